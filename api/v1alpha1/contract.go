@@ -1,0 +1,70 @@
+package v1alpha1
+
+// Labels of Deployments and their pods.
+const (
+	// LabelNode names the node; a name over 63 characters is cut and hashed.
+	LabelNode = "ingress-daemon-for-node"
+	// LabelName names the IngressDaemonSet; a name over 63 characters is cut and hashed.
+	LabelName = "ingressdaemonsets.mumoshu.github.io/name"
+	// LabelRevision is the revision of the user's template, on pods.
+	LabelRevision = "ingressdaemonsets.mumoshu.github.io/revision"
+	// LabelHealthChecker names the IngressDaemonSet on health-checker DaemonSets and their pods.
+	LabelHealthChecker = "ingressdaemonsets.mumoshu.github.io/health-checker-of"
+	// LabelHealthCheckPort is the port on health-checker DaemonSets and their pods.
+	LabelHealthCheckPort = "ingressdaemonsets.mumoshu.github.io/health-check-port"
+	// LabelHealthCheckerRevision is the hash of the health checker's pod template, on its pods.
+	LabelHealthCheckerRevision = "ingressdaemonsets.mumoshu.github.io/health-checker-revision"
+)
+
+// Annotations of a node's Deployment.
+const (
+	// DefaultMarkKey is the key of the health-check mark where annotateDeploymentToDetach sets none.
+	DefaultMarkKey = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
+	// AnnotationMarkKey holds the key under which the health-check mark of this
+	// Deployment is looked for, so that a change of the key strands no mark.
+	AnnotationMarkKey = "ingressdaemonsets.mumoshu.github.io/mark-key"
+	// AnnotationNode is the whole name of the node.
+	AnnotationNode = "ingressdaemonsets.mumoshu.github.io/node"
+	// AnnotationPodsPerNode is how many ready pods make the node serve. It stays
+	// when the Deployment is scaled down for a while.
+	AnnotationPodsPerNode = "ingressdaemonsets.mumoshu.github.io/pods-per-node"
+	// AnnotationUpdatedAt is when the pods were last changed, RFC 3339.
+	AnnotationUpdatedAt = "ingressdaemonsets.mumoshu.github.io/updated-at"
+	// AnnotationAttachedAt is when the last mark was removed, RFC 3339.
+	AnnotationAttachedAt = "ingressdaemonsets.mumoshu.github.io/attached-at"
+	// AnnotationHold says, as JSON, that the Deployment is held at fewer pods
+	// because the kubelet rejects them, and when that is tried again.
+	AnnotationHold = "ingressdaemonsets.mumoshu.github.io/hold"
+	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
+	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
+)
+
+// AnnotationDetachPrefix starts the key of the annotation in which an
+// IngressDaemonSet remembers on a Node that it asked for its detachment; the
+// UID of the IngressDaemonSet follows.
+const AnnotationDetachPrefix = "detach.ingressdaemonsets.mumoshu.github.io/"
+
+// Finalizer keeps an IngressDaemonSet until its nodes are out of the load balancer.
+const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
+
+// HealthCheckAnswer is the JSON body that a health checker answers with, beside
+// status 200 where Serving is true and 503 otherwise.
+//
+// A request with the headers "If-None-Match: <ETag of the last answer>" and
+// "Prefer: wait=<seconds>" (RFC 7240) is answered when the verdict differs from
+// that ETag, at the latest after the given time, 60 seconds at most.
+type HealthCheckAnswer struct {
+	Serving bool   `json:"serving"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Mark repeats the value of the Deployment's health-check mark while it is set.
+	Mark string `json:"mark,omitempty"`
+	// AgeSeconds is how long this verdict (Serving, Reason and Mark) has held.
+	AgeSeconds float64 `json:"ageSeconds"`
+	// APIAgeSeconds is how long ago the API server was last heard of; 0 while the watch is open.
+	APIAgeSeconds float64 `json:"apiAgeSeconds"`
+	// ReadyPods and WantedPods are what the verdict was made from.
+	ReadyPods  int32  `json:"readyPods"`
+	WantedPods int32  `json:"wantedPods"`
+	Node       string `json:"node,omitempty"`
+}

@@ -1,0 +1,167 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Strategy is an update strategy with every name resolved and every default
+// filled in.
+type Strategy struct {
+	// Detaching is whether nodes leave the load balancer before their pods are
+	// touched; otherwise pods are replaced while the node serves (degraded).
+	Detaching bool
+	// MaxNodes is how many nodes, or what percentage of them, may be out of the
+	// load balancer (Detaching) or degraded at a time.
+	MaxNodes intstr.IntOrString
+	// MaxUnavailablePods and MaxSurgedPods are those of a node's Deployment.
+	MaxUnavailablePods, MaxSurgedPods intstr.IntOrString
+	// Partition is how many nodes, or what percentage of them, stay as they are.
+	Partition intstr.IntOrString
+
+	MarkKey       string
+	MarkGrace     time.Duration
+	AnnotateNode  *NodeAnnotation
+	AttachGrace   time.Duration
+	DetachTimeout time.Duration
+	// ProceedOnTimeout updates a node whose detachment timed out; otherwise the rollout halts.
+	ProceedOnTimeout bool
+
+	CanaryNodeSelector map[string]string
+	TopologyKey        string
+	MinServingNodes    int
+}
+
+// NodeAnnotation asks a detacher to take a node out.
+type NodeAnnotation struct {
+	Key, Value string
+	Grace      time.Duration
+	// TimestampKey is the annotation of the detacher's answer; empty where none is awaited.
+	TimestampKey   string
+	TimestampGrace time.Duration
+}
+
+// Pods is the number of pods on each node.
+func (s *IngressDaemonSetSpec) Pods() int32 {
+	return *first(s.PodsPerNode, s.Replicas, ptr[int32](1))
+}
+
+// HistoryLimit is how many old revisions are kept.
+func (s *IngressDaemonSetSpec) HistoryLimit() int {
+	return int(*first(s.RevisionHistoryLimit, ptr[int32](10)))
+}
+
+// ProgressDeadline is how long a node may take until it serves.
+func (s *IngressDaemonSetSpec) ProgressDeadline() time.Duration {
+	return seconds(s.ProgressDeadlineSeconds, 600)
+}
+
+// Placement is how pods get to their node.
+func (s *IngressDaemonSetSpec) Placement() PodPlacement {
+	if s.PodPlacement == "" {
+		return PlaceByNodeName
+	}
+	return s.PodPlacement
+}
+
+// SelectorLabels are the labels that tell the pods of this IngressDaemonSet
+// from those of others.
+func (s *IngressDaemonSetSpec) SelectorLabels() map[string]string {
+	if s.Selector != nil {
+		return s.Selector.MatchLabels
+	}
+	return s.Template.Labels
+}
+
+// Strategy resolves the update strategy.
+func (s *IngressDaemonSetSpec) Strategy() Strategy {
+	u := s.UpdateStrategy.RollingUpdate
+	if u == nil {
+		u = &RollingUpdate{}
+	}
+	r := Strategy{
+		Detaching:          positive(u.MaxUnavailableNodes),
+		Partition:          *first(u.Partition, fromInt(0)),
+		MarkKey:            DefaultMarkKey,
+		AttachGrace:        10 * time.Second,
+		DetachTimeout:      seconds(u.DetachTimeoutSeconds, 600),
+		ProceedOnTimeout:   u.DetachTimeoutPolicy == ProceedOnDetachTimeout,
+		CanaryNodeSelector: u.CanaryNodeSelector,
+		TopologyKey:        u.Order.TopologyKey,
+		MinServingNodes:    int(*first(u.MinServingNodes, ptr[int32](1))),
+	}
+	if r.Detaching {
+		r.MaxNodes = *u.MaxUnavailableNodes
+		r.MaxUnavailablePods = intstr.FromString("100%")
+		r.MaxSurgedPods = *first(u.MaxSurgedPodsPerNode, fromInt(0))
+		s.resolveDetaching(u, &r)
+	} else {
+		r.MaxNodes = *first(u.MaxDegradedNodes, fromInt(1))
+		r.MaxUnavailablePods = *first(u.MaxUnavailablePodsPerNode, u.MaxUnavaiablePodsPerNode, fromInt(0))
+		r.MaxSurgedPods = *first(u.MaxSurgedPodsPerNode, fromInt(1))
+		r.AttachGrace = 0
+	}
+	return r
+}
+
+func (s *IngressDaemonSetSpec) resolveDetaching(u *RollingUpdate, r *Strategy) {
+	mark := u.AnnotateDeploymentToDetach
+	answered := len(s.HealthCheckNodePorts) > 0 || s.ServiceName != ""
+	if mark == nil && u.AnnotateNodeToDetach == nil && answered {
+		mark = &AnnotateDeploymentToDetach{}
+	}
+	if mark != nil {
+		if mark.Key != "" {
+			r.MarkKey = mark.Key
+		}
+		r.MarkGrace = seconds(mark.GracePeriodSeconds, 10)
+		r.AttachGrace = r.MarkGrace
+	}
+	if u.AttachGracePeriodSeconds != nil {
+		r.AttachGrace = seconds(u.AttachGracePeriodSeconds, 0)
+	}
+	if n := u.AnnotateNodeToDetach; n != nil {
+		r.AnnotateNode = &NodeAnnotation{Key: n.Key, Value: n.Value, Grace: seconds(n.GracePeriodSeconds, 0)}
+		if w := u.WaitForDetachmentByAnnotatedTimestamp; w != nil {
+			r.AnnotateNode.TimestampKey = w.Key
+			r.AnnotateNode.TimestampGrace = seconds(w.GracePeriodSeconds, 0)
+		}
+	}
+}
+
+// Resolve is a count of n things from an integer or a percentage of n, which
+// is rounded up. Anything else is an error that says what to write.
+func Resolve(v intstr.IntOrString, n int) (int, error) {
+	count, err := intstr.GetScaledValueFromIntOrPercent(&v, n, true)
+	if err != nil || count < 0 {
+		return 0, fmt.Errorf("%q is neither a number from 0 up nor a percentage such as 25%%", v.String())
+	}
+	return count, nil
+}
+
+func positive(v *intstr.IntOrString) bool {
+	if v == nil {
+		return false
+	}
+	count, err := Resolve(*v, 100)
+	return err == nil && count > 0
+}
+
+func seconds(v *int32, def int32) time.Duration {
+	return time.Duration(*first(v, &def)) * time.Second
+}
+
+func fromInt(n int) *intstr.IntOrString { return ptr(intstr.FromInt32(int32(n))) }
+
+func ptr[T any](v T) *T { return &v }
+
+func first[T any](values ...*T) *T {
+	for _, v := range values {
+		if v != nil {
+			return v
+		}
+	}
+	return nil
+}

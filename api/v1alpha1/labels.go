@@ -1,0 +1,23 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+const (
+	maxLabelValue = 63
+	hashDigits    = 10
+)
+
+// LabelValue is the value of LabelNode or LabelName for a node or an
+// IngressDaemonSet of the given name: the name itself where it fits into 63
+// characters, otherwise its first 52 characters, a dash and 10 hexadecimal
+// digits of its SHA-256.
+func LabelValue(name string) string {
+	if len(name) <= maxLabelValue {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:maxLabelValue-1-hashDigits] + "-" + hex.EncodeToString(sum[:])[:hashDigits]
+}

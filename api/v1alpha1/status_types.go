@@ -1,0 +1,152 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// IngressDaemonSetStatus is the observed state.
+type IngressDaemonSetStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// desiredNodes is the number of nodes in the node set.
+	DesiredNodes int32 `json:"desiredNodes"`
+	// servingNodes is the number of nodes with all pods ready and not detached.
+	ServingNodes int32 `json:"servingNodes"`
+	// degradedNodes is the number of attached nodes of which some pods are not ready or being replaced.
+	DegradedNodes int32 `json:"degradedNodes"`
+	// unavailableNodes is the number of nodes out of the load balancer, by the
+	// controller, by somebody else or by failure.
+	UnavailableNodes int32 `json:"unavailableNodes"`
+	// updatedNodes is the number of nodes whose Deployment has the update revision.
+	UpdatedNodes int32 `json:"updatedNodes"`
+
+	// currentRevision is the last revision that every node had.
+	//
+	// +optional
+	CurrentRevision string `json:"currentRevision,omitempty"`
+	// updateRevision is the revision of the present template.
+	//
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
+
+	// wave is the nodes whose update is under way together. A node is named here
+	// before it is touched, and until it serves again.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	Wave []string `json:"wave,omitempty"`
+
+	// nodes are the first 50 nodes under way.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=50
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+
+	// conditions are Available, Progressing, Degraded and Blocked.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodeStatus is where a node under way stands.
+type NodeStatus struct {
+	// name of the node.
+	Name string `json:"name"`
+	// state is its station on the way through an update.
+	State NodeState `json:"state"`
+	// reason says in a sentence what the node waits for.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// since is when the node came into this state.
+	//
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+}
+
+// NodeState is a station of a node on its way through an update.
+type NodeState string
+
+const (
+	// NodePending waits for its turn.
+	NodePending NodeState = "Pending"
+	// NodeDetaching is marked and leaves the load balancer; its pods are untouched.
+	NodeDetaching NodeState = "Detaching"
+	// NodeUpdating has its pods replaced.
+	NodeUpdating NodeState = "Updating"
+	// NodeAttaching has new pods and returns to the load balancer.
+	NodeAttaching NodeState = "Attaching"
+	// NodeServing is attached with all pods ready.
+	NodeServing NodeState = "Serving"
+	// NodeDegraded is attached with some pods not ready or being replaced.
+	NodeDegraded NodeState = "Degraded"
+	// NodeUnavailable does not serve, for a reason that is not an update.
+	NodeUnavailable NodeState = "Unavailable"
+	// NodeRemoving leaves the load balancer for good; its Deployment is deleted then.
+	NodeRemoving NodeState = "Removing"
+	// NodeDrained was drained by somebody else; its Deployment is scaled to 0.
+	NodeDrained NodeState = "Drained"
+)
+
+// Condition types of an IngressDaemonSet.
+const (
+	// ConditionAvailable is True while at least minServingNodes nodes serve.
+	ConditionAvailable = "Available"
+	// ConditionProgressing is True while a rollout goes on or is complete, False
+	// when it halted or overran its deadline.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True while a node that should serve does not.
+	ConditionDegraded = "Degraded"
+	// ConditionBlocked is True while something must change before the rollout can go on.
+	ConditionBlocked = "Blocked"
+)
+
+// Reasons of conditions.
+const (
+	// ReasonAsExpected: nothing to say.
+	ReasonAsExpected = "AsExpected"
+	// ReasonComplete: every node that should have it has the update revision and serves.
+	ReasonComplete = "Complete"
+	// ReasonRollingOut: nodes are being updated.
+	ReasonRollingOut = "RollingOut"
+	// ReasonPaused: spec.paused is set.
+	ReasonPaused = "Paused"
+	// ReasonDetachTimedOut: a detachment took longer than detachTimeoutSeconds; halted until the spec changes.
+	ReasonDetachTimedOut = "DetachTimedOut"
+	// ReasonProgressDeadlineExceeded: a node takes longer than progressDeadlineSeconds.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	// ReasonNodesServing: at least minServingNodes nodes serve.
+	ReasonNodesServing = "NodesServing"
+	// ReasonTooFewNodesServing: fewer than minServingNodes nodes serve.
+	ReasonTooFewNodesServing = "TooFewNodesServing"
+	// ReasonNoNodes: no node is selected.
+	ReasonNoNodes = "NoNodes"
+	// ReasonNodesNotServing: some nodes do not serve and are not under way.
+	ReasonNodesNotServing = "NodesNotServing"
+	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU.
+	ReasonPodsRejected = "PodsRejected"
+	// ReasonFloorReached: another node taken out would leave fewer than minServingNodes.
+	ReasonFloorReached = "FloorReached"
+	// ReasonNodeNotReady: a Node that waits for its update is NotReady.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonBudgetExhausted: nodes that do not serve use up the budget.
+	ReasonBudgetExhausted = "BudgetExhausted"
+	// ReasonDeploymentRefused: the API server refuses the new Deployment in a dry run.
+	ReasonDeploymentRefused = "DeploymentRefused"
+	// ReasonHealthCheckerNotReady: a health checker is missing or being replaced.
+	ReasonHealthCheckerNotReady = "HealthCheckerNotReady"
+	// ReasonServiceUnusable: the Service in spec.serviceName is missing or not of the needed form.
+	ReasonServiceUnusable = "ServiceUnusable"
+	// ReasonInvalidSpec: the spec cannot be carried out; admission would have refused it.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonPortConflict: another IngressDaemonSet answers on the same health-check port of a node.
+	ReasonPortConflict = "PortConflict"
+	// ReasonForeignObject: an object that the controller must write belongs to somebody else.
+	ReasonForeignObject = "ForeignObject"
+)

@@ -1,0 +1,252 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// The handshake of a node that detaches. Its invariant: pods are replaced only
+// while the node is marked and detached, and a mark is removed only when every
+// pod is available and no older one is left.
+//
+//	serving -> marked -> acknowledged -> grace -> [Node annotated -> grace ->
+//	timestamp -> grace] -> updated -> complete -> unmarked, released -> grace -> serving
+
+// finish takes a marked node through its turn.
+func (p *planner) finish(v *view) {
+	d := v.Deployment
+	marked, ours := v.markedAt()
+	switch {
+	case !ours:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it carries a health-check mark that is not the controller's: "+d.Mark)
+	case p.outdated(v):
+		p.wait(v, v1alpha1.NodeDetaching, marked, "")
+		if p.detach(v) && p.accepted(v.target) {
+			p.update(v, "the node is detached")
+		}
+	case !v.updatedInTurn():
+		p.attach(v, "it needs no update any more")
+	default:
+		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, "")
+		if ok, reason, until := v.complete(p.Now, p.minReady()); !ok {
+			v.reason = reason
+			p.wake(until)
+			p.watchDeadline(v, d.UpdatedAt)
+			return
+		}
+		p.attach(v, "its pods are updated and available")
+	}
+}
+
+// detach is whether the node is out of the load balancer, or its time is over
+// and the policy is to go on; it takes the next step towards that.
+func (p *planner) detach(v *view) bool {
+	out, step, reason, until := p.detached(v)
+	if out {
+		return true
+	}
+	v.reason = reason
+	p.wake(until)
+	marked, _ := v.markedAt()
+	deadline := marked.Add(p.detachTime())
+	p.wake(deadline)
+	switch {
+	case p.Now.Before(deadline):
+		if step != nil {
+			p.act(v, *step)
+		}
+		return false
+	case p.strategy.ProceedOnTimeout || !v.Wanted:
+		return true
+	case v.updatedInTurn():
+		// Its pods are no longer those that served: nothing is left to protect.
+		return true
+	default:
+		p.abort(v, reason)
+		return false
+	}
+}
+
+// abort reattaches a node whose detachment timed out. The halt is written
+// first: a controller that dies in between must not begin again.
+func (p *planner) abort(v *view, reason string) {
+	v.reason = "its detachment timed out: " + reason
+	if !p.halted() {
+		p.halts = "node " + v.Name + " was not detached in time, because " + reason +
+			"; change the spec (for example pause and resume) to try again"
+		return
+	}
+	p.attach(v, v.reason)
+}
+
+// halted is whether the rollout stands still until the spec changes.
+func (p *planner) halted() bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1alpha1.ConditionProgressing {
+			return c.Reason == v1alpha1.ReasonDetachTimedOut && c.ObservedGeneration == p.Generation
+		}
+	}
+	return false
+}
+
+// detachTime is how long a detachment may take, its graces beside its time-out.
+func (p *planner) detachTime() time.Duration {
+	t := p.strategy.DetachTimeout + p.strategy.MarkGrace
+	if a := p.strategy.AnnotateNode; a != nil {
+		t += a.Grace + a.TimestampGrace
+	}
+	return t
+}
+
+// detached is whether traffic to the marked node has ended. Otherwise it gives
+// the step that is due, what is waited for, and until when where that is known.
+func (p *planner) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
+	ok, since, reason := v.acknowledged()
+	if !ok {
+		return false, nil, reason, until
+	}
+	if until = since.Add(p.strategy.MarkGrace); p.Now.Before(until) {
+		return false, nil, "the grace period after the health checks began to fail is not over", until
+	}
+	a := p.strategy.AnnotateNode
+	if a == nil {
+		return true, nil, "", until
+	}
+	n := &v.Detachment
+	if !n.Requested {
+		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp()}
+		return false, step, "the Node is being annotated", until
+	}
+	if until = n.RequestedAt.Add(a.Grace); p.Now.Before(until) {
+		return false, nil, "the grace period after the Node was annotated is not over", until
+	}
+	if a.TimestampKey == "" {
+		return true, nil, "", until
+	}
+	stamp, reason := n.answer()
+	if reason != "" {
+		return false, nil, reason, time.Time{}
+	}
+	if until = stamp.Add(a.TimestampGrace); p.Now.Before(until) {
+		return false, nil, "the grace period after the detachment is not over", until
+	}
+	return true, nil, "", until
+}
+
+// staleTimestamp is a timestamp that must not be taken for the answer to what we
+// are about to ask: it belongs to a detachment that nobody holds any more.
+func (n *Node) staleTimestamp() string {
+	if n.Detachment.Held || n.Leaving {
+		return ""
+	}
+	return n.Detachment.Timestamp
+}
+
+// answer is the detacher's timestamp, or why it does not count.
+func (d *Detachment) answer() (at time.Time, reason string) {
+	switch {
+	case d.Timestamp == "":
+		return at, "the detacher has not written its timestamp yet"
+	case d.Timestamp == d.StaleTimestamp:
+		return at, "the timestamp on the Node is from an earlier detachment"
+	}
+	at, err := time.Parse(time.RFC3339, d.Timestamp)
+	if err != nil {
+		return at, "the timestamp on the Node is not RFC 3339: " + d.Timestamp
+	}
+	return at, ""
+}
+
+// attach removes the marks; attached then waits until the node serves.
+func (p *planner) attach(v *view, reason string) {
+	p.wait(v, v1alpha1.NodeAttaching, p.Now, "its marks are being removed")
+	p.act(v, Step{Action: Unmark, Reason: reason})
+	if v.Detachment.Requested {
+		p.act(v, Step{Action: ReleaseDetachment, Reason: reason})
+	}
+}
+
+// attached judges a node in the set that carries no mark: whether it serves, and
+// whether it waits for an update.
+func (p *planner) attached(v *view) {
+	d := v.Deployment
+	outdated := p.outdated(v)
+	v.starts = outdated && !p.heldBack(v)
+	done, reason, until := v.complete(p.Now, p.minReady())
+	if done && v.Detachment.Requested {
+		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the Node is being released")
+		p.act(v, Step{Action: ReleaseDetachment, Reason: "its pods are available"})
+		return
+	}
+	p.judge(v, done, reason, until)
+	p.watchDeadline(v, d.UpdatedAt)
+	// Nothing is lost, so no turn and no handshake is needed.
+	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && p.accepted(v.target) {
+		p.update(v, "no pod of it is ready and no health check passes")
+	}
+}
+
+// judge tells whether an unmarked node serves.
+func (p *planner) judge(v *view, done bool, reason string, until time.Time) {
+	d := v.Deployment
+	pass, since, failure := v.checksPass()
+	serves := later(since, d.AttachedAt).Add(p.strategy.AttachGrace)
+	switch {
+	case !v.Ready:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
+	case v.readyPods() == 0:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "no pod is ready")
+	case !pass && p.wave[v.Name] && !d.AttachedAt.IsZero():
+		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, failure)
+	case !pass:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, failure)
+	case v.Detachment.Requested:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it is detached until its pods are available")
+	case p.strategy.AnnotateNode != nil && v.Detachment.Held:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "somebody else has it detached")
+	case v.Detachment.Timestamp != "":
+		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not cleared its timestamp yet")
+	case d.Hold != nil:
+		p.wait(v, v1alpha1.NodeDegraded, d.Hold.At.Time, d.Hold.Reason)
+	case v.readyPods() < d.PodsPerNode:
+		p.wait(v, v1alpha1.NodeDegraded, time.Time{}, reason)
+	case !done && p.wave[v.Name]:
+		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, reason)
+		p.wake(until)
+	case !done:
+		p.wait(v, v1alpha1.NodeDegraded, time.Time{}, reason)
+		p.wake(until)
+	case p.Now.Before(serves):
+		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "it has not passed its health checks for long enough yet")
+		p.wake(serves)
+	default:
+		p.wait(v, v1alpha1.NodeServing, time.Time{}, "")
+	}
+}
+
+// outdated is whether the node's pods differ from what they should be.
+func (p *planner) outdated(v *view) bool {
+	d := v.Deployment
+	return v.target != "" && (d.Revision != v.target || d.PodsPerNode != p.pods || d.Drifted)
+}
+
+// update replaces the pods of the node.
+func (p *planner) update(v *view, reason string) {
+	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated")
+	p.act(v, Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason})
+}
+
+func (p *planner) minReady() time.Duration {
+	return time.Duration(p.Spec.MinReadySeconds) * time.Second
+}
+
+// watchDeadline reports a node of the wave that takes too long since its update.
+func (p *planner) watchDeadline(v *view, since time.Time) {
+	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing {
+		return
+	}
+	deadline := since.Add(p.Spec.ProgressDeadline())
+	v.overdue = !p.Now.Before(deadline)
+	p.wake(deadline)
+}

@@ -1,0 +1,122 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// marked is whether the node's health checks are made to fail.
+func (n *Node) marked() bool { return n.Deployment != nil && n.Deployment.Mark != "" }
+
+// MarkValue is the value of a health-check mark: when it was asked for, and for
+// which revision.
+func MarkValue(at time.Time, revision string) string {
+	return Timestamp(at) + "/" + revision
+}
+
+// Timestamp is how moments are written into annotations: RFC 3339 with milliseconds.
+func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// markedAt is when the node was marked; ok is false where the mark is not ours.
+func (n *Node) markedAt() (at time.Time, ok bool) {
+	at, err := time.Parse(time.RFC3339, strings.SplitN(n.Deployment.Mark, "/", 2)[0])
+	return at, err == nil
+}
+
+// updatedInTurn is whether the pods were changed since the node was marked.
+func (n *Node) updatedInTurn() bool {
+	at, _ := n.markedAt()
+	return !n.Deployment.UpdatedAt.Before(at)
+}
+
+func (n *Node) readyPods() int32 {
+	var ready int32
+	for _, p := range n.Pods {
+		if p.Ready && !p.Terminating && p.Failed == "" {
+			ready++
+		}
+	}
+	return ready
+}
+
+// broken is whether the node serves nothing: no pod is ready and no health check passes.
+func (n *Node) broken() bool {
+	for _, c := range n.Checks {
+		if c.Serving {
+			return false
+		}
+	}
+	return n.readyPods() == 0
+}
+
+// complete is whether every pod that the Deployment wants is available and no
+// other pod is left, terminating ones included, whose listeners would still take
+// connections. Otherwise it says what is missing, and until when where that is known.
+func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason string, until time.Time) {
+	d := n.Deployment
+	switch {
+	case !d.Settled:
+		return false, "the Deployment controller has not seen the change yet", until
+	case d.Replicas != d.PodsPerNode:
+		return false, fmt.Sprintf("%d of %d pods are asked for", d.Replicas, d.PodsPerNode), until
+	case d.UpdatedReplicas != d.PodsPerNode:
+		return false, fmt.Sprintf("%d of %d pods are updated", d.UpdatedReplicas, d.PodsPerNode), until
+	}
+	var available int32
+	for _, p := range n.Pods {
+		switch since := p.ReadySince.Add(minReady); {
+		case p.Terminating:
+			return false, "an older pod is terminating", until
+		case p.Failed != "":
+			return false, "a failed pod is left", until
+		case p.Revision != d.Revision:
+			return false, "an older pod is left", until
+		case !p.Ready:
+		case now.Before(since):
+			until = later(until, since)
+		default:
+			available++
+		}
+	}
+	if available != d.PodsPerNode {
+		return false, fmt.Sprintf("%d of %d pods are available", available, d.PodsPerNode), until
+	}
+	return true, "", until
+}
+
+// checksPass is whether all health checks pass, and since when.
+func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
+	for _, c := range n.Checks {
+		switch {
+		case !c.Answered:
+			return false, since, fmt.Sprintf("its health check on port %d does not answer", c.Port)
+		case !c.Serving:
+			return false, since, fmt.Sprintf("its health check on port %d fails", c.Port)
+		}
+		since = later(since, c.Since)
+	}
+	return true, since, ""
+}
+
+// acknowledged is whether every health check fails with the mark, and since when.
+func (n *Node) acknowledged() (ok bool, since time.Time, reason string) {
+	since, _ = n.markedAt()
+	for _, c := range n.Checks {
+		fails := c.Answered && !c.Serving && (c.Unmarked || c.Mark == n.Deployment.Mark)
+		if !fails && !c.Gone {
+			return false, since, fmt.Sprintf("the health check on port %d does not fail with the mark yet", c.Port)
+		}
+		if fails {
+			since = later(since, c.Since)
+		}
+	}
+	return true, since, ""
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,121 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// assignTargets decides which revision each node should have. All but
+// `partition` nodes get the present one: first those that have it already, then
+// by order. The others stay as they are; a node without a Deployment gets the
+// revision that the others stay at.
+func (p *planner) assignTargets() {
+	if p.DryRun.Refusal != "" {
+		p.block(v1alpha1.ReasonDeploymentRefused, "the API server refuses the Deployment of the present template: "+p.DryRun.Refusal)
+	}
+	var wanted []*view
+	for _, v := range p.ordered() {
+		if v.Wanted {
+			wanted = append(wanted, v)
+		}
+	}
+	slices.SortStableFunc(wanted, func(a, b *view) int { return cmp.Compare(p.distance(a), p.distance(b)) })
+	stay := p.resolve("partition", p.strategy.Partition, len(wanted))
+	for i, v := range wanted {
+		v.target = p.Revision
+		if i >= len(wanted)-stay || p.DryRun.Refusal != "" {
+			v.target = p.present(v)
+		}
+	}
+}
+
+// distance sorts nodes that have the present revision before those on the way
+// to it, and these before the others.
+func (p *planner) distance(v *view) int {
+	switch d := v.Deployment; {
+	case d != nil && d.Revision == p.Revision:
+		return 0
+	case v.marked() || p.wave[v.Name]:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// present is the revision that a node stays at.
+func (p *planner) present(v *view) string {
+	switch current := p.Status.CurrentRevision; {
+	case v.Deployment != nil && p.Revisions[v.Deployment.Revision]:
+		return v.Deployment.Revision
+	case p.Revisions[current]:
+		return current
+	default:
+		return p.Revision
+	}
+}
+
+// ordered are the nodes in the order in which they are updated: canaries, then
+// by the value of the topology key, then by name.
+func (p *planner) ordered() []*view {
+	out := make([]*view, len(p.views))
+	for i := range p.views {
+		out[i] = &p.views[i]
+	}
+	slices.SortStableFunc(out, func(a, b *view) int { return compareGroups(p.group(a), p.group(b)) })
+	return out
+}
+
+// group is a set of nodes that is finished before the next begins.
+type group struct {
+	afterCanaries bool
+	unlabelled    bool
+	topology      string
+}
+
+func (p *planner) group(v *view) group {
+	g := group{afterCanaries: !p.canary(v)}
+	if key := p.strategy.TopologyKey; key != "" {
+		g.topology = v.Labels[key]
+		g.unlabelled = g.topology == ""
+	}
+	return g
+}
+
+func (p *planner) canary(v *view) bool {
+	if len(p.strategy.CanaryNodeSelector) == 0 {
+		return false
+	}
+	for key, value := range p.strategy.CanaryNodeSelector {
+		if got, ok := v.Labels[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func compareGroups(a, b group) int {
+	return cmp.Or(order(a.afterCanaries, b.afterCanaries), order(a.unlabelled, b.unlabelled), cmp.Compare(a.topology, b.topology))
+}
+
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// inTurn is whether every group before the node's is finished. A node that is
+// NotReady holds up nobody: it may never return.
+func (p *planner) inTurn(v *view) bool {
+	mine := p.group(v)
+	return !slices.ContainsFunc(p.views, func(other view) bool {
+		unfinished := other.starts || p.wave[other.Name] && other.state != v1alpha1.NodeServing
+		return other.Wanted && other.Ready && unfinished && compareGroups(p.group(&other), mine) < 0
+	})
+}

@@ -1,0 +1,200 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// Plan decides what to do now. The same State always gives the same Decision.
+func Plan(s State) Decision {
+	p := newPlanner(s)
+	if s.Deletion != NotDeleted {
+		p.letGo()
+		return p.out
+	}
+	p.recordRevision()
+	p.assignTargets()
+	p.applyCheckers()
+	for i := range p.views {
+		p.advance(&p.views[i])
+	}
+	p.continueWave()
+	p.writeStatus()
+	return p.out
+}
+
+// planner is the work of one call of Plan.
+type planner struct {
+	State
+	strategy v1alpha1.Strategy
+	// desired is how many nodes are wanted, maxNodes the budget.
+	desired, maxNodes int
+	pods              int32
+	wave     map[string]bool
+	views    []view
+	blocked  []Fault
+	// halts is whether the rollout halts with this decision.
+	halts string
+	out   Decision
+}
+
+// view is what is decided about one node.
+type view struct {
+	*Node
+	// target is the revision that the node should have.
+	target string
+	state  v1alpha1.NodeState
+	reason string
+	since  time.Time
+	// starts is whether the node waits for its turn, and acted whether this
+	// decision already holds a step for it that has to be seen first.
+	starts, acted bool
+	overdue       bool
+}
+
+func newPlanner(s State) *planner {
+	p := &planner{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), wave: map[string]bool{}}
+	for _, name := range s.Status.Wave {
+		p.wave[name] = true
+	}
+	for _, n := range s.Nodes {
+		p.views = append(p.views, view{Node: &n})
+		if n.Wanted {
+			p.desired++
+		}
+	}
+	slices.SortFunc(p.views, func(a, b view) int { return strings.Compare(a.Name, b.Name) })
+	p.maxNodes = p.resolve("maxUnavailableNodes or maxDegradedNodes", p.strategy.MaxNodes, p.desired)
+	for _, f := range s.Faults {
+		p.block(f.Reason, f.Message)
+	}
+	return p
+}
+
+func (p *planner) recordRevision() {
+	if !p.Revisions[p.Revision] {
+		p.do(Step{Action: RecordRevision, Revision: p.Revision})
+	}
+}
+
+// applyCheckers creates the health checkers at once, but replaces or deletes
+// them only while no node is under way: a checker must not be exchanged while
+// its answer is what keeps traffic away from a node.
+func (p *planner) applyCheckers() {
+	idle := len(p.Status.Wave) == 0 && !slices.ContainsFunc(p.views, func(v view) bool { return v.marked() })
+	for _, c := range p.Checkers {
+		switch {
+		case c.Wanted && !c.Exists:
+			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
+		case c.Wanted && c.Outdated && idle:
+			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "its template changed"})
+		case !c.Wanted && c.Exists && idle:
+			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
+		}
+	}
+}
+
+// checkersCurrent is whether no health checker waits to be replaced. While one
+// does, no further node starts, so that its turn comes.
+func (p *planner) checkersCurrent() bool {
+	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated) })
+}
+
+// advance takes one node the next step on its way, or leaves it to
+// continueWave where it must wait for its turn.
+func (p *planner) advance(v *view) {
+	d := v.Deployment
+	switch {
+	case !v.Exists:
+		p.forget(v)
+	case d == nil && v.Wanted:
+		p.create(v)
+	case d == nil:
+		p.leave(v)
+	case d.Deleting:
+		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
+	case !v.Wanted:
+		p.remove(v)
+	case p.guard(v):
+	case d.DrainedAt.IsZero() && v.Evicting, !d.DrainedAt.IsZero():
+		p.drain(v)
+	case v.marked():
+		p.finish(v)
+	default:
+		p.attached(v)
+	}
+	if d != nil && d.Outmoded && !v.acted && !d.Deleting {
+		p.act(v, Step{Action: SetFields})
+	}
+}
+
+// forget drops what is left of a node that is gone.
+func (p *planner) forget(v *view) {
+	v.state, v.reason = v1alpha1.NodeRemoving, "the Node is gone"
+	if v.Deployment != nil && !v.Deployment.Deleting {
+		p.act(v, Step{Action: Delete, Reason: "the Node is gone"})
+	}
+}
+
+func (p *planner) create(v *view) {
+	v.state, v.reason = v1alpha1.NodeUnavailable, "its Deployment does not exist yet"
+	if v.target == "" || !p.accepted(v.target) {
+		return
+	}
+	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, Reason: "the node needs pods"})
+}
+
+// leave releases a node whose Deployment is gone, once its last pod is gone too.
+func (p *planner) leave(v *view) {
+	if len(v.Pods) > 0 {
+		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its pods are terminating")
+		return
+	}
+	if v.Detachment.Requested {
+		p.wait(v, v1alpha1.NodeRemoving, p.Now, "the Node is being released")
+		p.act(v, Step{Action: ReleaseDetachment, Reason: "no pod is left on it"})
+	}
+}
+
+// accepted is whether the API server accepts a Deployment of the revision. Only
+// the present template needs to be asked about.
+func (p *planner) accepted(revision string) bool {
+	switch {
+	case revision != p.Revision:
+		return true
+	case !p.DryRun.Done:
+		if !slices.ContainsFunc(p.out.Steps, func(s Step) bool { return s.Action == DryRunDeployment }) {
+			p.do(Step{Action: DryRunDeployment, Revision: revision})
+		}
+		return false
+	default:
+		return p.DryRun.Refusal == ""
+	}
+}
+
+func (p *planner) do(s Step) { p.out.Steps = append(p.out.Steps, s) }
+
+// act is do for a node, which then waits until the step is seen.
+func (p *planner) act(v *view, s Step) {
+	s.Node = v.Name
+	v.acted = true
+	p.do(s)
+}
+
+func (p *planner) wait(v *view, state v1alpha1.NodeState, since time.Time, reason string) {
+	v.state, v.since, v.reason = state, since, reason
+}
+
+// wake asks for another look at t, where that lies ahead.
+func (p *planner) wake(t time.Time) {
+	if t.After(p.Now) && (p.out.WakeAt.IsZero() || t.Before(p.out.WakeAt)) {
+		p.out.WakeAt = t
+	}
+}
+
+func (p *planner) block(reason, message string) {
+	p.blocked = append(p.blocked, Fault{reason, message})
+}

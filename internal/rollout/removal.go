@@ -1,0 +1,128 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// remove takes a node out of the load balancer for good, then deletes its Deployment.
+func (p *planner) remove(v *view) {
+	switch {
+	case !v.marked() && v.readyPods() == 0:
+		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
+		p.act(v, Step{Action: Delete, Reason: "the node is not in the node set and serves nothing"})
+	case !v.marked():
+		v.starts = true
+		p.wait(v, v1alpha1.NodeRemoving, time.Time{}, "it waits to be detached")
+	default:
+		marked, _ := v.markedAt()
+		p.wait(v, v1alpha1.NodeRemoving, marked, "")
+		if p.detach(v) {
+			p.wait(v, v1alpha1.NodeRemoving, marked, "its Deployment is being deleted")
+			p.act(v, Step{Action: Delete, Reason: "the node is detached"})
+		}
+	}
+}
+
+// drain gives way to somebody who drains the node: a Deployment that recreates
+// what they evict would fight them. The node is marked without regard to the
+// budget, because its pods go in any case, and returns when it is uncordoned.
+func (p *planner) drain(v *view) {
+	d := v.Deployment
+	v.starts = false
+	switch {
+	case d.DrainedAt.IsZero():
+		p.wait(v, v1alpha1.NodeDrained, p.Now, "somebody drains the node")
+		p.act(v, Step{Action: Mark, Mark: MarkValue(p.Now, d.Revision), Drained: true, Reason: "somebody drains the node"})
+	case !v.Leaving:
+		p.wait(v, v1alpha1.NodeUpdating, p.Now, "its pods are coming back after a drain")
+		if p.accepted(v.target) {
+			p.act(v, Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: "the node is not drained any more"})
+		}
+	case d.Replicas == 0:
+		p.wait(v, v1alpha1.NodeDrained, d.DrainedAt, "its Deployment is scaled to 0 until the node is uncordoned")
+	default:
+		p.wait(v, v1alpha1.NodeDrained, d.DrainedAt, "")
+		out, step, reason, until := p.detached(v)
+		marked, ours := v.markedAt()
+		deadline := marked.Add(p.detachTime())
+		v.reason = reason
+		p.wake(until)
+		p.wake(deadline)
+		switch {
+		case out || !ours || !p.Now.Before(deadline):
+			p.act(v, Step{Action: ScaleToZero, Reason: "somebody drains the node"})
+		case step != nil:
+			p.act(v, *step)
+		}
+	}
+}
+
+// letGo takes leave of an IngressDaemonSet that is being deleted.
+func (p *planner) letGo() {
+	p.desired = 0
+	for i := range p.views {
+		v := &p.views[i]
+		v.Wanted = false
+		switch {
+		case p.Deletion == DeleteInWaves:
+			p.letGoOf(v)
+		case p.Deletion == DeleteOrphaning && v.marked():
+			p.act(v, Step{Action: Unmark, Reason: "the IngressDaemonSet is deleted and leaves its Deployments"})
+		}
+		if p.Deletion != DeleteInWaves && v.Exists && v.Detachment.Requested {
+			p.act(v, Step{Action: ReleaseDetachment, Reason: "the IngressDaemonSet is deleted"})
+		}
+	}
+	if p.Deletion == DeleteInWaves {
+		p.continueWave()
+	}
+	p.writeStatus()
+	if len(p.out.Steps) == 0 && !p.anythingLeft() {
+		p.finishDeletion()
+	}
+}
+
+func (p *planner) letGoOf(v *view) {
+	switch {
+	case !v.Exists:
+		p.forget(v)
+	case v.Deployment == nil:
+		p.leave(v)
+	case v.Deployment.Deleting:
+		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
+	default:
+		p.remove(v)
+	}
+}
+
+// anythingLeft is whether a node still has to be waited for. A Node that is gone
+// is not: nobody would ever remove its pods.
+func (p *planner) anythingLeft() bool {
+	if p.Deletion != DeleteInWaves {
+		return false
+	}
+	for i := range p.views {
+		v := &p.views[i]
+		if v.Exists && (v.Deployment != nil || len(v.Pods) > 0 || v.Detachment.Requested) {
+			return true
+		}
+	}
+	return false
+}
+
+// finishDeletion deletes the health checkers last, so that the ports answer
+// until no pod is left.
+func (p *planner) finishDeletion() {
+	if p.Deletion == DeleteInWaves {
+		for _, c := range p.Checkers {
+			if c.Exists {
+				p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "no node is left"})
+			}
+		}
+	}
+	if len(p.out.Steps) == 0 {
+		p.do(Step{Action: RemoveFinalizer, Reason: "every node is released"})
+	}
+}

@@ -1,0 +1,169 @@
+// Package rollout decides what to do next for one IngressDaemonSet. Plan turns
+// a State, which is everything that was observed, into a Decision: steps in
+// order, the status to write, and when to look again. Nothing here does I/O,
+// reads a clock or remembers anything: what must survive a crash is in State,
+// which comes from the objects in the API server and from the health checks.
+//
+// Read state.go, plan.go, handshake.go, wave.go, order.go, storm.go, status.go.
+package rollout
+
+import (
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// State is everything a decision is made from.
+type State struct {
+	Now        time.Time
+	Generation int64
+	Spec       v1alpha1.IngressDaemonSetSpec
+	// Status is the status as it was last written.
+	Status   v1alpha1.IngressDaemonSetStatus
+	Deletion Deletion
+	// Revision is the hash of the present template, Revisions are those whose
+	// template is on record.
+	Revision  string
+	Revisions map[string]bool
+	// DryRun is what the API server said of a Deployment with the present template.
+	DryRun DryRun
+	// Faults are what else was found to stand in the way, such as a Service of
+	// the wrong form; each becomes the condition Blocked.
+	Faults []Fault
+	// Nodes are those in the node set and those with a Deployment or a mark of ours, by name.
+	Nodes    []Node
+	Checkers []Checker
+}
+
+// Deletion is whether and how the IngressDaemonSet is being deleted.
+type Deletion string
+
+const (
+	// NotDeleted is a living object.
+	NotDeleted Deletion = ""
+	// DeleteInWaves detaches the nodes before their Deployments are deleted.
+	DeleteInWaves Deletion = "InWaves"
+	// DeleteAtOnce only releases the Nodes, because the garbage collector or the
+	// namespace controller deletes the rest without waiting.
+	DeleteAtOnce Deletion = "AtOnce"
+	// DeleteOrphaning keeps the Deployments and removes every mark.
+	DeleteOrphaning Deletion = "Orphaning"
+)
+
+// DryRun is what the API server said of a Deployment with the present template.
+type DryRun struct {
+	Done bool
+	// Refusal is the server's message, empty where it accepted.
+	Refusal string
+}
+
+// Fault is something that must change before the rollout can go on.
+type Fault struct{ Reason, Message string }
+
+// Node is one node and what stands on it.
+type Node struct {
+	Name string
+	// Exists is whether the Node object is there, Wanted whether it is in the node set.
+	Exists, Wanted bool
+	Ready          bool
+	// Leaving is whether the node is cordoned or about to be removed, Evicting
+	// whether somebody has evicted pods of ours from it.
+	Leaving, Evicting bool
+	Labels            map[string]string
+	Detachment        Detachment
+	Deployment        *Deployment
+	// Pods are those of the Deployment, terminating and failed ones included.
+	Pods []Pod
+	// Checks are the answers of the node's health-check ports.
+	Checks []Check
+	// CheckersSettled is whether each health checker of the node runs and none
+	// is about to be replaced.
+	CheckersSettled bool
+}
+
+// Deployment is a node's Deployment.
+type Deployment struct {
+	Name     string
+	Deleting bool
+	Revision string
+	// PodsPerNode is how many pods make the node serve; Replicas is how many are
+	// asked for at the moment.
+	PodsPerNode, Replicas int32
+	// Settled is whether the Deployment controller has seen the present spec, and
+	// UpdatedReplicas how many pods it then counted of the present template.
+	Settled         bool
+	UpdatedReplicas int32
+	// Drifted is whether somebody else changed the spec, Outmoded whether fields
+	// that restart no pod differ from what is wanted.
+	Drifted, Outmoded bool
+	// Mark is the value of the health-check mark, empty where there is none.
+	Mark                             string
+	UpdatedAt, AttachedAt, DrainedAt time.Time
+	Hold                             *Hold
+}
+
+// Hold says that a Deployment is held back because the kubelet rejects its pods.
+type Hold struct {
+	// Attempts is how often the pods of Revision were tried in vain.
+	Attempts int    `json:"attempts"`
+	Revision string `json:"revision"`
+	Reason   string `json:"reason"`
+	// At is when the hold began, or when it was last tried again.
+	At metav1.MicroTime `json:"at"`
+	// Replicas is how many pods are held.
+	Replicas int32 `json:"replicas"`
+	// Trying is whether all pods are asked for again, and the outcome is open.
+	Trying bool `json:"trying,omitempty"`
+	// Terminating is whether older pods were still there, whose end is reason to try again.
+	Terminating bool `json:"terminating,omitempty"`
+}
+
+// Pod is a pod of a node's Deployment.
+type Pod struct {
+	Name, Revision string
+	// Ready is whether its containers are ready and no readiness gate fails.
+	Ready       bool
+	ReadySince  time.Time
+	Running     bool
+	Terminating bool
+	// Failed is the reason of a pod that ended, such as one that the kubelet rejected.
+	Failed string
+}
+
+// Check is what a health-check port of a node answers.
+type Check struct {
+	Port int32
+	// Answered is whether the port answered, Gone whether nobody is there to answer.
+	Answered, Gone bool
+	Serving        bool
+	// Mark is the mark that the answer repeats. Unmarked ports, such as
+	// kube-proxy's, repeat none.
+	Mark     string
+	Unmarked bool
+	// Since is when the port began to answer so.
+	Since time.Time
+}
+
+// Detachment is what stands on the Node about its detachment.
+type Detachment struct {
+	// Requested is whether we asked, and since when.
+	Requested   bool
+	RequestedAt time.Time
+	// StaleTimestamp is the detacher's timestamp that was there before we asked
+	// and belonged to a detachment that had ended.
+	StaleTimestamp string
+	// Held is whether the annotation that asks is on the Node, by us or by others.
+	Held bool
+	// Timestamp is the detacher's answer as it stands.
+	Timestamp string
+}
+
+// Checker is a DaemonSet of health checkers.
+type Checker struct {
+	Port int32
+	// Wanted is whether the port is in the spec.
+	Wanted, Exists bool
+	// Outdated is whether its pods would be replaced by what is wanted now.
+	Outdated bool
+}

@@ -1,0 +1,177 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxListed bounds status.nodes.
+const maxListed = 50
+
+// writeStatus fills in the status from the views. It never depends on the time
+// that has passed, so that it is written only when something happened.
+func (p *planner) writeStatus() {
+	s := &p.out.Status
+	s.ObservedGeneration = p.Generation
+	s.UpdateRevision = p.Revision
+	s.CurrentRevision = p.Status.CurrentRevision
+	s.Conditions = slices.Clone(p.Status.Conditions)
+	finished := true
+	for i := range p.views {
+		v := &p.views[i]
+		if !v.Wanted {
+			continue
+		}
+		s.DesiredNodes++
+		switch v.state {
+		case v1alpha1.NodeServing:
+			s.ServingNodes++
+		case v1alpha1.NodeDegraded, v1alpha1.NodeUpdating:
+			if p.degrades(v) {
+				s.DegradedNodes++
+			} else {
+				s.UnavailableNodes++
+			}
+		default:
+			s.UnavailableNodes++
+		}
+		if d := v.Deployment; d != nil && d.Revision == p.Revision {
+			s.UpdatedNodes++
+		}
+		finished = finished && v.state == v1alpha1.NodeServing && !v.starts
+	}
+	complete := finished && s.UpdatedNodes == s.DesiredNodes
+	if complete || s.CurrentRevision == "" && p.Deletion == NotDeleted {
+		s.CurrentRevision = p.Revision
+	}
+	s.Nodes = p.listNodes()
+	p.setConditions(finished)
+}
+
+// degrades is whether the node is still attached while pods are replaced.
+func (p *planner) degrades(v *view) bool {
+	return v.state == v1alpha1.NodeDegraded || !v.marked() && !p.strategy.Detaching && v.readyPods() > 0
+}
+
+// listNodes lists the nodes that do not serve, those of the wave first.
+func (p *planner) listNodes() []v1alpha1.NodeStatus {
+	var views []*view
+	for i := range p.views {
+		if v := &p.views[i]; v.state != "" && v.state != v1alpha1.NodeServing {
+			views = append(views, v)
+		}
+	}
+	slices.SortStableFunc(views, func(a, b *view) int {
+		return cmp.Or(order(!p.wave[a.Name], !p.wave[b.Name]), strings.Compare(a.Name, b.Name))
+	})
+	var out []v1alpha1.NodeStatus
+	for _, v := range views[:min(len(views), maxListed)] {
+		out = append(out, v1alpha1.NodeStatus{Name: v.Name, State: v.state, Reason: v.reason, Since: p.since(v)})
+	}
+	return out
+}
+
+// since is when the node came into its state: as the objects tell, or as the
+// last status does.
+func (p *planner) since(v *view) *metav1.Time {
+	for _, last := range p.Status.Nodes {
+		if last.Name == v.Name && last.State == v.state {
+			return last.Since
+		}
+	}
+	at := v.since
+	if at.IsZero() {
+		at = p.Now
+	}
+	return &metav1.Time{Time: at}
+}
+
+func (p *planner) setConditions(finished bool) {
+	s := &p.out.Status
+	floor := max(1, min(int32(p.strategy.MinServingNodes), s.DesiredNodes))
+	switch {
+	case s.DesiredNodes == 0:
+		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "no node matches the template's nodeSelector, affinity and tolerations and spec.nodeSelector")
+	case s.ServingNodes+s.DegradedNodes >= floor:
+		p.set(v1alpha1.ConditionAvailable, true, v1alpha1.ReasonNodesServing, "at least minServingNodes nodes serve")
+	default:
+		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonTooFewNodesServing, "fewer than minServingNodes nodes serve")
+	}
+	p.setProgressing(finished)
+	p.setDegraded()
+	if len(p.blocked) == 0 {
+		p.set(v1alpha1.ConditionBlocked, false, v1alpha1.ReasonAsExpected, "")
+		return
+	}
+	p.set(v1alpha1.ConditionBlocked, true, p.blocked[0].Reason, messages(p.blocked))
+}
+
+func (p *planner) setProgressing(finished bool) {
+	overdue := slices.IndexFunc(p.views, func(v view) bool { return v.overdue })
+	switch {
+	case p.halts != "":
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonDetachTimedOut, p.halts)
+	case p.halted():
+		// Keep the message that says why.
+	case overdue >= 0:
+		v := p.views[overdue]
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded,
+			fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason))
+	case finished:
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
+	case p.Spec.Paused && len(p.out.Status.Wave) == 0:
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonPaused, "spec.paused is set")
+	default:
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being brought up to date")
+	}
+}
+
+func (p *planner) setDegraded() {
+	var rejected, down []Fault
+	for i := range p.views {
+		v := &p.views[i]
+		switch {
+		case v.Deployment != nil && v.Deployment.Hold != nil && !v.Deployment.Hold.Trying:
+			rejected = append(rejected, Fault{v1alpha1.ReasonPodsRejected, "node " + v.Name + ": " + v.Deployment.Hold.Reason})
+		case v.Wanted && !p.wave[v.Name] && v.state != v1alpha1.NodeServing:
+			down = append(down, Fault{v1alpha1.ReasonNodesNotServing, "node " + v.Name + ": " + v.reason})
+		}
+	}
+	if all := append(rejected, down...); len(all) > 0 {
+		p.set(v1alpha1.ConditionDegraded, true, all[0].Reason, messages(all))
+		return
+	}
+	p.set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsExpected, "")
+}
+
+func (p *planner) set(condition string, status bool, reason, message string) {
+	value := metav1.ConditionFalse
+	if status {
+		value = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&p.out.Status.Conditions, metav1.Condition{
+		Type: condition, Status: value, Reason: reason, Message: message,
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(p.Now),
+	})
+}
+
+// messages names the first three faults and counts the rest.
+func messages(faults []Fault) string {
+	const most = 3
+	var parts []string
+	for _, f := range faults {
+		if !slices.Contains(parts, f.Message) {
+			parts = append(parts, f.Message)
+		}
+	}
+	if rest := len(parts) - most; rest > 0 {
+		parts = append(parts[:most], fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(parts, "; ")
+}

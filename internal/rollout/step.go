@@ -1,0 +1,97 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// Decision is what to do now. Steps are carried out in order; a step that
+// fails does not hinder those of other nodes, because each says all it needs and
+// is guarded by what was observed.
+type Decision struct {
+	Steps  []Step
+	Status v1alpha1.IngressDaemonSetStatus
+	// WakeAt is when to look again if nothing happens before; zero for never.
+	WakeAt time.Time
+}
+
+// Step is one write.
+type Step struct {
+	Action Action
+	// Node is empty in steps that concern no single node.
+	Node string
+	// Reason is a clause that says why.
+	Reason string
+
+	// Revision and Replicas are those of Create, Update and Hold.
+	Revision string
+	Replicas int32
+	// Mark is the mark's value in Mark; Drained marks the node as drained too.
+	Mark    string
+	Drained bool
+	// Hold is what to remember in Hold and Retry, nil to forget.
+	Hold *Hold
+	// Pods are the names in DeletePods.
+	Pods []string
+	Port int32
+	// StaleTimestamp is remembered in RequestDetachment.
+	StaleTimestamp string
+}
+
+// Action is the kind of a write.
+type Action string
+
+const (
+	// DryRunDeployment asks the API server whether it would accept the new Deployment.
+	DryRunDeployment Action = "DryRunDeployment"
+	// RecordRevision records the present template.
+	RecordRevision Action = "RecordRevision"
+	// ApplyChecker creates or updates the DaemonSet of a health-check port.
+	ApplyChecker Action = "ApplyChecker"
+	// DeleteChecker deletes it.
+	DeleteChecker Action = "DeleteChecker"
+	// Create creates the Deployment of a node.
+	Create Action = "Create"
+	// Mark makes the health checks of a node fail.
+	Mark Action = "Mark"
+	// RequestDetachment annotates the Node.
+	RequestDetachment Action = "RequestDetachment"
+	// Update gives the Deployment a revision and a number of pods.
+	Update Action = "Update"
+	// Unmark lets the health checks of a node pass again.
+	Unmark Action = "Unmark"
+	// ReleaseDetachment removes our annotations from the Node.
+	ReleaseDetachment Action = "ReleaseDetachment"
+	// SetFields sets fields of the Deployment that restart no pod.
+	SetFields Action = "SetFields"
+	// HoldBack asks for no more pods than run.
+	HoldBack Action = "HoldBack"
+	// ScaleToZero stops the pods of a node that somebody else drains.
+	ScaleToZero Action = "ScaleToZero"
+	// DeletePods deletes failed pods.
+	DeletePods Action = "DeletePods"
+	// Delete deletes the Deployment of a node.
+	Delete Action = "Delete"
+	// RemoveFinalizer lets the IngressDaemonSet go.
+	RemoveFinalizer Action = "RemoveFinalizer"
+)
+
+// String is the step as a line of a story.
+func (s Step) String() string {
+	line := string(s.Action)
+	if s.Node != "" {
+		line += " " + s.Node
+	}
+	switch s.Action {
+	case Create, Update, HoldBack:
+		line += fmt.Sprintf(" to %s x%d", s.Revision, s.Replicas)
+	case ApplyChecker, DeleteChecker:
+		line += fmt.Sprintf(" %d", s.Port)
+	}
+	if s.Reason != "" {
+		line += ": " + s.Reason
+	}
+	return line
+}
