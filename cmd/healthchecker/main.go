@@ -1,0 +1,134 @@
+// Command healthchecker answers the external load balancer's health checks for
+// the node it runs on.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/server"
+)
+
+const usage = `Answers the external load balancer's health checks for the node it runs on.
+
+  healthchecker --namespace=... --name=... --node=... --port=...
+  healthchecker ready     succeeds while it answers; the readiness probe of its pod
+
+`
+
+type flags struct {
+	namespace, name, uid, node, address, stateDir, kubeconfig string
+	port                                                      int
+}
+
+func main() {
+	args, ready := os.Args[1:], false
+	if len(args) > 0 && args[0] == "ready" {
+		args, ready = args[1:], true
+	}
+	f, err := parse(args, ready, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "healthchecker:", err)
+		os.Exit(2)
+	case ready:
+		err = server.Ready(f.stateDir)
+	default:
+		err = serve(f)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "healthchecker:", err)
+		os.Exit(1)
+	}
+}
+
+// parse returns an error that says which flag to change.
+func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
+	set := flag.NewFlagSet("healthchecker", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.StringVar(&f.stateDir, "state-dir", "/run/healthchecker", "writable `folder` that outlives a restart of the container, such as an emptyDir")
+	if !ready {
+		set.StringVar(&f.namespace, "namespace", "", "`namespace` of the IngressDaemonSet")
+		set.StringVar(&f.name, "name", "", "`name` of the IngressDaemonSet")
+		set.StringVar(&f.uid, "uid", "", "`UID` of the IngressDaemonSet; empty: any of that name")
+		set.StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "`name` of the node to answer for; $NODE_NAME by default")
+		set.IntVar(&f.port, "port", 0, "`port` that health checks are answered on, 1 to 65535")
+		set.StringVar(&f.address, "address", "", "`IP` address that health checks are answered on; empty: all, IPv4 and IPv6")
+		set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod does")
+	}
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, usage)
+		set.SetOutput(out)
+		set.PrintDefaults()
+		return f, err
+	case err != nil:
+		return f, err
+	case set.NArg() > 0:
+		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
+	case ready:
+		return f, nil
+	}
+	return f, f.check()
+}
+
+func (f flags) check() error {
+	switch {
+	case f.namespace == "":
+		return errors.New("--namespace is needed: the namespace of the IngressDaemonSet")
+	case f.name == "":
+		return errors.New("--name is needed: the name of the IngressDaemonSet")
+	case f.node == "":
+		return errors.New("--node, or NODE_NAME in the environment, is needed: the name of the node")
+	case f.port < 1 || f.port > 65535:
+		return fmt.Errorf("--port must be from 1 to 65535, not %d", f.port)
+	case f.address != "" && net.ParseIP(f.address) == nil:
+		return fmt.Errorf("--address must be an IP address, not %q", f.address)
+	case f.stateDir == "":
+		return errors.New("--state-dir is needed: a writable folder")
+	}
+	return nil
+}
+
+func serve(f flags) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	config, err := clusterConfig(f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return server.Run(ctx, server.Options{
+		Config:    config,
+		Namespace: f.namespace,
+		Subject:   nodehealth.Subject{Node: f.node, Name: f.name, UID: types.UID(f.uid)},
+		Address:   net.JoinHostPort(f.address, strconv.Itoa(f.port)),
+		StateDir:  f.stateDir,
+		Log:       log,
+	})
+}
+
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}

@@ -1,0 +1,199 @@
+package controller
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// checks listens to the health-check ports of nodes as the load balancer asks
+// them, and tells when an answer changes. A health checker answers when its
+// verdict changes (v1alpha1.HealthCheckAnswer); a plain port, such as
+// kube-proxy's, answers at once and is asked every second.
+type checks struct {
+	// changed is called when an answer for the IngressDaemonSet differs from the last.
+	changed func(types.NamespacedName)
+
+	mu      sync.Mutex
+	callers map[types.NamespacedName]map[endpoint]*caller
+}
+
+// endpoint is one health-check port of one node.
+type endpoint struct {
+	address string
+	port    int32
+	plain   bool
+}
+
+type caller struct {
+	endpoint
+	stop context.CancelFunc
+	etag string
+	last rollout.Check
+}
+
+const (
+	waitForChange = 50 * time.Second
+	askPlainEvery = time.Second
+	dialTimeout   = 3 * time.Second
+	mostAnswer    = 64 << 10
+)
+
+func newChecks(changed func(types.NamespacedName)) *checks {
+	return &checks{changed: changed, callers: map[types.NamespacedName]map[endpoint]*caller{}}
+}
+
+// want sets the ports to listen to for an IngressDaemonSet; none for none.
+func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wanted := map[endpoint]*caller{}
+	for _, e := range endpoints {
+		if old := c.callers[set][e]; old != nil {
+			wanted[e] = old
+			continue
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		wanted[e] = &caller{endpoint: e, stop: stop, last: rollout.Check{Port: e.port, Unmarked: e.plain}}
+		go c.listen(ctx, set, wanted[e])
+	}
+	for e, old := range c.callers[set] {
+		if wanted[e] == nil {
+			old.stop()
+		}
+	}
+	if c.callers[set] = wanted; len(wanted) == 0 {
+		delete(c.callers, set)
+	}
+}
+
+// last is what a port answered last; nothing before its first answer.
+func (c *checks) last(set types.NamespacedName, e endpoint) rollout.Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if caller := c.callers[set][e]; caller != nil {
+		return caller.last
+	}
+	return rollout.Check{Port: e.port, Unmarked: e.plain}
+}
+
+// listen asks a port again and again. A single failure is asked again at once,
+// since a health checker that hands over to its next version ends what waits.
+func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
+	failures := 0
+	for ctx.Err() == nil {
+		answer, etag, err := to.ask(ctx)
+		var pause time.Duration
+		switch {
+		case err == nil:
+			failures = 0
+			// What brings no news was answered for want of patience.
+			if news := c.heard(set, to, answer, etag); !news || etag == "" {
+				pause = askPlainEvery
+			}
+		case failures == 0:
+			failures, pause = 1, 50*time.Millisecond
+		default:
+			pause = askPlainEvery
+			c.heard(set, to, rollout.Check{Port: to.port, Unmarked: to.plain}, "")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// heard keeps an answer, and is whether it differs from the last.
+func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Check, etag string) bool {
+	c.mu.Lock()
+	last := &from.last
+	same := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
+	from.etag = etag
+	if !same {
+		*last = answer
+	}
+	c.mu.Unlock()
+	if !same {
+		c.changed(set)
+	}
+	return !same
+}
+
+// ask sends one request and reads the answer, over a connection of its own, as
+// most load balancers do.
+func (e *caller) ask(ctx context.Context) (rollout.Check, string, error) {
+	none := rollout.Check{Port: e.port, Unmarked: e.plain}
+	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
+	address := net.JoinHostPort(e.address, strconv.Itoa(int(e.port)))
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return none, "", fmt.Errorf("dialing: %w", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_ = conn.SetDeadline(time.Now().Add(waitForChange + 10*time.Second))
+	if _, err := io.WriteString(conn, e.request(address)); err != nil {
+		return none, "", fmt.Errorf("asking: %w", err)
+	}
+	return e.read(conn)
+}
+
+func (e *caller) request(address string) string {
+	conditional := ""
+	if e.etag != "" {
+		conditional = fmt.Sprintf("If-None-Match: %s\r\nPrefer: wait=%d\r\n", e.etag, int(waitForChange.Seconds()))
+	}
+	return "GET / HTTP/1.1\r\nHost: " + address + "\r\nUser-Agent: ingress-daemonset-controller\r\n" + conditional + "Connection: close\r\n\r\n"
+}
+
+// read reads the answer. Thousands of callers wait here, so the buffers are
+// made only when the first byte has come.
+func (e *caller) read(conn net.Conn) (rollout.Check, string, error) {
+	out := rollout.Check{Port: e.port, Unmarked: e.plain}
+	var first [1]byte
+	if _, err := io.ReadFull(conn, first[:]); err != nil {
+		return out, "", fmt.Errorf("reading: %w", err)
+	}
+	rest := io.MultiReader(byteReader(first[0]), io.LimitReader(conn, mostAnswer))
+	response, err := http.ReadResponse(bufio.NewReaderSize(rest, 1024), nil)
+	if err != nil {
+		return out, "", fmt.Errorf("reading: %w", err)
+	}
+	defer response.Body.Close()
+	received := time.Now()
+	out.Answered, out.Serving, out.Since = true, response.StatusCode == http.StatusOK, received
+	if e.plain {
+		return out, "", nil
+	}
+	var body v1alpha1.HealthCheckAnswer
+	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+		// Somebody else answers on the port: that node is not ours to call serving.
+		return rollout.Check{Port: e.port}, "", fmt.Errorf("decoding: %w", err)
+	}
+	out.Mark = body.Mark
+	out.Since = received.Add(-time.Duration(body.AgeSeconds * float64(time.Second)))
+	return out, response.Header.Get("ETag"), nil
+}
+
+type byteReader byte
+
+func (b byteReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	p[0] = byte(b)
+	return 1, io.EOF
+}

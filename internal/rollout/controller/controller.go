@@ -1,0 +1,122 @@
+// Package controller is the shell around package rollout: observe.go reads
+// caches into one State, rollout.Plan decides, apply.go carries out the steps,
+// report.go writes the status and events. checks.go listens to the nodes'
+// health-check ports.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// FieldManager owns the fields that the controller writes, but for those on
+// Nodes, where each IngressDaemonSet is a manager of its own.
+const FieldManager = "ingress-daemonset-controller"
+
+// Reconciler brings IngressDaemonSets to what they should be.
+type Reconciler struct {
+	client client.Client
+	// live reads past the cache.
+	live     client.Reader
+	recorder events.EventRecorder
+	// image is the health checker's, where an IngressDaemonSet names none.
+	image   string
+	checks  *checks
+	written *written
+	dryRuns *dryRuns
+	pace    *pace
+}
+
+// Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	defer r.pace.begin(req)()
+	set := &v1alpha1.IngressDaemonSet{}
+	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
+		r.forget(req)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	set = latest(r.written, set)
+	if set.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
+		return ctrl.Result{}, r.addFinalizer(ctx, set)
+	}
+	if set.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	o, err := r.observe(ctx, set)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
+	}
+	decision := rollout.Plan(o.state)
+	applied := r.apply(ctx, o, decision.Steps)
+	r.announce(o, decision)
+	putOff, err := r.writeStatus(ctx, o, decision.Status)
+	err = errors.Join(applied, err)
+	if onlyConflicts(err) {
+		// Something was written in between; its event may have come already.
+		log.FromContext(ctx).V(1).Info("observed state was outdated", "error", err)
+		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: untilNext(decision.WakeAt, putOff, r.dryRuns.retryAt(o.dryRunKey()))}, nil
+}
+
+func (r *Reconciler) forget(req ctrl.Request) {
+	r.checks.want(req.NamespacedName, nil)
+	r.pace.forget(req)
+}
+
+func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaemonSet) error {
+	changed := set.DeepCopy()
+	controllerutil.AddFinalizer(changed, v1alpha1.Finalizer)
+	patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("adding the finalizer: %w", client.IgnoreNotFound(err))
+	}
+	r.written.remember(changed)
+	return nil
+}
+
+// untilNext is the time to the earlier of two moments, 0 where both are zero.
+func untilNext(moments ...time.Time) time.Duration {
+	var next time.Duration
+	for _, at := range moments {
+		if at.IsZero() {
+			continue
+		}
+		if d := max(time.Until(at), time.Millisecond); next == 0 || d < next {
+			next = d
+		}
+	}
+	return next
+}
+
+// onlyConflicts is whether nothing went wrong but writes guarded by an outdated
+// resourceVersion or UID.
+func onlyConflicts(err error) bool {
+	if err == nil {
+		return false
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return apierrors.IsConflict(err)
+	}
+	for _, e := range joined.Unwrap() {
+		if !onlyConflicts(e) {
+			return false
+		}
+	}
+	return true
+}

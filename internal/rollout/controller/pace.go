@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// bell lets the health checks call for a pass.
+type bell struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (b *bell) open(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue = q
+	return nil
+}
+
+func (b *bell) ring(req reconcile.Request, p *pace) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.queue != nil {
+		b.queue.AddAfter(req, p.pause(req))
+	}
+}
+
+// pace lets a pass rest for as long as several passes take, so that the work for
+// a large fleet grows with the time of a rollout and not with its square.
+type pace struct {
+	mu       sync.Mutex
+	took     map[reconcile.Request]time.Duration
+	reported map[reconcile.Request]time.Time
+}
+
+const (
+	shortestPause  = 10 * time.Millisecond
+	longestPause   = 2 * time.Second
+	pausePerEffort = 4
+)
+
+func newPace() *pace {
+	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]time.Time{}}
+}
+
+// begin measures a pass until the function that it returns is called.
+func (p *pace) begin(req reconcile.Request) func() {
+	start := time.Now()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.took[req] = time.Since(start)
+	}
+}
+
+func (p *pace) pause(req reconcile.Request) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(max(pausePerEffort*p.took[req], shortestPause), longestPause)
+}
+
+// lastReport is when the status was last written.
+func (p *pace) lastReport(req reconcile.Request) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reported[req]
+}
+
+func (p *pace) report(req reconcile.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reported[req] = time.Now()
+}
+
+func (p *pace) forget(req reconcile.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.took, req)
+	delete(p.reported, req)
+}

@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// countsEvery is how often a status is written of which only counts changed.
+const countsEvery = time.Second
+
+// writeStatus writes the status if it changed, guarded by the resourceVersion
+// that was decided upon: of two controllers, the one that saw less is refused.
+// What is worth no write of its own is put off until the time it returns.
+func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alpha1.IngressDaemonSetStatus) (putOff time.Time, err error) {
+	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o.set)}
+	switch {
+	case equality.Semantic.DeepEqual(o.set.Status, status), o.released:
+		return putOff, nil
+	case onlyCounts(o.set.Status, status):
+		if due := r.pace.lastReport(req).Add(countsEvery); o.state.Now.Before(due) {
+			return due, nil
+		}
+	}
+	changed := o.set.DeepCopy()
+	changed.Status = status
+	err = r.client.Status().Update(ctx, changed, client.FieldOwner(FieldManager))
+	switch {
+	case apierrors.IsNotFound(err):
+		return putOff, nil
+	case err != nil:
+		return putOff, fmt.Errorf("writing the status: %w", err)
+	}
+	r.pace.report(req)
+	r.written.remember(changed)
+	return putOff, nil
+}
+
+// onlyCounts is whether neither the wave nor a condition differs: what the
+// controller itself goes by when it is started again.
+func onlyCounts(a, b v1alpha1.IngressDaemonSetStatus) bool {
+	return equality.Semantic.DeepEqual(a.Wave, b.Wave) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions) &&
+		a.ObservedGeneration == b.ObservedGeneration && a.CurrentRevision == b.CurrentRevision
+}
+
+// reasons are the past-tense reasons of the events of steps; steps that are not
+// named here are not worth one.
+var reasons = map[rollout.Action]string{
+	rollout.Create:            "DeploymentCreated",
+	rollout.Mark:              "DetachmentBegun",
+	rollout.RequestDetachment: "DetachmentRequested",
+	rollout.Update:            "PodsUpdated",
+	rollout.Unmark:            "NodeReattached",
+	rollout.HoldBack:          "PodsHeldBack",
+	rollout.ScaleToZero:       "NodeDrained",
+	rollout.Delete:            "DeploymentDeleted",
+	rollout.ApplyChecker:      "HealthCheckerApplied",
+	rollout.DeleteChecker:     "HealthCheckerDeleted",
+}
+
+// announce makes one event for each kind of step, and one for each condition
+// that turned bad: a thousand nodes must not cost a thousand events.
+func (r *Reconciler) announce(o *observed, d rollout.Decision) {
+	byAction := map[rollout.Action][]rollout.Step{}
+	for _, s := range d.Steps {
+		byAction[s.Action] = append(byAction[s.Action], s)
+	}
+	for action, steps := range byAction {
+		if reason := reasons[action]; reason != "" {
+			kind := corev1.EventTypeNormal
+			if action == rollout.HoldBack || action == rollout.ScaleToZero {
+				kind = corev1.EventTypeWarning
+			}
+			r.recorder.Eventf(o.set, nil, kind, reason, string(action), "%s", summary(steps))
+		}
+	}
+	for _, bad := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionDegraded} {
+		now, before := meta.FindStatusCondition(d.Status.Conditions, bad), meta.FindStatusCondition(o.set.Status.Conditions, bad)
+		if now != nil && now.Status == "True" && (before == nil || before.Status != "True" || before.Reason != now.Reason) {
+			r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, now.Reason, bad, "%s", now.Message)
+		}
+	}
+}
+
+// summary names up to three nodes and why.
+func summary(steps []rollout.Step) string {
+	const most = 3
+	var parts []string
+	for _, s := range steps[:min(len(steps), most)] {
+		subject := s.Node
+		if subject == "" {
+			subject = fmt.Sprintf("port %d", s.Port)
+		}
+		parts = append(parts, subject+": "+s.Reason)
+	}
+	if rest := len(steps) - most; rest > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,177 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// CacheOptions keep in memory only what is looked at: objects that carry the
+// name of an IngressDaemonSet, and of each only the fields that are read.
+func CacheOptions() cache.Options {
+	named, err := labels.NewRequirement(v1alpha1.LabelName, selection.Exists, nil)
+	if err != nil {
+		// The requirement is a constant.
+		panic(err)
+	}
+	ours := cache.ByObject{Label: labels.NewSelector().Add(*named)}
+	lean := ours
+	lean.Transform = cache.TransformStripManagedFields()
+	pods := ours
+	pods.Transform = leanPod
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&appsv1.Deployment{}:         ours,
+		&appsv1.DaemonSet{}:          lean,
+		&appsv1.ControllerRevision{}: lean,
+		&discoveryv1.EndpointSlice{}: lean,
+		&corev1.ServiceAccount{}:     lean,
+		&rbacv1.RoleBinding{}:        lean,
+		&corev1.Pod{}:                pods,
+		&corev1.Node{}:               {Transform: leanNode},
+		&corev1.Service{}:            {Transform: cache.TransformStripManagedFields()},
+	}}
+}
+
+func leanPod(obj any) (any, error) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
+		pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = nil, nil
+	}
+	return obj, nil
+}
+
+func leanNode(obj any) (any, error) {
+	if node, ok := obj.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions, Addresses: node.Status.Addresses}
+	}
+	return obj, nil
+}
+
+// SetUp registers the controller with the manager, whose cache must have been
+// made with CacheOptions. image is the health checker's.
+func SetUp(mgr ctrl.Manager, image string) error {
+	queue := &bell{}
+	r := &Reconciler{
+		client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		recorder: mgr.GetEventRecorder(FieldManager), image: image,
+		written: newWritten(), dryRuns: newDryRuns(), pace: newPace(),
+	}
+	r.checks = newChecks(func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) })
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("ingressdaemonset").
+		For(&v1alpha1.IngressDaemonSet{}, specChanges()).
+		WatchesRawSource(source.Func(queue.open)).
+		Watches(&corev1.Node{}, r.enqueue(r.allSets), nodeChanges()).
+		Watches(&corev1.Service{}, r.enqueue(r.setsOfService)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4})
+	for _, named := range []client.Object{
+		&appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &discoveryv1.EndpointSlice{},
+		&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}, &corev1.Pod{},
+	} {
+		b = b.Watches(named, r.enqueue(setByLabel))
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("setting up the controller: %w", err)
+	}
+	return nil
+}
+
+// setByLabel is the IngressDaemonSet that an object carries the name of. Names
+// of IngressDaemonSets are short enough to be label values as they are.
+func setByLabel(_ context.Context, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: obj.GetNamespace(), Name: obj.GetLabels()[v1alpha1.LabelName],
+	}}}
+}
+
+func (r *Reconciler) allSets(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.setsWhere(ctx, func(*v1alpha1.IngressDaemonSet) bool { return true })
+}
+
+func (r *Reconciler) setsOfService(ctx context.Context, svc client.Object) []reconcile.Request {
+	return r.setsWhere(ctx, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.Namespace == svc.GetNamespace() && set.Spec.ServiceName == svc.GetName()
+	})
+}
+
+func (r *Reconciler) setsWhere(ctx context.Context, match func(*v1alpha1.IngressDaemonSet) bool) []reconcile.Request {
+	list := &v1alpha1.IngressDaemonSetList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		// The cache can only fail to list before it has synced, and then the
+		// sets themselves are still to come.
+		return nil
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		if match(&list.Items[i]) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return out
+}
+
+// enqueue gathers events for a moment that grows with the work of a pass.
+func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
+	add := func(ctx context.Context, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, req := range sets(ctx, obj) {
+			q.AddAfter(req, r.pace.pause(req))
+		}
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.written.gone(e.Object)
+			add(ctx, e.Object, q)
+		},
+	}
+}
+
+// specChanges leaves out changes of the status, which are the controller's own.
+func specChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+		},
+	}))
+}
+
+// nodeChanges leaves out the heartbeats.
+func nodeChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return objects.NodeReady(before) != objects.NodeReady(after) ||
+			nodeAddress(before) != nodeAddress(after) ||
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
+			!sameTime(before.DeletionTimestamp, after.DeletionTimestamp)
+	}})
+}
+
+func sameTime(a, b *metav1.Time) bool { return (a == nil) == (b == nil) }

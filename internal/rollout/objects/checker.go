@@ -1,0 +1,147 @@
+package objects
+
+import (
+	"fmt"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// CheckerRole is the ClusterRole that the controller may bind, in the namespace
+// of an IngressDaemonSet, to the account of its health checkers.
+const CheckerRole = "ingress-daemonset-healthchecker"
+
+const stateDir = "/state"
+
+// Checker is the DaemonSet that answers on a health-check port. Its pods use the
+// host network and declare no port, so that an old and a new one can listen
+// together while one hands over to the other.
+func Checker(set *v1alpha1.IngressDaemonSet, port int32, image string) *appsv1.DaemonSet {
+	labels := checkerLabels(set, port)
+	name := CheckerName(set, port)
+	template := checkerTemplate(set, port, image)
+	template.Labels = merge(labels, map[string]string{v1alpha1.LabelHealthCheckerRevision: hash(template)})
+	none, quarter := intstr.FromInt32(0), intstr.FromString("25%")
+	return &appsv1.DaemonSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: set.Namespace, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)},
+		},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template,
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &quarter},
+			},
+		},
+	}
+}
+
+// CheckerName is <name>-<port>.
+func CheckerName(set *v1alpha1.IngressDaemonSet, port int32) string {
+	return fmt.Sprintf("%s-%d", set.Name, port)
+}
+
+func checkerLabels(set *v1alpha1.IngressDaemonSet, port int32) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelName:            v1alpha1.LabelValue(set.Name),
+		v1alpha1.LabelHealthCheckPort: fmt.Sprint(port),
+	}
+}
+
+func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) corev1.PodTemplateSpec {
+	c, pod := set.Spec.HealthChecker, set.Spec.Template.Spec
+	if c.Image != "" {
+		image = c.Image
+	}
+	tolerations := c.Tolerations
+	if tolerations == nil {
+		tolerations = pod.Tolerations
+	}
+	grace := int64(10)
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		HostNetwork:                   true,
+		ServiceAccountName:            CheckerAccount(set),
+		NodeSelector:                  merge(pod.NodeSelector, set.Spec.NodeSelector),
+		Affinity:                      nodeAffinityOf(pod.Affinity),
+		Tolerations:                   tolerations,
+		PriorityClassName:             pod.PriorityClassName,
+		ImagePullSecrets:              pod.ImagePullSecrets,
+		TerminationGracePeriodSeconds: &grace,
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)), FSGroup: new(int64(65532)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: "healthchecker", Image: image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources,
+			Command: []string{"/healthchecker"},
+			Args: []string{
+				"--namespace=" + set.Namespace, "--name=" + set.Name, "--uid=" + string(set.UID), fmt.Sprintf("--port=%d", port), "--state-dir=" + stateDir,
+			},
+			Env: []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "state", MountPath: stateDir}},
+			ReadinessProbe: &corev1.Probe{
+				ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/healthchecker", "ready", "--state-dir=" + stateDir}}},
+				PeriodSeconds: 2, TimeoutSeconds: 5,
+			},
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+		Volumes: []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+	}}
+}
+
+// nodeAffinityOf keeps what places pods on nodes and drops what places them
+// relative to other pods.
+func nodeAffinityOf(a *corev1.Affinity) *corev1.Affinity {
+	if a == nil || a.NodeAffinity == nil {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: a.NodeAffinity}
+}
+
+// CheckerAccount is the service account of the health checkers.
+func CheckerAccount(set *v1alpha1.IngressDaemonSet) string {
+	if name := set.Spec.HealthChecker.ServiceAccountName; name != "" {
+		return name
+	}
+	return set.Name + "-healthchecker"
+}
+
+// CheckerServiceAccount is that account, nil where the user names one.
+func CheckerServiceAccount(set *v1alpha1.IngressDaemonSet) *corev1.ServiceAccount {
+	if set.Spec.HealthChecker.ServiceAccountName != "" {
+		return nil
+	}
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: ownedMeta(set, CheckerAccount(set)),
+	}
+}
+
+// CheckerRoleBinding lets the account read what the health checkers watch.
+func CheckerRoleBinding(set *v1alpha1.IngressDaemonSet) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"},
+		ObjectMeta: ownedMeta(set, set.Name+"-healthchecker-"+digest([]byte(CheckerAccount(set)), 6)),
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: CheckerAccount(set), Namespace: set.Namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: CheckerRole},
+	}
+}
+
+func ownedMeta(set *v1alpha1.IngressDaemonSet, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: set.Namespace,
+		Labels:          map[string]string{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name)},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)},
+	}
+}

@@ -1,0 +1,62 @@
+package objects
+
+import (
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Taints with which somebody announces that a node is about to be removed.
+var leavingTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
+
+// Wants is whether the node belongs to the node set, by the rules of a
+// DaemonSet: it matches the template's nodeSelector and required node affinity
+// and spec.nodeSelector, and its taints are tolerated. Taints of effect
+// NoSchedule keep new pods away and leave those that are there (present).
+func Wants(set *v1alpha1.IngressDaemonSet, node *corev1.Node, present bool) (bool, error) {
+	for key, value := range set.Spec.NodeSelector {
+		if got, ok := node.Labels[key]; !ok || got != value {
+			return false, nil
+		}
+	}
+	spec := &set.Spec.Template.Spec
+	affinity := nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity)
+	if ok, err := affinity.Match(node); !ok || err != nil {
+		return false, err
+	}
+	tolerations := daemonTolerations(spec)
+	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		repels := t.Effect == corev1.TaintEffectNoExecute || t.Effect == corev1.TaintEffectNoSchedule && !present
+		// A node that is being removed must not be left before its pods are drained.
+		return repels && !slices.Contains(leavingTaints, t.Key) && !tolerated(tolerations, &t)
+	}), nil
+}
+
+func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		switch {
+		case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
+			return false
+		case t.Operator == corev1.TolerationOpExists:
+			return true
+		default:
+			return t.Key != "" && t.Value == taint.Value
+		}
+	})
+}
+
+// Leaving is whether the node is cordoned or about to be removed.
+func Leaving(node *corev1.Node) bool {
+	return node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(leavingTaints, t.Key)
+	})
+}
+
+// NodeReady is whether the node's kubelet reports it ready.
+func NodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

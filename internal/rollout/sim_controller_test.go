@@ -1,0 +1,398 @@
+package rollout
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// leader is a controller: it observes, plans and acts as the real one does, and
+// may crash between any two writes.
+type leader struct {
+	w      *world
+	wakeAt time.Time
+	// dryRun is what it remembers of dry runs; a crash loses it.
+	dryRun map[string]DryRun
+	// stale is the old picture of the world that it keeps looking at, if any.
+	stale *picture
+	// crashes is the probability of a crash before each write; downUntil is when
+	// it is back.
+	crashes   float64
+	downUntil time.Time
+	stopped   bool
+}
+
+// picture is a State with the resource versions of what it was made from.
+type picture struct {
+	State
+	taken       time.Time
+	set         int
+	nodes       map[string]int
+	deployments map[string]int
+}
+
+func newLeader(w *world) *leader { return &leader{w: w, dryRun: map[string]DryRun{}} }
+
+func (l *leader) wakeAfter(d time.Duration) { l.wakeUpAt(l.w.now.Add(d)) }
+
+func (l *leader) wakeUpAt(t time.Time) {
+	if !l.wakeAt.IsZero() && !l.wakeAt.After(t) {
+		return
+	}
+	l.wakeAt = t
+	l.w.at(t, func() {
+		if l.wakeAt.Equal(t) {
+			l.wakeAt = time.Time{}
+			l.reconcile()
+		}
+	})
+}
+
+// reconcile is one round of observe, decide, act and report.
+func (l *leader) reconcile() {
+	w := l.w
+	switch {
+	case l.stopped || !w.set.exists:
+		return
+	case w.now.Before(l.downUntil):
+		l.wakeUpAt(l.downUntil)
+		return
+	}
+	seen := l.stale
+	if seen == nil {
+		seen = l.observe()
+	}
+	seen.Now = w.now
+	decision := Plan(seen.State)
+	w.audit.decided(seen, decision)
+	for _, step := range decision.Steps {
+		if l.crashed() {
+			return
+		}
+		if l.guarded(seen, step) {
+			w.audit.acts(seen, step)
+			w.tell("controller", "%s", step)
+			l.apply(step)
+		}
+	}
+	if l.crashed() {
+		return
+	}
+	l.report(seen, decision)
+	if !decision.WakeAt.IsZero() {
+		l.wakeUpAt(decision.WakeAt)
+	}
+}
+
+// crashed is whether the controller dies here, and loses what it remembers.
+func (l *leader) crashed() bool {
+	if !l.w.chance(l.crashes) {
+		return false
+	}
+	l.dryRun = map[string]DryRun{}
+	l.downUntil = l.w.now.Add(l.w.between(time.Second, 20*time.Second))
+	l.wakeUpAt(l.downUntil)
+	return true
+}
+
+// report writes the status with a compare-and-swap.
+func (l *leader) report(seen *picture, decision Decision) {
+	w := l.w
+	if !w.set.exists || seen.set != w.set.rv || reflect.DeepEqual(decision.Status, w.set.status) {
+		return
+	}
+	w.audit.reports(decision.Status)
+	w.set.status = *decision.Status.DeepCopy()
+	w.set.rv = w.version()
+}
+
+// guarded is whether nothing that the step concerns has changed since it was
+// observed. A step that takes a node out is preceded by a live read of the
+// IngressDaemonSet too.
+func (l *leader) guarded(seen *picture, s Step) bool {
+	w := l.w
+	d := w.deployments[s.Node]
+	switch s.Action {
+	case RequestDetachment, ReleaseDetachment:
+		n := w.nodes[s.Node]
+		return n != nil && n.rv == seen.nodes[s.Node]
+	case Create:
+		return d == nil && seen.deployments[s.Node] == 0
+	case Mark, ApplyChecker, DeleteChecker:
+		if seen.set != w.set.rv {
+			return false
+		}
+	case Update:
+		if !seen.marked(s.Node) && seen.set != w.set.rv {
+			return false
+		}
+	}
+	switch s.Action {
+	case Mark, Update, Unmark, SetFields, HoldBack, ScaleToZero, Delete:
+		return d != nil && d.rv == seen.deployments[s.Node]
+	}
+	return true
+}
+
+func (p *picture) node(name string) *Node {
+	i := slices.IndexFunc(p.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Nodes[i]
+}
+
+func (p *picture) marked(name string) bool {
+	n := p.node(name)
+	return n != nil && n.marked()
+}
+
+// apply carries out a step as the real controller's apply.go does.
+func (l *leader) apply(s Step) {
+	w, d, n := l.w, l.w.deployments[s.Node], l.w.nodes[s.Node]
+	switch s.Action {
+	case DryRunDeployment:
+		l.dryRun[s.Revision] = DryRun{Done: true, Refusal: w.dry[s.Revision]}
+		w.wake()
+	case RecordRevision:
+		w.set.revisions[s.Revision] = true
+		w.wake()
+	case ApplyChecker:
+		w.applyDaemonSet(s.Port)
+	case DeleteChecker:
+		w.deleteDaemonSet(s.Port)
+	case Create:
+		w.count++
+		d = &simDeployment{node: s.Node, uid: w.count, updatedAt: w.now, revision: s.Revision, podsPerNode: s.Replicas, replicas: s.Replicas}
+		w.deployments[s.Node] = d
+		w.setFields(d)
+		w.write(d, true)
+	case Mark:
+		d.mark = s.Mark
+		if s.Drained {
+			d.drainedAt = w.now
+		}
+		w.write(d, false)
+	case Update:
+		d.revision, d.podsPerNode, d.replicas, d.hold = s.Revision, s.Replicas, s.Replicas, s.Hold
+		d.updatedAt, d.drainedAt, d.foreign, d.scaled, d.paused = w.now, time.Time{}, 0, false, false
+		w.setFields(d)
+		w.write(d, true)
+	case Unmark:
+		d.mark, d.attachedAt, d.drainedAt = "", w.now, time.Time{}
+		w.write(d, false)
+	case SetFields:
+		d.hold = s.Hold
+		w.setFields(d)
+		w.write(d, true)
+	case HoldBack:
+		d.revision, d.replicas, d.hold, d.paused = s.Revision, s.Replicas, s.Hold, s.Paused
+		w.write(d, true)
+	case ScaleToZero:
+		d.replicas = 0
+		w.write(d, true)
+	case RequestDetachment:
+		n.holders[us], n.requestedAt, n.stale = true, w.now, s.StaleTimestamp
+		w.annotated(n)
+	case ReleaseDetachment:
+		delete(n.holders, us)
+		n.requestedAt, n.stale = time.Time{}, ""
+		w.annotated(n)
+	case DeletePods:
+		for _, p := range slices.Clone(w.pods) {
+			if slices.Contains(s.Pods, p.name) {
+				w.removePod(p)
+			}
+		}
+	case Delete:
+		w.deleteDeployment(d)
+	case RemoveFinalizer:
+		w.removeFinalizer()
+	}
+}
+
+// setFields sets the fields that restart no pod.
+func (w *world) setFields(d *simDeployment) {
+	s := w.set.spec.Strategy()
+	d.surge, d.unavail, d.minReady = s.MaxSurgedPods, s.MaxUnavailablePods, w.minReady()
+}
+
+func (w *world) minReady() time.Duration {
+	return time.Duration(w.set.spec.MinReadySeconds) * time.Second
+}
+
+// deleteDeployment deletes in the background: the object is gone at once, or
+// sometimes only after its finalizers, and the garbage collector deletes its
+// pods a little later.
+func (w *world) deleteDeployment(d *simDeployment) {
+	d.deleting = true
+	d.rv = w.version()
+	gone := time.Duration(0)
+	if w.chance(0.3) {
+		gone = w.between(100*time.Millisecond, 4*time.Second)
+	}
+	w.after(gone, func() {
+		if w.deployments[d.node] == d {
+			delete(w.deployments, d.node)
+		}
+		w.podsChanged(d.node)
+	})
+	w.after(gone+w.between(50*time.Millisecond, time.Second), func() { w.collect(d) })
+	w.checkersChanged(d.node)
+}
+
+func (w *world) collect(d *simDeployment) {
+	for _, p := range slices.Clone(w.pods) {
+		if p.owner == d.uid {
+			w.deletePod(p)
+		}
+	}
+}
+
+func (w *world) deleteDaemonSet(port int32) {
+	delete(w.daemonSets, port)
+	for _, n := range w.nodes {
+		delete(n.checks, port)
+	}
+	w.version()
+}
+
+// removeFinalizer lets the object go; what the garbage collector then does
+// depends on the kind of the deletion.
+func (w *world) removeFinalizer() {
+	w.set.exists = false
+	w.tell("cluster", "the IngressDaemonSet is gone")
+	if w.set.deletion != DeleteAtOnce {
+		return
+	}
+	for _, name := range w.names() {
+		if d := w.deployments[name]; d != nil {
+			w.deleteDeployment(d)
+		}
+	}
+	w.daemonSets = map[int32]*simDaemonSet{}
+}
+
+// observe makes a picture of the world as it is.
+func (l *leader) observe() *picture {
+	w := l.w
+	seen := &picture{taken: w.now, set: w.set.rv, nodes: map[string]int{}, deployments: map[string]int{}}
+	seen.State = State{
+		Now: w.now, Generation: w.set.generation, Spec: *w.set.spec.DeepCopy(), Status: *w.set.status.DeepCopy(),
+		Deletion: w.set.deletion, Revision: w.set.revision, Revisions: map[string]bool{}, DryRun: l.dryRun[w.set.revision],
+		Checkers: w.observeCheckers(),
+	}
+	for revision := range w.set.revisions {
+		seen.Revisions[revision] = true
+	}
+	for _, name := range w.known() {
+		seen.Nodes = append(seen.Nodes, w.observeNode(name))
+		if n := w.nodes[name]; n != nil {
+			seen.nodes[name] = n.rv
+		}
+		if d := w.deployments[name]; d != nil {
+			seen.deployments[name] = d.rv
+		}
+	}
+	return seen
+}
+
+// known are the nodes that have to do with the IngressDaemonSet.
+func (w *world) known() []string {
+	var names []string
+	for name, n := range w.nodes {
+		if n.wanted || n.holders[us] {
+			names = append(names, name)
+		}
+	}
+	for name := range w.deployments {
+		names = append(names, name)
+	}
+	for _, p := range w.pods {
+		names = append(names, p.node)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (w *world) observeCheckers() []Checker {
+	var out []Checker
+	for _, port := range w.ports() {
+		s := w.daemonSets[port]
+		out = append(out, Checker{Port: port, Wanted: true, Exists: s != nil, Outdated: s != nil && s.outdated})
+	}
+	var rest []int32
+	for port := range w.daemonSets {
+		if !slices.Contains(w.ports(), port) {
+			rest = append(rest, port)
+		}
+	}
+	slices.Sort(rest)
+	for _, port := range rest {
+		out = append(out, Checker{Port: port, Exists: true})
+	}
+	return out
+}
+
+func (w *world) observeNode(name string) Node {
+	out := Node{Name: name, CheckersSettled: true}
+	if n := w.nodes[name]; n != nil {
+		out.Exists, out.Wanted, out.Ready, out.Leaving, out.Labels = true, n.wanted, n.ready, n.cordoned, n.labels
+		out.Detachment = Detachment{Requested: n.holders[us], RequestedAt: n.requestedAt, StaleTimestamp: n.stale}
+		if w.set.spec.Strategy().AnnotateNode != nil {
+			out.Detachment.Held = n.held()
+		}
+		if a := w.set.spec.Strategy().AnnotateNode; a != nil && a.TimestampKey != "" {
+			out.Detachment.Timestamp = n.timestamp
+		}
+		w.observeChecks(n, &out)
+	}
+	if d := w.deployments[name]; d != nil {
+		out.Deployment = w.observeDeployment(d)
+	}
+	for _, p := range w.pods {
+		if p.node == name {
+			out.Pods = append(out.Pods, Pod{Name: p.name, Revision: p.revision, Ready: p.ready, ReadySince: p.readySince, Running: p.running, Terminating: p.terminating, Failed: p.failed})
+			out.Evicting = out.Evicting || p.evicted
+		}
+	}
+	return out
+}
+
+func (w *world) observeChecks(n *simNode, out *Node) {
+	for _, port := range w.ports() {
+		c := n.checks[port]
+		if c == nil || !c.present {
+			out.Checks = append(out.Checks, Check{Port: port, Gone: true})
+			out.CheckersSettled = false
+			continue
+		}
+		check := Check{Port: port, Answered: c.up && n.alive}
+		if check.Answered {
+			check.Serving, check.Mark, check.Since = c.serving, c.mark, c.since
+		}
+		out.Checks = append(out.Checks, check)
+		out.CheckersSettled = out.CheckersSettled && c.settled
+	}
+}
+
+func (w *world) observeDeployment(d *simDeployment) *Deployment {
+	wanted := simDeployment{}
+	w.setFields(&wanted)
+	return &Deployment{
+		Name: d.node, Deleting: d.deleting, Revision: d.revision, PodsPerNode: d.podsPerNode, Replicas: d.replicas,
+		Settled: d.observed == d.generation, UpdatedReplicas: int32(d.updatedReplicas),
+		Drifted: d.foreign > 0 || d.scaled, Outmoded: d.fields() != wanted.fields(),
+		Mark: d.mark, UpdatedAt: d.updatedAt, AttachedAt: d.attachedAt, DrainedAt: d.drainedAt, Hold: d.hold,
+	}
+}
+
+func percent(n int) *intstr.IntOrString { return pointer(intstr.FromString(fmtPercent(n))) }
+func number(n int) *intstr.IntOrString  { return pointer(intstr.FromInt32(int32(n))) }
+
+func pointer[T any](v T) *T { return &v }
+
+var _ = v1alpha1.NodeServing
