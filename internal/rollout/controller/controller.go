@@ -60,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	decision := rollout.Plan(o.state)
 	applied := r.apply(ctx, o, decision.Steps)
 	r.announce(o, decision)
-	putOff, err := r.writeStatus(ctx, o, decision.Status)
+	again, err := r.writeStatus(ctx, o, decision.Status)
 	err = errors.Join(applied, err)
 	if onlyConflicts(err) {
 		// Something was written in between; its event may have come already.
@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(decision.WakeAt, putOff, r.dryRuns.retryAt(o.dryRunKey()))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(decision.WakeAt, again, r.dryRuns.retryAt(o.dryRunKey()))}, nil
 }
 
 func (r *Reconciler) forget(req ctrl.Request) {

@@ -21,13 +21,15 @@ const countsEvery = time.Second
 
 // writeStatus writes the status if it changed, guarded by the resourceVersion
 // that was decided upon: of two controllers, the one that saw less is refused.
-// What is worth no write of its own is put off until the time it returns.
-func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alpha1.IngressDaemonSetStatus) (putOff time.Time, err error) {
+// It returns when to decide again: at once where decisions go by what was
+// written, and later where it was worth no write of its own yet.
+func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alpha1.IngressDaemonSetStatus) (again time.Time, err error) {
 	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o.set)}
+	counts := onlyCounts(o.set.Status, status)
 	switch {
 	case equality.Semantic.DeepEqual(o.set.Status, status), o.released:
-		return putOff, nil
-	case onlyCounts(o.set.Status, status):
+		return again, nil
+	case counts:
 		if due := r.pace.lastReport(req).Add(countsEvery); o.state.Now.Before(due) {
 			return due, nil
 		}
@@ -37,13 +39,16 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	err = r.client.Status().Update(ctx, changed, client.FieldOwner(FieldManager))
 	switch {
 	case apierrors.IsNotFound(err):
-		return putOff, nil
+		return again, nil
 	case err != nil:
-		return putOff, fmt.Errorf("writing the status: %w", err)
+		return again, fmt.Errorf("writing the status: %w", err)
 	}
 	r.pace.report(req)
 	r.written.remember(changed)
-	return putOff, nil
+	if !counts {
+		again = o.state.Now
+	}
+	return again, nil
 }
 
 // onlyCounts is whether neither the wave nor a condition differs: what the
