@@ -8,9 +8,8 @@ const (
 	LabelName = "ingressdaemonsets.mumoshu.github.io/name"
 	// LabelRevision is the revision of the user's template, on pods.
 	LabelRevision = "ingressdaemonsets.mumoshu.github.io/revision"
-	// LabelHealthChecker names the IngressDaemonSet on health-checker DaemonSets and their pods.
-	LabelHealthChecker = "ingressdaemonsets.mumoshu.github.io/health-checker-of"
-	// LabelHealthCheckPort is the port on health-checker DaemonSets and their pods.
+	// LabelHealthCheckPort is the port on health-checker DaemonSets and their
+	// pods, which carry LabelName but not LabelNode.
 	LabelHealthCheckPort = "ingressdaemonsets.mumoshu.github.io/health-check-port"
 	// LabelHealthCheckerRevision is the hash of the health checker's pod template, on its pods.
 	LabelHealthCheckerRevision = "ingressdaemonsets.mumoshu.github.io/health-checker-revision"

@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Revision",type=string,priority=1,JSONPath=`.status.updateRevision`
 // +kubebuilder:printcolumn:name="Images",type=string,priority=1,JSONPath=`.spec.template.spec.containers[*].image`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name must be at most 52 characters: the health checker's DaemonSet is named <name>-<port> and its revision hash must still fit into a label"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name must be at most 52 characters, because DaemonSets and pods are named after it"
 type IngressDaemonSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -217,9 +217,9 @@ type UpdateStrategy struct {
 // serves (degraded).
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailablePodsPerNode) || !has(self.maxUnavaiablePodsPerNode) || self.maxUnavailablePodsPerNode == self.maxUnavaiablePodsPerNode",message="maxUnavailablePodsPerNode and maxUnavaiablePodsPerNode are two names of one field: set only the first"
-// +kubebuilder:validation:XValidation:rule="!(has(self.annotateDeploymentToDetach) || has(self.annotateNodeToDetach)) || (has(self.maxUnavailableNodes) && !(string(self.maxUnavailableNodes) in ['0', '0%']))",message="annotateDeploymentToDetach and annotateNodeToDetach detach nodes, which needs a budget: set maxUnavailableNodes to 1 or more, or to a percentage"
-// +kubebuilder:validation:XValidation:rule="!(string(self.?maxUnavailableNodes.orValue(0)) in ['0', '0%'] && string(self.?maxDegradedNodes.orValue(1)) in ['0', '0%'])",message="maxUnavailableNodes and maxDegradedNodes are both 0, so no node could ever be updated: set one of them to 1 or more, or spec.paused to stop the rollout"
-// +kubebuilder:validation:XValidation:rule="!(string(self.?maxUnavailableNodes.orValue(0)) in ['0', '0%'] && string(self.?maxSurgedPodsPerNode.orValue(1)) in ['0', '0%'] && string(self.?maxUnavailablePodsPerNode.orValue(self.?maxUnavaiablePodsPerNode.orValue(0))) in ['0', '0%'])",message="maxSurgedPodsPerNode and maxUnavailablePodsPerNode are both 0, so no pod of a serving node could ever be replaced: set one of them to 1 or more, or detach nodes with maxUnavailableNodes"
+// +kubebuilder:validation:XValidation:rule="!(has(self.annotateDeploymentToDetach) || has(self.annotateNodeToDetach)) || !(self.?maxUnavailableNodes.orValue(0) in [dyn(0), dyn('0%')])",message="annotateDeploymentToDetach and annotateNodeToDetach detach nodes, which needs a budget: set maxUnavailableNodes to 1 or more, or to a percentage"
+// +kubebuilder:validation:XValidation:rule="!(self.?maxUnavailableNodes.orValue(0) in [dyn(0), dyn('0%')] && self.?maxDegradedNodes.orValue(1) in [dyn(0), dyn('0%')])",message="maxUnavailableNodes and maxDegradedNodes are both 0, so no node could ever be updated: set one of them to 1 or more, or spec.paused to stop the rollout"
+// +kubebuilder:validation:XValidation:rule="!(self.?maxUnavailableNodes.orValue(0) in [dyn(0), dyn('0%')] && self.?maxSurgedPodsPerNode.orValue(1) in [dyn(0), dyn('0%')] && self.?maxUnavailablePodsPerNode.orValue(self.?maxUnavaiablePodsPerNode.orValue(0)) in [dyn(0), dyn('0%')])",message="maxSurgedPodsPerNode and maxUnavailablePodsPerNode are both 0, so no pod of a serving node could ever be replaced: set one of them to 1 or more, or detach nodes with maxUnavailableNodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.waitForDetachmentByAnnotatedTimestamp) || has(self.annotateNodeToDetach)",message="waitForDetachmentByAnnotatedTimestamp waits for the answer to annotateNodeToDetach: set annotateNodeToDetach too"
 // +kubebuilder:validation:XValidation:rule="!has(self.waitForDetachmentByAnnotatedTimestamp) || !has(self.annotateNodeToDetach) || self.waitForDetachmentByAnnotatedTimestamp.key != self.annotateNodeToDetach.key",message="annotateNodeToDetach.key and waitForDetachmentByAnnotatedTimestamp.key must differ: one asks, the other is the answer"
 type RollingUpdate struct {

@@ -1,0 +1,225 @@
+// Package api tests the CRD and the admission policies on a real API server.
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+)
+
+const (
+	crdFile     = "../../config/crd/ingressdaemonsets.yaml"
+	denyFile    = "../../config/policy/deny.yaml"
+	warnFile    = "../../config/policy/warn.yaml"
+	exampleFile = "../../examples/ingressdaemonset.yaml"
+)
+
+var (
+	resource = v1alpha1.GroupVersion.WithResource("ingressdaemonsets")
+
+	// All tests share one API server.
+	config   *rest.Config
+	client   *dynamic.DynamicClient
+	warnings recorder
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(context.Background(), m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "api-test-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.Down(ctx)) }()
+	if config, err = c.RESTConfig(); err != nil {
+		return 0, err
+	}
+	config.QPS = -1
+	config.WarningHandler = &warnings
+	if client, err = dynamic.NewForConfig(config); err != nil {
+		return 0, err
+	}
+	if err := install(ctx); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// install applies the CRD and the policies. In between it makes an object that
+// the policies refuse, as one that is older than they are.
+func install(ctx context.Context) error {
+	if err := applyFiles(ctx, crdFile); err != nil {
+		return err
+	}
+	older := changed(`{metadata: {name: older, finalizers: [example.com/hold]}}`, pod(`nodeName: a`))
+	if err := eventually(ctx, func() error {
+		_, err := objects().Create(ctx, older, metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return fmt.Errorf("the CRD is not served: %w", err)
+	}
+	if err := applyFiles(ctx, denyFile, warnFile); err != nil {
+		return err
+	}
+	return eventually(ctx, func() error {
+		refused := attempt(ctx, changed(pod(`nodeName: a`)))
+		warned := attempt(ctx, changed(spec(`podsPerNode: 0`)))
+		if refused.err == nil || len(warned.warnings) == 0 {
+			return fmt.Errorf("the policies are not in force: %v, %v", refused, warned)
+		}
+		return nil
+	})
+}
+
+func applyFiles(ctx context.Context, paths ...string) error {
+	for _, path := range paths {
+		list, err := read(path)
+		if err != nil {
+			return err
+		}
+		mapper, err := mapper()
+		if err != nil {
+			return err
+		}
+		for _, object := range list {
+			gvk := object.GroupVersionKind()
+			mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			if err != nil {
+				return err
+			}
+			_, err = client.Resource(mapping.Resource).Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "test"})
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+func mapper() (meta.RESTMapper, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d)), nil
+}
+
+// read gives the objects of a YAML file.
+func read(path string) ([]*unstructured.Unstructured, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var list []*unstructured.Unstructured
+	for document := range bytes.SplitSeq(content, []byte("\n---\n")) {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		list = append(list, object)
+	}
+	return list, nil
+}
+
+func eventually(ctx context.Context, try func() error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
+	})
+	if err != nil {
+		return last
+	}
+	return nil
+}
+
+func objects() dynamic.ResourceInterface { return client.Resource(resource).Namespace("default") }
+
+// answer is what a user sees after an attempt to create or change an object.
+type answer struct {
+	err      error
+	warnings []string
+}
+
+func (a answer) String() string {
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return strings.Join(a.warnings, "\n")
+}
+
+// causes are the single reasons of a refusal.
+func (a answer) causes() []metav1.StatusCause {
+	status, ok := a.err.(apierrors.APIStatus)
+	switch {
+	case a.err == nil:
+		return nil
+	case !ok || status.Status().Details == nil || len(status.Status().Details.Causes) == 0:
+		return []metav1.StatusCause{{Message: a.err.Error()}}
+	}
+	return slices.DeleteFunc(slices.Clone(status.Status().Details.Causes), func(c metav1.StatusCause) bool {
+		return strings.Contains(c.Message, "some validation rules were not checked")
+	})
+}
+
+// attempt creates an object in a dry run, which passes all of admission.
+func attempt(ctx context.Context, object *unstructured.Unstructured) answer {
+	warnings.take()
+	_, err := objects().Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
+	return answer{err, warnings.take()}
+}
+
+// recorder collects the warnings of the API server.
+type recorder struct {
+	sync.Mutex
+	texts []string
+}
+
+func (r *recorder) HandleWarningHeader(code int, _ string, text string) {
+	r.Lock()
+	defer r.Unlock()
+	r.texts = append(r.texts, text)
+}
+
+func (r *recorder) take() []string {
+	r.Lock()
+	defer r.Unlock()
+	texts := r.texts
+	r.texts = nil
+	slices.Sort(texts)
+	return texts
+}
