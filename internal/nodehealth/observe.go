@@ -1,0 +1,167 @@
+package nodehealth
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// Subject is the node and the IngressDaemonSet that a checker answers for.
+type Subject struct {
+	Node string
+	// Name is the IngressDaemonSet's. UID may be empty: then any of that name counts.
+	Name string
+	UID  types.UID
+}
+
+// Observe makes a State of what the API server has: the Deployments and pods
+// that bear the subject's labels, in the subject's namespace and on its node.
+func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.Pod) State {
+	s := State{Node: subject.Node, Known: true}
+	own := choose(subject, deployments)
+	if own == nil {
+		return s
+	}
+	s.Deployment = &Deployment{
+		Name:        own.Name,
+		Terminating: own.DeletionTimestamp != nil,
+		Wanted:      wanted(own),
+		Mark:        mark(own),
+	}
+	for _, pod := range pods {
+		if createdBy(pod, deployments) == own {
+			s.Pods = append(s.Pods, observePod(pod))
+		}
+	}
+	slices.SortFunc(s.Pods, func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+// choose is the Deployment that the subject controls. While one is being deleted
+// and its successor exists, the successor counts.
+func choose(subject Subject, deployments []*appsv1.Deployment) (chosen *appsv1.Deployment) {
+	for _, d := range deployments {
+		if controls(subject, d) && (chosen == nil || precedes(d, chosen)) {
+			chosen = d
+		}
+	}
+	return chosen
+}
+
+func precedes(a, b *appsv1.Deployment) bool {
+	if going, other := a.DeletionTimestamp != nil, b.DeletionTimestamp != nil; going != other {
+		return other
+	}
+	return a.Name < b.Name
+}
+
+func controls(subject Subject, d *appsv1.Deployment) bool {
+	owner := metav1.GetControllerOfNoCopy(d)
+	return owner != nil && owner.Kind == v1alpha1.Kind.Kind &&
+		strings.HasPrefix(owner.APIVersion, v1alpha1.GroupVersion.Group+"/") &&
+		owner.Name == subject.Name && (subject.UID == "" || owner.UID == subject.UID)
+}
+
+// createdBy is the Deployment whose ReplicaSet controls the pod. ReplicaSets are
+// not watched: theirs are named after the Deployment, a dash and a hash, and
+// where one Deployment's name starts with another's, the longer one is meant.
+func createdBy(pod *corev1.Pod, deployments []*appsv1.Deployment) (creator *appsv1.Deployment) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "ReplicaSet" {
+		return nil
+	}
+	for _, d := range deployments {
+		if strings.HasPrefix(owner.Name, replicaSetPrefix(d.Name)) && (creator == nil || len(d.Name) > len(creator.Name)) {
+			creator = d
+		}
+	}
+	return creator
+}
+
+// replicaSetPrefix allows for a Deployment's name being cut in that of its
+// ReplicaSet, to make room for a dash and a hash of up to ten characters within
+// 253.
+func replicaSetPrefix(deployment string) string {
+	prefix := deployment + "-"
+	return prefix[:min(len(prefix), 242)]
+}
+
+// wanted falls back to the replicas, such as before the controller has annotated
+// the Deployment.
+func wanted(d *appsv1.Deployment) int32 {
+	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil && n >= 0 {
+		return int32(n)
+	}
+	if d.Spec.Replicas != nil {
+		return *d.Spec.Replicas
+	}
+	return 1
+}
+
+func mark(d *appsv1.Deployment) *string {
+	key := d.Annotations[v1alpha1.AnnotationMarkKey]
+	if key == "" {
+		key = v1alpha1.DefaultMarkKey
+	}
+	value, marked := d.Annotations[key]
+	if !marked {
+		return nil
+	}
+	return &value
+}
+
+func observePod(pod *corev1.Pod) Pod {
+	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+	return Pod{
+		UID:             pod.UID,
+		Name:            pod.Name,
+		IP:              pod.Status.PodIP,
+		Leaving:         pod.DeletionTimestamp != nil || ended,
+		Ready:           isTrue(pod, corev1.PodReady),
+		ContainersReady: isTrue(pod, corev1.ContainersReady),
+		GatesPassed:     gatesPassed(pod),
+		Containers:      observeContainers(pod),
+	}
+}
+
+func gatesPassed(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+		return !isTrue(pod, gate.ConditionType)
+	})
+}
+
+func isTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue
+	})
+}
+
+// observeContainers leaves out init containers that run to completion: they are
+// no part of a pod's readiness.
+func observeContainers(pod *corev1.Pod) []ContainerState {
+	var states []ContainerState
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			states = append(states, observeContainer(c, pod.Status.InitContainerStatuses))
+		}
+	}
+	for i := range pod.Spec.Containers {
+		states = append(states, observeContainer(&pod.Spec.Containers[i], pod.Status.ContainerStatuses))
+	}
+	return states
+}
+
+func observeContainer(c *corev1.Container, statuses []corev1.ContainerStatus) ContainerState {
+	ready := slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == c.Name && s.Ready
+	})
+	return ContainerState{Name: c.Name, Ready: ready, Probe: probeOf(c)}
+}

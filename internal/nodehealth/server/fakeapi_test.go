@@ -1,0 +1,213 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// fakeAPI lists and watches one Deployment and one pod. It can be away, like an
+// API server that was killed, and old, like one that does not stream lists.
+type fakeAPI struct {
+	t       *testing.T
+	address string
+	old     bool
+
+	mu      sync.Mutex
+	server  *httptest.Server
+	objects map[string]metav1.Object
+	version int
+	changed chan struct{}
+	listed  int
+}
+
+func newFakeAPI(t *testing.T) *fakeAPI {
+	f := &fakeAPI{t: t, address: "127.0.0.1:0", objects: map[string]metav1.Object{}, changed: make(chan struct{})}
+	f.come()
+	t.Cleanup(f.leave)
+	return f
+}
+
+// come makes it answer, at the same address as before.
+func (f *fakeAPI) come() {
+	l, err := net.Listen("tcp", f.address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.address = l.Addr().String()
+	f.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: f}}
+	f.server.Start()
+}
+
+func (f *fakeAPI) leave() {
+	f.server.CloseClientConnections()
+	f.server.Close()
+}
+
+func (f *fakeAPI) config() *rest.Config { return &rest.Config{Host: "http://" + f.address} }
+
+// set replaces the object of its kind; nil deletes it.
+func (f *fakeAPI) set(resource string, object metav1.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.version++
+	if object == nil {
+		delete(f.objects, resource)
+	} else {
+		object.SetResourceVersion(fmt.Sprint(f.version))
+		f.objects[resource] = object
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeAPI) now(resource string) (object metav1.Object, version int, changed chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.objects[resource], f.version, f.changed
+}
+
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	resource, kind := "pods", "Pod"
+	want := "/api/v1/namespaces/ns/pods"
+	if strings.Contains(req.URL.Path, "deployments") {
+		resource, kind, want = "deployments", "Deployment", "/apis/apps/v1/namespaces/ns/deployments"
+	}
+	q := req.URL.Query()
+	selected := q.Get("labelSelector") == v1alpha1.LabelNode+"=n1,"+v1alpha1.LabelName+"=web" &&
+		(q.Get("fieldSelector") == "spec.nodeName=n1") == (resource == "pods")
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case req.URL.Path != want || !selected:
+		f.t.Errorf("asked for %s", req.URL)
+		w.WriteHeader(http.StatusForbidden)
+	case q.Get("watch") == "" && q.Get("resourceVersion") == "":
+		f.list(w, resource, kind)
+	case q.Get("watch") == "":
+		f.t.Errorf("a list that may be old is asked for: %s", req.URL)
+	case q.Get("sendInitialEvents") == "true" && f.old:
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status:   metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity,
+		})
+	default:
+		f.watch(w, req, resource, kind)
+	}
+}
+
+func (f *fakeAPI) list(w http.ResponseWriter, resource, kind string) {
+	object, version, _ := f.now(resource)
+	f.mu.Lock()
+	f.listed++
+	f.mu.Unlock()
+	items := []any{}
+	if object != nil {
+		items = append(items, object)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind": kind + "List", "apiVersion": apiVersion(kind),
+		"metadata": map[string]any{"resourceVersion": fmt.Sprint(version)}, "items": items,
+	})
+}
+
+func apiVersion(kind string) string {
+	if kind == "Pod" {
+		return "v1"
+	}
+	return "apps/v1"
+}
+
+func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind string) {
+	send := func(event string, object any) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": event, "object": object})
+		w.(http.Flusher).Flush()
+	}
+	sent, version, changed := f.now(resource)
+	if req.URL.Query().Get("sendInitialEvents") == "true" {
+		if sent != nil {
+			send("ADDED", sent)
+		}
+		send("BOOKMARK", map[string]any{
+			"kind": kind, "apiVersion": apiVersion(kind),
+			"metadata": map[string]any{
+				"resourceVersion": fmt.Sprint(version),
+				"annotations":     map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+			},
+		})
+	}
+	w.(http.Flusher).Flush()
+	for {
+		select {
+		case <-changed:
+		case <-req.Context().Done():
+			return
+		}
+		var object metav1.Object
+		object, _, changed = f.now(resource)
+		switch {
+		case object == sent:
+		case object == nil:
+			send("DELETED", sent)
+		case sent == nil:
+			send("ADDED", object)
+		default:
+			send("MODIFIED", object)
+		}
+		sent = object
+	}
+}
+
+func apiDeployment(annotations map[string]string) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{Kind: "Deployment", APIVersion: "apps/v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-n1", Namespace: "ns", Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", Controller: new(true),
+			}},
+		},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))},
+	}
+}
+
+func apiPod(ready, containersReady bool, probe *corev1.Probe) *corev1.Pod {
+	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-n1-5d-x", Namespace: "ns", UID: "a",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-n1-5d", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", ReadinessProbe: probe}}},
+		Status: corev1.PodStatus{
+			PodIP: "127.0.0.1", Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: status[ready]},
+				{Type: corev1.ContainersReady, Status: status[containersReady]},
+			},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: containersReady}},
+		},
+	}
+}
+
+// pace makes what the probe finds known within a second.
+func pace(probe *corev1.Probe) *corev1.Probe {
+	probe.PeriodSeconds, probe.FailureThreshold, probe.SuccessThreshold = 1, 1, 1
+	return probe
+}
+
+func since(begin time.Time) time.Duration { return time.Since(begin).Round(time.Millisecond) }

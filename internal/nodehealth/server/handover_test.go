@@ -1,0 +1,230 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// leaverAddress makes the test's own program a checker on that address.
+const leaverAddress = "TEST_LEAVER_ADDRESS"
+
+// leaver answers 200 until SIGTERM, then hands over.
+func leaver(address string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	l, err := Listen(ctx, address)
+	if err == nil {
+		s := serving()
+		s.Node = fmt.Sprint(os.Getpid())
+		r := NewResponder(quiet)
+		r.Update(s)
+		fmt.Println("listening on", l.Addr())
+		err = r.Serve(ctx, l)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type process struct {
+	*exec.Cmd
+	address string
+}
+
+func startProcess(t *testing.T, address string) process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), leaverAddress+"="+address)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process{cmd, strings.TrimSpace(strings.TrimPrefix(line, "listening on "))}
+}
+
+func (p process) leave(t *testing.T) {
+	t.Helper()
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const pollTimeout = 2 * time.Second
+
+// pollers ask all the time, each on new connections.
+type pollers struct {
+	asked, turnedAway atomic.Int64
+
+	mu         sync.Mutex
+	failures   []error
+	answeredBy map[string]int
+}
+
+func (p *pollers) run(ctx context.Context, address string) {
+	for ctx.Err() == nil {
+		node, err := pollOnce(address)
+		p.asked.Add(1)
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+			p.turnedAway.Add(1)
+		case err != nil:
+			p.mu.Lock()
+			p.failures = append(p.failures, err)
+			p.mu.Unlock()
+		default:
+			p.mu.Lock()
+			p.answeredBy[node]++
+			p.mu.Unlock()
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func pollOnce(address string) (node string, err error) {
+	conn, err := net.DialTimeout("tcp", address, pollTimeout)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(pollTimeout)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: lb\r\n\r\n"); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(conn)
+	if err == nil && !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+		err = fmt.Errorf("answer is %q", answer)
+	}
+	_, rest, _ := strings.Cut(string(answer), `"node":"`)
+	node, _, _ = strings.Cut(rest, `"`)
+	return node, err
+}
+
+func startPolls(t *testing.T, address string) (p *pollers, stop func()) {
+	p = &pollers{answeredBy: map[string]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() { p.run(ctx, address) })
+	}
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	t.Cleanup(stop)
+	return p, stop
+}
+
+func TestHandOversInARowLoseNothing(t *testing.T) {
+	for _, host := range []string{"127.0.0.1:0", "[::]:0"} {
+		t.Run(host, func(t *testing.T) {
+			current := startProcess(t, host)
+			p, stop := startPolls(t, current.address)
+			for range 4 {
+				next := startProcess(t, current.address)
+				time.Sleep(100 * time.Millisecond)
+				current.leave(t)
+				current = next
+				time.Sleep(50 * time.Millisecond)
+			}
+			stop()
+			t.Logf("%d polls, %d turned away, %d failed, answered by %v", p.asked.Load(), p.turnedAway.Load(), len(p.failures), p.answeredBy)
+			if len(p.failures) > 0 || p.turnedAway.Load() > 0 {
+				t.Errorf("%d polls were turned away and %d failed, the first: %v", p.turnedAway.Load(), len(p.failures), p.failures[:min(1, len(p.failures))])
+			}
+			if len(p.answeredBy) != 5 {
+				t.Errorf("%d checkers answered, want 5", len(p.answeredBy))
+			}
+		})
+	}
+}
+
+// Two may come at a time, such as where a roll-out of checkers overtakes another.
+func TestNewcomersBesideEachOtherLoseNothing(t *testing.T) {
+	current := startProcess(t, "127.0.0.1:0")
+	p, stop := startPolls(t, current.address)
+	for range 2 {
+		a, b := startProcess(t, current.address), startProcess(t, current.address)
+		time.Sleep(100 * time.Millisecond)
+		current.leave(t)
+		time.Sleep(50 * time.Millisecond)
+		a.leave(t)
+		current = b
+		time.Sleep(50 * time.Millisecond)
+	}
+	stop()
+	if len(p.failures) > 0 || p.turnedAway.Load() > 0 {
+		t.Errorf("of %d polls %d were turned away and %d failed: %v", p.asked.Load(), p.turnedAway.Load(), len(p.failures), p.failures)
+	}
+}
+
+// Whoever finds nobody is told so by the kernel: no answer is left half or empty.
+func TestLeavingWithNobodyElseThere(t *testing.T) {
+	current := startProcess(t, "127.0.0.1:0")
+	p, stop := startPolls(t, current.address)
+	for range 3 {
+		time.Sleep(50 * time.Millisecond)
+		current.leave(t)
+		current = startProcess(t, current.address)
+	}
+	stop()
+	if len(p.failures) > 0 {
+		t.Errorf("of %d polls %d failed otherwise than by being turned away: %v", p.asked.Load(), len(p.failures), p.failures)
+	}
+	t.Logf("%d polls, %d turned away, %d failed", p.asked.Load(), p.turnedAway.Load(), len(p.failures))
+}
+
+func TestPortOfSomebodyElseIsNotShared(t *testing.T) {
+	foreign, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close()
+	if l, err := Listen(t.Context(), foreign.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("listening beside somebody else: %v, %v", l, err)
+	}
+	if vacant(foreign.Addr().String()) {
+		t.Error("a port in use is vacant")
+	}
+}
+
+func TestSharedPortIsNotVacant(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if vacant(l.Addr().String()) {
+		t.Error("a port that another checker holds is vacant")
+	}
+	l.Close()
+	if !vacant(l.Addr().String()) {
+		t.Error("a port that nobody holds is not vacant")
+	}
+}

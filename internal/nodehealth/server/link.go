@@ -1,0 +1,90 @@
+package server
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// startPatience is how long the API server may take to answer at first, and
+	// gapPatience how long a watch may be interrupted, before it counts as away.
+	startPatience = 3 * time.Second
+	gapPatience   = 2 * time.Second
+	// settleTime is how long the API server is not believed after it was away:
+	// a kubelet repeats a report that failed after 10 s.
+	settleTime = 15 * time.Second
+)
+
+// link tells from the watches whether the API server can be believed.
+type link struct {
+	mu      sync.Mutex
+	watches int
+	open    int
+	// began is whether all watches were ever open.
+	began bool
+	// lostAt is when the API server was last heard of; zero while all watches are open.
+	lostAt time.Time
+	// awayAt is when its absence counts, settledAt when its return does.
+	awayAt, settledAt time.Time
+}
+
+// newLink is for a number of watches that are yet to be opened.
+func newLink(watches int, heardAt, now time.Time) *link {
+	return &link{watches: watches, lostAt: heardAt, awayAt: now.Add(startPatience)}
+}
+
+func (l *link) opened(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open++
+	if l.open < l.watches {
+		return
+	}
+	if !now.Before(l.awayAt) {
+		l.settledAt = now.Add(settleTime)
+	}
+	l.began, l.lostAt = true, time.Time{}
+}
+
+func (l *link) closed(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == l.watches {
+		l.lostAt, l.awayAt = now, now.Add(gapPatience)
+	}
+	l.open--
+}
+
+// failed is when a watch cannot be opened. At the start nothing is gained by patience then.
+func (l *link) failed(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.began && now.Before(l.awayAt) {
+		l.awayAt = now
+	}
+}
+
+// view is what a link looks like at one time.
+type view struct {
+	lostAt time.Time
+	// away is whether the API server is away, probing whether own probes count.
+	away, probing bool
+	// next is when the view changes by itself; zero where it does not.
+	next time.Time
+}
+
+func (l *link) view(now time.Time) view {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := view{lostAt: l.lostAt}
+	switch {
+	case l.lostAt.IsZero() && now.Before(l.settledAt):
+		v.probing, v.next = true, l.settledAt
+	case l.lostAt.IsZero():
+	case now.Before(l.awayAt):
+		v.probing, v.next = now.Before(l.settledAt), l.awayAt
+	default:
+		v.away, v.probing = true, true
+	}
+	return v
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"testing"
+	"time"
+)
+
+func TestLink(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+	heard := start.Add(-time.Hour)
+
+	for name, test := range map[string]struct {
+		happens func(*link)
+		at      float64
+		want    view
+	}{
+		"at the start":         {func(*link) {}, 1, view{lostAt: heard, next: at(3)}},
+		"no answer for long":   {func(*link) {}, 3, view{lostAt: heard, away: true, probing: true}},
+		"refused at the start": {func(l *link) { l.failed(at(1)) }, 1, view{lostAt: heard, away: true, probing: true}},
+		"one watch is not all": {func(l *link) { l.opened(at(1)) }, 2, view{lostAt: heard, next: at(3)}},
+		"open": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(2))
+		}, 10, view{}},
+		"open after a refusal": {func(l *link) {
+			l.failed(at(1))
+			l.opened(at(4))
+			l.opened(at(5))
+		}, 6, view{probing: true, next: at(20)}},
+		"settled": {func(l *link) {
+			l.failed(at(1))
+			l.opened(at(4))
+			l.opened(at(5))
+		}, 20, view{}},
+		"a short gap": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(1))
+			l.closed(at(9))
+			l.failed(at(9))
+		}, 10, view{lostAt: at(9), next: at(11)}},
+		"a short gap is over": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(1))
+			l.closed(at(9))
+			l.closed(at(9.5))
+			l.opened(at(10))
+			l.opened(at(10.9))
+		}, 12, view{}},
+		"a long gap, counted from its first watch": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(1))
+			l.closed(at(9))
+			l.closed(at(10))
+		}, 11, view{lostAt: at(9), away: true, probing: true}},
+		"one watch reopened in a long gap": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(1))
+			l.closed(at(9))
+			l.closed(at(10))
+			l.opened(at(12))
+		}, 13, view{lostAt: at(9), away: true, probing: true}},
+		"a gap while settling": {func(l *link) {
+			l.failed(at(1))
+			l.opened(at(5))
+			l.opened(at(5))
+			l.closed(at(7))
+		}, 8, view{lostAt: at(7), probing: true, next: at(9)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLink(2, heard, start)
+			test.happens(l)
+			if got := l.view(at(test.at)); got != test.want {
+				t.Errorf("view is %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,107 @@
+// Package server is the shell of the health checker: it watches a node's
+// Deployment and pods, probes pods where the API server cannot be believed, and
+// answers the external load balancer's health checks and the controller's
+// questions with what package nodehealth decides.
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+// Responder answers health checks for one node from the last State it was given.
+// Many can live in one process.
+type Responder struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	answer v1alpha1.HealthCheckAnswer
+	tag    string
+	since  time.Time
+	lostAt time.Time
+	polls  map[*poll]struct{}
+	closed bool
+	// writing are answers to long polls under way.
+	writing sync.WaitGroup
+}
+
+// NewResponder answers that it is starting, until Update.
+func NewResponder(log *slog.Logger) *Responder {
+	answer := nodehealth.Decide(nodehealth.State{})
+	return &Responder{log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{}}
+}
+
+// Update replaces the State that is answered from.
+func (r *Responder) Update(s nodehealth.State) {
+	answer := nodehealth.Decide(s)
+	tag := etag(answer)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer, r.lostAt = answer, s.LostAt
+	if tag == r.tag {
+		return
+	}
+	r.tag, r.since = tag, time.Now()
+	r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,
+		"readyPods", answer.ReadyPods, "wantedPods", answer.WantedPods)
+	r.answerPolls()
+}
+
+// ServeHTTP answers 200 or 503 on every path and method.
+func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if wait := waits(req); wait > 0 && r.hold(w, req, wait) {
+		return
+	}
+	status, header, body := r.render()
+	for key, values := range header {
+		w.Header()[key] = values
+	}
+	w.WriteHeader(status)
+	if _, err := w.Write(body); err != nil {
+		r.log.Debug("Client went away", "error", err)
+	}
+}
+
+func (r *Responder) render() (status int, header http.Header, body []byte) {
+	r.mu.Lock()
+	answer, tag, since, lostAt := r.answer, r.tag, r.since, r.lostAt
+	r.mu.Unlock()
+
+	answer.AgeSeconds = time.Since(since).Seconds()
+	if !lostAt.IsZero() {
+		answer.APIAgeSeconds = max(0, time.Since(lostAt).Seconds())
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		panic("a plain struct is always JSON: " + err.Error())
+	}
+	body = append(body, '\n')
+	header = http.Header{
+		"Content-Type":   {"application/json"},
+		"Content-Length": {strconv.Itoa(len(body))},
+		"Cache-Control":  {"no-store"},
+		"Etag":           {tag},
+	}
+	if answer.Serving {
+		return http.StatusOK, header, body
+	}
+	return http.StatusServiceUnavailable, header, body
+}
+
+// etag depends on nothing but the verdict, so that it outlives a hand-over to
+// another process. It is weak, since the ages beside the verdict change.
+func etag(answer v1alpha1.HealthCheckAnswer) string {
+	hash := fnv.New64a()
+	fmt.Fprintf(hash, "%t %q %q", answer.Serving, answer.Reason, answer.Mark)
+	return fmt.Sprintf(`W/"%016x"`, hash.Sum64())
+}

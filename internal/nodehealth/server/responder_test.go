@@ -1,0 +1,364 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+
+func serving() nodehealth.State {
+	return nodehealth.State{
+		Node: "n1", Known: true, Deployment: &nodehealth.Deployment{Wanted: 1},
+		Pods: []nodehealth.Pod{{UID: "a", Ready: true}},
+	}
+}
+
+func marked(mark string) nodehealth.State {
+	s := serving()
+	s.Deployment.Mark = &mark
+	return s
+}
+
+// start serves until the test ends and returns the URL.
+func start(t *testing.T, r *Responder) string {
+	t.Helper()
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + l.Addr().String()
+}
+
+type reply struct {
+	status int
+	header http.Header
+	answer v1alpha1.HealthCheckAnswer
+	took   time.Duration
+}
+
+func ask(t *testing.T, method, url string, header ...string) reply {
+	t.Helper()
+	r, err := tryAsk(method, url, header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func tryAsk(method, url string, header ...string) (r reply, err error) {
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return r, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	begin := time.Now()
+	response, err := client.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer response.Body.Close()
+	r.status, r.header, r.took = response.StatusCode, response.Header, time.Since(begin)
+	body, err := io.ReadAll(response.Body)
+	if err != nil || method == http.MethodHead {
+		return r, err
+	}
+	return r, json.Unmarshal(body, &r.answer)
+}
+
+func TestAnswersOnEveryPathAndMethod(t *testing.T) {
+	r := NewResponder(quiet)
+	url := start(t, r)
+	for _, state := range []struct {
+		state  nodehealth.State
+		status int
+		reason string
+		mark   string
+	}{
+		{nodehealth.State{}, 503, nodehealth.Starting, ""},
+		{serving(), 200, nodehealth.Serving, ""},
+		{marked("r1 <at> \"noon\""), 503, nodehealth.Marked, "r1 <at> \"noon\""},
+	} {
+		r.Update(state.state)
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"} {
+			for _, path := range []string{"", "/", "/healthz", "/a/../b//c", "/?q=1"} {
+				got := ask(t, method, url+path)
+				if got.status != state.status {
+					t.Errorf("%s %s: status %d, want %d", method, path, got.status, state.status)
+				}
+				if method != "HEAD" && (got.answer.Reason != state.reason || got.answer.Mark != state.mark) {
+					t.Errorf("%s %s: %+v, want %s with mark %q", method, path, got.answer, state.reason, state.mark)
+				}
+				for key, want := range map[string]string{"Cache-Control": "no-store", "Content-Type": "application/json"} {
+					if got.header.Get(key) != want {
+						t.Errorf("%s %s: %s is %q", method, path, key, got.header.Get(key))
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestAnswersOldAndOddRequests(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	address := strings.TrimPrefix(start(t, r), "http://")
+	for request, want := range map[string]string{
+		"GET / HTTP/1.0\r\n\r\n":                                                      "HTTP/1.0 200 OK",
+		"OPTIONS * HTTP/1.1\r\nHost: lb\r\n\r\n":                                      "HTTP/1.1 200 OK",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi":                   "HTTP/1.1 200 OK",
+		"nonsense\r\n\r\n":                                                            "HTTP/1.1 400 Bad Request",
+		"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n": "HTTP/1.1 431 Request Header Fields Too Large",
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Where the server has heard enough it may close before all is sent.
+		_, _ = io.WriteString(conn, request)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if strings.TrimSpace(line) != want {
+			t.Errorf("%.40q is answered %q (%v), want %q", request, line, err, want)
+		}
+		conn.Close()
+	}
+}
+
+func TestAges(t *testing.T) {
+	r := NewResponder(quiet)
+	url := start(t, r)
+	s := serving()
+	r.Update(s)
+	time.Sleep(300 * time.Millisecond)
+	s.LostAt = time.Now().Add(-time.Minute)
+	s.Pods = append(s.Pods, nodehealth.Pod{UID: "surge", Ready: true})
+	r.Update(s)
+	got := ask(t, "GET", url).answer
+	if got.AgeSeconds < 0.3 || got.AgeSeconds > 10 {
+		t.Errorf("age %v: a change that is not one of the verdict must not restart it", got.AgeSeconds)
+	}
+	if got.APIAgeSeconds < 60 || got.APIAgeSeconds > 70 {
+		t.Errorf("API age %v, want a minute", got.APIAgeSeconds)
+	}
+	r.Update(marked("m"))
+	if got := ask(t, "GET", url).answer; got.AgeSeconds > 0.2 || got.APIAgeSeconds != 0 {
+		t.Errorf("age %v, API age %v after a change with the API server there", got.AgeSeconds, got.APIAgeSeconds)
+	}
+}
+
+func TestLongPollIsAnsweredOnChange(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD"} {
+		t.Run(method, func(t *testing.T) {
+			r := NewResponder(quiet)
+			url := start(t, r)
+			r.Update(serving())
+			first := ask(t, "GET", url)
+			time.AfterFunc(300*time.Millisecond, func() { r.Update(marked("m")) })
+			got := ask(t, method, url, "If-None-Match", first.header.Get("ETag"), "Prefer", "respond-async, wait=10")
+			if got.status != 503 || got.took < 250*time.Millisecond || got.took > 5*time.Second {
+				t.Errorf("status %d after %v, want 503 when the mark is set", got.status, got.took)
+			}
+			if method == "GET" && got.answer.Mark != "m" {
+				t.Errorf("answer is %+v", got.answer)
+			}
+			if got.header.Get("ETag") == first.header.Get("ETag") || got.header.Get("Cache-Control") != "no-store" {
+				t.Errorf("headers are %v", got.header)
+			}
+		})
+	}
+}
+
+func TestLongPollWaitsThroughWhatIsNoChange(t *testing.T) {
+	r := NewResponder(quiet)
+	url := start(t, r)
+	r.Update(serving())
+	tag := ask(t, "GET", url).header.Get("ETag")
+	s := serving()
+	s.Pods = append(s.Pods, nodehealth.Pod{UID: "surge"})
+	time.AfterFunc(200*time.Millisecond, func() { r.Update(s) })
+	got := ask(t, "GET", url, "If-None-Match", tag, "Prefer", "wait=1")
+	if got.status != 200 || got.took < 900*time.Millisecond || got.took > 5*time.Second {
+		t.Errorf("status %d after %v, want 200 after a second", got.status, got.took)
+	}
+}
+
+func TestLongPollIsAnsweredAtOnce(t *testing.T) {
+	r := NewResponder(quiet)
+	url := start(t, r)
+	r.Update(serving())
+	tag := ask(t, "GET", url).header.Get("ETag")
+	for name, header := range map[string][]string{
+		"without a tag":            {"Prefer", "wait=30"},
+		"with another tag":         {"If-None-Match", `W/"0"`, "Prefer", "wait=30"},
+		"without a time":           {"If-None-Match", tag},
+		"with no time":             {"If-None-Match", tag, "Prefer", "wait=0"},
+		"with a time that is none": {"If-None-Match", tag, "Prefer", "wait=soon"},
+		"with a negative time":     {"If-None-Match", tag, "Prefer", "wait=-1"},
+	} {
+		if got := ask(t, "GET", url, header...); got.status != 200 || got.took > 5*time.Second {
+			t.Errorf("%s: status %d after %v", name, got.status, got.took)
+		}
+	}
+}
+
+func TestTagOutlivesTheProcess(t *testing.T) {
+	if a, b := etag(nodehealth.Decide(serving())), etag(nodehealth.Decide(serving())); a != b {
+		t.Errorf("tags differ: %s, %s", a, b)
+	}
+	seen := map[string]string{}
+	for _, s := range []nodehealth.State{{}, serving(), marked(""), marked("a"), marked("b")} {
+		answer := nodehealth.Decide(s)
+		if earlier, found := seen[etag(answer)]; found {
+			t.Errorf("%+v has the tag of %s", answer, earlier)
+		}
+		seen[etag(answer)] = fmt.Sprint(answer)
+	}
+}
+
+func TestWaits(t *testing.T) {
+	for prefer, want := range map[string]time.Duration{
+		"":                      0,
+		"wait=5":                5 * time.Second,
+		"Wait=\"7\"":            7 * time.Second,
+		"return=minimal,wait=1": time.Second,
+		"wait=61":               time.Minute,
+		"wait=99999999999":      time.Minute,
+		"wait=9e9":              0,
+		"waiting=5":             0,
+	} {
+		if got := waits(&http.Request{Header: http.Header{"Prefer": {prefer}}}); got != want {
+			t.Errorf("%q waits %v, want %v", prefer, got, want)
+		}
+	}
+}
+
+// hang opens connections that wait for the given request.
+func hang(t *testing.T, url, request string, n int) []net.Conn {
+	t.Helper()
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		conns[i] = conn
+	}
+	return conns
+}
+
+func TestIdleLongPollsCostNoGoroutine(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	url := start(t, r)
+	request := "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: " + r.tag + "\r\nPrefer: wait=60\r\n\r\n"
+	before := runtime.NumGoroutine()
+	conns := hang(t, url, request, maxPolls)
+	eventually(t, "all wait", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.polls) == maxPolls
+	})
+	eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() < before+10 })
+
+	if got := ask(t, "GET", url, "If-None-Match", r.tag, "Prefer", "wait=60"); got.took > 5*time.Second {
+		t.Errorf("one too many waits %v", got.took)
+	}
+	r.Update(marked("m"))
+	for _, conn := range conns {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != 503 {
+			t.Fatalf("status %d", response.StatusCode)
+		}
+		response.Body.Close()
+	}
+}
+
+func TestClientThatLeavesItsLongPollHarmsNobody(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	url := start(t, r)
+	for _, conn := range hang(t, url, "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: "+r.tag+"\r\nPrefer: wait=60\r\n\r\n", 3) {
+		conn.Close()
+	}
+	r.Update(marked("m"))
+	if got := ask(t, "GET", url); got.answer.Mark != "m" {
+		t.Errorf("answer is %+v", got.answer)
+	}
+}
+
+func TestSlowClientsDoNotKeepOthersOut(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	url := start(t, r)
+	conns := hang(t, url, "GET / HTTP/1.1\r\nX-Slow: ", 2*maxConnections)
+	if got := ask(t, "GET", url); got.status != 200 || got.took > 2*time.Second {
+		t.Errorf("status %d after %v beside slow clients", got.status, got.took)
+	}
+	if err := conns[0].SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conns[0].Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the oldest connection is still open: %v", err)
+	}
+}
+
+func TestLeavingAnswersLongPolls(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, l) }()
+	time.AfterFunc(200*time.Millisecond, stop)
+	got := ask(t, "GET", "http://"+l.Addr().String(), "If-None-Match", r.tag, "Prefer", "wait=60")
+	if got.status != 200 || got.took > 3*time.Second {
+		t.Errorf("status %d after %v", got.status, got.took)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// eventually waits up to ten seconds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came true that %s", what)
+		}
+	}
+}

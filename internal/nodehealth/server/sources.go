@@ -1,0 +1,117 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+// A connection on which nothing came for pingAfter is pinged, and given up where
+// the answer takes longer than pingTimeout: so long may a dead API server go
+// unnoticed.
+const (
+	pingAfter   = 5 * time.Second
+	pingTimeout = 5 * time.Second
+	dialTimeout = 5 * time.Second
+)
+
+// Sources are where the objects of one node are listed and watched.
+type Sources struct {
+	Deployments, Pods *cache.ListWatch
+}
+
+// NewSources selects the subject's objects at the API server, in the namespace
+// of the IngressDaemonSet. It needs the verbs list and watch. The error is in
+// the config, such as an unreadable certificate; the server is not asked yet.
+func NewSources(config *rest.Config, namespace string, subject nodehealth.Subject) (Sources, error) {
+	labelled := metav1.ListOptions{LabelSelector: labels.Set{
+		v1alpha1.LabelNode: v1alpha1.LabelValue(subject.Node),
+		v1alpha1.LabelName: v1alpha1.LabelValue(subject.Name),
+	}.String()}
+	onNode := labelled
+	onNode.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", subject.Node).String()
+
+	client, err := newHTTPClient(config)
+	if err != nil {
+		return Sources{}, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	apps, appsErr := newRESTClient(config, client, appsv1.SchemeGroupVersion, "/apis", appsv1.AddToScheme)
+	core, coreErr := newRESTClient(config, client, corev1.SchemeGroupVersion, "/api", corev1.AddToScheme)
+	if err := errors.Join(appsErr, coreErr); err != nil {
+		return Sources{}, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	return Sources{
+		Deployments: cache.NewFilteredListWatchFromClient(apps, "deployments", namespace, narrow(labelled)),
+		Pods:        cache.NewFilteredListWatchFromClient(core, "pods", namespace, narrow(onNode)),
+	}, nil
+}
+
+func narrow(to metav1.ListOptions) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.LabelSelector, o.FieldSelector = to.LabelSelector, to.FieldSelector
+	}
+}
+
+// newRESTClient knows one API group only: the whole clientset costs several MB.
+func newRESTClient(config *rest.Config, client *http.Client, version schema.GroupVersion, path string, add func(*runtime.Scheme) error) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := add(scheme); err != nil {
+		return nil, err
+	}
+	own := rest.CopyConfig(config)
+	own.GroupVersion, own.APIPath = &version, path
+	own.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	own.ContentType = runtime.ContentTypeProtobuf
+	own.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return rest.RESTClientForConfigAndClient(own, client)
+}
+
+// newHTTPClient is what client-go would make, but with connections that notice
+// soon that the other end is gone.
+func newHTTPClient(config *rest.Config) (*http.Client, error) {
+	settings, err := config.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	tls, err := transport.TLSConfigFor(settings)
+	if err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2},
+	}
+	proxy := config.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	tripper, err := transport.HTTPWrappersForConfig(settings, &http.Transport{
+		Proxy:               proxy,
+		DialContext:         dialer.DialContext,
+		TLSClientConfig:     tls,
+		TLSHandshakeTimeout: dialTimeout,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: tripper}, nil
+}

@@ -1,0 +1,192 @@
+package server
+
+import (
+	"context"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+// watching is a Watcher that runs, and the last State it gave.
+type watching struct {
+	*Watcher
+	last atomic.Pointer[nodehealth.State]
+	stop func()
+}
+
+func startWatcher(t *testing.T, api *fakeAPI, stateDir string) *watching {
+	t.Helper()
+	sources, err := NewSources(api.config(), "ns", n1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watching{}
+	w.Watcher = NewWatcher(sources, n1, stateDir, func(s nodehealth.State) { w.last.Store(&s) }, quiet)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	w.stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *watching) becomes(t *testing.T, reason string) nodehealth.State {
+	t.Helper()
+	eventually(t, "the reason is "+reason, func() bool {
+		s := w.last.Load()
+		return s != nil && nodehealth.Decide(*s).Reason == reason
+	})
+	return *w.last.Load()
+}
+
+func (w *watching) stays(t *testing.T, reason string, span time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if got := nodehealth.Decide(*w.last.Load()).Reason; got != reason {
+			t.Fatalf("the reason became %s", got)
+		}
+	}
+}
+
+func TestWatcherFollowsTheAPIServer(t *testing.T) {
+	for name, old := range map[string]bool{"with streamed lists": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := newFakeAPI(t)
+			api.old = old
+			w := startWatcher(t, api, t.TempDir())
+			w.becomes(t, nodehealth.DeploymentMissing)
+			<-w.Decided()
+			api.set("deployments", apiDeployment(nil))
+			w.becomes(t, nodehealth.TooFewPodsReady)
+			api.set("pods", apiPod(true, true, nil))
+			w.becomes(t, nodehealth.Serving)
+			api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
+			if s := w.becomes(t, nodehealth.Marked); nodehealth.Decide(s).Mark != "m" || !s.LostAt.IsZero() {
+				t.Errorf("state is %+v", s)
+			}
+			api.set("deployments", apiDeployment(nil))
+			w.becomes(t, nodehealth.Serving)
+			api.set("pods", nil)
+			w.becomes(t, nodehealth.TooFewPodsReady)
+			if listed := api.listed > 0; listed != old {
+				t.Errorf("lists without a stream: %d", api.listed)
+			}
+		})
+	}
+}
+
+func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(application())
+	probe := pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, probe))
+	dir := t.TempDir()
+	w := startWatcher(t, api, dir)
+	w.becomes(t, nodehealth.Serving)
+
+	api.leave()
+	lost := time.Now()
+	eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
+	w.stays(t, nodehealth.Serving, 1500*time.Millisecond)
+	if s := w.last.Load(); s.LostAt.Before(lost.Add(-time.Second)) || s.LostAt.After(lost.Add(time.Second)) {
+		t.Errorf("lost at %v, want %v", s.LostAt, lost)
+	}
+	web.Close()
+	w.becomes(t, nodehealth.TooFewPodsReady)
+	w.stop()
+
+	// A restart with the API server still away starts from the file.
+	begin := time.Now()
+	w = startWatcher(t, api, dir)
+	select {
+	case <-w.Decided():
+	case <-time.After(5 * time.Second):
+		t.Fatal("it never decided")
+	}
+	if took := since(begin); took > 2*time.Second {
+		t.Errorf("it took %v to decide", took)
+	}
+	s := w.becomes(t, nodehealth.TooFewPodsReady)
+	if s.LostAt.After(lost.Add(time.Second)) {
+		t.Errorf("the restart made the API server lost at %v, want %v", s.LostAt, lost)
+	}
+
+	// The API server says Ready, but the kubelet cannot have told it yet.
+	api.come()
+	eventually(t, "the API server is back", func() bool { s := w.last.Load(); return s.LostAt.IsZero() && !s.Cold })
+	w.stays(t, nodehealth.TooFewPodsReady, time.Second)
+	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
+	w.becomes(t, nodehealth.Marked)
+}
+
+func TestWatcherProbesPodsOfANodeThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(application())
+	probe := pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(false, true, probe))
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	web.Close()
+	w.becomes(t, nodehealth.TooFewPodsReady)
+	api.set("pods", apiPod(true, true, probe))
+	if s := w.becomes(t, nodehealth.Serving); len(s.Probed) != 0 {
+		t.Errorf("a pod that is believed is still probed: %v", s.Probed)
+	}
+}
+
+func TestWatcherWithoutFileAndAPIServerDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.leave()
+	w := startWatcher(t, api, t.TempDir())
+	select {
+	case <-w.Decided():
+		t.Error("it decided from nothing")
+	case <-time.After(500 * time.Millisecond):
+	}
+	w.becomes(t, nodehealth.Starting)
+	api.come()
+	<-w.Decided()
+	w.becomes(t, nodehealth.DeploymentMissing)
+}
+
+func TestWatcherEndsSoonWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.DeploymentMissing)
+	api.leave()
+	time.Sleep(4 * time.Second)
+	begin := time.Now()
+	w.stop()
+	if took := since(begin); took > time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+}
+
+func TestWatcherPrefersTheAPIServerToTheFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	(&stateFile{dir: dir, log: quiet}).save(marked("old"))
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, nil))
+	w := startWatcher(t, api, dir)
+	<-w.Decided()
+	w.becomes(t, nodehealth.Serving)
+}

@@ -1,0 +1,74 @@
+// Package nodehealth judges whether a node serves: from what is known of its
+// Deployment and pods, Decide makes the answer to the external load balancer's
+// health check. The package is pure; package server feeds and answers.
+package nodehealth
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is all that is known of one node and one IngressDaemonSet. It is
+// stored as JSON, so that a checker can start where the API server is away.
+type State struct {
+	Node string `json:"node"`
+	// Known is false until the API server, or a stored State, told the rest.
+	Known      bool        `json:"known"`
+	Deployment *Deployment `json:"deployment,omitempty"`
+	Pods       []Pod       `json:"pods,omitempty"`
+	// LostAt is when the API server was last heard of; zero while it is watched.
+	LostAt time.Time `json:"lostAt,omitzero"`
+
+	// Probing is whether the checker's own probes judge every pod: the API server
+	// is away, or has been until a moment ago and the kubelet may not have
+	// reported yet.
+	Probing bool `json:"-"`
+	// Cold is whether Pods come from a stored State: what can be probed is then
+	// not ready before it has been.
+	Cold bool `json:"-"`
+	// Probed is what own probes found, for the containers they run on.
+	Probed map[Container]bool `json:"-"`
+}
+
+// Deployment is the node's Deployment.
+type Deployment struct {
+	Name        string `json:"name"`
+	Terminating bool   `json:"terminating,omitempty"`
+	// Wanted is how many ready pods make the node serve.
+	Wanted int32 `json:"wanted"`
+	// Mark is the value of the health-check mark; nil where there is no mark.
+	Mark *string `json:"mark,omitempty"`
+}
+
+// Pod is a pod of the node's Deployment.
+type Pod struct {
+	UID  types.UID `json:"uid"`
+	Name string    `json:"name"`
+	IP   string    `json:"ip,omitempty"`
+	// Leaving is whether the pod terminates or has ended: it never serves again.
+	Leaving bool `json:"leaving,omitempty"`
+	// Ready and ContainersReady are the pod's conditions.
+	Ready           bool `json:"ready,omitempty"`
+	ContainersReady bool `json:"containersReady,omitempty"`
+	// GatesPassed is whether the condition of each readiness gate is True.
+	GatesPassed bool `json:"gatesPassed,omitempty"`
+	// Containers are those whose readiness makes up the pod's.
+	Containers []ContainerState `json:"containers,omitempty"`
+}
+
+// ContainerState is a container and how the kubelet last reported it.
+type ContainerState struct {
+	Name  string `json:"name"`
+	Ready bool   `json:"ready,omitempty"`
+	// Probe is the readiness probe with its port as a number; nil where there is
+	// none that the checker can run.
+	Probe *corev1.Probe `json:"probe,omitempty"`
+}
+
+// Container names a container of a pod.
+type Container struct {
+	Pod  types.UID
+	Name string
+}

@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// debianPackages are the packages that bring what nodes need from the machine:
+// the files to look for, and the package each comes with. The proxies are what
+// examples and tests put on the nodes and in front of them.
+var debianPackages = []struct{ file, name string }{
+	{"runc", "runc"},
+	{"/usr/lib/cni/ptp", "containernetworking-plugins"},
+	{"nft", "nftables"},
+	{"iptables", "iptables"},
+	{"conntrack", "conntrack"},
+	{"ip", "iproute2"},
+	{"nsenter", "util-linux"},
+	{"nginx", "nginx"},
+	{"haproxy", "haproxy"},
+	{"caddy", "caddy"},
+}
+
+// installPackages installs what is missing for running nodes.
+func installPackages(ctx context.Context, progress func(string, ...any)) error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("nodes need Linux, this is %s: only a control plane and simulated nodes can run here", runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("nodes need root: only a control plane and simulated nodes can run without")
+	}
+	missing := missingPackages()
+	if len(missing) == 0 {
+		return nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("missing, and there is no apt-get to install them: %s", strings.Join(missing, " "))
+	}
+	progress("installing Debian packages: %s", strings.Join(missing, " "))
+	restore, err := forbidServices()
+	if err != nil {
+		return err
+	}
+	defer restore()
+	if _, err := output(ctx, "", "apt-get", "update"); err != nil {
+		return err
+	}
+	install := append([]string{"DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends"}, missing...)
+	if _, err := output(ctx, "", "env", install...); err != nil {
+		return err
+	}
+	if missing := missingPackages(); len(missing) > 0 {
+		return fmt.Errorf("installed, but their programs are not there: %s", strings.Join(missing, " "))
+	}
+	return disableServices(ctx, missing)
+}
+
+// disableServices keeps installed proxies from being started at the next boot.
+func disableServices(ctx context.Context, installed []string) error {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return nil
+	}
+	for _, service := range []string{"nginx", "haproxy", "caddy"} {
+		if slices.Contains(installed, service) {
+			if _, err := output(ctx, "", "systemctl", "disable", service); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func missingPackages() []string {
+	var missing []string
+	for _, p := range debianPackages {
+		if !installed(p.file) {
+			missing = append(missing, p.name)
+		}
+	}
+	return missing
+}
+
+func installed(file string) bool {
+	if filepath.IsAbs(file) {
+		_, err := os.Stat(file)
+		return err == nil
+	}
+	// Root's PATH may lack the folders of administration programs.
+	folders := append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/sbin")
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		_, err := os.Stat(filepath.Join(folder, file))
+		return err == nil
+	})
+}
+
+// forbidServices keeps proxies from being started as services of this machine
+// while they are installed: Debian's maintainer scripts ask
+// /usr/sbin/policy-rc.d.
+func forbidServices() (restore func(), err error) {
+	const policy = "/usr/sbin/policy-rc.d"
+	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if _, err := file.WriteString("#!/bin/sh\nexit 101\n"); err != nil {
+		return nil, err
+	}
+	return func() { _ = os.Remove(policy) }, nil
+}

@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kwokAnnotation marks the nodes that kwok manages; real ones may be beside
+// them.
+const kwokAnnotation = "kwok.x-k8s.io/node"
+
+func (c *Cluster) kwokArgs(stages string) []string {
+	return []string{
+		"--kubeconfig=" + c.kubeconfigOf("kwok"),
+		"--config=" + stages,
+		"--manage-all-nodes=false",
+		"--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
+		// Without leases the nodes are taken for dead after 40 s.
+		"--node-lease-duration-seconds=40",
+		"--server-address=",
+		"--cidr=10.245.0.0/16",
+	}
+}
+
+// kwokStageFiles say what kwok does with nodes and pods. They are part of its
+// module.
+var kwokStageFiles = []string{
+	"node/fast/node-initialize.yaml",
+	"node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+	"pod/fast/pod-ready.yaml",
+	"pod/fast/pod-complete.yaml",
+	"pod/fast/pod-delete.yaml",
+}
+
+// writeKwokStages joins the stages into one file and returns where it is.
+func (c *Cluster) writeKwokStages(ctx context.Context, programs binaries) (string, error) {
+	module, err := output(ctx, filepath.Join(programs.source, "tools", "kwok"), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	if err != nil {
+		return "", err
+	}
+	var stages []string
+	for _, file := range kwokStageFiles {
+		stage, err := os.ReadFile(filepath.Join(module, "kustomize", "stage", file))
+		if err != nil {
+			return "", err
+		}
+		stages = append(stages, string(stage))
+	}
+	return writeFile(c.path("machines", "host"), "stages.yaml", strings.Join(stages, "\n---\n"))
+}
+
+// createSimulatedNodes creates the Node objects, which kwok then makes ready,
+// and returns when it has.
+func (c *Cluster) createSimulatedNodes(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(32)
+	for i := range c.state.SimulatedNodes {
+		group.Go(func() error {
+			_, err := client.CoreV1().Nodes().Create(groupCtx, simulatedNode(i), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("create simulated nodes: %w", err)
+	}
+	return c.waitForSimulatedNodes(ctx)
+}
+
+func simulatedNode(index int) *corev1.Node {
+	name := fmt.Sprintf("simulated-%d", index+1)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{kwokAnnotation: "fake"},
+			Labels: map[string]string{
+				"type":                   "simulated",
+				corev1.LabelHostname:     name,
+				corev1.LabelOSStable:     "linux",
+				corev1.LabelArchStable:   "amd64",
+				corev1.LabelTopologyZone: zone(index),
+			},
+		},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: simulatedAddress(index)},
+			{Type: corev1.NodeHostName, Address: name},
+		}},
+	}
+}
+
+func (c *Cluster) waitForSimulatedNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	for {
+		// The API server answers from its cache, which is cheap and may be a
+		// little late.
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "type=simulated", ResourceVersion: "0"})
+		if err == nil && countReady(nodes.Items) == c.state.SimulatedNodes {
+			return nil
+		}
+		if sleep(ctx, 500*time.Millisecond) != nil {
+			return fmt.Errorf("%d of %d simulated nodes are ready: %w", countReady(nodes.Items), c.state.SimulatedNodes, ctx.Err())
+		}
+	}
+}
+
+func countReady(nodes []corev1.Node) int {
+	ready := 0
+	for _, node := range nodes {
+		if readySince(&node, time.Time{}) {
+			ready++
+		}
+	}
+	return ready
+}

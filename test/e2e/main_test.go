@@ -1,0 +1,52 @@
+// Package e2e rolls out real proxies on a real cluster under traffic. Every test
+// has a control: the same rollout, of which the load balancer is not told. If
+// the control loses nothing, the test proves nothing and fails.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+)
+
+// nodes is how many real nodes the tests share.
+const nodes = 3
+
+// theStage is shared by the tests, which take turns.
+var theStage *stage.Stage
+
+func TestMain(m *testing.M) {
+	if os.Getuid() != 0 {
+		fmt.Println("test/e2e: skipped: real nodes need root")
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	defer cluster.Down(context.WithoutCancel(ctx), dir)
+	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Log: os.Stdout})
+	if err != nil {
+		fmt.Println("setting up:", err)
+		return 1
+	}
+	if err := theStage.LabelNodes(ctx); err != nil {
+		fmt.Println("setting up:", err)
+		return 1
+	}
+	return m.Run()
+}

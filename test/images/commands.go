@@ -1,0 +1,48 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+const certificates = "/etc/ssl/certs/ca-certificates.crt"
+
+// Commands builds the product's own image: each program of the folder, statically
+// linked, at the image's root, run as the user nonroot (65532). No entrypoint is set: a pod
+// names the command that it runs.
+func Commands(binDir string) (v1.Image, error) {
+	programs, err := os.ReadDir(binDir)
+	if err != nil {
+		return nil, fmt.Errorf("commands image: %w", err)
+	}
+	t := baseTree()
+	count := len(t)
+	for _, p := range programs {
+		if p.Type().IsRegular() {
+			t.program("/"+p.Name(), filepath.Join(binDir, p.Name()))
+		}
+	}
+	if len(t) == count {
+		return nil, fmt.Errorf("commands image: no programs in %s", binDir)
+	}
+	if err := addCertificates(t); err != nil {
+		return nil, fmt.Errorf("commands image: %w", err)
+	}
+	return build(v1.Config{User: "65532:65532", WorkingDir: "/", Env: []string{"PATH=/"}}, t)
+}
+
+// addCertificates adds the certificate authorities that this machine trusts, where it
+// has any: clouds' APIs are asked over TLS.
+func addCertificates(t tree) error {
+	content, err := os.ReadFile(certificates)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	t.text(certificates, string(content))
+	return err
+}

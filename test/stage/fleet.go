@@ -1,0 +1,153 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Fleet is an IngressDaemonSet on the stage.
+type Fleet struct {
+	*Stage
+	Key types.NamespacedName
+}
+
+// Get reads the IngressDaemonSet.
+func (f *Fleet) Set(ctx context.Context) (*v1alpha1.IngressDaemonSet, error) {
+	set := &v1alpha1.IngressDaemonSet{}
+	return set, f.Client.Get(ctx, f.Key, set)
+}
+
+// WaitServing waits until every node serves with the present template.
+func (f *Fleet) WaitServing(ctx context.Context) error {
+	last := ""
+	err := Wait(ctx, "every node of "+f.Key.String()+" to serve the present template", func() (bool, error) {
+		set, err := f.Set(ctx)
+		if err != nil {
+			return false, err
+		}
+		last = Describe(set)
+		return Complete(set), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; last seen: %s", err, last)
+	}
+	return nil
+}
+
+// Complete is whether every node serves with the present template.
+func Complete(set *v1alpha1.IngressDaemonSet) bool {
+	s := set.Status
+	progressing := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
+	return s.ObservedGeneration == set.Generation && progressing != nil && progressing.Reason == v1alpha1.ReasonComplete &&
+		s.DesiredNodes > 0 && s.ServingNodes == s.DesiredNodes && s.UpdatedNodes == s.DesiredNodes && len(s.Wave) == 0
+}
+
+// Describe tells the state of an IngressDaemonSet in a line.
+func Describe(set *v1alpha1.IngressDaemonSet) string {
+	s := set.Status
+	parts := []string{fmt.Sprintf("%d desired, %d serving, %d updated, wave %v", s.DesiredNodes, s.ServingNodes, s.UpdatedNodes, s.Wave)}
+	for _, n := range s.Nodes {
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", n.Name, n.State, n.Reason))
+	}
+	for _, c := range s.Conditions {
+		if c.Message != "" {
+			parts = append(parts, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Change changes the IngressDaemonSet.
+func (f *Fleet) Change(ctx context.Context, change func(*v1alpha1.IngressDaemonSet)) error {
+	set, err := f.Set(ctx)
+	if err != nil {
+		return err
+	}
+	before := set.DeepCopy()
+	change(set)
+	return f.Patch(ctx, set, client.MergeFrom(before))
+}
+
+// SetVersion changes the template: the environment variable VERSION of the proxy.
+func SetVersion(version string) func(*v1alpha1.IngressDaemonSet) {
+	return func(set *v1alpha1.IngressDaemonSet) {
+		env := set.Spec.Template.Spec.Containers[0].Env
+		for i := range env {
+			if env[i].Name == "VERSION" {
+				env[i].Value = version
+				return
+			}
+		}
+		set.Spec.Template.Spec.Containers[0].Env = append(env, corev1.EnvVar{Name: "VERSION", Value: version})
+	}
+}
+
+// Pods are the proxy's pods, by UID.
+func (f *Fleet) Pods(ctx context.Context) (map[types.UID]*corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := f.List(ctx, list, client.InNamespace(f.Key.Namespace), client.MatchingLabels{v1alpha1.LabelName: f.Key.Name}, client.HasLabels{v1alpha1.LabelNode})
+	out := map[types.UID]*corev1.Pod{}
+	for i := range list.Items {
+		out[list.Items[i].UID] = &list.Items[i]
+	}
+	return out, err
+}
+
+// CheckReplaced is an error where a pod of before is left, a pod failed, or a
+// Deployment or Node carries a mark.
+func (f *Fleet) CheckReplaced(ctx context.Context, before map[types.UID]*corev1.Pod) error {
+	now, err := f.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	for uid, pod := range now {
+		if before[uid] != nil {
+			return fmt.Errorf("pod %s was not replaced", pod.Name)
+		}
+		if pod.Status.Phase == corev1.PodFailed {
+			return fmt.Errorf("pod %s is Failed: %s", pod.Name, pod.Status.Message)
+		}
+	}
+	return f.CheckUnmarked(ctx)
+}
+
+// CheckUnmarked is an error where a Deployment or a Node carries a mark of ours.
+func (f *Fleet) CheckUnmarked(ctx context.Context) error {
+	deployments := &appsv1.DeploymentList{}
+	if err := f.List(ctx, deployments, client.InNamespace(f.Key.Namespace)); err != nil {
+		return err
+	}
+	for _, d := range deployments.Items {
+		if _, marked := d.Annotations[d.Annotations[v1alpha1.AnnotationMarkKey]]; marked {
+			return fmt.Errorf("Deployment %s is still marked", d.Name)
+		}
+	}
+	nodes := &corev1.NodeList{}
+	if err := f.List(ctx, nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes.Items {
+		for key := range n.Annotations {
+			if strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) {
+				return fmt.Errorf("Node %s still carries %s", n.Name, key)
+			}
+		}
+	}
+	return nil
+}
+
+// WaitUpdated waits until so many nodes have the present template, serving or not.
+func (f *Fleet) WaitUpdated(ctx context.Context, nodes int32) error {
+	return Wait(ctx, fmt.Sprintf("%d nodes of %s to be updated", nodes, f.Key), func() (bool, error) {
+		set, err := f.Set(ctx)
+		return err == nil && set.Status.ObservedGeneration == set.Generation && set.Status.UpdatedNodes >= nodes, err
+	})
+}

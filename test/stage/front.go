@@ -1,0 +1,83 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
+	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
+)
+
+// The ports of the load balancer's two frontends.
+const (
+	httpPort = 8080
+	tcpPort  = 8081
+)
+
+// Ports are where the load balancer finds the proxy on each node, and what it
+// asks for the node's health; on the path /, where Path is empty.
+type Ports struct {
+	Traffic, Check int
+	Path           string
+}
+
+// Front puts a load balancer in front of the nodes: HAProxy, which checks twice a
+// second, never retries and never sends a request to another node. It returns
+// when every node is up.
+func (s *Stage) Front(ctx context.Context, p Ports) (*lb.LB, error) {
+	// The path of its socket must be short.
+	dir, err := os.MkdirTemp("", "lb-")
+	if err != nil {
+		return nil, err
+	}
+	o := lb.Options{
+		Dir: dir, CheckInterval: 500 * time.Millisecond, CheckPath: p.Path,
+		Listen: map[lb.Mode]string{
+			lb.HTTP: net.JoinHostPort(s.HostIP(), strconv.Itoa(httpPort)),
+			lb.TCP:  net.JoinHostPort(s.HostIP(), strconv.Itoa(tcpPort)),
+		},
+	}
+	for _, n := range s.Nodes() {
+		o.Servers = append(o.Servers, lb.Server{Name: n.Name(), Address: n.IP(), Port: p.Traffic, CheckPort: p.Check})
+	}
+	front, err := lb.Start(ctx, s.Command, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, n := range s.Nodes() {
+		if err := front.WaitUp(ctx, n.Name()); err != nil {
+			front.Stop()
+			return nil, fmt.Errorf("waiting for the load balancer to find %s up: %w", n.Name(), err)
+		}
+	}
+	return front, nil
+}
+
+// keptFor is how long a client of the tcp frontend keeps a connection: shorter
+// than the grace periods, since a load balancer of that mode moves no connection.
+const keptFor = 2 * time.Second
+
+// Send sends requests at a rate, half of them on kept connections, half through
+// each frontend of the load balancer.
+func (s *Stage) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
+	program, err := s.BuildTool(ctx, "./test/traffic/cmd")
+	if err != nil {
+		return nil, err
+	}
+	over := func(port int) string { return net.JoinHostPort(s.HostIP(), strconv.Itoa(port)) }
+	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), traffic.Options{
+		Rate: rate,
+		Streams: []traffic.Stream{
+			{Name: "http-kept", Address: over(httpPort), Share: 25, KeepAlive: true},
+			{Name: "http-new", Address: over(httpPort), Share: 25},
+			{Name: "tcp-kept", Address: over(tcpPort), Share: 25, KeepAlive: true, Lifetime: keptFor},
+			{Name: "tcp-new", Address: over(tcpPort), Share: 25},
+		},
+	})
+}

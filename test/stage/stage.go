@@ -1,0 +1,187 @@
+// Package stage sets up what a rollout is shown on: a local cluster with the
+// controller installed, real proxies, a real load balancer in front of the
+// nodes, and a client that counts every request. The demonstration, the tests on
+// the real cluster and the benchmarks play on it.
+package stage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/images"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Image is the controller's image, as config/default names it.
+const Image = "docker.io/mumoshu/ingress-daemonset-controller:latest"
+
+// proxies are the images that examples/ names, by the Debian package that they
+// are made of.
+var proxies = map[string][]string{
+	"nginx": {
+		"docker.io/library/nginx:1.22",
+		"quay.io/kubernetes-ingress-controller/nginx-ingress-controller:0.26.1",
+	},
+	"haproxy": {"docker.io/library/haproxy:2.6"},
+	"caddy":   {"docker.io/library/caddy:2.6"},
+}
+
+// Stage is a cluster with the controller on it.
+type Stage struct {
+	*cluster.Cluster
+	client.Client
+	root string
+	log  io.Writer
+}
+
+// Open attaches to the cluster in dir.
+func Open(dir string, log io.Writer) (*Stage, error) {
+	c, err := cluster.Attach(dir)
+	if err != nil {
+		return nil, err
+	}
+	return on(c, log)
+}
+
+// SetUp starts a cluster, installs the controller, and makes the proxies' images
+// available to it.
+func SetUp(ctx context.Context, o cluster.Options) (*Stage, error) {
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := on(c, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Deploy(ctx); err != nil {
+		return s, err
+	}
+	return s, s.pushProxies(ctx)
+}
+
+func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 200, 400
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	api, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	root, err := moduleRoot(context.Background())
+	return &Stage{Cluster: c, Client: api, root: root, log: log}, err
+}
+
+// moduleRoot is the folder of this project.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mumoshu/ingress-daemonset-controller").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the project's folder: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Deploy builds the controller's image, gives it to the cluster's registry, and
+// installs or updates the controller.
+func (s *Stage) Deploy(ctx context.Context) error {
+	fmt.Fprintln(s.log, "building the controller's image")
+	tar, err := s.BuildImage(ctx, s.Dir())
+	if err != nil {
+		return err
+	}
+	if err := s.PushImage(ctx, Image, tar); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.log, "installing the controller")
+	for _, args := range [][]string{
+		{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "default")},
+		// The nodes must not keep an earlier image of the same name.
+		{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "--type=json",
+			"-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}]`},
+		{"-n", Namespace, "rollout", "restart", "deployment", "ingress-daemonset-controller"},
+		{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"},
+	} {
+		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+// Namespace is the controller's.
+const Namespace = "ingress-daemonset-system"
+
+// BuildImage builds every command and packs them into an image archive in dir.
+func (s *Stage) BuildImage(ctx context.Context, dir string) (tar string, err error) {
+	return BuildImage(ctx, s.root, dir)
+}
+
+// BuildImage builds every command of the project in root and packs them into an
+// image archive in dir.
+func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
+	bin := filepath.Join(dir, "commands")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin+"/", "./cmd/...")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the commands: %w: %s", err, out)
+	}
+	image, err := images.Commands(bin)
+	if err != nil {
+		return "", err
+	}
+	tar = filepath.Join(dir, "ingress-daemonset-controller.tar")
+	return tar, images.Write(tar, Image, image)
+}
+
+// BuildTool builds one of the project's programs for tests and returns its path.
+func (s *Stage) BuildTool(ctx context.Context, pkg string) (string, error) {
+	path := filepath.Join(s.Dir(), "bin", strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	build.Dir, build.Env = s.root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)
+	}
+	return path, nil
+}
+
+func (s *Stage) pushProxies(ctx context.Context) error {
+	for name, references := range proxies {
+		fmt.Fprintf(s.log, "making the image of %s\n", name)
+		image, err := images.Proxy(ctx, name)
+		if err != nil {
+			return err
+		}
+		tar := filepath.Join(s.Dir(), name+".tar")
+		if err := images.Write(tar, references[0], image); err != nil {
+			return err
+		}
+		for _, ref := range references {
+			if err := s.PushImage(ctx, ref, tar); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
