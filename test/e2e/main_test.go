@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -30,15 +31,17 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	dir, err := os.MkdirTemp("", "e2e-")
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Always the same folder, so that what a run that was killed left is found.
+	dir := filepath.Join(os.TempDir(), "ids-e2e")
 	defer os.RemoveAll(dir)
-	defer cluster.Down(context.WithoutCancel(ctx), dir)
+	down := func() { _ = cluster.Down(context.WithoutCancel(ctx), dir) }
+	defer down()
+	context.AfterFunc(ctx, func() {
+		down()
+		os.Exit(1)
+	})
+	var err error
 	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)

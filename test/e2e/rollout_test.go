@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 )
 
@@ -46,9 +45,6 @@ func TestService(t *testing.T) {
 func TestNodeDetacher(t *testing.T) {
 	scenario{
 		example: "node-detacher.yaml", told: hostUntold, untold: hostUntold, detacher: true,
-		adjust: func(set *v1alpha1.IngressDaemonSet) {
-			set.Spec.UpdateStrategy.RollingUpdate.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds = new(int32(3))
-		},
 	}.play(t)
 }
 

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -25,6 +26,10 @@ type scenario struct {
 	// it is applied.
 	example string
 	adjust  func(*v1alpha1.IngressDaemonSet)
+	// verbatim applies the example as it stands, account is a service account that
+	// it needs.
+	verbatim bool
+	account  string
 	// told is how the load balancer learns which nodes to avoid, untold how it is
 	// kept from learning it in the control.
 	told, untold stage.Ports
@@ -36,36 +41,32 @@ type scenario struct {
 	final string
 }
 
-// play plays the scenario and its control.
+// play plays the scenario, then its control on the same fleet.
 func (s scenario) play(t *testing.T) {
-	report := s.perform(t, true)
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	fleet := s.open(ctx, t)
+	report := s.perform(ctx, t, s.told, true, func(*traffic.Process) error { return s.rollOut(ctx, t, fleet) })
+	t.Logf("%d requests in %.0f s, %d failed", report.Requests, report.Elapsed.Seconds(), report.Failed)
 	if report.Failed != 0 {
 		t.Errorf("%d of %d requests failed:\n%s", report.Failed, report.Requests, report)
 	}
 	if report.Rate < 0.95*rate {
 		t.Errorf("%.0f requests a second were sent instead of %d", report.Rate, rate)
 	}
-	t.Logf("%d requests in %.0f s, %d failed", report.Requests, report.Elapsed.Seconds(), report.Failed)
 	if t.Failed() {
 		return
 	}
-	control := s.perform(t, false)
-	t.Logf("control: %d requests in %.0f s, %d failed", control.Requests, control.Elapsed.Seconds(), control.Failed)
+	control := s.perform(ctx, t, s.untold, false, func(client *traffic.Process) error { return loses(ctx, fleet, client) })
+	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
 	if control.Failed == 0 {
 		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
 	}
 }
 
-// perform plays once; the load balancer is told of the nodes under way or not.
-func (s scenario) perform(t *testing.T, told bool) traffic.Report {
+// perform sends requests through a load balancer while act plays.
+func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, told bool, act func(*traffic.Process) error) traffic.Report {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
-	defer cancel()
-	fleet := s.open(ctx, t)
-	ports := s.told
-	if !told {
-		ports = s.untold
-	}
 	front, err := theStage.Front(ctx, ports)
 	if err != nil {
 		t.Fatal(err)
@@ -80,25 +81,48 @@ func (s scenario) perform(t *testing.T, told bool) traffic.Report {
 	}
 	defer client.Stop()
 	time.Sleep(2 * time.Second)
-	if err := s.rollOut(ctx, t, fleet); err != nil {
+	if err := act(client); err != nil {
 		t.Error(err)
 	}
-	if err := allUp(ctx, front); err != nil {
-		t.Error(err)
-	}
-	time.Sleep(time.Second)
 	report, err := client.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if t.Failed() || told && report.Failed > 0 {
+	if told && (t.Failed() || report.Failed > 0) {
 		t.Log("the load balancer's log:\n" + front.Log())
 	}
 	return report
 }
 
+// loses rolls out once more and returns when a request was lost, at the latest
+// when every node serves again.
+func loses(ctx context.Context, fleet *stage.Fleet, client *traffic.Process) error {
+	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
+		stage.SetVersion("control")(set)
+		shorten(set)
+	}); err != nil {
+		return err
+	}
+	return stage.Wait(ctx, "a request to be lost, or the rollout to end", func() (bool, error) {
+		if client.Snapshot().Failed > 0 {
+			return true, nil
+		}
+		set, err := fleet.Set(ctx)
+		return err == nil && stage.Complete(set.Generation, set.Status), err
+	})
+}
+
 // open applies the example to a namespace of its own and waits until it serves.
 func (s scenario) open(ctx context.Context, t *testing.T) *stage.Fleet {
+	t.Helper()
+	fleet := s.apply(ctx, t)
+	if err := fleet.WaitServing(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return fleet
+}
+
+func (s scenario) apply(ctx context.Context, t *testing.T) *stage.Fleet {
 	t.Helper()
 	namespace := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
 	manifest, err := theStage.Example(s.example)
@@ -111,28 +135,44 @@ func (s scenario) open(ctx context.Context, t *testing.T) *stage.Fleet {
 	t.Cleanup(func() { s.close(t, namespace) })
 	fleet := &stage.Fleet{Stage: theStage, Key: types.NamespacedName{
 		Namespace: namespace, Name: manifest.Kind("IngressDaemonSet").GetName()}}
-	if err := manifest.AdjustSet(s.adjusted); err != nil {
-		t.Fatal(err)
+	if !s.verbatim {
+		if err := manifest.AdjustSet(s.adjusted); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.account != "" {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.account}}
+		if err := theStage.Create(ctx, account); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := theStage.Apply(ctx, namespace, manifest); err != nil {
-		t.Fatal(err)
-	}
-	if err := fleet.WaitServing(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return fleet
 }
 
-// adjusted shortens the graces, which the examples make long enough for load
-// balancers that check every few seconds.
 func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet) {
-	grace := int32(3)
-	u := set.Spec.UpdateStrategy.RollingUpdate
-	if u.AnnotateDeploymentToDetach != nil {
-		u.AnnotateDeploymentToDetach.GracePeriodSeconds = &grace
-	}
+	shorten(set)
 	if s.adjust != nil {
 		s.adjust(set)
+	}
+}
+
+// shorten shortens the graces, which the examples make long enough for load
+// balancers that check every few seconds.
+func shorten(set *v1alpha1.IngressDaemonSet) {
+	grace := int32(3)
+	u := set.Spec.UpdateStrategy.RollingUpdate
+	if a := u.AnnotateDeploymentToDetach; a != nil {
+		a.GracePeriodSeconds = &grace
+	}
+	if a := u.AnnotateNodeToDetach; a != nil && a.GracePeriodSeconds != nil {
+		a.GracePeriodSeconds = &grace
+	}
+	if w := u.WaitForDetachmentByAnnotatedTimestamp; w != nil {
+		w.GracePeriodSeconds = &grace
+		u.AttachGracePeriodSeconds = &grace
 	}
 }
 
@@ -150,6 +190,14 @@ func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet)
 	if err != nil {
 		return err
 	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := fleet.WatchFailed(watching)
+	defer func() {
+		if n, example := failed.Count(); n > 0 {
+			t.Errorf("%d pods were Failed, such as %s", n, example)
+		}
+	}()
 	if err := fleet.Change(ctx, stage.SetVersion("v2")); err != nil {
 		return err
 	}
@@ -161,20 +209,12 @@ func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet)
 	if err := fleet.WaitServing(ctx); err != nil {
 		return err
 	}
+	// The last node gets requests again.
+	time.Sleep(3 * time.Second)
 	if s.final != "" {
 		return fleet.CheckUnmarked(ctx)
 	}
 	return fleet.CheckReplaced(ctx, before)
-}
-
-// allUp waits until the load balancer has every node again.
-func allUp(ctx context.Context, front *lb.LB) error {
-	for _, n := range theStage.Nodes() {
-		if err := front.WaitUp(ctx, n.Name()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pause waits for a random time between the two.

@@ -2,10 +2,12 @@ package stage
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,31 +24,24 @@ type Fleet struct {
 // Get reads the IngressDaemonSet.
 func (f *Fleet) Set(ctx context.Context) (*v1alpha1.IngressDaemonSet, error) {
 	set := &v1alpha1.IngressDaemonSet{}
-	return set, f.Client.Get(ctx, f.Key, set)
+	return set, f.Get(ctx, f.Key, set)
 }
 
 // WaitServing waits until every node serves with the present template.
 func (f *Fleet) WaitServing(ctx context.Context) error {
-	last := ""
-	err := Wait(ctx, "every node of "+f.Key.String()+" to serve the present template", func() (bool, error) {
-		set, err := f.Set(ctx)
-		if err != nil {
-			return false, err
-		}
-		last = Describe(set)
-		return Complete(set), nil
-	})
+	set, err := f.Set(ctx)
 	if err != nil {
-		return fmt.Errorf("%w; last seen: %s", err, last)
+		return err
 	}
-	return nil
+	return f.WaitStatus(ctx, "every node of "+f.Key.String()+" to serve the present template", func(s v1alpha1.IngressDaemonSetStatus) bool {
+		return Complete(set.Generation, s)
+	})
 }
 
-// Complete is whether every node serves with the present template.
-func Complete(set *v1alpha1.IngressDaemonSet) bool {
-	s := set.Status
+// Complete is whether every node serves with the template of a generation, or a later one.
+func Complete(generation int64, s v1alpha1.IngressDaemonSetStatus) bool {
 	progressing := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
-	return s.ObservedGeneration == set.Generation && progressing != nil && progressing.Reason == v1alpha1.ReasonComplete &&
+	return s.ObservedGeneration >= generation && progressing != nil && progressing.Reason == v1alpha1.ReasonComplete &&
 		s.DesiredNodes > 0 && s.ServingNodes == s.DesiredNodes && s.UpdatedNodes == s.DesiredNodes && len(s.Wave) == 0
 }
 
@@ -146,8 +141,47 @@ func (f *Fleet) CheckUnmarked(ctx context.Context) error {
 
 // WaitUpdated waits until so many nodes have the present template, serving or not.
 func (f *Fleet) WaitUpdated(ctx context.Context, nodes int32) error {
-	return Wait(ctx, fmt.Sprintf("%d nodes of %s to be updated", nodes, f.Key), func() (bool, error) {
-		set, err := f.Set(ctx)
-		return err == nil && set.Status.ObservedGeneration == set.Generation && set.Status.UpdatedNodes >= nodes, err
+	set, err := f.Set(ctx)
+	if err != nil {
+		return err
+	}
+	return f.WaitStatus(ctx, fmt.Sprintf("%d nodes to be updated", nodes), func(s v1alpha1.IngressDaemonSetStatus) bool {
+		return s.ObservedGeneration >= set.Generation && s.UpdatedNodes >= nodes
 	})
+}
+
+// WaitStatus waits until the status satisfies is.
+func (f *Fleet) WaitStatus(ctx context.Context, what string, is func(v1alpha1.IngressDaemonSetStatus) bool) error {
+	last := ""
+	err := Wait(ctx, what, func() (bool, error) {
+		set, err := f.Set(ctx)
+		if err != nil {
+			return false, err
+		}
+		last = Describe(set)
+		return is(set.Status), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; last seen: %s", err, last)
+	}
+	return nil
+}
+
+// Attempts is how often the rejected pods of the fleet's nodes were tried, summed up.
+func (f *Fleet) Attempts(ctx context.Context) (int, error) {
+	list := &appsv1.DeploymentList{}
+	if err := f.List(ctx, list, client.InNamespace(f.Key.Namespace)); err != nil {
+		return 0, err
+	}
+	attempts := 0
+	for _, d := range list.Items {
+		var hold rollout.Hold
+		if value := d.Annotations[v1alpha1.AnnotationHold]; value != "" {
+			if err := json.Unmarshal([]byte(value), &hold); err != nil {
+				return 0, fmt.Errorf("reading the hold of %s: %w", d.Name, err)
+			}
+		}
+		attempts += hold.Attempts
+	}
+	return attempts, nil
 }

@@ -65,7 +65,7 @@ func (s *Stage) Apply(ctx context.Context, namespace string, m Manifest) error {
 	for _, obj := range m {
 		sent := obj.DeepCopy()
 		sent.SetNamespace(namespace)
-		err := s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("stage"), client.ForceOwnership)
+		err := s.WithWatch.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("stage"), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}

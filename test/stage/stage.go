@@ -39,7 +39,7 @@ var proxies = map[string][]string{
 // Stage is a cluster with the controller on it.
 type Stage struct {
 	*cluster.Cluster
-	client.Client
+	client.WithWatch
 	root string
 	log  io.Writer
 }
@@ -83,12 +83,12 @@ func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
 			return nil, err
 		}
 	}
-	api, err := client.New(config, client.Options{Scheme: scheme})
+	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
-	return &Stage{Cluster: c, Client: api, root: root, log: log}, err
+	return &Stage{Cluster: c, WithWatch: api, root: root, log: log}, err
 }
 
 // moduleRoot is the folder of this project.
@@ -112,14 +112,27 @@ func (s *Stage) Deploy(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(s.log, "installing the controller")
-	for _, args := range [][]string{
-		{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "default")},
+	return s.kubectl(ctx,
+		[]string{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "default")},
 		// The nodes must not keep an earlier image of the same name.
-		{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "--type=json",
+		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "--type=json",
 			"-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}]`},
-		{"-n", Namespace, "rollout", "restart", "deployment", "ingress-daemonset-controller"},
-		{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"},
-	} {
+		[]string{"-n", Namespace, "rollout", "restart", "deployment", "ingress-daemonset-controller"},
+		[]string{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"})
+}
+
+// UseImage installs the controller with another image, which becomes that of the
+// health checkers too, and waits until it runs.
+func (s *Stage) UseImage(ctx context.Context, image string) error {
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"controller","image":%q,"env":[{"name":"HEALTHCHECKER_IMAGE","value":%q}]}]}}}}`, image, image)
+	return s.kubectl(ctx,
+		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "-p", patch},
+		[]string{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"})
+}
+
+// kubectl runs kubectl once for each list of arguments.
+func (s *Stage) kubectl(ctx context.Context, calls ...[]string) error {
+	for _, args := range calls {
 		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
 		}
