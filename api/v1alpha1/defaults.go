@@ -102,14 +102,22 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 		r.MaxUnavailablePods = *first(u.MaxUnavailablePodsPerNode, u.MaxUnavaiablePodsPerNode, fromInt(0))
 		r.MaxSurgedPods = *first(u.MaxSurgedPodsPerNode, fromInt(1))
 		r.AttachGrace = 0
+		if s.answered() {
+			// A node that leaves the set for good is taken out in this mode too.
+			r.MarkGrace = 10 * time.Second
+		}
 	}
 	return r
 }
 
+// answered is whether somebody answers the load balancer's health checks.
+func (s *IngressDaemonSetSpec) answered() bool {
+	return len(s.HealthCheckNodePorts) > 0 || s.ServiceName != ""
+}
+
 func (s *IngressDaemonSetSpec) resolveDetaching(u *RollingUpdate, r *Strategy) {
 	mark := u.AnnotateDeploymentToDetach
-	answered := len(s.HealthCheckNodePorts) > 0 || s.ServiceName != ""
-	if mark == nil && u.AnnotateNodeToDetach == nil && answered {
+	if mark == nil && u.AnnotateNodeToDetach == nil && s.answered() {
 		mark = &AnnotateDeploymentToDetach{}
 	}
 	if mark != nil {

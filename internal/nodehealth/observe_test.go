@@ -143,7 +143,7 @@ func TestObserveOnlyPodsOfTheDeployment(t *testing.T) {
 }
 
 func TestObservePod(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
+	always, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever
 	conditions := []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
 		{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
@@ -181,7 +181,7 @@ func TestObservePod(t *testing.T) {
 			p.IP, p.Ready, p.ContainersReady, p.Containers = "", false, false, []nodehealth.ContainerState{{Name: "app"}}
 		}},
 		"sidecars count, other init containers do not": {func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Name: "init"}, {Name: "sidecar", RestartPolicy: &always}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "init"}, {Name: "once", RestartPolicy: &never}, {Name: "sidecar", RestartPolicy: &always}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", Ready: true}}
 		}, func(p *nodehealth.Pod) {
 			p.Containers = []nodehealth.ContainerState{{Name: "sidecar", Ready: true}, {Name: "app", Ready: true}}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The handshake of a node that detaches. Its invariant: pods are replaced only
@@ -20,6 +21,9 @@ func (p *planner) finish(v *view) {
 	switch {
 	case !ours:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it carries a health-check mark that is not the controller's: "+d.Mark)
+	case p.outdated(v) && p.heldBack(v):
+		p.wait(v, v1alpha1.NodeUpdating, d.Hold.At.Time, d.Hold.Reason)
+		p.watchDeadline(v, d.UpdatedAt)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
@@ -174,13 +178,21 @@ func (p *planner) attached(v *view) {
 	outdated := p.outdated(v)
 	v.starts = outdated && !p.heldBack(v)
 	done, reason, until := v.complete(p.Now, p.minReady())
-	if done && v.Detachment.Requested {
+	v.done = done
+	p.wake(until)
+	// A node that was unmarked since is to be attached whatever became of its pods.
+	if v.Detachment.Requested && (done || d.AttachedAt.After(v.Detachment.RequestedAt)) {
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the Node is being released")
-		p.act(v, Step{Action: ReleaseDetachment, Reason: "its pods are available"})
+		p.act(v, Step{Action: ReleaseDetachment, Reason: "its marks are removed"})
 		return
 	}
-	p.judge(v, done, reason, until)
-	p.watchDeadline(v, d.UpdatedAt)
+	p.judge(v, reason)
+	if done && !v.starts {
+		p.forgetHold(v)
+	}
+	if !v.starts {
+		p.watchDeadline(v, later(d.UpdatedAt, d.AttachedAt))
+	}
 	// Nothing is lost, so no turn and no handshake is needed.
 	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && p.accepted(v.target) {
 		p.update(v, "no pod of it is ready and no health check passes")
@@ -188,7 +200,7 @@ func (p *planner) attached(v *view) {
 }
 
 // judge tells whether an unmarked node serves.
-func (p *planner) judge(v *view, done bool, reason string, until time.Time) {
+func (p *planner) judge(v *view, reason string) {
 	d := v.Deployment
 	pass, since, failure := v.checksPass()
 	serves := later(since, d.AttachedAt).Add(p.strategy.AttachGrace)
@@ -207,16 +219,12 @@ func (p *planner) judge(v *view, done bool, reason string, until time.Time) {
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "somebody else has it detached")
 	case v.Detachment.Timestamp != "":
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not cleared its timestamp yet")
-	case d.Hold != nil:
+	case d.heldBack():
 		p.wait(v, v1alpha1.NodeDegraded, d.Hold.At.Time, d.Hold.Reason)
-	case v.readyPods() < d.PodsPerNode:
-		p.wait(v, v1alpha1.NodeDegraded, time.Time{}, reason)
-	case !done && p.wave[v.Name]:
+	case !v.done && p.wave[v.Name] && v.readyPods() >= d.PodsPerNode:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, reason)
-		p.wake(until)
-	case !done:
+	case !v.done:
 		p.wait(v, v1alpha1.NodeDegraded, time.Time{}, reason)
-		p.wake(until)
 	case p.Now.Before(serves):
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "it has not passed its health checks for long enough yet")
 		p.wake(serves)
@@ -228,13 +236,21 @@ func (p *planner) judge(v *view, done bool, reason string, until time.Time) {
 // outdated is whether the node's pods differ from what they should be.
 func (p *planner) outdated(v *view) bool {
 	d := v.Deployment
-	return v.target != "" && (d.Revision != v.target || d.PodsPerNode != p.pods || d.Drifted)
+	held := d.heldBack() && (d.Hold.Revision == v.target || v.rolling())
+	return v.target != "" && (d.Revision != v.target || d.PodsPerNode != p.pods || d.Replicas != p.pods || d.Drifted || held)
 }
 
-// update replaces the pods of the node.
+// update replaces the pods of the node. Where they were rejected before, that is
+// not forgotten until they are accepted.
 func (p *planner) update(v *view, reason string) {
+	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason}
+	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
+		again := *h
+		again.Trying, again.At = true, metav1.NewMicroTime(p.Now)
+		step.Hold = &again
+	}
 	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated")
-	p.act(v, Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason})
+	p.act(v, step)
 }
 
 func (p *planner) minReady() time.Duration {

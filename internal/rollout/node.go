@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,6 +51,24 @@ func (n *Node) broken() bool {
 	return n.readyPods() == 0
 }
 
+// out is whether no new traffic can reach the node: every health check fails, or
+// where there is none, no pod is ready. One that does not answer tells nothing.
+func (n *Node) out() bool {
+	for _, c := range n.Checks {
+		if !c.Gone && (!c.Answered || c.Serving) {
+			return false
+		}
+	}
+	return len(n.Checks) > 0 || n.readyPods() == 0
+}
+
+// rolling is whether the Deployment controller is still replacing pods.
+func (n *Node) rolling() bool {
+	d := n.Deployment
+	older := func(p Pod) bool { return p.Revision != d.Revision && !p.Terminating && p.Failed == "" }
+	return !d.Settled || d.UpdatedReplicas != d.Replicas || slices.ContainsFunc(n.Pods, older)
+}
+
 // complete is whether every pod that the Deployment wants is available and no
 // other pod is left, terminating ones included, whose listeners would still take
 // connections. Otherwise it says what is missing, and until when where that is known.
@@ -74,12 +93,17 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 			return false, "an older pod is left", until
 		case !p.Ready:
 		case now.Before(since):
-			until = later(until, since)
+			if until.IsZero() || since.Before(until) {
+				until = since
+			}
 		default:
 			available++
 		}
 	}
-	if available != d.PodsPerNode {
+	switch {
+	case len(n.Pods) > int(d.PodsPerNode):
+		return false, "a surplus pod is left", until
+	case available != d.PodsPerNode:
 		return false, fmt.Sprintf("%d of %d pods are available", available, d.PodsPerNode), until
 	}
 	return true, "", until

@@ -63,7 +63,7 @@ func (p *planner) ordered() []*view {
 	for i := range p.views {
 		out[i] = &p.views[i]
 	}
-	slices.SortStableFunc(out, func(a, b *view) int { return compareGroups(p.group(a), p.group(b)) })
+	slices.SortStableFunc(out, func(a, b *view) int { return compareGroups(a.group, b.group) })
 	return out
 }
 
@@ -74,21 +74,21 @@ type group struct {
 	topology      string
 }
 
-func (p *planner) group(v *view) group {
-	g := group{afterCanaries: !p.canary(v)}
+func (p *planner) groupOf(n *Node) group {
+	g := group{afterCanaries: !p.canary(n)}
 	if key := p.strategy.TopologyKey; key != "" {
-		g.topology = v.Labels[key]
+		g.topology = n.Labels[key]
 		g.unlabelled = g.topology == ""
 	}
 	return g
 }
 
-func (p *planner) canary(v *view) bool {
+func (p *planner) canary(n *Node) bool {
 	if len(p.strategy.CanaryNodeSelector) == 0 {
 		return false
 	}
 	for key, value := range p.strategy.CanaryNodeSelector {
-		if got, ok := v.Labels[key]; !ok || got != value {
+		if got, ok := n.Labels[key]; !ok || got != value {
 			return false
 		}
 	}
@@ -110,12 +110,15 @@ func order(a, b bool) int {
 	}
 }
 
-// inTurn is whether every group before the node's is finished. A node that is
-// NotReady holds up nobody: it may never return.
-func (p *planner) inTurn(v *view) bool {
-	mine := p.group(v)
-	return !slices.ContainsFunc(p.views, func(other view) bool {
-		unfinished := other.starts || p.wave[other.Name] && other.state != v1alpha1.NodeServing
-		return other.Wanted && other.Ready && unfinished && compareGroups(p.group(&other), mine) < 0
-	})
+// groupInTurn is the first group that is not finished; the nodes after it have to
+// wait. A node that is NotReady holds up nobody: it may never return.
+func (p *planner) groupInTurn() (first group, found bool) {
+	for i := range p.views {
+		v := &p.views[i]
+		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing
+		if v.Wanted && v.Ready && unfinished && (!found || compareGroups(v.group, first) < 0) {
+			first, found = v.group, true
+		}
+	}
+	return first, found
 }

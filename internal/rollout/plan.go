@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -33,9 +34,10 @@ type planner struct {
 	// desired is how many nodes are wanted, maxNodes the budget.
 	desired, maxNodes int
 	pods              int32
-	wave     map[string]bool
-	views    []view
-	blocked  []Fault
+	wave              map[string]bool
+	views             []view
+	blocked           []Fault
+	askedForDryRun    bool
 	// halts is whether the rollout halts with this decision.
 	halts string
 	out   Decision
@@ -52,7 +54,9 @@ type view struct {
 	// starts is whether the node waits for its turn, and acted whether this
 	// decision already holds a step for it that has to be seen first.
 	starts, acted bool
-	overdue       bool
+	// done is whether all its pods are available and no other is left.
+	done, overdue bool
+	group         group
 }
 
 func newPlanner(s State) *planner {
@@ -60,18 +64,34 @@ func newPlanner(s State) *planner {
 	for _, name := range s.Status.Wave {
 		p.wave[name] = true
 	}
-	for _, n := range s.Nodes {
-		p.views = append(p.views, view{Node: &n})
+	p.views = make([]view, len(s.Nodes))
+	nodes := make([]Node, len(s.Nodes))
+	for i, n := range s.Nodes {
+		n.Pods = sorted(n.Pods, func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
+		n.Checks = sorted(n.Checks, func(a, b Check) int { return cmp.Compare(a.Port, b.Port) })
+		nodes[i] = n
+		p.views[i] = view{Node: &nodes[i], group: p.groupOf(&n)}
 		if n.Wanted {
 			p.desired++
 		}
 	}
 	slices.SortFunc(p.views, func(a, b view) int { return strings.Compare(a.Name, b.Name) })
+	p.Checkers = sorted(s.Checkers, func(a, b Checker) int { return cmp.Compare(a.Port, b.Port) })
 	p.maxNodes = p.resolve("maxUnavailableNodes or maxDegradedNodes", p.strategy.MaxNodes, p.desired)
 	for _, f := range s.Faults {
 		p.block(f.Reason, f.Message)
 	}
 	return p
+}
+
+// sorted is a list in order, so that the order of the State does not matter.
+func sorted[T any](list []T, compare func(a, b T) int) []T {
+	if slices.IsSortedFunc(list, compare) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortFunc(list, compare)
+	return list
 }
 
 func (p *planner) recordRevision() {
@@ -81,10 +101,10 @@ func (p *planner) recordRevision() {
 }
 
 // applyCheckers creates the health checkers at once, but replaces or deletes
-// them only while no node is under way: a checker must not be exchanged while
-// its answer is what keeps traffic away from a node.
+// them only while no node is in the middle of its update: a checker must not be
+// exchanged while its answer is what keeps traffic away from a node.
 func (p *planner) applyCheckers() {
-	idle := len(p.Status.Wave) == 0 && !slices.ContainsFunc(p.views, func(v view) bool { return v.marked() })
+	idle := !slices.ContainsFunc(p.views, func(v view) bool { return p.needsCheckers(&v) })
 	for _, c := range p.Checkers {
 		switch {
 		case c.Wanted && !c.Exists:
@@ -95,6 +115,24 @@ func (p *planner) applyCheckers() {
 			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
 		}
 	}
+}
+
+// needsCheckers is whether the health checkers of a node must stay as they are.
+// A node whose pods are complete may be waiting for nothing but a better
+// checker, and so is one that is to be updated again; a drained one has nothing
+// that traffic could reach.
+func (p *planner) needsCheckers(v *view) bool {
+	d := v.Deployment
+	switch {
+	case d == nil || !v.Exists:
+		return false
+	case v.marked():
+		return d.DrainedAt.IsZero() || v.readyPods() > 0
+	case !p.wave[v.Name] || p.outdated(v):
+		return false
+	}
+	done, _, _ := v.complete(p.Now, p.minReady())
+	return !done
 }
 
 // checkersCurrent is whether no health checker waits to be replaced. While one
@@ -116,18 +154,19 @@ func (p *planner) advance(v *view) {
 		p.leave(v)
 	case d.Deleting:
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
+	case p.stopsStorm(v):
 	case !v.Wanted:
 		p.remove(v)
-	case p.guard(v):
-	case d.DrainedAt.IsZero() && v.Evicting, !d.DrainedAt.IsZero():
+	case !d.DrainedAt.IsZero(), v.Evicting && v.Leaving:
 		p.drain(v)
+	case p.triesAgain(v):
 	case v.marked():
 		p.finish(v)
 	default:
 		p.attached(v)
 	}
-	if d != nil && d.Outmoded && !v.acted && !d.Deleting {
-		p.act(v, Step{Action: SetFields})
+	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() {
+		p.act(v, Step{Action: SetFields, Hold: d.Hold})
 	}
 }
 
@@ -148,8 +187,9 @@ func (p *planner) create(v *view) {
 }
 
 // leave releases a node whose Deployment is gone, once its last pod is gone too.
+// A NotReady node may never come back to tell that.
 func (p *planner) leave(v *view) {
-	if len(v.Pods) > 0 {
+	if len(v.Pods) > 0 && v.Ready {
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its pods are terminating")
 		return
 	}
@@ -166,7 +206,8 @@ func (p *planner) accepted(revision string) bool {
 	case revision != p.Revision:
 		return true
 	case !p.DryRun.Done:
-		if !slices.ContainsFunc(p.out.Steps, func(s Step) bool { return s.Action == DryRunDeployment }) {
+		if !p.askedForDryRun {
+			p.askedForDryRun = true
 			p.do(Step{Action: DryRunDeployment, Revision: revision})
 		}
 		return false

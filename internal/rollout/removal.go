@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -30,32 +31,49 @@ func (p *planner) remove(v *view) {
 // budget, because its pods go in any case, and returns when it is uncordoned.
 func (p *planner) drain(v *view) {
 	d := v.Deployment
-	v.starts = false
 	switch {
 	case d.DrainedAt.IsZero():
 		p.wait(v, v1alpha1.NodeDrained, p.Now, "somebody drains the node")
-		p.act(v, Step{Action: Mark, Mark: MarkValue(p.Now, d.Revision), Drained: true, Reason: "somebody drains the node"})
+		p.act(v, Step{Action: Mark, Mark: cmp.Or(d.Mark, MarkValue(p.Now, d.Revision)), Drained: true, Reason: "somebody drains the node"})
 	case !v.Leaving:
-		p.wait(v, v1alpha1.NodeUpdating, p.Now, "its pods are coming back after a drain")
-		if p.accepted(v.target) {
-			p.act(v, Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: "the node is not drained any more"})
-		}
+		p.undrain(v)
 	case d.Replicas == 0:
 		p.wait(v, v1alpha1.NodeDrained, d.DrainedAt, "its Deployment is scaled to 0 until the node is uncordoned")
 	default:
-		p.wait(v, v1alpha1.NodeDrained, d.DrainedAt, "")
-		out, step, reason, until := p.detached(v)
-		marked, ours := v.markedAt()
-		deadline := marked.Add(p.detachTime())
-		v.reason = reason
-		p.wake(until)
-		p.wake(deadline)
-		switch {
-		case out || !ours || !p.Now.Before(deadline):
-			p.act(v, Step{Action: ScaleToZero, Reason: "somebody drains the node"})
-		case step != nil:
-			p.act(v, *step)
-		}
+		p.emptyDrained(v)
+	}
+}
+
+// emptyDrained stops the pods of a drained node once no traffic reaches it.
+func (p *planner) emptyDrained(v *view) {
+	p.wait(v, v1alpha1.NodeDrained, v.Deployment.DrainedAt, "")
+	out, step, reason, until := p.detached(v)
+	marked, ours := v.markedAt()
+	deadline := marked.Add(p.detachTime())
+	v.reason = reason
+	p.wake(until)
+	p.wake(deadline)
+	switch {
+	case out || !ours || !p.Now.Before(deadline):
+		p.act(v, Step{Action: ScaleToZero, Reason: "somebody drains the node"})
+	case step != nil:
+		p.act(v, *step)
+	}
+}
+
+// undrain brings a node back that is not drained any more. One that was not
+// emptied yet still runs pods, which may only be replaced in its turn.
+func (p *planner) undrain(v *view) {
+	const reason = "the node is not drained any more"
+	switch {
+	case v.Deployment.Replicas > 0:
+		p.attach(v, reason)
+	case p.heldBack(v):
+		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, v.Deployment.Hold.Reason)
+	case p.accepted(v.target):
+		p.update(v, reason)
+	default:
+		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, "the API server has not accepted its Deployment yet")
 	}
 }
 
@@ -92,6 +110,7 @@ func (p *planner) letGoOf(v *view) {
 		p.leave(v)
 	case v.Deployment.Deleting:
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
+	case p.stopsStorm(v):
 	default:
 		p.remove(v)
 	}
@@ -105,7 +124,7 @@ func (p *planner) anythingLeft() bool {
 	}
 	for i := range p.views {
 		v := &p.views[i]
-		if v.Exists && (v.Deployment != nil || len(v.Pods) > 0 || v.Detachment.Requested) {
+		if v.Exists && (v.Deployment != nil || len(v.Pods) > 0 && v.Ready || v.Detachment.Requested) {
 			return true
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -156,10 +155,12 @@ func (l *leader) apply(s Step) {
 	switch s.Action {
 	case DryRunDeployment:
 		l.dryRun[s.Revision] = DryRun{Done: true, Refusal: w.dry[s.Revision]}
-		w.wake()
+		l.wakeAfter(0)
 	case RecordRevision:
-		w.set.revisions[s.Revision] = true
-		w.wake()
+		if !w.set.revisions[s.Revision] {
+			w.set.revisions[s.Revision] = true
+			w.wake()
+		}
 	case ApplyChecker:
 		w.applyDaemonSet(s.Port)
 	case DeleteChecker:
@@ -185,11 +186,15 @@ func (l *leader) apply(s Step) {
 		d.mark, d.attachedAt, d.drainedAt = "", w.now, time.Time{}
 		w.write(d, false)
 	case SetFields:
-		d.hold = s.Hold
+		d.hold, d.paused = s.Hold, false
 		w.setFields(d)
 		w.write(d, true)
 	case HoldBack:
-		d.revision, d.replicas, d.hold, d.paused = s.Revision, s.Replicas, s.Hold, s.Paused
+		d.revision, d.replicas, d.hold, d.paused, d.foreign, d.scaled = s.Revision, s.Replicas, s.Hold, s.Paused, 0, false
+		w.setFields(d)
+		if s.Paused || s.AtOnce {
+			d.surge, d.unavail = intstr.FromInt32(0), intstr.FromString("100%")
+		}
 		w.write(d, true)
 	case ScaleToZero:
 		d.replicas = 0
@@ -390,9 +395,6 @@ func (w *world) observeDeployment(d *simDeployment) *Deployment {
 	}
 }
 
-func percent(n int) *intstr.IntOrString { return pointer(intstr.FromString(fmtPercent(n))) }
-func number(n int) *intstr.IntOrString  { return pointer(intstr.FromInt32(int32(n))) }
+func number(n int) *intstr.IntOrString { return pointer(intstr.FromInt32(int32(n))) }
 
 func pointer[T any](v T) *T { return &v }
-
-var _ = v1alpha1.NodeServing

@@ -69,7 +69,7 @@ func (w *world) syncSoon(d *simDeployment) {
 		return
 	}
 	d.syncing = true
-	w.after(w.between(20*time.Millisecond, 200*time.Millisecond), func() {
+	w.after(w.between(10*time.Millisecond, 60*time.Millisecond), func() {
 		d.syncing = false
 		if w.deployments[d.node] == d && !d.deleting {
 			w.sync(d)
@@ -181,6 +181,9 @@ func (w *world) scale(d *simDeployment, current *replicaSet) {
 	}
 	sizes[0] = max(0, sizes[0]+add-added)
 	for i, s := range active {
+		if s.desired != d.replicas {
+			w.syncSoon(d)
+		}
 		s.desired, s.max = d.replicas, d.replicas+d.maxSurge()
 		w.resize(d, s, sizes[i])
 	}
@@ -304,7 +307,7 @@ func (w *world) replicate(d *simDeployment, s *replicaSet) {
 		}
 		if extra := len(have) - int(s.size); extra > 0 {
 			slices.SortStableFunc(have, func(a, b *simPod) int {
-				return cmp.Or(order(!a.running, !b.running), order(!a.ready, !b.ready), b.created.Compare(a.created))
+				return cmp.Or(order(a.running, b.running), order(a.ready, b.ready), b.created.Compare(a.created))
 			})
 			for _, p := range have[:extra] {
 				w.deletePod(p)

@@ -127,6 +127,7 @@ func (w *world) kubeletStarts(n *simNode) {
 
 // evict lets somebody else delete the pods of a node.
 func (w *world) evict(name string) {
+	delete(w.audit.floor, name)
 	for _, p := range slices.Clone(w.pods) {
 		if p.node == name && !p.terminating && p.failed == "" {
 			p.evicted = true

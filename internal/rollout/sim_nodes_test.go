@@ -158,8 +158,8 @@ func (w *world) stopChecker(n *simNode, port int32, d time.Duration) {
 }
 
 // simDetacher takes nodes out of the load balancer as node-detacher does: it
-// detaches a Node that carries the annotation and writes when; without the
-// annotation it attaches the Node again and removes the timestamp. One that it
+// detaches a Node that carries the annotation or is cordoned, and writes when;
+// without that it attaches the Node again and removes the timestamp. One that it
 // never wrote itself stays until it detaches.
 type simDetacher struct {
 	answers bool
@@ -178,7 +178,7 @@ func (w *world) annotated(n *simNode) {
 }
 
 func (w *world) detach(n *simNode) {
-	held := n.held()
+	held := n.held() || n.cordoned
 	switch {
 	case held && !n.detached:
 		n.detached, n.timestamp = true, w.now.Format(time.RFC3339)
@@ -208,6 +208,16 @@ func (w *world) hold(n *simNode, on bool) {
 		n.holders[others] = true
 	} else {
 		delete(n.holders, others)
+	}
+	w.askedByOthers(n)
+}
+
+// askedByOthers follows a request of somebody else. A timestamp that was left
+// from an earlier detachment goes at once then: nobody could tell it from the
+// answer to that request.
+func (w *world) askedByOthers(n *simNode) {
+	if !n.detached {
+		n.timestamp = ""
 	}
 	w.annotated(n)
 }

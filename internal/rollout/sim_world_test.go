@@ -133,7 +133,7 @@ func (w *world) at(t time.Time, do func()) {
 
 // run lets time pass.
 func (w *world) run(until time.Time) {
-	for len(w.events) > 0 && !w.events[0].at.After(until) {
+	for len(w.events) > 0 && !w.events[0].at.After(until) && len(w.audit.faults) == 0 {
 		e := heap.Pop(&w.events).(event)
 		w.now = e.at
 		e.do()

@@ -111,8 +111,9 @@ type Hold struct {
 	Reason   string `json:"reason"`
 	// At is when the hold began, or when it was last tried again.
 	At metav1.MicroTime `json:"at"`
-	// Replicas is how many pods are held.
+	// Replicas is how many pods are held, Paused whether halfway between two revisions.
 	Replicas int32 `json:"replicas"`
+	Paused   bool  `json:"paused,omitempty"`
 	// Trying is whether all pods are asked for again, and the outcome is open.
 	Trying bool `json:"trying,omitempty"`
 	// Terminating is whether older pods were still there, whose end is reason to try again.

@@ -165,8 +165,10 @@ func (p *planner) set(condition string, status bool, reason, message string) {
 func messages(faults []Fault) string {
 	const most = 3
 	var parts []string
+	said := map[string]bool{}
 	for _, f := range faults {
-		if !slices.Contains(parts, f.Message) {
+		if !said[f.Message] {
+			said[f.Message] = true
 			parts = append(parts, f.Message)
 		}
 	}

@@ -33,6 +33,12 @@ type Step struct {
 	Drained bool
 	// Hold is what to remember in Hold and Retry, nil to forget.
 	Hold *Hold
+	// Paused is whether HoldBack pauses the Deployment, so that the Deployment
+	// controller neither starts nor stops pods of a rolling update. AtOnce is
+	// whether it lets that controller stop all pods of other revisions at once. In
+	// both cases the Deployment has no surge and 100% unavailable pods until Update
+	// or SetFields.
+	Paused, AtOnce bool
 	// Pods are the names in DeletePods.
 	Pods []string
 	Port int32

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -13,52 +14,106 @@ import (
 // are asked for than run, and all are tried again later: after a time that
 // doubles from a second to a quarter of an hour, or when older pods have gone,
 // whose ports and CPU the new ones may have waited for.
+//
+// Invariant: a pod that serves is never given up for one that was rejected, and
+// whatever is written to a Deployment, its Hold stays until its pods are accepted
+// or another revision is wanted.
 
 const (
 	firstRetry = time.Second
 	lastRetry  = 15 * time.Minute
 )
 
-// guard keeps a node from a storm of rejected pods. It is whether this decision
-// leaves the node at that.
-func (p *planner) guard(v *view) bool {
-	d, failed := v.Deployment, v.failedPods()
-	if len(failed) > 0 {
-		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
+// stopsStorm cleans up rejected pods and asks for no more of them. It is whether
+// this decision leaves the node at that.
+func (p *planner) stopsStorm(v *view) bool {
+	failed := v.failedPods()
+	if len(failed) == 0 {
+		return false
 	}
-	switch h := d.Hold; {
-	case len(failed) > 0 && (h == nil || h.Trying):
-		p.holdBack(v)
-		return true
-	case h == nil:
+	p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
+	step := p.holdBack(v)
+	if v.Deployment.heldBack() && !v.stillRejects(step) {
 		return false
-	case h.Trying:
-		if ok, _, _ := v.complete(p.Now, p.minReady()); !ok {
-			return false
-		}
-		p.wait(v, v1alpha1.NodeUpdating, h.At.Time, "its pods are accepted")
+	}
+	state := v1alpha1.NodeUnavailable
+	if v.readyPods() > 0 {
+		state = v1alpha1.NodeDegraded
+	}
+	p.wait(v, state, p.Now, step.Hold.Reason)
+	p.wake(p.Now.Add(firstRetry))
+	p.act(v, step)
+	return true
+}
+
+// holdBack asks for no more pods than run. Where most of those that run are of an
+// older revision, or somebody changed the template, it goes back; otherwise it
+// stops halfway, so that the Deployment controller neither starts more pods nor
+// stops those that run. The pods that are too much are then taken from the
+// ReplicaSet that has most, which is the rejected one.
+func (p *planner) holdBack(v *view) Step {
+	d := v.Deployment
+	present, older, revision := v.running()
+	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: present + older, Paused: older > 0, Reason: v.rejection()}
+	switch {
+	case d.Drifted:
+		// It may be somebody else's change that is rejected.
+		step.Replicas, step.Paused = d.PodsPerNode, false
+	case older > present && p.Revisions[revision]:
+		step.Revision, step.Replicas, step.Paused, step.AtOnce = revision, d.PodsPerNode, false, present == 0
+	}
+	step.Hold = p.holdOn(v, step)
+	return step
+}
+
+// holdOn is what to remember of an attempt that failed.
+func (p *planner) holdOn(v *view, step Step) *Hold {
+	d := v.Deployment
+	h := &Hold{Attempts: 1, Revision: d.Revision, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating()}
+	switch last := d.Hold; {
+	case last == nil:
+	case !last.Trying:
+		// Not even the pods that it went back to are accepted.
+		h.Revision, h.Attempts = last.Revision, last.Attempts
+	case last.Revision == d.Revision:
+		h.Attempts = last.Attempts + 1
+	}
+	return h
+}
+
+// triesAgain asks for the pods that were rejected once more, where that replaces
+// no pod that serves; otherwise the node waits for its turn like any other. It is
+// whether this decision leaves the node at that.
+func (p *planner) triesAgain(v *view) bool {
+	d := v.Deployment
+	if !d.heldBack() || d.Hold.Revision != v.target || p.heldBack(v) || !p.replacesNothing(v) {
+		return false
+	}
+	p.update(v, fmt.Sprintf("after attempt %d", d.Hold.Attempts))
+	return true
+}
+
+// forgetHold ends a hold whose pods were accepted, or are not wanted any more.
+func (p *planner) forgetHold(v *view) {
+	if h := v.Deployment.Hold; h != nil && (h.Trying || h.Revision != v.target) {
 		p.act(v, Step{Action: SetFields, Reason: "its pods are accepted"})
-		return true
-	case len(failed) > 0:
-		p.wait(v, v1alpha1.NodeUnavailable, h.At.Time, h.Reason)
-		return true
-	case p.heldBack(v) || v.target != h.Revision:
-		return false
-	default:
-		return p.retry(v)
 	}
 }
 
-func (p *planner) retry(v *view) bool {
+// replacesNothing is whether an update of a node that was held back only adds
+// pods, or goes on with the turn that the node is in.
+func (p *planner) replacesNothing(v *view) bool {
 	d := v.Deployment
-	h := *d.Hold
-	if d.Revision != h.Revision && !v.marked() && !p.wave[v.Name] {
+	switch {
+	case d.PodsPerNode != p.pods || d.Drifted:
 		return false
+	case v.marked():
+		return v.updatedInTurn()
+	case p.wave[v.Name] && !p.strategy.Detaching:
+		return true
 	}
-	h.Trying, h.At = true, metav1.NewMicroTime(p.Now)
-	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its pods are tried again")
-	p.act(v, Step{Action: Update, Revision: h.Revision, Replicas: p.pods, Hold: &h, Reason: fmt.Sprintf("after attempt %d", h.Attempts)})
-	return true
+	_, older, _ := v.running()
+	return d.Revision == v.target && older == 0
 }
 
 // heldBack is whether the revision that the node should have was rejected there
@@ -76,30 +131,8 @@ func (p *planner) heldBack(v *view) bool {
 	return p.Now.Before(due)
 }
 
-// holdBack asks for no more pods than run. Where only pods of an older revision
-// run it goes back to that one; a pod that runs is never given up for it.
-func (p *planner) holdBack(v *view) {
-	d := v.Deployment
-	h := &Hold{Revision: d.Revision, Reason: v.rejection(), At: metav1.NewMicroTime(p.Now), Attempts: 1, Terminating: v.anyTerminating()}
-	if d.Hold != nil && d.Hold.Revision == h.Revision {
-		h.Attempts = d.Hold.Attempts + 1
-	}
-	present, older, revision := v.running()
-	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: present, Hold: h, Reason: h.Reason}
-	switch {
-	case present == 0 && older > 0 && p.Revisions[revision]:
-		step.Revision, step.Replicas = revision, d.PodsPerNode
-	case older > 0:
-		// The Deployment controller then takes what is too much from the
-		// ReplicaSet with the most pods asked for, which is the rejected one.
-		surge, _ := v1alpha1.Resolve(p.strategy.MaxSurgedPods, int(p.pods))
-		step.Replicas = max(present, present+older-int32(surge))
-	}
-	h.Replicas = step.Replicas
-	p.wait(v, v1alpha1.NodeUnavailable, p.Now, h.Reason)
-	p.wake(p.Now.Add(firstRetry))
-	p.act(v, step)
-}
+// heldBack is whether fewer pods are asked for, or older ones.
+func (d *Deployment) heldBack() bool { return d.Hold != nil && !d.Hold.Trying }
 
 // backoff is how long to wait after so many attempts.
 func backoff(attempts int) time.Duration {
@@ -118,6 +151,18 @@ func (n *Node) failedPods() []string {
 		}
 	}
 	return names
+}
+
+// stillRejects is whether a node that is held back has to be held back further;
+// what failed before it was held back is no reason.
+func (n *Node) stillRejects(step Step) bool {
+	d := n.Deployment
+	if d.Drifted {
+		return true
+	}
+	present := func(p Pod) bool { return p.Failed != "" && !p.Terminating && p.Revision == d.Revision }
+	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused
+	return d.Settled && further && slices.ContainsFunc(n.Pods, present)
 }
 
 func (n *Node) rejection() string {

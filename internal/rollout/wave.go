@@ -17,39 +17,52 @@ const maxWave = 1000
 // is seen it is touched. So a controller that acts on an old status cannot
 // begin more than the budget: its write of the status is refused.
 //
-// Invariant: nodes out of the load balancer, for whatever reason, and nodes in
-// the wave are together at most maxNodes, but for those that were out already;
-// and serving nodes outside the wave never fall below the floor by our doing.
+// Invariant: a node is taken out, or made degraded, only if the nodes that do not
+// serve, for whatever reason, are then at most maxNodes; where it is so already,
+// only if at most maxNodes are then under way. And the serving nodes that are not
+// under way never fall below the floor by our doing.
 func (p *planner) continueWave() {
-	used, serving := p.tally()
 	wave := p.underWay()
+	c := p.tally(len(wave))
 	for _, v := range p.candidates() {
-		cost := 0
-		if v.state == v1alpha1.NodeServing || v.state == v1alpha1.NodeDegraded || v.state == v1alpha1.NodeRemoving {
-			cost = 1
-		}
-		switch {
-		case cost > 0 && used+cost > p.budget(v):
-			p.blockOnBudget(wave)
+		if len(wave) == maxWave || !p.permits(v, &c) {
 			continue
-		case cost > 0 && p.leaves(v, serving) < p.floor(v):
-			p.block(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %d",
-				v.Name, p.leaves(v, serving), p.strategy.MinServingNodes))
-			continue
-		case len(wave) >= maxWave:
-			continue
-		}
-		used += cost
-		if cost > 0 {
-			serving = p.leaves(v, serving)
 		}
 		wave = append(wave, v.Name)
 		if p.wave[v.Name] {
 			p.begin(v)
 		}
 	}
+	if c.blocked && len(wave) == 0 {
+		p.blockOnBudget()
+	}
 	slices.Sort(wave)
 	p.out.Status.Wave = slices.Compact(wave)
+}
+
+// permits is whether budget and floor permit to take the node out; it is counted then.
+func (p *planner) permits(v *view, c *count) bool {
+	after := *c
+	if !p.midway(v) {
+		after.underWay++
+	}
+	if !p.down(v) {
+		after.down++
+		if v.Wanted {
+			after.serving--
+		}
+	}
+	switch free := p.takesNothing(v); {
+	case free && after.underWay > p.budget(v), !free && after.down > p.budget(v):
+		c.blocked = true
+		return false
+	case !free && after.serving < p.floor(v):
+		p.block(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %d",
+			v.Name, after.serving, p.strategy.MinServingNodes))
+		return false
+	}
+	*c = after
+	return true
 }
 
 // begin touches a node whose name stands in status.wave.
@@ -103,28 +116,40 @@ func (p *planner) floor(v *view) int {
 	}
 }
 
-// leaves is how many nodes of the set go on serving when the node goes.
-func (p *planner) leaves(v *view, serving int) int {
-	if v.Wanted {
-		return serving - 1
-	}
-	return serving
+// count is how many nodes serve, do not serve, and are under way.
+type count struct {
+	serving, down, underWay int
+	// blocked is whether a node had to wait for the budget.
+	blocked bool
 }
 
-// tally counts the nodes that use up budget already, and those that serve. A
-// node that waits for its turn is not counted, even when it is named in the wave.
-func (p *planner) tally() (used, serving int) {
+// tally counts the nodes. One that waits for its turn counts as what it is, even
+// when it is named in the wave. A node that has left the set serves nobody's
+// floor, and counts as down once it is marked.
+func (p *planner) tally(underWay int) count {
+	c := count{underWay: underWay}
 	for i := range p.views {
 		switch v := &p.views[i]; {
-		case v.Wanted && v.state == v1alpha1.NodeServing:
-			serving++
-		case v.Wanted && v.state == v1alpha1.NodeDegraded && v.starts:
-			serving++
-		case v.Wanted || v.marked():
-			used++
+		case p.down(v):
+			c.down++
+		case v.Wanted:
+			c.serving++
 		}
 	}
-	return used, serving
+	return c
+}
+
+// down is whether the node uses up budget already. A degraded one that waits for
+// its update does not: it is attached, and the update is what may cure it.
+func (p *planner) down(v *view) bool {
+	switch {
+	case !v.Wanted:
+		return v.marked()
+	case v.state == v1alpha1.NodeDegraded:
+		return !v.starts || p.midway(v)
+	default:
+		return v.state != v1alpha1.NodeServing
+	}
 }
 
 // underWay are the nodes of the wave that were touched and do not serve yet.
@@ -132,7 +157,7 @@ func (p *planner) underWay() []string {
 	var names []string
 	for i := range p.views {
 		v := &p.views[i]
-		touched := v.marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts
+		touched := v.marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
 		}
@@ -140,15 +165,27 @@ func (p *planner) underWay() []string {
 	return names
 }
 
+// midway is whether an update that is to be changed still goes on: the node keeps
+// its place, and is finished even when the rollout is paused.
+func (p *planner) midway(v *view) bool {
+	return !p.strategy.Detaching && v.Wanted && v.starts && p.wave[v.Name] && !v.done
+}
+
+// takesNothing is whether an update takes nothing more from the load balancer.
+func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.midway(v) }
+
 // mayStart is whether nodes may begin at all.
 func (p *planner) mayStart() bool { return !p.Spec.Paused && !p.halted() && p.halts == "" }
 
 // candidates are the nodes that may begin now, those first that were named in
-// the wave already, then those that do not serve, then by order.
+// the wave already, then those that do not serve, then by order. A node of which
+// nothing is taken does not wait for its group: it may be what holds up the others.
 func (p *planner) candidates() []*view {
 	var out []*view
+	turn, found := p.groupInTurn()
 	for _, v := range p.ordered() {
-		if v.starts && !v.acted && p.allowed(v) {
+		inTurn := !v.Wanted || !found || p.takesNothing(v) || compareGroups(v.group, turn) <= 0
+		if v.starts && !v.acted && p.allowed(v) && inTurn {
 			out = append(out, v)
 		}
 	}
@@ -168,11 +205,10 @@ func (p *planner) candidates() []*view {
 
 // allowed is whether nothing but budget and floor keeps the node from beginning.
 func (p *planner) allowed(v *view) bool {
-	if !v.Wanted {
-		return true
-	}
 	switch {
-	case !p.mayStart():
+	case !v.Wanted:
+		return p.Deletion != NotDeleted || p.checkersCurrent()
+	case !p.mayStart() && !p.midway(v):
 		return false
 	case !v.Ready:
 		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")
@@ -183,16 +219,25 @@ func (p *planner) allowed(v *view) bool {
 		p.block(v1alpha1.ReasonHealthCheckerNotReady, "node "+v.Name+" waits for its update until its health checkers are up to date and ready")
 		return false
 	}
-	return p.inTurn(v)
+	return !p.stillReleased(v)
 }
 
-// blockOnBudget reports nodes that use up the budget although nothing is under way.
-func (p *planner) blockOnBudget(wave []string) {
-	if len(wave) > 0 {
-		return
+// stillReleased is whether a detacher has yet to let go of a node that we
+// released: asked again before that, it would not notice and never answer. But a
+// timestamp that no detacher removes must not hold up the node for ever.
+func (p *planner) stillReleased(v *view) bool {
+	until := v.Deployment.AttachedAt.Add(p.strategy.DetachTimeout)
+	if v.Detachment.Timestamp == "" || v.Detachment.Held || !p.Now.Before(until) {
+		return false
 	}
+	p.wake(until)
+	return true
+}
+
+// blockOnBudget reports a node that uses up the budget although nothing is under way.
+func (p *planner) blockOnBudget() {
 	for i := range p.views {
-		if v := &p.views[i]; v.Wanted && v.state != v1alpha1.NodeServing && !v.starts {
+		if v := &p.views[i]; p.down(v) {
 			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget", v.Name, v.reason))
 			return
 		}

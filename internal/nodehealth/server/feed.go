@@ -110,7 +110,7 @@ func (w *Watcher) observed(f *feed, source *cache.ListWatch) *cache.ListWatch {
 func (w *Watcher) failed(ctx context.Context, f *feed, err error) {
 	var refused apierrors.APIStatus
 	if !errors.As(err, &refused) {
-		w.link.failed(time.Now())
+		w.link.failed(time.Now(), err)
 		w.change()
 	}
 	if !apierrors.IsInvalid(err) {

@@ -201,6 +201,38 @@ func TestLeavingWithNobodyElseThere(t *testing.T) {
 	t.Logf("%d polls, %d turned away, %d failed", p.asked.Load(), p.turnedAway.Load(), len(p.failures))
 }
 
+func TestHandOverTurnsToSomebodyElse(t *testing.T) {
+	for leaving := range 3 {
+		var group [3]*bounded
+		address := "127.0.0.1:0"
+		for i := range group {
+			l, err := Listen(t.Context(), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			address = l.Addr().String()
+			group[i] = &bounded{TCPListener: l, limit: maxConnections}
+			go func() {
+				for {
+					if _, err := group[i].Accept(); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		if err := group[leaving].handOver(); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if group[leaving].reaches() {
+				t.Errorf("number %d of 3 is reached after it handed over", leaving)
+				break
+			}
+		}
+	}
+}
+
 func TestPortOfSomebodyElseIsNotShared(t *testing.T) {
 	foreign, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,6 +26,8 @@ type link struct {
 	lostAt time.Time
 	// awayAt is when its absence counts, settledAt when its return does.
 	awayAt, settledAt time.Time
+	// cause is why a watch could not be opened last.
+	cause error
 }
 
 // newLink is for a number of watches that are yet to be opened.
@@ -43,7 +45,7 @@ func (l *link) opened(now time.Time) {
 	if !now.Before(l.awayAt) {
 		l.settledAt = now.Add(settleTime)
 	}
-	l.began, l.lostAt = true, time.Time{}
+	l.began, l.lostAt, l.cause = true, time.Time{}, nil
 }
 
 func (l *link) closed(now time.Time) {
@@ -56,9 +58,10 @@ func (l *link) closed(now time.Time) {
 }
 
 // failed is when a watch cannot be opened. At the start nothing is gained by patience then.
-func (l *link) failed(now time.Time) {
+func (l *link) failed(now time.Time, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.cause = cause
 	if !l.began && now.Before(l.awayAt) {
 		l.awayAt = now
 	}
@@ -67,6 +70,7 @@ func (l *link) failed(now time.Time) {
 // view is what a link looks like at one time.
 type view struct {
 	lostAt time.Time
+	cause  error
 	// away is whether the API server is away, probing whether own probes count.
 	away, probing bool
 	// next is when the view changes by itself; zero where it does not.
@@ -76,7 +80,7 @@ type view struct {
 func (l *link) view(now time.Time) view {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := view{lostAt: l.lostAt}
+	v := view{lostAt: l.lostAt, cause: l.cause}
 	switch {
 	case l.lostAt.IsZero() && now.Before(l.settledAt):
 		v.probing, v.next = true, l.settledAt

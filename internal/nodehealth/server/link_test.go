@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -8,7 +9,7 @@ import (
 func TestLink(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
-	heard := start.Add(-time.Hour)
+	heard, refused := start.Add(-time.Hour), errors.New("refused")
 
 	for name, test := range map[string]struct {
 		happens func(*link)
@@ -17,19 +18,19 @@ func TestLink(t *testing.T) {
 	}{
 		"at the start":         {func(*link) {}, 1, view{lostAt: heard, next: at(3)}},
 		"no answer for long":   {func(*link) {}, 3, view{lostAt: heard, away: true, probing: true}},
-		"refused at the start": {func(l *link) { l.failed(at(1)) }, 1, view{lostAt: heard, away: true, probing: true}},
+		"refused at the start": {func(l *link) { l.failed(at(1), refused) }, 1, view{lostAt: heard, cause: refused, away: true, probing: true}},
 		"one watch is not all": {func(l *link) { l.opened(at(1)) }, 2, view{lostAt: heard, next: at(3)}},
 		"open": {func(l *link) {
 			l.opened(at(1))
 			l.opened(at(2))
 		}, 10, view{}},
 		"open after a refusal": {func(l *link) {
-			l.failed(at(1))
+			l.failed(at(1), refused)
 			l.opened(at(4))
 			l.opened(at(5))
 		}, 6, view{probing: true, next: at(20)}},
 		"settled": {func(l *link) {
-			l.failed(at(1))
+			l.failed(at(1), refused)
 			l.opened(at(4))
 			l.opened(at(5))
 		}, 20, view{}},
@@ -37,8 +38,8 @@ func TestLink(t *testing.T) {
 			l.opened(at(1))
 			l.opened(at(1))
 			l.closed(at(9))
-			l.failed(at(9))
-		}, 10, view{lostAt: at(9), next: at(11)}},
+			l.failed(at(9), refused)
+		}, 10, view{lostAt: at(9), cause: refused, next: at(11)}},
 		"a short gap is over": {func(l *link) {
 			l.opened(at(1))
 			l.opened(at(1))
@@ -61,7 +62,7 @@ func TestLink(t *testing.T) {
 			l.opened(at(12))
 		}, 13, view{lostAt: at(9), away: true, probing: true}},
 		"a gap while settling": {func(l *link) {
-			l.failed(at(1))
+			l.failed(at(1), refused)
 			l.opened(at(5))
 			l.opened(at(5))
 			l.closed(at(7))

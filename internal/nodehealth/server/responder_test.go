@@ -9,8 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,23 +34,24 @@ func marked(mark string) nodehealth.State {
 	return s
 }
 
-// start serves until the test ends and returns the URL.
-func start(t *testing.T, r *Responder) string {
+// start serves until the test ends or stop is called.
+func start(t *testing.T, r *Responder) (url string, stop func()) {
 	t.Helper()
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
-	return "http://" + l.Addr().String()
+	t.Cleanup(stop)
+	return "http://" + l.Addr().String(), stop
 }
 
 type reply struct {
@@ -92,7 +94,7 @@ func tryAsk(method, url string, header ...string) (r reply, err error) {
 
 func TestAnswersOnEveryPathAndMethod(t *testing.T) {
 	r := NewResponder(quiet)
-	url := start(t, r)
+	url, _ := start(t, r)
 	for _, state := range []struct {
 		state  nodehealth.State
 		status int
@@ -126,7 +128,8 @@ func TestAnswersOnEveryPathAndMethod(t *testing.T) {
 func TestAnswersOldAndOddRequests(t *testing.T) {
 	r := NewResponder(quiet)
 	r.Update(serving())
-	address := strings.TrimPrefix(start(t, r), "http://")
+	url, _ := start(t, r)
+	address := strings.TrimPrefix(url, "http://")
 	for request, want := range map[string]string{
 		"GET / HTTP/1.0\r\n\r\n":                                                      "HTTP/1.0 200 OK",
 		"OPTIONS * HTTP/1.1\r\nHost: lb\r\n\r\n":                                      "HTTP/1.1 200 OK",
@@ -150,7 +153,7 @@ func TestAnswersOldAndOddRequests(t *testing.T) {
 
 func TestAges(t *testing.T) {
 	r := NewResponder(quiet)
-	url := start(t, r)
+	url, _ := start(t, r)
 	s := serving()
 	r.Update(s)
 	time.Sleep(300 * time.Millisecond)
@@ -170,61 +173,6 @@ func TestAges(t *testing.T) {
 	}
 }
 
-func TestLongPollIsAnsweredOnChange(t *testing.T) {
-	for _, method := range []string{"GET", "HEAD"} {
-		t.Run(method, func(t *testing.T) {
-			r := NewResponder(quiet)
-			url := start(t, r)
-			r.Update(serving())
-			first := ask(t, "GET", url)
-			time.AfterFunc(300*time.Millisecond, func() { r.Update(marked("m")) })
-			got := ask(t, method, url, "If-None-Match", first.header.Get("ETag"), "Prefer", "respond-async, wait=10")
-			if got.status != 503 || got.took < 250*time.Millisecond || got.took > 5*time.Second {
-				t.Errorf("status %d after %v, want 503 when the mark is set", got.status, got.took)
-			}
-			if method == "GET" && got.answer.Mark != "m" {
-				t.Errorf("answer is %+v", got.answer)
-			}
-			if got.header.Get("ETag") == first.header.Get("ETag") || got.header.Get("Cache-Control") != "no-store" {
-				t.Errorf("headers are %v", got.header)
-			}
-		})
-	}
-}
-
-func TestLongPollWaitsThroughWhatIsNoChange(t *testing.T) {
-	r := NewResponder(quiet)
-	url := start(t, r)
-	r.Update(serving())
-	tag := ask(t, "GET", url).header.Get("ETag")
-	s := serving()
-	s.Pods = append(s.Pods, nodehealth.Pod{UID: "surge"})
-	time.AfterFunc(200*time.Millisecond, func() { r.Update(s) })
-	got := ask(t, "GET", url, "If-None-Match", tag, "Prefer", "wait=1")
-	if got.status != 200 || got.took < 900*time.Millisecond || got.took > 5*time.Second {
-		t.Errorf("status %d after %v, want 200 after a second", got.status, got.took)
-	}
-}
-
-func TestLongPollIsAnsweredAtOnce(t *testing.T) {
-	r := NewResponder(quiet)
-	url := start(t, r)
-	r.Update(serving())
-	tag := ask(t, "GET", url).header.Get("ETag")
-	for name, header := range map[string][]string{
-		"without a tag":            {"Prefer", "wait=30"},
-		"with another tag":         {"If-None-Match", `W/"0"`, "Prefer", "wait=30"},
-		"without a time":           {"If-None-Match", tag},
-		"with no time":             {"If-None-Match", tag, "Prefer", "wait=0"},
-		"with a time that is none": {"If-None-Match", tag, "Prefer", "wait=soon"},
-		"with a negative time":     {"If-None-Match", tag, "Prefer", "wait=-1"},
-	} {
-		if got := ask(t, "GET", url, header...); got.status != 200 || got.took > 5*time.Second {
-			t.Errorf("%s: status %d after %v", name, got.status, got.took)
-		}
-	}
-}
-
 func TestTagOutlivesTheProcess(t *testing.T) {
 	if a, b := etag(nodehealth.Decide(serving())), etag(nodehealth.Decide(serving())); a != b {
 		t.Errorf("tags differ: %s, %s", a, b)
@@ -236,23 +184,6 @@ func TestTagOutlivesTheProcess(t *testing.T) {
 			t.Errorf("%+v has the tag of %s", answer, earlier)
 		}
 		seen[etag(answer)] = fmt.Sprint(answer)
-	}
-}
-
-func TestWaits(t *testing.T) {
-	for prefer, want := range map[string]time.Duration{
-		"":                      0,
-		"wait=5":                5 * time.Second,
-		"Wait=\"7\"":            7 * time.Second,
-		"return=minimal,wait=1": time.Second,
-		"wait=61":               time.Minute,
-		"wait=99999999999":      time.Minute,
-		"wait=9e9":              0,
-		"waiting=5":             0,
-	} {
-		if got := waits(&http.Request{Header: http.Header{"Prefer": {prefer}}}); got != want {
-			t.Errorf("%q waits %v, want %v", prefer, got, want)
-		}
 	}
 }
 
@@ -274,53 +205,10 @@ func hang(t *testing.T, url, request string, n int) []net.Conn {
 	return conns
 }
 
-func TestIdleLongPollsCostNoGoroutine(t *testing.T) {
-	r := NewResponder(quiet)
-	r.Update(serving())
-	url := start(t, r)
-	request := "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: " + r.tag + "\r\nPrefer: wait=60\r\n\r\n"
-	before := runtime.NumGoroutine()
-	conns := hang(t, url, request, maxPolls)
-	eventually(t, "all wait", func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.polls) == maxPolls
-	})
-	eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() < before+10 })
-
-	if got := ask(t, "GET", url, "If-None-Match", r.tag, "Prefer", "wait=60"); got.took > 5*time.Second {
-		t.Errorf("one too many waits %v", got.took)
-	}
-	r.Update(marked("m"))
-	for _, conn := range conns {
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if response.StatusCode != 503 {
-			t.Fatalf("status %d", response.StatusCode)
-		}
-		response.Body.Close()
-	}
-}
-
-func TestClientThatLeavesItsLongPollHarmsNobody(t *testing.T) {
-	r := NewResponder(quiet)
-	r.Update(serving())
-	url := start(t, r)
-	for _, conn := range hang(t, url, "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: "+r.tag+"\r\nPrefer: wait=60\r\n\r\n", 3) {
-		conn.Close()
-	}
-	r.Update(marked("m"))
-	if got := ask(t, "GET", url); got.answer.Mark != "m" {
-		t.Errorf("answer is %+v", got.answer)
-	}
-}
-
 func TestSlowClientsDoNotKeepOthersOut(t *testing.T) {
 	r := NewResponder(quiet)
 	r.Update(serving())
-	url := start(t, r)
+	url, _ := start(t, r)
 	conns := hang(t, url, "GET / HTTP/1.1\r\nX-Slow: ", 2*maxConnections)
 	if got := ask(t, "GET", url); got.status != 200 || got.took > 2*time.Second {
 		t.Errorf("status %d after %v beside slow clients", got.status, got.took)
@@ -328,28 +216,27 @@ func TestSlowClientsDoNotKeepOthersOut(t *testing.T) {
 	if err := conns[0].SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conns[0].Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := conns[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the oldest connection is still open: %v", err)
 	}
 }
 
-func TestLeavingAnswersLongPolls(t *testing.T) {
+func TestLeavingAnswersWhoHasConnected(t *testing.T) {
 	r := NewResponder(quiet)
 	r.Update(serving())
-	l, err := Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
+	url, stop := start(t, r)
+	conn := hang(t, url, "GET / HTTP/1.1\r\n", 1)[0]
+	go stop()
+	eventually(t, "the port is closed", func() bool {
+		_, err := tryAsk("GET", url)
+		return err != nil
+	})
+	if _, err := io.WriteString(conn, "Host: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- r.Serve(ctx, l) }()
-	time.AfterFunc(200*time.Millisecond, stop)
-	got := ask(t, "GET", "http://"+l.Addr().String(), "If-None-Match", r.tag, "Prefer", "wait=60")
-	if got.status != 200 || got.took > 3*time.Second {
-		t.Errorf("status %d after %v", got.status, got.took)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if strings.TrimSpace(line) != "HTTP/1.1 200 OK" {
+		t.Errorf("the answer is %q (%v)", line, err)
 	}
 }
 

@@ -144,7 +144,8 @@ func TestNewcomerThatKnowsNothingKeepsQuiet(t *testing.T) {
 	t.Parallel()
 	r := NewResponder(quiet)
 	r.Update(serving())
-	address := strings.TrimPrefix(start(t, r), "http://")
+	url, _ := start(t, r)
+	address := strings.TrimPrefix(url, "http://")
 	undecided := make(chan struct{})
 	o := Options{Address: address, Log: quiet}
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

@@ -67,14 +67,23 @@ func (w *Watcher) Run(ctx context.Context) {
 	running.Go(func() { w.pods.reflector.RunWithContext(ctx) })
 	defer w.prober.stop()
 
-	for w.publish(ctx); ; w.publish(ctx) {
+	for {
+		next := w.publish(ctx)
 		select {
 		case <-w.changed:
-		case <-w.timer():
+		case <-at(next):
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// at fires at a time; the zero time never comes.
+func at(t time.Time) <-chan time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(t))
 }
 
 // change wakes Run; several changes may become one.
@@ -85,17 +94,8 @@ func (w *Watcher) change() {
 	}
 }
 
-// timer fires when time alone changes something; nil where it does not.
-func (w *Watcher) timer() <-chan time.Time {
-	now := time.Now()
-	next := w.link.view(now).next
-	if next.IsZero() {
-		return nil
-	}
-	return time.After(next.Sub(now))
-}
-
-func (w *Watcher) publish(ctx context.Context) {
+// publish gives the State as it is now. It returns when that changes by time alone.
+func (w *Watcher) publish(ctx context.Context) (next time.Time) {
 	view := w.link.view(time.Now())
 	w.report(view)
 	s := w.state()
@@ -107,12 +107,13 @@ func (w *Watcher) publish(ctx context.Context) {
 	if s.Known && (!s.Cold || view.away && s.Judged()) {
 		w.decide()
 	}
+	return view.next
 }
 
 func (w *Watcher) report(v view) {
 	switch {
 	case v.away && !w.away:
-		w.log.Warn("API server is away", "lastHeard", v.lostAt)
+		w.log.Warn("API server is away", "lastHeard", v.lostAt, "error", v.cause)
 	case w.away && !v.away:
 		w.log.Info("API server is back")
 	}

@@ -165,6 +165,24 @@ func TestWatcherWithoutFileAndAPIServerDoesNotDecide(t *testing.T) {
 	w.becomes(t, nodehealth.DeploymentMissing)
 }
 
+func TestColdStartDecidesWhenAllIsProbed(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(application())
+	defer web.Close()
+	stored, dir := serving(), t.TempDir()
+	stored.Pods[0] = nodehealth.Pod{UID: "a", IP: "127.0.0.1", GatesPassed: true, Containers: []nodehealth.ContainerState{
+		{Name: "app", Probe: pace(httpProbe(portOf(web.Listener.Addr()), "/late"))},
+	}}
+	(&stateFile{dir: dir, log: quiet}).save(stored)
+	api := newFakeAPI(t)
+	api.leave()
+	w := startWatcher(t, api, dir)
+	<-w.Decided()
+	if got := nodehealth.Decide(*w.last.Load()); !got.Serving {
+		t.Errorf("it decided on %+v", got)
+	}
+}
+
 func TestWatcherEndsSoonWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
@@ -188,5 +206,7 @@ func TestWatcherPrefersTheAPIServerToTheFile(t *testing.T) {
 	api.set("pods", apiPod(true, true, nil))
 	w := startWatcher(t, api, dir)
 	<-w.Decided()
-	w.becomes(t, nodehealth.Serving)
+	if got := nodehealth.Decide(*w.last.Load()); !got.Serving {
+		t.Errorf("it decided on %+v", got)
+	}
 }

@@ -228,7 +228,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 	template, err := o.templateOf(s.Revision)
 	return objects.Pods{
 		Revision: s.Revision, Template: template, Replicas: s.Replicas, PerNode: o.set.Spec.Pods(),
-		Hold: s.Hold, UpdatedAt: o.state.Now,
+		Hold: s.Hold, Paused: s.Paused, UpdatedAt: o.state.Now,
 	}, err
 }
 
@@ -309,10 +309,10 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(o.state.Now)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = nil
-		if hold := o.heldAt(s.Node); hold != nil {
-			set[v1alpha1.AnnotationHold] = objects.HoldValue(hold)
+		if s.Hold != nil {
+			set[v1alpha1.AnnotationHold] = objects.HoldValue(s.Hold)
 		}
-		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set)}
+		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set), "paused": nil}
 	case rollout.ScaleToZero:
 		spec = map[string]any{"replicas": 0}
 	}
@@ -332,16 +332,6 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 	}
 	r.written.remember(d)
 	return nil
-}
-
-// heldAt is the hold that stays when only other fields are set.
-func (o *observed) heldAt(node string) *rollout.Hold {
-	at := slices.IndexFunc(o.state.Nodes, func(n rollout.Node) bool { return n.Name == node })
-	hold := o.state.Nodes[at].Deployment.Hold
-	if hold != nil && hold.Trying {
-		return nil
-	}
-	return hold
 }
 
 // strategyPatch replaces the strategy, since the two types exclude each other's fields.

@@ -41,6 +41,8 @@ type caller struct {
 	stop context.CancelFunc
 	etag string
 	last rollout.Check
+	// asked is whether a first question had its answer, or none.
+	asked bool
 }
 
 const (
@@ -88,6 +90,19 @@ func (c *checks) last(set types.NamespacedName, e endpoint) rollout.Check {
 	return rollout.Check{Port: e.port, Unmarked: e.plain}
 }
 
+// heardAll is whether every port had its chance to answer. Before that, nodes
+// that serve look as if they did not.
+func (c *checks) heardAll(set types.NamespacedName) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, caller := range c.callers[set] {
+		if !caller.asked {
+			return false
+		}
+	}
+	return true
+}
+
 // listen asks a port again and again. A single failure is asked again at once,
 // since a health checker that hands over to its next version ends what waits.
 func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
@@ -120,12 +135,13 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 	c.mu.Lock()
 	last := &from.last
 	same := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
-	from.etag = etag
+	first := !from.asked
+	from.etag, from.asked = etag, true
 	if !same {
 		*last = answer
 	}
 	c.mu.Unlock()
-	if !same {
+	if !same || first {
 		c.changed(set)
 	}
 	return !same

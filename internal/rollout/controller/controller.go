@@ -57,6 +57,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
+	if !r.pace.decided(req) && !r.checks.heardAll(req.NamespacedName) {
+		return ctrl.Result{}, nil
+	}
+	r.pace.decide(req)
 	decision := rollout.Plan(o.state)
 	applied := r.apply(ctx, o, decision.Steps)
 	r.announce(o, decision)

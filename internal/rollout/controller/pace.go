@@ -36,6 +36,7 @@ type pace struct {
 	mu       sync.Mutex
 	took     map[reconcile.Request]time.Duration
 	reported map[reconcile.Request]time.Time
+	began    map[reconcile.Request]bool
 }
 
 const (
@@ -45,7 +46,7 @@ const (
 )
 
 func newPace() *pace {
-	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]time.Time{}}
+	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]time.Time{}, began: map[reconcile.Request]bool{}}
 }
 
 // begin measures a pass until the function that it returns is called.
@@ -62,6 +63,19 @@ func (p *pace) pause(req reconcile.Request) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return min(max(pausePerEffort*p.took[req], shortestPause), longestPause)
+}
+
+// decided is whether a decision was made before.
+func (p *pace) decided(req reconcile.Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.began[req]
+}
+
+func (p *pace) decide(req reconcile.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.began[req] = true
 }
 
 // lastReport is when the status was last written.
@@ -82,4 +96,5 @@ func (p *pace) forget(req reconcile.Request) {
 	defer p.mu.Unlock()
 	delete(p.took, req)
 	delete(p.reported, req)
+	delete(p.began, req)
 }

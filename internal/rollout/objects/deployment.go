@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Pods is what a Deployment is asked for.
@@ -27,6 +28,8 @@ type Pods struct {
 	// PerNode is how many make the node serve.
 	PerNode int32
 	Hold    *rollout.Hold
+	// Paused stops the Deployment controller halfway.
+	Paused bool
 	// UpdatedAt is when the pods were last changed.
 	UpdatedAt time.Time
 }
@@ -57,9 +60,10 @@ func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *apps
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas:             &p.Replicas,
+			Paused:               p.Paused,
 			RevisionHistoryLimit: new(int32),
 			MinReadySeconds:      set.Spec.MinReadySeconds,
-			Strategy:             DeploymentStrategy(set),
+			Strategy:             strategyOf(set, p.Paused),
 			Selector:             &metav1.LabelSelector{MatchLabels: own},
 			Template:             podTemplate(set, node, p),
 		},
@@ -96,6 +100,17 @@ func DeploymentStrategy(set *v1alpha1.IngressDaemonSet) appsv1.DeploymentStrateg
 		Type:          appsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &s.MaxUnavailablePods, MaxSurge: &s.MaxSurgedPods},
 	}
+}
+
+// strategyOf takes the surge away from a paused Deployment: its controller goes on
+// to share the replicas among ReplicaSets, surge included.
+func strategyOf(set *v1alpha1.IngressDaemonSet, paused bool) appsv1.DeploymentStrategy {
+	s := DeploymentStrategy(set)
+	if paused && s.RollingUpdate != nil {
+		none, all := intstr.FromInt32(0), intstr.FromString("100%")
+		s.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: &all, MaxSurge: &none}
+	}
+	return s
 }
 
 func holdsHostPort(spec *corev1.PodSpec) bool {

@@ -1,0 +1,187 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+)
+
+// A scenario is drawn by rapid: a fleet, a strategy and a list of things that
+// happen. The delays of the fakes come from its seed.
+
+// generator draws parts of a scenario.
+type generator struct {
+	*rapid.T
+	w *world
+	// detached is whether every strategy drawn detaches nodes.
+	joined int
+}
+
+func (g generator) number(label string, min, max int) int {
+	return rapid.IntRange(min, max).Draw(g.T, label)
+}
+
+// oneIn is true once in n times; rapid shrinks towards false.
+func (g generator) oneIn(label string, n int) bool { return g.number(label, 0, n-1) == n-1 && n > 0 }
+
+// world draws a fleet with its strategy, and lets it come up.
+func (g *generator) world() *world {
+	w := newWorld(rapid.Int64Range(1, 1<<40).Draw(g.T, "seed"))
+	g.w = w
+	w.story = func(actor, what string) { g.Logf("%-9s %s: %s", w.now.Sub(start), actor, what) }
+	w.set.spec.PodsPerNode = pointer(int32(g.number("pods", 1, 3)))
+	w.set.spec.MinReadySeconds = int32(g.number("minReady", 0, 2))
+	for i := range g.number("ports", 0, 2) {
+		w.set.spec.HealthCheckNodePorts = append(w.set.spec.HealthCheckNodePorts, 10080+int32(i))
+	}
+	w.set.spec.UpdateStrategy.RollingUpdate = g.strategy()
+	w.set.revision, w.set.generation, w.set.rv = "r1", 1, 1
+	w.detacher.slowest = time.Duration(g.number("detacher", 1, 12)) * time.Second
+	w.checkersStay = g.oneIn("checkers stay", 2)
+	for range g.number("nodes", 1, 8) {
+		g.join()
+	}
+	if g.oneIn("stale timestamps", 4) {
+		w.nodes["n1"].timestamp = start.Add(-time.Hour).Format(time.RFC3339)
+	}
+	w.run(start.Add(3 * time.Minute))
+	return w
+}
+
+func (g *generator) join() {
+	g.joined++
+	labels := map[string]string{"zone": string(rune('a' + g.number("zone", 0, 2)))}
+	if g.oneIn("canary", 4) {
+		labels["canary"] = "true"
+	}
+	g.w.addNode(fmt.Sprintf("n%d", g.joined), labels)
+}
+
+func (g *generator) strategy() *v1alpha1.RollingUpdate {
+	u := &v1alpha1.RollingUpdate{
+		MinServingNodes:      pointer(int32(g.number("floor", 0, 3))),
+		DetachTimeoutSeconds: pointer(int32(g.number("timeout", 20, 120))),
+		Partition:            g.count("partition", 0, 2),
+	}
+	if g.oneIn("canaries", 2) {
+		u.CanaryNodeSelector = map[string]string{"canary": "true"}
+	}
+	if g.oneIn("zones", 2) {
+		u.Order.TopologyKey = "zone"
+	}
+	if g.oneIn("proceeds", 2) {
+		u.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
+	}
+	if g.oneIn("degraded", 3) {
+		u.MaxDegradedNodes = g.count("budget", 1, 3)
+		u.MaxSurgedPodsPerNode = number(g.number("surge", 1, 2))
+		if g.oneIn("unavailable", 3) {
+			u.MaxUnavailablePodsPerNode = number(1)
+			u.MaxSurgedPodsPerNode = number(g.number("surge", 0, 1))
+		}
+		return u
+	}
+	u.MaxUnavailableNodes = g.count("budget", 1, 3)
+	u.AttachGracePeriodSeconds = pointer(int32(g.number("attach grace", 0, 5)))
+	if g.oneIn("surge", 3) {
+		u.MaxSurgedPodsPerNode = number(1)
+	}
+	if len(g.w.set.spec.HealthCheckNodePorts) > 0 {
+		u.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{GracePeriodSeconds: pointer(int32(g.number("grace", 0, 8)))}
+	}
+	if u.AnnotateDeploymentToDetach == nil || g.oneIn("annotates nodes", 2) {
+		u.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "detached", GracePeriodSeconds: pointer(int32(g.number("node grace", 0, 3)))}
+		if g.number("waits", 0, 2) > 0 {
+			u.WaitForDetachmentByAnnotatedTimestamp = &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: "at", GracePeriodSeconds: pointer(int32(g.number("timestamp grace", 0, 5)))}
+		}
+	}
+	return u
+}
+
+// count is a number of nodes, sometimes as a percentage.
+func (g *generator) count(label string, min, max int) *intstr.IntOrString {
+	n := g.number(label, min, max)
+	if g.oneIn(label+" in percent", 3) {
+		return pointer(intstr.FromString(fmt.Sprintf("%d%%", n*20)))
+	}
+	return number(n)
+}
+
+// happening is one thing that can happen to a world.
+type happening struct {
+	name string
+	do   func(g *generator, n *simNode)
+}
+
+// happenings all concern some node; those that concern none ignore it.
+var happenings = []happening{
+	{"new template", func(g *generator, _ *simNode) { g.w.changeTemplate(fmt.Sprintf("r%d", g.number("revision", 1, 4))) }},
+	{"pods per node", func(g *generator, _ *simNode) {
+		pods := int32(g.number("pods", 1, 3))
+		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.PodsPerNode = &pods })
+	}},
+	{"strategy", func(g *generator, _ *simNode) {
+		u := g.strategy()
+		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.UpdateStrategy.RollingUpdate = u })
+	}},
+	{"pause", func(g *generator, _ *simNode) {
+		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.Paused = true })
+	}},
+	{"resume", func(g *generator, _ *simNode) {
+		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.Paused = false })
+	}},
+	{"node dies", func(g *generator, n *simNode) { g.w.kill(n) }},
+	{"node returns", func(g *generator, n *simNode) { g.w.revive(n) }},
+	{"node deleted", func(g *generator, n *simNode) { g.w.removeNode(n.name) }},
+	{"node joins", func(g *generator, _ *simNode) { g.join() }},
+	{"node leaves the set", func(g *generator, n *simNode) { g.w.setWanted(n, false) }},
+	{"node is back in the set", func(g *generator, n *simNode) { g.w.setWanted(n, true) }},
+	{"drain", func(g *generator, n *simNode) { g.w.cordon(n, true); g.w.evict(n.name) }},
+	{"cordon", func(g *generator, n *simNode) { g.w.cordon(n, true) }},
+	{"uncordon", func(g *generator, n *simNode) { g.w.cordon(n, false) }},
+	{"eviction", func(g *generator, n *simNode) { g.w.evict(n.name) }},
+	{"foreign template", func(g *generator, n *simNode) { g.w.tamper(n, func(d *simDeployment) { d.foreign++ }) }},
+	{"foreign scale", func(g *generator, n *simNode) {
+		g.w.tamper(n, func(d *simDeployment) { d.replicas, d.scaled = int32(g.number("replicas", 0, 4)), true })
+	}},
+	{"kubelet rejects", func(g *generator, n *simNode) { n.rejects = true }},
+	{"kubelet accepts", func(g *generator, n *simNode) { n.rejects, n.capacity = false, 0 }},
+	{"node is tight", func(g *generator, n *simNode) { n.capacity = int(g.w.set.spec.Pods()) }},
+	{"revision is bad", func(g *generator, _ *simNode) { g.w.bad[g.w.set.revision] = true }},
+	{"revision is repaired", func(g *generator, _ *simNode) { g.w.repair() }},
+	{"pod restarts", func(g *generator, n *simNode) { g.w.restartOne(n) }},
+	{"detacher goes", func(g *generator, _ *simNode) { g.w.detacher.answers = false }},
+	{"detacher returns", func(g *generator, _ *simNode) { g.w.detacherReturns() }},
+	{"others detach", func(g *generator, n *simNode) { g.w.hold(n, true) }},
+	{"others let go", func(g *generator, n *simNode) { g.w.hold(n, false) }},
+	{"checker down", func(g *generator, n *simNode) {
+		g.w.stopChecker(n, 10080, time.Duration(g.number("seconds", 1, 60))*time.Second)
+	}},
+	{"checkers outdated", func(g *generator, _ *simNode) { g.w.outdateCheckers() }},
+	{"refused", func(g *generator, _ *simNode) { g.w.dry[g.w.set.revision] = "no" }},
+	{"second leader", func(g *generator, _ *simNode) { g.w.split() }},
+	{"one leader", func(g *generator, _ *simNode) { g.w.unite() }},
+}
+
+// happen lets things happen, with time in between.
+func (g *generator) happen(times int) {
+	for range times {
+		h := happenings[g.number("happening", 0, len(happenings)-1)]
+		names := g.w.names()
+		if len(names) == 0 {
+			g.join()
+			continue
+		}
+		n := g.w.nodes[names[g.number("node", 0, len(names)-1)]]
+		g.w.tell("world", "%s (%s)", h.name, n.name)
+		h.do(g, n)
+		pause := time.Duration(g.number("ms", 0, 800)) * time.Millisecond
+		if g.oneIn("wait", 2) {
+			pause = time.Duration(g.number("seconds", 1, 90)) * time.Second
+		}
+		g.w.run(g.w.now.Add(pause))
+	}
+}
