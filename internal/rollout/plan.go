@@ -107,6 +107,9 @@ func (p *planner) applyCheckers() {
 	idle := !slices.ContainsFunc(p.views, func(v view) bool { return p.needsCheckers(&v) })
 	for _, c := range p.Checkers {
 		switch {
+		case c.Taken && c.Exists && idle:
+			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port belongs to another IngressDaemonSet"})
+		case c.Taken:
 		case c.Wanted && !c.Exists:
 			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
 		case c.Wanted && c.Outdated && idle:
@@ -138,7 +141,7 @@ func (p *planner) needsCheckers(v *view) bool {
 // checkersCurrent is whether no health checker waits to be replaced. While one
 // does, no further node starts, so that its turn comes.
 func (p *planner) checkersCurrent() bool {
-	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated) })
+	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated || c.Taken) })
 }
 
 // advance takes one node the next step on its way, or leaves it to

@@ -167,4 +167,6 @@ type Checker struct {
 	Wanted, Exists bool
 	// Outdated is whether its pods would be replaced by what is wanted now.
 	Outdated bool
+	// Taken is whether an older IngressDaemonSet answers on the port, on a node of both.
+	Taken bool
 }

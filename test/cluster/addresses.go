@@ -9,16 +9,17 @@ import (
 
 // The addresses are the same in every cluster: each lives behind its own wall.
 const (
-	podNetwork      = "10.244.0.0/16"
-	serviceNetwork  = "10.96.0.0/16"
-	hostAddress     = "10.10.0.1"
-	serviceAddress  = "10.96.0.1"  // of the Service "kubernetes"
-	clusterDNS      = "10.96.0.10" // refuses at once: there is no DNS server
-	apiServerPort   = 6443
-	registryPort    = 5000
-	maxNodes        = 250
-	firstSimulated  = "127.1.0.1"
-	hostNetworkBits = 16
+	podNetwork          = "10.244.0.0/16"
+	simulatedPodNetwork = "10.128.0.0/12"
+	serviceNetwork      = "10.96.0.0/16"
+	hostAddress         = "10.10.0.1"
+	serviceAddress      = "10.96.0.1"  // of the Service "kubernetes"
+	clusterDNS          = "10.96.0.10" // refuses at once: there is no DNS server
+	apiServerPort       = 6443
+	registryPort        = 5000
+	maxNodes            = 250
+	firstSimulated      = "127.1.0.1"
+	hostNetworkBits     = 16
 )
 
 // nodeAddress is the address of the node with that number, counted from 1.

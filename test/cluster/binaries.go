@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -69,9 +70,9 @@ type binaries struct {
 	folders []string
 }
 
-// path returns the file of a program. Every program asked for is one that
-// buildBinaries was asked for.
-func (b binaries) path(name string) string {
+// path returns the file of a program. Every program asked for is one that was
+// built.
+func (b *binaries) path(name string) string {
 	for _, folder := range b.folders {
 		file := filepath.Join(folder, name)
 		if _, err := os.Stat(file); err == nil {
@@ -82,39 +83,36 @@ func (b binaries) path(name string) string {
 }
 
 // searchPath is the value of PATH with which the programs find each other.
-func (b binaries) searchPath() string {
+func (b *binaries) searchPath() string {
 	folders := append(append([]string{}, b.folders...), "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 	return strings.Join(folders, string(filepath.ListSeparator))
 }
 
-// buildBinaries builds the tools that the user's cache does not hold yet, and
-// this module's own programs into dir.
-func buildBinaries(ctx context.Context, dir string, tools []tool, progress func(string, ...any)) (binaries, error) {
-	root, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", modulePath)
+// buildTools builds the tools that the user's cache does not hold yet.
+func buildTools(ctx context.Context, tools []tool, progress func(string, ...any)) (*binaries, error) {
+	source, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", modulePath)
 	if err != nil {
-		return binaries{}, fmt.Errorf("find the source of %s (run inside its folder): %w", modulePath, err)
+		return nil, fmt.Errorf("find the source of %s (run inside its folder): %w", modulePath, err)
 	}
-	b := binaries{source: root, folders: []string{dir}}
-	if err := buildOwn(ctx, root, dir); err != nil {
-		return b, err
-	}
+	b := &binaries{source: source}
 	for i, t := range tools {
-		folder, err := t.folder(ctx, root)
+		folder, err := t.folder(ctx, source)
 		if err != nil {
-			return b, err
+			return nil, err
 		}
-		if len(b.folders) == 0 || b.folders[len(b.folders)-1] != folder {
+		if !slices.Contains(b.folders, folder) {
 			b.folders = append(b.folders, folder)
 		}
 		place := fmt.Sprintf("%d/%d", i+1, len(tools))
-		if err := t.build(ctx, root, folder, place, progress); err != nil {
-			return b, err
+		if err := t.build(ctx, source, folder, place, progress); err != nil {
+			return nil, err
 		}
 	}
 	return b, nil
 }
 
-func buildOwn(ctx context.Context, root, dir string) error {
+// addOwn builds this module's own programs into dir.
+func (b *binaries) addOwn(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -122,7 +120,8 @@ func buildOwn(ctx context.Context, root, dir string) error {
 	for _, program := range ownPrograms {
 		args = append(args, modulePath+"/test/cluster/"+program)
 	}
-	_, err := output(ctx, root, "go", args...)
+	_, err := output(ctx, b.source, "go", args...)
+	b.folders = append(b.folders, dir)
 	return err
 }
 

@@ -76,8 +76,8 @@ type state struct {
 // Start starts a cluster, and takes down first what is left of an earlier one
 // in the same folder. The cluster outlives the calling process.
 //
-// It returns when every node is ready and pods can be created. When it fails it leaves nothing but the
-// logs.
+// It returns when every node is ready and pods can be created. When it fails
+// it leaves nothing but the logs.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Nodes < 0 || o.Nodes > maxNodes || o.SimulatedNodes < 0 {
 		return nil, fmt.Errorf("start cluster: %d nodes and %d simulated ones: the first may be 0 to %d, the second not negative", o.Nodes, o.SimulatedNodes, maxNodes)
@@ -106,13 +106,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, progress func(string, ...any)) error {
-	if c.state.Nodes > 0 {
-		if err := installPackages(ctx, progress); err != nil {
-			return err
-		}
-	}
-	programs, err := buildBinaries(ctx, c.path("bin"), c.tools(), progress)
+	programs, err := c.prepare(ctx, progress)
 	if err != nil {
+		return err
+	}
+	if err := programs.addOwn(ctx, c.path("bin")); err != nil {
 		return err
 	}
 	if err := c.clearLogs(); err != nil {
@@ -141,6 +139,23 @@ func (c *Cluster) start(ctx context.Context, progress func(string, ...any)) erro
 	return nil
 }
 
+// Prepare installs and builds all that Start would, which takes minutes the
+// first time, and starts nothing.
+func Prepare(ctx context.Context, o Options) error {
+	c := &Cluster{state: state{Nodes: o.Nodes, SimulatedNodes: o.SimulatedNodes}}
+	_, err := c.prepare(ctx, progressTo(o.Log))
+	return err
+}
+
+func (c *Cluster) prepare(ctx context.Context, progress func(string, ...any)) (*binaries, error) {
+	if c.state.Nodes > 0 {
+		if err := meetRequirements(ctx, c.state.Nodes, progress); err != nil {
+			return nil, err
+		}
+	}
+	return buildTools(ctx, c.tools(), progress)
+}
+
 func (c *Cluster) tools() []tool {
 	tools := append([]tool{}, controlPlaneTools...)
 	if c.state.Nodes > 0 {
@@ -157,7 +172,7 @@ func (c *Cluster) tools() []tool {
 func Attach(dir string) (*Cluster, error) {
 	resolved, err := resolveDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("no cluster runs in %s", dir)
+		return nil, fmt.Errorf("no cluster runs in %s", cmp.Or(dir, defaultDir))
 	}
 	if err != nil {
 		return nil, err
@@ -203,6 +218,9 @@ func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 }
+
+// Server is the URL of the API server for those inside the cluster.
+func (c *Cluster) Server() string { return c.state.Server }
 
 // AuditLog is the file with one JSON audit event a line, at level Metadata.
 func (c *Cluster) AuditLog() string { return c.path("audit.log") }

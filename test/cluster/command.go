@@ -12,7 +12,8 @@ import (
 // Command returns a command that runs in the host's network, as an external
 // load balancer or a client does. Files and processes are the caller's, so
 // that the command's process is the program itself. What still runs when the
-// cluster goes down is killed.
+// cluster goes down is killed. Servers should listen below port 12000, where
+// no outgoing connection takes their port.
 func (c *Cluster) Command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	if !c.state.Isolated {
 		return c.mark(exec.CommandContext(ctx, path, args...))

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -92,7 +93,7 @@ func (c *Cluster) newControlPlane() (*controlPlane, error) {
 }
 
 // startControlPlane boots the host and returns when the API server is ready.
-func (c *Cluster) startControlPlane(ctx context.Context, programs binaries) (*authority, error) {
+func (c *Cluster) startControlPlane(ctx context.Context, programs *binaries) (*authority, error) {
 	plane, err := c.newControlPlane()
 	if err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func (c *Cluster) kubeconfigOf(user string) string {
 }
 
 func (c *Cluster) waitForAPIServer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("the API server is not ready after a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("the API server is not ready after 2 minutes"))
 	defer cancel()
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -249,7 +250,7 @@ func apiServerReady(ctx context.Context, config *rest.Config) error {
 // waitForServiceAccount waits for the account that pods run under, without
 // which none can be created: the sign that the controllers run.
 func (c *Cluster) waitForServiceAccount(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	client, err := c.client()
 	if err != nil {

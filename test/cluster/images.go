@@ -144,7 +144,7 @@ func extract(root *os.Root, name string, content io.Reader) error {
 
 // pushPauseImage builds the image that every pod's sandbox runs, and waits for
 // the registry, which is just starting, to take it.
-func (c *Cluster) pushPauseImage(ctx context.Context, programs binaries) error {
+func (c *Cluster) pushPauseImage(ctx context.Context, programs *binaries) error {
 	image, err := imageOf(programs.path("pause"))
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (n *Node) StartService(ctx context.Context, name string) error {
 func (n *Node) dir() string { return n.cluster.path("machines", n.Name()) }
 
 // startNodes boots all nodes and returns when they are ready.
-func (c *Cluster) startNodes(ctx context.Context, programs binaries, ca *authority) error {
+func (c *Cluster) startNodes(ctx context.Context, programs *binaries, ca *authority) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {
 		spec, err := n.spec(programs, ca)
@@ -113,7 +113,7 @@ func (n *Node) boot(ctx context.Context, spec machine.Spec) error {
 // waitUntilReady waits for a heartbeat that says ready and is not older than
 // since: the Node object of a node that was away may not know it yet.
 func (n *Node) waitUntilReady(ctx context.Context, since time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	client, err := n.cluster.client()
 	if err != nil {

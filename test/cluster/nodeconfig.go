@@ -10,7 +10,7 @@ import (
 )
 
 // spec writes the node's configuration and says how to run it.
-func (n *Node) spec(programs binaries, ca *authority) (machine.Spec, error) {
+func (n *Node) spec(programs *binaries, ca *authority) (machine.Spec, error) {
 	config, err := n.writeConfigs(ca)
 	if err != nil {
 		return machine.Spec{}, err
@@ -49,7 +49,7 @@ func (n *Node) spec(programs binaries, ca *authority) (machine.Spec, error) {
 	}, nil
 }
 
-func (n *Node) service(programs binaries, name string, args ...string) machine.Service {
+func (n *Node) service(programs *binaries, name string, args ...string) machine.Service {
 	service := n.cluster.service(programs, name, args)
 	service.Log = n.cluster.path("logs", n.Name()+"-"+name+".log")
 	return service

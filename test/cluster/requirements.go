@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,14 +29,40 @@ var debianPackages = []struct{ file, name string }{
 	{"caddy", "caddy"},
 }
 
-// installPackages installs what is missing for running nodes.
-func installPackages(ctx context.Context, progress func(string, ...any)) error {
+// meetRequirements makes sure that nodes can run on this machine, and installs
+// the packages that are missing.
+func meetRequirements(ctx context.Context, nodes int, progress func(string, ...any)) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("nodes need Linux, this is %s: only a control plane and simulated nodes can run here", runtime.GOOS)
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("nodes need root: only a control plane and simulated nodes can run without")
 	}
+	if err := checkWatches(nodes); err != nil {
+		return err
+	}
+	return installPackages(ctx, progress)
+}
+
+// checkWatches looks at the one kernel limit that many nodes run into, which
+// would show as a kubelet that does not start.
+func checkWatches(nodes int) error {
+	const limit, ofControlPlane, ofNode = "/proc/sys/fs/inotify/max_user_instances", 15, 10
+	text, err := os.ReadFile(limit)
+	if err != nil {
+		return err
+	}
+	available, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", limit, err)
+	}
+	if needed := ofControlPlane + nodes*ofNode; needed > available {
+		return fmt.Errorf("%d nodes need %d inotify instances, and there may be %d: sysctl fs.inotify.max_user_instances=%d", nodes, needed, available, 2*needed)
+	}
+	return nil
+}
+
+func installPackages(ctx context.Context, progress func(string, ...any)) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // hostServices are the control plane, and the registry where there are nodes
 // to pull from it, and kwok where there are nodes to simulate.
-func (c *Cluster) hostServices(ctx context.Context, plane *controlPlane, programs binaries, ca *authority) ([]machine.Service, error) {
+func (c *Cluster) hostServices(ctx context.Context, plane *controlPlane, programs *binaries, ca *authority) ([]machine.Service, error) {
 	audit, err := writeConfig(c.path("machines", "host"), "audit.yaml", nil)
 	if err != nil {
 		return nil, err
@@ -33,16 +33,16 @@ func (c *Cluster) hostServices(ctx context.Context, plane *controlPlane, program
 		}))
 	}
 	if c.state.SimulatedNodes > 0 {
-		stages, err := c.writeKwokStages(ctx, programs)
+		config, err := c.writeKwokConfig(ctx, programs)
 		if err != nil {
 			return nil, err
 		}
-		services = append(services, c.service(programs, "kwok", c.kwokArgs(stages)))
+		services = append(services, c.service(programs, "kwok", c.kwokArgs(config)))
 	}
 	return services, nil
 }
 
-func (c *Cluster) service(programs binaries, name string, args []string) machine.Service {
+func (c *Cluster) service(programs *binaries, name string, args []string) machine.Service {
 	return machine.Service{
 		Name: name,
 		Path: programs.path(name),
@@ -130,6 +130,9 @@ func (c *Cluster) controllerManagerArgs(plane *controlPlane, ca *authority) []st
 			"--kube-api-qps=2000", "--kube-api-burst=2000",
 			"--concurrent-deployment-syncs=50", "--concurrent-replicaset-syncs=50",
 		)
+	}
+	if grace := c.leaseSeconds(); grace > 50 { // the default
+		args = append(args, fmt.Sprintf("--node-monitor-grace-period=%ds", grace))
 	}
 	return args
 }

@@ -13,26 +13,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kwokAnnotation marks the nodes that kwok manages; real ones may be beside
-// them.
+// kwokAnnotation marks the nodes that kwok manages.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
-func (c *Cluster) kwokArgs(stages string) []string {
-	return []string{
-		"--kubeconfig=" + c.kubeconfigOf("kwok"),
-		"--config=" + stages,
-		"--manage-all-nodes=false",
-		"--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
-		// Without leases the nodes are taken for dead after 40 s.
-		"--node-lease-duration-seconds=40",
-		"--server-address=",
-		"--cidr=10.245.0.0/16",
-	}
+// leaseSeconds is how long the lease of a simulated node lasts. Renewing 5,000
+// leases every 10 s, as kubelets do, would keep this machine busy with nothing
+// else; so there are at most 100 renewals a second.
+func (c *Cluster) leaseSeconds() int {
+	return max(40, c.state.SimulatedNodes*4/100)
 }
 
-// kwokStageFiles say what kwok does with nodes and pods. They are part of its
+func (c *Cluster) kwokArgs(config string) []string {
+	return []string{"--kubeconfig=" + c.kubeconfigOf("kwok"), "--config=" + config, "-v=WARN"}
+}
+
+// kwokStages say what kwok does with nodes and pods. They are part of its
 // module.
-var kwokStageFiles = []string{
+var kwokStages = []string{
 	"node/fast/node-initialize.yaml",
 	"node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
 	"pod/fast/pod-ready.yaml",
@@ -40,21 +37,33 @@ var kwokStageFiles = []string{
 	"pod/fast/pod-delete.yaml",
 }
 
-// writeKwokStages joins the stages into one file and returns where it is.
-func (c *Cluster) writeKwokStages(ctx context.Context, programs binaries) (string, error) {
+// writeKwokConfig writes one file of kwok's options and stages, and returns
+// where it is.
+func (c *Cluster) writeKwokConfig(ctx context.Context, programs *binaries) (string, error) {
+	dir := c.path("machines", "host")
+	options, err := writeConfig(dir, "kwok.yaml", map[string]any{
+		"PodNetwork": simulatedPodNetwork, "Selector": kwokAnnotation + "=fake", "LeaseSeconds": c.leaseSeconds(),
+	})
+	if err != nil {
+		return "", err
+	}
 	module, err := output(ctx, filepath.Join(programs.source, "tools", "kwok"), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
 	if err != nil {
 		return "", err
 	}
-	var stages []string
-	for _, file := range kwokStageFiles {
-		stage, err := os.ReadFile(filepath.Join(module, "kustomize", "stage", file))
+	files := []string{options}
+	for _, stage := range kwokStages {
+		files = append(files, filepath.Join(module, "kustomize", "stage", stage))
+	}
+	var documents []string
+	for _, file := range files {
+		document, err := os.ReadFile(file)
 		if err != nil {
 			return "", err
 		}
-		stages = append(stages, string(stage))
+		documents = append(documents, string(document))
 	}
-	return writeFile(c.path("machines", "host"), "stages.yaml", strings.Join(stages, "\n---\n"))
+	return writeFile(dir, "kwok.yaml", strings.Join(documents, "\n---\n"))
 }
 
 // createSimulatedNodes creates the Node objects, which kwok then makes ready,
@@ -100,7 +109,8 @@ func simulatedNode(index int) *corev1.Node {
 }
 
 func (c *Cluster) waitForSimulatedNodes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	patience := 2*time.Minute + time.Duration(c.state.SimulatedNodes)*100*time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	client, err := c.client()
 	if err != nil {

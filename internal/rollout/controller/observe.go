@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +32,8 @@ type observed struct {
 	nodes     map[string]*nodeObjects
 	checkers  map[int32]*appsv1.DaemonSet
 	service   *corev1.Service
+	// taken are the health-check ports that belong to another IngressDaemonSet.
+	taken map[int32]bool
 	// released is whether the finalizer was removed.
 	released bool
 }
@@ -54,7 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
 	for _, read := range []func(context.Context, *observed) error{
 		r.observeDeletion, r.observeRevisions, r.observeNodes, r.observeDeployments, r.observePods,
-		r.observeService, r.observeCheckers,
+		r.observeService, r.observeRivals, r.observeCheckers,
 	} {
 		if err := read(ctx, o); err != nil {
 			return nil, err
@@ -217,6 +221,58 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	return nil
 }
 
+// observeRivals finds health-check ports that an older IngressDaemonSet answers
+// on, on a node of both. Two answers on one port would take turns.
+func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
+	o.taken = map[int32]bool{}
+	list := &v1alpha1.IngressDaemonSetList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing IngressDaemonSets: %w", err)
+	}
+	for i := range list.Items {
+		rival := &list.Items[i]
+		if !older(rival, o.set) {
+			continue
+		}
+		for _, port := range o.set.Spec.HealthCheckNodePorts {
+			if !slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
+				continue
+			}
+			if node := o.shared(rival); node != "" {
+				o.taken[port] = true
+				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d too, on node %s: choose another port",
+					rival.Namespace, rival.Name, port, node))
+			}
+		}
+	}
+	return nil
+}
+
+// older is whether a came first, by time of creation, then by namespace and name.
+func older(a, b *v1alpha1.IngressDaemonSet) bool {
+	return a.UID != b.UID && cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Namespace, b.Namespace),
+		strings.Compare(a.Name, b.Name),
+	) < 0
+}
+
+// shared is the first node that both IngressDaemonSets want, empty where there is none.
+func (o *observed) shared(rival *v1alpha1.IngressDaemonSet) string {
+	for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
+		node := o.nodes[name].node
+		if node == nil {
+			continue
+		}
+		mine, _ := objects.Wants(o.set, node, true)
+		theirs, _ := objects.Wants(rival, node, true)
+		if mine && theirs {
+			return name
+		}
+	}
+	return ""
+}
+
 func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	list := &appsv1.DaemonSetList{}
 	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
@@ -240,7 +296,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		}
 	}
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
-		c := rollout.Checker{Port: port, Wanted: true, Exists: o.checkers[port] != nil}
+		c := rollout.Checker{Port: port, Wanted: true, Exists: o.checkers[port] != nil, Taken: o.taken[port]}
 		if c.Exists {
 			c.Outdated = checkerRevision(&o.checkers[port].Spec.Template.ObjectMeta) != r.wantedChecker(o, port)
 		}
@@ -277,7 +333,9 @@ func (o *observed) endpointsOf(n *nodeObjects) []endpoint {
 	var out []endpoint
 	address := nodeAddress(n.node)
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
-		out = append(out, endpoint{address: address, port: port})
+		if !o.taken[port] {
+			out = append(out, endpoint{address: address, port: port})
+		}
 	}
 	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
 		out = append(out, endpoint{address: address, port: o.service.Spec.HealthCheckNodePort, plain: true})
@@ -333,7 +391,7 @@ func (r *Reconciler) settled(o *observed, n *nodeObjects) bool {
 				continue
 			}
 			pods++
-			if !ready(pod) || pod.DeletionTimestamp != nil || checkerRevision(&pod.ObjectMeta) != checkerRevision(&ds.Spec.Template.ObjectMeta) {
+			if !objects.PodReady(pod) || pod.DeletionTimestamp != nil || checkerRevision(&pod.ObjectMeta) != checkerRevision(&ds.Spec.Template.ObjectMeta) {
 				return false
 			}
 		}
@@ -342,12 +400,6 @@ func (r *Reconciler) settled(o *observed, n *nodeObjects) bool {
 		}
 	}
 	return true
-}
-
-func ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {

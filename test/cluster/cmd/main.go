@@ -18,6 +18,8 @@ import (
 const usage = `usage: cmd COMMAND [FLAGS]
 
   up [--nodes N] [--simulated N]   start a cluster; does nothing if it runs already
+  prepare [--nodes N] [--simulated N]
+                                   install and build what up needs, and start nothing
   down                             take it down, whatever state it is in
   status                           show what runs
   push REFERENCE TARBALL           make an image available to the nodes
@@ -65,9 +67,12 @@ func run(ctx context.Context, args []string) error {
 		return errUsage
 	}
 	rest := flags.Args()
+	options := cluster.Options{Dir: *dir, Nodes: *nodes, SimulatedNodes: *simulated, Log: os.Stderr}
 	switch command := args[0]; {
 	case command == "up" && len(rest) == 0:
-		return up(ctx, cluster.Options{Dir: *dir, Nodes: *nodes, SimulatedNodes: *simulated, Log: os.Stderr})
+		return up(ctx, options)
+	case command == "prepare" && len(rest) == 0:
+		return cluster.Prepare(ctx, options)
 	case command == "down" && len(rest) == 0:
 		return cluster.Down(ctx, *dir)
 	case command == "status" && len(rest) == 0:

@@ -171,11 +171,6 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	}
 }
 
-// Remove deletes the machine's directory. The machine must be powered off.
-func (m *Machine) Remove() error {
-	return os.RemoveAll(m.dir)
-}
-
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
