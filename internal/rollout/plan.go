@@ -169,7 +169,7 @@ func (p *planner) advance(v *view) {
 		p.attached(v)
 	}
 	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() {
-		p.act(v, Step{Action: SetFields, Hold: d.Hold})
+		p.act(v, Step{Action: SetFields, Hold: d.Hold, Reason: "fields that restart no pod differ from the spec"})
 	}
 }
 

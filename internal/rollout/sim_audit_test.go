@@ -141,7 +141,7 @@ func (a *audit) acts(seen *picture, s Step) {
 		a.failed[s.Node] = 0
 		delete(a.floor, s.Node)
 	}
-	if s.Action == Unmark && seen.Deletion == NotDeleted {
+	if s.Action == Unmark && seen.Deletion == NotDeleted && seen.taken.Equal(a.w.now) {
 		a.checkComplete(seen, s)
 	}
 	if s.Action == HoldBack && !a.protected(seen, s.Node) {

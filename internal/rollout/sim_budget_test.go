@@ -32,14 +32,15 @@ func (a *audit) servesTruly(name string) bool {
 	return n != nil && d != nil && d.mark == "" && !again && a.attachedAgain(name) && a.incomplete(name) == ""
 }
 
-// attachedAgain is whether we let go of a node and its health checks pass.
+// attachedAgain is whether we let go of a node and its health checks pass. A
+// machine that died is noticed by those, or else only by its Node.
 func (a *audit) attachedAgain(name string) bool {
 	n := a.w.nodes[name]
-	if !n.alive || n.holders[us] {
+	if !n.ready || n.holders[us] {
 		return false
 	}
 	for _, port := range a.w.ports() {
-		if c := n.checks[port]; c == nil || !c.up || !c.serving {
+		if c := n.checks[port]; c == nil || !c.up || !n.alive || !c.serving {
 			return false
 		}
 	}

@@ -1,10 +1,13 @@
 package rollout
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -104,8 +107,22 @@ func (l *leader) report(seen *picture, decision Decision) {
 		return
 	}
 	w.audit.reports(decision.Status)
+	l.tellStatus(decision.Status)
 	w.set.status = *decision.Status.DeepCopy()
 	w.set.rv = w.version()
+}
+
+// tellStatus tells what the status says that it did not say before.
+func (l *leader) tellStatus(s v1alpha1.IngressDaemonSetStatus) {
+	if last := l.w.set.status.Wave; !slices.Equal(last, s.Wave) {
+		l.w.tell("status", "the wave is %v", s.Wave)
+	}
+	for _, c := range s.Conditions {
+		last := meta.FindStatusCondition(l.w.set.status.Conditions, c.Type)
+		if last == nil || last.Status != c.Status || last.Reason != c.Reason {
+			l.w.tell("status", "%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
 }
 
 // guarded is whether nothing that the step concerns has changed since it was
@@ -395,6 +412,7 @@ func (w *world) observeDeployment(d *simDeployment) *Deployment {
 	}
 }
 
-func number(n int) *intstr.IntOrString { return pointer(intstr.FromInt32(int32(n))) }
+func percent(n int) *intstr.IntOrString { return pointer(intstr.FromString(fmt.Sprintf("%d%%", n))) }
+func number(n int) *intstr.IntOrString  { return pointer(intstr.FromInt32(int32(n))) }
 
 func pointer[T any](v T) *T { return &v }

@@ -47,7 +47,7 @@ func (p *planner) writeStatus() {
 		finished = finished && v.state == v1alpha1.NodeServing && !v.starts
 	}
 	complete := finished && s.UpdatedNodes == s.DesiredNodes
-	if complete || s.CurrentRevision == "" && p.Deletion == NotDeleted {
+	if p.Deletion == NotDeleted && (complete || s.CurrentRevision == "") {
 		s.CurrentRevision = p.Revision
 	}
 	s.Nodes = p.listNodes()
@@ -96,6 +96,8 @@ func (p *planner) setConditions(finished bool) {
 	s := &p.out.Status
 	floor := max(1, min(int32(p.strategy.MinServingNodes), s.DesiredNodes))
 	switch {
+	case p.Deletion != NotDeleted:
+		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "the IngressDaemonSet is being deleted")
 	case s.DesiredNodes == 0:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "no node matches the template's nodeSelector, affinity and tolerations and spec.nodeSelector")
 	case s.ServingNodes+s.DegradedNodes >= floor:
@@ -123,6 +125,8 @@ func (p *planner) setProgressing(finished bool) {
 		v := p.views[overdue]
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded,
 			fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason))
+	case p.Deletion != NotDeleted:
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being released")
 	case finished:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
 	case p.Spec.Paused && len(p.out.Status.Wave) == 0:
@@ -137,7 +141,7 @@ func (p *planner) setDegraded() {
 	for i := range p.views {
 		v := &p.views[i]
 		switch {
-		case v.Deployment != nil && v.Deployment.Hold != nil && !v.Deployment.Hold.Trying:
+		case v.Deployment != nil && v.Deployment.Hold != nil:
 			rejected = append(rejected, Fault{v1alpha1.ReasonPodsRejected, "node " + v.Name + ": " + v.Deployment.Hold.Reason})
 		case v.Wanted && !p.wave[v.Name] && v.state != v1alpha1.NodeServing:
 			down = append(down, Fault{v1alpha1.ReasonNodesNotServing, "node " + v.Name + ": " + v.reason})

@@ -11,9 +11,9 @@ import (
 
 // A pod with spec.nodeName that the kubelet rejects is replaced by its
 // ReplicaSet at once, ten times a second. So at the first rejection no more pods
-// are asked for than run, and all are tried again later: after a time that
-// doubles from a second to a quarter of an hour, or when older pods have gone,
-// whose ports and CPU the new ones may have waited for.
+// are asked for than run, and all are tried again later: when older pods have
+// gone, whose ports and CPU the new ones may have waited for, or else after a
+// time that doubles from a second to a quarter of an hour.
 //
 // Invariant: a pod that serves is never given up for one that was rejected, and
 // whatever is written to a Deployment, its Hold stays until its pods are accepted
@@ -123,10 +123,14 @@ func (p *planner) heldBack(v *view) bool {
 	if h == nil || h.Trying || h.Revision != v.target {
 		return false
 	}
-	due := h.At.Add(backoff(h.Attempts))
-	if h.Terminating && !v.anyTerminating() {
-		due = h.At.Add(firstRetry)
+	wait := backoff(h.Attempts)
+	switch {
+	case h.Terminating && v.anyTerminating():
+		wait = lastRetry
+	case h.Terminating:
+		wait = firstRetry
 	}
+	due := h.At.Add(wait)
 	p.wake(due)
 	return p.Now.Before(due)
 }

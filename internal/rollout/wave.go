@@ -84,6 +84,8 @@ func (p *planner) revisionOf(v *view) string {
 
 func (p *planner) cause(v *view) string {
 	switch d := v.Deployment; {
+	case p.Deletion != NotDeleted:
+		return "the IngressDaemonSet is being deleted"
 	case !v.Wanted:
 		return "the node is not in the node set any more"
 	case d.Revision != v.target:

@@ -45,11 +45,17 @@ func (f *Fleet) watchFailed(ctx context.Context, seen *FailedPods) error {
 			if !open {
 				return nil
 			}
-			if pod, ok := event.Object.(*corev1.Pod); ok && pod.Status.Phase == corev1.PodFailed {
+			if pod, ok := event.Object.(*corev1.Pod); ok && failed(pod) {
 				seen.add(pod)
 			}
 		}
 	}
+}
+
+// failed is whether the pod failed on its own. One that is deleted ends as
+// Failed too where its proxy does not exit with 0 at its stop signal.
+func failed(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.DeletionTimestamp == nil
 }
 
 func (s *FailedPods) add(pod *corev1.Pod) {

@@ -107,7 +107,7 @@ func (f *Fleet) CheckReplaced(ctx context.Context, before map[types.UID]*corev1.
 		if before[uid] != nil {
 			return fmt.Errorf("pod %s was not replaced", pod.Name)
 		}
-		if pod.Status.Phase == corev1.PodFailed {
+		if failed(pod) {
 			return fmt.Errorf("pod %s is Failed: %s", pod.Name, pod.Status.Message)
 		}
 	}

@@ -63,10 +63,14 @@ func (s *Stage) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 // than the grace periods, since a load balancer of that mode moves no connection.
 const keptFor = 2 * time.Second
 
+// TrafficClient is the program that Send runs, which it builds where that was not
+// done before.
+const TrafficClient = "./test/traffic/cmd"
+
 // Send sends requests at a rate, half of them on kept connections, half through
 // each frontend of the load balancer.
 func (s *Stage) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
-	program, err := s.BuildTool(ctx, "./test/traffic/cmd")
+	program, err := s.BuildTool(ctx, TrafficClient)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Command generate writes what is derived from api/v1alpha1: its deep copies
-// and config/crd/ingressdaemonsets.yaml.
+// Command generate writes what is derived from api/v1alpha1: its deep copies,
+// config/crd/ingressdaemonsets.yaml and docs/reference/api.md.
 //
 //	go run -C tools/generate .
 package main
@@ -52,7 +52,13 @@ func generate() error {
 	if err := run(crd.Generator{GenerateEmbeddedObjectMeta: &keepTemplateMetadata}, &out); err != nil {
 		return fmt.Errorf("CRD: %w", err)
 	}
-	return writeCRD(out.Bytes())
+	if err := writeCRD(out.Bytes()); err != nil {
+		return fmt.Errorf("CRD: %w", err)
+	}
+	if err := reference(); err != nil {
+		return fmt.Errorf("reference: %w", err)
+	}
+	return nil
 }
 
 // run starts one generator on the API's package; its errors are on stderr.

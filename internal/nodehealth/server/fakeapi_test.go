@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -149,6 +150,9 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 			},
 		})
 	}
+	if since := req.URL.Query().Get("resourceVersion"); since != "" && sent != nil && number(f.t, sent.GetResourceVersion()) > number(f.t, since) {
+		send("MODIFIED", sent)
+	}
 	w.(http.Flusher).Flush()
 	for {
 		select {
@@ -169,6 +173,14 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 		}
 		sent = object
 	}
+}
+
+func number(t *testing.T, version string) int {
+	n, err := strconv.Atoi(version)
+	if err != nil {
+		t.Errorf("resource version %q: %v", version, err)
+	}
+	return n
 }
 
 func apiDeployment(annotations map[string]string) *appsv1.Deployment {

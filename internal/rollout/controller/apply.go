@@ -30,31 +30,41 @@ const parallelWrites = 16
 
 // apply carries out the steps: those that concern no node first, in order, then
 // those of different nodes side by side. It goes on after an error, because the
-// steps of one node do not depend on those of another.
-func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Step) error {
-	perNode := map[string][]rollout.Step{}
-	var order []string
-	for _, s := range steps {
-		if s.Node == "" {
-			if err := r.carryOut(ctx, o, s); err != nil {
-				return fmt.Errorf("%s: %w", s.Action, err)
+// steps of one node do not depend on those of another; but nothing is rolled out
+// that is not on record. It gives the steps that were carried out.
+func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Step) (done []rollout.Step, err error) {
+	perNode := map[string][]int{}
+	carriedOut := make([]bool, len(steps))
+	errs := []error{r.grant(ctx, o)}
+	for i, s := range steps {
+		if s.Node != "" {
+			perNode[s.Node] = append(perNode[s.Node], i)
+			continue
+		}
+		if err := r.carryOut(ctx, o, s); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.Action, err))
+			if s.Action == rollout.RecordRevision {
+				return nil, errors.Join(errs...)
 			}
 			continue
 		}
-		if perNode[s.Node] == nil {
-			order = append(order, s.Node)
-		}
-		perNode[s.Node] = append(perNode[s.Node], s)
+		carriedOut[i] = true
 	}
-	errs := forEach(order, func(node string) error {
-		for _, s := range perNode[node] {
-			if err := r.carryOut(ctx, o, s); err != nil {
-				return fmt.Errorf("%s %s: %w", s.Action, node, err)
+	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), func(node string) error {
+		for _, i := range perNode[node] {
+			if err := r.carryOut(ctx, o, steps[i]); err != nil {
+				return fmt.Errorf("%s %s: %w", steps[i].Action, node, err)
 			}
+			carriedOut[i] = true
 		}
 		return nil
-	})
-	return errors.Join(errs, r.publish(ctx, o))
+	}), r.publish(ctx, o), r.pruneRevisions(ctx, o))
+	for i, s := range steps {
+		if carriedOut[i] {
+			done = append(done, s)
+		}
+	}
+	return done, errors.Join(errs...)
 }
 
 func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) error {
@@ -120,11 +130,14 @@ func (r *Reconciler) recordRevision(ctx context.Context, o *observed) error {
 	}
 	r.written.remember(cr)
 	o.record(cr)
-	return r.pruneRevisions(ctx, o)
+	return nil
 }
 
 // pruneRevisions deletes the oldest revisions over the limit that no node has.
 func (r *Reconciler) pruneRevisions(ctx context.Context, o *observed) error {
+	if len(o.revisions) <= o.set.Spec.HistoryLimit() {
+		return nil
+	}
 	used := map[string]bool{o.state.Revision: true, o.set.Status.CurrentRevision: true}
 	for _, n := range o.state.Nodes {
 		if n.Deployment != nil {
@@ -173,21 +186,23 @@ func refusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) error {
-	if existing := (&appsv1.DaemonSet{}); r.client.Get(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: objects.CheckerName(o.set, port)}, existing) == nil &&
-		!controlledBy(existing, o.set.UID) {
-		return fmt.Errorf("DaemonSet %s belongs to somebody else: rename or delete it", existing.Name)
-	}
-	if account := objects.CheckerServiceAccount(o.set); account != nil {
-		if err := r.write(ctx, account, client.ForceOwnership); err != nil {
-			return fmt.Errorf("applying the service account: %w", err)
+// grant makes what the health checkers need beside their DaemonSets.
+func (r *Reconciler) grant(ctx context.Context, o *observed) error {
+	for _, obj := range o.missing {
+		if err := r.client.Create(ctx, obj, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("creating %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)
 		}
 	}
-	if err := r.write(ctx, objects.CheckerRoleBinding(o.set), client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying the role binding: %w", err)
-	}
+	return nil
+}
+
+func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) error {
 	ds := objects.Checker(o.set, port, r.image)
-	if err := r.write(ctx, ds, client.ForceOwnership); err != nil {
+	var force []client.ApplyOption
+	if o.checkers[port] != nil {
+		force = append(force, client.ForceOwnership)
+	}
+	if err := r.write(ctx, ds, force...); err != nil {
 		return err
 	}
 	r.written.remember(ds)
@@ -232,8 +247,8 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 	}, err
 }
 
-// update gives a Deployment a template and a number of pods. What others added
-// to the spec would survive server-side apply, so it is replaced whole then.
+// update gives a Deployment a template and a number of pods, by server-side
+// apply. Where something of the spec would survive that, it is replaced whole.
 func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
 	pods, err := o.pods(s)
 	if err != nil {
@@ -246,7 +261,7 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 	d := objects.Deployment(o.set, s.Node, live.Name, pods)
 	keepMark(d, live)
 	d.UID, d.ResourceVersion = live.UID, live.ResourceVersion
-	if drifted(live) {
+	if slices.ContainsFunc(live.ManagedFields, outlives) {
 		err = r.replace(ctx, d, live)
 	} else {
 		err = r.write(ctx, d, client.ForceOwnership)
@@ -268,16 +283,19 @@ func keepMark(d, live *appsv1.Deployment) {
 	}
 }
 
-// replace writes the spec whole and drops the others' claims to its fields.
+// replace writes the spec whole and drops all claims by which fields of it would
+// survive. The labels of the old template go with it, those of others stay.
 func (r *Reconciler) replace(ctx context.Context, d, live *appsv1.Deployment) error {
 	whole := live.DeepCopy()
 	whole.Spec, whole.Annotations = d.Spec, merged(live.Annotations, d.Annotations)
+	maps.DeleteFunc(whole.Labels, func(key, value string) bool { return live.Spec.Template.Labels[key] == value })
+	whole.Labels = merged(whole.Labels, d.Labels)
 	for _, dropped := range []string{v1alpha1.AnnotationHold, v1alpha1.AnnotationDrainedAt} {
 		if _, kept := d.Annotations[dropped]; !kept {
 			delete(whole.Annotations, dropped)
 		}
 	}
-	whole.ManagedFields = slices.DeleteFunc(whole.ManagedFields, foreign)
+	whole.ManagedFields = slices.DeleteFunc(whole.ManagedFields, outlives)
 	if err := r.client.Update(ctx, whole, client.FieldOwner(FieldManager)); err != nil {
 		return err
 	}
@@ -422,9 +440,11 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
 		return fmt.Errorf("listing EndpointSlices: %w", err)
 	}
+	published := map[string]bool{}
 	for i := range list.Items {
 		have := &list.Items[i]
 		want := wanted[have.Name]
+		published[have.Name] = controlledBy(have, o.set.UID)
 		switch {
 		case !controlledBy(have, o.set.UID):
 		case want == nil:
@@ -434,6 +454,11 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 		case samePublication(have, want):
 			delete(wanted, have.Name)
 		}
+	}
+	if o.unusable {
+		// What is published stays true, or its traffic would end; but nothing is
+		// published to a Service that may be meant for something else.
+		maps.DeleteFunc(wanted, func(name string, _ *discoveryv1.EndpointSlice) bool { return !published[name] })
 	}
 	return forEach(slices.Sorted(maps.Keys(wanted)), func(name string) error {
 		if err := r.write(ctx, wanted[name], client.ForceOwnership); err != nil {

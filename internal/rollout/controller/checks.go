@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -151,6 +152,10 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 // most load balancers do.
 func (e *caller) ask(ctx context.Context) (rollout.Check, string, error) {
 	none := rollout.Check{Port: e.port, Unmarked: e.plain}
+	if e.address == "" {
+		// To dial no address would be to ask ourselves.
+		return none, "", errors.New("the node has no address")
+	}
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
 	address := net.JoinHostPort(e.address, strconv.Itoa(int(e.port)))

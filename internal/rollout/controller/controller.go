@@ -12,6 +12,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -62,19 +63,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.pace.decide(req)
 	decision := rollout.Plan(o.state)
-	applied := r.apply(ctx, o, decision.Steps)
-	r.announce(o, decision)
+	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
+	done, failed := r.apply(ctx, o, decision.Steps)
+	r.announce(o, done, decision.Status)
 	again, err := r.writeStatus(ctx, o, decision.Status)
-	err = errors.Join(applied, err)
+	err = errors.Join(failed, err)
 	if onlyConflicts(err) {
 		// Something was written in between; its event may have come already.
 		log.FromContext(ctx).V(1).Info("observed state was outdated", "error", err)
 		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	if err != nil {
+		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "Failed", "Reconcile", "%s", shortened(err.Error()))
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(decision.WakeAt, again, r.dryRuns.retryAt(o.dryRunKey()))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o.dryRunKey()))}, nil
 }
 
 func (r *Reconciler) forget(req ctrl.Request) {

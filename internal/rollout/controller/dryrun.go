@@ -28,7 +28,7 @@ func (d *dryRuns) set(key string, err error) {
 	defer d.mu.Unlock()
 	result := dryRunResult{at: time.Now()}
 	if err != nil {
-		result.refusal = err.Error()
+		result.refusal = shortened(err.Error())
 	}
 	d.results[key] = result
 }

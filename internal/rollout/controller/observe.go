@@ -32,6 +32,12 @@ type observed struct {
 	nodes     map[string]*nodeObjects
 	checkers  map[int32]*appsv1.DaemonSet
 	service   *corev1.Service
+	// unusable is whether the service must change before it can be published to.
+	unusable bool
+	// missing are the health checkers' account and its binding where they are not there.
+	missing []client.Object
+	// lookAt is when something that no event tells of is worth another look.
+	lookAt time.Time
 	// taken are the health-check ports that belong to another IngressDaemonSet.
 	taken map[int32]bool
 	// released is whether the finalizer was removed.
@@ -215,7 +221,7 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	}
 	if fault := objects.ServiceFault(svc); fault != "" {
 		o.fault(v1alpha1.ReasonServiceUnusable, fault)
-		return nil
+		o.unusable = true
 	}
 	o.service = svc
 	return nil
@@ -290,6 +296,9 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
+	if err := r.observeClaims(ctx, o); err != nil {
+		return err
+	}
 	for port := range o.checkers {
 		if !slices.Contains(o.set.Spec.HealthCheckNodePorts, port) {
 			o.state.Checkers = append(o.state.Checkers, rollout.Checker{Port: port, Exists: true})
@@ -304,6 +313,63 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	}
 	slices.SortFunc(o.state.Checkers, func(a, b rollout.Checker) int { return int(a.Port - b.Port) })
 	return nil
+}
+
+// observeClaims finds what health checkers need and is not there, and what
+// somebody else has in its place: that is never written to.
+func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
+	if o.set.DeletionTimestamp != nil || len(o.set.Spec.HealthCheckNodePorts) == 0 {
+		return nil
+	}
+	access := []client.Object{objects.CheckerRoleBinding(o.set)}
+	if account := objects.CheckerServiceAccount(o.set); account != nil {
+		access = append(access, account)
+	}
+	foreign := false
+	for _, obj := range access {
+		there, theirs, err := r.claimed(ctx, o, obj)
+		switch {
+		case err != nil:
+			return err
+		case theirs:
+			foreign = true
+		case !there:
+			o.missing = append(o.missing, obj)
+		}
+	}
+	for _, port := range o.set.Spec.HealthCheckNodePorts {
+		if o.checkers[port] != nil {
+			continue
+		}
+		_, theirs, err := r.claimed(ctx, o, objects.Checker(o.set, port, r.image))
+		if err != nil {
+			return err
+		}
+		o.taken[port] = o.taken[port] || theirs || foreign
+	}
+	return nil
+}
+
+// claimed is whether an object of the name is there, and whether it is somebody
+// else's. The cache holds our own only, so others are looked for past it.
+func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
+	kind, key := want.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(want)
+	have := want.DeepCopyObject().(client.Object)
+	err = r.client.Get(ctx, key, have)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, have)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, false, nil
+	case err != nil:
+		return false, false, fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
+	case controlledBy(have, o.set.UID):
+		return true, false, nil
+	}
+	o.fault(v1alpha1.ReasonForeignObject, fmt.Sprintf("%s %s belongs to somebody else: rename or delete it", kind, key.Name))
+	o.lookAt = o.state.Now.Add(askAgain)
+	return true, true, nil
 }
 
 func (r *Reconciler) wantedChecker(o *observed, port int32) string {
@@ -482,7 +548,14 @@ func drifted(d *appsv1.Deployment) bool {
 }
 
 func foreign(entry metav1.ManagedFieldsEntry) bool {
-	if entry.Manager == FieldManager || entry.Subresource == "status" || entry.FieldsV1 == nil {
+	return entry.Manager != FieldManager && outlives(entry)
+}
+
+// outlives is whether fields of the spec would survive our server-side apply by
+// this claim: somebody else's, or our own from a patch.
+func outlives(entry metav1.ManagedFieldsEntry) bool {
+	applied := entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
+	if applied || entry.Subresource == "status" || entry.FieldsV1 == nil {
 		return false
 	}
 	fields := map[string]json.RawMessage{}

@@ -75,9 +75,9 @@ var reasons = map[rollout.Action]string{
 
 // announce makes one event for each kind of step, and one for each condition
 // that turned bad: a thousand nodes must not cost a thousand events.
-func (r *Reconciler) announce(o *observed, d rollout.Decision) {
+func (r *Reconciler) announce(o *observed, done []rollout.Step, status v1alpha1.IngressDaemonSetStatus) {
 	byAction := map[rollout.Action][]rollout.Step{}
-	for _, s := range d.Steps {
+	for _, s := range done {
 		byAction[s.Action] = append(byAction[s.Action], s)
 	}
 	for action, steps := range byAction {
@@ -86,13 +86,13 @@ func (r *Reconciler) announce(o *observed, d rollout.Decision) {
 			if action == rollout.HoldBack || action == rollout.ScaleToZero {
 				kind = corev1.EventTypeWarning
 			}
-			r.recorder.Eventf(o.set, nil, kind, reason, string(action), "%s", summary(steps))
+			r.recorder.Eventf(o.set, nil, kind, reason, string(action), "%s", shortened(summary(steps)))
 		}
 	}
 	for _, bad := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionDegraded} {
-		now, before := meta.FindStatusCondition(d.Status.Conditions, bad), meta.FindStatusCondition(o.set.Status.Conditions, bad)
+		now, before := meta.FindStatusCondition(status.Conditions, bad), meta.FindStatusCondition(o.set.Status.Conditions, bad)
 		if now != nil && now.Status == "True" && (before == nil || before.Status != "True" || before.Reason != now.Reason) {
-			r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, now.Reason, bad, "%s", now.Message)
+			r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, now.Reason, bad, "%s", shortened(now.Message))
 		}
 	}
 }
@@ -112,4 +112,13 @@ func summary(steps []rollout.Step) string {
 		parts = append(parts, fmt.Sprintf("and %d more", rest))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// shortened fits into the note of an event, which is refused when it is longer.
+func shortened(note string) string {
+	const most = 1000
+	if len(note) <= most {
+		return note
+	}
+	return strings.ToValidUTF8(note[:most], "") + "..."
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -39,10 +40,10 @@ func CacheOptions() cache.Options {
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*named)}
 	lean := ours
 	lean.Transform = cache.TransformStripManagedFields()
-	pods := ours
-	pods.Transform = leanPod
+	deployments, pods := ours, ours
+	deployments.Transform, pods.Transform = leanDeployment, leanPod
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}:         ours,
+		&appsv1.Deployment{}:         deployments,
 		&appsv1.DaemonSet{}:          lean,
 		&appsv1.ControllerRevision{}: lean,
 		&discoveryv1.EndpointSlice{}: lean,
@@ -52,23 +53,6 @@ func CacheOptions() cache.Options {
 		&corev1.Node{}:               {Transform: leanNode},
 		&corev1.Service{}:            {Transform: cache.TransformStripManagedFields()},
 	}}
-}
-
-func leanPod(obj any) (any, error) {
-	if pod, ok := obj.(*corev1.Pod); ok {
-		pod.ManagedFields = nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
-		pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = nil, nil
-	}
-	return obj, nil
-}
-
-func leanNode(obj any) (any, error) {
-	if node, ok := obj.(*corev1.Node); ok {
-		node.ManagedFields = nil
-		node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions, Addresses: node.Status.Addresses}
-	}
-	return obj, nil
 }
 
 // SetUp registers the controller with the manager, whose cache must have been
@@ -85,6 +69,7 @@ func SetUp(mgr ctrl.Manager, image string) error {
 		Named("ingressdaemonset").
 		For(&v1alpha1.IngressDaemonSet{}, specChanges()).
 		WatchesRawSource(source.Func(queue.open)).
+		Watches(&v1alpha1.IngressDaemonSet{}, r.enqueue(r.rivals), specChanges()).
 		Watches(&corev1.Node{}, r.enqueue(r.allSets), nodeChanges()).
 		Watches(&corev1.Service{}, r.enqueue(r.setsOfService)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4})
@@ -110,6 +95,14 @@ func setByLabel(_ context.Context, obj client.Object) []reconcile.Request {
 
 func (r *Reconciler) allSets(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.setsWhere(ctx, func(*v1alpha1.IngressDaemonSet) bool { return true })
+}
+
+// rivals are the other IngressDaemonSets with a health-check port of this one.
+func (r *Reconciler) rivals(ctx context.Context, obj client.Object) []reconcile.Request {
+	ports := obj.(*v1alpha1.IngressDaemonSet).Spec.HealthCheckNodePorts
+	return r.setsWhere(ctx, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.UID != obj.GetUID() && slices.ContainsFunc(set.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(ports, p) })
+	})
 }
 
 func (r *Reconciler) setsOfService(ctx context.Context, svc client.Object) []reconcile.Request {

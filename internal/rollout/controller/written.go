@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -13,16 +14,25 @@ import (
 // caught up with them, so that it sees its own writes at once.
 type written struct {
 	mu      sync.Mutex
-	objects map[string]client.Object
+	objects map[string]own
 }
 
-func newWritten() *written { return &written{objects: map[string]client.Object{}} }
+type own struct {
+	client.Object
+	at time.Time
+}
+
+// longestLag is when a cache that has not seen an object will not see it any
+// more: it was deleted while the watch was broken.
+const longestLag = time.Minute
+
+func newWritten() *written { return &written{objects: map[string]own{}} }
 
 // remember keeps an object as the API server returned it.
 func (w *written) remember(obj client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.objects[identity(obj)] = obj
+	w.objects[identity(obj)] = own{obj, time.Now()}
 }
 
 // gone drops an object that was deleted.
@@ -37,16 +47,16 @@ func latest[T client.Object](w *written, cached T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := identity(cached)
-	own, ok := w.objects[key].(T)
+	mine, ok := w.objects[key].Object.(T)
 	if !ok {
 		return cached
 	}
-	newer, err := resourceversion.CompareResourceVersion(own.GetResourceVersion(), cached.GetResourceVersion())
-	if err != nil || newer <= 0 || own.GetUID() != cached.GetUID() {
+	newer, err := resourceversion.CompareResourceVersion(mine.GetResourceVersion(), cached.GetResourceVersion())
+	if err != nil || newer <= 0 || mine.GetUID() != cached.GetUID() {
 		delete(w.objects, key)
 		return cached
 	}
-	return own
+	return mine
 }
 
 // unseen are the written objects of a type that belong to the owner and that the
@@ -55,9 +65,14 @@ func unseen[T client.Object](w *written, owner types.UID, seen map[string]bool) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []T
-	for _, obj := range w.objects {
-		if own, ok := obj.(T); ok && !seen[own.GetName()] && controlledBy(own, owner) {
-			out = append(out, own)
+	for key, obj := range w.objects {
+		mine, ok := obj.Object.(T)
+		switch {
+		case !ok || seen[mine.GetName()] || !controlledBy(mine, owner):
+		case time.Since(obj.at) > longestLag:
+			delete(w.objects, key)
+		default:
+			out = append(out, mine)
 		}
 	}
 	return out

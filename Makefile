@@ -1,0 +1,91 @@
+# Everything that is done with this project begins here: make help.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Nodes of `make cluster`, and simulated nodes of it and of `make demo SIMULATED=1`.
+NODES ?= 3
+SIMULATED_NODES ?=
+
+export CGO_ENABLED ?= 0
+
+ROOT := $(filter 0,$(shell id -u))
+# They need nodes, or Debian packages that only root can install.
+NEED_ROOT := test/e2e test/images test/lb
+LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
+
+UNIT_TESTS = $(shell go list ./... | grep -v /test/)
+# These share the machine's processors and the cluster's network, and take turns.
+CLUSTER_TESTS = $(filter-out $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/...))
+
+GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet (KEEP=1 keeps the cluster; SIMULATED=1 needs no root)
+	@go run ./test/demo $(if $(SIMULATED),-simulated $(or $(SIMULATED_NODES),20)) $(if $(KEEP),-keep)
+
+.PHONY: test
+test: check unit cluster-test ## Run everything: checks, unit tests, simulation, API-server and real-cluster tests
+
+.PHONY: check
+check: ## Look for unformatted code, what vet finds, and stale generated files
+	@echo '== gofmt, go vet, generated files'
+	@unformatted=$$(gofmt -l .); \
+	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w: $$unformatted"; exit 1; fi
+	@go vet ./...
+	@sums() { find $(GENERATED) -type f | sort | xargs sha256sum; }; \
+	before=$$(sums); go run -C tools/generate .; \
+	if [[ $$before != "$$(sums)" ]]; then echo 'generated files were stale; they are up to date now: commit them'; exit 1; fi
+
+.PHONY: unit
+unit: ## Run the tests that need nothing: unit tests and the simulation
+	@echo '== unit tests and simulation'
+	@go test -timeout 30m $(UNIT_TESTS)
+
+.PHONY: cluster-test
+cluster-test: prepare ## Run the API-server and real-cluster tests
+	@echo '== API-server and real-cluster tests, one package at a time'
+	@go test -p 1 -count 1 -v -timeout 30m $(CLUSTER_TESTS)
+ifneq ($(LEFT_OUT),)
+	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
+endif
+
+# Without it the first packages to be tested would build and install in silence.
+.PHONY: prepare
+prepare:
+	@echo '== what clusters need'
+	@go run ./test/stage/cmd prepare
+
+.PHONY: cluster
+cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
+	@go run ./test/cluster/cmd up --nodes $(NODES) --simulated $(or $(SIMULATED_NODES),0)
+	@echo "next: make deploy installs the controller, make cluster-down takes the cluster down"
+
+.PHONY: cluster-down
+cluster-down: ## Take the local cluster down, whatever state it is in
+	@go run ./test/cluster/cmd down
+
+.PHONY: deploy
+deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=...), or into the local one with its image
+	@IMAGE='$(IMAGE)' go run ./test/stage/cmd deploy
+
+.PHONY: image
+image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with all commands
+	@go run ./test/stage/cmd image dist
+
+.PHONY: lint
+lint: check ## Run the checks and golangci-lint
+	@go tool -modfile=tools/lint/go.mod golangci-lint run
+
+.PHONY: generate
+generate: ## Write what is derived from api/v1alpha1
+	@go run -C tools/generate .
+
+.PHONY: bench
+bench: ## Measure on simulated nodes beside native DaemonSets; fails where a bar is missed
+	@go run ./test/bench

@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What is kept in memory of the objects that come by the thousand: only what is
+// read. Each of these may meet an object that it has stripped before.
+
+// leanDeployment keeps of the template only the revision, and of the managed
+// fields only who has a claim to the spec that would outlive ours.
+func leanDeployment(obj any) (any, error) {
+	if d, ok := obj.(*appsv1.Deployment); ok {
+		d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return !outlives(entry) })
+		for i := range d.ManagedFields {
+			d.ManagedFields[i].FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}
+		}
+		d.Labels = only(d.Labels, v1alpha1.LabelName, v1alpha1.LabelNode)
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+			Labels: only(d.Spec.Template.Labels, v1alpha1.LabelRevision),
+		}}
+		d.Spec.Selector = nil
+		d.Status.Conditions = nil
+	}
+	return obj, nil
+}
+
+func leanPod(obj any) (any, error) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		pod.ManagedFields, pod.OwnerReferences = nil, nil
+		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
+			v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
+		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode)
+		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
+		s := pod.Status
+		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, Conditions: s.Conditions, PodIPs: s.PodIPs}
+	}
+	return obj, nil
+}
+
+func leanNode(obj any) (any, error) {
+	if node, ok := obj.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions, Addresses: node.Status.Addresses}
+	}
+	return obj, nil
+}
+
+// only is a map with no more than these keys.
+func only(m map[string]string, keys ...string) map[string]string {
+	out := make(map[string]string, len(keys))
+	for _, key := range keys {
+		if value, ok := m[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}

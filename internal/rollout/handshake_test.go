@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// TestAcknowledgement: pods of a marked node are replaced only when every health
+// check fails with the mark, and the grace after that is over.
+func TestAcknowledgement(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"acknowledged":               {func(*Node) {}, "Update n0000 to r2 x2"},
+		"grace not over":             {func(n *Node) { n.Checks[0].Since = start.Add(-9 * time.Second) }, ""},
+		"another mark":               {func(n *Node) { n.Checks[0].Mark = "other" }, ""},
+		"fails without mark":         {func(n *Node) { n.Checks[0].Mark = "" }, ""},
+		"still passes":               {func(n *Node) { n.Checks[0].Serving = true }, ""},
+		"does not answer":            {func(n *Node) { n.Checks[0].Answered = false }, ""},
+		"nobody is there to answer":  {func(n *Node) { n.Checks[0] = Check{Port: 10080, Gone: true} }, "Update n0000 to r2 x2"},
+		"a port that repeats none":   {func(n *Node) { n.Checks[0].Mark, n.Checks[0].Unmarked = "", true }, "Update n0000 to r2 x2"},
+		"one of two ports":           {func(n *Node) { n.Checks = append(n.Checks, Check{Port: 10081, Answered: true, Serving: true}) }, ""},
+		"a mark of somebody else":    {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, ""},
+		"a NotReady node holds on":   {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, ""},
+		"a node that left the set":   {func(n *Node) { n.Wanted = false }, "Delete n0000"},
+		"reverted before its update": {func(n *Node) { n.Deployment.Revision = "r2" }, "Unmark n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := markedFleet(3)
+			test.change(&s.Nodes[0])
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestDetacher: the steps from an acknowledged mark to the update where a
+// detacher is asked.
+func TestDetacher(t *testing.T) {
+	stamp := func(d time.Duration) string { return start.Add(d).Format(time.RFC3339) }
+	asked := Detachment{Requested: true, Held: true, RequestedAt: start.Add(-20 * time.Second)}
+	answered := func(timestamp, stale string) Detachment {
+		d := asked
+		d.Timestamp, d.StaleTimestamp = timestamp, stale
+		return d
+	}
+	justAsked := asked
+	justAsked.RequestedAt = start.Add(-time.Second)
+	for name, test := range map[string]struct {
+		detachment Detachment
+		want       string
+	}{
+		"not asked yet":                  {Detachment{}, "RequestDetachment n0000"},
+		"held by others is asked too":    {Detachment{Held: true, Timestamp: stamp(-time.Hour)}, "RequestDetachment n0000"},
+		"grace of the request":           {justAsked, ""},
+		"no answer":                      {asked, ""},
+		"answered":                       {answered(stamp(-6*time.Second), ""), "Update n0000 to r2 x2"},
+		"answered before we asked":       {answered(stamp(-time.Hour), ""), "Update n0000 to r2 x2"},
+		"grace of the timestamp":         {answered(stamp(-4*time.Second), ""), ""},
+		"a timestamp in the future":      {answered(stamp(time.Hour), ""), ""},
+		"an answer to an earlier asking": {answered(stamp(-time.Hour), stamp(-time.Hour)), ""},
+		"a new answer after a stale one": {answered(stamp(-6*time.Second), stamp(-time.Hour)), "Update n0000 to r2 x2"},
+		"not a time":                     {answered("yesterday", ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := markedFleet(3)
+			byBoth(&s.Spec)
+			s.Nodes[0].Detachment = test.detachment
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestStaleTimestamp: what stood on the Node before we asked is remembered,
+// unless somebody else still holds the detachment that it belongs to.
+func TestStaleTimestamp(t *testing.T) {
+	for _, test := range []struct {
+		held, leaving bool
+		want          string
+	}{{false, false, "old"}, {true, false, ""}, {false, true, ""}} {
+		s := markedFleet(3)
+		byBoth(&s.Spec)
+		s.Nodes[0].Detachment = Detachment{Held: test.held, Timestamp: "old"}
+		s.Nodes[0].Leaving = test.leaving
+		if got := Plan(s).Steps[0].StaleTimestamp; got != test.want {
+			t.Errorf("held %t, leaving %t: remembers %q, want %q", test.held, test.leaving, got, test.want)
+		}
+	}
+}
+
+// TestDetachTimeout: what follows when no health check answers for too long.
+func TestDetachTimeout(t *testing.T) {
+	late := func() State {
+		s := markedFleet(3)
+		s.Now = start.Add(10 * time.Minute)
+		s.Nodes[0].Checks[0].Answered = false
+		return s
+	}
+	t.Run("halts before it lets go", func(t *testing.T) {
+		s := late()
+		first := Plan(s)
+		if steps(first) != "" || condition(t, first, v1alpha1.ConditionProgressing).Reason != v1alpha1.ReasonDetachTimedOut {
+			t.Fatalf("first decision:\n%s", summary(first))
+		}
+		s.Status = first.Status
+		if got := steps(Plan(s)); got != "Unmark n0000" {
+			t.Errorf("then %q", got)
+		}
+		s.Nodes[0].Deployment.Mark, s.Nodes[0].Checks = "", servingNode("n0000").Checks
+		if d := Plan(s); steps(d) != "" || len(d.Status.Wave) > 0 {
+			t.Errorf("halted:\n%s", summary(d))
+		}
+		s.Generation++
+		if d := Plan(s); len(d.Status.Wave) != 1 {
+			t.Errorf("after a change of the spec:\n%s", summary(d))
+		}
+	})
+	t.Run("proceeds", func(t *testing.T) {
+		s := late()
+		s.Spec.UpdateStrategy.RollingUpdate.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
+		if got := steps(Plan(s)); got != "Update n0000 to r2 x2" {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("a node that left the set goes", func(t *testing.T) {
+		s := late()
+		s.Nodes[0].Wanted = false
+		if got := steps(Plan(s)); got != "Delete n0000" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestComplete: a node is attached again only when nothing is left to wait for.
+func TestComplete(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"complete":                  {func(*Node) {}, "Unmark n0000"},
+		"change not seen":           {func(n *Node) { n.Deployment.Settled = false }, ""},
+		"pods not updated":          {func(n *Node) { n.Deployment.UpdatedReplicas = 1 }, ""},
+		"a pod not ready":           {func(n *Node) { n.Pods[0].Ready = false }, ""},
+		"not ready for long enough": {func(n *Node) { n.Pods[0].ReadySince = start.Add(-time.Second) }, ""},
+		"an older pod":              {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Running: true}) }, ""},
+		"an older pod terminating":  {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true}) }, ""},
+		"a surplus pod":             {func(n *Node) { n.Pods = append(n.Pods, n.Pods[0]) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := markedFleet(3)
+			s.Spec.MinReadySeconds = 2
+			n := &s.Nodes[0]
+			n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", start.Add(-10*time.Second)
+			for i := range n.Pods {
+				n.Pods[i].Revision = "r2"
+			}
+			test.change(n)
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

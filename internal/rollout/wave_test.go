@@ -1,0 +1,212 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// TestBudget: how many nodes begin together.
+func TestBudget(t *testing.T) {
+	for name, test := range map[string]struct {
+		budget *intstr.IntOrString
+		change func(s *State)
+		want   int
+	}{
+		"one":                       {number(1), func(*State) {}, 1},
+		"percent is rounded up":     {percent(11), func(*State) {}, 2},
+		"all but the floor":         {percent(100), func(*State) {}, 9},
+		"no floor":                  {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(0) }, 10},
+		"a NotReady node counts":    {number(2), func(s *State) { s.Nodes[9].Ready = false }, 1},
+		"a node that is missing":    {number(2), func(s *State) { s.Nodes[9].Deployment = nil; s.Nodes[9].Pods = nil }, 1},
+		"a node that others hold":   {number(2), func(s *State) { s.Nodes[9].Detachment.Held = true; byBoth(&s.Spec); max2(s) }, 2},
+		"a check does not answer":   {number(2), func(s *State) { s.Nodes[9].Checks[0].Answered = false }, 2},
+		"no check answers":          {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Answered = false }) }, 0},
+		"every check fails":         {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Serving = false }) }, 2},
+		"checkers just restarted":   {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Since = start }) }, 0},
+		"paused":                    {number(2), func(s *State) { s.Spec.Paused = true }, 0},
+		"refused by the API server": {number(2), func(s *State) { s.DryRun.Refusal = "no" }, 0},
+		"not tried yet":             {number(2), func(s *State) { s.DryRun = DryRun{} }, 0},
+		"checkers outdated":         {number(2), func(s *State) { s.Checkers[0].Outdated = true }, 0},
+		"checkers being replaced":   {number(2), func(s *State) { each(s, func(n *Node) { n.CheckersSettled = false }) }, 0},
+		"nonsense": {pointer(intstr.FromString("lots")), func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.MaxDegradedNodes = pointer(intstr.FromString("lots"))
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(10)
+			s.Revision = "r2"
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = test.budget
+			test.change(&s)
+			d := Plan(s)
+			if len(d.Status.Wave) != test.want {
+				t.Errorf("%d nodes begin, want %d\n%s", len(d.Status.Wave), test.want, summary(d))
+			}
+		})
+	}
+}
+
+func number32(n int32) *int32 { return &n }
+
+func max2(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2) }
+
+func each(s *State, change func(n *Node)) {
+	for i := range s.Nodes {
+		change(&s.Nodes[i])
+	}
+}
+
+// TestTwoSteps: a node is named before it is touched.
+func TestTwoSteps(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision = "r2"
+	first := Plan(s)
+	if steps(first) != "" || !slices.Equal(first.Status.Wave, []string{"n0000"}) {
+		t.Fatalf("first decision:\n%s", summary(first))
+	}
+	s.Status = first.Status
+	second := Plan(s)
+	if steps(second) != "Mark n0000" || second.Steps[0].Mark != MarkValue(start, "r2") || !slices.Equal(second.Status.Wave, []string{"n0000"}) {
+		t.Errorf("second decision:\n%s", summary(second))
+	}
+}
+
+// TestBrokenNodes: ready nodes that serve nothing are updated at once and
+// together, without a handshake.
+func TestBrokenNodes(t *testing.T) {
+	s := servingFleet(4)
+	s.Revision = "r2"
+	for i := range 3 {
+		n := &s.Nodes[i]
+		n.Checks[0].Serving, n.Pods[0].Ready, n.Pods[1].Ready = false, false, false
+	}
+	s.Nodes[2].Ready = false
+	if got, want := steps(Plan(s)), "Update n0000 to r2 x2, Update n0001 to r2 x2"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestFloor: a node that leaves the set must leave enough of the others serving.
+func TestFloor(t *testing.T) {
+	for floor, want := range []int{2, 2, 1, 0} {
+		s := servingFleet(3)
+		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
+		s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(int32(floor))
+		s.Revision = "r2"
+		d := Plan(s)
+		if len(d.Status.Wave) != want {
+			t.Errorf("floor %d: %d nodes begin, want %d", floor, len(d.Status.Wave), want)
+		}
+		if blocked := condition(t, d, v1alpha1.ConditionBlocked); want < 2 && blocked.Reason != v1alpha1.ReasonFloorReached {
+			t.Errorf("floor %d: blocked by %s", floor, blocked.Reason)
+		}
+	}
+	s := servingFleet(2)
+	s.Nodes[0].Wanted, s.Nodes[1].Ready = false, false
+	if d := Plan(s); len(d.Status.Wave) != 0 {
+		t.Errorf("the last serving node is let go:\n%s", summary(d))
+	}
+}
+
+// TestMaxWave: the names fit into the status.
+func TestMaxWave(t *testing.T) {
+	s := servingFleet(maxWave + 5)
+	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = percent(100)
+	s.Revision = "r2"
+	if d := Plan(s); len(d.Status.Wave) != maxWave {
+		t.Errorf("%d nodes in the wave", len(d.Status.Wave))
+	}
+}
+
+// TestStillReleased: a node that we let go of is not asked for again before the
+// detacher has let go of it too, but not for ever.
+func TestStillReleased(t *testing.T) {
+	for since, want := range map[time.Duration]int{time.Second: 0, 11 * time.Minute: 1} {
+		s := servingFleet(3)
+		byBoth(&s.Spec)
+		s.Revision = "r2"
+		s.Nodes[1].Ready, s.Nodes[2].Ready = true, true
+		each(&s, func(n *Node) { n.Deployment.Revision = "r2"; n.Pods[0].Revision = "r2"; n.Pods[1].Revision = "r2" })
+		s.Nodes[0].Deployment.Revision = "r1"
+		s.Nodes[0].Deployment.AttachedAt = start.Add(-since)
+		s.Nodes[0].Detachment.Timestamp = start.Add(-time.Hour).Format(time.RFC3339)
+		if d := Plan(s); len(d.Status.Wave) != want {
+			t.Errorf("%s after it was released %d nodes begin, want %d\n%s", since, len(d.Status.Wave), want, summary(d))
+		}
+	}
+}
+
+// TestOrder: who goes first.
+func TestOrder(t *testing.T) {
+	s := servingFleet(0)
+	s.Spec.UpdateStrategy.RollingUpdate.CanaryNodeSelector = map[string]string{"canary": "true"}
+	s.Spec.UpdateStrategy.RollingUpdate.Order.TopologyKey = "zone"
+	for name, labels := range map[string]map[string]string{
+		"none": {}, "b2": {"zone": "b"}, "b1": {"zone": "b"}, "a": {"zone": "a"}, "z": {"zone": "z", "canary": "true"}, "empty": {"zone": ""},
+	} {
+		n := servingNode(name)
+		n.Labels = labels
+		s.Nodes = append(s.Nodes, n)
+	}
+	var got []string
+	for _, v := range newPlanner(s).ordered() {
+		got = append(got, v.Name)
+	}
+	if want := []string{"z", "a", "b1", "b2", "empty", "none"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestPartition: who gets the new revision, and who has it already keeps it.
+func TestPartition(t *testing.T) {
+	for name, test := range map[string]struct {
+		partition *intstr.IntOrString
+		updated   []int
+		want      string
+	}{
+		"none stays":          {number(0), nil, "[r2 r2 r2 r2]"},
+		"the last stay":       {number(2), nil, "[r2 r2 r1 r1]"},
+		"percent":             {percent(30), nil, "[r2 r2 r1 r1]"},
+		"all stay":            {percent(100), nil, "[r1 r1 r1 r1]"},
+		"updated ones keep":   {number(2), []int{2, 3}, "[r1 r1 r2 r2]"},
+		"raised later":        {number(4), []int{0}, "[r2 r1 r1 r1]"},
+		"more than there are": {number(9), nil, "[r1 r1 r1 r1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(4)
+			s.Revision = "r2"
+			s.Spec.UpdateStrategy.RollingUpdate.Partition = test.partition
+			for _, i := range test.updated {
+				s.Nodes[i].Deployment.Revision = "r2"
+			}
+			p := newPlanner(s)
+			p.assignTargets()
+			var got []string
+			for i := range p.views {
+				got = append(got, p.views[i].target)
+			}
+			if fmt.Sprint(got) != test.want {
+				t.Errorf("got %v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestJoiningNode gets the revision that the partition leaves to it.
+func TestJoiningNode(t *testing.T) {
+	for partition, want := range []string{"Create new to r2 x2", "Create new to r1 x2"} {
+		s := servingFleet(2)
+		s.Revision = "r2"
+		s.Spec.Paused = true
+		s.Spec.UpdateStrategy.RollingUpdate.Partition = number(partition)
+		each(&s, func(n *Node) { n.Deployment.Revision = "r2" })
+		s.Nodes = append(s.Nodes, Node{Name: "new", Exists: true, Wanted: true, Ready: true})
+		if got := steps(Plan(s)); got != want {
+			t.Errorf("partition %d: got %q, want %q", partition, got, want)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
+)
+
+// idle is how long a settled fleet is watched.
+const idle = 8 * time.Second
+
+// TestIdle shows that a fleet in which nothing happens costs the API server
+// nothing: there is no polling, and no loop of writes.
+func TestIdle(t *testing.T) {
+	f := newFixture(t, 3)
+	set, other := f.create("proxy", annotated), f.create("other", withoutChecks)
+	f.complete(set)
+	f.complete(other)
+	f.kubectl("set", "env", "deployment/other-"+f.nodes[0], "FOREIGN=1")
+	f.waitClean(other)
+	f.change(set, version("v2"))
+	f.complete(set)
+	start := f.settle()
+	<-time.After(idle)
+	for _, e := range f.all(start) {
+		if e.Verb != "watch" && e.ObjectRef.Resource != "leases" {
+			t.Errorf("%s %s %s/%s", e.Verb, e.ObjectRef.Resource, e.ObjectRef.Namespace, e.ObjectRef.Name)
+		}
+	}
+}
+
+// settle waits until the controller has not written for a second, and returns
+// when that was.
+func (f *fixture) settle() time.Time {
+	f.Helper()
+	var since time.Time
+	f.eventually("the controller has nothing to do", func() error {
+		since = time.Now()
+		if busy := slices.DeleteFunc(f.all(since.Add(-time.Second)), func(e audit.Event) bool { return e.ObjectRef.Resource == "leases" }); len(busy) > 0 {
+			return fmt.Errorf("it does %v", busy)
+		}
+		return nil
+	})
+	return since
+}
+
+// all are the controller's requests from a moment on.
+func (f *fixture) all(start time.Time) []audit.Event {
+	f.Helper()
+	events, err := audit.Read(theCluster.AuditLog(), account)
+	f.must(err)
+	return slices.DeleteFunc(events, func(e audit.Event) bool { return e.Received.Before(start) })
+}
+
+// annotated asks a detacher for each node, and does not wait for its answer.
+func annotated(set *v1alpha1.IngressDaemonSet) {
+	set.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: detachKey, Value: "true"}
+}
+
+const (
+	detachKey    = "example.com/detached"
+	timestampKey = "example.com/detached-at"
+)
+
+// TestWrites counts what an undisturbed rollout costs: at most 3 writes to each
+// Deployment and 2 to each Node, a revision, and the status.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 4)
+	set := f.create("proxy", annotated)
+	f.complete(set)
+	start := time.Now()
+	f.change(set, version("v2"))
+	f.complete(set)
+	count := map[string]int{}
+	for _, e := range audit.Writes(f.since(start)) {
+		count[e.ObjectRef.Resource+" "+e.ObjectRef.Name]++
+	}
+	t.Log(count)
+	for _, node := range f.nodes {
+		if n := count["deployments proxy-"+node]; n != 3 {
+			t.Errorf("%d writes to the Deployment of %s", n, node)
+		}
+		if n := count["nodes "+node]; n != 2 {
+			t.Errorf("%d writes to Node %s", n, node)
+		}
+	}
+	// One Deployment is tried in a dry run.
+	if n := count["deployments proxy-dry-run"]; n > 1 {
+		t.Errorf("%d dry runs", n)
+	}
+	if n := count["ingressdaemonsets proxy"]; n > 6*len(f.nodes) {
+		t.Errorf("%d writes of the status", n)
+	}
+	for _, resource := range []string{"daemonsets", "serviceaccounts", "rolebindings", "endpointslices"} {
+		for what, n := range count {
+			if n > 0 && len(what) > len(resource) && what[:len(resource)] == resource {
+				t.Errorf("%d writes to %s", n, what)
+			}
+		}
+	}
+}
+
+// TestNewVersion starts another version of the controller: it replaces the health
+// checkers and no pod of the proxy, and writes no Deployment.
+func TestNewVersion(t *testing.T) {
+	f := newFixture(t, 3)
+	set := f.create("proxy", rich)
+	f.complete(set)
+	type deployment struct {
+		version    string
+		generation int64
+	}
+	deployments := func() map[string]deployment {
+		out := map[string]deployment{}
+		for node, d := range f.deployments(set) {
+			out[node] = deployment{d.ResourceVersion, d.Generation}
+		}
+		return out
+	}
+	before, pods := deployments(), uids(f.pods(set, ""))
+	checkers := f.checkerPods(set)
+	f.must(theController.stop())
+	var err error
+	theController, err = startController(context.Background(), "controller:v2")
+	f.must(err)
+	f.eventually("all checkers are of the new version", func() error {
+		now := f.checkerPods(set)
+		for uid, image := range now {
+			if checkers[uid] != "" || image != "controller:v2" {
+				return fmt.Errorf("one has %s", image)
+			}
+		}
+		if len(now) != len(f.nodes) {
+			return fmt.Errorf("there are %d", len(now))
+		}
+		return nil
+	})
+	f.settle()
+	f.complete(set)
+	if got := deployments(); fmt.Sprint(got) != fmt.Sprint(before) {
+		t.Errorf("the Deployments were %v and are %v", before, got)
+	}
+	if got := uids(f.pods(set, "")); fmt.Sprint(got) != fmt.Sprint(pods) {
+		t.Errorf("the pods were %v and are %v", pods, got)
+	}
+}
+
+// checkerPods are the images of the health checkers' pods.
+func (f *fixture) checkerPods(set *v1alpha1.IngressDaemonSet) map[types.UID]string {
+	f.Helper()
+	out := map[types.UID]string{}
+	for _, pod := range f.allPods(set) {
+		if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" && pod.DeletionTimestamp == nil {
+			out[pod.UID] = pod.Spec.Containers[0].Image
+		}
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+// Package audit reads an API server's audit log: what an account did, what it
+// was refused, and which of its permissions it never used.
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Event is one request.
+type Event struct {
+	Verb string `json:"verb"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	UserAgent string `json:"userAgent"`
+	ObjectRef Object `json:"objectRef"`
+	Response  struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	Annotations map[string]string `json:"annotations"`
+	Stage       string            `json:"stage"`
+	Received    time.Time         `json:"requestReceivedTimestamp"`
+}
+
+// Object is what a request was about.
+type Object struct {
+	APIGroup    string `json:"apiGroup"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+}
+
+func (o Object) resource() string {
+	if o.Subresource != "" {
+		return o.Resource + "/" + o.Subresource
+	}
+	return o.Resource
+}
+
+// Read gives the requests of an account to resources, in the order in which they
+// were answered. A watch counts when it starts.
+func Read(file, username string) ([]Event, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out []Event
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, len(data)+1)
+	for lines.Scan() {
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			if !bytes.HasSuffix(data, []byte("\n")) && bytes.HasSuffix(data, lines.Bytes()) {
+				break // It is being written.
+			}
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		watchEnds := e.Verb == "watch" && e.Stage != "ResponseStarted"
+		if e.User.Username == username && e.ObjectRef.Resource != "" && !watchEnds {
+			out = append(out, e)
+		}
+	}
+	return out, lines.Err()
+}
+
+// Writes are the requests that change something.
+func Writes(events []Event) []Event {
+	return slices.DeleteFunc(slices.Clone(events), func(e Event) bool {
+		return slices.Contains([]string{"get", "list", "watch"}, e.Verb)
+	})
+}
+
+// Refused names what the account was not permitted to do, each once.
+func Refused(events []Event) []string {
+	return names(events, func(e Event) []string {
+		if e.Annotations["authorization.k8s.io/decision"] == "forbid" || e.Response.Code == 403 {
+			return []string{e.permission(e.Verb)}
+		}
+		return nil
+	})
+}
+
+// Unused names the permissions that the rules grant and no request needed.
+// Permissions that no audit log shows, such as bind, are not among them.
+func Unused(rules []rbacv1.PolicyRule, events []Event) []string {
+	used := names(events, func(e Event) []string {
+		verbs := []string{e.permission(e.Verb)}
+		if e.Verb == "patch" && e.Response.Code == 201 {
+			// Server-side apply of what did not exist.
+			verbs = append(verbs, e.permission("create"))
+		}
+		return verbs
+	})
+	var out []string
+	for _, rule := range rules {
+		for _, p := range permissions(rule) {
+			if !slices.Contains(used, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+func (e Event) permission(verb string) string {
+	return verb + " " + strings.TrimPrefix(e.ObjectRef.APIGroup+"/"+e.ObjectRef.resource(), "/")
+}
+
+func permissions(rule rbacv1.PolicyRule) []string {
+	var out []string
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				if verb != "bind" && verb != "escalate" && verb != "impersonate" {
+					out = append(out, verb+" "+strings.TrimPrefix(group+"/"+resource, "/"))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// names gathers what of gives for each event, sorted, each once.
+func names(events []Event, of func(Event) []string) []string {
+	var out []string
+	for _, e := range events {
+		out = append(out, of(e)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+const (
+	namespace       = "bench"
+	podsPerNode     = 2
+	healthCheckPort = 10080
+	idsName         = "proxy"
+)
+
+// fleet runs two pods on every node.
+type fleet interface {
+	name() string
+	// create and roll return when every pod is there, of the version, and ready.
+	create(ctx context.Context, version string) error
+	roll(ctx context.Context, version string) error
+}
+
+// template is the same for all.
+func template(labels map[string]string, version string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{
+			HostNetwork:                   true,
+			TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{
+				Name: "proxy", Image: "nginx:1.22",
+				Env: []corev1.EnvVar{{Name: "VERSION", Value: version}},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+					HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(10254)}}},
+			}},
+		},
+	}
+}
+
+// native is a DaemonSet for each pod of a node.
+type native struct {
+	*bench
+	sets []*appsv1.DaemonSet
+}
+
+func (f *native) name() string { return "native" }
+
+func (f *native) create(ctx context.Context, version string) error {
+	all := intstr.FromString("100%")
+	for i := range podsPerNode {
+		labels := map[string]string{"app": fmt.Sprintf("native-%d", i+1)}
+		ds := &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: labels["app"], Namespace: namespace},
+			Spec: appsv1.DaemonSetSpec{
+				Selector:             &metav1.LabelSelector{MatchLabels: labels},
+				Template:             template(labels, version),
+				RevisionHistoryLimit: new(int32),
+				UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+					RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &all},
+				},
+			},
+		}
+		if err := f.client.Create(ctx, ds); err != nil {
+			return err
+		}
+		f.sets = append(f.sets, ds)
+	}
+	return f.wait(ctx)
+}
+
+func (f *native) roll(ctx context.Context, version string) error {
+	for _, ds := range f.sets {
+		before := ds.DeepCopy()
+		ds.Spec.Template.Spec.Containers[0].Env[0].Value = version
+		if err := f.client.Patch(ctx, ds, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return f.wait(ctx)
+}
+
+func (f *native) wait(ctx context.Context) error {
+	return until(ctx, func() (bool, error) {
+		for _, ds := range f.sets {
+			if err := f.get(ctx, ds); err != nil {
+				return false, err
+			}
+			s, nodes := ds.Status, int32(f.nodes)
+			if s.ObservedGeneration != ds.Generation || s.UpdatedNumberScheduled != nodes || s.NumberAvailable != nodes {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// ids is the IngressDaemonSet. With detach it annotates Nodes, too.
+type ids struct {
+	*bench
+	set *v1alpha1.IngressDaemonSet
+}
+
+func (f *ids) name() string { return "ingressdaemonset" }
+
+func (f *ids) create(ctx context.Context, version string) error {
+	all := intstr.FromString("100%")
+	f.set = &v1alpha1.IngressDaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: idsName, Namespace: namespace},
+		Spec: v1alpha1.IngressDaemonSetSpec{
+			PodsPerNode:          ptr[int32](podsPerNode),
+			HealthCheckNodePorts: []int32{healthCheckPort},
+			Template:             template(map[string]string{"app": idsName}, version),
+			UpdateStrategy: v1alpha1.UpdateStrategy{RollingUpdate: &v1alpha1.RollingUpdate{
+				MaxUnavailableNodes:        &all,
+				MinServingNodes:            new(int32),
+				AnnotateDeploymentToDetach: &v1alpha1.AnnotateDeploymentToDetach{GracePeriodSeconds: new(int32)},
+				AttachGracePeriodSeconds:   new(int32),
+			}},
+		},
+	}
+	if err := f.client.Create(ctx, f.set); err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// settleCheckers waits until the health checkers' pods are there, which no
+// rollout begins before.
+func (f *ids) settleCheckers(ctx context.Context) error {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", idsName, healthCheckPort), Namespace: namespace}}
+	return until(ctx, func() (bool, error) {
+		err := f.get(ctx, ds)
+		return err == nil && ds.Status.NumberReady == int32(f.nodes), err
+	})
+}
+
+func (f *ids) roll(ctx context.Context, version string) error {
+	return f.change(ctx, func() { f.set.Spec.Template.Spec.Containers[0].Env[0].Value = version })
+}
+
+func (f *ids) change(ctx context.Context, change func()) error {
+	before := f.set.DeepCopy()
+	change()
+	if err := f.client.Patch(ctx, f.set, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+func (f *ids) wait(ctx context.Context) error {
+	err := until(ctx, func() (bool, error) {
+		err := f.get(ctx, f.set)
+		s, nodes := f.set.Status, int32(f.nodes)
+		return s.ObservedGeneration == f.set.Generation && s.ServingNodes == nodes && s.UpdatedNodes == nodes && len(s.Wave) == 0, err
+	})
+	if err != nil {
+		s := f.set.Status
+		return fmt.Errorf("%w: %d nodes serve, %d are updated; %v", err, s.ServingNodes, s.UpdatedNodes, s.Conditions)
+	}
+	return nil
+}
+
+// until asks ten times a second.
+func until(ctx context.Context, done func() (bool, error)) error {
+	for {
+		ok, err := done()
+		if ok && err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,123 @@
+// Command bench compares an IngressDaemonSet with native DaemonSets of as many
+// pods, on simulated nodes and the same real API server, in the same run. It
+// writes one line of JSON for each case, and exits with 1 where a bar is missed.
+//
+// A rollout takes out every node at once, without grace periods, so that what is
+// measured is the work and not the waiting. Beside the native one stands the
+// floor: a plain Deployment for each node, which tells how much of the time is
+// the Deployment controller's and not ours.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+)
+
+type options struct {
+	dir          string
+	nodes, large int
+	rounds       int
+	controller   string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "ingress-daemonset-bench"), "where the cluster keeps its files")
+	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the comparison")
+	flag.IntVar(&o.large, "large", 5000, "simulated nodes of the large cluster; 0 for none")
+	flag.IntVar(&o.rounds, "rounds", 3, "rollouts of each kind, of which the median counts")
+	flag.StringVar(&o.controller, "controller", "./cmd/controller", "package of the controller; one of your own may add a profiler")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := run(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+	}
+	if err != nil || missed {
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) (missed bool, err error) {
+	r := &report{out: os.Stdout}
+	if err := on(ctx, o, o.nodes, func(b *bench) error { return b.compare(ctx, r, o.rounds) }); err != nil || o.large == 0 {
+		return r.missed, err
+	}
+	err = on(ctx, o, o.large, func(b *bench) error { return b.grow(ctx, r) })
+	return r.missed, err
+}
+
+// bench is a cluster of simulated nodes with the API installed.
+type bench struct {
+	*cluster.Cluster
+	client            client.WithWatch
+	root              string
+	nodes             int
+	controllerPackage string
+	controller        *os.Process
+}
+
+// on runs f on a cluster of so many nodes, which is taken down again.
+func on(ctx context.Context, o options, nodes int, f func(*bench) error) error {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the project's folder: %w", err)
+	}
+	c, err := cluster.Start(ctx, cluster.Options{SimulatedNodes: nodes, Dir: o.dir, Log: os.Stderr})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if err := c.Down(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: taking the cluster down:", err)
+		}
+	}()
+	b := &bench{Cluster: c, root: strings.TrimSpace(string(root)), nodes: nodes, controllerPackage: o.controller}
+	if b.client, err = connect(c); err != nil {
+		return err
+	}
+	if err := b.install(ctx); err != nil {
+		return err
+	}
+	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return err
+	}
+	return f(b)
+}
+
+func connect(c *cluster.Cluster) (client.WithWatch, error) {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// plain is a Deployment for each node with nothing around it: the floor under
+// what can be had with one Deployment a node. Its client writes once to each.
+type plain struct {
+	*bench
+}
+
+func (f *plain) name() string { return "plain-deployments" }
+
+func (f *plain) create(ctx context.Context, version string) error {
+	return f.writeAll(ctx, func(ctx context.Context, node string) error {
+		return f.client.Create(ctx, plainDeployment(node, version))
+	})
+}
+
+func (f *plain) roll(ctx context.Context, version string) error {
+	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/env/0/value","value":%q}]`, version)
+	return f.writeAll(ctx, func(ctx context.Context, node string) error {
+		return f.client.Patch(ctx, &appsv1.Deployment{ObjectMeta: plainMeta(node)}, client.RawPatch(types.JSONPatchType, patch))
+	})
+}
+
+func plainMeta(node string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: "plain-" + node, Namespace: namespace, Labels: map[string]string{"app": "plain"}}
+}
+
+func plainDeployment(node, version string) *appsv1.Deployment {
+	labels := map[string]string{"app": "plain", "node": node}
+	t := template(labels, version)
+	t.Spec.NodeName = node
+	all, none := intstr.FromString("100%"), intstr.FromInt32(0)
+	return &appsv1.Deployment{
+		ObjectMeta: plainMeta(node),
+		Spec: appsv1.DeploymentSpec{
+			Replicas:             ptr[int32](podsPerNode),
+			RevisionHistoryLimit: new(int32),
+			Selector:             &metav1.LabelSelector{MatchLabels: labels},
+			Template:             t,
+			Strategy:             appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &all, MaxSurge: &none}},
+		},
+	}
+}
+
+// writeAll writes to each node's Deployment and waits until all are complete.
+func (f *plain) writeAll(ctx context.Context, write func(context.Context, string) error) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(32)
+	for i := range f.nodes {
+		group.Go(func() error { return write(groupCtx, fmt.Sprintf("simulated-%d", i+1)) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// wait watches, because listing a thousand Deployments again and again would
+// disturb what is measured.
+func (f *plain) wait(ctx context.Context) error {
+	list := &appsv1.DeploymentList{}
+	selected := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"app": "plain"}}
+	if err := f.client.List(ctx, list, selected...); err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	see := func(d *appsv1.Deployment) {
+		if s := d.Status; s.ObservedGeneration == d.Generation && s.UpdatedReplicas == podsPerNode && s.AvailableReplicas == podsPerNode && s.Replicas == podsPerNode {
+			delete(missing, d.Name)
+		} else {
+			missing[d.Name] = true
+		}
+	}
+	for i := range list.Items {
+		see(&list.Items[i])
+	}
+	w, err := f.client.Watch(ctx, &appsv1.DeploymentList{}, append(selected, &client.ListOptions{
+		Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})...)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for len(missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d Deployments are not complete: %w", len(missing), context.Cause(ctx))
+		case e, open := <-w.ResultChan():
+			d, ok := e.Object.(*appsv1.Deployment)
+			if !open || e.Type == watch.Error || !ok {
+				return fmt.Errorf("the watch of Deployments ended with %d incomplete: %v", len(missing), e.Object)
+			}
+			see(d)
+		}
+	}
+	return nil
+}

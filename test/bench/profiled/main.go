@@ -1,0 +1,88 @@
+// Command controller runs the rollouts of IngressDaemonSets.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+type options struct {
+	image             string
+	metrics, probes   string
+	elect             bool
+	electionNamespace string
+	verbosity         int
+	apiQPS            float64
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.image, "healthchecker-image", os.Getenv("HEALTHCHECKER_IMAGE"), "image of the health checkers where an IngressDaemonSet names none; this controller's own image contains them")
+	flag.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of the metrics; 0 for none")
+	flag.StringVar(&o.probes, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flag.BoolVar(&o.elect, "leader-elect", false, "elect a leader, so that several replicas can run")
+	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
+	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0 or 1")
+	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
+	flag.Parse()
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "controller:", err)
+		os.Exit(1)
+	}
+}
+
+func run(o options) error {
+	if o.image == "" {
+		return fmt.Errorf("no image for the health checkers: set --healthchecker-image or HEALTHCHECKER_IMAGE to this controller's own image")
+	}
+	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:           scheme,
+		Cache:            rollout.CacheOptions(),
+		Metrics:          server.Options{BindAddress: o.metrics},
+		PprofBindAddress: ":6060", HealthProbeBindAddress: o.probes,
+		LeaderElection:                o.elect,
+		LeaderElectionID:              "ingress-daemonset-controller",
+		LeaderElectionNamespace:       o.electionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	if err := rollout.SetUp(mgr, o.image); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}

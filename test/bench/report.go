@@ -1,0 +1,105 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+)
+
+// result is one line: what a case took.
+type result struct {
+	Case  string `json:"case"`
+	Kind  string `json:"kind"`
+	Nodes int    `json:"nodes"`
+	// Seconds is the median of Rounds.
+	Seconds float64   `json:"seconds"`
+	Rounds  []float64 `json:"rounds"`
+	// TimesNative and TimesFloor compare Seconds with those of the DaemonSets and of
+	// plain Deployments.
+	TimesNative float64 `json:"timesNative,omitempty"`
+	TimesFloor  float64 `json:"timesFloor,omitempty"`
+	// CPUSeconds are those of each program, of which the controller's are ours.
+	CPUSeconds map[string]float64 `json:"cpuSeconds"`
+	// ControllerMsPerNode is the CPU time of our controller for each node.
+	ControllerMsPerNode float64 `json:"controllerMsPerNode,omitempty"`
+	ControllerPeakMB    float64 `json:"controllerPeakMB,omitempty"`
+	// WritesPerNode is how often each user wrote to each resource, for each node.
+	WritesPerNode map[string]map[string]float64 `json:"writesPerNode"`
+	Bars          []bar                         `json:"bars,omitempty"`
+}
+
+// bar is what a figure may be at most.
+type bar struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit"`
+	Met   bool    `json:"met"`
+}
+
+// summarize is the medians of the samples of a case.
+func summarize(name, kind string, nodes int, samples []sample) *result {
+	r := &result{
+		Case: name, Kind: kind, Nodes: nodes, CPUSeconds: map[string]float64{}, WritesPerNode: map[string]map[string]float64{},
+		Seconds: rounded(medianOf(samples, func(s sample) float64 { return s.seconds })),
+	}
+	for _, s := range samples {
+		r.Rounds = append(r.Rounds, rounded(s.seconds))
+	}
+	for program := range samples[0].cpu {
+		r.CPUSeconds[program] = rounded(medianOf(samples, func(s sample) float64 { return s.cpu[program] }))
+	}
+	r.ControllerMsPerNode = rounded(1000 * r.CPUSeconds["controller"] / float64(nodes))
+	for user, resources := range samples[0].writes {
+		for resource := range resources {
+			n := rounded(medianOf(samples, func(s sample) float64 { return float64(s.writes[user][resource]) / float64(nodes) }))
+			if n == 0 {
+				continue
+			}
+			if r.WritesPerNode[user] == nil {
+				r.WritesPerNode[user] = map[string]float64{}
+			}
+			r.WritesPerNode[user][resource] = n
+		}
+	}
+	return r
+}
+
+// against compares with what the same case took the others.
+func (r *result) against(native, floor *result) {
+	r.TimesNative = rounded(r.Seconds / native.Seconds)
+	r.TimesFloor = rounded(r.Seconds / floor.Seconds)
+}
+
+func (r *result) bar(name string, value, limit float64) {
+	r.Bars = append(r.Bars, bar{Name: name, Value: rounded(value), Limit: rounded(limit), Met: value <= limit})
+}
+
+func rounded(v float64) float64 { return math.Round(v*100) / 100 }
+
+// report writes the results and remembers whether a bar was missed.
+type report struct {
+	out    io.Writer
+	missed bool
+	// small is the rollout that the large cluster's is compared with.
+	small *result
+}
+
+func (r *report) add(results ...*result) error {
+	for _, result := range results {
+		line, err := json.Marshal(result)
+		if err != nil {
+			return fmt.Errorf("writing a result: %w", err)
+		}
+		fmt.Fprintln(r.out, string(line))
+		for _, bar := range result.Bars {
+			verdict := "met"
+			if !bar.Met {
+				verdict, r.missed = "MISSED", true
+			}
+			fmt.Fprintf(os.Stderr, "%s: %s is %g, at most %g: %s\n", result.Case, bar.Name, bar.Value, bar.Limit, verdict)
+		}
+	}
+	return nil
+}

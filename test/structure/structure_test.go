@@ -1,0 +1,245 @@
+// Package structure holds the rules of who may import whom, and of what pure
+// packages may call. CONTRIBUTING.md says why.
+package structure
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/mumoshu/ingress-daemonset-controller/"
+
+// kubernetesTypes are modules of plain types and pure functions.
+var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
+
+// pure packages decide. They import the standard library but for what acts or
+// remembers, the packages of this module that are named here, and of others the
+// modules that are named here.
+var pure = map[string]struct{ own, others []string }{
+	"api/v1alpha1":             {nil, kubernetesTypes},
+	"internal/rollout":         {[]string{"api/v1alpha1"}, kubernetesTypes},
+	"internal/rollout/objects": {[]string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
+	"internal/nodehealth":      {[]string{"api/v1alpha1"}, kubernetesTypes},
+}
+
+// shells act on what a pure package decided: on their own and on no other shell.
+var shells = map[string][]string{
+	"internal/rollout/controller": {"api/v1alpha1", "internal/rollout", "internal/rollout/objects"},
+	"internal/nodehealth/server":  {"api/v1alpha1", "internal/nodehealth"},
+}
+
+// commands wire shells.
+var commands = map[string][]string{
+	"cmd/controller":    {"api/v1alpha1", "internal/rollout/controller"},
+	"cmd/healthchecker": {"internal/nodehealth", "internal/nodehealth/server"},
+}
+
+// acting are packages of the standard library that a pure package has no use for.
+var acting = []string{"flag", "io", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "os/signal", "sync", "syscall", "testing"}
+
+// clientModules do I/O, also where they are imported by what a pure package imports.
+var clientModules = []string{"k8s.io/client-go/", "sigs.k8s.io/controller-runtime/"}
+
+// timeCalls read or await a clock.
+var timeCalls = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+
+// vague names say nothing of what a package is for.
+var vague = []string{"common", "helper", "helpers", "misc", "shared", "util", "utils"}
+
+type goPackage struct {
+	ImportPath, Name, Dir string
+	GoFiles               []string
+	Imports, Deps         []string
+}
+
+// path is the package's path in the module.
+func (p goPackage) path() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	list, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+var listed = sync.OnceValues(list)
+
+func list() ([]goPackage, error) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,Imports,Deps", "./...")
+	cmd.Dir = filepath.Join("..", "..")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+}
+
+// TestImports lets every package import only what its place permits.
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		rule, isPure := pure[p.path()]
+		shell, isShell := shells[p.path()]
+		command, isCommand := commands[p.path()]
+		top, _, _ := strings.Cut(p.path(), "/")
+		switch {
+		case isPure:
+			mayImport(t, p, rule.own)
+			staysPure(t, p, rule.others)
+		case isShell:
+			mayImport(t, p, shell)
+		case isCommand:
+			mayImport(t, p, command)
+		case top == "api" || top == "cmd" || top == "internal":
+			t.Errorf("%s is new: name it in this test as a pure package, a shell or a command", p.path())
+		}
+	}
+}
+
+// mayImport holds a package to some of this module's packages.
+func mayImport(t *testing.T, p goPackage, own []string) {
+	for _, imported := range p.Imports {
+		if name, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(own, name) {
+			t.Errorf("%s imports %s: of this module it may import %s", p.path(), name, strings.Join(own, ", "))
+		}
+	}
+}
+
+func staysPure(t *testing.T, p goPackage, others []string) {
+	from := func(modules []string) func(string) bool {
+		return func(imported string) bool {
+			return slices.ContainsFunc(modules, func(m string) bool { return strings.HasPrefix(imported+"/", m) })
+		}
+	}
+	for _, imported := range p.Imports {
+		first, _, _ := strings.Cut(imported, "/")
+		switch {
+		case strings.HasPrefix(imported, module):
+		case strings.Contains(first, "."):
+			if !from(others)(imported) {
+				t.Errorf("%s is pure and imports %s: it may import %s", p.path(), imported, strings.Join(others, ", "))
+			}
+		case slices.Contains(acting, imported):
+			t.Errorf("%s is pure and imports %s: move what acts into a shell", p.path(), imported)
+		}
+	}
+	if at := slices.IndexFunc(p.Deps, from(clientModules)); at >= 0 {
+		t.Errorf("%s is pure and depends on %s, which does I/O", p.path(), p.Deps[at])
+	}
+}
+
+// TestClocks lets no pure package read a clock or wait: the time is an argument.
+func TestClocks(t *testing.T) {
+	for _, p := range packages(t) {
+		if _, isPure := pure[p.path()]; !isPure {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			file := parse(t, filepath.Join(p.Dir, name))
+			clocks := map[string]bool{}
+			for _, spec := range file.Imports {
+				clocks[localName(spec)] = isClock(spec.Path.Value)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				selector, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				if x, ok := selector.X.(*ast.Ident); ok && clocks[x.Name] && slices.Contains(timeCalls, selector.Sel.Name) {
+					t.Errorf("%s/%s uses %s.%s: take the time from the State", p.path(), name, x.Name, selector.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// isClock is whether a package has functions that read the clock.
+func isClock(quoted string) bool {
+	return quoted == `"time"` || quoted == `"k8s.io/apimachinery/pkg/apis/meta/v1"`
+}
+
+func localName(spec *ast.ImportSpec) string {
+	if spec.Name != nil {
+		return spec.Name.Name
+	}
+	return path.Base(strings.Trim(spec.Path.Value, `"`))
+}
+
+func parse(t *testing.T, file string) *ast.File {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// TestNames lets a package be called by what it is for.
+func TestNames(t *testing.T) {
+	for _, p := range packages(t) {
+		for part := range strings.SplitSeq(p.path(), "/") {
+			if slices.Contains(vague, part) {
+				t.Errorf("%s: a package is called by what it is for, not %s", p.path(), part)
+			}
+		}
+		if slices.Contains(vague, p.Name) {
+			t.Errorf("%s: a package is called by what it is for, not %s", p.path(), p.Name)
+		}
+	}
+}
+
+// TestFlags lets only commands read flags.
+func TestFlags(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Name == "main" {
+			continue
+		}
+		for _, flags := range []string{"flag", "github.com/spf13/pflag"} {
+			if slices.Contains(p.Imports, flags) {
+				t.Errorf("%s reads flags (%s): only commands do", p.path(), flags)
+			}
+		}
+	}
+}
+
+// TestProductNeedsNoTests lets nothing that is shipped import test/ or tools/.
+func TestProductNeedsNoTests(t *testing.T) {
+	for _, p := range packages(t) {
+		if top, _, _ := strings.Cut(p.path(), "/"); top == "test" || top == "tools" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if name, ours := strings.CutPrefix(imported, module); ours && (strings.HasPrefix(name, "test/") || strings.HasPrefix(name, "tools/")) {
+				t.Errorf("%s imports %s, which is not shipped", p.path(), name)
+			}
+		}
+	}
+}
