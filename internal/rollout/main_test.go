@@ -12,7 +12,7 @@ var update = flag.Bool("update", false, "rewrite testdata/stories")
 // TestMain lets rapid try enough worlds by default that a fault is found; -rapid.checks
 // overrides it. Failures are reproduced by their seed, so nothing is written to disk.
 func TestMain(m *testing.M) {
-	for name, value := range map[string]string{"rapid.checks": "800", "rapid.nofailfile": "true"} {
+	for name, value := range map[string]string{"rapid.checks": "1500", "rapid.nofailfile": "true"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
 		}

@@ -108,7 +108,10 @@ type Hold struct {
 	// Attempts is how often the pods of Revision were tried in vain.
 	Attempts int    `json:"attempts"`
 	Revision string `json:"revision"`
-	Reason   string `json:"reason"`
+	// Generation is that of the spec they were tried with: another spec, such as
+	// one with less surge, is worth a try at once.
+	Generation int64  `json:"generation"`
+	Reason     string `json:"reason"`
 	// At is when the hold began, or when it was last tried again.
 	At metav1.MicroTime `json:"at"`
 	// Replicas is how many pods are held, Paused whether halfway between two revisions.

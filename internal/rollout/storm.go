@@ -69,13 +69,13 @@ func (p *planner) holdBack(v *view) Step {
 // holdOn is what to remember of an attempt that failed.
 func (p *planner) holdOn(v *view, step Step) *Hold {
 	d := v.Deployment
-	h := &Hold{Attempts: 1, Revision: d.Revision, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating()}
+	h := &Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating()}
 	switch last := d.Hold; {
 	case last == nil:
 	case !last.Trying:
 		// Not even the pods that it went back to are accepted.
-		h.Revision, h.Attempts = last.Revision, last.Attempts
-	case last.Revision == d.Revision:
+		h.Revision, h.Generation, h.Attempts = last.Revision, last.Generation, last.Attempts
+	case last.Revision == d.Revision && last.Generation == p.Generation:
 		h.Attempts = last.Attempts + 1
 	}
 	return h

@@ -73,10 +73,10 @@ func Read(file, username string) ([]Event, error) {
 	return out, lines.Err()
 }
 
-// Writes are the requests that change something.
+// Writes are the requests that changed something.
 func Writes(events []Event) []Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e Event) bool {
-		return slices.Contains([]string{"get", "list", "watch"}, e.Verb)
+		return slices.Contains([]string{"get", "list", "watch"}, e.Verb) || e.Response.Code >= 300
 	})
 }
 

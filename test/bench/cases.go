@@ -108,6 +108,8 @@ func (b *bench) grow(ctx context.Context, r *report) error {
 		return err
 	}
 	rolled.bar("controller's peak MB", rolled.ControllerPeakMB, maxPeakMB)
-	rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/r.small.ControllerMsPerNode, maxTimesSmallCPU)
+	if r.small != nil {
+		rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/r.small.ControllerMsPerNode, maxTimesSmallCPU)
+	}
 	return r.add(created, rolled)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
@@ -78,7 +77,7 @@ func (i *ingress) look(ctx context.Context) (state, error) {
 func summarize(s v1alpha1.IngressDaemonSetStatus) string {
 	wave := "none"
 	if len(s.Wave) > 0 {
-		wave = strings.Join(s.Wave, ", ")
+		wave = enumerate(s.Wave)
 	}
 	return fmt.Sprintf("wave: %s; %d of %d nodes serve, %d have the new template", wave, s.ServingNodes, s.DesiredNodes, s.UpdatedNodes)
 }

@@ -73,16 +73,41 @@ func (s *screen) say(f frame) {
 	}
 	s.said = time.Now()
 	parts := []string{f.phase}
-	for _, n := range f.nodes {
-		if n.reason != "" {
-			parts = append(parts, n.name+" "+n.state+": "+n.reason)
-		}
-	}
-	parts = append(parts, f.summary)
+	parts = append(append(parts, underWay(f.nodes)...), f.summary)
 	if f.traffic != nil {
 		parts = append(parts, f.traffic.String())
 	}
 	fmt.Fprintf(s.out, "%4.0f s  %s\n", f.elapsed.Seconds(), strings.Join(parts, " | "))
+}
+
+// underWay tells the nodes that wait for something, those that wait for the same
+// together.
+func underWay(nodes []row) []string {
+	var order, out []string
+	names := map[string][]string{}
+	for _, n := range nodes {
+		if n.reason == "" {
+			continue
+		}
+		what := n.state + ": " + n.reason
+		if names[what] == nil {
+			order = append(order, what)
+		}
+		names[what] = append(names[what], n.name)
+	}
+	for _, what := range order {
+		out = append(out, enumerate(names[what])+" "+what)
+	}
+	return out
+}
+
+// enumerate names the first few.
+func enumerate(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // draw makes the lines of a frame, none longer than the terminal is wide.

@@ -250,7 +250,32 @@ func mustFind(t *testing.T, file string, found []string) []string {
 func TestTroubleshooting(t *testing.T) {
 	mentions(t, "docs/guides/troubleshooting.md", append(
 		constants(t, "api/v1alpha1/status_types.go", "Reason"),
-		mapValues(t, "internal/rollout/controller/report.go", "reasons")...))
+		slices.Concat(mapValues(t, "internal/rollout/controller/report.go", "reasons"), eventReasons(t))...))
+}
+
+// eventReasons are the reasons that the controller's events name in place.
+func eventReasons(t *testing.T) []string {
+	t.Helper()
+	const controller = "internal/rollout/controller"
+	files, err := filepath.Glob(filepath.Join(root, controller, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, file := range files {
+		inspect(t, filepath.Join(controller, filepath.Base(file)), func(n ast.Node) {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) < 4 {
+				return
+			}
+			if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Eventf" {
+				if reason, ok := text(call.Args[3]); ok {
+					out = append(out, reason)
+				}
+			}
+		})
+	}
+	return mustFind(t, controller, out)
 }
 
 // TestHealthChecker explains each reason of an answer.

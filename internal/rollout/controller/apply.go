@@ -258,19 +258,15 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 	if s.Action == rollout.HoldBack {
 		pods.UpdatedAt = moment(live, v1alpha1.AnnotationUpdatedAt)
 	}
-	d := objects.Deployment(o.set, s.Node, live.Name, pods)
-	keepMark(d, live)
-	d.UID, d.ResourceVersion = live.UID, live.ResourceVersion
-	if slices.ContainsFunc(live.ManagedFields, outlives) {
-		err = r.replace(ctx, d, live)
-	} else {
-		err = r.write(ctx, d, client.ForceOwnership)
-	}
-	if err != nil {
-		return err
-	}
-	r.written.remember(d)
-	return nil
+	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+		d := objects.Deployment(o.set, s.Node, live.Name, pods)
+		keepMark(d, live)
+		d.UID, d.ResourceVersion = live.UID, resourceVersion
+		if slices.ContainsFunc(live.ManagedFields, outlives) {
+			return d, r.replace(ctx, d)
+		}
+		return d, r.write(ctx, d, client.ForceOwnership)
+	})
 }
 
 // keepMark keeps what an update of the pods does not change.
@@ -285,8 +281,13 @@ func keepMark(d, live *appsv1.Deployment) {
 
 // replace writes the spec whole and drops all claims by which fields of it would
 // survive. The labels of the old template go with it, those of others stay.
-func (r *Reconciler) replace(ctx context.Context, d, live *appsv1.Deployment) error {
+func (r *Reconciler) replace(ctx context.Context, d *appsv1.Deployment) error {
+	live := &appsv1.Deployment{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+		return fmt.Errorf("reading what is to be replaced: %w", err)
+	}
 	whole := live.DeepCopy()
+	whole.UID, whole.ResourceVersion = d.UID, d.ResourceVersion
 	whole.Spec, whole.Annotations = d.Spec, merged(live.Annotations, d.Annotations)
 	maps.DeleteFunc(whole.Labels, func(key, value string) bool { return live.Spec.Template.Labels[key] == value })
 	whole.Labels = merged(whole.Labels, d.Labels)
@@ -334,22 +335,20 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 	case rollout.ScaleToZero:
 		spec = map[string]any{"replicas": 0}
 	}
-	patch := map[string]any{"metadata": map[string]any{
-		"uid": live.UID, "resourceVersion": live.ResourceVersion, "annotations": set,
-	}}
-	if spec != nil {
-		patch["spec"] = spec
-	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("encoding: %w", err)
-	}
-	d := live.DeepCopy()
-	if err := r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, data), client.FieldOwner(FieldManager)); err != nil {
-		return err
-	}
-	r.written.remember(d)
-	return nil
+	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+		patch := map[string]any{"metadata": map[string]any{
+			"uid": live.UID, "resourceVersion": resourceVersion, "annotations": set,
+		}}
+		if spec != nil {
+			patch["spec"] = spec
+		}
+		data, err := json.Marshal(patch)
+		if err != nil {
+			return nil, fmt.Errorf("encoding: %w", err)
+		}
+		d := live.DeepCopy()
+		return d, r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, data), client.FieldOwner(FieldManager))
+	})
 }
 
 // strategyPatch replaces the strategy, since the two types exclude each other's fields.

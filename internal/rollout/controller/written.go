@@ -28,8 +28,9 @@ const longestLag = time.Minute
 
 func newWritten() *written { return &written{objects: map[string]own{}} }
 
-// remember keeps an object as the API server returned it.
+// remember keeps an object as the API server returned it and the cache will hold it.
 func (w *written) remember(obj client.Object) {
+	_, _ = leanDeployment(obj) // which never fails
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.objects[identity(obj)] = own{obj, time.Now()}

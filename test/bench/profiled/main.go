@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&o.probes, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flag.BoolVar(&o.elect, "leader-elect", false, "elect a leader, so that several replicas can run")
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
-	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0 or 1")
+	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
 	flag.Parse()
 	if err := run(o); err != nil {

@@ -1,0 +1,115 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// TestDrain: the steps while somebody drains a node.
+func TestDrain(t *testing.T) {
+	drained := func(n *Node) {
+		n.Leaving, n.Evicting = true, true
+		n.Deployment.Mark, n.Deployment.DrainedAt = MarkValue(start.Add(-30*time.Second), "r1"), start.Add(-30*time.Second)
+		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
+	}
+	emptied := func(n *Node) {
+		drained(n)
+		n.Deployment.Replicas, n.Pods = 0, nil
+	}
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"cordoned only":    {func(n *Node) { n.Leaving = true }, ""},
+		"evicted only":     {func(n *Node) { n.Evicting = true }, ""},
+		"drained":          {func(n *Node) { n.Leaving, n.Evicting = true, true }, "Mark n0000"},
+		"acknowledged":     {drained, "ScaleToZero n0000"},
+		"not acknowledged": {func(n *Node) { drained(n); n.Checks[0].Serving = true }, ""},
+		"out of time": {func(n *Node) {
+			drained(n)
+			n.Checks[0].Serving = true
+			n.Deployment.Mark = MarkValue(start.Add(-time.Hour), "r1")
+		}, "ScaleToZero n0000"},
+		"emptied":              {emptied, ""},
+		"uncordoned":           {func(n *Node) { emptied(n); n.Leaving = false }, "Update n0000 to r1 x2"},
+		"uncordoned too early": {func(n *Node) { drained(n); n.Leaving = false }, "Unmark n0000"},
+		"left the set":         {func(n *Node) { emptied(n); n.Wanted = false }, "Delete n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			test.change(&s.Nodes[0])
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLeaving: a node that left the set, or is gone.
+func TestLeaving(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"serves":                 {func(n *Node) { n.Wanted = false }, "Mark n0000"},
+		"serves nothing":         {func(n *Node) { n.Wanted, n.Pods = false, nil }, "Delete n0000"},
+		"is gone":                {func(n *Node) { n.Exists, n.Wanted = false, false }, "Delete n0000"},
+		"is being deleted":       {func(n *Node) { n.Wanted, n.Deployment.Deleting = false, true }, ""},
+		"pods terminate":         {func(n *Node) { n.Wanted, n.Deployment, n.Detachment.Requested = false, nil, true }, ""},
+		"NotReady pods":          {func(n *Node) { n.Wanted, n.Ready, n.Deployment, n.Detachment.Requested = false, false, nil, true }, "ReleaseDetachment n0000"},
+		"pods are gone":          {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
+		"is rejecting":           {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
+		"is wanted again":        {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
+		"and detached, complete": {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
+		"and detached, not complete": {func(n *Node) {
+			n.Detachment.Requested, n.Detachment.RequestedAt, n.Pods = true, start, n.Pods[:1]
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Status.Wave = []string{"n0000"}
+			test.change(&s.Nodes[0])
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLettingGo: the first and the last steps of each kind of deletion.
+func TestLettingGo(t *testing.T) {
+	nothing := func(s *State) { s.Nodes = nil }
+	for name, test := range map[string]struct {
+		deletion Deletion
+		change   func(s *State)
+		want     string
+	}{
+		"in waves": {DeleteInWaves, func(s *State) { s.Status.Wave = []string{"n0000"} }, "Mark n0000"},
+		"in waves, a gone node": {DeleteInWaves, func(s *State) {
+			s.Nodes = s.Nodes[:1]
+			s.Nodes[0].Exists = false
+			s.Nodes[0].Deployment.Deleting = true
+		}, "DeleteChecker 10080"},
+		"in waves, checkers": {DeleteInWaves, nothing, "DeleteChecker 10080"},
+		"in waves, last":     {DeleteInWaves, func(s *State) { nothing(s); s.Checkers = nil }, "RemoveFinalizer"},
+		"at once":            {DeleteAtOnce, func(s *State) { s.Nodes[1].Detachment.Requested = true }, "ReleaseDetachment n0001"},
+		"at once, last":      {DeleteAtOnce, func(*State) {}, "RemoveFinalizer"},
+		"orphaning":          {DeleteOrphaning, func(s *State) { s.Nodes[1].Deployment.Mark = "x" }, "Unmark n0001"},
+		"orphaning, last":    {DeleteOrphaning, func(*State) {}, "RemoveFinalizer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(2)
+			s.Deletion = test.deletion
+			test.change(&s)
+			d := Plan(s)
+			if got := steps(d); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if c := condition(t, d, v1alpha1.ConditionAvailable); c.Status != "False" {
+				t.Errorf("it is said to be available")
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestConditions: each reason can be reached, and says what is the matter.
+func TestConditions(t *testing.T) {
+	const available, progressing, degraded, blocked = v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionBlocked
+	outdate := func(s *State) { s.Revision = "r2" }
+	for _, test := range []struct {
+		kind, reason string
+		status       metav1.ConditionStatus
+		change       func(s *State)
+		says         string
+	}{
+		{available, v1alpha1.ReasonNodesServing, "True", func(*State) {}, ""},
+		{available, v1alpha1.ReasonTooFewNodesServing, "False", func(s *State) { each(s, func(n *Node) { n.Ready = false }) }, ""},
+		{available, v1alpha1.ReasonNoNodes, "False", func(s *State) { s.Nodes = nil }, "nodeSelector"},
+		{progressing, v1alpha1.ReasonComplete, "True", func(*State) {}, ""},
+		{progressing, v1alpha1.ReasonRollingOut, "True", outdate, ""},
+		{progressing, v1alpha1.ReasonPaused, "False", func(s *State) { outdate(s); s.Spec.Paused = true }, ""},
+		{progressing, v1alpha1.ReasonDetachTimedOut, "False", func(s *State) {
+			*s = markedFleet(2)
+			s.Now = start.Add(time.Hour)
+			s.Nodes[0].Checks[0].Answered = false
+		}, "n0000"},
+		{progressing, v1alpha1.ReasonProgressDeadlineExceeded, "False", func(s *State) {
+			s.Status.Wave = []string{"n0000"}
+			s.Nodes[0].Pods[0].Ready = false
+		}, "n0000"},
+		{degraded, v1alpha1.ReasonAsExpected, "False", func(*State) {}, ""},
+		{degraded, v1alpha1.ReasonNodesNotServing, "True", func(s *State) { s.Nodes[1].Ready = false }, "n0001"},
+		{degraded, v1alpha1.ReasonPodsRejected, "True", func(s *State) {
+			s.Nodes[1].Deployment.Hold = &Hold{Revision: "r1", Reason: "no CPU", Trying: true}
+		}, "n0001: no CPU"},
+		{blocked, v1alpha1.ReasonAsExpected, "False", func(*State) {}, ""},
+		{blocked, v1alpha1.ReasonFloorReached, "True", func(s *State) {
+			outdate(s)
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(9)
+		}, "minServingNodes is 9"},
+		{blocked, v1alpha1.ReasonNodeNotReady, "True", func(s *State) { outdate(s); s.Nodes[1].Ready = false }, "n0001"},
+		{blocked, v1alpha1.ReasonBudgetExhausted, "True", func(s *State) { outdate(s); s.Nodes[1].Deployment = nil; s.DryRun.Done = true }, "n0001"},
+		{blocked, v1alpha1.ReasonDeploymentRefused, "True", func(s *State) { outdate(s); s.DryRun.Refusal = "no such class" }, "no such class"},
+		{blocked, v1alpha1.ReasonHealthCheckerNotReady, "True", func(s *State) { outdate(s); s.Nodes[0].CheckersSettled = false }, "n0000"},
+		{blocked, v1alpha1.ReasonInvalidSpec, "True", func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.Partition = number(-1)
+		}, "partition"},
+		{blocked, v1alpha1.ReasonServiceUnusable, "True", func(s *State) {
+			s.Faults = []Fault{{v1alpha1.ReasonServiceUnusable, "it has a selector"}}
+		}, "it has a selector"},
+	} {
+		t.Run(test.kind+test.reason, func(t *testing.T) {
+			s := servingFleet(2)
+			test.change(&s)
+			c := condition(t, Plan(s), test.kind)
+			if c.Reason != test.reason || c.Status != test.status || !strings.Contains(c.Message, test.says) || c.ObservedGeneration != 1 {
+				t.Errorf("got %+v", c)
+			}
+		})
+	}
+}
+
+// TestStatusRests: the same State later gives the same status, so that nothing is written.
+func TestStatusRests(t *testing.T) {
+	s := servingFleet(3)
+	s.Nodes[1].Ready = false
+	first := Plan(s).Status
+	s.Status, s.Now = first, start.Add(time.Hour)
+	if second := Plan(s).Status; fmt.Sprint(second) != fmt.Sprint(first) {
+		t.Errorf("got %v\nthen %v", first, second)
+	}
+}
+
+// TestListedNodes: the list is bounded, and those of the wave come first.
+func TestListedNodes(t *testing.T) {
+	s := servingFleet(maxListed + 20)
+	last := s.Nodes[maxListed+19].Name
+	s.Status.Wave = []string{last}
+	each(&s, func(n *Node) { n.Ready = false })
+	d := Plan(s)
+	if len(d.Status.Nodes) != maxListed || d.Status.Nodes[0].Name != last {
+		t.Errorf("%d nodes are listed, first %s", len(d.Status.Nodes), d.Status.Nodes[0].Name)
+	}
+	if c := condition(t, d, v1alpha1.ConditionDegraded); !strings.Contains(c.Message, "and 66 more") {
+		t.Errorf("message %q", c.Message)
+	}
+}
+
+// TestCurrentRevision: it follows only when every node has the new one and serves.
+func TestCurrentRevision(t *testing.T) {
+	s := servingFleet(2)
+	s.Revision = "r2"
+	each(&s, func(n *Node) {
+		n.Deployment.Revision, n.Pods[0].Revision, n.Pods[1].Revision = "r2", "r2", "r2"
+	})
+	s.Nodes[1].Pods[0].Ready = false
+	if d := Plan(s); d.Status.CurrentRevision != "r1" || d.Status.UpdatedNodes != 2 || d.Status.ServingNodes != 1 || stateOf(d, "n0001") != v1alpha1.NodeDegraded {
+		t.Errorf("%+v", d.Status)
+	}
+	s.Nodes[1].Pods[0].Ready = true
+	if d := Plan(s); d.Status.CurrentRevision != "r2" || d.Status.ServingNodes != 2 {
+		t.Errorf("%+v", d.Status)
+	}
+}
+
+// TestNoPods: with podsPerNode 0 no node serves, and the floor keeps the last.
+func TestNoPods(t *testing.T) {
+	s := servingFleet(2)
+	s.Spec.PodsPerNode = pointer[int32](0)
+	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = percent(100)
+	if d := Plan(s); len(d.Status.Wave) != 1 {
+		t.Errorf("wave %v", d.Status.Wave)
+	}
+}

@@ -1,0 +1,162 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestBackoff(t *testing.T) {
+	for attempts, want := range map[int]time.Duration{
+		0: time.Second, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 10: 512 * time.Second, 11: lastRetry, 1000: lastRetry,
+	} {
+		if got := backoff(attempts); got != want {
+			t.Errorf("after %d attempts: %s, want %s", attempts, got, want)
+		}
+	}
+}
+
+// pods is some of a kind.
+func pods(n int, name string, kind Pod) []Pod {
+	var out []Pod
+	for range n {
+		kind.Name = name + string(rune('a'+len(out)))
+		out = append(out, kind)
+	}
+	return out
+}
+
+var (
+	oldPod      = Pod{Revision: "r1", Running: true, Ready: true, ReadySince: start.Add(-time.Hour)}
+	newPod      = Pod{Revision: "r2", Running: true, Ready: true, ReadySince: start.Add(-time.Minute)}
+	rejectedPod = Pod{Revision: "r2", Failed: "OutOfcpu"}
+)
+
+// TestHoldBack: what is written at the first rejection.
+func TestHoldBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		older, present int
+		change         func(s *State)
+		want           string
+		paused, atOnce bool
+	}{
+		"only old pods run":      {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, true},
+		"mostly old pods run":    {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, false},
+		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, false},
+		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, false},
+		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, false},
+		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r2 x2", true, false},
+		"somebody changed it":    {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x3", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := rejecting(test.older, test.present)
+			test.change(&s)
+			d := Plan(s)
+			if len(d.Steps) != 2 || d.Steps[0].Action != DeletePods || len(d.Steps[0].Pods) != 2 {
+				t.Fatalf("got %s", steps(d))
+			}
+			hold := d.Steps[1]
+			hold.Reason = ""
+			if hold.String() != test.want || hold.Paused != test.paused || hold.AtOnce != test.atOnce {
+				t.Errorf("got %s (paused %t, at once %t), want %s", hold, hold.Paused, hold.AtOnce, test.want)
+			}
+			if h := hold.Hold; h.Revision != "r2" || h.Attempts != 1 || h.Trying || !h.At.Time.Equal(start) {
+				t.Errorf("remembers %+v", h)
+			}
+		})
+	}
+}
+
+// rejecting is a fleet whose first node, in degraded mode, is on its way to r2
+// with three pods.
+func rejecting(older, present int) State {
+	s := servingFleet(2)
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{}
+	s.Spec.PodsPerNode = pointer[int32](3)
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	n := &s.Nodes[0]
+	n.Deployment.Revision, n.Deployment.Replicas, n.Deployment.PodsPerNode = "r2", 3, 3
+	n.Pods = append(append(pods(older, "old", oldPod), pods(present, "new", newPod)...), pods(2, "rejected", rejectedPod)...)
+	return s
+}
+
+// TestHeldBack: what follows while a node is held back.
+func TestHeldBack(t *testing.T) {
+	held := func(change func(s *State, n *Node, h *Hold)) State {
+		s := rejecting(2, 0)
+		n := &s.Nodes[0]
+		n.Pods = pods(2, "old", oldPod)
+		h := &Hold{Generation: 1, Revision: "r2", Attempts: 3, At: metav1.NewMicroTime(start.Add(-3 * time.Second))}
+		n.Deployment.Revision, n.Deployment.Hold = "r1", h
+		change(&s, n, h)
+		return s
+	}
+	for name, test := range map[string]struct {
+		change func(s *State, n *Node, h *Hold)
+		want   string
+	}{
+		"not time yet":            {func(*State, *Node, *Hold) {}, ""},
+		"time to try again":       {func(_ *State, _ *Node, h *Hold) { h.Attempts = 2 }, "Update n0000 to r2 x3"},
+		"older pods terminate":    {func(_ *State, n *Node, h *Hold) { h.Attempts, h.Terminating, n.Pods[0].Terminating = 2, true, true }, ""},
+		"older pods are gone":     {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 9, true }, "Update n0000 to r2 x3"},
+		"paused, but in its turn": {func(s *State, _ *Node, h *Hold) { h.Attempts, s.Spec.Paused = 2, true }, "Update n0000 to r2 x3"},
+		"another is wanted":       {func(s *State, _ *Node, _ *Hold) { s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x3"},
+		"what failed before":      {func(_ *State, n *Node, _ *Hold) { n.Pods = append(n.Pods, rejectedPod) }, "DeletePods n0000"},
+		"rejected once more": {func(_ *State, n *Node, _ *Hold) {
+			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
+		}, "DeletePods n0000, HoldBack n0000 to r1 x2"},
+		"another spec": {func(s *State, _ *Node, h *Hold) { s.Generation, h.Attempts = 2, 9 }, "Update n0000 to r2 x3"},
+		"not seen yet": {func(_ *State, n *Node, _ *Hold) {
+			n.Deployment.Settled = false
+			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
+		}, "DeletePods n0000"},
+		"no longer wanted": {func(s *State, n *Node, _ *Hold) {
+			s.Revision, n.Pods, n.Deployment.UpdatedReplicas = "r1", pods(3, "old", oldPod), 3
+		}, "SetFields n0000"},
+		"other fields wait": {func(_ *State, n *Node, _ *Hold) { n.Deployment.Outmoded = true }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := steps(Plan(held(test.change))); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestTrying: an attempt that goes on, succeeds or fails.
+func TestTrying(t *testing.T) {
+	trying := rejecting(0, 3)
+	n := &trying.Nodes[0]
+	n.Pods = n.Pods[:3]
+	n.Deployment.UpdatedReplicas = 3
+	n.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 3, Trying: true, At: metav1.NewMicroTime(start)}
+	if got := steps(Plan(trying)); got != "SetFields n0000" {
+		t.Errorf("accepted: %q", got)
+	}
+	n.Pods[0].Ready = false
+	if got := steps(Plan(trying)); got != "" {
+		t.Errorf("not yet: %q", got)
+	}
+	n.Pods[0].Running, n.Pods[0].Failed = false, "OutOfcpu"
+	d := Plan(trying)
+	if got := steps(d); got != "DeletePods n0000, HoldBack n0000 to r2 x2" || d.Steps[1].Hold.Attempts != 4 {
+		t.Errorf("rejected again: %q", got)
+	}
+}
+
+// TestHoldSurvivesUpdate: a node that is tried again in its turn remembers how
+// often that was in vain.
+func TestHoldSurvivesUpdate(t *testing.T) {
+	s := markedFleet(3)
+	h := &Hold{Generation: 1, Revision: "r2", Attempts: 4, At: metav1.NewMicroTime(start.Add(-time.Hour))}
+	s.Nodes[0].Deployment.Hold = h
+	d := Plan(s)
+	if steps(d) != "Update n0000 to r2 x2" || d.Steps[0].Hold == nil || d.Steps[0].Hold.Attempts != 4 || !d.Steps[0].Hold.Trying {
+		t.Errorf("got %s, remembers %+v", steps(d), d.Steps[0].Hold)
+	}
+	if h.Trying {
+		t.Error("the State was changed")
+	}
+}

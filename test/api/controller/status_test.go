@@ -1,0 +1,315 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// TestStatus compares the whole status of a fleet that serves, and what kubectl
+// prints of it.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 3)
+	set := f.create("proxy")
+	f.complete(set)
+	revision := set.Status.UpdateRevision
+	want := v1alpha1.IngressDaemonSetStatus{
+		ObservedGeneration: 1, DesiredNodes: 3, ServingNodes: 3, UpdatedNodes: 3, CurrentRevision: revision, UpdateRevision: revision,
+		Conditions: set.Status.Conditions,
+	}
+	if diff := cmp.Diff(want, set.Status); diff != "" {
+		t.Errorf("status:\n%s", diff)
+	}
+	for condition, want := range map[string]string{
+		v1alpha1.ConditionAvailable: "True " + v1alpha1.ReasonNodesServing, v1alpha1.ConditionProgressing: "True " + v1alpha1.ReasonComplete,
+		v1alpha1.ConditionDegraded: "False " + v1alpha1.ReasonAsExpected, v1alpha1.ConditionBlocked: "False " + v1alpha1.ReasonAsExpected,
+	} {
+		found := false
+		for _, c := range set.Status.Conditions {
+			if c.Type == condition {
+				found = string(c.Status)+" "+c.Reason == want && c.ObservedGeneration == 1
+			}
+		}
+		if !found {
+			t.Errorf("%s is not %s: %v", condition, want, set.Status.Conditions)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(f.kubectl("get", "ids", "-o", "wide")), "\n")
+	if got := strings.Join(strings.Fields(lines[0]), " "); got != "NAME DESIRED SERVING UPDATED UNAVAILABLE REVISION IMAGES AGE" && got != "NAME DESIRED SERVING UPDATED UNAVAILABLE AGE REVISION IMAGES" {
+		t.Errorf("the columns are %s", got)
+	}
+	if got := strings.Join(strings.Fields(lines[1])[:5], " "); got != "proxy 3 3 3 0" {
+		t.Errorf("the row is %s", lines[1])
+	}
+	f.event(set, "DeploymentCreated")
+}
+
+// TestRefusedDeployment touches no node for a template that the API server
+// refuses, and says what it says.
+func TestRefusedDeployment(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	set := f.create("proxy")
+	f.complete(set)
+	before := f.versions(set)
+	f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Template.Spec.Containers[0].Name = "Not_A_Name" })
+	refused := f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonDeploymentRefused)
+	for _, want := range []string{"spec.template.spec.containers[0].name", `"Not_A_Name"`, "RFC 1123"} {
+		if !strings.Contains(refused.Message, want) {
+			t.Errorf("the message does not contain %s: %s", want, refused.Message)
+		}
+	}
+	f.event(set, v1alpha1.ReasonDeploymentRefused)
+	// A node that joins meanwhile gets the template that the others have.
+	f.addNode(f.ns + "-new")
+	f.waitFor("all serve", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ServingNodes == 3 })
+	after := f.versions(set)
+	delete(after, f.ns+"-new")
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("a node was touched:\n%s", diff)
+	}
+	f.change(set, version("v2"), func(set *v1alpha1.IngressDaemonSet) { set.Spec.Template.Spec.Containers[0].Name = "proxy" })
+	f.complete(set)
+	if reason(set, v1alpha1.ConditionBlocked) != v1alpha1.ReasonAsExpected {
+		t.Errorf("it is still blocked: %v", set.Status.Conditions)
+	}
+}
+
+// versions are the resource versions of the Deployments by node.
+func (f *fixture) versions(set *v1alpha1.IngressDaemonSet) map[string]int64 {
+	f.Helper()
+	out := map[string]int64{}
+	for node, d := range f.deployments(set) {
+		// Annotations count, the status does not.
+		out[node] = d.Generation
+	}
+	return out
+}
+
+// TestRefusedFromTheStart makes nothing, and everything once the template is right.
+func TestRefusedFromTheStart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1)
+	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) { set.Spec.Template.Spec.Containers[0].Name = "Not_A_Name" })
+	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonDeploymentRefused)
+	if got := f.deployments(set); len(got) > 0 {
+		t.Errorf("there are %d Deployments", len(got))
+	}
+	f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Template.Spec.Containers[0].Name = "proxy" })
+	f.complete(set)
+}
+
+// TestUnusableService says what to change of a Service, holds the rollout, and
+// goes on at once.
+func TestUnusableService(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
+		set.Spec.ServiceName = "edge"
+		set.Spec.HealthCheckNodePorts = nil
+	})
+	expect := func(message string) {
+		t.Helper()
+		if c := f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonServiceUnusable); !strings.Contains(c.Message, message) {
+			f.waitFor("the message is "+message, set, func(set *v1alpha1.IngressDaemonSet) bool {
+				for _, c := range set.Status.Conditions {
+					if c.Type == v1alpha1.ConditionBlocked && strings.Contains(c.Message, message) {
+						return true
+					}
+				}
+				return false
+			})
+		}
+	}
+	expect("Service edge does not exist: create it without a selector")
+	service := f.service("edge")
+	service.Spec.Selector = map[string]string{"app": "proxy"}
+	f.must(api.Create(t.Context(), service))
+	expect("Service edge has a selector")
+	if got := f.slices(set); len(got) > 0 {
+		t.Errorf("%d slices were published to a Service that may be meant for others", len(got))
+	}
+	f.change(set, version("v2"))
+	expect("Service edge has a selector")
+	f.waitFor("both nodes have the old pods", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.DesiredNodes == 2 })
+	if got := f.images(set); got["proxy:v2"] > 0 {
+		t.Errorf("it was rolled out without health checks: %v", got)
+	}
+	f.patch(service, `{"spec": {"selector": null, "externalTrafficPolicy": "Cluster"}}`)
+	expect("Service edge must have externalTrafficPolicy Local")
+	f.patch(service, `{"spec": {"externalTrafficPolicy": "Local"}}`)
+	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
+}
+
+// TestNodeNotReady leaves a node alone until it is Ready, names it, and does not
+// count it as serving.
+func TestNodeNotReady(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 3)
+	set := f.create("proxy", rolling(func(u *v1alpha1.RollingUpdate) { u.MaxUnavailableNodes.IntVal = 2 }))
+	f.complete(set)
+	node := f.nodes[1]
+	f.lose(node)
+	f.waitFor("the node is unavailable", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.Status.ServingNodes == 2 && set.Status.UnavailableNodes == 1 && reason(set, v1alpha1.ConditionDegraded) == v1alpha1.ReasonNodesNotServing
+	})
+	f.change(set, version("v2"))
+	blocked := f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonNodeNotReady)
+	if !strings.Contains(blocked.Message, node) {
+		t.Errorf("the message is %q", blocked.Message)
+	}
+	f.waitFor("the others are updated", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.Status.UpdatedNodes == 2 && set.Status.ServingNodes == 2
+	})
+	if got := f.deployment(set, node); marked(got) || got.Spec.Template.Spec.Containers[0].Image != "proxy:v1" {
+		t.Error("the node was not left alone")
+	}
+	f.returnKubelet(node)
+	f.complete(set)
+}
+
+// lose lets a node become NotReady, until returnKubelet.
+func (f *fixture) lose(name string) {
+	f.Helper()
+	f.takeKubelet(name)
+	f.eventually(name+" is NotReady", func() error {
+		n := f.node(name)
+		for i := range n.Status.Conditions {
+			if n.Status.Conditions[i].Type == corev1.NodeReady {
+				n.Status.Conditions[i].Status = corev1.ConditionFalse
+			}
+		}
+		if err := api.Status().Update(f.Context(), n); err != nil {
+			return err
+		}
+		if isReady(f.node(name)) {
+			return fmt.Errorf("it is Ready")
+		}
+		return nil
+	})
+}
+
+// TestFloor takes out no node where too few would be left, and says so.
+func TestFloor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	floor := func(n int32) change {
+		return rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = &n })
+	}
+	set := f.create("proxy", floor(2))
+	f.complete(set)
+	before := f.versions(set)
+	f.change(set, version("v2"))
+	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonFloorReached)
+	f.event(set, v1alpha1.ReasonFloorReached)
+	if diff := cmp.Diff(before, f.versions(set)); diff != "" {
+		t.Errorf("a node was touched:\n%s", diff)
+	}
+	f.change(set, floor(1))
+	f.complete(set)
+}
+
+// TestHealthCheckerNotReady takes out no node that has no health checker of the
+// present version.
+func TestHealthCheckerNotReady(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	set := f.create("proxy")
+	f.complete(set)
+	node := f.nodes[0]
+	f.takeKubelet(node)
+	for _, pod := range f.allPods(set) {
+		if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" && pod.Spec.NodeName == node {
+			f.must(api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+		}
+	}
+	f.waitFor("the node does not serve", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ServingNodes == 1 })
+	f.change(set, version("v2"), rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(int32) }))
+	blocked := f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonHealthCheckerNotReady)
+	if !strings.Contains(blocked.Message, node) {
+		t.Errorf("the message is %q", blocked.Message)
+	}
+	f.returnKubelet(node)
+	f.complete(set)
+}
+
+// TestRejectedPods shows that a kubelet that rejects pods is not stormed: the
+// test is that kubelet.
+func TestRejectedPods(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	node := f.nodes[0]
+	f.takeKubelet(node)
+	set := f.create("proxy", withoutChecks)
+	rejected := map[types.UID]bool{}
+	f.eventually("the pods are held back", func() error {
+		for _, pod := range f.allPods(set) {
+			if pod.Spec.NodeName != node || pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
+				continue
+			}
+			rejected[pod.UID] = true
+			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
+			if err := api.Status().Update(t.Context(), pod); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return err
+			}
+		}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		if reason(set, v1alpha1.ConditionDegraded) != v1alpha1.ReasonPodsRejected || len(rejected) < 3 {
+			return fmt.Errorf("%d were rejected: %v", len(rejected), set.Status.Conditions)
+		}
+		return nil
+	})
+	if len(rejected) > 20 {
+		t.Errorf("%d pods were rejected", len(rejected))
+	}
+	for _, c := range set.Status.Conditions {
+		if c.Type == v1alpha1.ConditionDegraded && (!strings.Contains(c.Message, "OutOfcpu") || !strings.Contains(c.Message, node)) {
+			t.Errorf("the message is %q", c.Message)
+		}
+	}
+	f.event(set, "PodsHeldBack")
+	f.returnKubelet(node)
+	f.complete(set)
+	for _, pod := range f.allPods(set) {
+		if pod.Status.Phase == corev1.PodFailed {
+			t.Errorf("%s is left", pod.Name)
+		}
+	}
+}
+
+// TestPortConflict lets the older of two IngressDaemonSets have the port of a
+// node that both are on, and the younger when the older is gone.
+func TestPortConflict(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 1)
+	elder := f.create("a")
+	f.complete(elder)
+	younger := f.create("b")
+	blocked := f.waitReason(younger, v1alpha1.ConditionBlocked, v1alpha1.ReasonPortConflict)
+	for _, want := range []string{f.ns + "/a", portString, f.nodes[0]} {
+		if !strings.Contains(blocked.Message, want) {
+			t.Errorf("the message does not name %s: %s", want, blocked.Message)
+		}
+	}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "b-" + portString}}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(ds), ds); !apierrors.IsNotFound(err) {
+		t.Errorf("its health checkers: %v", err)
+	}
+	f.change(elder, func(set *v1alpha1.IngressDaemonSet) { set.Spec.HealthCheckNodePorts = []int32{port + 1} })
+	f.waitReason(younger, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
+	f.complete(younger)
+	f.complete(elder)
+}
