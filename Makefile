@@ -64,7 +64,8 @@ prepare:
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
 	@go run ./test/cluster/cmd up --nodes $(NODES) --simulated $(or $(SIMULATED_NODES),0)
-	@echo "next: make deploy installs the controller, make cluster-down takes the cluster down"
+	@echo 'kubectl, where there is none: go run ./test/cluster/cmd kubectl ARGS'
+	@echo 'next: make deploy installs the controller, make cluster-down takes the cluster down'
 
 .PHONY: cluster-down
 cluster-down: ## Take the local cluster down, whatever state it is in

@@ -141,10 +141,11 @@ func (a *audit) acts(seen *picture, s Step) {
 		a.failed[s.Node] = 0
 		delete(a.floor, s.Node)
 	}
+	a.checkCheckers(seen, s)
 	if s.Action == Unmark && seen.Deletion == NotDeleted && seen.taken.Equal(a.w.now) {
 		a.checkComplete(seen, s)
 	}
-	if s.Action == HoldBack && !a.protected(seen, s.Node) {
+	if s.Action == HoldBack && !a.protected(seen, s.Node) && !a.runsForeignPods(s.Node) {
 		a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 	}
 	a.checkBudget(seen, s)

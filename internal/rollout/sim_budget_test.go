@@ -18,10 +18,11 @@ func (a *audit) settleBooks() {
 }
 
 // noLongerCounts is whether a node that is not marked is free: one that leaves
-// counts from its mark on, and updates of nodes that serve are counted only as
+// counts from its mark on, one that is NotReady is not out by our doing, and updates of nodes that serve are counted only as
 // long as that is how nodes are updated.
 func (a *audit) noLongerCounts(name string, begun Action) bool {
-	return !a.w.nodes[name].wanted || a.w.set.deletion != NotDeleted || begun == Update && a.w.set.spec.Strategy().Detaching
+	n := a.w.nodes[name]
+	return !n.wanted || !n.ready && !n.holders[us] || a.w.set.deletion != NotDeleted || begun == Update && a.w.set.spec.Strategy().Detaching
 }
 
 // servesTruly is whether a node takes part in the load balancing with all its pods,
@@ -129,6 +130,26 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 	return budget
 }
 
+// checkCheckers: no health checker is replaced while its answer keeps traffic away
+// from pods, and no node is taken out while its checker is being replaced.
+func (a *audit) checkCheckers(seen *picture, s Step) {
+	replaces := s.Action == DeleteChecker && seen.Deletion == NotDeleted || s.Action == ApplyChecker && a.w.daemonSets[s.Port] != nil
+	for name, d := range a.w.deployments {
+		if replaces && d.mark != "" && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 {
+			a.fault("%s while %s is marked", s, name)
+		}
+	}
+	n := seen.node(s.Node)
+	if s.Action != Mark || s.Drained || !n.Wanted || seen.Deletion != NotDeleted {
+		return
+	}
+	for _, c := range a.w.nodes[s.Node].checks {
+		if !c.settled {
+			a.fault("%s while its health checker is being replaced", s)
+		}
+	}
+}
+
 // checkFloor: a node is not taken out when too few go on serving.
 func (a *audit) checkFloor(seen *picture, s Step, n *Node, wanted bool, desired int) {
 	if s.Action != Mark || isOut(n) {
@@ -165,7 +186,7 @@ func isOut(n *Node) bool {
 
 // rejected counts a pod that a kubelet rejected.
 func (a *audit) rejected(p *simPod) {
-	if a.runsForeignPods(p) {
+	if a.runsForeignPods(p.node) {
 		return
 	}
 	a.failed[p.node]++
@@ -174,11 +195,11 @@ func (a *audit) rejected(p *simPod) {
 	}
 }
 
-// runsForeignPods is whether pods of a template that somebody else wrote run
-// beside the rejected one: nobody could then go back without giving them up.
-func (a *audit) runsForeignPods(rejected *simPod) bool {
+// runsForeignPods is whether pods of a template that somebody else wrote run on a
+// node: nobody could then go back without giving them up.
+func (a *audit) runsForeignPods(name string) bool {
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
-		return p.node == rejected.node && p.running && p.revision == rejected.revision && p.template != rejected.template
+		return p.node == name && p.running && p.template != p.revision+"/0"
 	})
 }
 

@@ -69,8 +69,13 @@ func (w *world) remains() []string {
 	return out
 }
 
+// fataler is a test, or a case of rapid.
+type fataler interface {
+	Fatalf(format string, args ...any)
+}
+
 // mustHold fails the test where the audit found something, or something is amiss.
-func (w *world) mustHold(t *rapid.T, what string, amiss []string) {
+func (w *world) mustHold(t fataler, what string, amiss []string) {
 	if len(w.audit.faults) > 0 {
 		t.Fatalf("%s", w.audit.faults[0])
 	}

@@ -5,25 +5,23 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"pgregory.net/rapid"
 )
 
 // TestWrites: a rollout that nobody disturbs costs three writes of a node's
 // Deployment and two of its Node, where both ways of detaching are used; and one
 // of its Deployment where nodes are not detached.
 func TestWrites(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(rapid.Int64Range(1, 1<<40).Draw(t, "seed"))
+	for seed := range 24 {
+		w := newWorld(int64(seed + 1))
 		w.set.spec = specOfStories()
 		deployment, node := 3, 2
-		if rapid.Bool().Draw(t, "degraded") {
+		if seed%2 == 1 {
 			deployment, node = 1, 0
 		} else {
 			byBoth(&w.set.spec)
 		}
 		w.set.revision, w.set.generation, w.set.rv = "r1", 1, 1
-		nodes := rapid.IntRange(1, 12).Draw(t, "nodes")
-		for i := range nodes {
+		for i := range 1 + seed/2 {
 			w.addNode(string(rune('a'+i)), nil)
 		}
 		w.run(start.Add(time.Minute))
@@ -36,8 +34,8 @@ func TestWrites(t *testing.T) {
 		w.mustHold(t, "unfinished", w.unfinished())
 		for _, name := range w.names() {
 			if d, n := w.audit.deploymentWrites[name], w.audit.nodeWrites[name]; d != deployment || n != node {
-				t.Fatalf("%s: %d writes of the Deployment and %d of the Node, want %d and %d", name, d, n, deployment, node)
+				t.Errorf("%s: %d writes of the Deployment and %d of the Node, want %d and %d", name, d, n, deployment, node)
 			}
 		}
-	})
+	}
 }

@@ -66,13 +66,14 @@ const (
 	RequestDetachment Action = "RequestDetachment"
 	// Update gives the Deployment a revision and a number of pods.
 	Update Action = "Update"
-	// Unmark lets the health checks of a node pass again.
+	// Unmark lets the health checks of a node pass again, and forgets a drain.
 	Unmark Action = "Unmark"
 	// ReleaseDetachment removes our annotations from the Node.
 	ReleaseDetachment Action = "ReleaseDetachment"
-	// SetFields sets fields of the Deployment that restart no pod.
+	// SetFields sets fields of the Deployment that restart no pod, and the Hold.
 	SetFields Action = "SetFields"
-	// HoldBack asks for no more pods than run.
+	// HoldBack asks for no more pods than run. How many pods make the node serve
+	// does not change.
 	HoldBack Action = "HoldBack"
 	// ScaleToZero stops the pods of a node that somebody else drains.
 	ScaleToZero Action = "ScaleToZero"

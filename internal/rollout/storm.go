@@ -53,14 +53,14 @@ func (p *planner) stopsStorm(v *view) bool {
 // ReplicaSet that has most, which is the rejected one.
 func (p *planner) holdBack(v *view) Step {
 	d := v.Deployment
-	present, older, revision := v.running()
-	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: present + older, Paused: older > 0, Reason: v.rejection()}
+	present, older, all, revision := v.running()
+	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: all, Paused: older > 0, Reason: v.rejection()}
 	switch {
 	case d.Drifted:
 		// It may be somebody else's change that is rejected.
 		step.Replicas, step.Paused = d.PodsPerNode, false
 	case older > present && p.Revisions[revision]:
-		step.Revision, step.Replicas, step.Paused, step.AtOnce = revision, d.PodsPerNode, false, present == 0
+		step.Revision, step.Replicas, step.Paused, step.AtOnce = revision, d.PodsPerNode, false, older == all
 	}
 	step.Hold = p.holdOn(v, step)
 	return step
@@ -112,15 +112,15 @@ func (p *planner) replacesNothing(v *view) bool {
 	case p.wave[v.Name] && !p.strategy.Detaching:
 		return true
 	}
-	_, older, _ := v.running()
+	_, older, _, _ := v.running()
 	return d.Revision == v.target && older == 0
 }
 
-// heldBack is whether the revision that the node should have was rejected there
-// and it is not time yet to try again.
+// heldBack is whether the revision that the node should have was rejected there,
+// under the present spec, and it is not time yet to try again.
 func (p *planner) heldBack(v *view) bool {
 	h := v.Deployment.Hold
-	if h == nil || h.Trying || h.Revision != v.target {
+	if h == nil || h.Trying || h.Revision != v.target || h.Generation != p.Generation {
 		return false
 	}
 	wait := backoff(h.Attempts)
@@ -187,13 +187,14 @@ func (n *Node) anyTerminating() bool {
 	return false
 }
 
-// running counts the pods that run of the Deployment's revision and of the
-// older revision that has most of them.
-func (n *Node) running() (present, older int32, revision string) {
+// running counts the pods that run: of the Deployment's revision, of the older
+// revision that has most of them, and all.
+func (n *Node) running() (present, older, all int32, revision string) {
 	counts := map[string]int32{}
 	for _, p := range n.Pods {
 		if p.Running && !p.Terminating && p.Failed == "" {
 			counts[p.Revision]++
+			all++
 		}
 	}
 	for _, p := range n.Pods {
@@ -201,5 +202,5 @@ func (n *Node) running() (present, older int32, revision string) {
 			older, revision = c, p.Revision
 		}
 	}
-	return counts[n.Deployment.Revision], older, revision
+	return counts[n.Deployment.Revision], older, all, revision
 }

@@ -176,8 +176,11 @@ func (p *planner) midway(v *view) bool {
 // takesNothing is whether an update takes nothing more from the load balancer.
 func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.midway(v) }
 
-// mayStart is whether nodes may begin at all.
-func (p *planner) mayStart() bool { return !p.Spec.Paused && !p.halted() && p.halts == "" }
+// mayStart is whether nodes may begin at all: not while something must change
+// first, such as a Service by which the load balancer would learn of it.
+func (p *planner) mayStart() bool {
+	return !p.Spec.Paused && !p.halted() && p.halts == "" && len(p.Faults) == 0
+}
 
 // candidates are the nodes that may begin now, those first that were named in
 // the wave already, then those that do not serve, then by order. A node of which

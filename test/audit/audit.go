@@ -21,9 +21,9 @@ type Event struct {
 	User struct {
 		Username string `json:"username"`
 	} `json:"user"`
-	UserAgent string `json:"userAgent"`
-	ObjectRef Object `json:"objectRef"`
-	Response  struct {
+	RequestURI string `json:"requestURI"`
+	ObjectRef  Object `json:"objectRef"`
+	Response   struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
 	Annotations map[string]string `json:"annotations"`
@@ -83,7 +83,8 @@ func Writes(events []Event) []Event {
 // Refused names what the account was not permitted to do, each once.
 func Refused(events []Event) []string {
 	return names(events, func(e Event) []string {
-		if e.Annotations["authorization.k8s.io/decision"] == "forbid" || e.Response.Code == 403 {
+		// Admission refuses with the same status, such as in a namespace that is going.
+		if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
 			return []string{e.permission(e.Verb)}
 		}
 		return nil
@@ -95,9 +96,13 @@ func Refused(events []Event) []string {
 func Unused(rules []rbacv1.PolicyRule, events []Event) []string {
 	used := names(events, func(e Event) []string {
 		verbs := []string{e.permission(e.Verb)}
-		if e.Verb == "patch" && e.Response.Code == 201 {
+		switch {
+		case e.Verb == "patch" && e.Response.Code == 201:
 			// Server-side apply of what did not exist.
 			verbs = append(verbs, e.permission("create"))
+		case e.Verb == "watch" && strings.Contains(e.RequestURI, "sendInitialEvents=true"):
+			// A watch that begins with a list. Older API servers need to be asked for that.
+			verbs = append(verbs, e.permission("list"))
 		}
 		return verbs
 	})

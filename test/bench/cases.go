@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -55,6 +56,8 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 		floor.against(results[0], floor)
 		ours.against(results[0], floor)
 		ours.bar("times native", ours.TimesNative, maxTimesNative)
+		fmt.Fprintf(os.Stderr, "%s: plain Deployments take %g times native (CPU %g), the IngressDaemonSet %g times those (CPU %g)\n",
+			ours.Case, floor.TimesNative, floor.CPUTimesNative, ours.TimesFloor, ours.CPUTimesFloor)
 	}
 	r.small = rolled[2]
 	r.small.bar("writes to a Deployment", r.small.WritesPerNode[controllerName]["deployments"], maxDeploymentWrites)

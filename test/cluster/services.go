@@ -131,6 +131,11 @@ func (c *Cluster) controllerManagerArgs(plane *controlPlane, ca *authority) []st
 			"--concurrent-deployment-syncs=50", "--concurrent-replicaset-syncs=50",
 		)
 	}
+	if c.state.SimulatedNodes > 0 {
+		// On a busy machine the heartbeats of thousands of nodes come late, and
+		// kwok never turns a pod ready again that was declared unready for that.
+		args = append(args, "--node-monitor-grace-period=10m")
+	}
 	if grace := c.leaseSeconds(); grace > 50 { // the default
 		args = append(args, fmt.Sprintf("--node-monitor-grace-period=%ds", grace))
 	}

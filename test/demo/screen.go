@@ -113,16 +113,13 @@ func enumerate(names []string) string {
 // draw makes the lines of a frame, none longer than the terminal is wide.
 func (s *screen) draw(f frame) []string {
 	lines := []string{s.paint(bold, s.fit(fmt.Sprintf("%4.0f s  %s", f.elapsed.Seconds(), f.phase), 0))}
-	const layout = "  %-13s %-9s"
-	lines = append(lines, s.paint(faint, s.fit(fmt.Sprintf(layout+" %-12s %s", "node", "balancer", "state", "pods"), 0)))
+	lines = append(lines, s.paint(faint, s.fit(fmt.Sprintf("  %-14s %-12s %-31s %s", "node", "state", "pods", f.balancerTitle()), 0)))
 	for _, n := range f.nodes {
-		start := fmt.Sprintf(layout, n.name, n.balancer)
-		state := fmt.Sprintf(" %-12s ", n.state)
-		rest := n.pods
+		state := fmt.Sprintf("%-12s", n.state)
+		lines = append(lines, fmt.Sprintf("  %-14s ", n.name)+s.paint(colorOf(n.state), state)+s.fit(fmt.Sprintf(" %-31s %s", n.pods, n.balancer), 29))
 		if n.reason != "" {
-			rest += " · " + n.reason
+			lines = append(lines, s.paint(faint, s.fit("    "+n.reason, 0)))
 		}
-		lines = append(lines, start+s.paint(colorOf(n.state), state)+s.fit(rest, len(start)+len(state)))
 	}
 	lines = append(lines, "  "+s.fit(f.summary, 2))
 	if f.traffic != nil {
@@ -133,6 +130,13 @@ func (s *screen) draw(f frame) []string {
 		lines = append(lines, "  "+s.paint(color, s.fit(f.traffic.String(), 2)))
 	}
 	return lines
+}
+
+func (f frame) balancerTitle() string {
+	if f.traffic == nil {
+		return ""
+	}
+	return "load balancer"
 }
 
 // fit cuts text that begins in some column where the terminal ends.

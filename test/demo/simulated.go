@@ -20,7 +20,7 @@ import (
 )
 
 // mostRows is how many nodes are shown of a large fleet.
-const mostRows = 10
+const mostRows = 8
 
 // simulate shows a roll-out on nodes where only Kubernetes believes that pods
 // run. The control plane, the controller and the health checkers' verdicts are

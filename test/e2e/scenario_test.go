@@ -160,9 +160,11 @@ func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet) {
 }
 
 // shorten shortens the graces, which the examples make long enough for load
-// balancers that check every few seconds.
+// balancers that check every few seconds, and the time that a proxy has to stop:
+// HAProxy misses a stop signal that comes while it starts.
 func shorten(set *v1alpha1.IngressDaemonSet) {
 	grace := int32(3)
+	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(20))
 	u := set.Spec.UpdateStrategy.RollingUpdate
 	if a := u.AnnotateDeploymentToDetach; a != nil {
 		a.GracePeriodSeconds = &grace

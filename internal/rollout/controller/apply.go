@@ -25,8 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// parallelWrites is how many nodes are written to at a time.
-const parallelWrites = 16
+const (
+	// parallelWrites is how many nodes are written to at a time.
+	parallelWrites = 32
+	// longestAct is how long writes are begun after a decision. What it was made from
+	// grows old meanwhile, so the rest is decided anew: nodes that have come further
+	// take their next step before others begin.
+	longestAct = time.Second
+)
 
 // apply carries out the steps: those that concern no node first, in order, then
 // those of different nodes side by side. It goes on after an error, because the
@@ -50,7 +56,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 		}
 		carriedOut[i] = true
 	}
+	end := time.Now().Add(longestAct)
 	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), func(node string) error {
+		if time.Now().After(end) {
+			return nil
+		}
 		for _, i := range perNode[node] {
 			if err := r.carryOut(ctx, o, steps[i]); err != nil {
 				return fmt.Errorf("%s %s: %w", steps[i].Action, node, err)
@@ -64,7 +74,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 			done = append(done, s)
 		}
 	}
-	return done, errors.Join(errs...)
+	err = errors.Join(errs...)
+	if err == nil && len(done) < len(steps) {
+		o.lookAt = o.state.Now
+	}
+	return done, err
 }
 
 func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) error {
@@ -317,7 +331,7 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 	var spec map[string]any
 	switch s.Action {
 	case rollout.Mark:
-		key := o.state.Spec.Strategy().MarkKey
+		key := o.strategy.MarkKey
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
 			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(o.state.Now)
@@ -361,7 +375,7 @@ func strategyPatch(set *v1alpha1.IngressDaemonSet) map[string]any {
 }
 
 func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollout.Step) error {
-	a := o.state.Spec.Strategy().AnnotateNode
+	a := o.strategy.AnnotateNode
 	value, present := o.nodes[s.Node].node.Annotations[a.Key]
 	if !present {
 		value = a.Value

@@ -25,8 +25,13 @@ import (
 
 // observed is the State that was read, and the objects that apply needs.
 type observed struct {
-	set       *v1alpha1.IngressDaemonSet
-	state     rollout.State
+	set      *v1alpha1.IngressDaemonSet
+	state    rollout.State
+	strategy v1alpha1.Strategy
+	nodeSet  objects.NodeSet
+	// deploymentStrategy is that of every node's Deployment.
+	deploymentStrategy appsv1.DeploymentStrategy
+
 	template  corev1.PodTemplateSpec
 	revisions map[string]*appsv1.ControllerRevision
 	nodes     map[string]*nodeObjects
@@ -55,7 +60,10 @@ func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state
 
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
-	o := &observed{set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{}}
+	o := &observed{
+		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
+		strategy: set.Spec.Strategy(), nodeSet: objects.NodeSetOf(set), deploymentStrategy: objects.DeploymentStrategy(set),
+	}
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{
 		Now: time.Now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
@@ -171,9 +179,24 @@ func (r *Reconciler) observeDeployments(ctx context.Context, o *observed) error 
 }
 
 func (o *observed) place(d *appsv1.Deployment) {
-	if name := d.Annotations[v1alpha1.AnnotationNode]; controlledBy(d, o.set.UID) && name != "" {
+	name := d.Annotations[v1alpha1.AnnotationNode]
+	switch {
+	case name == "":
+	case controlledBy(d, o.set.UID):
+		o.at(name).deployment = d
+	case o.set.DeletionTimestamp != nil && orphaned(d):
+		// The garbage collector was quicker: it has made orphans of the Deployments
+		// already, and removed the finalizer that says so.
+		if o.state.Deletion == rollout.DeleteInWaves {
+			o.state.Deletion = rollout.DeleteOrphaning
+		}
 		o.at(name).deployment = d
 	}
+}
+
+// orphaned is whether the Deployment is one of ours that has no owner any more.
+func orphaned(d *appsv1.Deployment) bool {
+	return metav1.GetControllerOfNoCopy(d) == nil && d.Annotations[v1alpha1.AnnotationPodsPerNode] != ""
 }
 
 // at is the node of the name, although its Node object may be gone.
@@ -265,13 +288,14 @@ func older(a, b *v1alpha1.IngressDaemonSet) bool {
 
 // shared is the first node that both IngressDaemonSets want, empty where there is none.
 func (o *observed) shared(rival *v1alpha1.IngressDaemonSet) string {
+	rivals := objects.NodeSetOf(rival)
 	for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
 		node := o.nodes[name].node
 		if node == nil {
 			continue
 		}
-		mine, _ := objects.Wants(o.set, node, true)
-		theirs, _ := objects.Wants(rival, node, true)
+		mine, _ := o.nodeSet.Wants(node, true)
+		theirs, _ := rivals.Wants(node, true)
 		if mine && theirs {
 			return name
 		}
@@ -422,7 +446,7 @@ func nodeAddress(node *corev1.Node) string {
 func (r *Reconciler) assemble(o *observed, name string, n *nodeObjects) (rollout.Node, error) {
 	out := rollout.Node{Name: name, Exists: n.node != nil, CheckersSettled: r.settled(o, n)}
 	if n.node != nil {
-		wanted, err := objects.Wants(o.set, n.node, n.deployment != nil)
+		wanted, err := o.nodeSet.Wants(n.node, n.deployment != nil)
 		if err != nil {
 			return out, fmt.Errorf("matching nodes against the template's affinity: %w", err)
 		}
@@ -453,7 +477,7 @@ func (r *Reconciler) settled(o *observed, n *nodeObjects) bool {
 			return false
 		}
 		for _, pod := range n.checkers {
-			if pod.Labels[v1alpha1.LabelHealthCheckPort] != fmt.Sprint(port) {
+			if pod.Labels[v1alpha1.LabelHealthCheckPort] != objects.PortLabel(port) {
 				continue
 			}
 			pods++
@@ -473,7 +497,7 @@ func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {
 	for _, e := range o.endpointsOf(n) {
 		c := r.checks.last(client.ObjectKeyFromObject(o.set), e)
 		c.Gone = !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool {
-			return p.Labels[v1alpha1.LabelHealthCheckPort] == fmt.Sprint(e.port)
+			return p.Labels[v1alpha1.LabelHealthCheckPort] == objects.PortLabel(e.port)
 		})
 		out = append(out, c)
 	}
@@ -536,8 +560,7 @@ func deploymentState(o *observed, d *appsv1.Deployment) *rollout.Deployment {
 			out.Hold = hold
 		}
 	}
-	want := objects.DeploymentStrategy(o.set)
-	out.Outmoded = d.Spec.MinReadySeconds != o.set.Spec.MinReadySeconds || !equality.Semantic.DeepEqual(d.Spec.Strategy, want)
+	out.Outmoded = d.Spec.MinReadySeconds != o.set.Spec.MinReadySeconds || !equality.Semantic.DeepEqual(d.Spec.Strategy, o.deploymentStrategy)
 	return out
 }
 
@@ -581,7 +604,7 @@ func detachment(o *observed, node *corev1.Node) rollout.Detachment {
 		_ = json.Unmarshal([]byte(value), &asked)
 		out.Requested, out.RequestedAt, out.StaleTimestamp = true, asked.At, asked.StaleTimestamp
 	}
-	if a := o.state.Spec.Strategy().AnnotateNode; a != nil {
+	if a := o.strategy.AnnotateNode; a != nil {
 		_, out.Held = node.Annotations[a.Key]
 		if a.TimestampKey != "" {
 			out.Timestamp = node.Annotations[a.TimestampKey]

@@ -1,7 +1,7 @@
 package controller
 
 import (
-	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -14,7 +14,12 @@ import (
 // caught up with them, so that it sees its own writes at once.
 type written struct {
 	mu      sync.Mutex
-	objects map[string]own
+	objects map[identity]own
+}
+
+type identity struct {
+	kind reflect.Type
+	key  types.NamespacedName
 }
 
 type own struct {
@@ -26,28 +31,28 @@ type own struct {
 // more: it was deleted while the watch was broken.
 const longestLag = time.Minute
 
-func newWritten() *written { return &written{objects: map[string]own{}} }
+func newWritten() *written { return &written{objects: map[identity]own{}} }
 
 // remember keeps an object as the API server returned it and the cache will hold it.
 func (w *written) remember(obj client.Object) {
 	_, _ = leanDeployment(obj) // which never fails
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.objects[identity(obj)] = own{obj, time.Now()}
+	w.objects[identityOf(obj)] = own{obj, time.Now()}
 }
 
 // gone drops an object that was deleted.
 func (w *written) gone(obj client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.objects, identity(obj))
+	delete(w.objects, identityOf(obj))
 }
 
 // latest is the newer of the cached object and the one that was written.
 func latest[T client.Object](w *written, cached T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := identity(cached)
+	key := identityOf(cached)
 	mine, ok := w.objects[key].Object.(T)
 	if !ok {
 		return cached
@@ -79,8 +84,8 @@ func unseen[T client.Object](w *written, owner types.UID, seen map[string]bool) 
 	return out
 }
 
-func identity(obj client.Object) string {
-	return fmt.Sprintf("%T/%s/%s", obj, obj.GetNamespace(), obj.GetName())
+func identityOf(obj client.Object) identity {
+	return identity{reflect.TypeOf(obj), client.ObjectKeyFromObject(obj)}
 }
 
 func controlledBy(obj client.Object, owner types.UID) bool {

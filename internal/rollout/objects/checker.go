@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,10 +49,13 @@ func CheckerName(set *v1alpha1.IngressDaemonSet, port int32) string {
 	return fmt.Sprintf("%s-%d", set.Name, port)
 }
 
+// PortLabel is the value of LabelHealthCheckPort.
+func PortLabel(port int32) string { return strconv.Itoa(int(port)) }
+
 func checkerLabels(set *v1alpha1.IngressDaemonSet, port int32) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelName:            v1alpha1.LabelValue(set.Name),
-		v1alpha1.LabelHealthCheckPort: fmt.Sprint(port),
+		v1alpha1.LabelHealthCheckPort: PortLabel(port),
 	}
 }
 

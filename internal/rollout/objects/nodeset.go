@@ -11,26 +11,40 @@ import (
 // Taints with which somebody announces that a node is about to be removed.
 var leavingTaints = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
 
-// Wants is whether the node belongs to the node set, by the rules of a
-// DaemonSet: it matches the template's nodeSelector and required node affinity
-// and spec.nodeSelector, and its taints are tolerated. Taints of effect
-// NoSchedule keep new pods away and leave those that are there (present).
-func Wants(set *v1alpha1.IngressDaemonSet, node *corev1.Node, present bool) (bool, error) {
-	for key, value := range set.Spec.NodeSelector {
+// NodeSet tells the nodes of an IngressDaemonSet, by the rules of a DaemonSet.
+type NodeSet struct {
+	selector    map[string]string
+	affinity    nodeaffinity.RequiredNodeAffinity
+	tolerations []corev1.Toleration
+}
+
+// NodeSetOf prepares what is the same for every node.
+func NodeSetOf(set *v1alpha1.IngressDaemonSet) NodeSet {
+	spec := &set.Spec.Template.Spec
+	return NodeSet{
+		selector:    set.Spec.NodeSelector,
+		affinity:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
+		tolerations: daemonTolerations(spec),
+	}
+}
+
+// Wants is whether the node belongs to the set: it matches the template's
+// nodeSelector and required node affinity and spec.nodeSelector, and its taints
+// are tolerated. Taints of effect NoSchedule keep new pods away and leave those
+// that are there (present).
+func (s NodeSet) Wants(node *corev1.Node, present bool) (bool, error) {
+	for key, value := range s.selector {
 		if got, ok := node.Labels[key]; !ok || got != value {
 			return false, nil
 		}
 	}
-	spec := &set.Spec.Template.Spec
-	affinity := nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity)
-	if ok, err := affinity.Match(node); !ok || err != nil {
+	if ok, err := s.affinity.Match(node); !ok || err != nil {
 		return false, err
 	}
-	tolerations := daemonTolerations(spec)
 	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		repels := t.Effect == corev1.TaintEffectNoExecute || t.Effect == corev1.TaintEffectNoSchedule && !present
 		// A node that is being removed must not be left before its pods are drained.
-		return repels && !slices.Contains(leavingTaints, t.Key) && !tolerated(tolerations, &t)
+		return repels && !slices.Contains(leavingTaints, t.Key) && !tolerated(s.tolerations, &t)
 	}), nil
 }
 

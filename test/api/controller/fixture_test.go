@@ -91,6 +91,7 @@ func node(name, fixture string) *corev1.Node {
 	}
 }
 
+// kwokAnnotation makes kwok the kubelet of a node.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
 // addNode returns when the node is Ready.
@@ -114,18 +115,6 @@ func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// takeKubelet ends the simulation of the node: what happens to its pods is then
-// up to the test, until returnKubelet.
-func (f *fixture) takeKubelet(name string) {
-	f.Helper()
-	f.patch(f.node(name), `{"metadata": {"annotations": {"`+kwokAnnotation+`": null}}}`)
-}
-
-func (f *fixture) returnKubelet(name string) {
-	f.Helper()
-	f.patch(f.node(name), `{"metadata": {"annotations": {"`+kwokAnnotation+`": "fake"}}}`)
 }
 
 func (f *fixture) must(err error) {
@@ -391,7 +380,7 @@ func (f *fixture) gone(object client.Object) {
 	f.eventually(object.GetName()+" is gone", func() error {
 		err := api.Get(f.Context(), client.ObjectKeyFromObject(object), object)
 		if err == nil {
-			return fmt.Errorf("it is there")
+			return fmt.Errorf("it is there, deleted %v, finalizers %v", object.GetDeletionTimestamp(), object.GetFinalizers())
 		}
 		return client.IgnoreNotFound(err)
 	})

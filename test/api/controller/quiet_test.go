@@ -36,14 +36,14 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// settle waits until the controller has not written for a second, and returns
-// when that was.
+// settle waits until the controller has done nothing in the namespace for a
+// second, and returns when that was.
 func (f *fixture) settle() time.Time {
 	f.Helper()
 	var since time.Time
 	f.eventually("the controller has nothing to do", func() error {
 		since = time.Now()
-		if busy := slices.DeleteFunc(f.all(since.Add(-time.Second)), func(e audit.Event) bool { return e.ObjectRef.Resource == "leases" }); len(busy) > 0 {
+		if busy := f.since(since.Add(-time.Second)); len(busy) > 0 {
 			return fmt.Errorf("it does %v", busy)
 		}
 		return nil

@@ -76,7 +76,6 @@ func TestEndpointSlices(t *testing.T) {
 	set := f.create("proxy", answered, func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.HealthCheckNodePorts = nil
 		set.Spec.ServiceName = "edge"
-		set.Spec.Template.Spec.HostNetwork = true
 		set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
 	})
 	proxies := f.kubeProxies(set, service)
@@ -152,7 +151,7 @@ func TestEndpointSlices(t *testing.T) {
 	}
 
 	t.Log("without a Service nothing is published")
-	f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.ServiceName = "" })
+	f.change(set, withoutChecks, func(set *v1alpha1.IngressDaemonSet) { set.Spec.ServiceName = "" })
 	f.eventually("no slice is left", func() error {
 		if got := f.slices(set); len(got) != 0 {
 			return fmt.Errorf("there are %d", len(got))

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -115,10 +113,9 @@ func TestRefusedFromTheStart(t *testing.T) {
 func TestUnusableService(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
-	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
-		set.Spec.ServiceName = "edge"
-		set.Spec.HealthCheckNodePorts = nil
-	})
+	set := f.create("proxy")
+	f.complete(set)
+	f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.ServiceName = "edge" })
 	expect := func(message string) {
 		t.Helper()
 		if c := f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonServiceUnusable); !strings.Contains(c.Message, message) {
@@ -133,6 +130,14 @@ func TestUnusableService(t *testing.T) {
 		}
 	}
 	expect("Service edge does not exist: create it without a selector")
+	f.change(set, version("v2"))
+	f.waitFor("the status is of the new template", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ObservedGeneration == set.Generation })
+	f.settle()
+	for _, d := range f.deployments(set) {
+		if marked(d) || d.Spec.Template.Spec.Containers[0].Image != "proxy:v1" {
+			t.Errorf("%s was rolled out although nobody may learn of it", d.Name)
+		}
+	}
 	service := f.service("edge")
 	service.Spec.Selector = map[string]string{"app": "proxy"}
 	f.must(api.Create(t.Context(), service))
@@ -140,27 +145,25 @@ func TestUnusableService(t *testing.T) {
 	if got := f.slices(set); len(got) > 0 {
 		t.Errorf("%d slices were published to a Service that may be meant for others", len(got))
 	}
-	f.change(set, version("v2"))
-	expect("Service edge has a selector")
-	f.waitFor("both nodes have the old pods", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.DesiredNodes == 2 })
-	if got := f.images(set); got["proxy:v2"] > 0 {
-		t.Errorf("it was rolled out without health checks: %v", got)
-	}
 	f.patch(service, `{"spec": {"selector": null, "externalTrafficPolicy": "Cluster"}}`)
 	expect("Service edge must have externalTrafficPolicy Local")
 	f.patch(service, `{"spec": {"externalTrafficPolicy": "Local"}}`)
 	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
+	f.read(service)
+	f.kubeProxies(set, service)
+	f.complete(set)
 }
 
 // TestNodeNotReady leaves a node alone until it is Ready, names it, and does not
 // count it as serving.
 func TestNodeNotReady(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 3)
+	f := newFixture(t, 2)
+	k := f.addKubelet()
+	node := k.node
 	set := f.create("proxy", rolling(func(u *v1alpha1.RollingUpdate) { u.MaxUnavailableNodes.IntVal = 2 }))
 	f.complete(set)
-	node := f.nodes[1]
-	f.lose(node)
+	k.ready.Store(false)
 	f.waitFor("the node is unavailable", set, func(set *v1alpha1.IngressDaemonSet) bool {
 		return set.Status.ServingNodes == 2 && set.Status.UnavailableNodes == 1 && reason(set, v1alpha1.ConditionDegraded) == v1alpha1.ReasonNodesNotServing
 	})
@@ -175,29 +178,8 @@ func TestNodeNotReady(t *testing.T) {
 	if got := f.deployment(set, node); marked(got) || got.Spec.Template.Spec.Containers[0].Image != "proxy:v1" {
 		t.Error("the node was not left alone")
 	}
-	f.returnKubelet(node)
+	k.ready.Store(true)
 	f.complete(set)
-}
-
-// lose lets a node become NotReady, until returnKubelet.
-func (f *fixture) lose(name string) {
-	f.Helper()
-	f.takeKubelet(name)
-	f.eventually(name+" is NotReady", func() error {
-		n := f.node(name)
-		for i := range n.Status.Conditions {
-			if n.Status.Conditions[i].Type == corev1.NodeReady {
-				n.Status.Conditions[i].Status = corev1.ConditionFalse
-			}
-		}
-		if err := api.Status().Update(f.Context(), n); err != nil {
-			return err
-		}
-		if isReady(f.node(name)) {
-			return fmt.Errorf("it is Ready")
-		}
-		return nil
-	})
 }
 
 // TestFloor takes out no node where too few would be left, and says so.
@@ -224,11 +206,12 @@ func TestFloor(t *testing.T) {
 // present version.
 func TestHealthCheckerNotReady(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 2)
+	f := newFixture(t, 1)
+	k := f.addKubelet()
+	node := k.node
 	set := f.create("proxy")
 	f.complete(set)
-	node := f.nodes[0]
-	f.takeKubelet(node)
+	k.starts.Store(false)
 	for _, pod := range f.allPods(set) {
 		if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" && pod.Spec.NodeName == node {
 			f.must(api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
@@ -240,48 +223,30 @@ func TestHealthCheckerNotReady(t *testing.T) {
 	if !strings.Contains(blocked.Message, node) {
 		t.Errorf("the message is %q", blocked.Message)
 	}
-	f.returnKubelet(node)
+	k.starts.Store(true)
 	f.complete(set)
 }
 
-// TestRejectedPods shows that a kubelet that rejects pods is not stormed: the
-// test is that kubelet.
+// TestRejectedPods shows that a kubelet that rejects pods is not stormed.
 func TestRejectedPods(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 2)
-	node := f.nodes[0]
-	f.takeKubelet(node)
+	f := newFixture(t, 1)
+	k := f.addKubelet()
+	k.rejects.Store(true)
 	set := f.create("proxy", withoutChecks)
-	rejected := map[types.UID]bool{}
-	f.eventually("the pods are held back", func() error {
-		for _, pod := range f.allPods(set) {
-			if pod.Spec.NodeName != node || pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
-				continue
-			}
-			rejected[pod.UID] = true
-			pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "OutOfcpu", "Node didn't have enough resource: cpu"
-			if err := api.Status().Update(t.Context(), pod); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return err
-			}
-		}
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
-			return err
-		}
-		if reason(set, v1alpha1.ConditionDegraded) != v1alpha1.ReasonPodsRejected || len(rejected) < 3 {
-			return fmt.Errorf("%d were rejected: %v", len(rejected), set.Status.Conditions)
-		}
-		return nil
+	f.waitFor("the pods are held back, and were tried again", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return reason(set, v1alpha1.ConditionDegraded) == v1alpha1.ReasonPodsRejected && k.rejected.Load() > 2
 	})
-	if len(rejected) > 20 {
-		t.Errorf("%d pods were rejected", len(rejected))
+	if n := k.rejected.Load(); n > 20 {
+		t.Errorf("%d pods were rejected", n)
 	}
 	for _, c := range set.Status.Conditions {
-		if c.Type == v1alpha1.ConditionDegraded && (!strings.Contains(c.Message, "OutOfcpu") || !strings.Contains(c.Message, node)) {
+		if c.Type == v1alpha1.ConditionDegraded && (!strings.Contains(c.Message, "OutOfcpu") || !strings.Contains(c.Message, k.node)) {
 			t.Errorf("the message is %q", c.Message)
 		}
 	}
 	f.event(set, "PodsHeldBack")
-	f.returnKubelet(node)
+	k.rejects.Store(false)
 	f.complete(set)
 	for _, pod := range f.allPods(set) {
 		if pod.Status.Phase == corev1.PodFailed {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +19,7 @@ import (
 // the cluster that kubeconfig names.
 func deploy(ctx context.Context, kubeconfig, image string) error {
 	if !isLocal(kubeconfig) {
-		return deployTo(ctx, image)
+		return deployTo(ctx, kubeconfig, image)
 	}
 	s, err := stage.Open(localDir, os.Stdout)
 	switch {
@@ -29,7 +30,11 @@ func deploy(ctx context.Context, kubeconfig, image string) error {
 	case image != "":
 		return errors.New("IMAGE is for other clusters: the local one gets the image that is built here")
 	}
-	return s.Deploy(ctx)
+	if err := s.Deploy(ctx); err != nil {
+		return err
+	}
+	fmt.Println("the controller runs in namespace", stage.Namespace)
+	return nil
 }
 
 // isLocal is whether a value of KUBECONFIG means the local cluster.
@@ -44,7 +49,11 @@ func isLocal(kubeconfig string) bool {
 }
 
 // deployTo installs the controller with kubectl, which finds the cluster itself.
-func deployTo(ctx context.Context, image string) error {
+func deployTo(ctx context.Context, kubeconfig, image string) error {
+	// kubectl would look for a cluster on this machine.
+	if !slices.ContainsFunc(filepath.SplitList(kubeconfig), exists) {
+		return fmt.Errorf("KUBECONFIG names no file that exists: %s", kubeconfig)
+	}
 	kubectl, err := findKubectl()
 	if err != nil {
 		return err
@@ -62,12 +71,17 @@ func deployTo(ctx context.Context, image string) error {
 			return err
 		}
 	}
-	apply := exec.CommandContext(ctx, kubectl, "apply", "--server-side", "-f", "-")
+	apply := exec.CommandContext(ctx, kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	apply.Stdin = &list
 	if err := show(apply); err != nil {
 		return err
 	}
 	return show(exec.CommandContext(ctx, kubectl, "-n", stage.Namespace, "rollout", "status", "deployment", controller, "--timeout=180s"))
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // controller is the name of the controller's Deployment.
