@@ -53,7 +53,7 @@ func (b *bench) measure(ctx context.Context, what string, f func(context.Context
 }
 
 // patience bounds every measurement.
-const patience = 15 * time.Minute
+const patience = 30 * time.Minute
 
 // settle waits until little is written to the API server any more, for some time
 // at most.

@@ -68,7 +68,7 @@ func play(ctx context.Context, o options) (err error) {
 // end takes the cluster down, unless it is to be kept.
 func end(ctx context.Context, o options) error {
 	if o.keep && ctx.Err() == nil {
-		fmt.Printf("\nThe cluster runs on: export KUBECONFIG=%s; `make cluster-down` takes it down.\n", filepath.Join(o.dir, "kubeconfig"))
+		fmt.Printf("\nThe cluster runs on: export KUBECONFIG=%s; then kubectl apply -f examples/%s, for instance.\n`make cluster-down` takes it down.\n", filepath.Join(o.dir, "kubeconfig"), example)
 		return nil
 	}
 	fmt.Println("\ntaking the cluster down; with KEEP=1 it is left running")

@@ -34,6 +34,7 @@ func (s *Stage) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 	if err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
 	o := lb.Options{
 		Dir: dir, CheckInterval: 500 * time.Millisecond, CheckPath: p.Path,
 		Listen: map[lb.Mode]string{

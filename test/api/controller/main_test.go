@@ -42,7 +42,7 @@ const (
 	accountName     = "ingress-daemonset-controller"
 	account         = "system:serviceaccount:" + systemNamespace + ":" + accountName
 	firstImage      = "controller:v1"
-	patience        = time.Minute
+	patience        = 3 * time.Minute
 )
 
 var (

@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
@@ -163,4 +167,37 @@ func (f *fixture) checkerPods(set *v1alpha1.IngressDaemonSet) map[types.UID]stri
 		}
 	}
 	return out
+}
+
+// TestCache keeps in memory what carries the name of an IngressDaemonSet, and of
+// that no more than is read.
+func TestCache(t *testing.T) {
+	f := newFixture(t, 1)
+	set := f.create("proxy", rich)
+	f.complete(set)
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "stranger"}, Spec: base("", "").Spec.Template.Spec}
+	f.must(api.Create(t.Context(), stranger))
+	cached := theController.manager.GetCache()
+	f.eventually("the cache has the proxy's pods", func() error {
+		pods := &corev1.PodList{}
+		if err := cached.List(t.Context(), pods, client.InNamespace(f.ns)); err != nil {
+			return err
+		}
+		if len(pods.Items) != 3 {
+			return fmt.Errorf("it has %d", len(pods.Items))
+		}
+		for _, pod := range pods.Items {
+			if pod.Name == stranger.Name || len(pod.Spec.Containers) > 0 || len(pod.ManagedFields) > 0 {
+				t.Errorf("pod %s is kept with %d containers", pod.Name, len(pod.Spec.Containers))
+			}
+		}
+		return nil
+	})
+	deployments := &appsv1.DeploymentList{}
+	f.must(cached.List(t.Context(), deployments, client.InNamespace(f.ns)))
+	for _, d := range deployments.Items {
+		if len(d.Spec.Template.Spec.Containers) > 0 {
+			t.Errorf("Deployment %s is kept whole", d.Name)
+		}
+	}
 }

@@ -148,10 +148,12 @@ func TestUnusableService(t *testing.T) {
 	f.patch(service, `{"spec": {"selector": null, "externalTrafficPolicy": "Cluster"}}`)
 	expect("Service edge must have externalTrafficPolicy Local")
 	f.patch(service, `{"spec": {"externalTrafficPolicy": "Local"}}`)
-	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
 	f.read(service)
 	f.kubeProxies(set, service)
 	f.complete(set)
+	if got := reason(set, v1alpha1.ConditionBlocked); got != v1alpha1.ReasonAsExpected {
+		t.Errorf("it is still blocked: %s", got)
+	}
 }
 
 // TestNodeNotReady leaves a node alone until it is Ready, names it, and does not

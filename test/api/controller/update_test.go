@@ -234,7 +234,9 @@ func TestDrift(t *testing.T) {
 				drift(f, "deployment/proxy-"+f.nodes[0])
 				drifted := f.record(set)
 				f.waitClean(set)
-				if mode == "detaching" {
+				// A change of the template takes all pods of the node at once, after which
+				// there is nothing that a handshake could protect.
+				if takesPods := name == "set-env" || name == "rollout-restart"; mode == "detaching" && !takesPods {
 					f.checkHandshake(drifted())
 				}
 				f.checkTemplate(set, f.deployment(set, f.nodes[0]), f.nodes[0])

@@ -1,0 +1,241 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var theSet = types.NamespacedName{Namespace: "edge", Name: "proxy"}
+
+// port is a health-check port that a test answers on.
+type port struct {
+	endpoint
+	mu       sync.Mutex
+	answer   http.HandlerFunc
+	requests int
+	// changed gets one for each call of checks.changed.
+	changed chan struct{}
+	checks  *checks
+	server  *http.Server
+}
+
+// listen answers on a port of its own, and lets checks listen to it.
+func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, number, _ := net.SplitHostPort(l.Addr().String())
+	n, _ := strconv.Atoi(number)
+	p := &port{endpoint: endpoint{address: "127.0.0.1", port: int32(n), plain: plain}, answer: answer, changed: make(chan struct{}, 100)}
+	p.server = &http.Server{Handler: p}
+	go func() { _ = p.server.Serve(l) }()
+	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} })
+	p.checks.want(theSet, []endpoint{p.endpoint})
+	t.Cleanup(func() {
+		p.checks.want(theSet, nil)
+		p.server.Close()
+	})
+	return p
+}
+
+func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.requests++
+	answer := p.answer
+	p.mu.Unlock()
+	answer(w, r)
+}
+
+func (p *port) asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests
+}
+
+// await waits for the last answer to be as wanted.
+func (p *port) await(t *testing.T, what string, is func(rollout.Check) bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !is(p.checks.last(theSet, p.endpoint)) {
+		select {
+		case <-p.changed:
+		case <-deadline:
+			t.Fatalf("waiting for %s, it is %+v", what, p.checks.last(theSet, p.endpoint))
+		}
+	}
+}
+
+func serving(c rollout.Check) bool    { return c.Answered && c.Serving }
+func unanswered(c rollout.Check) bool { return !c.Answered }
+
+// verdict answers as the health checker does, and holds a question whose ETag is
+// the verdict's until the verdict changes.
+type verdict struct {
+	mu      sync.Mutex
+	mark    string
+	changed chan struct{}
+}
+
+func newVerdict() *verdict { return &verdict{changed: make(chan struct{})} }
+
+func (v *verdict) set(mark string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mark = mark
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+func (v *verdict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v.mu.Lock()
+	tag, changed := `W/"`+v.mark+`"`, v.changed
+	v.mu.Unlock()
+	if r.Header.Get("If-None-Match") == tag && strings.HasPrefix(r.Header.Get("Prefer"), "wait=") {
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	w.Header().Set("ETag", `W/"`+v.mark+`"`)
+	if v.mark != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprintf(w, `{"serving": %t, "mark": %q, "ageSeconds": 100}`, v.mark == "", v.mark)
+}
+
+// TestChecksHearAtOnce is about the long poll: a change is heard when it happens,
+// with no question in between.
+func TestChecksHearAtOnce(t *testing.T) {
+	v := newVerdict()
+	p := listen(t, false, v.ServeHTTP)
+	p.await(t, "serving", serving)
+	if c := p.checks.last(theSet, p.endpoint); time.Since(c.Since) < 90*time.Second {
+		t.Errorf("the age of the verdict is lost: since %s", c.Since)
+	}
+	for i := range 5 {
+		mark := fmt.Sprint("mark-", i)
+		v.set(mark)
+		p.await(t, mark, func(c rollout.Check) bool { return c.Answered && !c.Serving && c.Mark == mark })
+	}
+	if n := p.asked(); n > 7 {
+		t.Errorf("%d questions for 6 verdicts", n)
+	}
+	if !p.checks.heardAll(theSet) {
+		t.Error("it has not heard all")
+	}
+}
+
+// TestChecksForgiveOnce: a checker that hands over ends what waits, which is no
+// news; a port that stays closed is.
+func TestChecksForgiveOnce(t *testing.T) {
+	v := newVerdict()
+	var once sync.Once
+	p := listen(t, false, func(w http.ResponseWriter, r *http.Request) {
+		cut := false
+		if r.Header.Get("If-None-Match") != "" {
+			once.Do(func() { cut = true })
+		}
+		if cut {
+			panic(http.ErrAbortHandler)
+		}
+		v.ServeHTTP(w, r)
+	})
+	p.await(t, "serving", serving)
+	for deadline := time.Now().Add(20 * time.Second); p.asked() < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not ask again")
+		}
+	}
+	if len(p.changed) > 0 || !serving(p.checks.last(theSet, p.endpoint)) {
+		t.Error("one cut connection was news")
+	}
+	p.server.Close()
+	p.await(t, "no answer", unanswered)
+}
+
+// TestChecksBelieveNoStranger: what is no health checker's answer is none.
+func TestChecksBelieveNoStranger(t *testing.T) {
+	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "welcome to nginx") })
+	for deadline := time.Now().Add(20 * time.Second); !p.checks.heardAll(theSet); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not give up")
+		}
+	}
+	if !unanswered(p.checks.last(theSet, p.endpoint)) {
+		t.Error("a stranger was believed")
+	}
+}
+
+// TestChecksOfPlainPorts asks again and again, since kube-proxy does not wait.
+func TestChecksOfPlainPorts(t *testing.T) {
+	p := listen(t, true, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
+	p.await(t, "serving", func(c rollout.Check) bool { return serving(c) && c.Unmarked })
+	p.mu.Lock()
+	p.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") != "" {
+			t.Error("a plain port was asked to wait")
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	p.mu.Unlock()
+	p.await(t, "failing", func(c rollout.Check) bool { return c.Answered && !c.Serving })
+}
+
+// TestChecksAreNotImpatient: a checker that is asked by too many answers at once,
+// which must not become a loop.
+func TestChecksAreNotImpatient(t *testing.T) {
+	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", "same")
+		fmt.Fprint(w, `{"serving": true}`)
+	})
+	start := time.Now()
+	for p.asked() < 4 {
+		time.Sleep(time.Millisecond)
+	}
+	if took := time.Since(start); took < 2*time.Second {
+		t.Errorf("4 questions in %s", took)
+	}
+}
+
+// TestChecksWithoutAddress: to dial no address would be to ask ourselves.
+func TestChecksWithoutAddress(t *testing.T) {
+	p := listen(t, false, newVerdict().ServeHTTP)
+	nowhere := &caller{endpoint: endpoint{port: p.port}}
+	if _, _, err := nowhere.ask(t.Context()); err == nil {
+		t.Error("it had an answer")
+	}
+}
+
+// TestChecksEnd stops listening to ports that are not wanted any more.
+func TestChecksEnd(t *testing.T) {
+	hung := make(chan context.Context, 10)
+	p := listen(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		hung <- r.Context()
+		<-r.Context().Done()
+	})
+	waiting := <-hung
+	p.checks.want(theSet, nil)
+	select {
+	case <-waiting.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on waiting")
+	}
+	if len(p.checks.callers) > 0 {
+		t.Error("it keeps what nobody wants")
+	}
+}

@@ -1,0 +1,230 @@
+package controller
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func deployment(version string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "edge", Name: "proxy-node", UID: "deployment", ResourceVersion: version,
+		OwnerReferences: []metav1.OwnerReference{{UID: "set", Controller: new(true)}},
+	}}
+}
+
+// TestWritten sees own writes until the cache has caught up with them.
+func TestWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten()
+		cached, own, newer := deployment("9"), deployment("10"), deployment("11")
+		if latest(w, cached) != cached {
+			t.Error("nothing was written")
+		}
+		w.remember(own)
+		if latest(w, cached) != own {
+			t.Error("an own write is not seen")
+		}
+		if got := unseen[*appsv1.Deployment](w, "set", nil); len(got) != 1 || got[0] != own {
+			t.Errorf("unseen: %v", got)
+		}
+		if got := unseen[*appsv1.Deployment](w, "other", nil); len(got) > 0 {
+			t.Error("somebody else's is seen")
+		}
+		if got := unseen[*appsv1.Deployment](w, "set", map[string]bool{own.Name: true}); len(got) > 0 {
+			t.Error("what the cache has is unseen")
+		}
+		if latest(w, newer) != newer || latest(w, cached) != cached {
+			t.Error("an own write is seen after the cache has caught up")
+		}
+
+		w.remember(own)
+		again := deployment("9")
+		again.UID = "another"
+		if latest(w, again) != again {
+			t.Error("an own write is seen in another object of the name")
+		}
+
+		w.remember(own)
+		w.gone(own)
+		if latest(w, cached) != cached {
+			t.Error("a deleted object is seen")
+		}
+
+		// Deleted while the watch was broken: no event ever tells.
+		w.remember(own)
+		time.Sleep(longestLag + time.Second)
+		if got := unseen[*appsv1.Deployment](w, "set", nil); len(got) > 0 || len(w.objects) > 0 {
+			t.Error("an object that the cache never saw is kept for ever")
+		}
+	})
+}
+
+// TestPace pauses for as long as several passes take.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, req := newPace(), reconcile.Request{NamespacedName: theSet}
+		for took, want := range map[time.Duration]time.Duration{
+			0: shortestPause, time.Millisecond: shortestPause, 100 * time.Millisecond: 400 * time.Millisecond, time.Minute: longestPause,
+		} {
+			end := p.begin(req)
+			time.Sleep(took)
+			end()
+			if got := p.pause(req); got != want {
+				t.Errorf("a pass of %s is followed by a pause of %s, want %s", took, got, want)
+			}
+		}
+		p.decide(req)
+		p.report(req)
+		if !p.decided(req) || p.lastReport(req) != time.Now() {
+			t.Error("it does not remember")
+		}
+		p.forget(req)
+		if p.decided(req) || !p.lastReport(req).IsZero() || p.pause(req) != shortestPause {
+			t.Error("it does not forget")
+		}
+	})
+}
+
+// TestDryRuns let a refusal stand for a while, and an acceptance for good.
+func TestDryRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDryRuns()
+		if d.get("a").Done || !d.retryAt("a").IsZero() {
+			t.Error("nothing was asked")
+		}
+		d.set("a", nil)
+		d.set("b", errors.New(strings.Repeat("no ", 10000)))
+		if a, b := d.get("a"), d.get("b"); !a.Done || a.Refusal != "" || !b.Done || len(b.Refusal) > 2000 {
+			t.Errorf("%v, %d", a, len(b.Refusal))
+		}
+		if got := d.retryAt("b"); got != time.Now().Add(askAgain) || !d.get("b").Done {
+			t.Errorf("it asks again at %s", got)
+		}
+		time.Sleep(askAgain + time.Second)
+		d.retryAt("b")
+		if !d.get("a").Done || d.get("b").Done {
+			t.Error("it does not ask again about a refusal alone")
+		}
+	})
+}
+
+func claim(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+}
+
+// TestClaims tells who has a say in the spec of a Deployment.
+func TestClaims(t *testing.T) {
+	const spec, annotations = `{"f:spec":{"f:replicas":{}}}`, `{"f:metadata":{"f:annotations":{"f:a":{}}}}`
+	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	for what, c := range map[string]struct {
+		entry             metav1.ManagedFieldsEntry
+		drifted, outlives bool
+	}{
+		"our own":                   {claim(FieldManager, apply, "", spec), false, false},
+		"our own from a patch":      {claim(FieldManager, update, "", spec), false, true},
+		"our own marks":             {claim(FieldManager, update, "", annotations), false, false},
+		"kubectl":                   {claim("kubectl-set", update, "", spec), true, true},
+		"kubectl apply":             {claim("kubectl", apply, "", spec), true, true},
+		"kubectl scale":             {claim("kubectl", update, "scale", spec), true, true},
+		"the Deployment controller": {claim("kube-controller-manager", update, "status", `{"f:status":{},"f:metadata":{}}`), false, false},
+		"kubectl annotate":          {claim("kubectl-annotate", update, "", annotations), false, false},
+		"nonsense":                  {claim("x", update, "", "{"), false, false},
+		"nothing":                   {metav1.ManagedFieldsEntry{Manager: "x"}, false, false},
+	} {
+		d := deployment("1")
+		d.ManagedFields = []metav1.ManagedFieldsEntry{c.entry}
+		// What the cache keeps must say the same, however often it is stripped.
+		for range 3 {
+			if drifted(d) != c.drifted || len(d.ManagedFields) > 0 && outlives(d.ManagedFields[0]) != c.outlives {
+				t.Errorf("%s: drifted %t, claims %v", what, drifted(d), d.ManagedFields)
+			}
+			if _, err := leanDeployment(d); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestLean keeps what is read and no more: of a Deployment not even the template.
+func TestLean(t *testing.T) {
+	d := deployment("1")
+	d.Spec.Template.Labels = map[string]string{v1alpha1.LabelRevision: "r", "app": "proxy"}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: strings.Repeat("x", 10000)}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: d.Spec.Template.Spec.Containers}, Status: corev1.PodStatus{
+		ContainerStatuses: []corev1.ContainerStatus{{Name: strings.Repeat("x", 10000)}},
+	}}
+	node := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 10000)}}}}}
+	for _, obj := range []any{d, pod, node} {
+		for _, lean := range []func(any) (any, error){leanDeployment, leanPod, leanNode} {
+			if _, err := lean(obj); err != nil {
+				t.Error(err)
+			}
+		}
+		if data, err := json.Marshal(obj); err != nil || len(data) > 1000 {
+			t.Errorf("%T takes %d bytes, %v", obj, len(data), err)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{v1alpha1.LabelRevision: "r"}, d.Spec.Template.Labels); diff != "" || pod.Spec.NodeName != "n" {
+		t.Errorf("it lost what is read: %s", diff)
+	}
+	if _, err := leanPod("a tombstone"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyConflicts(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("outdated"))
+	wrapped := fmt.Errorf("writing: %w", conflict)
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false}, {conflict, true}, {wrapped, true}, {errors.New("x"), false},
+		{errors.Join(conflict, wrapped), true}, {errors.Join(errors.Join(conflict), wrapped), true}, {errors.Join(conflict, errors.New("x")), false},
+	} {
+		if got := onlyConflicts(c.err); got != c.want {
+			t.Errorf("%v: got %t", c.err, got)
+		}
+	}
+}
+
+func TestUntilNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for _, c := range []struct {
+			moments []time.Time
+			want    time.Duration
+		}{
+			{nil, 0}, {[]time.Time{{}, {}}, 0}, {[]time.Time{{}, now.Add(time.Minute), now.Add(time.Second)}, time.Second},
+			{[]time.Time{now.Add(-time.Minute), now.Add(time.Second)}, time.Millisecond},
+		} {
+			if got := untilNext(c.moments...); got != c.want {
+				t.Errorf("%v: got %s, want %s", c.moments, got, c.want)
+			}
+		}
+	})
+}
+
+// TestShortened fits into an event's note, which may be 1024 bytes long.
+func TestShortened(t *testing.T) {
+	for _, note := range []string{"", "short", strings.Repeat("x", 5000), strings.Repeat("ü", 5000), "x" + strings.Repeat("ü", 5000)} {
+		if got := shortened(note); len(got) > 1024 || !utf8.ValidString(got) || len(note) < 1000 && got != note {
+			t.Errorf("%d bytes became %d", len(note), len(got))
+		}
+	}
+}
