@@ -225,7 +225,7 @@ func (w *world) askedByOthers(n *simNode) {
 // clearStrayTimestamps is an operator who removes what no detacher will.
 func (w *world) clearStrayTimestamps() {
 	for _, name := range w.names() {
-		if n := w.nodes[name]; !n.held() && !n.detached && n.timestamp != "" {
+		if n := w.nodes[name]; !n.detached && n.timestamp != "" {
 			n.timestamp, n.rv = "", w.version()
 		}
 	}

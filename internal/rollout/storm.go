@@ -22,6 +22,9 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = 15 * time.Minute
+	// mostEager is how often the end of older pods is taken for a reason to try
+	// again: where it does not help, trying would go on for ever.
+	mostEager = 3
 )
 
 // stopsStorm cleans up rejected pods and asks for no more of them. It is whether
@@ -127,7 +130,7 @@ func (p *planner) heldBack(v *view) bool {
 	switch {
 	case h.Terminating && v.anyTerminating():
 		wait = lastRetry
-	case h.Terminating:
+	case h.Terminating && h.Attempts <= mostEager:
 		wait = firstRetry
 	}
 	due := h.At.Add(wait)

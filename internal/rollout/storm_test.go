@@ -97,13 +97,14 @@ func TestHeldBack(t *testing.T) {
 		change func(s *State, n *Node, h *Hold)
 		want   string
 	}{
-		"not time yet":            {func(*State, *Node, *Hold) {}, ""},
-		"time to try again":       {func(_ *State, _ *Node, h *Hold) { h.Attempts = 2 }, "Update n0000 to r2 x3"},
-		"older pods terminate":    {func(_ *State, n *Node, h *Hold) { h.Attempts, h.Terminating, n.Pods[0].Terminating = 2, true, true }, ""},
-		"older pods are gone":     {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 9, true }, "Update n0000 to r2 x3"},
-		"paused, but in its turn": {func(s *State, _ *Node, h *Hold) { h.Attempts, s.Spec.Paused = 2, true }, "Update n0000 to r2 x3"},
-		"another is wanted":       {func(s *State, _ *Node, _ *Hold) { s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x3"},
-		"what failed before":      {func(_ *State, n *Node, _ *Hold) { n.Pods = append(n.Pods, rejectedPod) }, "DeletePods n0000"},
+		"not time yet":             {func(*State, *Node, *Hold) {}, ""},
+		"time to try again":        {func(_ *State, _ *Node, h *Hold) { h.Attempts = 2 }, "Update n0000 to r2 x3"},
+		"older pods terminate":     {func(_ *State, n *Node, h *Hold) { h.Attempts, h.Terminating, n.Pods[0].Terminating = 2, true, true }, ""},
+		"older pods are gone":      {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 3, true }, "Update n0000 to r2 x3"},
+		"that did not help before": {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 9, true }, ""},
+		"paused, but in its turn":  {func(s *State, _ *Node, h *Hold) { h.Attempts, s.Spec.Paused = 2, true }, "Update n0000 to r2 x3"},
+		"another is wanted":        {func(s *State, _ *Node, _ *Hold) { s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x3"},
+		"what failed before":       {func(_ *State, n *Node, _ *Hold) { n.Pods = append(n.Pods, rejectedPod) }, "DeletePods n0000"},
 		"rejected once more": {func(_ *State, n *Node, _ *Hold) {
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
 		}, "DeletePods n0000, HoldBack n0000 to r1 x2"},

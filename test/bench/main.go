@@ -80,6 +80,8 @@ type bench struct {
 	nodes             int
 	controllerPackage string
 	controller        *os.Process
+	// idle is the CPU seconds that each program uses in a second of idleness.
+	idle map[string]float64
 }
 
 // on runs f on a cluster of so many nodes, which is taken down again.
@@ -108,6 +110,9 @@ func on(ctx context.Context, o options, nodes int, f func(*bench) error) error {
 	}
 	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
+	}
+	if err := b.observeIdle(ctx); err != nil {
+		return fmt.Errorf("measuring idleness: %w", err)
 	}
 	return f(b)
 }

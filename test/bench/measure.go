@@ -12,7 +12,7 @@ import (
 // sample is what one run of something cost.
 type sample struct {
 	seconds float64
-	// cpu is CPU seconds by program.
+	// cpu is CPU seconds by program, less what heartbeats would have cost anyway.
 	cpu    map[string]float64
 	writes writes
 }
@@ -42,7 +42,7 @@ func (b *bench) measure(ctx context.Context, what string, f func(context.Context
 	}
 	s.cpu = map[string]float64{}
 	for program, seconds := range after {
-		s.cpu[program] = seconds - before[program]
+		s.cpu[program] = seconds - before[program] - b.idle[program]*time.Since(start).Seconds()
 	}
 	to, err := auditSize(b.AuditLog())
 	if err != nil {
@@ -50,6 +50,31 @@ func (b *bench) measure(ctx context.Context, what string, f func(context.Context
 	}
 	s.writes, err = countWrites(b.AuditLog(), from, to)
 	return s, err
+}
+
+// observeIdle measures what each program uses in a second while nothing happens:
+// thousands of nodes renew their leases, also during a rollout that takes longer.
+func (b *bench) observeIdle(ctx context.Context) error {
+	const during = 20 * time.Second
+	b.settle(ctx)
+	before, err := cpuSeconds(b.Dir())
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(during):
+	}
+	after, err := cpuSeconds(b.Dir())
+	if err != nil {
+		return err
+	}
+	b.idle = map[string]float64{}
+	for program, seconds := range after {
+		b.idle[program] = (seconds - before[program]) / during.Seconds()
+	}
+	return nil
 }
 
 // patience bounds every measurement.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // mostPerAttempt is how many pods a kubelet may reject before the controller
@@ -58,10 +57,9 @@ func TestRejectedPods(t *testing.T) {
 	if err := allServe(ctx, fleet, before); err != nil {
 		t.Error(err)
 	}
-	// With room made first, each new pod fits.
+	// With less to ask for, the pod more fits.
 	err = fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		zero, one := intstr.FromInt32(0), intstr.FromInt32(1)
-		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxSurgedPodsPerNode: &zero, MaxUnavailablePodsPerNode: &one}
+		set.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -28,10 +28,12 @@ import (
 const (
 	// parallelWrites is how many nodes are written to at a time.
 	parallelWrites = 32
-	// longestAct is how long writes are begun after a decision. What it was made from
+	// shortestAct and actPerEffort say for how long writes are begun: this long, or
+	// so many times as long as it took to observe and decide. What was decided upon
 	// grows old meanwhile, so the rest is decided anew: nodes that have come further
 	// take their next step before others begin.
-	longestAct = time.Second
+	shortestAct  = time.Second
+	actPerEffort = 50
 )
 
 // apply carries out the steps: those that concern no node first, in order, then
@@ -56,7 +58,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 		}
 		carriedOut[i] = true
 	}
-	end := time.Now().Add(longestAct)
+	end := time.Now().Add(max(shortestAct, actPerEffort*time.Since(o.state.Now)))
 	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), func(node string) error {
 		if time.Now().After(end) {
 			return nil

@@ -58,7 +58,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// The tests wait for most of their time.
-	if err := flag.Set("test.parallel", "24"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	code, err := run(context.Background(), m)
@@ -111,7 +111,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 }
 
 func setUpLogs(to io.Writer) {
-	log := logr.FromSlogHandler(slog.NewTextHandler(&locked{w: to}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := logr.FromSlogHandler(slog.NewTextHandler(&locked{w: to}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 }

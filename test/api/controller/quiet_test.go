@@ -131,7 +131,16 @@ func TestNewVersion(t *testing.T) {
 	}
 	before, pods := deployments(), uids(f.pods(set, ""))
 	checkers := f.checkerPods(set)
+	orphans := f.create("orphans", answered, func(set *v1alpha1.IngressDaemonSet) { set.Spec.HealthCheckNodePorts = []int32{port + 1} })
+	f.complete(orphans)
+	f.change(orphans, version("v2"))
+	asked := f.waitAsked(f.nodes...)
 	f.must(theController.stop())
+	t.Log("while no controller runs, the garbage collector has done with an orphan deletion before it is seen")
+	f.kubectl("delete", "ids", orphans.Name, "--cascade=orphan", "--wait=false")
+	f.waitFor("only the controller's finalizer is left", orphans, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.DeletionTimestamp != nil && slices.Equal(set.Finalizers, []string{v1alpha1.Finalizer})
+	})
 	var err error
 	theController, err = startController(context.Background(), "controller:v2")
 	f.must(err)
@@ -147,6 +156,9 @@ func TestNewVersion(t *testing.T) {
 		}
 		return nil
 	})
+	f.gone(orphans)
+	f.released(asked)
+	f.unmarkedOrphans(len(f.nodes))
 	f.settle()
 	f.complete(set)
 	if got := deployments(); fmt.Sprint(got) != fmt.Sprint(before) {

@@ -165,6 +165,7 @@ func TestEndpointSlices(t *testing.T) {
 // it returns moves them to the port that the Service has then.
 func (f *fixture) kubeProxies(set *v1alpha1.IngressDaemonSet, service *corev1.Service) (move func(*corev1.Service)) {
 	f.Helper()
+	set = set.DeepCopy() // The test goes on with its own.
 	stop := func() {}
 	move = func(service *corev1.Service) {
 		f.Helper()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
@@ -71,10 +70,13 @@ func prepare(ctx context.Context) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	defer func() { err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), dir)) }()
-	o := cluster.Options{SimulatedNodes: 1, Dir: filepath.Clean(dir), Log: os.Stdout}
+	o := cluster.Options{SimulatedNodes: 1, Dir: dir, Log: os.Stdout}
 	if os.Geteuid() == 0 {
 		o.Nodes = 1
 	}
-	_, err = cluster.Start(ctx, o)
-	return err
+	if _, err = cluster.Start(ctx, o); err != nil {
+		return err
+	}
+	fmt.Println("all is there; taking this cluster down")
+	return nil
 }

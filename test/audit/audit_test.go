@@ -1,0 +1,62 @@
+package audit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+const line = `{"verb": %q, "user": {"username": %q}, "stage": %q, "requestURI": %q, "objectRef": {"apiGroup": %q, "resource": %q, "subresource": %q}, "responseStatus": {"code": %d}, "annotations": {"authorization.k8s.io/decision": %q}}`
+
+func TestPermissions(t *testing.T) {
+	entry := func(verb, user, stage, uri, group, resource, subresource string, code int, decision string) string {
+		return fmt.Sprintf(line, verb, user, stage, uri, group, resource, subresource, code, decision)
+	}
+	log := strings.Join([]string{
+		entry("patch", "me", "ResponseComplete", "", "apps", "deployments", "", 201, "allow"),
+		entry("update", "me", "ResponseComplete", "", "apps", "deployments", "", 409, "allow"),
+		entry("watch", "me", "ResponseStarted", "?sendInitialEvents=true", "", "pods", "", 200, "allow"),
+		entry("watch", "me", "ResponseComplete", "?sendInitialEvents=true", "", "pods", "", 200, "allow"),
+		entry("update", "me", "ResponseComplete", "", "x", "things", "status", 200, "allow"),
+		entry("create", "me", "ResponseComplete", "", "", "events", "", 403, "forbid"),
+		entry("create", "me", "ResponseComplete", "", "", "events", "", 403, "forbid"),
+		// Refused by admission, such as in a namespace that is going.
+		entry("create", "me", "ResponseComplete", "", "", "secrets", "", 403, "allow"),
+		entry("delete", "somebody", "ResponseComplete", "", "", "nodes", "", 200, "allow"),
+		entry("get", "me", "ResponseComplete", "/healthz", "", "", "", 200, "allow"),
+	}, "\n") + "\n" + `{"verb": "ge`
+	file := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events, err := Read(file, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != 7 || len(Writes(events)) != 2 {
+		t.Errorf("%d requests, %d of them changed something", len(events), len(Writes(events)))
+	}
+	if got := Refused(events); !slices.Equal(got, []string{"create events"}) {
+		t.Errorf("refused: %v", got)
+	}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"create", "patch", "update", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"x"}, Resources: []string{"things", "things/status"}, Verbs: []string{"update"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"}},
+	}
+	if got, want := Unused(rules, events), []string{"delete apps/deployments", "list nodes", "watch nodes", "update x/things"}; !slices.Equal(got, want) {
+		t.Errorf("unused: %v, want %v", got, want)
+	}
+	if err := os.WriteFile(file, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(file, "me"); err == nil {
+		t.Error("nonsense is read")
+	}
+}
