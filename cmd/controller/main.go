@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -37,6 +38,10 @@ func main() {
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
 	flag.Parse()
+	if os.Getenv("GOGC") == "" {
+		// What is kept of a large fleet outweighs what becomes garbage.
+		debug.SetGCPercent(50)
+	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)
 		os.Exit(1)

@@ -63,6 +63,9 @@ func TestLeaving(t *testing.T) {
 		"is rejecting":           {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
 		"is wanted again":        {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
 		"and detached, complete": {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
+		"and unmarked since, not complete": {func(n *Node) {
+			n.Detachment.Requested, n.Detachment.RequestedAt, n.Deployment.AttachedAt, n.Pods = true, start.Add(-time.Minute), start, n.Pods[:1]
+		}, "ReleaseDetachment n0000"},
 		"and detached, not complete": {func(n *Node) {
 			n.Detachment.Requested, n.Detachment.RequestedAt, n.Pods = true, start, n.Pods[:1]
 		}, ""},

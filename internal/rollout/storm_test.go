@@ -126,6 +126,20 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
+// TestHalfway: a node that stopped halfway, out of its turn, waits for one.
+func TestHalfway(t *testing.T) {
+	s := rejecting(1, 2)
+	s.Status.Wave = nil
+	n := &s.Nodes[0]
+	n.Pods = n.Pods[:3]
+	n.Deployment.UpdatedReplicas = 2
+	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Paused: true, Replicas: 3, At: metav1.NewMicroTime(start.Add(-time.Minute))}
+	s.Nodes[1].Deployment.Revision, s.Nodes[1].Ready = "r2", true
+	if d := Plan(s); steps(d) != "" || len(d.Status.Wave) != 1 || d.Status.Wave[0] != "n0000" {
+		t.Errorf("got\n%s", summary(d))
+	}
+}
+
 // TestTrying: an attempt that goes on, succeeds or fails.
 func TestTrying(t *testing.T) {
 	trying := rejecting(0, 3)

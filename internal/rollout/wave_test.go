@@ -122,6 +122,22 @@ func TestMaxWave(t *testing.T) {
 	}
 }
 
+// TestReleasedNode: a node that was let go of keeps its place in the wave until
+// the detacher has let go of it too.
+func TestReleasedNode(t *testing.T) {
+	s := servingFleet(3)
+	byBoth(&s.Spec)
+	s.Status.Wave = []string{"n0000"}
+	s.Nodes[0].Detachment.Timestamp = start.Add(-time.Minute).Format(time.RFC3339)
+	if d := Plan(s); stateOf(d, "n0000") != v1alpha1.NodeAttaching || len(d.Status.Wave) != 1 || d.Status.ServingNodes != 2 {
+		t.Errorf("got\n%s", summary(d))
+	}
+	s.Nodes[0].Detachment.Timestamp = ""
+	if d := Plan(s); len(d.Status.Wave) != 0 || d.Status.ServingNodes != 3 {
+		t.Errorf("got\n%s", summary(d))
+	}
+}
+
 // TestStillReleased: a node that we let go of is not asked for again before the
 // detacher has let go of it too, but not for ever.
 func TestStillReleased(t *testing.T) {
@@ -193,6 +209,16 @@ func TestPartition(t *testing.T) {
 				t.Errorf("got %v, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestRefusedNode: no pods are asked for that the API server would refuse.
+func TestRefusedNode(t *testing.T) {
+	s := servingFleet(0)
+	s.Status.CurrentRevision, s.DryRun.Refusal = "r1", "no such class"
+	s.Nodes = []Node{{Name: "new", Exists: true, Wanted: true, Ready: true}}
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -38,7 +38,12 @@ func leanPod(obj any) (any, error) {
 		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode)
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status
-		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, Conditions: s.Conditions, PodIPs: s.PodIPs}
+		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
+		for _, c := range s.Conditions {
+			if c.Type != corev1.PodScheduled && c.Type != corev1.PodInitialized && c.Type != corev1.PodReadyToStartContainers {
+				pod.Status.Conditions = append(pod.Status.Conditions, c)
+			}
+		}
 	}
 	return obj, nil
 }
