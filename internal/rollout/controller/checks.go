@@ -149,27 +149,38 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 }
 
 // ask sends one request and reads the answer, over a connection of its own, as
-// most load balancers do.
+// most load balancers do. Thousands of callers wait in it for the first byte, so
+// whatever needs much of a stack or a buffer is done before or after that.
 func (e *caller) ask(ctx context.Context) (rollout.Check, string, error) {
-	none := rollout.Check{Port: e.port, Unmarked: e.plain}
+	conn, err := e.send(ctx)
+	if err != nil {
+		return rollout.Check{Port: e.port, Unmarked: e.plain}, "", err
+	}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	var first [1]byte
+	_, err = conn.Read(first[:])
+	return e.read(conn, first[0], err)
+}
+
+// send connects and writes the request.
+func (e *caller) send(ctx context.Context) (net.Conn, error) {
 	if e.address == "" {
 		// To dial no address would be to ask ourselves.
-		return none, "", errors.New("the node has no address")
+		return nil, errors.New("the node has no address")
 	}
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
 	address := net.JoinHostPort(e.address, strconv.Itoa(int(e.port)))
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
-		return none, "", fmt.Errorf("dialing: %w", err)
+		return nil, fmt.Errorf("dialing: %w", err)
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_ = conn.SetDeadline(time.Now().Add(waitForChange + 10*time.Second))
 	if _, err := io.WriteString(conn, e.request(address)); err != nil {
-		return none, "", fmt.Errorf("asking: %w", err)
+		conn.Close()
+		return nil, fmt.Errorf("asking: %w", err)
 	}
-	return e.read(conn)
+	return conn, nil
 }
 
 func (e *caller) request(address string) string {
@@ -180,15 +191,14 @@ func (e *caller) request(address string) string {
 	return "GET / HTTP/1.1\r\nHost: " + address + "\r\nUser-Agent: ingress-daemonset-controller\r\n" + conditional + "Connection: close\r\n\r\n"
 }
 
-// read reads the answer. Thousands of callers wait here, so the buffers are
-// made only when the first byte has come.
-func (e *caller) read(conn net.Conn) (rollout.Check, string, error) {
+// read reads the answer, of which the first byte, or an error, has come.
+func (e *caller) read(conn net.Conn, first byte, err error) (rollout.Check, string, error) {
+	defer conn.Close()
 	out := rollout.Check{Port: e.port, Unmarked: e.plain}
-	var first [1]byte
-	if _, err := io.ReadFull(conn, first[:]); err != nil {
+	if err != nil {
 		return out, "", fmt.Errorf("reading: %w", err)
 	}
-	rest := io.MultiReader(byteReader(first[0]), io.LimitReader(conn, mostAnswer))
+	rest := io.MultiReader(byteReader(first), io.LimitReader(conn, mostAnswer))
 	response, err := http.ReadResponse(bufio.NewReaderSize(rest, 1024), nil)
 	if err != nil {
 		return out, "", fmt.Errorf("reading: %w", err)
