@@ -27,7 +27,11 @@ func (p *planner) finish(v *view) {
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
-			p.update(v, "the node is detached")
+			reason := "the node is detached"
+			if d.heldBack() && d.Hold.Revision == v.target {
+				reason = d.Hold.again()
+			}
+			p.update(v, reason)
 		}
 	case !v.updatedInTurn():
 		p.attach(v, "it needs no update any more")
@@ -176,7 +180,7 @@ func (p *planner) attach(v *view, reason string) {
 func (p *planner) attached(v *view) {
 	d := v.Deployment
 	outdated := p.outdated(v)
-	v.starts = outdated && !p.heldBack(v)
+	v.starts = outdated && !p.heldBack(v) && !p.partly(v)
 	done, reason, until := v.complete(p.Now, p.minReady())
 	v.done = done
 	p.wake(until)
@@ -243,10 +247,24 @@ func (p *planner) outdated(v *view) bool {
 // update replaces the pods of the node. Where they were rejected before, that is
 // not forgotten until they are accepted.
 func (p *planner) update(v *view, reason string) {
+	d := v.Deployment
 	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason}
-	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
-		again := *h
-		again.Trying, again.At = true, metav1.NewMicroTime(p.Now)
+	switch {
+	case v.marked() || d.Drifted || d.Replicas == 0:
+	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
+		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
+	case !d.heldBack() && v.between():
+		// Scaled in the middle of a rolling update to just the older pods that are
+		// left, the Deployment controller would take itself to be done.
+		step.Replicas = d.Replicas
+	}
+	same := d.Hold != nil && d.Hold.Revision == v.target
+	if same || step.Replicas != p.pods {
+		again := Hold{Revision: v.target, Generation: p.Generation}
+		if same {
+			again = *d.Hold
+		}
+		again.Trying, again.At, again.Replicas = true, metav1.NewMicroTime(p.Now), step.Replicas
 		step.Hold = &again
 	}
 	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated")

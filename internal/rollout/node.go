@@ -65,8 +65,14 @@ func (n *Node) out() bool {
 // rolling is whether the Deployment controller is still replacing pods.
 func (n *Node) rolling() bool {
 	d := n.Deployment
-	older := func(p Pod) bool { return p.Revision != d.Revision && !p.Terminating && p.Failed == "" }
-	return !d.Settled || d.UpdatedReplicas != d.Replicas || slices.ContainsFunc(n.Pods, older)
+	return !d.Settled || d.UpdatedReplicas != d.Replicas || n.between()
+}
+
+// between is whether older pods are left that are to be replaced.
+func (n *Node) between() bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool {
+		return p.Revision != n.Deployment.Revision && !p.Terminating && p.Failed == ""
+	})
 }
 
 // complete is whether every pod that the Deployment wants is available and no

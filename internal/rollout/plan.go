@@ -168,7 +168,7 @@ func (p *planner) advance(v *view) {
 	default:
 		p.attached(v)
 	}
-	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() {
+	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() && !d.partly() {
 		p.act(v, Step{Action: SetFields, Hold: d.Hold, Reason: "fields that restart no pod differ from the spec"})
 	}
 }

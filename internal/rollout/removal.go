@@ -65,9 +65,15 @@ func (p *planner) emptyDrained(v *view) {
 // emptied yet still runs pods, which may only be replaced in its turn.
 func (p *planner) undrain(v *view) {
 	const reason = "the node is not drained any more"
+	complete, missing, until := v.complete(p.Now, p.minReady())
 	switch {
-	case v.Deployment.Replicas > 0:
+	case v.Deployment.Replicas > 0 && complete:
 		p.attach(v, reason)
+	case v.Deployment.Replicas > 0 && p.outdated(v):
+		p.finish(v)
+	case v.Deployment.Replicas > 0:
+		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, missing)
+		p.wake(until)
 	case p.heldBack(v):
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, v.Deployment.Hold.Reason)
 	case p.accepted(v.target):

@@ -55,6 +55,7 @@ func (a *audit) incomplete(name string) string {
 	if a.w.readyPods(name) < d.podsPerNode {
 		return "too few pods are ready"
 	}
+	pods := int32(0)
 	for _, p := range a.w.pods {
 		switch {
 		case p.node != name:
@@ -62,7 +63,12 @@ func (a *audit) incomplete(name string) string {
 			return "a pod is terminating"
 		case p.template != d.template():
 			return "an older pod is left"
+		default:
+			pods++
 		}
+	}
+	if pods > d.podsPerNode {
+		return "a surplus pod is left"
 	}
 	return ""
 }
@@ -87,6 +93,8 @@ func (a *audit) checkBudget(seen *picture, s Step) {
 	}
 	wanted := n.Wanted && seen.Deletion == NotDeleted
 	budget := a.budget(seen, wanted)
+	// A node that lacks pods in its turn goes on with it.
+	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name)
 	if !retarget && len(a.begun) > budget {
 		a.fault("%s: %d nodes are under way, %d may be: %v", s, len(a.begun), budget, a.begun)
 	}
@@ -133,7 +141,7 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 // checkCheckers: no health checker is replaced while its answer keeps traffic away
 // from pods, and no node is taken out while its checker is being replaced.
 func (a *audit) checkCheckers(seen *picture, s Step) {
-	replaces := s.Action == DeleteChecker && seen.Deletion == NotDeleted || s.Action == ApplyChecker && a.w.daemonSets[s.Port] != nil
+	replaces := s.Action == DeleteChecker && seen.Deletion == NotDeleted || s.Action == ApplyChecker && a.w.daemonSets[s.Port] != nil && a.w.daemonSets[s.Port].outdated
 	for name, d := range a.w.deployments {
 		if replaces && d.mark != "" && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 {
 			a.fault("%s while %s is marked", s, name)

@@ -195,9 +195,10 @@ func (l *leader) apply(s Step) {
 		}
 		w.write(d, false)
 	case Update:
-		d.revision, d.podsPerNode, d.replicas, d.hold = s.Revision, s.Replicas, s.Replicas, s.Hold
+		d.revision, d.podsPerNode, d.replicas, d.hold = s.Revision, w.set.spec.Pods(), s.Replicas, s.Hold
 		d.updatedAt, d.drainedAt, d.foreign, d.scaled, d.paused = w.now, time.Time{}, 0, false, false
 		w.setFields(d)
+		d.rollBy(s.Rolling)
 		w.write(d, true)
 	case Unmark:
 		d.mark, d.attachedAt, d.drainedAt = "", w.now, time.Time{}
@@ -209,9 +210,7 @@ func (l *leader) apply(s Step) {
 	case HoldBack:
 		d.revision, d.replicas, d.hold, d.paused, d.foreign, d.scaled = s.Revision, s.Replicas, s.Hold, s.Paused, 0, false
 		w.setFields(d)
-		if s.Paused || s.AtOnce {
-			d.surge, d.unavail = intstr.FromInt32(0), intstr.FromString("100%")
-		}
+		d.rollBy(s.Rolling)
 		w.write(d, true)
 	case ScaleToZero:
 		d.replicas = 0
@@ -240,6 +239,12 @@ func (l *leader) apply(s Step) {
 func (w *world) setFields(d *simDeployment) {
 	s := w.set.spec.Strategy()
 	d.surge, d.unavail, d.minReady = s.MaxSurgedPods, s.MaxUnavailablePods, w.minReady()
+}
+
+func (d *simDeployment) rollBy(r Rolling) {
+	if r != (Rolling{}) {
+		d.surge, d.unavail = intstr.FromInt32(r.Surge), intstr.FromInt32(r.Unavailable)
+	}
 }
 
 func (w *world) minReady() time.Duration {

@@ -29,9 +29,13 @@ func (w *world) ports() []int32 { return w.set.spec.HealthCheckNodePorts }
 // applyDaemonSet creates or replaces the health checkers of a port.
 func (w *world) applyDaemonSet(port int32) {
 	s := w.daemonSets[port]
-	if s == nil {
+	switch {
+	case s == nil:
 		s = &simDaemonSet{}
 		w.daemonSets[port] = s
+	case !s.outdated:
+		// To apply what is there changes nothing.
+		return
 	}
 	s.outdated = false
 	s.rolling++
@@ -53,7 +57,7 @@ func (w *world) applyDaemonSet(port int32) {
 // startChecker starts the checker of a node, or hands over to its successor,
 // which reports anew since when its answer holds.
 func (w *world) startChecker(n *simNode, port int32) {
-	if w.daemonSets[port] == nil || !n.wanted {
+	if w.daemonSets[port] == nil || !n.wanted && n.checks[port] == nil {
 		return
 	}
 	serving, mark := w.verdict(n)

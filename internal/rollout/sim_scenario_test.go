@@ -16,8 +16,11 @@ import (
 type generator struct {
 	*rapid.T
 	w *world
-	// detached is whether every strategy drawn detaches nodes.
+	// joined counts the nodes that joined.
 	joined int
+	// stale is whether a Node carries a timestamp from before: a strategy that does
+	// not wait for timestamps would not notice it, and the next one could not tell.
+	stale bool
 }
 
 func (g generator) number(label string, min, max int) int {
@@ -37,6 +40,7 @@ func (g *generator) world() *world {
 	for i := range g.number("ports", 0, 2) {
 		w.set.spec.HealthCheckNodePorts = append(w.set.spec.HealthCheckNodePorts, 10080+int32(i))
 	}
+	g.stale = g.oneIn("stale timestamps", 4)
 	w.set.spec.UpdateStrategy.RollingUpdate = g.strategy()
 	w.set.revision, w.set.generation, w.set.rv = "r1", 1, 1
 	w.detacher.slowest = time.Duration(g.number("detacher", 1, 12)) * time.Second
@@ -44,7 +48,7 @@ func (g *generator) world() *world {
 	for range g.number("nodes", 1, 8) {
 		g.join()
 	}
-	if g.oneIn("stale timestamps", 4) {
+	if g.stale {
 		w.nodes["n1"].timestamp = start.Add(-time.Hour).Format(time.RFC3339)
 	}
 	w.run(start.Add(3 * time.Minute))
@@ -94,7 +98,7 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 	}
 	if u.AnnotateDeploymentToDetach == nil || g.oneIn("annotates nodes", 2) {
 		u.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "detached", GracePeriodSeconds: pointer(int32(g.number("node grace", 0, 3)))}
-		if g.number("waits", 0, 2) > 0 {
+		if g.stale || g.number("waits", 0, 2) > 0 {
 			u.WaitForDetachmentByAnnotatedTimestamp = &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: "at", GracePeriodSeconds: pointer(int32(g.number("timestamp grace", 0, 5)))}
 		}
 	}

@@ -32,6 +32,36 @@ func TestConvergence(t *testing.T) {
 	})
 }
 
+// TestTightNodes rolls out where no node has room for a pod more than it has,
+// ever, and the spec says to do without: it must end all the same, also when the
+// spec first said to surge.
+func TestTightNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &generator{T: t}
+		w := g.world()
+		pods := w.set.spec.Pods()
+		for _, n := range w.nodes {
+			n.capacity = int(pods)
+		}
+		w.leaders[0].crashes = []float64{0, 0, 0.02, 0.1}[g.number("crashes", 0, 3)]
+		w.changeTemplate("r2")
+		w.run(w.now.Add(time.Duration(g.number("seconds", 0, 300)) * time.Second))
+		if g.oneIn("another template", 3) {
+			w.changeTemplate("r3")
+			w.run(w.now.Add(time.Duration(g.number("seconds", 0, 30)) * time.Second))
+		}
+		w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
+			s.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{
+				MaxSurgedPodsPerNode:      number(0),
+				MaxUnavailablePodsPerNode: number(g.number("unavailable", 1, int(pods))),
+				MinServingNodes:           pointer[int32](0),
+			}
+		})
+		w.run(w.now.Add(patience))
+		w.mustHold(t, "unfinished", w.unfinished())
+	})
+}
+
 // TestDeletion deletes the object in the middle of things.
 func TestDeletion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

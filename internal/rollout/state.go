@@ -90,6 +90,8 @@ type Deployment struct {
 	// PodsPerNode is how many pods make the node serve; Replicas is how many are
 	// asked for at the moment.
 	PodsPerNode, Replicas int32
+	// Surge is how many pods more the Deployment may have at the moment.
+	Surge int32
 	// Settled is whether the Deployment controller has seen the present spec, and
 	// UpdatedReplicas how many pods it then counted of the present template.
 	Settled         bool
@@ -114,7 +116,8 @@ type Hold struct {
 	Reason     string `json:"reason"`
 	// At is when the hold began, or when it was last tried again.
 	At metav1.MicroTime `json:"at"`
-	// Replicas is how many pods are held, Paused whether halfway between two revisions.
+	// Replicas is how many pods are held or tried, Paused whether halfway between
+	// two revisions.
 	Replicas int32 `json:"replicas"`
 	Paused   bool  `json:"paused,omitempty"`
 	// Trying is whether all pods are asked for again, and the outcome is open.

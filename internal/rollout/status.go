@@ -56,7 +56,8 @@ func (p *planner) writeStatus() {
 
 // degrades is whether the node is still attached while pods are replaced.
 func (p *planner) degrades(v *view) bool {
-	return v.state == v1alpha1.NodeDegraded || !v.marked() && !p.strategy.Detaching && v.readyPods() > 0
+	pass, _, _ := v.checksPass()
+	return pass && (v.state == v1alpha1.NodeDegraded || !v.marked() && !p.strategy.Detaching && v.readyPods() > 0)
 }
 
 // listNodes lists the nodes that do not serve, those of the wave first.
@@ -141,7 +142,7 @@ func (p *planner) setDegraded() {
 	for i := range p.views {
 		v := &p.views[i]
 		switch {
-		case v.Deployment != nil && v.Deployment.Hold != nil:
+		case v.Deployment != nil && v.Deployment.Hold != nil && v.Deployment.Hold.Attempts > 0:
 			rejected = append(rejected, Fault{v1alpha1.ReasonPodsRejected, "node " + v.Name + ": " + v.Deployment.Hold.Reason})
 		case v.Wanted && !p.wave[v.Name] && v.state != v1alpha1.NodeServing:
 			down = append(down, Fault{v1alpha1.ReasonNodesNotServing, "node " + v.Name + ": " + v.reason})

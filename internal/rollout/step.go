@@ -25,26 +25,29 @@ type Step struct {
 	// Reason is a clause that says why.
 	Reason string
 
-	// Revision and Replicas are those of Create, Update and Hold.
+	// Revision and Replicas are those of Create, Update and HoldBack.
 	Revision string
 	Replicas int32
 	// Mark is the mark's value in Mark; Drained marks the node as drained too.
 	Mark    string
 	Drained bool
-	// Hold is what to remember in Hold and Retry, nil to forget.
+	// Hold is what to remember in HoldBack, Update and SetFields, nil to forget.
 	Hold *Hold
 	// Paused is whether HoldBack pauses the Deployment, so that the Deployment
-	// controller neither starts nor stops pods of a rolling update. AtOnce is
-	// whether it lets that controller stop all pods of other revisions at once. In
-	// both cases the Deployment has no surge and 100% unavailable pods until Update
-	// or SetFields.
-	Paused, AtOnce bool
+	// controller neither starts nor stops pods of a rolling update.
+	Paused bool
+	// Rolling is how Update and HoldBack have the Deployment controller replace
+	// pods, until the next Update or SetFields.
+	Rolling Rolling
 	// Pods are the names in DeletePods.
 	Pods []string
 	Port int32
 	// StaleTimestamp is remembered in RequestDetachment.
 	StaleTimestamp string
 }
+
+// Rolling bounds a rolling update, in pods; zero is what the spec says.
+type Rolling struct{ Surge, Unavailable int32 }
 
 // Action is the kind of a write.
 type Action string

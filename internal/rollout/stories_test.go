@@ -108,6 +108,16 @@ var stories = []story{
 			t.does("machine", "n1 has room for 3 pods", func() { t.nodes["n1"].capacity = 3 }, 2*time.Minute)
 		}},
 
+	{"rejected-one-by-one", "Pods are replaced one at a time where there is no room for one more. The new ones are tried in the places of those that have ended, then all are asked for.", 1,
+		func(s *v1alpha1.IngressDaemonSetSpec) {
+			s.UpdateStrategy.RollingUpdate.MaxUnavailablePodsPerNode = number(1)
+			s.UpdateStrategy.RollingUpdate.MaxSurgedPodsPerNode = number(0)
+		},
+		func(t *teller) {
+			t.nodes["n1"].capacity = 2
+			t.newTemplate("r2", 2*time.Minute)
+		}},
+
 	{"drained-by-somebody", "Somebody drains a node. The controller does not fight: it detaches the node, stops its pods, and brings them back when the node is uncordoned.", 2, byHealthCheck,
 		func(t *teller) {
 			t.does("admin", "cordons n1 and evicts its pods", func() { t.cordon(t.nodes["n1"], true); t.evict("n1") }, time.Minute)

@@ -15,6 +15,10 @@ import (
 // gone, whose ports and CPU the new ones may have waited for, or else after a
 // time that doubles from a second to a quarter of an hour.
 //
+// Where fewer older pods run than are wanted, because the Deployment controller
+// stopped some before it started those that were rejected, the new ones are tried
+// in as many places first, one more at a time: there is room for that now.
+//
 // Invariant: a pod that serves is never given up for one that was rejected, and
 // whatever is written to a Deployment, its Hold stays until its pods are accepted
 // or another revision is wanted.
@@ -57,13 +61,23 @@ func (p *planner) stopsStorm(v *view) bool {
 func (p *planner) holdBack(v *view) Step {
 	d := v.Deployment
 	present, older, all, revision := v.running()
-	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: all, Paused: older > 0, Reason: v.rejection()}
+	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: all, Reason: v.rejection()}
+	atOnce := Rolling{Unavailable: d.PodsPerNode}
 	switch {
 	case d.Drifted:
 		// It may be somebody else's change that is rejected.
-		step.Replicas, step.Paused = d.PodsPerNode, false
+		step.Replicas = d.PodsPerNode
+	case older == all && older > 0 && older == v.readyPods() && p.Revisions[revision] && v.anyTerminating() && !v.marked():
+		// With so much surge, proportional scaling takes no pod from those that run.
+		step.Revision, step.Replicas = revision, older
+		step.Rolling = Rolling{Surge: max(1, d.Replicas+d.Surge-older)}
 	case older > present && p.Revisions[revision]:
-		step.Revision, step.Replicas, step.Paused, step.AtOnce = revision, d.PodsPerNode, false, older == all
+		step.Revision, step.Replicas = revision, d.PodsPerNode
+		if older == all {
+			step.Rolling = atOnce
+		}
+	case older > 0:
+		step.Paused, step.Rolling = true, atOnce
 	}
 	step.Hold = p.holdOn(v, step)
 	return step
@@ -85,15 +99,41 @@ func (p *planner) holdOn(v *view, step Step) *Hold {
 }
 
 // triesAgain asks for the pods that were rejected once more, where that replaces
-// no pod that serves; otherwise the node waits for its turn like any other. It is
+// no pod that serves; otherwise the node waits for its turn like any other, or
+// goes on with it once it is detached. It is
 // whether this decision leaves the node at that.
 func (p *planner) triesAgain(v *view) bool {
 	d := v.Deployment
-	if !d.heldBack() || d.Hold.Revision != v.target || p.heldBack(v) || !p.replacesNothing(v) {
+	switch {
+	case p.partly(v) && v.settled():
+		p.update(v, "the pods that there was room for are replaced")
+	case d.heldBack() && d.Hold.Revision == v.target && !p.heldBack(v) && p.replacesNothing(v):
+		p.update(v, d.Hold.again())
+	default:
 		return false
 	}
-	p.update(v, fmt.Sprintf("after attempt %d", d.Hold.Attempts))
 	return true
+}
+
+func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempts) }
+
+// partly is whether the node is being updated with another number of pods than
+// is wanted in the end.
+func (p *planner) partly(v *view) bool {
+	d := v.Deployment
+	takes := d.Replicas > p.pods && p.strategy.Detaching
+	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.marked() && !takes
+}
+
+func (d *Deployment) partly() bool {
+	return d.Hold != nil && d.Hold.Trying && d.Hold.Replicas != d.PodsPerNode
+}
+
+// settled is whether the pods that are asked for are there, and no others.
+func (n *Node) settled() bool {
+	d := n.Deployment
+	other := func(p Pod) bool { return !p.Ready || p.Terminating || p.Failed != "" || p.Revision != d.Revision }
+	return d.Settled && d.Replicas == int32(len(n.Pods)) && !slices.ContainsFunc(n.Pods, other)
 }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.
@@ -103,15 +143,15 @@ func (p *planner) forgetHold(v *view) {
 	}
 }
 
-// replacesNothing is whether an update of a node that was held back only adds
-// pods, or goes on with the turn that the node is in.
+// replacesNothing is whether an update of an attached node that was held back only
+// adds pods, or goes on with the turn that the node is in.
 func (p *planner) replacesNothing(v *view) bool {
 	d := v.Deployment
 	switch {
 	case d.PodsPerNode != p.pods || d.Drifted:
 		return false
 	case v.marked():
-		return v.updatedInTurn()
+		return false
 	case p.wave[v.Name] && !p.strategy.Detaching:
 		return true
 	}

@@ -40,15 +40,16 @@ func TestHoldBack(t *testing.T) {
 		older, present int
 		change         func(s *State)
 		want           string
-		paused, atOnce bool
+		paused         bool
+		rolling        Rolling
 	}{
-		"only old pods run":      {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, true},
-		"mostly old pods run":    {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, false},
-		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, false},
-		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, false},
-		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, false},
-		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r2 x2", true, false},
-		"somebody changed it":    {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x3", false, false},
+		"only old pods run":      {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"mostly old pods run":    {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
+		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
+		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
+		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"somebody changed it":    {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x3", false, Rolling{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rejecting(test.older, test.present)
@@ -59,8 +60,8 @@ func TestHoldBack(t *testing.T) {
 			}
 			hold := d.Steps[1]
 			hold.Reason = ""
-			if hold.String() != test.want || hold.Paused != test.paused || hold.AtOnce != test.atOnce {
-				t.Errorf("got %s (paused %t, at once %t), want %s", hold, hold.Paused, hold.AtOnce, test.want)
+			if hold.String() != test.want || hold.Paused != test.paused || hold.Rolling != test.rolling {
+				t.Errorf("got %s (paused %t, %+v), want %s", hold, hold.Paused, hold.Rolling, test.want)
 			}
 			if h := hold.Hold; h.Revision != "r2" || h.Attempts != 1 || h.Trying || !h.At.Time.Equal(start) {
 				t.Errorf("remembers %+v", h)
@@ -146,7 +147,7 @@ func TestTrying(t *testing.T) {
 	n := &trying.Nodes[0]
 	n.Pods = n.Pods[:3]
 	n.Deployment.UpdatedReplicas = 3
-	n.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 3, Trying: true, At: metav1.NewMicroTime(start)}
+	n.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 3, Replicas: 3, Trying: true, At: metav1.NewMicroTime(start)}
 	if got := steps(Plan(trying)); got != "SetFields n0000" {
 		t.Errorf("accepted: %q", got)
 	}

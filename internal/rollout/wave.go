@@ -22,8 +22,8 @@ const maxWave = 1000
 // only if at most maxNodes are then under way. And the serving nodes that are not
 // under way never fall below the floor by our doing.
 func (p *planner) continueWave() {
-	wave := p.underWay()
-	c := p.tally(len(wave))
+	wave, acting := p.underWay()
+	c := p.tally(len(wave), acting)
 	for _, v := range p.candidates() {
 		if len(wave) == maxWave || !p.permits(v, &c) {
 			continue
@@ -53,6 +53,10 @@ func (p *planner) permits(v *view, c *count) bool {
 		}
 	}
 	switch free := p.takesNothing(v); {
+	case p.midway(v) && after.acting < p.budget(v):
+		// It is under way already. Where the budget has shrunk since, those that are
+		// take turns.
+		after.acting++
 	case free && after.underWay > p.budget(v), !free && after.down > p.budget(v):
 		c.blocked = true
 		return false
@@ -118,9 +122,10 @@ func (p *planner) floor(v *view) int {
 	}
 }
 
-// count is how many nodes serve, do not serve, and are under way.
+// count is how many nodes serve, do not serve, are under way, and of those do not
+// wait for their turn.
 type count struct {
-	serving, down, underWay int
+	serving, down, underWay, acting int
 	// blocked is whether a node had to wait for the budget.
 	blocked bool
 }
@@ -128,8 +133,8 @@ type count struct {
 // tally counts the nodes. One that waits for its turn counts as what it is, even
 // when it is named in the wave. A node that has left the set serves nobody's
 // floor, and counts as down once it is marked.
-func (p *planner) tally(underWay int) count {
-	c := count{underWay: underWay}
+func (p *planner) tally(underWay, acting int) count {
+	c := count{underWay: underWay, acting: acting}
 	for i := range p.views {
 		switch v := &p.views[i]; {
 		case p.down(v):
@@ -154,17 +159,20 @@ func (p *planner) down(v *view) bool {
 	}
 }
 
-// underWay are the nodes of the wave that were touched and do not serve yet.
-func (p *planner) underWay() []string {
-	var names []string
+// underWay are the nodes of the wave that were touched and do not serve yet, and
+// how many of them do not wait for their turn.
+func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
 		v := &p.views[i]
 		touched := v.marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
+			if !v.starts || v.acted {
+				acting++
+			}
 		}
 	}
-	return names
+	return names, acting
 }
 
 // midway is whether an update that is to be changed still goes on: the node keeps

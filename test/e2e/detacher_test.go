@@ -78,7 +78,7 @@ func (d detacher) detach(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	return d.stamp(ctx, node, time.Now().UTC().Format(time.RFC3339))
+	return stamp(ctx, d.stage, node, time.Now().UTC().Format(time.RFC3339))
 }
 
 func (d detacher) attach(ctx context.Context, node *corev1.Node) error {
@@ -87,13 +87,28 @@ func (d detacher) attach(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	return d.stamp(ctx, node, nil)
+	return stamp(ctx, d.stage, node, nil)
 }
 
-func (d detacher) stamp(ctx context.Context, node *corev1.Node, value any) error {
+// clearTimestamps removes what a detacher left that was stopped halfway: the next
+// test would wait for ever for a detacher that has let go.
+func clearTimestamps(ctx context.Context, on *stage.Stage) error {
+	nodes := &corev1.NodeList{}
+	if err := on.List(ctx, nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		if err := stamp(ctx, on, &nodes.Items[i], nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stamp(ctx context.Context, on *stage.Stage, node *corev1.Node, value any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{timestampKey: value}}})
 	if err != nil {
 		return err
 	}
-	return d.stage.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
+	return on.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch))
 }

@@ -184,6 +184,11 @@ func (s scenario) close(t *testing.T, namespace string) {
 	if err := theStage.RemoveNamespace(ctx, namespace); err != nil {
 		t.Error(err)
 	}
+	if s.detacher {
+		if err := clearTimestamps(ctx, theStage); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // rollOut changes the template and sees the change through.

@@ -259,7 +259,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 	template, err := o.templateOf(s.Revision)
 	return objects.Pods{
 		Revision: s.Revision, Template: template, Replicas: s.Replicas, PerNode: o.set.Spec.Pods(),
-		Hold: s.Hold, Paused: s.Paused, UpdatedAt: o.state.Now,
+		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: o.state.Now,
 	}, err
 }
 

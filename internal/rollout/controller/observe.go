@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -559,6 +560,11 @@ func deploymentState(o *observed, d *appsv1.Deployment) *rollout.Deployment {
 		if json.Unmarshal([]byte(value), hold) == nil {
 			out.Hold = hold
 		}
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil {
+		// What the API server accepted resolves.
+		surge, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, int(out.Replicas), true)
+		out.Surge = int32(surge)
 	}
 	out.Outmoded = d.Spec.MinReadySeconds != o.set.Spec.MinReadySeconds || !equality.Semantic.DeepEqual(d.Spec.Strategy, o.deploymentStrategy)
 	return out

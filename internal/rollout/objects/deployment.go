@@ -30,6 +30,8 @@ type Pods struct {
 	Hold    *rollout.Hold
 	// Paused stops the Deployment controller halfway.
 	Paused bool
+	// Rolling, unless zero, is how pods are replaced instead of the spec's way.
+	Rolling rollout.Rolling
 	// UpdatedAt is when the pods were last changed.
 	UpdatedAt time.Time
 }
@@ -63,7 +65,7 @@ func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *apps
 			Paused:               p.Paused,
 			RevisionHistoryLimit: new(int32),
 			MinReadySeconds:      set.Spec.MinReadySeconds,
-			Strategy:             strategyOf(set, p.Paused),
+			Strategy:             strategyOf(set, p.Rolling),
 			Selector:             &metav1.LabelSelector{MatchLabels: own},
 			Template:             podTemplate(set, node, p),
 		},
@@ -102,13 +104,14 @@ func DeploymentStrategy(set *v1alpha1.IngressDaemonSet) appsv1.DeploymentStrateg
 	}
 }
 
-// strategyOf takes the surge away from a paused Deployment: its controller goes on
-// to share the replicas among ReplicaSets, surge included.
-func strategyOf(set *v1alpha1.IngressDaemonSet, paused bool) appsv1.DeploymentStrategy {
+// strategyOf is the strategy of a Deployment that may be held back: its
+// controller shares the replicas among ReplicaSets, surge included.
+func strategyOf(set *v1alpha1.IngressDaemonSet, r rollout.Rolling) appsv1.DeploymentStrategy {
 	s := DeploymentStrategy(set)
-	if paused && s.RollingUpdate != nil {
-		none, all := intstr.FromInt32(0), intstr.FromString("100%")
-		s.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: &all, MaxSurge: &none}
+	if r != (rollout.Rolling{}) && s.RollingUpdate != nil {
+		s.RollingUpdate = &appsv1.RollingUpdateDeployment{
+			MaxUnavailable: new(intstr.FromInt32(r.Unavailable)), MaxSurge: new(intstr.FromInt32(r.Surge)),
+		}
 	}
 	return s
 }

@@ -175,26 +175,26 @@ func TestStrategy(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		change func(*v1alpha1.IngressDaemonSetSpec)
-		paused bool
+		held   rollout.Rolling
 		want   appsv1.DeploymentStrategy
 	}{
-		"degraded":           {func(*v1alpha1.IngressDaemonSetSpec) {}, false, rolling("0", "1")},
-		"paused, surge gone": {func(*v1alpha1.IngressDaemonSetSpec) {}, true, rolling("100%", "0")},
+		"degraded":  {func(*v1alpha1.IngressDaemonSetSpec) {}, rollout.Rolling{}, rolling("0", "1")},
+		"held back": {func(*v1alpha1.IngressDaemonSetSpec) {}, rollout.Rolling{Unavailable: 3}, rolling("3", "0")},
 		"detaching": {func(s *v1alpha1.IngressDaemonSetSpec) {
 			s.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxUnavailableNodes: new(intstr.FromInt32(1))}
-		}, false, rolling("100%", "0")},
+		}, rollout.Rolling{}, rolling("100%", "0")},
 		"host port": {func(s *v1alpha1.IngressDaemonSetSpec) {
 			s.Template.Spec.HostNetwork = false
 			s.Template.Spec.Containers[0].Ports[0].HostPort = 80
-		}, false, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
-		"host network": {func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.Containers[0].Ports[0].HostPort = 80 }, false, rolling("0", "1")},
+		}, rollout.Rolling{Surge: 1}, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}},
+		"host network": {func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.Containers[0].Ports[0].HostPort = 80 }, rollout.Rolling{}, rolling("0", "1")},
 	} {
 		set := proxy()
 		c.change(&set.Spec)
 		p := pods(set)
-		p.Paused = c.paused
+		p.Rolling = c.held
 		d := Deployment(set, "node", "name", p)
-		if diff := cmp.Diff(c.want, d.Spec.Strategy); diff != "" || d.Spec.Paused != c.paused {
+		if diff := cmp.Diff(c.want, d.Spec.Strategy); diff != "" {
 			t.Errorf("%s:\n%s", what, diff)
 		}
 	}
