@@ -166,7 +166,7 @@ func (p *picture) marked(name string) bool {
 	return n != nil && n.marked()
 }
 
-// apply carries out a step as the real controller's apply.go does.
+// apply carries out a step as the real controller does.
 func (l *leader) apply(s Step) {
 	w, d, n := l.w, l.w.deployments[s.Node], l.w.nodes[s.Node]
 	switch s.Action {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // mostPerAttempt is how many pods a kubelet may reject before the controller
@@ -57,9 +58,11 @@ func TestRejectedPods(t *testing.T) {
 	if err := allServe(ctx, fleet, before); err != nil {
 		t.Error(err)
 	}
-	// With less to ask for, the pod more fits.
+	// Without a pod more, the new ones take the places of the old ones.
 	err = fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		set.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
+		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{
+			MaxSurgedPodsPerNode: new(intstr.FromInt32(0)), MaxUnavailablePodsPerNode: new(intstr.FromInt32(1)),
+		}
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,8 @@
-// Package controller is the shell around package rollout: observe.go reads
-// caches into one State, rollout.Plan decides, apply.go carries out the steps,
-// report.go writes the status and events. checks.go listens to the nodes'
-// health-check ports.
+// Package controller is the shell around package rollout: observe.go and node.go
+// read caches into one State, rollout.Plan decides, apply.go carries out the
+// steps, report.go writes the status and events. deployments.go, revisions.go,
+// healthcheckers.go and service.go do so for one kind of object each; checks.go
+// listens to the nodes' health-check ports.
 package controller
 
 import (

@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// create makes the Deployment of a node. A foreign object of its name is left
+// alone and a hash appended; should one appear in between, its fields conflict.
+func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) error {
+	pods, err := o.pods(s)
+	if err != nil {
+		return err
+	}
+	name := objects.DeploymentName(o.set, s.Node, false)
+	for range 2 {
+		existing := &metav1.PartialObjectMetadata{}
+		existing.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+		err := r.live.Get(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: name}, existing)
+		switch {
+		case apierrors.IsNotFound(err):
+			d := objects.Deployment(o.set, s.Node, name, pods)
+			if err := r.write(ctx, d); err != nil {
+				return err
+			}
+			r.written.remember(d)
+			return nil
+		case err != nil:
+			return fmt.Errorf("looking for a Deployment of the same name: %w", err)
+		case controlledBy(existing, o.set.UID) && existing.Annotations[v1alpha1.AnnotationNode] == s.Node:
+			return nil
+		}
+		name = objects.DeploymentName(o.set, s.Node, true)
+	}
+	return fmt.Errorf("Deployment %s belongs to somebody else: rename or delete it", name)
+}
+
+func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
+	template, err := o.templateOf(s.Revision)
+	return objects.Pods{
+		Revision: s.Revision, Template: template, Replicas: s.Replicas, PerNode: o.set.Spec.Pods(),
+		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: o.state.Now,
+	}, err
+}
+
+// update gives a Deployment a template and a number of pods, by server-side
+// apply. Where something of the spec would survive that, it is replaced whole.
+func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
+	pods, err := o.pods(s)
+	if err != nil {
+		return err
+	}
+	live := o.nodes[s.Node].deployment
+	if s.Action == rollout.HoldBack {
+		pods.UpdatedAt = moment(live, v1alpha1.AnnotationUpdatedAt)
+	}
+	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+		d := objects.Deployment(o.set, s.Node, live.Name, pods)
+		keepMark(d, live)
+		d.UID, d.ResourceVersion = live.UID, resourceVersion
+		if slices.ContainsFunc(live.ManagedFields, outlives) {
+			return d, r.replace(ctx, d)
+		}
+		return d, r.write(ctx, d, client.ForceOwnership)
+	})
+}
+
+// keepMark keeps what an update of the pods does not change.
+func keepMark(d, live *appsv1.Deployment) {
+	key := live.Annotations[v1alpha1.AnnotationMarkKey]
+	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, key} {
+		if value, ok := live.Annotations[kept]; ok && kept != "" {
+			d.Annotations[kept] = value
+		}
+	}
+}
+
+// replace writes the spec whole and drops all claims by which fields of it would
+// survive. The labels of the old template go with it, those of others stay.
+func (r *Reconciler) replace(ctx context.Context, d *appsv1.Deployment) error {
+	live := &appsv1.Deployment{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+		return fmt.Errorf("reading what is to be replaced: %w", err)
+	}
+	whole := live.DeepCopy()
+	whole.UID, whole.ResourceVersion = d.UID, d.ResourceVersion
+	whole.Spec, whole.Annotations = d.Spec, merged(live.Annotations, d.Annotations)
+	maps.DeleteFunc(whole.Labels, func(key, value string) bool { return live.Spec.Template.Labels[key] == value })
+	whole.Labels = merged(whole.Labels, d.Labels)
+	for _, dropped := range []string{v1alpha1.AnnotationHold, v1alpha1.AnnotationDrainedAt} {
+		if _, kept := d.Annotations[dropped]; !kept {
+			delete(whole.Annotations, dropped)
+		}
+	}
+	whole.ManagedFields = slices.DeleteFunc(whole.ManagedFields, outlives)
+	if err := r.client.Update(ctx, whole, client.FieldOwner(FieldManager)); err != nil {
+		return err
+	}
+	*d = *whole
+	return nil
+}
+
+func merged(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// amend patches annotations and fields that restart no pod.
+func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) error {
+	live := o.nodes[s.Node].deployment
+	set := map[string]any{}
+	var spec map[string]any
+	switch s.Action {
+	case rollout.Mark:
+		key := o.strategy.MarkKey
+		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
+		if s.Drained {
+			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(o.state.Now)
+		}
+	case rollout.Unmark:
+		set[live.Annotations[v1alpha1.AnnotationMarkKey]] = nil
+		set[v1alpha1.AnnotationMarkKey] = nil
+		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(o.state.Now)
+	case rollout.SetFields:
+		set[v1alpha1.AnnotationHold] = nil
+		if s.Hold != nil {
+			set[v1alpha1.AnnotationHold] = objects.HoldValue(s.Hold)
+		}
+		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set), "paused": nil}
+	case rollout.ScaleToZero:
+		spec = map[string]any{"replicas": 0}
+	}
+	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+		patch := map[string]any{"metadata": map[string]any{
+			"uid": live.UID, "resourceVersion": resourceVersion, "annotations": set,
+		}}
+		if spec != nil {
+			patch["spec"] = spec
+		}
+		data, err := json.Marshal(patch)
+		if err != nil {
+			return nil, fmt.Errorf("encoding: %w", err)
+		}
+		d := live.DeepCopy()
+		return d, r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, data), client.FieldOwner(FieldManager))
+	})
+}
+
+// strategyPatch replaces the strategy, since the two types exclude each other's fields.
+func strategyPatch(set *v1alpha1.IngressDaemonSet) map[string]any {
+	s := objects.DeploymentStrategy(set)
+	if s.RollingUpdate == nil {
+		return map[string]any{"type": s.Type, "rollingUpdate": nil}
+	}
+	return map[string]any{"type": s.Type, "rollingUpdate": s.RollingUpdate}
+}

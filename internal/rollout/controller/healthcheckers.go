@@ -1,0 +1,196 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// observeRivals finds health-check ports that an older IngressDaemonSet answers
+// on, on a node of both. Two answers on one port would take turns.
+func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
+	o.taken = map[int32]bool{}
+	list := &v1alpha1.IngressDaemonSetList{}
+	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing IngressDaemonSets: %w", err)
+	}
+	for i := range list.Items {
+		rival := &list.Items[i]
+		if !older(rival, o.set) {
+			continue
+		}
+		for _, port := range o.set.Spec.HealthCheckNodePorts {
+			if !slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
+				continue
+			}
+			if node := o.shared(rival); node != "" {
+				o.taken[port] = true
+				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d too, on node %s: choose another port",
+					rival.Namespace, rival.Name, port, node))
+			}
+		}
+	}
+	return nil
+}
+
+// older is whether a came first, by time of creation, then by namespace and name.
+func older(a, b *v1alpha1.IngressDaemonSet) bool {
+	return a.UID != b.UID && cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Namespace, b.Namespace),
+		strings.Compare(a.Name, b.Name),
+	) < 0
+}
+
+// shared is the first node that both IngressDaemonSets want, empty where there is none.
+func (o *observed) shared(rival *v1alpha1.IngressDaemonSet) string {
+	rivals := objects.NodeSetOf(rival)
+	for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
+		node := o.nodes[name].node
+		if node == nil {
+			continue
+		}
+		mine, _ := o.nodeSet.Wants(node, true)
+		theirs, _ := rivals.Wants(node, true)
+		if mine && theirs {
+			return name
+		}
+	}
+	return ""
+}
+
+func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
+	list := &appsv1.DaemonSetList{}
+	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+		return fmt.Errorf("listing DaemonSets: %w", err)
+	}
+	o.checkers = map[int32]*appsv1.DaemonSet{}
+	for i := range list.Items {
+		ds := latest(r.written, &list.Items[i])
+		port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
+		if err == nil && controlledBy(ds, o.set.UID) {
+			o.checkers[int32(port)] = ds
+		}
+	}
+	for _, ds := range unseen[*appsv1.DaemonSet](r.written, o.set.UID, nil) {
+		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
+		o.checkers[int32(port)] = ds
+	}
+	if err := r.observeClaims(ctx, o); err != nil {
+		return err
+	}
+	for port := range o.checkers {
+		if !slices.Contains(o.set.Spec.HealthCheckNodePorts, port) {
+			o.state.Checkers = append(o.state.Checkers, rollout.Checker{Port: port, Exists: true})
+		}
+	}
+	for _, port := range o.set.Spec.HealthCheckNodePorts {
+		c := rollout.Checker{Port: port, Wanted: true, Exists: o.checkers[port] != nil, Taken: o.taken[port]}
+		if c.Exists {
+			c.Outdated = checkerRevision(&o.checkers[port].Spec.Template.ObjectMeta) != r.wantedChecker(o, port)
+		}
+		o.state.Checkers = append(o.state.Checkers, c)
+	}
+	slices.SortFunc(o.state.Checkers, func(a, b rollout.Checker) int { return int(a.Port - b.Port) })
+	return nil
+}
+
+// observeClaims finds what health checkers need and is not there, and what
+// somebody else has in its place: that is never written to.
+func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
+	if o.set.DeletionTimestamp != nil || len(o.set.Spec.HealthCheckNodePorts) == 0 {
+		return nil
+	}
+	access := []client.Object{objects.CheckerRoleBinding(o.set)}
+	if account := objects.CheckerServiceAccount(o.set); account != nil {
+		access = append(access, account)
+	}
+	foreign := false
+	for _, obj := range access {
+		there, theirs, err := r.claimed(ctx, o, obj)
+		switch {
+		case err != nil:
+			return err
+		case theirs:
+			foreign = true
+		case !there:
+			o.missing = append(o.missing, obj)
+		}
+	}
+	for _, port := range o.set.Spec.HealthCheckNodePorts {
+		if o.checkers[port] != nil {
+			continue
+		}
+		_, theirs, err := r.claimed(ctx, o, objects.Checker(o.set, port, r.image))
+		if err != nil {
+			return err
+		}
+		o.taken[port] = o.taken[port] || theirs || foreign
+	}
+	return nil
+}
+
+// claimed is whether an object of the name is there, and whether it is somebody
+// else's. The cache holds our own only, so others are looked for past it.
+func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
+	kind, key := want.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(want)
+	have := want.DeepCopyObject().(client.Object)
+	err = r.client.Get(ctx, key, have)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, key, have)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, false, nil
+	case err != nil:
+		return false, false, fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
+	case controlledBy(have, o.set.UID):
+		return true, false, nil
+	}
+	o.fault(v1alpha1.ReasonForeignObject, fmt.Sprintf("%s %s belongs to somebody else: rename or delete it", kind, key.Name))
+	o.lookAt = o.state.Now.Add(askAgain)
+	return true, true, nil
+}
+
+func (r *Reconciler) wantedChecker(o *observed, port int32) string {
+	return checkerRevision(&objects.Checker(o.set, port, r.image).Spec.Template.ObjectMeta)
+}
+
+func checkerRevision(meta *metav1.ObjectMeta) string {
+	return meta.Labels[v1alpha1.LabelHealthCheckerRevision]
+}
+
+// grant makes what the health checkers need beside their DaemonSets.
+func (r *Reconciler) grant(ctx context.Context, o *observed) error {
+	for _, obj := range o.missing {
+		if err := r.client.Create(ctx, obj, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("creating %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) error {
+	ds := objects.Checker(o.set, port, r.image)
+	var force []client.ApplyOption
+	if o.checkers[port] != nil {
+		force = append(force, client.ForceOwnership)
+	}
+	if err := r.write(ctx, ds, force...); err != nil {
+		return err
+	}
+	r.written.remember(ds)
+	return nil
+}

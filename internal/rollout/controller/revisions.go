@@ -1,0 +1,88 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (r *Reconciler) observeRevisions(ctx context.Context, o *observed) error {
+	list := &appsv1.ControllerRevisionList{}
+	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+		return fmt.Errorf("listing ControllerRevisions: %w", err)
+	}
+	o.revisions, o.state.Revisions = map[string]*appsv1.ControllerRevision{}, map[string]bool{}
+	for i := range list.Items {
+		o.record(&list.Items[i])
+	}
+	for _, own := range unseen[*appsv1.ControllerRevision](r.written, o.set.UID, nil) {
+		o.record(own)
+	}
+	return nil
+}
+
+func (o *observed) record(cr *appsv1.ControllerRevision) {
+	if revision := cr.Labels[v1alpha1.LabelRevision]; controlledBy(cr, o.set.UID) {
+		o.revisions[revision] = cr
+		o.state.Revisions[revision] = true
+	}
+}
+
+func (r *Reconciler) recordRevision(ctx context.Context, o *observed) error {
+	var newest int64
+	for _, cr := range o.revisions {
+		newest = max(newest, cr.Revision)
+	}
+	cr, err := objects.ControllerRevision(o.set, o.state.Revision, newest+1)
+	if err != nil {
+		return err
+	}
+	if err := r.write(ctx, cr, client.ForceOwnership); err != nil {
+		return err
+	}
+	r.written.remember(cr)
+	o.record(cr)
+	return nil
+}
+
+// pruneRevisions deletes the oldest revisions over the limit that no node has.
+func (r *Reconciler) pruneRevisions(ctx context.Context, o *observed) error {
+	if len(o.revisions) <= o.set.Spec.HistoryLimit() {
+		return nil
+	}
+	used := map[string]bool{o.state.Revision: true, o.set.Status.CurrentRevision: true}
+	for _, n := range o.state.Nodes {
+		if n.Deployment != nil {
+			used[n.Deployment.Revision] = true
+		}
+	}
+	old := slices.SortedFunc(maps.Values(o.revisions), func(a, b *appsv1.ControllerRevision) int {
+		return int(a.Revision - b.Revision)
+	})
+	old = slices.DeleteFunc(old, func(cr *appsv1.ControllerRevision) bool { return used[cr.Labels[v1alpha1.LabelRevision]] })
+	for _, cr := range old[:max(0, len(old)-o.set.Spec.HistoryLimit())] {
+		if err := r.delete(ctx, cr); err != nil {
+			return fmt.Errorf("pruning revision %s: %w", cr.Name, err)
+		}
+	}
+	return nil
+}
+
+// template is the template of a revision, from the record.
+func (o *observed) templateOf(revision string) (corev1.PodTemplateSpec, error) {
+	if revision == o.state.Revision {
+		return o.template, nil
+	}
+	cr := o.revisions[revision]
+	if cr == nil {
+		return corev1.PodTemplateSpec{}, fmt.Errorf("no ControllerRevision of %s is left", revision)
+	}
+	return objects.RecordedTemplate(cr)
+}
