@@ -47,9 +47,15 @@ func (o Object) resource() string {
 	return o.Resource
 }
 
-// Read gives the requests of an account to resources, in the order in which they
+// By is whose requests are looked for.
+type By func(username string) bool
+
+// Account is an account of that name.
+func Account(name string) By { return func(username string) bool { return username == name } }
+
+// Read gives the requests of accounts to resources, in the order in which they
 // were answered. A watch counts when it starts.
-func Read(file, username string) ([]Event, error) {
+func Read(file string, by By) ([]Event, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -66,7 +72,7 @@ func Read(file, username string) ([]Event, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		watchEnds := e.Verb == "watch" && e.Stage != "ResponseStarted"
-		if e.User.Username == username && e.ObjectRef.Resource != "" && !watchEnds {
+		if by(e.User.Username) && e.ObjectRef.Resource != "" && !watchEnds {
 			out = append(out, e)
 		}
 	}

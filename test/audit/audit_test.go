@@ -34,7 +34,7 @@ func TestPermissions(t *testing.T) {
 	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	events, err := Read(file, "me")
+	events, err := Read(file, Account("me"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestPermissions(t *testing.T) {
 	if err := os.WriteFile(file, []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(file, "me"); err == nil {
+	if _, err := Read(file, Account("me")); err == nil {
 		t.Error("nonsense is read")
 	}
 }

@@ -51,5 +51,10 @@ func run(m *testing.M) int {
 		fmt.Println("setting up:", err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if err := checkPermissions(ctx); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	return code
 }

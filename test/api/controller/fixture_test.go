@@ -390,7 +390,7 @@ func (f *fixture) gone(object client.Object) {
 // from a moment on.
 func (f *fixture) since(start time.Time) []audit.Event {
 	f.Helper()
-	events, err := audit.Read(theCluster.AuditLog(), account)
+	events, err := audit.Read(theCluster.AuditLog(), audit.Account(account))
 	f.must(err)
 	return slices.DeleteFunc(events, func(e audit.Event) bool {
 		mine := e.ObjectRef.Namespace == f.ns || e.ObjectRef.Resource == "nodes" && slices.Contains(f.nodes, e.ObjectRef.Name)

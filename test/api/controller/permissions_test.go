@@ -51,7 +51,7 @@ func checkPermissions(ctx context.Context) error {
 	if err := api.Get(ctx, types.NamespacedName{Namespace: systemNamespace, Name: accountName + "-leader"}, leader); err != nil {
 		return err
 	}
-	events, err := audit.Read(theCluster.AuditLog(), account)
+	events, err := audit.Read(theCluster.AuditLog(), audit.Account(account))
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (f *fixture) settle() time.Time {
 // all are the controller's requests from a moment on.
 func (f *fixture) all(start time.Time) []audit.Event {
 	f.Helper()
-	events, err := audit.Read(theCluster.AuditLog(), account)
+	events, err := audit.Read(theCluster.AuditLog(), audit.Account(account))
 	f.must(err)
 	return slices.DeleteFunc(events, func(e audit.Event) bool { return e.Received.Before(start) })
 }

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const controllerAccount = "system:serviceaccount:ingress-daemonset-system:ingress-daemonset-controller"
+
+// checkPermissions compares what config/rbac grants with what the API server's
+// log says of all tests: neither the controller nor a health checker was refused
+// anything, and the health checkers' role grants nothing that none of them used.
+// What the controller does not use only test/api/controller can tell, which does
+// everything.
+func checkPermissions(ctx context.Context) error {
+	controller, err := audit.Read(theStage.AuditLog(), audit.Account(controllerAccount))
+	if err != nil {
+		return err
+	}
+	if refused := audit.Refused(controller); len(refused) > 0 {
+		return fmt.Errorf("the controller may not:\n%s", strings.Join(refused, "\n"))
+	}
+	checkers, err := checkerRequests()
+	if err != nil {
+		return err
+	}
+	if refused := audit.Refused(checkers); len(refused) > 0 {
+		return fmt.Errorf("the health checkers may not:\n%s", strings.Join(refused, "\n"))
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := theStage.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role); err != nil {
+		return err
+	}
+	if unused := audit.Unused(role.Rules, checkers); len(unused) > 0 {
+		return fmt.Errorf("the health checkers may, but never did:\n%s", strings.Join(unused, "\n"))
+	}
+	return nil
+}
+
+// checkerRequests are those of the accounts in the tests' namespaces until these
+// are deleted: their role goes before they do.
+func checkerRequests() ([]audit.Event, error) {
+	gone := map[string]time.Time{}
+	all, err := audit.Read(theStage.AuditLog(), func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		if _, before := gone[e.ObjectRef.Name]; e.ObjectRef.Resource == "namespaces" && e.Verb == "delete" && !before {
+			gone[e.ObjectRef.Name] = e.Received
+		}
+	}
+	return slices.DeleteFunc(all, func(e audit.Event) bool {
+		at, deleted := gone[e.ObjectRef.Namespace]
+		return !strings.HasPrefix(e.User.Username, "system:serviceaccount:e2e-") || deleted && !e.Received.Before(at)
+	}), nil
+}
