@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,9 +92,33 @@ func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, 
 	}
 	if told && (t.Failed() || report.Failed > 0) {
 		t.Log("the load balancer's log:\n" + front.Log())
+		t.Log("connections that nobody answered:\n" + unanswered(ctx))
 	}
 	return report
 }
+
+// unanswered lists where nodes sent connections that got no answer, and how many.
+func unanswered(ctx context.Context) string {
+	var out strings.Builder
+	for _, node := range theStage.Nodes() {
+		list, err := node.Command(ctx, "conntrack", "-L", "-p", "tcp", "--state", "SYN_SENT").Output()
+		if err != nil {
+			fmt.Fprintf(&out, "%s: %v\n", node.Name(), err)
+			continue
+		}
+		counts := map[string]int{}
+		for line := range strings.Lines(string(list)) {
+			if fields := unansweredBy.FindStringSubmatch(line); fields != nil {
+				counts[fields[1]]++
+			}
+		}
+		fmt.Fprintf(&out, "%s: %v\n", node.Name(), counts)
+	}
+	return out.String()
+}
+
+// unansweredBy finds the address that the answer should have come from.
+var unansweredBy = regexp.MustCompile(`\[UNREPLIED\] src=(\S+)`)
 
 // loses rolls out once more and returns when a request was lost, at the latest
 // when every node serves again.
