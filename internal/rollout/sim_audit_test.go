@@ -145,7 +145,7 @@ func (a *audit) acts(seen *picture, s Step) {
 	if s.Action == Unmark && seen.Deletion == NotDeleted && seen.taken.Equal(a.w.now) {
 		a.checkComplete(seen, s)
 	}
-	if s.Action == HoldBack && !a.protected(seen, s.Node) && !a.runsForeignPods(s.Node) {
+	if s.Action == HoldBack && !a.protected(seen, s.Node) && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) {
 		a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 	}
 	a.checkBudget(seen, s)
@@ -159,6 +159,12 @@ func (a *audit) checkComplete(seen *picture, s Step) {
 	if reason != "" && !a.w.deployments[s.Node].updatedAt.Before(marked) && a.w.nodes[s.Node].alive {
 		a.fault("%s although %s", s, reason)
 	}
+}
+
+// inMotion is whether the Deployment controller had just chosen pods to stop, and
+// the picture could not show it yet: then no count of pods is safe to hold at.
+func (a *audit) inMotion(seen *picture, name string) bool {
+	return seen.taken.Sub(a.w.deployments[name].resizedAt) < slowestReplication
 }
 
 // mustRun is how many pods of a node a rolling update must leave available.

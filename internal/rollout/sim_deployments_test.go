@@ -35,6 +35,8 @@ type simDeployment struct {
 	attachedAt, drainedAt time.Time
 	hold                  *Hold
 	deleting              bool
+	// resizedAt is when a ReplicaSet was last asked for another number of pods.
+	resizedAt time.Time
 
 	sets                      []*replicaSet
 	observed, updatedReplicas int
@@ -245,6 +247,7 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 	}
 	w.tell("deployment controller", "%s: %d pods of %s instead of %d", d.node, size, s.revision, s.size)
 	s.size, s.desired, s.max = size, d.replicas, d.replicas+d.maxSurge()
+	d.resizedAt = w.now
 	w.replicate(d, s)
 	w.syncSoon(d)
 }
@@ -293,11 +296,15 @@ func (w *world) podsOf(d *simDeployment, s *replicaSet) []*simPod {
 	return out
 }
 
+// slowestReplication is how long a ReplicaSet may have been asked for another
+// number of pods before any shows it.
+const slowestReplication = 120 * time.Millisecond
+
 // replicate is the ReplicaSet controller: it replaces failed pods at once, so
 // that a rejecting kubelet makes about five a second of each (FACTS.md: 156 in
 // 15 s from a Deployment of 2).
 func (w *world) replicate(d *simDeployment, s *replicaSet) {
-	w.after(w.between(30*time.Millisecond, 120*time.Millisecond), func() {
+	w.after(w.between(30*time.Millisecond, slowestReplication), func() {
 		if w.deployments[d.node] != d || d.deleting {
 			return
 		}
