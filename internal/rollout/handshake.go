@@ -250,7 +250,7 @@ func (p *planner) update(v *view, reason string) {
 	d := v.Deployment
 	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason}
 	switch {
-	case v.marked() || d.Drifted || d.Replicas == 0:
+	case v.marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
 	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
 		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
 	case !d.heldBack() && v.between():

@@ -183,7 +183,9 @@ func (a *audit) protected(seen *picture, name string) bool {
 func (a *audit) checkDetached(seen *picture, s Step) {
 	lost := a.losesReadyPods(seen, s)
 	degraded := s.Action == Update && !seen.Spec.Strategy().Detaching && !seen.marked(s.Node)
-	if lost == 0 || degraded {
+	// With the object, its garbage collector takes all pods at once.
+	goes := a.w.set.deletion == DeleteAtOnce
+	if lost == 0 || degraded || goes {
 		return
 	}
 	if reason := a.attached(seen, s.Node); reason != "" && !a.outOfTime(seen, s) {
@@ -236,7 +238,8 @@ func (a *audit) attached(seen *picture, name string) string {
 		if c == nil || !c.present {
 			continue
 		}
-		if !c.up || !n.alive || c.serving || c.mark != d.mark {
+		// One that went down since it failed with the mark attracts no traffic either.
+		if c.serving || c.mark != d.mark {
 			return fmt.Sprintf("port %d does not fail with the mark", port)
 		}
 		since = later(since, c.since)

@@ -151,7 +151,11 @@ func (a *audit) checkCheckers(seen *picture, s Step) {
 	if s.Action != Mark || s.Drained || !n.Wanted || seen.Deletion != NotDeleted {
 		return
 	}
-	for _, c := range a.w.nodes[s.Node].checks {
+	w := a.w.nodes[s.Node]
+	if w == nil {
+		return
+	}
+	for _, c := range w.checks {
 		if !c.settled {
 			a.fault("%s while its health checker is being replaced", s)
 		}

@@ -57,7 +57,8 @@ func (w *world) applyDaemonSet(port int32) {
 // startChecker starts the checker of a node, or hands over to its successor,
 // which reports anew since when its answer holds.
 func (w *world) startChecker(n *simNode, port int32) {
-	if w.daemonSets[port] == nil || !n.wanted && n.checks[port] == nil {
+	c := n.checks[port]
+	if w.daemonSets[port] == nil || !n.wanted && (c == nil || !c.present) {
 		return
 	}
 	serving, mark := w.verdict(n)

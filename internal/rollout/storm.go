@@ -29,6 +29,9 @@ const (
 	// mostEager is how often the end of older pods is taken for a reason to try
 	// again: where it does not help, trying would go on for ever.
 	mostEager = 3
+	// patienceWithTry is how long the Deployment controller gets to start a pod of
+	// what is tried.
+	patienceWithTry = 10 * time.Second
 )
 
 // stopsStorm cleans up rejected pods and asks for no more of them. It is whether
@@ -79,6 +82,11 @@ func (p *planner) holdBack(v *view) Step {
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
 	}
+	if v.readyPods() == 0 && step.Replicas > 0 && step.Rolling == (Rolling{}) {
+		// Otherwise pods of other templates, also rejected ones, would stay until
+		// those of this one are available.
+		step.Rolling = atOnce
+	}
 	step.Hold = p.holdOn(v, step)
 	return step
 }
@@ -107,6 +115,8 @@ func (p *planner) triesAgain(v *view) bool {
 	switch {
 	case p.partly(v) && v.settled():
 		p.update(v, "the pods that there was room for are replaced")
+	case p.overlooked(v):
+		p.update(v, "the Deployment controller takes itself to be done")
 	case d.heldBack() && d.Hold.Revision == v.target && !p.heldBack(v) && p.replacesNothing(v):
 		p.update(v, d.Hold.again())
 	default:
@@ -134,6 +144,21 @@ func (n *Node) settled() bool {
 	d := n.Deployment
 	other := func(p Pod) bool { return !p.Ready || p.Terminating || p.Failed != "" || p.Revision != d.Revision }
 	return d.Settled && d.Replicas == int32(len(n.Pods)) && !slices.ContainsFunc(n.Pods, other)
+}
+
+// overlooked is whether the Deployment controller starts no pod of what is tried.
+// A ReplicaSet that it had shrunk to as many pods as the node was then held at
+// still says that it was sized for more, and so the Deployment counts as being
+// scaled for ever. Another number of pods ends that.
+func (p *planner) overlooked(v *view) bool {
+	d := v.Deployment
+	started := func(n Pod) bool { return n.Revision == d.Revision }
+	if !p.partly(v) || !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
+		return false
+	}
+	due := d.Hold.At.Add(patienceWithTry)
+	p.wake(due)
+	return !p.Now.Before(due)
 }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.

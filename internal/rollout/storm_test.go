@@ -176,3 +176,19 @@ func TestHoldSurvivesUpdate(t *testing.T) {
 		t.Error("the State was changed")
 	}
 }
+
+// TestOverlooked: the Deployment controller may do nothing about an attempt.
+func TestOverlooked(t *testing.T) {
+	s := rejecting(1, 0)
+	n := &s.Nodes[0]
+	n.Pods = n.Pods[:1]
+	n.Deployment.Replicas, n.Deployment.UpdatedReplicas = 1, 0
+	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 1, Trying: true, At: metav1.NewMicroTime(start)}
+	if d := Plan(s); steps(d) != "" || !d.WakeAt.Equal(start.Add(patienceWithTry)) {
+		t.Errorf("at once: %s", summary(d))
+	}
+	s.Now = start.Add(patienceWithTry)
+	if got := steps(Plan(s)); got != "Update n0000 to r2 x3" {
+		t.Errorf("after a while: %q", got)
+	}
+}

@@ -41,12 +41,25 @@ func (n *Node) spec(programs *binaries, ca *authority) (machine.Spec, error) {
 		Isolated:      true,
 		Mounts:        mounts,
 		ControlGroups: groups,
-		Sysctls: map[string]string{
-			"net/ipv4/ip_forward":                 "1",
-			"net/ipv4/ip_unprivileged_port_start": "0",
-		},
-		Services: []machine.Service{containerd, kubelet, kubeProxy},
+		Sysctls:       nodeSysctls(),
+		Services:      []machine.Service{containerd, kubelet, kubeProxy},
 	}, nil
+}
+
+// nodeSysctls let a node route to its pods, and forget a connection that nobody
+// answered as soon as its client has given up. Otherwise connection tracking would
+// lead new ones from the same port to the same dead pod, for two minutes: all
+// clients have one address here, and ports come round faster than that.
+func nodeSysctls() map[string]string {
+	const unanswered = "net/netfilter/nf_conntrack_tcp_timeout_syn_sent"
+	out := map[string]string{
+		"net/ipv4/ip_forward":                 "1",
+		"net/ipv4/ip_unprivileged_port_start": "0",
+	}
+	if _, err := os.Stat(filepath.Join("/proc/sys", unanswered)); err == nil {
+		out[unanswered] = "3"
+	}
+	return out
 }
 
 func (n *Node) service(programs *binaries, name string, args ...string) machine.Service {

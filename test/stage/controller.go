@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Leader is the pod of the controller that leads.
@@ -28,9 +30,23 @@ func (s *Stage) Leader(ctx context.Context) (*corev1.Pod, error) {
 	return pod, s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: name}, pod)
 }
 
-// KillController kills the process of the leading controller at once, and
-// returns its pod's name.
+// KillController kills the process of the leading controller as soon as one runs,
+// and returns its pod's name.
 func (s *Stage) KillController(ctx context.Context) (string, error) {
+	var name string
+	var last error
+	// Who was killed a moment ago still holds the lease, and seems to run.
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		name, last = s.killLeader(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("killing the leading controller: %w: %w", err, last)
+	}
+	return name, nil
+}
+
+func (s *Stage) killLeader(ctx context.Context) (string, error) {
 	pod, err := s.Leader(ctx)
 	if err != nil {
 		return "", err
