@@ -3,14 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 // The bars.
 const (
-	maxTimesNative      = 1.5
+	maxTimes            = 1.5
 	maxDeploymentWrites = 3
 	maxNodeWrites       = 2
 	maxPeakMB           = 250
@@ -23,49 +22,69 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	own := &ids{bench: b}
-	fleets := []fleet{&native{bench: b}, &plain{bench: b}, own}
-	var created, rolled []*result
-	for _, f := range fleets {
-		s, err := b.measure(ctx, "creating "+f.name(), func(ctx context.Context) error { return f.create(ctx, "0") })
-		if err != nil {
-			return err
-		}
-		created = append(created, summarize("create", f.name(), b.nodes, []sample{s}))
+	native, own, floor := &native{bench: b, kind: "native", pods: podsPerNode}, &ids{bench: b}, &plain{bench: b}
+	created, err := b.createAll(ctx, native, floor, own)
+	if err != nil {
+		return err
 	}
 	if err := own.settleCheckers(ctx); err != nil {
 		return err
 	}
-	samples := map[fleet][]sample{}
-	for round := range rounds {
-		for _, f := range fleets {
-			s, err := b.measure(ctx, fmt.Sprintf("rolling out %s, round %d", f.name(), round+1), func(ctx context.Context) error {
-				return f.roll(ctx, fmt.Sprint(round+1))
-			})
-			if err != nil {
-				return err
-			}
-			samples[f] = append(samples[f], s)
-		}
+	rolled, err := b.rollAll(ctx, rounds, native, floor, marked{floor}, own)
+	if err != nil {
+		return err
 	}
-	for _, f := range fleets {
-		rolled = append(rolled, summarize("roll out", f.name(), b.nodes, samples[f]))
-	}
-	for _, results := range [][]*result{created, rolled} {
-		floor, ours := results[1], results[2]
-		floor.against(results[0], floor)
-		ours.against(results[0], floor)
-		ours.bar("times native", ours.TimesNative, maxTimesNative)
-		fmt.Fprintf(os.Stderr, "%s: plain Deployments take %g times native (CPU %g), the IngressDaemonSet %g times those (CPU %g)\n",
-			ours.Case, floor.TimesNative, floor.CPUTimesNative, ours.TimesFloor, ours.CPUTimesFloor)
-	}
-	r.small = rolled[2]
+	r.small = rolled[3]
 	r.small.bar("writes to a Deployment", r.small.WritesPerNode[controllerName]["deployments"], maxDeploymentWrites)
 	detached, err := b.rollDetached(ctx, own)
 	if err != nil {
 		return err
 	}
 	return r.add(append(append(created, rolled...), detached)...)
+}
+
+// createAll creates the fleets. An IngressDaemonSet has health checkers beside its
+// pods; what they cost a DaemonSet is counted with the Deployments.
+func (b *bench) createAll(ctx context.Context, daemonSets, deployments, own fleet) ([]*result, error) {
+	var out []*result
+	for _, f := range []fleet{daemonSets, deployments, &native{bench: b, kind: "checker-daemonset", pods: 1}, own} {
+		s, err := b.measure(ctx, "creating "+f.name(), func(ctx context.Context) error { return f.create(ctx, "0") })
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, summarize("create", f.name(), b.nodes, []sample{s}))
+	}
+	for _, r := range out {
+		r.against(cost(out[0]), cost(out[1], out[2]))
+	}
+	out[3].barOfTime()
+	return out, nil
+}
+
+// rollAll rolls out each fleet in turn, several times.
+func (b *bench) rollAll(ctx context.Context, rounds int, fleets ...fleet) ([]*result, error) {
+	samples := map[string][]sample{}
+	for round := range rounds {
+		for _, f := range fleets {
+			version := fmt.Sprintf("%s-%d", f.name(), round+1)
+			s, err := b.measure(ctx, fmt.Sprintf("rolling out %s, round %d", f.name(), round+1), func(ctx context.Context) error {
+				return f.roll(ctx, version)
+			})
+			if err != nil {
+				return nil, err
+			}
+			samples[f.name()] = append(samples[f.name()], s)
+		}
+	}
+	var out []*result
+	for _, f := range fleets {
+		out = append(out, summarize("roll out", f.name(), b.nodes, samples[f.name()]))
+	}
+	for _, r := range out {
+		r.against(cost(out[0]), cost(out[2]))
+	}
+	out[3].barOfTime()
+	return out, nil
 }
 
 // rollDetached rolls out with annotations on Nodes, which no detacher answers.

@@ -50,15 +50,17 @@ func template(labels map[string]string, version string) corev1.PodTemplateSpec {
 // native is a DaemonSet for each pod of a node.
 type native struct {
 	*bench
+	kind string
+	pods int
 	sets []*appsv1.DaemonSet
 }
 
-func (f *native) name() string { return "native" }
+func (f *native) name() string { return f.kind }
 
 func (f *native) create(ctx context.Context, version string) error {
 	all := intstr.FromString("100%")
-	for i := range podsPerNode {
-		labels := map[string]string{"app": fmt.Sprintf("native-%d", i+1)}
+	for i := range f.pods {
+		labels := map[string]string{"app": fmt.Sprintf("%s-%d", f.kind, i+1)}
 		ds := &appsv1.DaemonSet{
 			ObjectMeta: metav1.ObjectMeta{Name: labels["app"], Namespace: namespace},
 			Spec: appsv1.DaemonSetSpec{

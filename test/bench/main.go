@@ -4,8 +4,8 @@
 //
 // A rollout takes out every node at once, without grace periods, so that what is
 // measured is the work and not the waiting. Beside the native one stands the
-// floor: a plain Deployment for each node, which tells how much of the time is
-// the Deployment controller's and not ours.
+// floor: the same writes to a plain Deployment for each node, which tell how much
+// of the time is the Deployment controller's and not ours.
 package main
 
 import (

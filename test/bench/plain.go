@@ -22,15 +22,42 @@ type plain struct {
 func (f *plain) name() string { return "plain-deployments" }
 
 func (f *plain) create(ctx context.Context, version string) error {
-	return f.writeAll(ctx, func(ctx context.Context, node string) error {
+	err := f.writeAll(ctx, func(ctx context.Context, node string) error {
 		return f.client.Create(ctx, plainDeployment(node, version))
 	})
+	if err != nil {
+		return err
+	}
+	return f.wait(ctx)
 }
 
 func (f *plain) roll(ctx context.Context, version string) error {
-	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/env/0/value","value":%q}]`, version)
+	if err := f.patchAll(ctx, fmt.Sprintf(`{"op":"replace","path":"/spec/template/spec/containers/0/env/0/value","value":%q}`, version)); err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// marked rolls the same Deployments out with the writes of an IngressDaemonSet and
+// nobody to decide them: a mark on each before it is updated, removed thereafter.
+type marked struct{ *plain }
+
+func (f marked) name() string { return "marked-deployments" }
+
+func (f marked) roll(ctx context.Context, version string) error {
+	if err := f.patchAll(ctx, `{"op":"add","path":"/metadata/annotations/example.com~1mark","value":"1"}`); err != nil {
+		return err
+	}
+	if err := f.plain.roll(ctx, version); err != nil {
+		return err
+	}
+	return f.patchAll(ctx, `{"op":"remove","path":"/metadata/annotations/example.com~1mark"}`)
+}
+
+func (f *plain) patchAll(ctx context.Context, operation string) error {
+	patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, "[%s]", operation))
 	return f.writeAll(ctx, func(ctx context.Context, node string) error {
-		return f.client.Patch(ctx, &appsv1.Deployment{ObjectMeta: plainMeta(node)}, client.RawPatch(types.JSONPatchType, patch))
+		return f.client.Patch(ctx, &appsv1.Deployment{ObjectMeta: plainMeta(node)}, patch)
 	})
 }
 
@@ -55,20 +82,17 @@ func plainDeployment(node, version string) *appsv1.Deployment {
 	}
 }
 
-// writeAll writes to each node's Deployment and waits until all are complete.
+// writeAll writes to each node's Deployment.
 func (f *plain) writeAll(ctx context.Context, write func(context.Context, string) error) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(32)
 	for i := range f.nodes {
 		group.Go(func() error { return write(groupCtx, fmt.Sprintf("simulated-%d", i+1)) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return f.wait(ctx)
+	return group.Wait()
 }
 
-// wait watches, because listing a thousand Deployments again and again would
+// wait returns when all are complete. It watches, because listing a thousand Deployments again and again would
 // disturb what is measured.
 func (f *plain) wait(ctx context.Context) error {
 	list := &appsv1.DeploymentList{}

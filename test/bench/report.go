@@ -17,8 +17,9 @@ type result struct {
 	Seconds float64   `json:"seconds"`
 	Rounds  []float64 `json:"rounds"`
 	// TimesNative and TimesFloor compare Seconds with those of the DaemonSets and of
-	// plain Deployments; CPUTimesNative and CPUTimesFloor the CPU time of all programs
-	// together, which a busy machine distorts less.
+	// the same writes to plain Deployments without us; CPUTimesNative and
+	// CPUTimesFloor the CPU time of all programs together, which a busy machine
+	// distorts less.
 	TimesNative    float64 `json:"timesNative,omitempty"`
 	TimesFloor     float64 `json:"timesFloor,omitempty"`
 	CPUTimesNative float64 `json:"cpuTimesNative,omitempty"`
@@ -69,19 +70,34 @@ func summarize(name, kind string, nodes int, samples []sample) *result {
 	return r
 }
 
-// against compares with what the same case took the others.
-func (r *result) against(native, floor *result) {
-	r.TimesNative = rounded(r.Seconds / native.Seconds)
-	r.TimesFloor = rounded(r.Seconds / floor.Seconds)
-	r.CPUTimesNative = rounded(r.allCPU() / native.allCPU())
-	r.CPUTimesFloor = rounded(r.allCPU() / floor.allCPU())
-}
+// took is what a case took, of one or more kinds after each other.
+type took struct{ seconds, cpu float64 }
 
-func (r *result) allCPU() (sum float64) {
-	for _, seconds := range r.CPUSeconds {
-		sum += seconds
+func cost(results ...*result) (sum took) {
+	for _, r := range results {
+		sum.seconds += r.Seconds
+		for _, seconds := range r.CPUSeconds {
+			sum.cpu += seconds
+		}
 	}
 	return sum
+}
+
+// against compares with what the same case took the others.
+func (r *result) against(native, floor took) {
+	own := cost(r)
+	r.TimesNative, r.CPUTimesNative = rounded(own.seconds/native.seconds), rounded(own.cpu/native.cpu)
+	r.TimesFloor, r.CPUTimesFloor = rounded(own.seconds/floor.seconds), rounded(own.cpu/floor.cpu)
+}
+
+// barOfTime is on the time that native DaemonSets take, or the floor where that
+// takes longer (docs/adr/0009-bench-floor.md).
+func (r *result) barOfTime() {
+	if r.TimesFloor < r.TimesNative {
+		r.bar("times the same writes without us", r.TimesFloor, maxTimes)
+		return
+	}
+	r.bar("times native", r.TimesNative, maxTimes)
 }
 
 func (r *result) bar(name string, value, limit float64) {
