@@ -74,8 +74,6 @@ type NodeStatus struct {
 type NodeState string
 
 const (
-	// NodePending waits for its turn.
-	NodePending NodeState = "Pending"
 	// NodeDetaching is marked and leaves the load balancer; its pods are untouched.
 	NodeDetaching NodeState = "Detaching"
 	// NodeUpdating has its pods replaced.

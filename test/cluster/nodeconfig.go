@@ -46,18 +46,22 @@ func (n *Node) spec(programs *binaries, ca *authority) (machine.Spec, error) {
 	}, nil
 }
 
-// nodeSysctls let a node route to its pods, and forget a connection that nobody
-// answered as soon as its client has given up. Otherwise connection tracking would
-// lead new ones from the same port to the same dead pod, for two minutes: all
-// clients have one address here, and ports come round faster than that.
+// nodeSysctls let a node route to its pods, and forget at once a connection that
+// nobody answered or that its server reset. Otherwise connection tracking leads new
+// ones from the same port to the same pod for two minutes or ten seconds, also when
+// that is dead (docs/guides/nodeport.md): all clients have one address here, and
+// ports come round faster than that.
 func nodeSysctls() map[string]string {
-	const unanswered = "net/netfilter/nf_conntrack_tcp_timeout_syn_sent"
 	out := map[string]string{
 		"net/ipv4/ip_forward":                 "1",
 		"net/ipv4/ip_unprivileged_port_start": "0",
 	}
-	if _, err := os.Stat(filepath.Join("/proc/sys", unanswered)); err == nil {
-		out[unanswered] = "3"
+	for _, state := range []string{"syn_sent", "close"} {
+		name := "net/netfilter/nf_conntrack_tcp_timeout_" + state
+		// It is absent where connection tracking is a module that nobody loaded yet.
+		if _, err := os.Stat(filepath.Join("/proc/sys", name)); err == nil {
+			out[name] = "3"
+		}
 	}
 	return out
 }
