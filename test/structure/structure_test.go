@@ -29,10 +29,11 @@ var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
 // remembers, the packages of this module that are named here, and of others the
 // modules that are named here.
 var pure = map[string]struct{ own, others []string }{
-	"api/v1alpha1":             {nil, kubernetesTypes},
-	"internal/rollout":         {[]string{"api/v1alpha1"}, kubernetesTypes},
-	"internal/rollout/objects": {[]string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
-	"internal/nodehealth":      {[]string{"api/v1alpha1"}, kubernetesTypes},
+	"api/v1alpha1":              {nil, kubernetesTypes},
+	"internal/rollout":          {[]string{"api/v1alpha1"}, kubernetesTypes},
+	"internal/rollout/recorded": {nil, nil},
+	"internal/rollout/objects":  {[]string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
+	"internal/nodehealth":       {[]string{"api/v1alpha1"}, kubernetesTypes},
 }
 
 // shells act on what a pure package decided: on their own and on no other shell.

@@ -83,7 +83,7 @@ func recordDeployment(t *testing.T, r recorded.Recording) recorded.Recording {
 	out := recorded.Recording{Name: r.Name, About: r.About}
 	for i, write := range r.Writes {
 		f.write(i == 0, write)
-		write.Sets = changes(t.Context(), watching, sizes)
+		write.Sets = changes(t.Context(), watching, sizes, ends(r)[i])
 		out.Writes = append(out.Writes, write)
 	}
 	return out
@@ -131,11 +131,15 @@ func (f *fixture) shape(d *appsv1.Deployment, w recorded.Write) {
 	}
 }
 
-// changes follows the ReplicaSets until none has changed for a while.
-func changes(ctx context.Context, w watch.Interface, sizes recorded.Sizes) []recorded.Sizes {
-	const quiet = 8 * time.Second
+// changes follows the ReplicaSets until none has changed for a while, a shorter one
+// where they are what is expected in the end.
+func changes(ctx context.Context, w watch.Interface, sizes, expected recorded.Sizes) []recorded.Sizes {
 	var out []recorded.Sizes
 	for {
+		quiet := 8 * time.Second
+		if !*record && maps.Equal(sizes, expected) {
+			quiet = 2 * time.Second
+		}
 		select {
 		case <-ctx.Done():
 			return out
