@@ -40,11 +40,13 @@ var pure = map[string]struct{ own, others []string }{
 var shells = map[string][]string{
 	"internal/rollout/controller": {"api/v1alpha1", "internal/rollout", "internal/rollout/objects"},
 	"internal/nodehealth/server":  {"api/v1alpha1", "internal/nodehealth"},
+	"internal/kubectl":            {"api/v1alpha1", "internal/rollout/objects"},
 }
 
 // commands wire shells.
 var commands = map[string][]string{
 	"cmd/controller":    {"api/v1alpha1", "internal/rollout/controller"},
+	"cmd/kubectl-ids":   {"internal/kubectl"},
 	"cmd/healthchecker": {"internal/nodehealth", "internal/nodehealth/server"},
 }
 

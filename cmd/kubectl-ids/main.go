@@ -1,0 +1,23 @@
+// Command kubectl-ids is a plugin of kubectl: kubectl ids.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kubectl"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	if err := kubectl.NewCommand(streams).ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,130 @@
+package kubectl
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// records are the revisions of two earlier templates and the present one.
+func records(t *testing.T, set *v1alpha1.IngressDaemonSet) []appsv1.ControllerRevision {
+	t.Helper()
+	var out []appsv1.ControllerRevision
+	for i, image := range []string{"nginx:1.20", "nginx:1.21", "nginx:1.22"} {
+		s := set.DeepCopy()
+		s.Spec.Template.Spec.Containers[0].Image = image
+		r, err := objects.ControllerRevision(s, objects.Revision(objects.Template(s)), int64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, *r)
+	}
+	foreign := *out[0].DeepCopy()
+	foreign.OwnerReferences[0].UID, foreign.Revision = "other", 9
+	return ownRevisions(set, append(out, foreign))
+}
+
+func TestUndo(t *testing.T) {
+	for name, test := range map[string]struct {
+		number      int64
+		image, says string
+	}{
+		"the one before": {0, "nginx:1.21", "rolled back to revision 2"},
+		"an older one":   {1, "nginx:1.20", "rolled back to revision 1"},
+		"the present":    {3, "nginx:1.22", "is the present template"},
+		"none such":      {9, "nginx:1.22", "unable to find revision 9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := midway()
+			says, err := undo(set, records(t, set), test.number)
+			if err != nil {
+				says = err.Error()
+			}
+			if image := set.Spec.Template.Spec.Containers[0].Image; image != test.image || !strings.Contains(says, test.says) {
+				t.Errorf("%s, %q", image, says)
+			}
+		})
+	}
+	if _, err := undo(midway(), nil, 0); err == nil {
+		t.Error("went back to nothing")
+	}
+}
+
+func TestHistory(t *testing.T) {
+	set := midway()
+	all := records(t, set)
+	set.Status.CurrentRevision = all[1].Labels[v1alpha1.LabelRevision]
+	text, err := historyText(set, all, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "history.txt", text)
+	if text, err = historyText(set, all, 1); err != nil || !strings.Contains(text, "image: nginx:1.20") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err = historyText(set, all, 7); err == nil {
+		t.Error("shows what is not on record")
+	}
+}
+
+func TestSwitches(t *testing.T) {
+	set := midway()
+	for _, step := range []struct {
+		do    func(*v1alpha1.IngressDaemonSet) (string, error)
+		says  string
+		fails bool
+	}{
+		{resume, "", true}, {pause, "paused", false}, {pause, "", true},
+		{func(s *v1alpha1.IngressDaemonSet) (string, error) { return restart(s, now) }, "", true},
+		{resume, "resumed", false}, {promote, "", true},
+		{func(s *v1alpha1.IngressDaemonSet) (string, error) { return restart(s, now) }, "restarted", false},
+	} {
+		if says, err := step.do(set); says != step.says || (err != nil) != step.fails {
+			t.Errorf("%q, %v, want %q", says, err, step.says)
+		}
+	}
+	if at := set.Spec.Template.Annotations[annotationRestartedAt]; at != "2026-01-01T12:00:00Z" {
+		t.Errorf("restarted at %q", at)
+	}
+	half := intstr.FromString("50%")
+	set.Spec.UpdateStrategy.RollingUpdate.Partition = &half
+	if says, err := promote(set); says != "promoted" || err != nil || set.Spec.UpdateStrategy.RollingUpdate.Partition != nil {
+		t.Errorf("%q, %v", says, err)
+	}
+}
+
+func TestExplanation(t *testing.T) {
+	set := midway()
+	set.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-2", Annotations: map[string]string{
+			"example.com/detach": "true", v1alpha1.AnnotationDetachPrefix + "1": now.Format(time.RFC3339), v1alpha1.AnnotationDetachPrefix + "2": now.Format(time.RFC3339),
+		}},
+		Spec:   corev1.NodeSpec{Unschedulable: true},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	replicas, deleted := int32(2), ago(time.Second)
+	d := appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "nginx-node-2", Annotations: map[string]string{
+			v1alpha1.AnnotationNode: "node-2", v1alpha1.DefaultMarkKey: "2026-01-01T11:59:48Z",
+		}},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRevision: "bbbbbbbbbb"}}}},
+		Status: appsv1.DeploymentStatus{ReadyReplicas: 1},
+	}
+	pods := []corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Name: "new", CreationTimestamp: ago(9 * time.Second), Labels: map[string]string{v1alpha1.LabelRevision: "bbbbbbbbbb"}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "old", CreationTimestamp: ago(time.Hour), DeletionTimestamp: &deleted, Labels: map[string]string{v1alpha1.LabelRevision: "aaaaaaaaaa"}}},
+	}
+	golden(t, "explain.txt", explanation(set, node, []appsv1.Deployment{d}, pods, now))
+	node.Name, node.Annotations = "node-9", nil
+	golden(t, "explain-not-in-set.txt", explanation(set, node, nil, nil, now))
+}

@@ -1,0 +1,137 @@
+package kubectl
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// explanation says why a node is in its state, from what stands in the objects.
+func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments []appsv1.Deployment, pods []corev1.Pod, now time.Time) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("Node %s of IngressDaemonSet %s/%s", node.Name, set.Namespace, set.Name)
+	say("")
+	i := slices.IndexFunc(set.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == node.Name })
+	inWave := slices.Contains(set.Status.Wave, node.Name)
+	d := deploymentOf(deployments, node.Name)
+	switch {
+	case i >= 0:
+		n := set.Status.Nodes[i]
+		say("It is %s%s: %s.", n.State, since(age(n.Since, now)), n.Reason)
+	case d == nil && len(set.Status.Nodes) >= 50:
+		say("It has no Deployment. The status names only the first 50 nodes that do not serve.")
+	case d == nil:
+		say("It is not in the node set: spec.nodeSelector and the template's node selector and affinity decide that.")
+	case len(set.Status.Nodes) >= 50:
+		say("It serves, or is not among the first 50 nodes that do not.")
+	default:
+		say("It serves.")
+	}
+	switch {
+	case inWave:
+		say("It is under way: its turn ends when it serves the present template.")
+	case d != nil && revisionOf(d) != set.Status.UpdateRevision && set.Status.UpdateRevision != "":
+		say("It waits for its turn: it has revision %s, and %s is wanted.", revisionOf(d), set.Status.UpdateRevision)
+	}
+	if !objects.NodeReady(node) {
+		say("The Node is NotReady, so it counts as out, whatever its pods do.")
+	}
+	if node.Spec.Unschedulable {
+		say("The Node is cordoned.")
+	}
+	if rows := append(detachmentRows(set, node, d), podRows(pods, now)...); len(rows) > 0 {
+		b.WriteString("\n" + columns(rows, ""))
+	}
+	return b.String()
+}
+
+func since(age string) string {
+	if age == "" {
+		return ""
+	}
+	return " for " + age
+}
+
+func deploymentOf(all []appsv1.Deployment, node string) *appsv1.Deployment {
+	i := slices.IndexFunc(all, func(d appsv1.Deployment) bool { return d.Annotations[v1alpha1.AnnotationNode] == node })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+func revisionOf(d *appsv1.Deployment) string { return d.Spec.Template.Labels[v1alpha1.LabelRevision] }
+
+// detachmentRows say who keeps traffic away from a node.
+func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1.Deployment) [][]string {
+	var rows [][]string
+	add := func(what, by string) { rows = append(rows, []string{what, by}) }
+	if d != nil {
+		add("Deployment", fmt.Sprintf("%s, %d of %d pods ready", d.Name, d.Status.ReadyReplicas, *d.Spec.Replicas))
+		key := d.Annotations[v1alpha1.AnnotationMarkKey]
+		if key == "" {
+			key = set.Spec.Strategy().MarkKey
+		}
+		if mark := d.Annotations[key]; mark != "" {
+			add("Health checks", "made to fail by the mark "+key+"="+mark)
+		}
+		if hold := d.Annotations[v1alpha1.AnnotationHold]; hold != "" {
+			add("Held back", hold)
+		}
+	}
+	if a := set.Spec.Strategy().AnnotateNode; a != nil {
+		if value, ok := node.Annotations[a.Key]; ok {
+			add("Detached by", a.Key+"="+value+heldBy(set, node))
+		}
+		if stamp := node.Annotations[a.TimestampKey]; a.TimestampKey != "" && stamp != "" {
+			add("Detacher's answer", a.TimestampKey+"="+stamp)
+		}
+	}
+	return rows
+}
+
+func heldBy(set *v1alpha1.IngressDaemonSet, node *corev1.Node) string {
+	ours, others := false, 0
+	for key := range node.Annotations {
+		if uid, ok := strings.CutPrefix(key, v1alpha1.AnnotationDetachPrefix); ok {
+			if uid == string(set.UID) {
+				ours = true
+			} else {
+				others++
+			}
+		}
+	}
+	switch {
+	case ours && others > 0:
+		return fmt.Sprintf(", asked for by this and %d other IngressDaemonSets", others)
+	case ours:
+		return ", asked for by this IngressDaemonSet"
+	case others > 0:
+		return fmt.Sprintf(", asked for by %d other IngressDaemonSets", others)
+	}
+	return ", set by somebody else"
+}
+
+func podRows(pods []corev1.Pod, now time.Time) [][]string {
+	var rows [][]string
+	for _, p := range pods {
+		state := string(p.Status.Phase)
+		switch {
+		case p.DeletionTimestamp != nil:
+			state = "terminating"
+		case p.Status.Reason != "":
+			state += ", " + p.Status.Reason
+		case objects.PodReady(&p):
+			state = "ready"
+		}
+		rows = append(rows, []string{"Pod", fmt.Sprintf("%s, %s, revision %s, %s old", p.Name, state, p.Labels[v1alpha1.LabelRevision], age(&p.CreationTimestamp, now))})
+	}
+	return rows
+}

@@ -1,0 +1,57 @@
+package kubectl
+
+import (
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (o *operator) undo() *cobra.Command {
+	var revision int64
+	c := &cobra.Command{
+		Use:   "undo NAME",
+		Short: "Go back to the template of an earlier revision",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.change(c.Context(), args[0], func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {
+				records, err := recorded(c.Context(), api, set)
+				if err != nil {
+					return "", err
+				}
+				return undo(set, records, revision)
+			})
+		},
+	}
+	c.Flags().Int64Var(&revision, "to-revision", 0, "the revision to go back to; 0 for the one before the present")
+	return c
+}
+
+// edit is a command that changes the spec.
+func (o *operator) edit(use, short string, edit func(*v1alpha1.IngressDaemonSet) (string, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.change(c.Context(), args[0], func(_ client.Client, set *v1alpha1.IngressDaemonSet) (string, error) { return edit(set) })
+		},
+	}
+}
+
+func (o *operator) pause() *cobra.Command {
+	return o.edit("pause", "Start no further node; those under way come to their end", pause)
+}
+
+func (o *operator) resume() *cobra.Command {
+	return o.edit("resume", "Go on with a paused rollout", resume)
+}
+
+func (o *operator) promote() *cobra.Command {
+	return o.edit("promote", "Go past the partition: update every node", promote)
+}
+
+func (o *operator) restart() *cobra.Command {
+	return o.edit("restart", "Replace all pods, by a rollout like any other", func(set *v1alpha1.IngressDaemonSet) (string, error) {
+		return restart(set, time.Now())
+	})
+}

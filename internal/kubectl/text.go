@@ -1,0 +1,222 @@
+package kubectl
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"golang.org/x/term"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// style is how text is shown.
+type style struct {
+	// terminal is whether colours and lines can be shown.
+	terminal bool
+}
+
+func styleOf(w io.Writer) style {
+	f, ok := w.(*os.File)
+	return style{terminal: ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""}
+}
+
+// paint colours text by what it says of a node or a condition.
+func (s style) paint(colour, text string) string {
+	if !s.terminal || colour == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+const (
+	green  = "32"
+	yellow = "33"
+	red    = "31"
+)
+
+var colours = map[v1alpha1.NodeState]string{
+	v1alpha1.NodeServing: green, v1alpha1.NodeDetaching: yellow, v1alpha1.NodeUpdating: yellow, v1alpha1.NodeAttaching: yellow,
+	v1alpha1.NodeRemoving: yellow, v1alpha1.NodeDrained: yellow, v1alpha1.NodeDegraded: red, v1alpha1.NodeUnavailable: red,
+}
+
+// tree is the rollout as kubectl ids status shows it.
+func tree(set *v1alpha1.IngressDaemonSet, now time.Time, look style, wide bool) string {
+	s := set.Status
+	var b strings.Builder
+	fmt.Fprintf(&b, "IngressDaemonSet %s/%s\n", set.Namespace, set.Name)
+	facts := [][2]string{
+		{"strategy", strategyInWords(set.Spec.Strategy())},
+		{"revision", revisionsInWords(s)},
+		{"nodes", fmt.Sprintf("%d desired, %d serving, %d degraded, %d unavailable", s.DesiredNodes, s.ServingNodes, s.DegradedNodes, s.UnavailableNodes)},
+		{"updated", look.bar(s.UpdatedNodes, s.DesiredNodes)},
+	}
+	if wide {
+		facts = append(facts, [2]string{"images", strings.Join(images(&set.Spec.Template.Spec), ", ")})
+	}
+	if set.Status.ObservedGeneration != set.Generation {
+		facts = append(facts, [2]string{"waits", "the controller has not seen the present spec yet"})
+	}
+	for _, f := range facts {
+		fmt.Fprintf(&b, "%s %-10s %s\n", look.branch(false), f[0], f[1])
+	}
+	nodes := nodeRows(set, now, look)
+	fmt.Fprintf(&b, "%s %s\n", look.branch(len(nodes) == 0), "conditions")
+	b.WriteString(indented(conditionRows(s.Conditions, now, look), look, len(nodes) == 0))
+	if len(nodes) > 0 {
+		fmt.Fprintf(&b, "%s %s\n", look.branch(true), "nodes that do not serve, those of the wave marked *")
+		b.WriteString(indented(nodes, look, true))
+	}
+	return b.String()
+}
+
+func (s style) branch(last bool) string {
+	switch {
+	case !s.terminal:
+		return " "
+	case last:
+		return "└─"
+	}
+	return "├─"
+}
+
+// indented puts rows below a branch.
+func indented(rows [][]string, look style, last bool) string {
+	indent := "     "
+	if look.terminal && !last {
+		indent = "│    "
+	}
+	return columns(rows, indent)
+}
+
+// bar is a share, drawn where it can be.
+func (s style) bar(part, whole int32) string {
+	text := fmt.Sprintf("%d of %d", part, whole)
+	if !s.terminal || whole == 0 {
+		return text
+	}
+	const width = 20
+	full := int(part) * width / int(whole)
+	return s.paint(green, strings.Repeat("█", full)) + strings.Repeat("░", width-full) + " " + text
+}
+
+func strategyInWords(s v1alpha1.Strategy) string {
+	if !s.Detaching {
+		return fmt.Sprintf("at most %s of the nodes degraded at a time, none detached", s.MaxNodes.String())
+	}
+	how := "by failing health checks"
+	if s.AnnotateNode != nil {
+		how += " and annotating the Node"
+	}
+	text := fmt.Sprintf("at most %s of the nodes out at a time, %s; at least %d serving", s.MaxNodes.String(), how, s.MinServingNodes)
+	if p := s.Partition.String(); p != "0" && p != "0%" {
+		text += ", " + p + " stay as they are"
+	}
+	return text
+}
+
+func revisionsInWords(s v1alpha1.IngressDaemonSetStatus) string {
+	switch {
+	case s.UpdateRevision == "":
+		return "none yet"
+	case s.CurrentRevision == "" || s.CurrentRevision == s.UpdateRevision:
+		return s.UpdateRevision
+	}
+	return s.CurrentRevision + " -> " + s.UpdateRevision
+}
+
+func conditionRows(conditions []metav1.Condition, now time.Time, look style) [][]string {
+	bad := map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionAvailable: metav1.ConditionFalse, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
+		v1alpha1.ConditionDegraded: metav1.ConditionTrue, v1alpha1.ConditionBlocked: metav1.ConditionTrue,
+	}
+	var rows [][]string
+	for _, c := range conditions {
+		colour := green
+		if c.Status == bad[c.Type] {
+			colour = red
+		}
+		rows = append(rows, []string{look.paint(colour, c.Type+"="+string(c.Status)), c.Reason, age(&c.LastTransitionTime, now), c.Message})
+	}
+	return rows
+}
+
+func nodeRows(set *v1alpha1.IngressDaemonSet, now time.Time, look style) [][]string {
+	var rows [][]string
+	for _, n := range set.Status.Nodes {
+		mark := " "
+		if slices.Contains(set.Status.Wave, n.Name) {
+			mark = "*"
+		}
+		rows = append(rows, []string{mark + " " + n.Name, look.paint(colours[n.State], string(n.State)), age(n.Since, now), n.Reason})
+	}
+	return rows
+}
+
+func age(t *metav1.Time, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(t.Time))
+}
+
+// columns aligns rows, each after the indent.
+func columns(rows [][]string, indent string) string {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush()
+	var out strings.Builder
+	for line := range strings.Lines(b.String()) {
+		out.WriteString(strings.TrimRight(indent+line, " \n") + "\n")
+	}
+	return out.String()
+}
+
+func images(spec *corev1.PodSpec) []string {
+	var out []string
+	for _, c := range spec.Containers {
+		out = append(out, c.Image)
+	}
+	return out
+}
+
+// progress is a line about a rollout, and whether it is over; an error where it
+// will not go on by itself.
+func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error) {
+	s := set.Status
+	c := apimeta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil || c.ObservedGeneration != set.Generation || s.ObservedGeneration != set.Generation {
+		return "Waiting for the controller to see the present spec...", false, nil
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonComplete:
+		return fmt.Sprintf("ingressdaemonset %q successfully rolled out: %d of %d nodes serve the present template", set.Name, s.UpdatedNodes, s.DesiredNodes), true, nil
+	case v1alpha1.ReasonDetachTimedOut, v1alpha1.ReasonProgressDeadlineExceeded:
+		return "", true, fmt.Errorf("ingressdaemonset %q: %s: %s", set.Name, c.Reason, c.Message)
+	}
+	line = fmt.Sprintf("Waiting for ingressdaemonset %q: %d of %d nodes are updated", set.Name, s.UpdatedNodes, s.DesiredNodes)
+	if b := apimeta.FindStatusCondition(s.Conditions, v1alpha1.ConditionBlocked); b != nil && b.Status == metav1.ConditionTrue {
+		return line + ", blocked: " + b.Message, false, nil
+	}
+	if c.Reason == v1alpha1.ReasonPaused {
+		return line + ", paused", false, nil
+	}
+	if len(s.Wave) > 0 {
+		line += ", under way: " + strings.Join(s.Wave[:min(3, len(s.Wave))], ", ")
+		if more := len(s.Wave) - 3; more > 0 {
+			line += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	return line + "...", false, nil
+}

@@ -1,0 +1,124 @@
+package kubectl
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// update rewrites the golden files: go test ./internal/kubectl -update.
+var update = flag.Bool("update", false, "rewrite testdata")
+
+var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+// midway is an IngressDaemonSet in the middle of a rollout.
+func midway() *v1alpha1.IngressDaemonSet {
+	budget, updating, broken := intstr.FromInt32(1), ago(12*time.Second), ago(3*time.Hour)
+	set := &v1alpha1.IngressDaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nginx", UID: "1", Generation: 2},
+		Spec: v1alpha1.IngressDaemonSetSpec{
+			HealthCheckNodePorts: []int32{10080},
+			UpdateStrategy:       v1alpha1.UpdateStrategy{RollingUpdate: &v1alpha1.RollingUpdate{MaxUnavailableNodes: &budget}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "nginx"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "nginx", Image: "nginx:1.22"}}},
+			},
+		},
+		Status: v1alpha1.IngressDaemonSetStatus{
+			ObservedGeneration: 2, DesiredNodes: 4, ServingNodes: 2, UnavailableNodes: 2, UpdatedNodes: 1,
+			CurrentRevision: "aaaaaaaaaa", UpdateRevision: "bbbbbbbbbb", Wave: []string{"node-2"},
+			Nodes: []v1alpha1.NodeStatus{
+				{Name: "node-2", State: v1alpha1.NodeUpdating, Since: &updating, Reason: "an older pod is terminating"},
+				{Name: "node-4", State: v1alpha1.NodeUnavailable, Since: &broken, Reason: "the Node is NotReady"},
+			},
+		},
+	}
+	condition := func(kind, reason string, status metav1.ConditionStatus, message string) {
+		set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 2, LastTransitionTime: ago(time.Minute),
+		})
+	}
+	condition(v1alpha1.ConditionAvailable, v1alpha1.ReasonNodesServing, metav1.ConditionTrue, "at least minServingNodes nodes serve")
+	condition(v1alpha1.ConditionProgressing, v1alpha1.ReasonRollingOut, metav1.ConditionTrue, "nodes are being brought up to date")
+	condition(v1alpha1.ConditionDegraded, v1alpha1.ReasonNodesNotServing, metav1.ConditionTrue, "node node-4: the Node is NotReady")
+	condition(v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected, metav1.ConditionFalse, "")
+	return set
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got); -update rewrites it\n%s", name, diff)
+	}
+}
+
+func TestTree(t *testing.T) {
+	complete := midway()
+	complete.Status.Nodes, complete.Status.Wave = nil, nil
+	complete.Status.CurrentRevision, complete.Status.ServingNodes, complete.Status.UnavailableNodes, complete.Status.UpdatedNodes = "bbbbbbbbbb", 4, 0, 4
+	unseen := midway()
+	unseen.Generation = 3
+	golden(t, "status.txt", tree(midway(), now, style{}, false))
+	golden(t, "status-terminal.txt", tree(midway(), now, style{terminal: true}, false))
+	golden(t, "status-complete-wide.txt", tree(complete, now, style{terminal: true}, true))
+	golden(t, "status-unseen.txt", tree(unseen, now, style{}, false))
+	golden(t, "status-new.txt", tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, now, style{}, false))
+}
+
+func TestProgress(t *testing.T) {
+	set := func(change func(*v1alpha1.IngressDaemonSet, *metav1.Condition)) *v1alpha1.IngressDaemonSet {
+		s := midway()
+		change(s, &s.Status.Conditions[1])
+		return s
+	}
+	for name, test := range map[string]struct {
+		set   *v1alpha1.IngressDaemonSet
+		line  string
+		done  bool
+		fails bool
+	}{
+		"under way": {midway(), "1 of 4 nodes are updated, under way: node-2...", false, false},
+		"not seen":  {set(func(s *v1alpha1.IngressDaemonSet, _ *metav1.Condition) { s.Generation = 3 }), "controller to see", false, false},
+		"complete":  {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonComplete }), "successfully rolled out", true, false},
+		"paused":    {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonPaused }), "paused", false, false},
+		"halted":    {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonDetachTimedOut }), "", true, true},
+		"too slow": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) {
+			c.Reason = v1alpha1.ReasonProgressDeadlineExceeded
+		}), "", true, true},
+		"blocked": {set(func(s *v1alpha1.IngressDaemonSet, _ *metav1.Condition) {
+			b := &s.Status.Conditions[3]
+			b.Status, b.Message = metav1.ConditionTrue, "no such class"
+		}), "blocked: no such class", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			line, done, err := progress(test.set)
+			if !strings.Contains(line, test.line) || done != test.done || (err != nil) != test.fails {
+				t.Errorf("got %q, %t, %v", line, done, err)
+			}
+		})
+	}
+}

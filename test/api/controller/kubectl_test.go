@@ -1,0 +1,85 @@
+package controller
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kubectl"
+)
+
+// ids runs kubectl ids and gives what it printed.
+func (f *fixture) ids(args ...string) (string, error) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	c := kubectl.NewCommand(streams)
+	c.SetArgs(append(args, "--kubeconfig", theCluster.Kubeconfig(), "-n", f.ns))
+	err := c.ExecuteContext(f.Context())
+	return out.String(), err
+}
+
+// says fails the test unless the command succeeds and prints all of that.
+func (f *fixture) says(wanted []string, args ...string) {
+	f.Helper()
+	out, err := f.ids(args...)
+	for _, w := range wanted {
+		if err != nil || !strings.Contains(out, w) {
+			f.Errorf("kubectl ids %s: %v, no %q in:\n%s", strings.Join(args, " "), err, w, out)
+		}
+	}
+}
+
+// refuses fails the test unless the command fails with that.
+func (f *fixture) refuses(wanted string, args ...string) {
+	f.Helper()
+	if out, err := f.ids(args...); err == nil || !strings.Contains(err.Error(), wanted) {
+		f.Errorf("kubectl ids %s: %v, want %q; it printed:\n%s", strings.Join(args, " "), err, wanted, out)
+	}
+}
+
+// TestKubectl sees and steers a rollout as an operator does.
+func TestKubectl(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	set := f.create("proxy", version("v1"))
+	f.complete(set)
+	f.says([]string{"IngressDaemonSet " + f.ns + "/proxy", "2 desired, 2 serving", "2 of 2", "Progressing=True", "Complete"}, "status", "proxy")
+	f.says([]string{"It serves.", "proxy-" + f.nodes[0], "ready"}, "explain", "proxy", f.nodes[0])
+
+	f.change(set, version("v2"))
+	f.says([]string{"successfully rolled out: 2 of 2"}, "rollout", "status", "proxy", "--timeout", "2m")
+	f.says([]string{"proxy:v1", "proxy:v2   ", "the present template"}, "rollout", "history", "proxy")
+	f.says([]string{"image: proxy:v1"}, "rollout", "history", "proxy", "--revision", "1")
+
+	f.says([]string{"proxy rolled back to revision 1"}, "rollout", "undo", "proxy")
+	f.says([]string{"successfully rolled out"}, "rollout", "status", "proxy")
+	if f.read(set); set.Spec.Template.Spec.Containers[0].Image != "proxy:v1" || set.Status.UpdatedNodes != 2 {
+		t.Errorf("after undo: %s, %d nodes updated", set.Spec.Template.Spec.Containers[0].Image, set.Status.UpdatedNodes)
+	}
+
+	f.says([]string{"proxy paused"}, "rollout", "pause", "proxy")
+	f.change(set, version("v3"))
+	f.waitReason(set, v1alpha1.ConditionProgressing, v1alpha1.ReasonPaused)
+	f.says([]string{"It waits for its turn"}, "explain", "proxy", f.nodes[1])
+	f.refuses("can't restart a paused", "rollout", "restart", "proxy")
+	f.says([]string{"proxy resumed"}, "rollout", "resume", "proxy")
+	f.complete(set)
+	f.says([]string{"proxy restarted"}, "rollout", "restart", "proxy")
+	f.complete(set)
+	if set.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
+		t.Error("restart left no trace")
+	}
+
+	out, err := f.ids("status", "proxy", "-o", "json")
+	var read v1alpha1.IngressDaemonSet
+	if f.must(err); json.Unmarshal([]byte(out), &read) != nil || read.Kind != "IngressDaemonSet" || read.UID != set.UID {
+		t.Errorf("as JSON:\n%s", out)
+	}
+	f.refuses(`"other" not found`, "status", "other")
+	f.refuses(`"nowhere" not found`, "explain", "proxy", "nowhere")
+	f.refuses("unable to find revision 99", "rollout", "undo", "proxy", "--to-revision", "99")
+	f.refuses("allowed formats are", "status", "proxy", "-o", "xml")
+	f.refuses("no partition", "rollout", "promote", "proxy")
+}
