@@ -82,7 +82,7 @@ deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=
 	@IMAGE='$(IMAGE)' go run ./test/stage/cmd deploy
 
 .PHONY: image
-image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with all commands
+image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
 	@go run ./test/stage/cmd image dist
 
 .PHONY: lint

@@ -143,19 +143,19 @@ func (s *Stage) kubectl(ctx context.Context, calls ...[]string) error {
 // Namespace is the controller's.
 const Namespace = "ingress-daemonset-system"
 
-// BuildImage builds every command and packs them into an image archive in dir.
+// BuildImage builds the commands that run in a cluster and packs them into an image archive in dir.
 func (s *Stage) BuildImage(ctx context.Context, dir string) (tar string, err error) {
 	return BuildImage(ctx, s.root, dir)
 }
 
-// BuildImage builds every command of the project in root and packs them into an
-// image archive in dir.
+// BuildImage builds the commands of the project in root that run in a cluster and
+// packs them into an image archive in dir.
 func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
 	bin := filepath.Join(dir, "commands")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin+"/", "./cmd/...")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the commands: %w: %s", err, out)
