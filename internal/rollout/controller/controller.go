@@ -63,9 +63,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	r.pace.decide(req)
+	begun := time.Now()
 	decision := rollout.Plan(o.state)
+	took := time.Since(begun)
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
+	measure(req.NamespacedName, decision.Status, done, took)
 	r.announce(o, done, decision.Status)
 	again, err := r.writeStatus(ctx, o, decision.Status)
 	err = errors.Join(failed, err)
@@ -84,6 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.pace.forget(req)
+	unmeasure(req.NamespacedName)
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaemonSet) error {
