@@ -40,7 +40,7 @@ func main() {
 	flag.Parse()
 	if os.Getenv("GOGC") == "" {
 		// What is kept of a large fleet outweighs what becomes garbage.
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(30)
 	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)

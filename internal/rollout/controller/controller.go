@@ -42,7 +42,6 @@ type Reconciler struct {
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	defer r.pace.begin(req)()
 	set := &v1alpha1.IngressDaemonSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
 		r.forget(req)
@@ -66,6 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	begun := time.Now()
 	decision := rollout.Plan(o.state)
 	took := time.Since(begun)
+	r.pace.effort(req, time.Since(o.state.Now))
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	measure(req.NamespacedName, decision.Status, done, took)

@@ -74,16 +74,14 @@ func TestWritten(t *testing.T) {
 	})
 }
 
-// TestPace pauses for as long as several passes take.
+// TestPace pauses for many times as long as it took to decide.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, req := newPace(), reconcile.Request{NamespacedName: theSet}
 		for took, want := range map[time.Duration]time.Duration{
-			0: shortestPause, time.Millisecond: shortestPause, 100 * time.Millisecond: 400 * time.Millisecond, time.Minute: longestPause,
+			0: shortestPause, 100 * time.Microsecond: shortestPause, 100 * time.Millisecond: 2 * time.Second, time.Minute: longestPause,
 		} {
-			end := p.begin(req)
-			time.Sleep(took)
-			end()
+			p.effort(req, took)
 			if got := p.pause(req); got != want {
 				t.Errorf("a pass of %s is followed by a pause of %s, want %s", took, got, want)
 			}

@@ -30,8 +30,9 @@ func (b *bell) ring(req reconcile.Request, p *pace) {
 	}
 }
 
-// pace lets a pass rest for as long as several passes take, so that the work for
-// a large fleet grows with the time of a rollout and not with its square.
+// pace lets a pass rest for many times as long as it takes to observe and decide,
+// so that a large fleet costs a small share of a processor however long its rollout
+// takes, and a small one is not kept waiting.
 type pace struct {
 	mu       sync.Mutex
 	took     map[reconcile.Request]time.Duration
@@ -41,22 +42,19 @@ type pace struct {
 
 const (
 	shortestPause  = 10 * time.Millisecond
-	longestPause   = 2 * time.Second
-	pausePerEffort = 4
+	longestPause   = 3 * time.Second
+	pausePerEffort = 20
 )
 
 func newPace() *pace {
 	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]time.Time{}, began: map[reconcile.Request]bool{}}
 }
 
-// begin measures a pass until the function that it returns is called.
-func (p *pace) begin(req reconcile.Request) func() {
-	start := time.Now()
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.took[req] = time.Since(start)
-	}
+// effort remembers how long it took to observe and decide.
+func (p *pace) effort(req reconcile.Request, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.took[req] = took
 }
 
 func (p *pace) pause(req reconcile.Request) time.Duration {
