@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,6 +30,8 @@ const FieldManager = "ingress-daemonset-controller"
 // Reconciler brings IngressDaemonSets to what they should be.
 type Reconciler struct {
 	client client.Client
+	// cache is what client reads.
+	cache cache.Cache
 	// live reads past the cache.
 	live     client.Reader
 	recorder events.EventRecorder

@@ -121,25 +121,25 @@ func (r *Reconciler) named(o *observed) []client.ListOption {
 }
 
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	list := &corev1.NodeList{}
-	if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	nodes, err := stored(ctx, r.cache, &corev1.Node{}, "")
+	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	for i := range list.Items {
-		node := latest(r.written, &list.Items[i])
+	for _, cached := range nodes {
+		node := latest(r.written, cached)
 		o.nodes[node.Name] = &nodeObjects{node: node}
 	}
 	return nil
 }
 
 func (r *Reconciler) observeDeployments(ctx context.Context, o *observed) error {
-	list := &appsv1.DeploymentList{}
-	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+	deployments, err := named(ctx, r, o, &appsv1.Deployment{})
+	if err != nil {
 		return fmt.Errorf("listing Deployments: %w", err)
 	}
 	seen := map[string]bool{}
-	for i := range list.Items {
-		d := latest(r.written, &list.Items[i])
+	for _, cached := range deployments {
+		d := latest(r.written, cached)
 		seen[d.Name] = true
 		o.place(d)
 	}
@@ -179,12 +179,11 @@ func (o *observed) at(name string) *nodeObjects {
 }
 
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	list := &corev1.PodList{}
-	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+	pods, err := named(ctx, r, o, &corev1.Pod{})
+	if err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
-	for i := range list.Items {
-		pod := &list.Items[i]
+	for _, pod := range pods {
 		if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" {
 			if n := o.nodes[pod.Spec.NodeName]; n != nil {
 				n.checkers = append(n.checkers, pod)

@@ -60,7 +60,7 @@ func CacheOptions() cache.Options {
 func SetUp(mgr ctrl.Manager, image string) error {
 	queue := &bell{}
 	r := &Reconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder(FieldManager), image: image,
 		written: newWritten(), dryRuns: newDryRuns(), pace: newPace(),
 	}
