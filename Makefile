@@ -56,8 +56,11 @@ soak: ## Try many other scenarios of the simulation than `make unit` does (CHECK
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
 	@echo '== API-server and real-cluster tests, one package at a time'
-	@go test -p 1 -count 1 -v -timeout 30m $(CLUSTER_TESTS)
-ifneq ($(LEFT_OUT),)
+	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e,$(CLUSTER_TESTS))
+ifeq ($(LEFT_OUT),)
+	@echo '== rollouts on real nodes'
+	@go test -count 1 -v -timeout 30m ./test/e2e
+else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
 endif
 

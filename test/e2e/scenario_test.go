@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,10 @@ func (s scenario) play(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	fleet := s.open(ctx, t)
-	report := s.perform(ctx, t, s.told, true, func(*traffic.Process) error { return s.rollOut(ctx, t, fleet) })
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	story := fleet.Tell(watching)
+	report := s.perform(ctx, t, s.told, story, func(*traffic.Process) error { return s.rollOut(ctx, t, fleet) })
 	t.Logf("%d requests in %.0f s, %d failed", report.Requests, report.Elapsed.Seconds(), report.Failed)
 	if report.Failed != 0 {
 		t.Errorf("%d of %d requests failed:\n%s", report.Failed, report.Requests, report)
@@ -59,15 +63,17 @@ func (s scenario) play(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	control := s.perform(ctx, t, s.untold, false, func(client *traffic.Process) error { return loses(ctx, fleet, client) })
+	stop()
+	control := s.perform(ctx, t, s.untold, nil, func(client *traffic.Process) error { return loses(ctx, fleet, client) })
 	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
 	if control.Failed == 0 {
 		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
 	}
 }
 
-// perform sends requests through a load balancer while act plays.
-func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, told bool, act func(*traffic.Process) error) traffic.Report {
+// perform sends requests through a load balancer while act plays. There is a
+// story where the load balancer is told.
+func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, story *stage.Story, act func(*traffic.Process) error) traffic.Report {
 	t.Helper()
 	front, err := theStage.Front(ctx, ports)
 	if err != nil {
@@ -75,7 +81,7 @@ func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, 
 	}
 	defer front.Stop()
 	if s.detacher {
-		defer detacher{stage: theStage, front: front, idle: !told}.start(ctx, t)()
+		defer detacher{stage: theStage, front: front, idle: story == nil}.start(ctx, t)()
 	}
 	client, err := theStage.Send(ctx, rate)
 	if err != nil {
@@ -90,11 +96,28 @@ func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told && (t.Failed() || report.Failed > 0) {
-		t.Log("the load balancer's log:\n" + front.Log())
+	if story != nil && (t.Failed() || report.Failed > 0) {
+		t.Log("what happened:\n" + happened(story, front.Log()))
 		t.Log("connections that nobody answered:\n" + unanswered(ctx))
 	}
 	return report
+}
+
+// happened is the story with the load balancer's log, of which only the first
+// requests that went wrong are shown.
+func happened(story *stage.Story, log string) string {
+	const most = 5
+	lines, requests := story.Lines(), 0
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, " Server ") {
+			requests++
+		}
+		if strings.Contains(line, " Server ") || requests <= most {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(lines)
+	return fmt.Sprintf("%s\n%d lines of the log are about requests", strings.Join(lines, "\n"), requests)
 }
 
 // unanswered lists where nodes sent connections that got no answer, and how many.

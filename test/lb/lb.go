@@ -124,7 +124,8 @@ func (b *LB) Stop() error {
 }
 
 // Log returns what HAProxy wrote: changes of the servers' states, and a line for each
-// request or connection that went wrong, with HAProxy's termination state.
+// request or connection that went wrong, with HAProxy's termination state. Each line
+// begins with its time (RFC 3339).
 func (b *LB) Log() string {
 	text, err := os.ReadFile(b.log)
 	if err != nil {

@@ -18,38 +18,15 @@ type FailedPods struct {
 	pods map[types.UID]string
 }
 
-// WatchFailed begins to watch for pods that fail, until ctx is over. When the
-// API server goes away the watch is opened again.
+// WatchFailed begins to watch for pods that fail, until ctx is over.
 func (f *Fleet) WatchFailed(ctx context.Context) *FailedPods {
 	seen := &FailedPods{pods: map[types.UID]string{}}
-	go func() {
-		for ctx.Err() == nil {
-			_ = Wait(ctx, "the watch to be opened", func() (bool, error) { return true, f.watchFailed(ctx, seen) })
+	go f.observe(ctx, &corev1.PodList{}, func(object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Labels[v1alpha1.LabelNode] != "" && failed(pod) {
+			seen.add(pod)
 		}
-	}()
+	})
 	return seen
-}
-
-func (f *Fleet) watchFailed(ctx context.Context, seen *FailedPods) error {
-	w, err := f.Watch(ctx, &corev1.PodList{}, client.InNamespace(f.Key.Namespace),
-		client.MatchingLabels{v1alpha1.LabelName: f.Key.Name}, client.HasLabels{v1alpha1.LabelNode})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case event, open := <-w.ResultChan():
-			if !open {
-				return nil
-			}
-			if pod, ok := event.Object.(*corev1.Pod); ok && failed(pod) {
-				seen.add(pod)
-			}
-		}
-	}
 }
 
 // failed is whether the pod failed on its own. One that is deleted ends as
