@@ -117,7 +117,7 @@ func (r *Reconciler) write(ctx context.Context, obj client.Object, opts ...clien
 	unstructured.RemoveNestedField(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	u := &unstructured.Unstructured{Object: content}
-	opts = append([]client.ApplyOption{client.FieldOwner(FieldManager)}, opts...)
+	opts = append([]client.ApplyOption{client.FieldOwner(objects.FieldManager)}, opts...)
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), opts...); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 	if !present {
 		value = a.Value
 	}
-	asked, err := json.Marshal(request{At: o.state.Now.UTC(), StaleTimestamp: s.StaleTimestamp})
+	asked, err := json.Marshal(objects.Request{At: o.state.Now.UTC(), StaleTimestamp: s.StaleTimestamp})
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}
@@ -206,5 +206,5 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, o *observed) error {
 	controllerutil.RemoveFinalizer(changed, v1alpha1.Finalizer)
 	o.released = true
 	patch := client.MergeFromWithOptions(o.set, client.MergeFromWithOptimisticLock{})
-	return client.IgnoreNotFound(r.client.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)))
+	return client.IgnoreNotFound(r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)))
 }

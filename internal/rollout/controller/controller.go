@@ -13,6 +13,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -22,10 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
-
-// FieldManager owns the fields that the controller writes, but for those on
-// Nodes, where each IngressDaemonSet is a manager of its own.
-const FieldManager = "ingress-daemonset-controller"
 
 // Reconciler brings IngressDaemonSets to what they should be.
 type Reconciler struct {
@@ -97,7 +94,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaem
 	changed := set.DeepCopy()
 	controllerutil.AddFinalizer(changed, v1alpha1.Finalizer)
 	patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); err != nil {
+	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
 		return fmt.Errorf("adding the finalizer: %w", client.IgnoreNotFound(err))
 	}
 	r.written.remember(changed)

@@ -64,13 +64,13 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 	}
 	live := o.nodes[s.Node].deployment
 	if s.Action == rollout.HoldBack {
-		pods.UpdatedAt = moment(live, v1alpha1.AnnotationUpdatedAt)
+		pods.UpdatedAt = objects.Moment(live, v1alpha1.AnnotationUpdatedAt)
 	}
 	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := objects.Deployment(o.set, s.Node, live.Name, pods)
 		keepMark(d, live)
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
-		if slices.ContainsFunc(live.ManagedFields, outlives) {
+		if slices.ContainsFunc(live.ManagedFields, objects.Outlives) {
 			return d, r.replace(ctx, d)
 		}
 		return d, r.write(ctx, d, client.ForceOwnership)
@@ -104,8 +104,8 @@ func (r *Reconciler) replace(ctx context.Context, d *appsv1.Deployment) error {
 			delete(whole.Annotations, dropped)
 		}
 	}
-	whole.ManagedFields = slices.DeleteFunc(whole.ManagedFields, outlives)
-	if err := r.client.Update(ctx, whole, client.FieldOwner(FieldManager)); err != nil {
+	whole.ManagedFields = slices.DeleteFunc(whole.ManagedFields, objects.Outlives)
+	if err := r.client.Update(ctx, whole, client.FieldOwner(objects.FieldManager)); err != nil {
 		return err
 	}
 	*d = *whole
@@ -155,7 +155,7 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 			return nil, fmt.Errorf("encoding: %w", err)
 		}
 		d := live.DeepCopy()
-		return d, r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, data), client.FieldOwner(FieldManager))
+		return d, r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, data), client.FieldOwner(objects.FieldManager))
 	})
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -99,7 +98,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
 		c := rollout.Checker{Port: port, Wanted: true, Exists: o.checkers[port] != nil, Taken: o.taken[port]}
 		if c.Exists {
-			c.Outdated = checkerRevision(&o.checkers[port].Spec.Template.ObjectMeta) != r.wantedChecker(o, port)
+			c.Outdated = objects.CheckerRevision(o.checkers[port].Spec.Template.Labels) != r.wantedChecker(o, port)
 		}
 		o.state.Checkers = append(o.state.Checkers, c)
 	}
@@ -165,17 +164,13 @@ func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Objec
 }
 
 func (r *Reconciler) wantedChecker(o *observed, port int32) string {
-	return checkerRevision(&objects.Checker(o.set, port, r.image).Spec.Template.ObjectMeta)
-}
-
-func checkerRevision(meta *metav1.ObjectMeta) string {
-	return meta.Labels[v1alpha1.LabelHealthCheckerRevision]
+	return objects.CheckerRevision(objects.Checker(o.set, port, r.image).Spec.Template.Labels)
 }
 
 // grant makes what the health checkers need beside their DaemonSets.
 func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 	for _, obj := range o.missing {
-		if err := r.client.Create(ctx, obj, client.FieldOwner(FieldManager)); client.IgnoreAlreadyExists(err) != nil {
+		if err := r.client.Create(ctx, obj, client.FieldOwner(objects.FieldManager)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("creating %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)
 		}
 	}

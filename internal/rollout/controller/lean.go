@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -16,7 +17,7 @@ import (
 // fields only who has a claim to the spec that would outlive ours.
 func leanDeployment(obj any) (any, error) {
 	if d, ok := obj.(*appsv1.Deployment); ok {
-		d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return !outlives(entry) })
+		d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return !objects.Outlives(entry) })
 		for i := range d.ManagedFields {
 			d.ManagedFields[i].FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -129,13 +130,14 @@ func claim(manager string, operation metav1.ManagedFieldsOperationType, subresou
 func TestClaims(t *testing.T) {
 	const spec, annotations = `{"f:spec":{"f:replicas":{}}}`, `{"f:metadata":{"f:annotations":{"f:a":{}}}}`
 	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	read := objects.ReaderOf(&v1alpha1.IngressDaemonSet{})
 	for what, c := range map[string]struct {
 		entry             metav1.ManagedFieldsEntry
 		drifted, outlives bool
 	}{
-		"our own":                   {claim(FieldManager, apply, "", spec), false, false},
-		"our own from a patch":      {claim(FieldManager, update, "", spec), false, true},
-		"our own marks":             {claim(FieldManager, update, "", annotations), false, false},
+		"our own":                   {claim(objects.FieldManager, apply, "", spec), false, false},
+		"our own from a patch":      {claim(objects.FieldManager, update, "", spec), false, true},
+		"our own marks":             {claim(objects.FieldManager, update, "", annotations), false, false},
 		"kubectl":                   {claim("kubectl-set", update, "", spec), true, true},
 		"kubectl apply":             {claim("kubectl", apply, "", spec), true, true},
 		"kubectl scale":             {claim("kubectl", update, "scale", spec), true, true},
@@ -148,8 +150,9 @@ func TestClaims(t *testing.T) {
 		d.ManagedFields = []metav1.ManagedFieldsEntry{c.entry}
 		// What the cache keeps must say the same, however often it is stripped.
 		for range 3 {
-			if drifted(d) != c.drifted || len(d.ManagedFields) > 0 && outlives(d.ManagedFields[0]) != c.outlives {
-				t.Errorf("%s: drifted %t, claims %v", what, drifted(d), d.ManagedFields)
+			n, err := read.Node("n", nil, d, nil)
+			if err != nil || n.Deployment.Drifted != c.drifted || len(d.ManagedFields) > 0 && objects.Outlives(d.ManagedFields[0]) != c.outlives {
+				t.Errorf("%s: drifted %t, claims %v, %v", what, n.Deployment.Drifted, d.ManagedFields, err)
 			}
 			if _, err := leanDeployment(d); err != nil {
 				t.Error(err)

@@ -22,8 +22,7 @@ type observed struct {
 	state    rollout.State
 	strategy v1alpha1.Strategy
 	nodeSet  objects.NodeSet
-	// deploymentStrategy is that of every node's Deployment.
-	deploymentStrategy appsv1.DeploymentStrategy
+	reader   objects.Reader
 
 	template  corev1.PodTemplateSpec
 	revisions map[string]*appsv1.ControllerRevision
@@ -55,7 +54,7 @@ func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	o := &observed{
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
-		strategy: set.Spec.Strategy(), nodeSet: objects.NodeSetOf(set), deploymentStrategy: objects.DeploymentStrategy(set),
+		strategy: set.Spec.Strategy(), nodeSet: objects.NodeSetOf(set), reader: objects.ReaderOf(set),
 	}
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	}
 	changed := o.set.DeepCopy()
 	changed.Status = status
-	err = r.client.Status().Update(ctx, changed, client.FieldOwner(FieldManager))
+	err = r.client.Status().Update(ctx, changed, client.FieldOwner(objects.FieldManager))
 	switch {
 	case apierrors.IsNotFound(err):
 		return again, nil

@@ -61,7 +61,7 @@ func SetUp(mgr ctrl.Manager, image string) error {
 	queue := &bell{}
 	r := &Reconciler{
 		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
-		recorder: mgr.GetEventRecorder(FieldManager), image: image,
+		recorder: mgr.GetEventRecorder(objects.FieldManager), image: image,
 		written: newWritten(), dryRuns: newDryRuns(), pace: newPace(),
 	}
 	r.checks = newChecks(func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) })

@@ -1,0 +1,207 @@
+package objects
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// FieldManager owns the fields that the controller writes, but for those on
+// Nodes, where each IngressDaemonSet is a manager of its own.
+const FieldManager = "ingress-daemonset-controller"
+
+// Reader reads the objects of a node into what the planner sees.
+type Reader struct {
+	set         *v1alpha1.IngressDaemonSet
+	nodes       NodeSet
+	strategy    v1alpha1.Strategy
+	deployments appsv1.DeploymentStrategy
+}
+
+// ReaderOf prepares what is the same for every node.
+func ReaderOf(set *v1alpha1.IngressDaemonSet) Reader {
+	return Reader{set: set, nodes: NodeSetOf(set), strategy: set.Spec.Strategy(), deployments: DeploymentStrategy(set)}
+}
+
+// Node is what the planner sees of a node, but for its health checks. Node and
+// Deployment are nil where they do not exist. An error says why the node cannot
+// be told to belong to the set.
+func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployment, pods []*corev1.Pod) (rollout.Node, error) {
+	out := rollout.Node{Name: name, Exists: node != nil}
+	if node != nil {
+		wanted, err := r.nodes.Wants(node, deployment != nil)
+		if err != nil {
+			return out, fmt.Errorf("matching nodes against the template's affinity: %w", err)
+		}
+		out.Wanted = wanted && r.set.DeletionTimestamp == nil
+		out.Ready = NodeReady(node)
+		out.Leaving = Leaving(node)
+		out.Labels = node.Labels
+		out.Detachment = r.detachment(node)
+	}
+	for _, pod := range pods {
+		out.Pods = append(out.Pods, readPod(pod))
+		out.Evicting = out.Evicting || out.Leaving && evicted(pod)
+	}
+	if deployment != nil {
+		out.Deployment = r.deployment(deployment)
+	}
+	slices.SortFunc(out.Pods, func(a, b rollout.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// CheckersSettled is whether each health-check port of a node has one health
+// checker, ready and of the newest template. Pods are the node's health checkers.
+func CheckersSettled(set *v1alpha1.IngressDaemonSet, daemonSets map[int32]*appsv1.DaemonSet, pods []*corev1.Pod) bool {
+	for _, port := range set.Spec.HealthCheckNodePorts {
+		ds, found := daemonSets[port], 0
+		if ds == nil {
+			return false
+		}
+		for _, pod := range pods {
+			if pod.Labels[v1alpha1.LabelHealthCheckPort] != PortLabel(port) {
+				continue
+			}
+			found++
+			if !PodReady(pod) || pod.DeletionTimestamp != nil || CheckerRevision(pod.Labels) != CheckerRevision(ds.Spec.Template.Labels) {
+				return false
+			}
+		}
+		if found != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckerRevision is the hash of a health checker's pod template, from its labels.
+func CheckerRevision(labels map[string]string) string {
+	return labels[v1alpha1.LabelHealthCheckerRevision]
+}
+
+func readPod(pod *corev1.Pod) rollout.Pod {
+	out := rollout.Pod{
+		Name: pod.Name, Revision: pod.Labels[v1alpha1.LabelRevision],
+		Running:     pod.Status.Phase == corev1.PodRunning,
+		Ready:       PodReady(pod),
+		Terminating: pod.DeletionTimestamp != nil,
+	}
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		out.Failed = strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+		if out.Failed == "" {
+			out.Failed = string(pod.Status.Phase)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue {
+			out.ReadySince = c.LastTransitionTime.Time
+		}
+	}
+	return out
+}
+
+func evicted(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
+	key := d.Annotations[v1alpha1.AnnotationMarkKey]
+	if key == "" {
+		key = v1alpha1.DefaultMarkKey
+	}
+	out := &rollout.Deployment{
+		Name: d.Name, Deleting: d.DeletionTimestamp != nil,
+		Revision:        d.Spec.Template.Labels[v1alpha1.LabelRevision],
+		Settled:         d.Status.ObservedGeneration >= d.Generation,
+		UpdatedReplicas: d.Status.UpdatedReplicas,
+		Drifted:         drifted(d),
+		Mark:            d.Annotations[key],
+		UpdatedAt:       Moment(d, v1alpha1.AnnotationUpdatedAt),
+		AttachedAt:      Moment(d, v1alpha1.AnnotationAttachedAt),
+		DrainedAt:       Moment(d, v1alpha1.AnnotationDrainedAt),
+	}
+	if d.Spec.Replicas != nil {
+		out.Replicas = *d.Spec.Replicas
+	}
+	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil {
+		out.PodsPerNode = int32(n)
+	}
+	if value := d.Annotations[v1alpha1.AnnotationHold]; value != "" {
+		hold := &rollout.Hold{}
+		// A value that somebody garbled holds nothing back.
+		if json.Unmarshal([]byte(value), hold) == nil {
+			out.Hold = hold
+		}
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil {
+		// What the API server accepted resolves.
+		surge, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, int(out.Replicas), true)
+		out.Surge = int32(surge)
+	}
+	out.Outmoded = d.Spec.MinReadySeconds != r.set.Spec.MinReadySeconds || !equality.Semantic.DeepEqual(d.Spec.Strategy, r.deployments)
+	return out
+}
+
+// drifted is whether somebody else owns a field of the spec: what server-side
+// apply leaves in place although it was never asked for.
+func drifted(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.ManagedFields, foreign)
+}
+
+func foreign(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Manager != FieldManager && Outlives(entry)
+}
+
+// Outlives is whether fields of the spec would survive our server-side apply by
+// this claim: somebody else's, or our own from a patch.
+func Outlives(entry metav1.ManagedFieldsEntry) bool {
+	applied := entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
+	if applied || entry.Subresource == "status" || entry.FieldsV1 == nil {
+		return false
+	}
+	fields := map[string]json.RawMessage{}
+	_ = json.Unmarshal(entry.FieldsV1.Raw, &fields)
+	return fields["f:spec"] != nil
+}
+
+// Moment is the time in an annotation of a Deployment, zero where there is none.
+func Moment(d *appsv1.Deployment, annotation string) time.Time {
+	at, _ := time.Parse(time.RFC3339, d.Annotations[annotation])
+	return at
+}
+
+// Request is what an IngressDaemonSet remembers on a Node, as JSON under
+// AnnotationDetachPrefix, of the detachment that it asked for.
+type Request struct {
+	At             time.Time `json:"at"`
+	StaleTimestamp string    `json:"staleTimestamp,omitempty"`
+}
+
+func (r Reader) detachment(node *corev1.Node) rollout.Detachment {
+	var out rollout.Detachment
+	if value, ok := node.Annotations[v1alpha1.AnnotationDetachPrefix+string(r.set.UID)]; ok {
+		var asked Request
+		_ = json.Unmarshal([]byte(value), &asked)
+		out.Requested, out.RequestedAt, out.StaleTimestamp = true, asked.At, asked.StaleTimestamp
+	}
+	if a := r.strategy.AnnotateNode; a != nil {
+		_, out.Held = node.Annotations[a.Key]
+		if a.TimestampKey != "" {
+			out.Timestamp = node.Annotations[a.TimestampKey]
+		}
+	}
+	return out
+}
