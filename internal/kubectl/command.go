@@ -1,7 +1,7 @@
 // Package kubectl is the kubectl plugin: what an operator sees of a rollout and
-// does about it. command.go has the root and the way to the API server, show.go and
-// steer.go the commands; text.go and explain.go make text of objects, change.go
-// changes specs, all without I/O.
+// does about it. command.go has the root and the way to the API server, show.go,
+// plan.go and steer.go the commands, fleet.go what a plan is made from; text.go and
+// explain.go make text of objects, change.go changes specs, all without I/O.
 package kubectl
 
 import (
@@ -42,7 +42,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o.flags.AddFlags(c.PersistentFlags())
 	rollout := &cobra.Command{Use: "rollout", Short: "Steer a rollout"}
 	rollout.AddCommand(o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
-	c.AddCommand(o.status(), o.explain(), rollout)
+	c.AddCommand(o.status(), o.plan(), o.explain(), rollout)
 	return c
 }
 

@@ -33,6 +33,7 @@ var pure = map[string]struct{ own, others []string }{
 	"internal/rollout":          {[]string{"api/v1alpha1"}, kubernetesTypes},
 	"internal/rollout/recorded": {nil, nil},
 	"internal/rollout/objects":  {[]string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
+	"internal/rollout/forecast": {[]string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
 	"internal/nodehealth":       {[]string{"api/v1alpha1"}, kubernetesTypes},
 }
 
@@ -40,7 +41,7 @@ var pure = map[string]struct{ own, others []string }{
 var shells = map[string][]string{
 	"internal/rollout/controller": {"api/v1alpha1", "internal/rollout", "internal/rollout/objects"},
 	"internal/nodehealth/server":  {"api/v1alpha1", "internal/nodehealth"},
-	"internal/kubectl":            {"api/v1alpha1", "internal/rollout/objects"},
+	"internal/kubectl":            {"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects"},
 }
 
 // commands wire shells.

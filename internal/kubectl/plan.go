@@ -1,0 +1,197 @@
+package kubectl
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/forecast"
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// assumed are what a plan takes for granted, where flags say so.
+type assumed struct {
+	file                        string
+	revision                    int64
+	ready, stop, detach, attach time.Duration
+	output                      string
+}
+
+func (o *operator) plan() *cobra.Command {
+	var a assumed
+	c := &cobra.Command{
+		Use:   "plan NAME",
+		Short: "Show what a rollout would do, wave by wave, and how long it would take, without touching anything",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			api, live, err := o.get(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			objects, err := readFleet(c.Context(), api, live)
+			if err != nil {
+				return err
+			}
+			set, err := a.planned(c.Context(), api, live, objects.revisions)
+			if err != nil {
+				return err
+			}
+			p, err := planOf(live, set, objects, a, time.Now())
+			if err != nil {
+				return err
+			}
+			text, err := p.show(a.output)
+			if err == nil {
+				_, err = fmt.Fprint(o.streams.Out, text)
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&a.file, "filename", "f", "", "plan with the IngressDaemonSet in this file instead of the present one")
+	f.Int64Var(&a.revision, "revision", 0, "plan to go to the template of this revision")
+	f.DurationVar(&a.ready, "ready", -1, "how long a pod takes to be ready; by default what the present pods took")
+	f.DurationVar(&a.stop, "stop", -1, "how long a pod takes to end; by default both at once and terminationGracePeriodSeconds are planned with")
+	f.DurationVar(&a.detach, "detach", 0, "how long the detacher takes to detach a node")
+	f.DurationVar(&a.attach, "attach", 0, "how long the detacher takes to attach a node")
+	f.StringVarP(&a.output, "output", "o", "", "json or yaml")
+	c.MarkFlagsMutuallyExclusive("filename", "revision")
+	return c
+}
+
+// planned is the IngressDaemonSet to plan with. That in a file is completed and
+// judged by the API server, in a dry run.
+func (a assumed) planned(ctx context.Context, api client.Client, live *v1alpha1.IngressDaemonSet, revisions []appsv1.ControllerRevision) (*v1alpha1.IngressDaemonSet, error) {
+	set := live.DeepCopy()
+	switch {
+	case a.revision != 0:
+		_, err := undo(set, ownRevisions(live, revisions), a.revision)
+		return set, err
+	case a.file == "":
+		return set, nil
+	}
+	content, err := os.ReadFile(a.file)
+	if err != nil {
+		return nil, err
+	}
+	named := &v1alpha1.IngressDaemonSet{}
+	if err := yaml.UnmarshalStrict(content, named); err != nil {
+		return nil, fmt.Errorf("%s: not an IngressDaemonSet: %w", a.file, err)
+	}
+	if named.Kind != "IngressDaemonSet" || named.Name != live.Name {
+		return nil, fmt.Errorf("%s holds %s %q instead of IngressDaemonSet %q", a.file, cmp.Or(named.Kind, "no kind and"), named.Name, live.Name)
+	}
+	set.Spec = named.Spec
+	return set, api.Update(ctx, set, client.DryRunAll, client.FieldOwner(fieldManager))
+}
+
+// plan is a forecast in words.
+type plan struct {
+	heading, assumption string
+	forecast            forecast.Forecast
+	// longest is how long it takes where pods use their whole termination grace
+	// period; 0 where that is not asked.
+	longest time.Duration
+}
+
+func planOf(live, set *v1alpha1.IngressDaemonSet, f fleet, a assumed, now time.Time) (plan, error) {
+	s, err := f.state(live, set, now)
+	if err != nil {
+		return plan{}, err
+	}
+	ready, measured := f.pace()
+	out := plan{
+		heading:    fmt.Sprintf("%s/%s: revision %s, %s", set.Namespace, set.Name, s.Revision, strategyInWords(set.Spec.Strategy())),
+		assumption: fmt.Sprintf("a pod is ready after %s (the median of %d pods)", seconds(ready), measured),
+	}
+	if a.ready >= 0 {
+		ready, out.assumption = a.ready, fmt.Sprintf("a pod is ready after %s", seconds(a.ready))
+	}
+	pace := forecast.Pace{Ready: ready, Stop: max(0, a.stop), Detach: a.detach, Attach: a.attach}
+	out.forecast = forecast.Play(s, pace)
+	out.assumption += fmt.Sprintf(" and gone %s after it is stopped", seconds(pace.Stop))
+	if t := set.Spec.UpdateStrategy.RollingUpdate; t != nil && t.WaitForDetachmentByAnnotatedTimestamp != nil {
+		out.assumption += fmt.Sprintf(", and the detacher takes %s to detach and %s to attach", seconds(a.detach), seconds(a.attach))
+	}
+	if grace := set.Spec.Template.Spec.TerminationGracePeriodSeconds; a.stop < 0 && grace != nil {
+		pace.Stop = time.Duration(*grace) * time.Second
+		out.longest = forecast.Play(s, pace).Took
+	}
+	return out, nil
+}
+
+func seconds(d time.Duration) string { return d.Round(time.Second).String() }
+
+// mostNamed bounds the nodes that are named in a row.
+const mostNamed = 5
+
+func (p plan) text() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, p.heading)
+	f := p.forecast
+	if len(f.Waves) > 0 {
+		rows := [][]string{{"WAVE", "BEGINS", "SERVES", "NODES"}}
+		for i, w := range f.Waves {
+			names := strings.Join(w.Nodes[:min(len(w.Nodes), mostNamed)], " ")
+			if more := len(w.Nodes) - mostNamed; more > 0 {
+				names += fmt.Sprintf(" and %d more", more)
+			}
+			serves := seconds(w.Serves)
+			if w.Serves == 0 {
+				serves = "never"
+			}
+			rows = append(rows, []string{fmt.Sprint(i + 1), seconds(w.Begins), serves, names})
+		}
+		b.WriteString(columns(rows, ""))
+		fmt.Fprintf(&b, "It would take %s where %s", seconds(f.Took), p.assumption)
+		if p.longest > f.Took {
+			fmt.Fprintf(&b, ", and %s where each pod takes its whole terminationGracePeriodSeconds", seconds(p.longest))
+		}
+		fmt.Fprintln(&b, ".")
+	}
+	switch {
+	case len(f.Left) > 0:
+		fmt.Fprintf(&b, "%d nodes would not get the revision: %s.\n", len(f.Left), f.Stops)
+	case f.Stops != "":
+		fmt.Fprintf(&b, "It would not end: %s.\n", f.Stops)
+	case len(f.Waves) == 0:
+		fmt.Fprintln(&b, "Nothing is to be done: every node has the revision.")
+	}
+	return b.String()
+}
+
+func (p plan) show(output string) (string, error) {
+	type waveOut struct {
+		Nodes         []string `json:"nodes"`
+		BeginsSeconds float64  `json:"beginsSeconds"`
+		ServesSeconds float64  `json:"servesSeconds"`
+	}
+	out := struct {
+		Waves   []waveOut `json:"waves"`
+		Seconds float64   `json:"seconds"`
+		Left    []string  `json:"left,omitempty"`
+		Stops   string    `json:"stops,omitempty"`
+	}{Waves: []waveOut{}, Seconds: p.forecast.Took.Seconds(), Left: p.forecast.Left, Stops: p.forecast.Stops}
+	for _, w := range p.forecast.Waves {
+		out.Waves = append(out.Waves, waveOut{w.Nodes, w.Begins.Seconds(), w.Serves.Seconds()})
+	}
+	switch output {
+	case "":
+		return p.text(), nil
+	case "json":
+		text, err := json.MarshalIndent(out, "", "    ")
+		return string(text) + "\n", err
+	case "yaml":
+		text, err := yaml.Marshal(out)
+		return string(text), err
+	}
+	return "", fmt.Errorf("unable to match a printer suitable for the output format %q, allowed formats are: json,yaml", output)
+}

@@ -1,0 +1,90 @@
+package kubectl
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// onNodes is a fleet of nodes of which each runs two pods of a revision, that
+// took 4 seconds to be ready.
+func onNodes(nodes int, revision string) fleet {
+	f := fleet{deployments: map[string]*appsv1.Deployment{}, pods: map[string][]*corev1.Pod{}}
+	for i := range nodes {
+		name := fmt.Sprintf("node-%d", i+1)
+		f.nodes = append(f.nodes, corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		})
+		onNode := map[string]string{v1alpha1.AnnotationNode: name, v1alpha1.AnnotationPodsPerNode: "2"}
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "nginx-" + name, Annotations: onNode}}
+		d.Spec.Replicas = new(int32(2))
+		d.Spec.Template.Labels = map[string]string{v1alpha1.LabelRevision: revision}
+		d.Status.UpdatedReplicas = 2
+		f.deployments[name] = d
+		for j := range 2 {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", d.Name, j), Labels: d.Spec.Template.Labels, Annotations: onNode, CreationTimestamp: ago(time.Hour)}}
+			pod.Status.Phase = corev1.PodRunning
+			for _, kind := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour - 4*time.Second)})
+			}
+			f.pods[name] = append(f.pods[name], pod)
+		}
+	}
+	f.daemonSets = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelHealthCheckPort: objects.PortLabel(10080)}}}}
+	return f
+}
+
+func TestPlan(t *testing.T) {
+	unmeasured := assumed{ready: -1, stop: -1}
+	for name, c := range map[string]struct {
+		nodes   int
+		assumed assumed
+		change  func(*v1alpha1.IngressDaemonSet)
+	}{
+		"default": {3, unmeasured, func(*v1alpha1.IngressDaemonSet) {}},
+		"assumed": {3, assumed{ready: time.Minute, stop: 5 * time.Second}, func(*v1alpha1.IngressDaemonSet) {}},
+		"partition": {20, unmeasured, func(set *v1alpha1.IngressDaemonSet) {
+			u := set.Spec.UpdateStrategy.RollingUpdate
+			u.MaxUnavailableNodes, u.Partition = new(intstr.FromString("50%")), new(intstr.FromString("25%"))
+		}},
+		"paused": {3, unmeasured, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Paused = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := midway()
+			live.Status = v1alpha1.IngressDaemonSetStatus{}
+			set := live.DeepCopy()
+			set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(300))
+			c.change(set)
+			p, err := planOf(live, set, onNodes(c.nodes, "aaaaaaaaaa"), c.assumed, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "plan-"+name, p.text())
+		})
+	}
+}
+
+func TestPlanAsJSON(t *testing.T) {
+	p, err := planOf(midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, output := range []string{"json", "yaml"} {
+		text, err := p.show(output)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "plan-"+output, text)
+	}
+	if _, err := p.show("xml"); err == nil {
+		t.Error("a plan is shown as xml")
+	}
+}
