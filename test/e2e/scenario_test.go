@@ -19,7 +19,10 @@ import (
 )
 
 const (
-	rate    = 2000
+	// rate is more than the least, so that a machine that stalls for a moment sends
+	// enough all the same.
+	rate, leastRate = 2500, 2000
+
 	patient = 6 * time.Minute
 )
 
@@ -57,8 +60,8 @@ func (s scenario) play(t *testing.T) {
 	if report.Failed != 0 {
 		t.Errorf("%d of %d requests failed:\n%s", report.Failed, report.Requests, report)
 	}
-	if report.Rate < 0.95*rate {
-		t.Errorf("%.0f requests a second were sent instead of %d", report.Rate, rate)
+	if report.Rate < leastRate {
+		t.Errorf("fewer than %d requests a second were sent: %s", leastRate, report)
 	}
 	if t.Failed() {
 		return
