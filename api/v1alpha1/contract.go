@@ -43,6 +43,10 @@ const (
 // UID of the IngressDaemonSet follows.
 const AnnotationDetachPrefix = "detach.ingressdaemonsets.mumoshu.github.io/"
 
+// AnnotationPromoted on an IngressDaemonSet is status.analysis.began of an
+// analysis that is not to be waited for.
+const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
+
 // Finalizer keeps an IngressDaemonSet until its nodes are out of the load balancer.
 const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
 

@@ -32,6 +32,10 @@ type Strategy struct {
 	CanaryNodeSelector map[string]string
 	TopologyKey        string
 	MinServingNodes    int
+
+	Analysis []AnalysisCheck
+	// FailurePolicy is empty where nothing follows an overrun deadline.
+	FailurePolicy FailurePolicy
 }
 
 // NodeAnnotation asks a detacher to take a node out.
@@ -91,6 +95,8 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 		CanaryNodeSelector: u.CanaryNodeSelector,
 		TopologyKey:        u.Order.TopologyKey,
 		MinServingNodes:    int(*first(u.MinServingNodes, ptr[int32](1))),
+		Analysis:           u.Analysis,
+		FailurePolicy:      u.FailurePolicy,
 	}
 	if r.Detaching {
 		r.MaxNodes = *u.MaxUnavailableNodes
@@ -138,6 +144,18 @@ func (s *IngressDaemonSetSpec) resolveDetaching(u *RollingUpdate, r *Strategy) {
 		}
 	}
 }
+
+// Interval is how long after one measurement the next is made.
+func (c *AnalysisCheck) Interval() time.Duration { return seconds(c.IntervalSeconds, 10) }
+
+// Timeout is how long a measurement may take.
+func (c *AnalysisCheck) Timeout() time.Duration { return seconds(c.TimeoutSeconds, 5) }
+
+// Measurements is how many are made.
+func (c *AnalysisCheck) Measurements() int32 { return *first(c.Count, ptr[int32](1)) }
+
+// MayFail is how many of them may fail.
+func (c *AnalysisCheck) MayFail() int32 { return *first(c.FailureLimit, ptr[int32](0)) }
 
 // Resolve is a count of n things from an integer or a percentage of n, which
 // is rounded up. Anything else is an error that says what to write.

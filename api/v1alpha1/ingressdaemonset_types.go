@@ -123,7 +123,8 @@ type IngressDaemonSetSpec struct {
 
 	// progressDeadlineSeconds is how long, in seconds, a node may take from the
 	// update of its Deployment until it serves, before the condition Progressing
-	// turns False. It is reported, never acted on. Defaults to 600.
+	// turns False. It is reported, and acted on where rollingUpdate.failurePolicy is
+	// set. Defaults to 600.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -330,6 +331,24 @@ type RollingUpdate struct {
 	//
 	// +optional
 	DetachTimeoutPolicy DetachTimeoutPolicy `json:"detachTimeoutPolicy,omitempty"`
+
+	// analysis are checks of the nodes of a wave that must pass before the next
+	// wave begins. With them the nodes of a wave begin together.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Analysis []AnalysisCheck `json:"analysis,omitempty"`
+
+	// failurePolicy is what follows a failed analysis: Pause (the default) starts no
+	// further node until the spec changes; Rollback takes all nodes back to the last
+	// revision that every node had, and leaves the spec alone: status.rejected says
+	// so until the template changes. Where it is set, the same follows a node with
+	// the present template that takes longer than progressDeadlineSeconds.
+	//
+	// +optional
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 }
 
 // Order is the order in which nodes are updated.

@@ -46,6 +46,17 @@ type IngressDaemonSetStatus struct {
 	// +kubebuilder:validation:MaxItems=50
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 
+	// analysis is that of the last wave, where rollingUpdate.analysis is set.
+	//
+	// +optional
+	Analysis *AnalysisStatus `json:"analysis,omitempty"`
+
+	// rejected is the template's revision where it failed: nodes are taken back to
+	// currentRevision until the template changes.
+	//
+	// +optional
+	Rejected *RejectedRevision `json:"rejected,omitempty"`
+
 	// conditions are Available, Progressing, Degraded and Blocked.
 	//
 	// +optional
@@ -119,6 +130,14 @@ const (
 	ReasonDetachTimedOut = "DetachTimedOut"
 	// ReasonProgressDeadlineExceeded: a node takes longer than progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	// ReasonAnalyzing: the last wave is measured before the next begins.
+	ReasonAnalyzing = "Analyzing"
+	// ReasonAnalysisFailed: a check of rollingUpdate.analysis failed; halted until the spec changes.
+	ReasonAnalysisFailed = "AnalysisFailed"
+	// ReasonRollingBack: the present template was rejected, and nodes are taken back to currentRevision.
+	ReasonRollingBack = "RollingBack"
+	// ReasonRolledBack: the present template was rejected, and no node has it any more.
+	ReasonRolledBack = "RolledBack"
 	// ReasonNodesServing: at least minServingNodes nodes serve.
 	ReasonNodesServing = "NodesServing"
 	// ReasonTooFewNodesServing: fewer than minServingNodes nodes serve.

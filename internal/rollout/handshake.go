@@ -91,8 +91,9 @@ func (p *planner) abort(v *view, reason string) {
 // halted is whether the rollout stands still until the spec changes.
 func (p *planner) halted() bool {
 	for _, c := range p.Status.Conditions {
-		if c.Type == v1alpha1.ConditionProgressing {
-			return c.Reason == v1alpha1.ReasonDetachTimedOut && c.ObservedGeneration == p.Generation
+		if c.Type == v1alpha1.ConditionProgressing && c.ObservedGeneration == p.Generation {
+			return c.Reason == v1alpha1.ReasonDetachTimedOut ||
+				c.Reason == v1alpha1.ReasonProgressDeadlineExceeded && p.strategy.FailurePolicy == v1alpha1.PauseOnFailure
 		}
 	}
 	return false
@@ -198,7 +199,7 @@ func (p *planner) attached(v *view) {
 		p.watchDeadline(v, later(d.UpdatedAt, d.AttachedAt))
 	}
 	// Nothing is lost, so no turn and no handshake is needed.
-	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && p.accepted(v.target) {
+	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.accepted(v.target) {
 		p.update(v, "no pod of it is ready and no health check passes")
 	}
 }

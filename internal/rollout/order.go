@@ -24,8 +24,8 @@ func (p *planner) assignTargets() {
 	slices.SortStableFunc(wanted, func(a, b *view) int { return cmp.Compare(p.distance(a), p.distance(b)) })
 	stay := p.resolve("partition", p.strategy.Partition, len(wanted))
 	for i, v := range wanted {
-		v.target = p.Revision
-		if i >= len(wanted)-stay || p.DryRun.Refusal != "" {
+		v.target = p.goal
+		if p.rejected == nil && (i >= len(wanted)-stay || p.DryRun.Refusal != "") {
 			v.target = p.present(v)
 		}
 	}
@@ -35,7 +35,7 @@ func (p *planner) assignTargets() {
 // to it, and these before the others.
 func (p *planner) distance(v *view) int {
 	switch d := v.Deployment; {
-	case d != nil && d.Revision == p.Revision:
+	case d != nil && d.Revision == p.goal:
 		return 0
 	case v.marked() || p.wave[v.Name]:
 		return 1
@@ -52,7 +52,7 @@ func (p *planner) present(v *view) string {
 	case p.Revisions[current]:
 		return current
 	default:
-		return p.Revision
+		return p.goal
 	}
 }
 

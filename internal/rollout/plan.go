@@ -17,12 +17,15 @@ func Plan(s State) Decision {
 		return p.out
 	}
 	p.recordRevision()
+	p.openGate()
 	p.assignTargets()
 	p.applyCheckers()
 	for i := range p.views {
 		p.advance(&p.views[i])
 	}
 	p.continueWave()
+	p.closeGate()
+	p.rejectOverdue()
 	p.writeStatus()
 	return p.out
 }
@@ -34,10 +37,16 @@ type planner struct {
 	// desired is how many nodes are wanted, maxNodes the budget.
 	desired, maxNodes int
 	pods              int32
-	wave              map[string]bool
-	views             []view
-	blocked           []Fault
-	askedForDryRun    bool
+	// goal is the revision that nodes are brought to: the present one, or the last
+	// that every node had where the present one was rejected.
+	goal     string
+	rejected *v1alpha1.RejectedRevision
+	// gate is where the analysis of the last wave stands, nil where there is none.
+	gate           *v1alpha1.AnalysisStatus
+	wave           map[string]bool
+	views          []view
+	blocked        []Fault
+	askedForDryRun bool
 	// halts is whether the rollout halts with this decision.
 	halts string
 	out   Decision
@@ -60,7 +69,7 @@ type view struct {
 }
 
 func newPlanner(s State) *planner {
-	p := &planner{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), wave: map[string]bool{}}
+	p := &planner{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), goal: s.Revision, wave: map[string]bool{}}
 	for _, name := range s.Status.Wave {
 		p.wave[name] = true
 	}

@@ -25,6 +25,9 @@ type audit struct {
 	failed map[string]int
 	floor  map[string]int32
 
+	// measurements are how many passed and failed, by analysis and check.
+	passed, failures map[string]int32
+
 	decisions int
 	last      Decision
 }
@@ -32,7 +35,7 @@ type audit struct {
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, begun: map[string]Action{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
-		failed: map[string]int{}, floor: map[string]int32{},
+		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
 	}
 }
 
@@ -149,6 +152,7 @@ func (a *audit) acts(seen *picture, s Step) {
 		a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 	}
 	a.checkBudget(seen, s)
+	a.checkGate(seen, s)
 }
 
 // checkComplete: a node whose pods were updated in its turn is attached only when

@@ -235,6 +235,7 @@ func (a *audit) checkHeldPods() {
 
 // reports keeps an eye on the status.
 func (a *audit) reports(s v1alpha1.IngressDaemonSetStatus) {
+	a.checkVerdict(s)
 	if s.ServingNodes+s.DegradedNodes+s.UnavailableNodes != s.DesiredNodes {
 		a.fault("%d serving + %d degraded + %d unavailable nodes are not the %d desired", s.ServingNodes, s.DegradedNodes, s.UnavailableNodes, s.DesiredNodes)
 	}

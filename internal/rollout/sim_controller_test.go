@@ -18,6 +18,10 @@ type leader struct {
 	wakeAt time.Time
 	// dryRun is what it remembers of dry runs; a crash loses it.
 	dryRun map[string]DryRun
+	// measurements are what it measured last, by check; measuring are those under
+	// way. A crash loses them.
+	measurements map[string]Measurement
+	measuring    map[string]bool
 	// stale is the old picture of the world that it keeps looking at, if any.
 	stale *picture
 	// crashes is the probability of a crash before each write; downUntil is when
@@ -36,7 +40,16 @@ type picture struct {
 	deployments map[string]int
 }
 
-func newLeader(w *world) *leader { return &leader{w: w, dryRun: map[string]DryRun{}} }
+func newLeader(w *world) *leader {
+	l := &leader{w: w}
+	l.forget()
+	return l
+}
+
+// forget loses what is only remembered.
+func (l *leader) forget() {
+	l.dryRun, l.measurements, l.measuring = map[string]DryRun{}, map[string]Measurement{}, map[string]bool{}
+}
 
 func (l *leader) wakeAfter(d time.Duration) { l.wakeUpAt(l.w.now.Add(d)) }
 
@@ -94,7 +107,7 @@ func (l *leader) crashed() bool {
 	if !l.w.chance(l.crashes) {
 		return false
 	}
-	l.dryRun = map[string]DryRun{}
+	l.forget()
 	l.downUntil = l.w.now.Add(l.w.between(time.Second, 20*time.Second))
 	l.wakeUpAt(l.downUntil)
 	return true
@@ -173,6 +186,8 @@ func (l *leader) apply(s Step) {
 	case DryRunDeployment:
 		l.dryRun[s.Revision] = DryRun{Done: true, Refusal: w.dry[s.Revision]}
 		l.wakeAfter(0)
+	case Measure:
+		l.measure(s)
 	case RecordRevision:
 		if !w.set.revisions[s.Revision] {
 			w.set.revisions[s.Revision] = true
@@ -233,6 +248,26 @@ func (l *leader) apply(s Step) {
 	case RemoveFinalizer:
 		w.removeFinalizer()
 	}
+}
+
+// measure makes a measurement, which takes a while.
+func (l *leader) measure(s Step) {
+	w, measuring := l.w, l.measuring
+	if measuring[s.Check] {
+		return
+	}
+	measuring[s.Check] = true
+	m := Measurement{Check: s.Check, Analysis: s.Analysis}
+	if w.misbehaves[w.set.revision] {
+		m.Failure = "it misbehaves"
+	}
+	w.after(w.between(10*time.Millisecond, 3*time.Second), func() {
+		delete(measuring, s.Check)
+		m.At = w.now
+		l.measurements[s.Check] = m
+		w.audit.measured(m)
+		l.wakeAfter(0)
+	})
 }
 
 // setFields sets the fields that restart no pod.

@@ -73,7 +73,8 @@ func (w *world) unite() {
 func (w *world) heal() {
 	w.unite()
 	w.leaders[0].crashes = 0
-	w.leaders[0].dryRun = map[string]DryRun{}
+	w.leaders[0].forget()
+	w.misbehaves = map[string]bool{}
 	w.dry = map[string]string{}
 	w.repair()
 	w.clearStrayTimestamps()
@@ -111,6 +112,14 @@ func (w *world) leftovers() []string {
 	return out
 }
 
+// goal is the revision that nodes should have: a template that was rejected stays so.
+func (w *world) goal() string {
+	if r := w.set.status.Rejected; r != nil && r.Revision == w.set.revision {
+		return w.set.status.CurrentRevision
+	}
+	return w.set.revision
+}
+
 // unfinished says what is missing from a finished rollout.
 func (w *world) unfinished() []string {
 	out := w.leftovers()
@@ -124,7 +133,7 @@ func (w *world) unfinished() []string {
 			continue
 		}
 		wanted++
-		if d.revision == w.set.revision {
+		if d.revision == w.goal() {
 			updated++
 		}
 		if d.podsPerNode != w.set.spec.Pods() || d.foreign > 0 || d.scaled {

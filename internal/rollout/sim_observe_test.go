@@ -9,7 +9,12 @@ func (l *leader) observe() *picture {
 	seen.State = State{
 		Now: w.now, Generation: w.set.generation, Spec: *w.set.spec.DeepCopy(), Status: *w.set.status.DeepCopy(),
 		Deletion: w.set.deletion, Revision: w.set.revision, Revisions: map[string]bool{}, DryRun: l.dryRun[w.set.revision],
-		Checkers: w.observeCheckers(),
+		Checkers: w.observeCheckers(), Promoted: w.set.promoted,
+	}
+	for _, check := range seen.Spec.Strategy().Analysis {
+		if m, ok := l.measurements[check.Name]; ok {
+			seen.Measurements = append(seen.Measurements, m)
+		}
 	}
 	for revision := range w.set.revisions {
 		seen.Revisions[revision] = true

@@ -79,6 +79,7 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 	if g.oneIn("proceeds", 2) {
 		u.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
 	}
+	g.analysis(u)
 	if g.oneIn("degraded", 3) {
 		u.MaxDegradedNodes = g.count("budget", 1, 3)
 		u.MaxSurgedPodsPerNode = number(g.number("surge", 1, 2))
@@ -103,6 +104,18 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 		}
 	}
 	return u
+}
+
+// analysis draws checks, and what follows where they fail.
+func (g *generator) analysis(u *v1alpha1.RollingUpdate) {
+	u.FailurePolicy = rapid.SampledFrom([]v1alpha1.FailurePolicy{"", v1alpha1.PauseOnFailure, v1alpha1.RollBackOnFailure}).Draw(g.T, "failure policy")
+	for i := range max(0, g.number("checks", -2, 2)) {
+		count := int32(g.number("measurements", 1, 3))
+		u.Analysis = append(u.Analysis, v1alpha1.AnalysisCheck{
+			Name: fmt.Sprintf("c%d", i), IntervalSeconds: pointer(int32(g.number("interval", 1, 15))), Count: &count,
+			FailureLimit: pointer(int32(g.number("failures", 0, int(count)-1))), DuringWave: g.oneIn("during the wave", 3),
+		})
+	}
 }
 
 // count is a number of nodes, sometimes as a percentage.
@@ -156,6 +169,9 @@ var happenings = []happening{
 	{"node is tight", func(g *generator, n *simNode) { n.capacity = int(g.w.set.spec.Pods()) }},
 	{"revision is bad", func(g *generator, _ *simNode) { g.w.bad[g.w.set.revision] = true }},
 	{"revision is repaired", func(g *generator, _ *simNode) { g.w.repair() }},
+	{"revision misbehaves", func(g *generator, _ *simNode) { g.w.misbehaves[g.w.set.revision] = true }},
+	{"revision behaves", func(g *generator, _ *simNode) { delete(g.w.misbehaves, g.w.set.revision) }},
+	{"promoted", func(g *generator, _ *simNode) { g.w.promote() }},
 	{"pod restarts", func(g *generator, n *simNode) { g.w.restartOne(n) }},
 	{"detacher goes", func(g *generator, _ *simNode) { g.w.detacher.answers = false }},
 	{"detacher returns", func(g *generator, _ *simNode) { g.w.detacherReturns() }},

@@ -37,6 +37,8 @@ type world struct {
 	// revisions whose pods never become ready.
 	dry map[string]string
 	bad map[string]bool
+	// misbehaves are the revisions whose measurements fail.
+	misbehaves map[string]bool
 	// detacher is how the detacher behaves.
 	detacher simDetacher
 	// checkersStay is whether health checkers stay on nodes that left the set.
@@ -58,6 +60,7 @@ type ingressDaemonSet struct {
 	revision   string
 	revisions  map[string]bool
 	deletion   Deletion
+	promoted   string
 }
 
 // simNode is a Node and the machine behind it.
@@ -90,7 +93,8 @@ func newWorld(seed int64) *world {
 	w := &world{
 		now: start, nodes: map[string]*simNode{}, deployments: map[string]*simDeployment{},
 		daemonSets: map[int32]*simDaemonSet{}, dry: map[string]string{}, bad: map[string]bool{},
-		detacher: simDetacher{answers: true}, story: func(string, string) {},
+		misbehaves: map[string]bool{},
+		detacher:   simDetacher{answers: true}, story: func(string, string) {},
 		set: ingressDaemonSet{exists: true, revisions: map[string]bool{}},
 	}
 	if seed != 0 {
@@ -238,6 +242,13 @@ func (w *world) change(edit func(*v1alpha1.IngressDaemonSetSpec)) {
 	w.set.generation++
 	w.set.rv = w.version()
 	w.checkersOutdated()
+}
+
+// promote does not want to wait for the analysis.
+func (w *world) promote() {
+	if a := w.set.status.Analysis; a != nil {
+		w.set.promoted, w.set.rv = AnalysisID(a), w.version()
+	}
 }
 
 // changeTemplate gives the set a new revision.

@@ -34,6 +34,20 @@ type State struct {
 	// Nodes are those in the node set and those with a Deployment or a mark of ours, by name.
 	Nodes    []Node
 	Checkers []Checker
+	// Measurements are the last of each check, Promoted is the beginning of an
+	// analysis that somebody does not want to wait for.
+	Measurements []Measurement
+	Promoted     string
+}
+
+// Measurement is one of a check of the analysis.
+type Measurement struct {
+	Check string
+	// Analysis is the AnalysisID of what it was made for.
+	Analysis string
+	At       time.Time
+	// Failure is empty where it passed.
+	Failure string
 }
 
 // Deletion is whether and how the IngressDaemonSet is being deleted.

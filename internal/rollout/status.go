@@ -46,6 +46,11 @@ func (p *planner) writeStatus() {
 		}
 		finished = finished && v.state == v1alpha1.NodeServing && !v.starts
 	}
+	finished = finished && p.passed()
+	s.Analysis = p.gate
+	if p.rejected != nil {
+		s.Rejected = p.rejected
+	}
 	complete := finished && s.UpdatedNodes == s.DesiredNodes
 	if p.Deletion == NotDeleted && (complete || s.CurrentRevision == "") {
 		s.CurrentRevision = p.Revision
@@ -53,6 +58,9 @@ func (p *planner) writeStatus() {
 	s.Nodes = p.listNodes()
 	p.setConditions(finished)
 }
+
+// passed is whether no analysis holds up the end of the rollout.
+func (p *planner) passed() bool { return p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed }
 
 // degrades is whether the node is still attached while pods are replaced.
 func (p *planner) degrades(v *view) bool {
@@ -120,16 +128,22 @@ func (p *planner) setProgressing(finished bool) {
 	switch {
 	case p.halts != "":
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonDetachTimedOut, p.halts)
+	case p.rejected != nil && finished:
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonRolledBack, "revision "+p.Revision+" was rejected, and nodes have "+p.goal+" again: "+p.rejected.Message)
+	case p.rejected != nil:
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingBack, "revision "+p.Revision+" was rejected, and nodes are taken back to "+p.goal+": "+p.rejected.Message)
 	case p.halted():
 		// Keep the message that says why.
+	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed:
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, p.failure())
 	case overdue >= 0:
-		v := p.views[overdue]
-		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded,
-			fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason))
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.overdue(&p.views[overdue]))
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being released")
 	case finished:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
+	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisMeasuring:
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonAnalyzing, "the nodes of the last wave are measured before the next begins: "+strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", "))
 	case p.Spec.Paused && len(p.out.Status.Wave) == 0:
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonPaused, "spec.paused is set")
 	default:

@@ -44,6 +44,8 @@ type Step struct {
 	Port int32
 	// StaleTimestamp is remembered in RequestDetachment.
 	StaleTimestamp string
+	// Check is the name of the check in Measure, Analysis the AnalysisID.
+	Check, Analysis string
 }
 
 // Rolling bounds a rolling update, in pods; zero is what the spec says.
@@ -84,6 +86,8 @@ const (
 	DeletePods Action = "DeletePods"
 	// Delete deletes the Deployment of a node.
 	Delete Action = "Delete"
+	// Measure makes a measurement of a check of the analysis.
+	Measure Action = "Measure"
 	// RemoveFinalizer lets the IngressDaemonSet go.
 	RemoveFinalizer Action = "RemoveFinalizer"
 )
@@ -99,6 +103,8 @@ func (s Step) String() string {
 		line += fmt.Sprintf(" to %s x%d", s.Revision, s.Replicas)
 	case ApplyChecker, DeleteChecker:
 		line += fmt.Sprintf(" %d", s.Port)
+	case Measure:
+		line += " " + s.Check
 	}
 	if s.Reason != "" {
 		line += ": " + s.Reason

@@ -118,6 +118,38 @@ var stories = []story{
 			t.newTemplate("r2", 2*time.Minute)
 		}},
 
+	{"analysed-and-passed", "Each wave is measured twice before the next begins.", 2, analysed,
+		func(t *teller) { t.newTemplate("r2", 3*time.Minute) }},
+
+	{"analysed-and-rolled-back", "The canary node misbehaves with the new template. The template is rejected, the node gets the old pods again, and no other node is touched until the template changes.", 3,
+		func(s *v1alpha1.IngressDaemonSetSpec) {
+			analysed(s)
+			s.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
+		},
+		func(t *teller) {
+			t.misbehaves["r2"] = true
+			t.newTemplate("r2", 3*time.Minute)
+			t.newTemplate("r3", 3*time.Minute)
+		}},
+
+	{"analysed-and-paused", "A wave fails its analysis and no policy says to roll back: the rollout stands still until somebody promotes it.", 2, analysed,
+		func(t *teller) {
+			t.misbehaves["r2"] = true
+			t.newTemplate("r2", 2*time.Minute)
+			t.does("user", "promotes the rollout", t.promote, 2*time.Minute)
+		}},
+
+	{"never-ready-and-rolled-back", "The new pods never become ready. After the deadline the node gets the old ones again; it cost no second node.", 3,
+		func(s *v1alpha1.IngressDaemonSetSpec) {
+			byHealthCheck(s)
+			s.ProgressDeadlineSeconds = pointer[int32](60)
+			s.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
+		},
+		func(t *teller) {
+			t.bad["r2"] = true
+			t.newTemplate("r2", 4*time.Minute)
+		}},
+
 	{"drained-by-somebody", "Somebody drains a node. The controller does not fight: it detaches the node, stops its pods, and brings them back when the node is uncordoned.", 2, byHealthCheck,
 		func(t *teller) {
 			t.does("admin", "cordons n1 and evicts its pods", func() { t.cordon(t.nodes["n1"], true); t.evict("n1") }, time.Minute)

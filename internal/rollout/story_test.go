@@ -107,6 +107,13 @@ func byBoth(s *v1alpha1.IngressDaemonSetSpec) {
 	s.UpdateStrategy.RollingUpdate.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{}
 }
 
+func analysed(s *v1alpha1.IngressDaemonSetSpec) {
+	byHealthCheck(s)
+	s.UpdateStrategy.RollingUpdate.Analysis = []v1alpha1.AnalysisCheck{
+		{Name: "errors", IntervalSeconds: pointer[int32](5), Count: pointer[int32](2)},
+	}
+}
+
 func degradedMode(*v1alpha1.IngressDaemonSetSpec) {}
 
 // newTemplate is how most stories begin.

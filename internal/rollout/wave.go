@@ -223,6 +223,8 @@ func (p *planner) allowed(v *view) bool {
 		return p.Deletion != NotDeleted || p.checkersCurrent()
 	case !p.mayStart() && !p.midway(v):
 		return false
+	case p.barred(v) && !p.midway(v):
+		return false
 	case !v.Ready:
 		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")
 		return false

@@ -76,6 +76,9 @@ func (f *fleet) carryOut(d rollout.Decision) {
 		switch step.Action {
 		case rollout.DryRunDeployment:
 			f.DryRun = rollout.DryRun{Done: true}
+		case rollout.Measure:
+			f.Measurements = append(slices.DeleteFunc(f.Measurements, func(m rollout.Measurement) bool { return m.Check == step.Check }),
+				rollout.Measurement{Check: step.Check, Analysis: step.Analysis, At: f.Now})
 		case rollout.RecordRevision:
 			f.Revisions[step.Revision] = true
 		case rollout.ApplyChecker, rollout.DeleteChecker:

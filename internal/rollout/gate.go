@@ -1,0 +1,223 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The gate between waves. With rollingUpdate.analysis the nodes of a wave begin
+// together, and the next wave begins when the last one has been measured:
+//
+//	Wave -> Measuring -> Passed -> the next wave
+//	     \-----------\-> Failed -> a pause, or the template is rejected
+//
+// Where it stands is in status.analysis. Like everything that nodes are touched
+// for, it is written before it is acted on.
+
+// openGate reads where the analysis stands, counts what was measured since, and
+// judges.
+func (p *planner) openGate() {
+	if r := p.Status.Rejected; r != nil && r.Revision == p.Revision && p.Revisions[p.Status.CurrentRevision] {
+		p.rejected, p.goal = r.DeepCopy(), p.Status.CurrentRevision
+		return
+	}
+	last := p.Status.Analysis
+	if len(p.strategy.Analysis) == 0 || last == nil || last.Revision != p.Revision {
+		return
+	}
+	p.gate = last.DeepCopy()
+	switch {
+	case p.gate.Phase == v1alpha1.AnalysisPassed:
+		return
+	case p.Promoted != "" && p.Promoted == AnalysisID(p.gate) && p.gate.Phase != v1alpha1.AnalysisOfWave:
+		p.turn(v1alpha1.AnalysisPassed)
+		return
+	case p.gate.Phase == v1alpha1.AnalysisFailed && p.gate.Generation != p.Generation:
+		p.gate.Began, p.gate.Checks = micro(p.Now), nil
+		p.turn(v1alpha1.AnalysisMeasuring)
+	}
+	for i := range p.strategy.Analysis {
+		p.count(&p.strategy.Analysis[i])
+	}
+	p.judgeWave()
+}
+
+// AnalysisID tells one analysis from the next.
+func AnalysisID(a *v1alpha1.AnalysisStatus) string { return a.Began.UTC().Format(time.RFC3339Nano) }
+
+// micro is a time as the API server stores it.
+func micro(t time.Time) metav1.MicroTime { return metav1.NewMicroTime(t.Truncate(time.Microsecond)) }
+
+func (p *planner) turn(phase v1alpha1.AnalysisPhase) {
+	p.gate.Phase, p.gate.Since = phase, micro(p.Now)
+}
+
+// count adds a measurement to the status, once. While the wave is under way only
+// failures count: its nodes do not all serve yet.
+func (p *planner) count(check *v1alpha1.AnalysisCheck) {
+	for _, m := range p.Measurements {
+		c := p.counted(check.Name)
+		if m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && !micro(m.At).After(c.At.Time) {
+			continue
+		}
+		c.At = new(micro(m.At))
+		switch {
+		case m.Failure != "":
+			c.Failed++
+			c.Message = m.Failure
+		case p.gate.Phase != v1alpha1.AnalysisOfWave:
+			c.Passed++
+		}
+	}
+}
+
+func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
+	i := slices.IndexFunc(p.gate.Checks, func(c v1alpha1.AnalysisCheckStatus) bool { return c.Name == check })
+	if i < 0 {
+		p.gate.Checks = append(p.gate.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
+		i = len(p.gate.Checks) - 1
+	}
+	return &p.gate.Checks[i]
+}
+
+// judgeWave ends the analysis where it can be told how.
+func (p *planner) judgeWave() {
+	if p.gate.Phase == v1alpha1.AnalysisFailed {
+		return
+	}
+	done := p.gate.Phase == v1alpha1.AnalysisMeasuring
+	for i := range p.strategy.Analysis {
+		check := &p.strategy.Analysis[i]
+		c := p.counted(check.Name)
+		if c.Failed > check.MayFail() {
+			p.turn(v1alpha1.AnalysisFailed)
+			p.gate.Generation = p.Generation
+			p.reject(p.failure())
+			return
+		}
+		done = done && c.Passed+c.Failed >= check.Measurements()
+	}
+	if done {
+		p.turn(v1alpha1.AnalysisPassed)
+	}
+}
+
+// failure says why the analysis failed.
+func (p *planner) failure() string {
+	for i := range p.strategy.Analysis {
+		check := &p.strategy.Analysis[i]
+		if c := p.counted(check.Name); c.Failed > check.MayFail() {
+			return fmt.Sprintf("check %s failed %d times, %d are permitted: %s", check.Name, c.Failed, check.MayFail(), c.Message)
+		}
+	}
+	return "a check failed that is not in the spec any more"
+}
+
+// reject writes that the template is to be taken back, where the policy says so
+// and there is a revision to go back to. It is acted on when that is seen.
+func (p *planner) reject(why string) {
+	current := p.Status.CurrentRevision
+	if p.strategy.FailurePolicy == v1alpha1.RollBackOnFailure && current != p.Revision && p.Revisions[current] && p.rejected == nil {
+		p.out.Status.Rejected = &v1alpha1.RejectedRevision{Revision: p.Revision, Message: why, At: metav1.NewTime(p.Now)}
+	}
+}
+
+// rejectOverdue takes the template back from nodes that do not get along with it.
+func (p *planner) rejectOverdue() {
+	for i := range p.views {
+		v := &p.views[i]
+		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.Deletion == NotDeleted {
+			p.reject(p.overdue(v))
+			return
+		}
+	}
+}
+
+func (p *planner) overdue(v *view) string {
+	return fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason)
+}
+
+// barred is whether the gate keeps a node from beginning: the next wave until the
+// last one passed, and others than those that began together.
+func (p *planner) barred(v *view) bool {
+	switch {
+	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
+		return false
+	case p.gate != nil && (p.gate.Phase == v1alpha1.AnalysisMeasuring || p.gate.Phase == v1alpha1.AnalysisFailed):
+		return true
+	default:
+		return len(p.wave) > 0 && !p.wave[v.Name]
+	}
+}
+
+// closeGate follows the wave that was decided on, and measures what is due.
+func (p *planner) closeGate() {
+	if len(p.strategy.Analysis) == 0 || p.rejected != nil {
+		return
+	}
+	nodes := p.judged()
+	switch {
+	case p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed:
+		if len(nodes) > 0 {
+			p.gate = &v1alpha1.AnalysisStatus{Revision: p.Revision, Nodes: nodes, Began: micro(p.Now)}
+			p.turn(v1alpha1.AnalysisOfWave)
+		}
+	case p.gate.Phase == v1alpha1.AnalysisOfWave && !slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return slices.Contains(nodes, name) }):
+		p.gate.Nodes = p.updatedOf(p.gate.Nodes)
+		if p.turn(v1alpha1.AnalysisMeasuring); len(p.gate.Nodes) == 0 {
+			p.gate = nil
+		}
+	}
+	p.measure()
+}
+
+// judged are the nodes of the wave that get the present template.
+func (p *planner) judged() []string {
+	var names []string
+	for i := range p.views {
+		if v := &p.views[i]; v.Wanted && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+// updatedOf are those of the nodes that have the present template.
+func (p *planner) updatedOf(names []string) []string {
+	var out []string
+	for i := range p.views {
+		if v := &p.views[i]; slices.Contains(names, v.Name) && v.Deployment != nil && v.Deployment.Revision == p.Revision {
+			out = append(out, v.Name)
+		}
+	}
+	return out
+}
+
+// measure asks for the measurements that are due.
+func (p *planner) measure() {
+	if p.gate == nil || p.gate.Phase != v1alpha1.AnalysisMeasuring && p.gate.Phase != v1alpha1.AnalysisOfWave {
+		return
+	}
+	for i := range p.strategy.Analysis {
+		check := &p.strategy.Analysis[i]
+		c := p.counted(check.Name)
+		ofWave := p.gate.Phase == v1alpha1.AnalysisOfWave
+		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
+			continue
+		}
+		last := p.gate.Since.Time
+		if c.At != nil {
+			last = later(last, c.At.Time)
+		}
+		due := last.Add(check.Interval())
+		if p.Now.Before(due) {
+			p.wake(due)
+			continue
+		}
+		p.do(Step{Action: Measure, Check: check.Name, Analysis: AnalysisID(p.gate), Reason: "the wave is analysed"})
+	}
+}
