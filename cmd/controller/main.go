@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -80,7 +81,7 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	if err := rollout.SetUp(mgr, o.image); err != nil {
+	if err := rollout.SetUp(mgr, o.image, analysis.Measure); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

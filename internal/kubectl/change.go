@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,13 +38,22 @@ func resume(set *v1alpha1.IngressDaemonSet) (string, error) {
 	return "resumed", nil
 }
 
+// promote goes past an analysis that holds up the rollout, otherwise past the
+// partition.
 func promote(set *v1alpha1.IngressDaemonSet) (string, error) {
+	if a := set.Status.Analysis; a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed) {
+		if set.Annotations == nil {
+			set.Annotations = map[string]string{}
+		}
+		set.Annotations[v1alpha1.AnnotationPromoted] = rollout.AnalysisID(a)
+		return "promoted past the analysis of the last wave", nil
+	}
 	u := set.Spec.UpdateStrategy.RollingUpdate
 	if u == nil || u.Partition == nil || *u.Partition == intstr.FromInt32(0) {
-		return "", errors.New("it has no partition to go past")
+		return "", errors.New("there is nothing to promote it past: no analysis of the last wave and no partition")
 	}
 	u.Partition = nil
-	return "promoted", nil
+	return "promoted past the partition", nil
 }
 
 func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {

@@ -95,7 +95,7 @@ func TestSwitches(t *testing.T) {
 	}
 	half := intstr.FromString("50%")
 	set.Spec.UpdateStrategy.RollingUpdate.Partition = &half
-	if says, err := promote(set); says != "promoted" || err != nil || set.Spec.UpdateStrategy.RollingUpdate.Partition != nil {
+	if says, err := promote(set); says != "promoted past the partition" || err != nil || set.Spec.UpdateStrategy.RollingUpdate.Partition != nil {
 		t.Errorf("%q, %v", says, err)
 	}
 }

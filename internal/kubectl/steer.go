@@ -47,7 +47,7 @@ func (o *operator) resume() *cobra.Command {
 }
 
 func (o *operator) promote() *cobra.Command {
-	return o.edit("promote", "Go past the partition: update every node", promote)
+	return o.edit("promote", "Go past the analysis of the last wave, or past the partition", promote)
 }
 
 func (o *operator) restart() *cobra.Command {

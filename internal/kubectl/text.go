@@ -62,6 +62,12 @@ func tree(set *v1alpha1.IngressDaemonSet, now time.Time, look style, wide bool) 
 	if wide {
 		facts = append(facts, [2]string{"images", strings.Join(images(&set.Spec.Template.Spec), ", ")})
 	}
+	if s.Analysis != nil {
+		facts = append(facts, [2]string{"analysis", analysisInWords(s.Analysis)})
+	}
+	if s.Rejected != nil {
+		facts = append(facts, [2]string{"rejected", fmt.Sprintf("%s: %s", s.Rejected.Revision, s.Rejected.Message)})
+	}
 	if set.Status.ObservedGeneration != set.Generation {
 		facts = append(facts, [2]string{"waits", "the controller has not seen the present spec yet"})
 	}
@@ -76,6 +82,24 @@ func tree(set *v1alpha1.IngressDaemonSet, now time.Time, look style, wide bool) 
 		b.WriteString(indented(nodes, look, true))
 	}
 	return b.String()
+}
+
+// analysisInWords is where the analysis of the last wave stands, and what each
+// check counted.
+func analysisInWords(a *v1alpha1.AnalysisStatus) string {
+	phases := map[v1alpha1.AnalysisPhase]string{
+		v1alpha1.AnalysisOfWave: "begins when the wave serves", v1alpha1.AnalysisMeasuring: "the wave is measured",
+		v1alpha1.AnalysisPassed: "the last wave passed", v1alpha1.AnalysisFailed: "the last wave failed",
+	}
+	parts := []string{phases[a.Phase]}
+	for _, c := range a.Checks {
+		part := fmt.Sprintf("%s passed %d, failed %d", c.Name, c.Passed, c.Failed)
+		if c.Message != "" {
+			part += " (" + c.Message + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (s style) branch(last bool) string {

@@ -221,3 +221,13 @@ func (p *planner) measure() {
 		p.do(Step{Action: Measure, Check: check.Name, Analysis: AnalysisID(p.gate), Reason: "the wave is analysed"})
 	}
 }
+
+// Wave is what a measurement is made of.
+type Wave struct {
+	Namespace, Name, Revision string
+	Nodes                     []WaveNode
+	Now                       time.Time
+}
+
+// WaveNode is a node of a wave, and the address at which it is asked.
+type WaveNode struct{ Name, Address string }

@@ -86,7 +86,7 @@ const (
 	DeletePods Action = "DeletePods"
 	// Delete deletes the Deployment of a node.
 	Delete Action = "Delete"
-	// Measure makes a measurement of a check of the analysis.
+	// Measure makes a measurement of a check of the analysis; it writes nothing.
 	Measure Action = "Measure"
 	// RemoveFinalizer lets the IngressDaemonSet go.
 	RemoveFinalizer Action = "RemoveFinalizer"

@@ -40,13 +40,14 @@ var pure = map[string]struct{ own, others []string }{
 // shells act on what a pure package decided: on their own and on no other shell.
 var shells = map[string][]string{
 	"internal/rollout/controller": {"api/v1alpha1", "internal/rollout", "internal/rollout/objects"},
+	"internal/analysis":           {"api/v1alpha1", "internal/rollout"},
 	"internal/nodehealth/server":  {"api/v1alpha1", "internal/nodehealth"},
 	"internal/kubectl":            {"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects"},
 }
 
 // commands wire shells.
 var commands = map[string][]string{
-	"cmd/controller":    {"api/v1alpha1", "internal/rollout/controller"},
+	"cmd/controller":    {"api/v1alpha1", "internal/analysis", "internal/rollout/controller"},
 	"cmd/kubectl-ids":   {"internal/kubectl"},
 	"cmd/healthchecker": {"internal/nodehealth", "internal/nodehealth/server"},
 }

@@ -102,6 +102,8 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 		return r.deletePods(ctx, o, s)
 	case rollout.Delete:
 		return r.delete(ctx, o.nodes[s.Node].deployment)
+	case rollout.Measure:
+		return r.measure(o, s)
 	case rollout.RemoveFinalizer:
 		return r.removeFinalizer(ctx, o)
 	}

@@ -33,11 +33,13 @@ type Reconciler struct {
 	live     client.Reader
 	recorder events.EventRecorder
 	// image is the health checker's, where an IngressDaemonSet names none.
-	image   string
-	checks  *checks
-	written *written
-	dryRuns *dryRuns
-	pace    *pace
+	image  string
+	checks *checks
+	// measurements are those of the analysis.
+	measurements *measurements
+	written      *written
+	dryRuns      *dryRuns
+	pace         *pace
 }
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
@@ -86,6 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
+	r.measurements.forget(req.NamespacedName)
 	r.pace.forget(req)
 	unmeasure(req.NamespacedName)
 }

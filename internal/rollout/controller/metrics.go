@@ -72,6 +72,9 @@ func measure(set types.NamespacedName, status v1alpha1.IngressDaemonSetStatus, d
 		conditionGauge.WithLabelValues(set.Namespace, set.Name, c.Type).Set(value)
 	}
 	for _, s := range done {
+		if s.Action == rollout.Measure {
+			continue
+		}
 		stepsCounter.WithLabelValues(set.Namespace, set.Name, string(s.Action)).Inc()
 		rejectCounter.WithLabelValues(set.Namespace, set.Name).Add(float64(len(s.Pods)))
 	}

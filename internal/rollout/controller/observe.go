@@ -59,7 +59,8 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{
 		Now: time.Now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
-		Revision: revision,
+		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
+		Promoted: set.Annotations[v1alpha1.AnnotationPromoted],
 	}
 	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
 	for _, read := range []func(context.Context, *observed) error{

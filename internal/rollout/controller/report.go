@@ -52,10 +52,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	return again, nil
 }
 
-// onlyCounts is whether neither the wave nor a condition differs: what the
-// controller itself goes by when it is started again.
+// onlyCounts is whether neither the wave, its analysis nor a condition differs:
+// what the controller itself goes by when it is started again.
 func onlyCounts(a, b v1alpha1.IngressDaemonSetStatus) bool {
-	return equality.Semantic.DeepEqual(a.Wave, b.Wave) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions) &&
+	return equality.Semantic.DeepEqual(a.Analysis, b.Analysis) && equality.Semantic.DeepEqual(a.Rejected, b.Rejected) &&
+		equality.Semantic.DeepEqual(a.Wave, b.Wave) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions) &&
 		a.ObservedGeneration == b.ObservedGeneration && a.CurrentRevision == b.CurrentRevision
 }
 
@@ -95,6 +96,25 @@ func (r *Reconciler) announce(o *observed, done []rollout.Step, status v1alpha1.
 		if now != nil && now.Status == "True" && (before == nil || before.Status != "True" || before.Reason != now.Reason) {
 			r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, now.Reason, bad, "%s", shortened(now.Message))
 		}
+	}
+	r.announceAnalysis(o, status)
+}
+
+// announceAnalysis makes an event where a wave passed or failed its analysis, and
+// where the template is rejected.
+func (r *Reconciler) announceAnalysis(o *observed, status v1alpha1.IngressDaemonSetStatus) {
+	before, now := o.set.Status.Analysis, status.Analysis
+	if now != nil && before != nil && now.Phase != before.Phase {
+		nodes := strings.Join(now.Nodes[:min(len(now.Nodes), 3)], ", ")
+		switch now.Phase {
+		case v1alpha1.AnalysisPassed:
+			r.recorder.Eventf(o.set, nil, corev1.EventTypeNormal, "AnalysisPassed", "Analysis", "the wave of %s passed its analysis", nodes)
+		case v1alpha1.AnalysisFailed:
+			r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, v1alpha1.ReasonAnalysisFailed, "Analysis", "the wave of %s failed its analysis", nodes)
+		}
+	}
+	if status.Rejected != nil && o.set.Status.Rejected == nil {
+		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "RevisionRejected", "Rollback", "revision %s: %s", status.Rejected.Revision, shortened(status.Rejected.Message))
 	}
 }
 

@@ -56,15 +56,17 @@ func CacheOptions() cache.Options {
 }
 
 // SetUp registers the controller with the manager, whose cache must have been
-// made with CacheOptions. image is the health checker's.
-func SetUp(mgr ctrl.Manager, image string) error {
+// made with CacheOptions. image is the health checker's, measure makes the
+// measurements of the analysis.
+func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 	queue := &bell{}
 	r := &Reconciler{
 		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder(objects.FieldManager), image: image,
 		written: newWritten(), dryRuns: newDryRuns(), pace: newPace(),
 	}
-	r.checks = newChecks(func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) })
+	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
+	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
 		For(&v1alpha1.IngressDaemonSet{}, specChanges()).
@@ -149,7 +151,8 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 func specChanges() builder.Predicates {
 	return builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
+				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPromoted] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPromoted]
 		},
 	}))
 }

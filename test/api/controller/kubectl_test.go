@@ -83,5 +83,5 @@ func TestKubectl(t *testing.T) {
 	f.refuses(`"nowhere" not found`, "explain", "proxy", "nowhere")
 	f.refuses("unable to find revision 99", "rollout", "undo", "proxy", "--to-revision", "99")
 	f.refuses("allowed formats are", "status", "proxy", "-o", "xml")
-	f.refuses("no partition", "rollout", "promote", "proxy")
+	f.refuses("nothing to promote", "rollout", "promote", "proxy")
 }

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 )
@@ -206,7 +207,7 @@ func startController(ctx context.Context, image string) (*controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rollout.SetUp(mgr, image); err != nil {
+	if err := rollout.SetUp(mgr, image, analysis.Measure); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,0 +1,223 @@
+// Package analysis makes the measurements of rollingUpdate.analysis: HTTP requests
+// to the nodes of a wave, Prometheus queries and webhooks. Whether a wave passes is
+// decided in package rollout.
+//
+// What is measured is chosen by whoever may write IngressDaemonSets, so nothing
+// that a server answers gets into an error but statuses, values, and what
+// Prometheus says of the query.
+package analysis
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	prometheusapi "github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+// Measure makes one measurement of a check; nil is a pass. It takes at most the
+// check's timeout.
+func Measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+	ctx, cancel := context.WithTimeout(ctx, check.Timeout())
+	defer cancel()
+	err := measure(ctx, check, wave)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("it took longer than %s", check.Timeout())
+	}
+	return err
+}
+
+func measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+	switch {
+	case check.HTTP != nil:
+		return askNodes(ctx, check.HTTP, wave)
+	case check.Prometheus != nil:
+		return askPrometheus(ctx, check.Prometheus, wave)
+	case check.Webhook != nil:
+		return askWebhook(ctx, check.Webhook, wave)
+	}
+	return errors.New("it has none of http, prometheus and webhook")
+}
+
+// client neither follows redirects nor keeps connections.
+func client(transport *http.Transport) *http.Client {
+	transport.DisableKeepAlives = true
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// askNodes asks the nodes side by side and gives the first failure by name.
+func askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
+	c := client(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: check.Host}})
+	failures := make(chan error, len(wave.Nodes))
+	slots := make(chan struct{}, 32)
+	for _, node := range wave.Nodes {
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			failures <- askNode(ctx, c, check, node)
+		}()
+	}
+	var failed []string
+	for range wave.Nodes {
+		if err := <-failures; err != nil {
+			failed = append(failed, err.Error())
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	slices.Sort(failed)
+	if len(failed) > 1 {
+		return fmt.Errorf("%s, and %d more", failed[0], len(failed)-1)
+	}
+	return errors.New(failed[0])
+}
+
+func askNode(ctx context.Context, c *http.Client, check *v1alpha1.HTTPCheck, node rollout.WaveNode) error {
+	target := url.URL{Scheme: strings.ToLower(check.Scheme), Host: net.JoinHostPort(node.Address, strconv.Itoa(int(check.Port)))}
+	if target.Scheme == "" {
+		target.Scheme = "http"
+	}
+	path, query, _ := strings.Cut(check.Path, "?")
+	target.Path, target.RawQuery = path, query
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node.Name, err)
+	}
+	request.Host = check.Host
+	response, err := c.Do(request)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node.Name, withoutURL(err))
+	}
+	defer response.Body.Close()
+	status := int32(response.StatusCode)
+	if expected := check.Statuses; slices.Contains(expected, status) || len(expected) == 0 && status >= 200 && status < 400 {
+		return nil
+	}
+	return fmt.Errorf("node %s answered %s with status %d", node.Name, target.RequestURI(), status)
+}
+
+// withoutURL is an error of an http.Client in short.
+func withoutURL(err error) error {
+	if wrapped := (&url.Error{}); errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+func askWebhook(ctx context.Context, check *v1alpha1.WebhookCheck, wave rollout.Wave) error {
+	names := []string{}
+	for _, n := range wave.Nodes {
+		names = append(names, n.Name)
+	}
+	body, err := json.Marshal(map[string]any{
+		"namespace": wave.Namespace, "name": wave.Name, "revision": wave.Revision, "nodes": names,
+	})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, check.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client(&http.Transport{}).Do(request)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 1<<20)
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return fmt.Errorf("the webhook answered with status %d", response.StatusCode)
+	}
+	return nil
+}
+
+func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) error {
+	passes, err := condition(check.Success)
+	if err != nil {
+		return err
+	}
+	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: check.Address, Client: client(&http.Transport{})})
+	if err != nil {
+		return err
+	}
+	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), wave.Now)
+	if err != nil {
+		return withoutURL(err)
+	}
+	values, err := valuesOf(result)
+	if err != nil {
+		return err
+	}
+	if len(values) == 0 && check.Empty != "Pass" {
+		return errors.New("the query has no result")
+	}
+	for _, v := range values {
+		if !passes(v) {
+			return fmt.Errorf("the value is %g and should be %s", v, check.Success)
+		}
+	}
+	return nil
+}
+
+// query fills in what stands for the wave.
+func query(text string, wave rollout.Wave) string {
+	var names, addresses []string
+	for _, n := range wave.Nodes {
+		// Doubly, for the string of PromQL and for its regular expression.
+		names = append(names, strings.ReplaceAll(regexp.QuoteMeta(n.Name), `\`, `\\`))
+		addresses = append(addresses, strings.ReplaceAll(regexp.QuoteMeta(n.Address), `\`, `\\`))
+	}
+	return strings.NewReplacer(
+		"$(NODES)", strings.Join(names, "|"), "$(ADDRESSES)", strings.Join(addresses, "|"),
+		"$(REVISION)", wave.Revision, "$(NAMESPACE)", wave.Namespace, "$(NAME)", wave.Name,
+	).Replace(text)
+}
+
+func valuesOf(result model.Value) ([]float64, error) {
+	switch r := result.(type) {
+	case *model.Scalar:
+		return []float64{float64(r.Value)}, nil
+	case model.Vector:
+		var out []float64
+		for _, sample := range r {
+			out = append(out, float64(sample.Value))
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("the query gives a %s instead of a vector or a scalar", result.Type())
+}
+
+// condition is a comparison with a number. NaN fulfils none but !=.
+func condition(text string) (func(float64) bool, error) {
+	operator := strings.TrimRight(text, "-0123456789.e ")
+	limit, err := strconv.ParseFloat(strings.TrimSpace(text[len(operator):]), 64)
+	compare := map[string]func(a, b float64) bool{
+		"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
+		">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
+		"==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a != b },
+	}[operator]
+	if err != nil || compare == nil {
+		return nil, fmt.Errorf("success: %q is not a comparison and a number, such as '< 0.01'", text)
+	}
+	return func(v float64) bool { return compare(v, limit) }, nil
+}

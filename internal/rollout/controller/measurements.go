@@ -1,0 +1,109 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Measure makes one measurement of a check of the analysis; nil is a pass.
+type Measure func(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error
+
+// measurements are made beside everything else. The last of each check is kept
+// until the next; a controller that dies loses at most those that are not in the
+// status yet, and makes them again.
+type measurements struct {
+	make Measure
+	// changed is called when one is done.
+	changed func(types.NamespacedName)
+
+	mu   sync.Mutex
+	done map[types.NamespacedName]map[string]rollout.Measurement
+	// underWay is what each check is measured for.
+	underWay map[types.NamespacedName]map[string]string
+}
+
+func newMeasurements(make Measure, changed func(types.NamespacedName)) *measurements {
+	return &measurements{
+		make: make, changed: changed,
+		done:     map[types.NamespacedName]map[string]rollout.Measurement{},
+		underWay: map[types.NamespacedName]map[string]string{},
+	}
+}
+
+// of are the last measurements for an IngressDaemonSet.
+func (m *measurements) of(set types.NamespacedName) []rollout.Measurement {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []rollout.Measurement
+	for _, one := range m.done[set] {
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b rollout.Measurement) int { return strings.Compare(a.Check, b.Check) })
+	return out
+}
+
+func (m *measurements) forget(set types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.done, set)
+	delete(m.underWay, set)
+}
+
+// begin makes a measurement, unless that is under way.
+func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.underWay[set][check.Name] == analysis {
+		return
+	}
+	if m.underWay[set] == nil {
+		m.underWay[set], m.done[set] = map[string]string{}, map[string]rollout.Measurement{}
+	}
+	m.underWay[set][check.Name] = analysis
+	go m.finish(set, check, analysis, wave)
+}
+
+func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
+	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
+	if err := m.make(context.Background(), check, wave); err != nil {
+		one.Failure = shortened(err.Error())
+	}
+	one.At = time.Now()
+	m.mu.Lock()
+	if m.underWay[set][check.Name] != analysis {
+		// It is measured for another wave by now, or the IngressDaemonSet is gone.
+		m.mu.Unlock()
+		return
+	}
+	delete(m.underWay[set], check.Name)
+	m.done[set][check.Name] = one
+	m.mu.Unlock()
+	m.changed(set)
+}
+
+// measure begins a measurement of the wave that is judged.
+func (r *Reconciler) measure(o *observed, s rollout.Step) error {
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: time.Now()}
+	if a := o.set.Status.Analysis; a != nil {
+		wave.Revision = a.Revision
+		for _, name := range a.Nodes {
+			if n := o.nodes[name]; n != nil && n.node != nil {
+				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node)})
+			}
+		}
+	}
+	for _, check := range o.strategy.Analysis {
+		if check.Name == s.Check {
+			r.measurements.begin(client.ObjectKeyFromObject(o.set), check, s.Analysis, wave)
+		}
+	}
+	return nil
+}
