@@ -47,6 +47,9 @@ type Options struct {
 	// Dir is where the cluster keeps its files, by default ".cluster". Two
 	// clusters with different folders do not know of each other.
 	Dir string
+	// Packages are Debian packages to install beside those that nodes need, each
+	// with a program of its name.
+	Packages []string
 	// Log gets a line for each step; by default nothing is said.
 	Log io.Writer
 
@@ -99,14 +102,14 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := c.takeDown(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.start(ctx, progressTo(o.Log)); err != nil {
+	if err := c.start(ctx, o.Packages, progressTo(o.Log)); err != nil {
 		return nil, fmt.Errorf("start cluster (logs are in %s): %w", c.logs(), errors.Join(err, c.takeDown(context.WithoutCancel(ctx))))
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, progress func(string, ...any)) error {
-	programs, err := c.prepare(ctx, progress)
+func (c *Cluster) start(ctx context.Context, packages []string, progress func(string, ...any)) error {
+	programs, err := c.prepare(ctx, packages, progress)
 	if err != nil {
 		return err
 	}
@@ -143,13 +146,13 @@ func (c *Cluster) start(ctx context.Context, progress func(string, ...any)) erro
 // first time, and starts nothing.
 func Prepare(ctx context.Context, o Options) error {
 	c := &Cluster{state: state{Nodes: o.Nodes, SimulatedNodes: o.SimulatedNodes}}
-	_, err := c.prepare(ctx, progressTo(o.Log))
+	_, err := c.prepare(ctx, o.Packages, progressTo(o.Log))
 	return err
 }
 
-func (c *Cluster) prepare(ctx context.Context, progress func(string, ...any)) (*binaries, error) {
+func (c *Cluster) prepare(ctx context.Context, packages []string, progress func(string, ...any)) (*binaries, error) {
 	if c.state.Nodes > 0 {
-		if err := meetRequirements(ctx, c.state.Nodes, progress); err != nil {
+		if err := meetRequirements(ctx, c.state.Nodes, packages, progress); err != nil {
 			return nil, err
 		}
 	}

@@ -31,7 +31,7 @@ var debianPackages = []struct{ file, name string }{
 
 // meetRequirements makes sure that nodes can run on this machine, and installs
 // the packages that are missing.
-func meetRequirements(ctx context.Context, nodes int, progress func(string, ...any)) error {
+func meetRequirements(ctx context.Context, nodes int, packages []string, progress func(string, ...any)) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("nodes need Linux, this is %s: only a control plane and simulated nodes can run here", runtime.GOOS)
 	}
@@ -41,7 +41,7 @@ func meetRequirements(ctx context.Context, nodes int, progress func(string, ...a
 	if err := checkWatches(nodes); err != nil {
 		return err
 	}
-	return installPackages(ctx, progress)
+	return installPackages(ctx, packages, progress)
 }
 
 // checkWatches looks at the one kernel limit that many nodes run into, which
@@ -62,8 +62,8 @@ func checkWatches(nodes int) error {
 	return nil
 }
 
-func installPackages(ctx context.Context, progress func(string, ...any)) error {
-	missing := missingPackages()
+func installPackages(ctx context.Context, more []string, progress func(string, ...any)) error {
+	missing := missingPackages(more)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func installPackages(ctx context.Context, progress func(string, ...any)) error {
 	if _, err := output(ctx, "", "env", install...); err != nil {
 		return err
 	}
-	if missing := missingPackages(); len(missing) > 0 {
+	if missing := missingPackages(more); len(missing) > 0 {
 		return fmt.Errorf("installed, but their programs are not there: %s", strings.Join(missing, " "))
 	}
 	return disableServices(ctx, missing)
@@ -94,7 +94,7 @@ func disableServices(ctx context.Context, installed []string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		return nil
 	}
-	for _, service := range []string{"nginx", "haproxy", "caddy"} {
+	for _, service := range []string{"nginx", "haproxy", "caddy", "prometheus"} {
 		if slices.Contains(installed, service) {
 			if _, err := output(ctx, "", "systemctl", "disable", service); err != nil {
 				return err
@@ -104,8 +104,13 @@ func disableServices(ctx context.Context, installed []string) error {
 	return nil
 }
 
-func missingPackages() []string {
+func missingPackages(more []string) []string {
 	var missing []string
+	for _, name := range more {
+		if !installed(name) {
+			missing = append(missing, name)
+		}
+	}
 	for _, p := range debianPackages {
 		if !installed(p.file) {
 			missing = append(missing, p.name)
