@@ -147,11 +147,16 @@ func (p *planner) barred(v *view) bool {
 	switch {
 	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
 		return false
-	case p.gate != nil && (p.gate.Phase == v1alpha1.AnalysisMeasuring || p.gate.Phase == v1alpha1.AnalysisFailed):
+	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis):
+		// One that passed is acted on when that is written.
 		return true
 	default:
 		return len(p.wave) > 0 && !p.wave[v.Name]
 	}
+}
+
+func shut(a *v1alpha1.AnalysisStatus) bool {
+	return a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed)
 }
 
 // closeGate follows the wave that was decided on, and measures what is due.

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -22,7 +23,9 @@ func (a *audit) checkGate(seen *picture, s Step) {
 	if n == nil || !n.Wanted || seen.Deletion != NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
 		return
 	}
-	starts := s.Action == Mark && !s.Drained && !n.marked() || s.Action == Update && !n.marked() && n.Deployment.Revision != seen.Revision
+	marks := s.Action == Mark && !s.Drained && strings.HasSuffix(s.Mark, "/"+seen.Revision)
+	updates := s.Action == Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
+	starts := !n.marked() && (marks || updates)
 	rejected := status.Rejected != nil && status.Rejected.Revision == seen.Revision
 	if rejected && (s.Action == Update || s.Action == Create) && s.Revision == seen.Revision {
 		a.fault("%s although it was rejected", s)

@@ -4,6 +4,7 @@
 package forecast
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -48,14 +49,15 @@ const mostLooks = 200
 
 // Play plays a rollout from a state until nothing happens any more. The state
 // itself is not changed. The health checks of a node to which something happens
-// are taken to pass as soon as enough of its pods are ready.
+// are taken to pass as soon as enough of its pods are ready, and measurements of
+// the analysis to pass at once.
 func Play(s rollout.State, pace Pace) Forecast {
 	f := newFleet(s, pace)
 	turns := &turns{from: s.Now, begun: map[string]time.Time{}}
 	for range mostLooks * (1 + len(s.Nodes)) {
 		d := rollout.Plan(f.State)
 		turns.hear(f.State, d)
-		idle := len(d.Steps) == 0 && slices.Equal(d.Status.Wave, f.Status.Wave)
+		idle := len(d.Steps) == 0 && reflect.DeepEqual(d.Status, f.Status)
 		f.carryOut(d)
 		if !idle {
 			continue

@@ -85,6 +85,9 @@ func TestPlay(t *testing.T) {
 		"partition": {func(s *rollout.State) {
 			s.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromInt(2))
 		}, "0s to 18s: n1\nleft n2 n3: rollingUpdate.partition keeps them at the revision they have\n"},
+		"analysis": {func(s *rollout.State) {
+			s.Spec.UpdateStrategy.RollingUpdate.Analysis = []v1alpha1.AnalysisCheck{{Name: "a", Count: new(int32(2)), IntervalSeconds: new(int32(10))}}
+		}, "0s to 18s: n1\n38s to 56s: n2\n1m16s to 1m34s: n3\n"},
 		"paused": {func(s *rollout.State) { s.Spec.Paused = true }, "left n1 n2 n3: spec.paused is set\n"},
 		"floor": {func(s *rollout.State) {
 			s.Nodes = s.Nodes[:1]
