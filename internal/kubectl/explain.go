@@ -40,6 +40,11 @@ func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments 
 	case d != nil && revisionOf(d) != set.Status.UpdateRevision && set.Status.UpdateRevision != "":
 		say("It waits for its turn: it has revision %s, and %s is wanted.", revisionOf(d), set.Status.UpdateRevision)
 	}
+	if a, r := set.Status.Analysis, set.Status.Rejected; r != nil {
+		say("Revision %s was rejected, nodes are taken back to %s: %s.", r.Revision, set.Status.CurrentRevision, r.Message)
+	} else if !inWave && a != nil && a.Phase != v1alpha1.AnalysisPassed {
+		say("No node begins before the last wave has passed its analysis: %s.", analysisInWords(a))
+	}
 	if !objects.NodeReady(node) {
 		say("The Node is NotReady, so it counts as out, whatever its pods do.")
 	}
