@@ -151,8 +151,14 @@ func (p *planner) barred(v *view) bool {
 		// One that passed is acted on when that is written.
 		return true
 	default:
-		return len(p.wave) > 0 && !p.wave[v.Name]
+		return !p.wave[v.Name] && slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
 	}
+}
+
+// turns is whether the node, where it is in the wave, is there for its turn: not
+// one that leaves, nor one that somebody drains for as long as they like.
+func (v *view) turns() bool {
+	return v.Wanted && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
 }
 
 func shut(a *v1alpha1.AnalysisStatus) bool {
@@ -184,7 +190,7 @@ func (p *planner) closeGate() {
 func (p *planner) judged() []string {
 	var names []string
 	for i := range p.views {
-		if v := &p.views[i]; v.Wanted && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
+		if v := &p.views[i]; v.turns() && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
 			names = append(names, v.Name)
 		}
 	}
