@@ -55,7 +55,7 @@ const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
 //
 // A request with the headers "If-None-Match: <ETag of the last answer>" and
 // "Prefer: wait=<seconds>" (RFC 7240) is answered when the verdict differs from
-// that ETag, at the latest after the given time, 60 seconds at most. It is
+// that ETag, at the latest after the given time, 5 minutes at most. It is
 // answered earlier by a health checker that ends or that many requests wait for:
 // leave a second before asking again after an answer without news. The status is
 // the same as without these headers, never 304.

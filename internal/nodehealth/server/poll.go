@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxWait = 60 * time.Second
+	maxWait = 5 * time.Minute
 	// maxPolls is how many requests may wait at a time; further ones are answered at once.
 	maxPolls = 256
 	// writeTimeout bounds the answer to a client that does not read.

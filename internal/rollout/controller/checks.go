@@ -47,7 +47,7 @@ type caller struct {
 }
 
 const (
-	waitForChange = 50 * time.Second
+	waitForChange = 290 * time.Second
 	askPlainEvery = time.Second
 	dialTimeout   = 3 * time.Second
 	mostAnswer    = 64 << 10
