@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
@@ -99,7 +97,7 @@ func TestAnalysis(t *testing.T) {
 			touched[d.Annotations[v1alpha1.AnnotationNode]] = true
 		}
 	}
-	if len(touched) != 1 || f.images(set)["proxy:v2"] != 6 {
+	if len(touched) != 1 || f.images(set)["proxy:v2"] != 3 {
 		t.Errorf("nodes %v were touched; images %v", touched, f.images(set))
 	}
 	if set.Spec.Template.Spec.Containers[0].Image != "proxy:v3" {
@@ -111,7 +109,7 @@ func TestAnalysis(t *testing.T) {
 	judge.reject(false)
 	f.change(set, version("v4"))
 	f.complete(set)
-	if set.Status.Rejected != nil || f.images(set)["proxy:v4"] != 6 {
+	if set.Status.Rejected != nil || f.images(set)["proxy:v4"] != 3 {
 		t.Errorf("rejected %+v, images %v", set.Status.Rejected, f.images(set))
 	}
 }
@@ -128,7 +126,7 @@ func TestAnalysisPauses(t *testing.T) {
 	judge.reject(true)
 	f.change(set, version("v2"))
 	f.waitReason(set, v1alpha1.ConditionProgressing, v1alpha1.ReasonAnalysisFailed)
-	if f.images(set)["proxy:v2"] != 2 || set.Status.Rejected != nil {
+	if f.images(set)["proxy:v2"] != 1 || set.Status.Rejected != nil {
 		t.Errorf("images %v, rejected %+v", f.images(set), set.Status.Rejected)
 	}
 	f.says([]string{"AnalysisFailed", "judge", "status 403"}, "status", "proxy")
@@ -136,23 +134,4 @@ func TestAnalysisPauses(t *testing.T) {
 	judge.reject(false)
 	f.says([]string{"proxy promoted"}, "rollout", "promote", "proxy")
 	f.complete(set)
-}
-
-// TestDeadlineRollsBack takes an image back that never becomes ready.
-func TestDeadlineRollsBack(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 2)
-	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
-		set.Spec.ProgressDeadlineSeconds = new(int32(5))
-		set.Spec.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
-	})
-	f.complete(set)
-	f.change(set, version("v2"), func(set *v1alpha1.IngressDaemonSet) {
-		// No simulated kubelet ever opens this gate.
-		set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/never"}}
-	})
-	f.waitReason(set, v1alpha1.ConditionProgressing, v1alpha1.ReasonRolledBack)
-	if f.images(set)["proxy:v1"] != 4 {
-		t.Errorf("images %v", f.images(set))
-	}
 }

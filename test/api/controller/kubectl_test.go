@@ -63,7 +63,7 @@ func TestKubectl(t *testing.T) {
 	f.change(set, version("v3"))
 	f.waitReason(set, v1alpha1.ConditionProgressing, v1alpha1.ReasonPaused)
 	f.says([]string{"2 nodes would not get the revision: spec.paused is set"}, "plan", "proxy")
-	f.says([]string{"WAVE", f.nodes[0], "It would not"}, "plan", "proxy", "--revision", "1")
+	f.says([]string{"2 nodes would not get the revision"}, "plan", "proxy", "--revision", "2")
 	f.says([]string{"It waits for its turn"}, "explain", "proxy", f.nodes[1])
 	f.refuses("can't restart a paused", "rollout", "restart", "proxy")
 	f.says([]string{"proxy resumed"}, "rollout", "resume", "proxy")
