@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -227,5 +228,52 @@ func TestShortened(t *testing.T) {
 		if got := shortened(note); len(got) > 1024 || !utf8.ValidString(got) || len(note) < 1000 && got != note {
 			t.Errorf("%d bytes became %d", len(note), len(got))
 		}
+	}
+}
+
+// TestReadings reads a node's objects again when one of them is another version,
+// and all when the spec is.
+func TestReadings(t *testing.T) {
+	readings := newReadings()
+	set := &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "proxy", UID: "1", Generation: 1}}
+	node, d, a, b := &corev1.Node{}, deployment("1"), &corev1.Pod{}, &corev1.Pod{}
+	readings.of(set)["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
+	same := func(n nodeObjects) bool {
+		last := readings.of(set)["n"]
+		return last != nil && last.of(&n)
+	}
+	if !same(nodeObjects{node: node, deployment: d, pods: []*corev1.Pod{b, a}}) {
+		t.Error("the same objects are read again")
+	}
+	for what, n := range map[string]nodeObjects{
+		"another Node":       {node: node.DeepCopy(), deployment: d, pods: []*corev1.Pod{a, b}},
+		"no Node":            {deployment: d, pods: []*corev1.Pod{a, b}},
+		"another Deployment": {node: node, deployment: d.DeepCopy(), pods: []*corev1.Pod{a, b}},
+		"a pod less":         {node: node, deployment: d, pods: []*corev1.Pod{a}},
+		"a pod more":         {node: node, deployment: d, pods: []*corev1.Pod{a, b, a.DeepCopy()}},
+		"another pod":        {node: node, deployment: d, pods: []*corev1.Pod{a, b.DeepCopy()}},
+	} {
+		if same(n) {
+			t.Errorf("%s is not read", what)
+		}
+	}
+	unchanged := nodeObjects{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
+	for what, change := range map[string]func(*v1alpha1.IngressDaemonSet){
+		"another spec":   func(s *v1alpha1.IngressDaemonSet) { s.Generation++ },
+		"another object": func(s *v1alpha1.IngressDaemonSet) { s.UID = "2" },
+		"a deletion":     func(s *v1alpha1.IngressDaemonSet) { s.DeletionTimestamp = &metav1.Time{} },
+	} {
+		readings.of(set)["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
+		last := set
+		set = set.DeepCopy()
+		if change(set); same(unchanged) {
+			t.Errorf("%s is not noticed", what)
+		}
+		set = last
+		readings.of(set)
+	}
+	readings.forget(types.NamespacedName{Name: "proxy"})
+	if len(readings.sets) > 0 {
+		t.Error("it is not forgotten")
 	}
 }

@@ -72,14 +72,20 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		}
 	}
 	r.checks.want(client.ObjectKeyFromObject(set), o.endpoints())
+	known := r.readings.of(set)
 	for name, n := range o.nodes {
-		node, err := r.assemble(o, name, n)
+		node, err := r.assemble(o, known, name, n)
 		if err != nil {
 			o.fault(v1alpha1.ReasonInvalidSpec, err.Error())
 			continue
 		}
 		if node.Wanted || node.Deployment != nil || node.Detachment.Requested || len(node.Pods) > 0 {
 			o.state.Nodes = append(o.state.Nodes, node)
+		}
+	}
+	for name := range known {
+		if o.nodes[name] == nil {
+			delete(known, name)
 		}
 	}
 	return o, nil

@@ -43,7 +43,7 @@ type pace struct {
 const (
 	shortestPause  = 10 * time.Millisecond
 	longestPause   = 3 * time.Second
-	pausePerEffort = 20
+	pausePerEffort = 40
 )
 
 func newPace() *pace {

@@ -42,9 +42,9 @@ func named[T client.Object](ctx context.Context, r *Reconciler, o *observed, kin
 	if err != nil {
 		return nil, err
 	}
-	own := all[:0]
+	own, name := all[:0], v1alpha1.LabelValue(o.set.Name)
 	for _, object := range all {
-		if object.GetLabels()[v1alpha1.LabelName] == v1alpha1.LabelValue(o.set.Name) {
+		if object.GetLabels()[v1alpha1.LabelName] == name {
 			own = append(own, object)
 		}
 	}
