@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -81,7 +81,7 @@ func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, req := newPace(), reconcile.Request{NamespacedName: theSet}
 		for took, want := range map[time.Duration]time.Duration{
-			0: shortestPause, 100 * time.Microsecond: shortestPause, 100 * time.Millisecond: 2 * time.Second, time.Minute: longestPause,
+			0: shortestPause, 100 * time.Microsecond: shortestPause, 50 * time.Millisecond: 2 * time.Second, time.Minute: longestPause,
 		} {
 			p.effort(req, took)
 			if got := p.pause(req); got != want {
