@@ -226,7 +226,9 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 	switch c.Reason {
 	case v1alpha1.ReasonComplete:
 		return fmt.Sprintf("ingressdaemonset %q successfully rolled out: %d of %d nodes serve the present template", set.Name, s.UpdatedNodes, s.DesiredNodes), true, nil
-	case v1alpha1.ReasonDetachTimedOut, v1alpha1.ReasonProgressDeadlineExceeded:
+	case v1alpha1.ReasonRollingBack:
+		return fmt.Sprintf("Rolling back ingressdaemonset %q: %s...", set.Name, c.Message), false, nil
+	case v1alpha1.ReasonDetachTimedOut, v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonAnalysisFailed, v1alpha1.ReasonRolledBack:
 		return "", true, fmt.Errorf("ingressdaemonset %q: %s: %s", set.Name, c.Reason, c.Message)
 	}
 	line = fmt.Sprintf("Waiting for ingressdaemonset %q: %d of %d nodes are updated", set.Name, s.UpdatedNodes, s.DesiredNodes)
@@ -235,6 +237,9 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 	}
 	if c.Reason == v1alpha1.ReasonPaused {
 		return line + ", paused", false, nil
+	}
+	if c.Reason == v1alpha1.ReasonAnalyzing {
+		return line + ", the last wave is analysed...", false, nil
 	}
 	if len(s.Wave) > 0 {
 		line += ", under way: " + strings.Join(s.Wave[:min(3, len(s.Wave))], ", ")

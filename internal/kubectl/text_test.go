@@ -56,6 +56,14 @@ func midway() *v1alpha1.IngressDaemonSet {
 	return set
 }
 
+func TestTreeOfARejectedTemplate(t *testing.T) {
+	set := midway()
+	set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "bbbbbbbbbb", Nodes: []string{"node-2"}, Phase: v1alpha1.AnalysisFailed,
+		Checks: []v1alpha1.AnalysisCheckStatus{{Name: "shop", Passed: 2, Failed: 1, Message: "node node-2 answered / with status 500"}, {Name: "errors", Passed: 3}}}
+	set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: "bbbbbbbbbb", Message: "check shop failed 1 times, 0 are permitted"}
+	golden(t, "tree-rejected.txt", tree(set, now, style{}, false))
+}
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -109,6 +117,10 @@ func TestProgress(t *testing.T) {
 		"too slow": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) {
 			c.Reason = v1alpha1.ReasonProgressDeadlineExceeded
 		}), "", true, true},
+		"rolling back": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonRollingBack }), "Rolling back", false, false},
+		"rolled back":  {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonRolledBack }), "", true, true},
+		"analysing":    {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonAnalyzing }), "the last wave is analysed", false, false},
+		"failed":       {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonAnalysisFailed }), "", true, true},
 		"blocked": {set(func(s *v1alpha1.IngressDaemonSet, _ *metav1.Condition) {
 			b := &s.Status.Conditions[3]
 			b.Status, b.Message = metav1.ConditionTrue, "no such class"
