@@ -34,6 +34,9 @@ const (
 	// AnnotationHold says, as JSON, that the Deployment is held at fewer pods
 	// because the kubelet rejects them, and when that is tried again.
 	AnnotationHold = "ingressdaemonsets.mumoshu.github.io/hold"
+	// AnnotationDetached keeps the node out of the load balancer for as long as it is
+	// there, within the budget and above the floor. Its value is who asked for it.
+	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
 	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )

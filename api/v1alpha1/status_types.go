@@ -99,6 +99,8 @@ const (
 	NodeUnavailable NodeState = "Unavailable"
 	// NodeRemoving leaves the load balancer for good; its Deployment is deleted then.
 	NodeRemoving NodeState = "Removing"
+	// NodeDetached is out of the load balancer for as long as somebody wants it; its pods are left alone.
+	NodeDetached NodeState = "Detached"
 	// NodeDrained was drained by somebody else; its Deployment is scaled to 0.
 	NodeDrained NodeState = "Drained"
 )

@@ -42,7 +42,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o.flags.AddFlags(c.PersistentFlags())
 	rollout := &cobra.Command{Use: "rollout", Short: "Steer a rollout"}
 	rollout.AddCommand(o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
-	c.AddCommand(o.status(), o.plan(), o.explain(), rollout)
+	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), rollout)
 	return c
 }
 

@@ -45,7 +45,7 @@ const (
 
 var colours = map[v1alpha1.NodeState]string{
 	v1alpha1.NodeServing: green, v1alpha1.NodeDetaching: yellow, v1alpha1.NodeUpdating: yellow, v1alpha1.NodeAttaching: yellow,
-	v1alpha1.NodeRemoving: yellow, v1alpha1.NodeDrained: yellow, v1alpha1.NodeDegraded: red, v1alpha1.NodeUnavailable: red,
+	v1alpha1.NodeRemoving: yellow, v1alpha1.NodeDrained: yellow, v1alpha1.NodeDetached: yellow, v1alpha1.NodeDegraded: red, v1alpha1.NodeUnavailable: red,
 }
 
 // tree is the rollout as kubectl ids status shows it.

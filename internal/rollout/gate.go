@@ -156,9 +156,9 @@ func (p *planner) barred(v *view) bool {
 }
 
 // turns is whether the node, where it is in the wave, is there for its turn: not
-// one that leaves, nor one that somebody drains for as long as they like.
+// one that leaves, nor one that somebody drains or keeps out for as long as they like.
 func (v *view) turns() bool {
-	return v.Wanted && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
+	return v.Wanted && !v.keptOut() && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
 }
 
 func shut(a *v1alpha1.AnalysisStatus) bool {

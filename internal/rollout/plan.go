@@ -171,6 +171,8 @@ func (p *planner) advance(v *view) {
 		p.remove(v)
 	case !d.DrainedAt.IsZero(), v.Evicting && v.Leaving:
 		p.drain(v)
+	case d.Detached:
+		p.keepOut(v)
 	case p.triesAgain(v):
 	case v.marked():
 		p.finish(v)

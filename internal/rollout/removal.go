@@ -67,6 +67,8 @@ func (p *planner) undrain(v *view) {
 	const reason = "the node is not drained any more"
 	complete, missing, until := v.complete(p.Now, p.minReady())
 	switch {
+	case v.Deployment.Replicas > 0 && complete && v.keptOut():
+		p.wait(v, v1alpha1.NodeDetached, v.Deployment.DrainedAt, keptOutReason)
 	case v.Deployment.Replicas > 0 && complete:
 		p.attach(v, reason)
 	case v.Deployment.Replicas > 0 && p.outdated(v):
@@ -80,6 +82,33 @@ func (p *planner) undrain(v *view) {
 		p.update(v, reason)
 	default:
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, "the API server has not accepted its Deployment yet")
+	}
+}
+
+const keptOutReason = "somebody wants it out of the load balancer"
+
+// keptOut is whether somebody wants the node out of the load balancer.
+func (v *view) keptOut() bool { return v.Deployment != nil && v.Deployment.Detached }
+
+// keepOut takes a node out in its turn, as if it was to be updated, and leaves it
+// there with its pods as they are. When nobody wants that any more it is finished
+// like any marked node: updated where it is outdated, and attached.
+func (p *planner) keepOut(v *view) {
+	if !v.marked() {
+		p.attached(v)
+		v.starts = !v.acted
+		return
+	}
+	marked, _ := v.markedAt()
+	out, step, reason, until := p.detached(v)
+	p.wake(until)
+	if out {
+		p.wait(v, v1alpha1.NodeDetached, marked, keptOutReason)
+		return
+	}
+	p.wait(v, v1alpha1.NodeDetaching, marked, reason)
+	if step != nil {
+		p.act(v, *step)
 	}
 }
 

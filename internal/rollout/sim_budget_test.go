@@ -11,7 +11,7 @@ import (
 func (a *audit) settleBooks() {
 	for name, action := range a.begun {
 		n, d := a.w.nodes[name], a.w.deployments[name]
-		if n == nil || d == nil || d.mark == "" && (a.servesTruly(name) || a.attachedAgain(name) && action == Mark || a.noLongerCounts(name, action)) {
+		if n == nil || d == nil || d.keptOut && d.mark != "" || d.mark == "" && (a.servesTruly(name) || a.attachedAgain(name) && action == Mark || a.noLongerCounts(name, action)) {
 			delete(a.begun, name)
 		}
 	}
@@ -92,7 +92,7 @@ func (a *audit) checkBudget(seen *picture, s Step) {
 		}
 	}
 	wanted := n.Wanted && seen.Deletion == NotDeleted
-	budget := a.budget(seen, wanted)
+	budget := a.budget(seen, wanted && !n.Deployment.Detached)
 	// A node that lacks pods in its turn goes on with it.
 	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name)
 	if !retarget && len(a.begun) > budget {

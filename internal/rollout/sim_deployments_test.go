@@ -29,6 +29,7 @@ type simDeployment struct {
 	// foreign counts what somebody else changed in the template.
 	foreign   int
 	scaled    bool
+	keptOut   bool
 	mark      string
 	updatedAt time.Time
 	// attachedAt and drainedAt are the annotations of these names.

@@ -24,6 +24,14 @@ func (w *world) tamper(n *simNode, change func(*simDeployment)) {
 	}
 }
 
+// keepOut is somebody who wants a node out of the load balancer, or no more.
+func (w *world) keepOut(n *simNode, yes bool) {
+	if d := w.deployments[n.name]; d != nil && !d.deleting {
+		d.keptOut = yes
+		w.write(d, false)
+	}
+}
+
 func (w *world) restartOne(n *simNode) {
 	for _, p := range w.pods {
 		if p.node == n.name && p.ready {
@@ -82,6 +90,7 @@ func (w *world) heal() {
 	for _, name := range w.names() {
 		n := w.nodes[name]
 		n.cordoned, n.rejects, n.capacity = false, false, 0
+		w.keepOut(n, false)
 		delete(n.holders, others)
 		w.annotated(n)
 		if !n.alive {

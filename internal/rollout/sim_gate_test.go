@@ -20,7 +20,7 @@ func (a *audit) measured(m Measurement) {
 // measured or has failed, and none gets a template that was rejected.
 func (a *audit) checkGate(seen *picture, s Step) {
 	n, status := seen.node(s.Node), &seen.Status
-	if n == nil || !n.Wanted || seen.Deletion != NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
+	if n == nil || !n.Wanted || n.Deployment != nil && n.Deployment.Detached || seen.Deletion != NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
 		return
 	}
 	marks := s.Action == Mark && !s.Drained && strings.HasSuffix(s.Mark, "/"+seen.Revision)

@@ -117,6 +117,6 @@ func (w *world) observeDeployment(d *simDeployment) *Deployment {
 		Name: d.node, Deleting: d.deleting, Revision: d.revision, PodsPerNode: d.podsPerNode, Replicas: d.replicas, Surge: d.maxSurge(),
 		Settled: d.observed == d.generation, UpdatedReplicas: int32(d.updatedReplicas),
 		Drifted: d.foreign > 0 || d.scaled, Outmoded: d.fields() != wanted.fields(),
-		Mark: d.mark, UpdatedAt: d.updatedAt, AttachedAt: d.attachedAt, DrainedAt: d.drainedAt, Hold: d.hold,
+		Mark: d.mark, UpdatedAt: d.updatedAt, AttachedAt: d.attachedAt, DrainedAt: d.drainedAt, Hold: d.hold, Detached: d.keptOut,
 	}
 }

@@ -164,6 +164,8 @@ var happenings = []happening{
 	{"foreign scale", func(g *generator, n *simNode) {
 		g.w.tamper(n, func(d *simDeployment) { d.replicas, d.scaled = int32(g.number("replicas", 0, 4)), true })
 	}},
+	{"detached by hand", func(g *generator, n *simNode) { g.w.keepOut(n, true) }},
+	{"attached by hand", func(g *generator, n *simNode) { g.w.keepOut(n, false) }},
 	{"kubelet rejects", func(g *generator, n *simNode) { n.rejects = true }},
 	{"kubelet accepts", func(g *generator, n *simNode) { n.rejects, n.capacity = false, 0 }},
 	{"node is tight", func(g *generator, n *simNode) { n.capacity = int(g.w.set.spec.Pods()) }},

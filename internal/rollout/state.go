@@ -113,6 +113,8 @@ type Deployment struct {
 	// Drifted is whether somebody else changed the spec, Outmoded whether fields
 	// that restart no pod differ from what is wanted.
 	Drifted, Outmoded bool
+	// Detached is whether somebody wants the node out of the load balancer.
+	Detached bool
 	// Mark is the value of the health-check mark, empty where there is none.
 	Mark                             string
 	UpdatedAt, AttachedAt, DrainedAt time.Time

@@ -156,6 +156,17 @@ var stories = []story{
 			t.does("admin", "uncordons n1", func() { t.cordon(t.nodes["n1"], false) }, time.Minute)
 		}},
 
+	{"kept-out-by-hand", "Somebody wants a node out for maintenance, and changes the template meanwhile. The node is updated when it may come back.", 3,
+		func(s *v1alpha1.IngressDaemonSetSpec) {
+			byHealthCheck(s)
+			s.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
+		},
+		func(t *teller) {
+			t.does("operator", "detaches n1", func() { t.keepOut(t.nodes["n1"], true) }, time.Minute)
+			t.newTemplate("r2", 2*time.Minute)
+			t.does("operator", "attaches n1", func() { t.keepOut(t.nodes["n1"], false) }, time.Minute)
+		}},
+
 	{"deleted-in-waves", "The IngressDaemonSet is deleted. Each node is detached before its pods go, the health checkers go last.", 2, byBoth,
 		func(t *teller) {
 			t.does("user", "deletes the IngressDaemonSet", func() { t.set.deletion = DeleteInWaves; t.set.rv = t.version() }, 2*time.Minute)

@@ -71,7 +71,7 @@ func (p *planner) permits(v *view, c *count) bool {
 
 // begin touches a node whose name stands in status.wave.
 func (p *planner) begin(v *view) {
-	if !v.Wanted || p.strategy.Detaching {
+	if !v.Wanted || v.keptOut() || p.strategy.Detaching {
 		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
 		p.act(v, Step{Action: Mark, Mark: MarkValue(p.Now, p.revisionOf(v)), Reason: p.cause(v)})
 		return
@@ -92,6 +92,8 @@ func (p *planner) cause(v *view) string {
 		return "the IngressDaemonSet is being deleted"
 	case !v.Wanted:
 		return "the node is not in the node set any more"
+	case v.keptOut():
+		return keptOutReason
 	case d.Revision != v.target:
 		return "it has revision " + d.Revision
 	case d.PodsPerNode != p.pods:
@@ -101,10 +103,10 @@ func (p *planner) cause(v *view) string {
 	}
 }
 
-// budget is how many nodes may be out together. A node that leaves the set must
-// be able to go even where no update is allowed.
+// budget is how many nodes may be out together. A node that leaves the set, or that
+// somebody wants out, must be able to go even where no update is allowed.
 func (p *planner) budget(v *view) int {
-	if v.Wanted {
+	if v.Wanted && !v.keptOut() {
 		return p.maxNodes
 	}
 	return max(1, p.maxNodes)
@@ -115,7 +117,7 @@ func (p *planner) floor(v *view) int {
 	switch {
 	case !v.Wanted:
 		return min(p.desired, p.strategy.MinServingNodes)
-	case p.strategy.Detaching:
+	case p.strategy.Detaching, v.keptOut():
 		return p.strategy.MinServingNodes
 	default:
 		return 0
@@ -165,6 +167,8 @@ func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
 		v := &p.views[i]
 		touched := v.marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
+		// One that is kept out uses up the budget, but is under way no more.
+		touched = touched && !(v.keptOut() && v.marked())
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
 			if !v.starts || v.acted {
@@ -197,7 +201,7 @@ func (p *planner) candidates() []*view {
 	var out []*view
 	turn, found := p.groupInTurn()
 	for _, v := range p.ordered() {
-		inTurn := !v.Wanted || !found || p.takesNothing(v) || compareGroups(v.group, turn) <= 0
+		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || compareGroups(v.group, turn) <= 0
 		if v.starts && !v.acted && p.allowed(v) && inTurn {
 			out = append(out, v)
 		}
@@ -221,6 +225,8 @@ func (p *planner) allowed(v *view) bool {
 	switch {
 	case !v.Wanted:
 		return p.Deletion != NotDeleted || p.checkersCurrent()
+	case v.keptOut():
+		return p.checkersCurrent() && v.CheckersSettled
 	case !p.mayStart() && !p.midway(v):
 		return false
 	case p.barred(v) && !p.midway(v):

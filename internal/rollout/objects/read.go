@@ -133,6 +133,7 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		AttachedAt:      Moment(d, v1alpha1.AnnotationAttachedAt),
 		DrainedAt:       Moment(d, v1alpha1.AnnotationDrainedAt),
 	}
+	_, out.Detached = d.Annotations[v1alpha1.AnnotationDetached]
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
 	}

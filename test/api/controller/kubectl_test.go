@@ -74,6 +74,16 @@ func TestKubectl(t *testing.T) {
 		t.Error("restart left no trace")
 	}
 
+	f.says([]string{f.nodes[0] + " of ingressdaemonset.ingressdaemonsets.mumoshu.github.io/proxy detached"}, "detach", f.nodes[0])
+	if d := f.deployment(set, f.nodes[0]); !marked(d) {
+		t.Errorf("%s is detached and not marked", d.Name)
+	}
+	f.says([]string{"It is Detached", "somebody wants it out"}, "explain", "proxy", f.nodes[0])
+	f.refuses("which uses up the budget", "detach", f.nodes[1])
+	f.refuses(`no IngressDaemonSet runs on node "nowhere"`, "detach", "nowhere")
+	f.says([]string{"proxy attached"}, "attach", f.nodes[0])
+	f.complete(set)
+
 	out, err := f.ids("status", "proxy", "-o", "json")
 	var read v1alpha1.IngressDaemonSet
 	if f.must(err); json.Unmarshal([]byte(out), &read) != nil || read.Kind != "IngressDaemonSet" || read.UID != set.UID {

@@ -1,0 +1,195 @@
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// maintenance is a command that takes a node out of the load balancer for as long
+// as somebody works on it, or puts it back.
+type maintenance struct {
+	detach  bool
+	wait    bool
+	timeout time.Duration
+}
+
+func (o *operator) detach() *cobra.Command {
+	return o.maintain("detach NODE", "Take a node out of the load balancer and keep it out, for maintenance", true)
+}
+
+func (o *operator) attach() *cobra.Command {
+	return o.maintain("attach NODE", "Put a node back that was detached for maintenance", false)
+}
+
+func (o *operator) maintain(use, short string, detach bool) *cobra.Command {
+	m := maintenance{detach: detach}
+	c := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Long: short + ": for every IngressDaemonSet that runs on it, in all namespaces or in that of --namespace.",
+		RunE: func(c *cobra.Command, args []string) error { return m.run(c.Context(), o, args[0]) },
+	}
+	c.Flags().BoolVar(&m.wait, "wait", true, "wait until it is done")
+	c.Flags().DurationVar(&m.timeout, "timeout", 0, "give up waiting after this long; 0 for never")
+	return c
+}
+
+func (m maintenance) run(ctx context.Context, o *operator, node string) error {
+	api, _, err := o.connect()
+	if err != nil {
+		return err
+	}
+	// Unlike in other commands, no --namespace means all.
+	deployments := &appsv1.DeploymentList{}
+	if err := api.List(ctx, deployments, client.InNamespace(*o.flags.Namespace), client.MatchingLabels{v1alpha1.LabelNode: v1alpha1.LabelValue(node)}); err != nil {
+		return err
+	}
+	own := slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool { return d.Annotations[v1alpha1.AnnotationNode] != node })
+	if len(own) == 0 {
+		return fmt.Errorf("no IngressDaemonSet runs on node %q", node)
+	}
+	if m.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, m.timeout, errors.New("timed out waiting"))
+		defer cancel()
+	}
+	sets := make([]*v1alpha1.IngressDaemonSet, len(own))
+	for i := range own {
+		if sets[i], err = ownerOf(ctx, api, &own[i]); err != nil {
+			return err
+		}
+		if m.detach {
+			if err := m.permitted(ctx, api, sets[i], node); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range own {
+		if err := m.annotate(ctx, api, &own[i]); err != nil {
+			return err
+		}
+	}
+	for _, set := range sets {
+		if err := m.await(ctx, o, api, set, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ownerOf(ctx context.Context, api client.Client, d *appsv1.Deployment) (*v1alpha1.IngressDaemonSet, error) {
+	owner := metav1.GetControllerOf(d)
+	if owner == nil {
+		return nil, fmt.Errorf("deployment %s/%s belongs to no IngressDaemonSet", d.Namespace, d.Name)
+	}
+	set := &v1alpha1.IngressDaemonSet{}
+	return set, api.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: owner.Name}, set)
+}
+
+// permitted asks the controller's own planner whether the node may go now.
+func (m maintenance) permitted(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet, node string) error {
+	objects, err := readFleet(ctx, api, set)
+	if err != nil {
+		return err
+	}
+	state, err := objects.state(set, set, time.Now())
+	if err != nil {
+		return err
+	}
+	return mayDetach(state, set, node)
+}
+
+// mayDetach is an error where the node could not be detached, with what to change.
+func mayDetach(s rollout.State, set *v1alpha1.IngressDaemonSet, node string) error {
+	strategy := set.Spec.Strategy()
+	if len(set.Spec.HealthCheckNodePorts) == 0 && set.Spec.ServiceName == "" && strategy.AnnotateNode == nil {
+		return fmt.Errorf("ingressdaemonset %q: nothing would tell the load balancer: it has no healthCheckNodePorts, serviceName or annotateNodeToDetach", set.Name)
+	}
+	i := slices.IndexFunc(s.Nodes, func(n rollout.Node) bool { return n.Name == node })
+	if i < 0 || s.Nodes[i].Deployment == nil {
+		return fmt.Errorf("ingressdaemonset %q does not run on node %q", set.Name, node)
+	}
+	if s.Nodes[i].Deployment.Mark != "" {
+		return nil
+	}
+	s.Nodes[i].Deployment.Detached = true
+	d := rollout.Plan(s)
+	if slices.Contains(d.Status.Wave, node) {
+		return nil
+	}
+	blocked := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionBlocked)
+	if blocked == nil || blocked.Status != metav1.ConditionTrue {
+		// It waits for something that ends by itself, such as another node's turn.
+		return nil
+	}
+	return fmt.Errorf("ingressdaemonset %q: %s", set.Name, blocked.Message)
+}
+
+// annotate asks for it on the node's Deployment, where the spec does not say so
+// that GitOps tools have nothing to undo.
+func (m maintenance) annotate(ctx context.Context, api client.Client, d *appsv1.Deployment) error {
+	before := d.DeepCopy()
+	if m.detach {
+		d.Annotations[v1alpha1.AnnotationDetached] = fieldManager + " " + time.Now().UTC().Format(time.RFC3339)
+	} else {
+		delete(d.Annotations, v1alpha1.AnnotationDetached)
+	}
+	return api.Patch(ctx, d, client.MergeFrom(before), client.FieldOwner(fieldManager))
+}
+
+// await follows the node until it is out, or serves again.
+func (m maintenance) await(ctx context.Context, o *operator, api client.Client, set *v1alpha1.IngressDaemonSet, node string) error {
+	name := fmt.Sprintf("node/%s of ingressdaemonset.%s/%s", node, v1alpha1.GroupVersion.Group, set.Name)
+	last, wanted := "", v1alpha1.NodeServing
+	if m.detach {
+		wanted = v1alpha1.NodeDetached
+	}
+	for m.wait {
+		if err := api.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil && ctx.Err() == nil {
+			return err
+		}
+		state, reason := stateOf(set, node)
+		if state == wanted {
+			break
+		}
+		if line := fmt.Sprintf("Waiting for %s: %s, %s...", name, strings.ToLower(string(state)), reason); line != last {
+			fmt.Fprintln(o.streams.Out, line)
+			last = line
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+	done := map[bool]string{true: "detached", false: "attached"}[m.detach]
+	if !m.wait {
+		done = "to be " + done
+	}
+	fmt.Fprintf(o.streams.Out, "%s %s\n", name, done)
+	return nil
+}
+
+// stateOf is what the status says of a node; those that it does not list serve.
+func stateOf(set *v1alpha1.IngressDaemonSet, node string) (v1alpha1.NodeState, string) {
+	for _, n := range set.Status.Nodes {
+		if n.Name == node {
+			return n.State, n.Reason
+		}
+	}
+	if slices.Contains(set.Status.Wave, node) {
+		return v1alpha1.NodeDetaching, "it is its turn"
+	}
+	return v1alpha1.NodeServing, "it waits for its turn"
+}
