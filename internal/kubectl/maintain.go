@@ -123,7 +123,7 @@ func mayDetach(s rollout.State, set *v1alpha1.IngressDaemonSet, node string) err
 	if s.Nodes[i].Deployment.Mark != "" {
 		return nil
 	}
-	s.Nodes[i].Deployment.Detached = true
+	s.Nodes[i].Deployment.Detached, s.Nodes[i].Deployment.Outmoded = true, false
 	d := rollout.Plan(s)
 	if slices.Contains(d.Status.Wave, node) {
 		return nil
