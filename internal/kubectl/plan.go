@@ -13,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/forecast"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -91,6 +92,44 @@ func (a assumed) planned(ctx context.Context, api client.Client, live *v1alpha1.
 	}
 	set.Spec = named.Spec
 	return set, api.Update(ctx, set, client.DryRunAll, client.FieldOwner(fieldManager))
+}
+
+// remaining is how long a rollout would still take.
+type remaining struct {
+	text string
+	at   time.Time
+}
+
+// of is planned anew every few seconds at most, since that reads the whole fleet.
+// It is empty where the rollout is complete, or where the objects cannot be read:
+// the status is worth showing without it.
+func (r *remaining) of(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet) string {
+	if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing); c == nil || c.Reason == v1alpha1.ReasonComplete {
+		return ""
+	}
+	if time.Since(r.at) < 5*time.Second {
+		return r.text
+	}
+	r.text, r.at = "", time.Now()
+	objects, err := readFleet(ctx, api, set)
+	if err != nil {
+		return ""
+	}
+	if p, err := planOf(set, set, objects, assumed{ready: -1, stop: -1}, time.Now()); err == nil {
+		r.text = p.remaining()
+	}
+	return r.text
+}
+
+func (p plan) remaining() string {
+	switch f := p.forecast; {
+	case f.Stops != "":
+		return "it would stop: " + f.Stops
+	case p.longest > f.Took:
+		return fmt.Sprintf("%s to %s, by how long pods take to stop", seconds(f.Took), seconds(p.longest))
+	default:
+		return seconds(f.Took)
+	}
 }
 
 // plan is a forecast in words.

@@ -27,12 +27,17 @@ func (o *operator) status() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			api, _, err := o.connect()
+			if err != nil {
+				return err
+			}
+			remaining := &remaining{}
 			show := func(set *v1alpha1.IngressDaemonSet) error {
 				if p != nil {
 					set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IngressDaemonSet"))
 					return p.PrintObj(set, o.streams.Out)
 				}
-				_, err := fmt.Fprint(o.streams.Out, tree(set, time.Now(), styleOf(o.streams.Out), output == "wide"))
+				_, err := fmt.Fprint(o.streams.Out, tree(set, remaining.of(c.Context(), api, set), time.Now(), styleOf(o.streams.Out), output == "wide"))
 				return err
 			}
 			if !again {

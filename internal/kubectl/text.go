@@ -48,8 +48,9 @@ var colours = map[v1alpha1.NodeState]string{
 	v1alpha1.NodeRemoving: yellow, v1alpha1.NodeDrained: yellow, v1alpha1.NodeDetached: yellow, v1alpha1.NodeDegraded: red, v1alpha1.NodeUnavailable: red,
 }
 
-// tree is the rollout as kubectl ids status shows it.
-func tree(set *v1alpha1.IngressDaemonSet, now time.Time, look style, wide bool) string {
+// tree is the rollout as kubectl ids status shows it; remaining is how long it
+// would still take, empty where that is not known.
+func tree(set *v1alpha1.IngressDaemonSet, remaining string, now time.Time, look style, wide bool) string {
 	s := set.Status
 	var b strings.Builder
 	fmt.Fprintf(&b, "IngressDaemonSet %s/%s\n", set.Namespace, set.Name)
@@ -58,6 +59,9 @@ func tree(set *v1alpha1.IngressDaemonSet, now time.Time, look style, wide bool) 
 		{"revision", revisionsInWords(s)},
 		{"nodes", fmt.Sprintf("%d desired, %d serving, %d degraded, %d unavailable", s.DesiredNodes, s.ServingNodes, s.DegradedNodes, s.UnavailableNodes)},
 		{"updated", look.bar(s.UpdatedNodes, s.DesiredNodes)},
+	}
+	if remaining != "" {
+		facts = append(facts, [2]string{"remaining", remaining})
 	}
 	if wide {
 		facts = append(facts, [2]string{"images", strings.Join(images(&set.Spec.Template.Spec), ", ")})

@@ -61,7 +61,7 @@ func TestTreeOfARejectedTemplate(t *testing.T) {
 	set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "bbbbbbbbbb", Nodes: []string{"node-2"}, Phase: v1alpha1.AnalysisFailed,
 		Checks: []v1alpha1.AnalysisCheckStatus{{Name: "shop", Passed: 2, Failed: 1, Message: "node node-2 answered / with status 500"}, {Name: "errors", Passed: 3}}}
 	set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: "bbbbbbbbbb", Message: "check shop failed 1 times, 0 are permitted"}
-	golden(t, "tree-rejected.txt", tree(set, now, style{}, false))
+	golden(t, "tree-rejected.txt", tree(set, "", now, style{}, false))
 }
 
 func golden(t *testing.T, name, got string) {
@@ -90,11 +90,11 @@ func TestTree(t *testing.T) {
 	complete.Status.CurrentRevision, complete.Status.ServingNodes, complete.Status.UnavailableNodes, complete.Status.UpdatedNodes = "bbbbbbbbbb", 4, 0, 4
 	unseen := midway()
 	unseen.Generation = 3
-	golden(t, "status.txt", tree(midway(), now, style{}, false))
-	golden(t, "status-terminal.txt", tree(midway(), now, style{terminal: true}, false))
-	golden(t, "status-complete-wide.txt", tree(complete, now, style{terminal: true}, true))
-	golden(t, "status-unseen.txt", tree(unseen, now, style{}, false))
-	golden(t, "status-new.txt", tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, now, style{}, false))
+	golden(t, "status.txt", tree(midway(), "", now, style{}, false))
+	golden(t, "status-terminal.txt", tree(midway(), "24s to 16m0s, by how long pods take to stop", now, style{terminal: true}, false))
+	golden(t, "status-complete-wide.txt", tree(complete, "", now, style{terminal: true}, true))
+	golden(t, "status-unseen.txt", tree(unseen, "", now, style{}, false))
+	golden(t, "status-new.txt", tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "", now, style{}, false))
 }
 
 func TestProgress(t *testing.T) {
