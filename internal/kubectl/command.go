@@ -7,6 +7,7 @@ package kubectl
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,7 +45,36 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	rollout := &cobra.Command{Use: "rollout", Short: "Steer a rollout"}
 	rollout.AddCommand(o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
 	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), rollout)
+	for _, named := range append(c.Commands(), rollout.Commands()...) {
+		named.ValidArgsFunction = o.complete
+	}
 	return c
+}
+
+// complete gives what may stand in the place of the next argument: a command's Use
+// names its arguments.
+func (o *operator) complete(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	wanted := strings.Fields(c.Use)[1:]
+	if len(args) >= len(wanted) {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list := map[string]client.ObjectList{"NAME": &v1alpha1.IngressDaemonSetList{}, "NODE": &corev1.NodeList{}}[wanted[len(args)]]
+	api, namespace, err := o.connect()
+	if err != nil || list == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if wanted[len(args)] == "NODE" {
+		namespace = ""
+	}
+	if err := api.List(c.Context(), list, client.InNamespace(namespace)); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	_ = meta.EachListItem(list, func(object runtime.Object) error {
+		names = append(names, object.(client.Object).GetName())
+		return nil
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // operator is who calls, and where.

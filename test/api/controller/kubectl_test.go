@@ -15,7 +15,12 @@ import (
 func (f *fixture) ids(args ...string) (string, error) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	c := kubectl.NewCommand(streams)
-	c.SetArgs(append(args, "--kubeconfig", theCluster.Kubeconfig(), "-n", f.ns))
+	flags := []string{"--kubeconfig", theCluster.Kubeconfig(), "-n", f.ns}
+	if args[0] == "__complete" {
+		// What is to be completed comes last.
+		args, flags = append([]string{"__complete"}, flags...), args[1:]
+	}
+	c.SetArgs(append(args, flags...))
 	err := c.ExecuteContext(f.Context())
 	return out.String(), err
 }
@@ -83,6 +88,9 @@ func TestKubectl(t *testing.T) {
 	f.refuses(`no IngressDaemonSet runs on node "nowhere"`, "detach", "nowhere")
 	f.says([]string{"proxy attached"}, "attach", f.nodes[0])
 	f.complete(set)
+
+	f.says([]string{"proxy\n"}, "__complete", "rollout", "status", "")
+	f.says([]string{f.nodes[0] + "\n", f.nodes[1] + "\n"}, "__complete", "explain", "proxy", "")
 
 	out, err := f.ids("status", "proxy", "-o", "json")
 	var read v1alpha1.IngressDaemonSet
