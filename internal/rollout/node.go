@@ -20,8 +20,11 @@ func MarkValue(at time.Time, revision string) string {
 func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // markedAt is when the node was marked; ok is false where the mark is not ours.
-func (n *Node) markedAt() (at time.Time, ok bool) {
-	at, err := time.Parse(time.RFC3339, strings.SplitN(n.Deployment.Mark, "/", 2)[0])
+func (n *Node) markedAt() (at time.Time, ok bool) { return MarkedAt(n.Deployment.Mark) }
+
+// MarkedAt is the time in a MarkValue; ok is false where it is none.
+func MarkedAt(mark string) (at time.Time, ok bool) {
+	at, err := time.Parse(time.RFC3339, strings.SplitN(mark, "/", 2)[0])
 	return at, err == nil
 }
 

@@ -142,6 +142,9 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 		*last = answer
 	}
 	c.mu.Unlock()
+	if !same && !first {
+		flipCounter.WithLabelValues(set.Namespace, set.Name).Inc()
+	}
 	if !same || first {
 		c.changed(set)
 	}

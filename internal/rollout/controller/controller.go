@@ -40,6 +40,7 @@ type Reconciler struct {
 	written      *written
 	dryRuns      *dryRuns
 	readings     *readings
+	waves        *waveClock
 	pace         *pace
 }
 
@@ -72,6 +73,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	measure(req.NamespacedName, decision.Status, done, took)
+	timeTurns(req.NamespacedName, o.state, decision.Status, done)
+	r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
 	r.announce(o, done, decision.Status)
 	again, err := r.writeStatus(ctx, o, decision.Status)
 	err = errors.Join(failed, err)
@@ -91,6 +94,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.measurements.forget(req.NamespacedName)
 	r.readings.forget(req.NamespacedName)
+	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)
 	unmeasure(req.NamespacedName)
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -26,25 +27,46 @@ var (
 	reported = metric{"ingressdaemonset_condition", "gauge", "1 where the condition is True, otherwise 0.", []string{"condition"}}
 	steps    = metric{"ingressdaemonset_steps_total", "counter", "Writes that were carried out, by action.", []string{"action"}}
 	rejected = metric{"ingressdaemonset_rejected_pods_total", "counter", "Pods that a kubelet rejected, and that were cleaned up.", nil}
+	flips    = metric{"ingressdaemonset_health_check_flips_total", "counter", "Changes of the answers of nodes' health-check ports, between passing, failing and none.", nil}
+	detached = metric{"ingressdaemonset_detach_seconds", "histogram", "How long nodes took from their mark until their pods were replaced, in seconds: graces, health checkers, detacher.", nil}
+	attached = metric{"ingressdaemonset_attach_seconds", "histogram", "How long nodes took from the removal of their mark until they served, in seconds.", nil}
+	waves    = metric{"ingressdaemonset_wave_seconds", "histogram", "How long nodes were under way without a break, in seconds.", nil}
 	planned  = metric{"ingressdaemonset_plan_seconds", "histogram", "How long it took to decide what to do next, in seconds.", nil}
 
-	ofEach = []metric{nodes, updated, wave, reported, steps, rejected, planned}
+	ofEach = []metric{nodes, updated, wave, reported, steps, rejected, flips, detached, attached, waves, planned}
 )
 
 var (
-	nodesGauge     = nodes.gauge()
-	updatedGauge   = updated.gauge()
-	waveGauge      = wave.gauge()
-	conditionGauge = reported.gauge()
-	stepsCounter   = steps.counter()
-	rejectCounter  = rejected.counter()
-	planHistogram  = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: planned.name, Help: planned.help, Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
-	}, planned.all())
+	nodesGauge      = nodes.gauge()
+	updatedGauge    = updated.gauge()
+	waveGauge       = wave.gauge()
+	conditionGauge  = reported.gauge()
+	stepsCounter    = steps.counter()
+	rejectCounter   = rejected.counter()
+	flipCounter     = flips.counter()
+	detachHistogram = detached.histogram(prometheus.ExponentialBuckets(1, 2, 11))
+	attachHistogram = attached.histogram(prometheus.ExponentialBuckets(1, 2, 11))
+	waveHistogram   = waves.histogram(prometheus.ExponentialBuckets(4, 2, 13))
+	planHistogram   = planned.histogram(prometheus.ExponentialBuckets(0.0001, 4, 8))
+
+	// vectors are all of them.
+	vectors = []vector{nodesGauge, updatedGauge, waveGauge, conditionGauge, stepsCounter, rejectCounter, flipCounter, detachHistogram, attachHistogram, waveHistogram, planHistogram}
 )
 
+// vector is a metric of every IngressDaemonSet.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}
+
 func init() {
-	metrics.Registry.MustRegister(nodesGauge, updatedGauge, waveGauge, conditionGauge, stepsCounter, rejectCounter, planHistogram)
+	for _, v := range vectors {
+		metrics.Registry.MustRegister(v)
+	}
+}
+
+func (m metric) histogram(buckets []float64) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.name, Help: m.help, Buckets: buckets}, m.all())
 }
 
 func (m metric) all() []string { return append([]string{"namespace", "name"}, m.labels...) }
@@ -55,6 +77,63 @@ func (m metric) gauge() *prometheus.GaugeVec {
 
 func (m metric) counter() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.name, Help: m.help}, m.all())
+}
+
+// waveClock is when the nodes that are under way began, by IngressDaemonSet.
+type waveClock struct {
+	mu    sync.Mutex
+	began map[types.NamespacedName]time.Time
+}
+
+// tick reports how long nodes were under way where that has ended.
+func (c *waveClock) tick(set types.NamespacedName, underWay bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	began, was := c.began[set]
+	switch {
+	case underWay && !was:
+		c.began[set] = now
+	case !underWay && was:
+		delete(c.began, set)
+		waveHistogram.WithLabelValues(set.Namespace, set.Name).Observe(now.Sub(began).Seconds())
+	}
+}
+
+func (c *waveClock) forget(set types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.began, set)
+}
+
+// timeTurns reports how long nodes took: those whose pods are replaced now, and
+// those that have left the wave to serve.
+func timeTurns(set types.NamespacedName, s rollout.State, status v1alpha1.IngressDaemonSetStatus, done []rollout.Step) {
+	updates, left := map[string]bool{}, map[string]bool{}
+	for _, step := range done {
+		updates[step.Node] = updates[step.Node] || step.Action == rollout.Update
+	}
+	for _, name := range s.Status.Wave {
+		left[name] = true
+	}
+	for _, name := range status.Wave {
+		delete(left, name)
+	}
+	if len(updates) == 0 && len(left) == 0 {
+		return
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Deployment == nil {
+			continue
+		}
+		at, marked := rollout.MarkedAt(n.Deployment.Mark)
+		switch {
+		case marked && updates[n.Name] && n.Deployment.UpdatedAt.Before(at):
+			detachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(at).Seconds())
+		case left[n.Name] && n.Wanted && !marked && !n.Deployment.AttachedAt.IsZero():
+			attachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(n.Deployment.AttachedAt).Seconds())
+		}
+	}
 }
 
 // measure reports a decision, and what was carried out of it.
@@ -83,10 +162,7 @@ func measure(set types.NamespacedName, status v1alpha1.IngressDaemonSetStatus, d
 
 // unmeasure forgets an IngressDaemonSet that is gone.
 func unmeasure(set types.NamespacedName) {
-	labels := prometheus.Labels{"namespace": set.Namespace, "name": set.Name}
-	for _, v := range []interface {
-		DeletePartialMatch(prometheus.Labels) int
-	}{nodesGauge, updatedGauge, waveGauge, conditionGauge, stepsCounter, rejectCounter, planHistogram} {
-		v.DeletePartialMatch(labels)
+	for _, v := range vectors {
+		v.DeletePartialMatch(prometheus.Labels{"namespace": set.Namespace, "name": set.Name})
 	}
 }

@@ -48,7 +48,20 @@ func TestMeasure(t *testing.T) {
 		ServingNodes: 3, DegradedNodes: 1, UnavailableNodes: 2, UpdatedNodes: 4, Wave: []string{"a", "b"},
 		Conditions: []metav1.Condition{{Type: "Available", Status: "True"}, {Type: "Blocked", Status: "False"}},
 	}, []rollout.Step{{Action: rollout.Mark}, {Action: rollout.Mark}, {Action: rollout.DeletePods, Pods: []string{"x", "y", "z"}}}, time.Millisecond)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	timeTurns(set, rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c"}}, Nodes: []rollout.Node{
+		{Name: "a", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r")}},
+		{Name: "b", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r"), UpdatedAt: at.Add(time.Second)}},
+		{Name: "c", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
+		{Name: "d", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
+	}}, v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b"}}, []rollout.Step{{Action: rollout.Update, Node: "a"}, {Action: rollout.Update, Node: "b"}})
+	clock := waveClock{began: map[types.NamespacedName]time.Time{}}
+	for i, underWay := range []bool{false, true, true, false, false, true} {
+		clock.tick(set, underWay, at.Add(time.Duration(i)*time.Second))
+	}
 	want := map[string]float64{
+		"ingressdaemonset_wave_seconds":   1,
+		"ingressdaemonset_detach_seconds": 1, "ingressdaemonset_attach_seconds": 1,
 		"ingressdaemonset_nodes serving": 3, "ingressdaemonset_nodes degraded": 1, "ingressdaemonset_nodes unavailable": 2,
 		"ingressdaemonset_updated_nodes": 4, "ingressdaemonset_wave_nodes": 2,
 		"ingressdaemonset_condition Available": 1, "ingressdaemonset_condition Blocked": 0,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -63,7 +64,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder(objects.FieldManager), image: image,
-		written: newWritten(), dryRuns: newDryRuns(), readings: newReadings(), pace: newPace(),
+		written: newWritten(), dryRuns: newDryRuns(), readings: newReadings(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
 	}
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring)
