@@ -27,6 +27,7 @@ func TestMetricsReference(t *testing.T) {
 	for _, m := range ofEach {
 		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", m.name, m.kind, strings.Join(m.all(), "`, `"), m.help)
 	}
+	b.WriteString("\nMade of the same list: [alerts](../../config/monitoring/alerts.yaml), a PrometheusRule, and a\n[dashboard](../../config/monitoring/dashboard.json) for Grafana.\n")
 	if *updateReference {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
