@@ -23,6 +23,7 @@ import (
 type options struct {
 	image             string
 	metrics, probes   string
+	debug             string
 	elect             bool
 	electionNamespace string
 	verbosity         int
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&o.image, "healthchecker-image", os.Getenv("HEALTHCHECKER_IMAGE"), "image of the health checkers where an IngressDaemonSet names none; this controller's own image contains them")
 	flag.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of the metrics; 0 for none")
 	flag.StringVar(&o.probes, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	flag.StringVar(&o.debug, "debug-bind-address", "", "address of /debug/pprof, such as 127.0.0.1:6060; empty for none")
 	flag.BoolVar(&o.elect, "leader-elect", false, "elect a leader, so that several replicas can run")
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
@@ -73,6 +75,7 @@ func run(o options) error {
 		Cache:                         rollout.CacheOptions(),
 		Metrics:                       server.Options{BindAddress: o.metrics},
 		HealthProbeBindAddress:        o.probes,
+		PprofBindAddress:              o.debug,
 		LeaderElection:                o.elect,
 		LeaderElectionID:              "ingress-daemonset-controller",
 		LeaderElectionNamespace:       o.electionNamespace,
