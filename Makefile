@@ -19,7 +19,7 @@ UNIT_TESTS = $(shell go list ./... | grep -v /test/)
 # These share the machine's processors and the cluster's network, and take turns.
 CLUSTER_TESTS = $(filter-out $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/...))
 
-GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference
+GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference charts
 
 .PHONY: help
 help: ## Show the targets

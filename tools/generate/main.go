@@ -1,5 +1,6 @@
 // Command generate writes what is derived from api/v1alpha1: its deep copies,
-// config/crd/ingressdaemonsets.yaml and docs/reference/api.md.
+// config/crd/ingressdaemonsets.yaml and docs/reference/api.md; and from config/ what
+// the Helm chart has in common with it.
 //
 //	go run -C tools/generate .
 package main
@@ -57,6 +58,9 @@ func generate() error {
 	}
 	if err := reference(); err != nil {
 		return fmt.Errorf("reference: %w", err)
+	}
+	if err := writeChart(); err != nil {
+		return fmt.Errorf("chart: %w", err)
 	}
 	return nil
 }
