@@ -2,10 +2,14 @@ package controller
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/kubectl"
@@ -23,6 +27,23 @@ func (f *fixture) ids(args ...string) (string, error) {
 	c.SetArgs(append(args, flags...))
 	err := c.ExecuteContext(f.Context())
 	return out.String(), err
+}
+
+// manifest writes an IngressDaemonSet with changes into a file.
+func (f *fixture) manifest(set *v1alpha1.IngressDaemonSet, changes ...change) string {
+	f.Helper()
+	set = &v1alpha1.IngressDaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: set.Name}, Spec: *set.Spec.DeepCopy(),
+	}
+	for _, c := range changes {
+		c(set)
+	}
+	content, err := yaml.Marshal(set)
+	f.must(err)
+	file := filepath.Join(f.TempDir(), "set.yaml")
+	f.must(os.WriteFile(file, content, 0o644))
+	return file
 }
 
 // says fails the test unless the command succeeds and prints all of that.
@@ -69,6 +90,11 @@ func TestKubectl(t *testing.T) {
 	f.waitReason(set, v1alpha1.ConditionProgressing, v1alpha1.ReasonPaused)
 	f.says([]string{"2 nodes would not get the revision: spec.paused is set"}, "plan", "proxy")
 	f.says([]string{"2 nodes would not get the revision"}, "plan", "proxy", "--revision", "2")
+	f.says([]string{"WAVE", "1      0s", f.nodes[0], f.nodes[1], "It would take"}, "plan", "proxy", "-f", f.manifest(set, version("v9"), func(set *v1alpha1.IngressDaemonSet) {
+		set.Spec.Paused = false
+	}))
+	f.refuses("holds IngressDaemonSet \"other\" instead of", "plan", "proxy", "-f", f.manifest(set, func(set *v1alpha1.IngressDaemonSet) { set.Name = "other" }))
+	f.refuses("podsPerNode", "plan", "proxy", "-f", f.manifest(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.PodsPerNode = new(int32(-1)) }))
 	f.says([]string{"It waits for its turn"}, "explain", "proxy", f.nodes[1])
 	f.refuses("can't restart a paused", "rollout", "restart", "proxy")
 	f.says([]string{"proxy resumed"}, "rollout", "resume", "proxy")
