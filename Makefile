@@ -69,6 +69,8 @@ endif
 prepare:
 	@echo '== what clusters need'
 	@go run ./test/stage/cmd prepare
+	@echo 'building helm'
+	@go tool -modfile=tools/helm/go.mod helm version --short
 
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
