@@ -304,7 +304,8 @@ type RollingUpdate struct {
 	Order Order `json:"order,omitempty"`
 
 	// minServingNodes is the floor: no node is taken out where fewer nodes would
-	// be left serving. Defaults to 1; 0 permits taking out the last one.
+	// be left serving. Defaults to 1; 0 permits taking out the last one. Nodes
+	// whose pods are replaced while they serve (degraded) are not taken out.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
