@@ -61,18 +61,23 @@ func TestRollback(t *testing.T) {
 	}.play(t)
 }
 
-// TestControllerKilled kills the leading controller again and again.
+// TestControllerKilled kills the leading controller at random moments, and the one
+// that takes over.
 func TestControllerKilled(t *testing.T) {
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold,
 		during: func(ctx context.Context, t *testing.T, fleet *stage.Fleet) error {
+			leader := ""
 			for range 2 {
-				pause(ctx, 2*time.Second, 8*time.Second)
-				name, err := fleet.KillController(ctx)
-				if err != nil {
+				var err error
+				if leader, err = fleet.Leader(ctx, leader); err != nil {
 					return err
 				}
-				t.Log("killed", name)
+				pause(ctx, time.Second, 8*time.Second)
+				if err := fleet.KillController(ctx, leader); err != nil {
+					return err
+				}
+				t.Log("killed", leader)
 			}
 			return nil
 		},

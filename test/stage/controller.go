@@ -8,60 +8,45 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Leader is the pod of the controller that leads.
-func (s *Stage) Leader(ctx context.Context) (*corev1.Pod, error) {
-	lease := &coordinationv1.Lease{}
-	if err := s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: "ingress-daemonset-controller"}, lease); err != nil {
-		return nil, fmt.Errorf("reading the controller's Lease: %w", err)
-	}
-	if lease.Spec.HolderIdentity == nil {
-		return nil, fmt.Errorf("nobody leads")
-	}
-	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-	pod := &corev1.Pod{}
-	return pod, s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: name}, pod)
-}
-
-// KillController kills the process of the leading controller as soon as one runs,
-// and returns its pod's name.
-func (s *Stage) KillController(ctx context.Context) (string, error) {
-	var name string
-	var last error
-	// Who was killed a moment ago still holds the lease, and seems to run.
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		name, last = s.killLeader(ctx)
-		return last == nil, nil
+// Leader waits until a controller leads that is not the one of an identity, such
+// as one that was killed and still holds the lease. It gives the new identity.
+func (s *Stage) Leader(ctx context.Context, not string) (identity string, err error) {
+	err = Wait(ctx, "a controller to lead", func() (bool, error) {
+		lease := &coordinationv1.Lease{}
+		err := s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: "ingress-daemonset-controller"}, lease)
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return false, err
+		}
+		identity = *lease.Spec.HolderIdentity
+		return identity != "" && identity != not, nil
 	})
-	if err != nil {
-		return "", fmt.Errorf("killing the leading controller: %w: %w", err, last)
-	}
-	return name, nil
+	return identity, err
 }
 
-func (s *Stage) killLeader(ctx context.Context) (string, error) {
-	pod, err := s.Leader(ctx)
-	if err != nil {
-		return "", err
+// KillController kills the process of the controller of an identity.
+func (s *Stage) KillController(ctx context.Context, identity string) error {
+	name, _, _ := strings.Cut(identity, "_")
+	pod := &corev1.Pod{}
+	if err := s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: name}, pod); err != nil {
+		return fmt.Errorf("reading the controller's pod: %w", err)
 	}
 	for _, c := range pod.Status.ContainerStatuses {
 		_, id, _ := strings.Cut(c.ContainerID, "://")
 		pid, err := processOf(id)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			return "", fmt.Errorf("killing the controller: %w", err)
+			return fmt.Errorf("killing the controller: %w", err)
 		}
 	}
-	return pod.Name, nil
+	return nil
 }
 
 // processOf is the first process of a container, found by its control group.
