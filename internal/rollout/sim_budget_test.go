@@ -94,7 +94,7 @@ func (a *audit) checkBudget(seen *picture, s Step) {
 	wanted := n.Wanted && seen.Deletion == NotDeleted
 	budget := a.budget(seen, wanted && !n.Deployment.Detached)
 	// A node that lacks pods in its turn goes on with it.
-	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name)
+	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name) && s.Action == Update
 	if !retarget && len(a.begun) > budget {
 		a.fault("%s: %d nodes are under way, %d may be: %v", s, len(a.begun), budget, a.begun)
 	}
@@ -170,7 +170,7 @@ func (a *audit) checkFloor(seen *picture, s Step, n *Node, wanted bool, desired 
 	floor := seen.Spec.Strategy().MinServingNodes
 	if !wanted {
 		floor = min(floor, desired)
-	} else if !seen.Spec.Strategy().Detaching {
+	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached {
 		return
 	}
 	left := 0

@@ -182,7 +182,7 @@ func (p *planner) underWay() (names []string, acting int) {
 // midway is whether an update that is to be changed still goes on: the node keeps
 // its place, and is finished even when the rollout is paused.
 func (p *planner) midway(v *view) bool {
-	return !p.strategy.Detaching && v.Wanted && v.starts && p.wave[v.Name] && !v.done
+	return !p.strategy.Detaching && v.Wanted && !v.keptOut() && v.starts && p.wave[v.Name] && !v.done
 }
 
 // takesNothing is whether an update takes nothing more from the load balancer.
