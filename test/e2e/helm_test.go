@@ -32,6 +32,14 @@ func TestHelm(t *testing.T) {
 		}
 		return string(out)
 	}
+	// A controller that ends while its account goes is refused what it asks, and the
+	// audit log is searched for that.
+	end := func() {
+		t.Helper()
+		kubectl("-n", stage.Namespace, "scale", "deployment", "ingress-daemonset-controller", "--replicas=0")
+		kubectl("-n", stage.Namespace, "wait", "pod", "-l", "app.kubernetes.io/name=ingress-daemonset-controller", "--for=delete", "--timeout=2m")
+	}
+	end()
 	// The CRD stays, as it does between releases.
 	for _, part := range []string{"policy", "rbac", "controller"} {
 		kubectl("delete", "-k", filepath.Join(root, "config", part), "--wait")
@@ -73,6 +81,7 @@ func TestHelm(t *testing.T) {
 	if err := theStage.RemoveNamespace(ctx, fleet.Key.Namespace); err != nil {
 		t.Fatal(err)
 	}
+	end()
 	helm("uninstall", "ids", "--wait")
 	if out, err := theStage.Kubectl(ctx, "get", "ids", "--all-namespaces").CombinedOutput(); err != nil {
 		t.Errorf("the CRD went with the release: %v: %s", err, out)
