@@ -29,7 +29,6 @@ type audit struct {
 	passed, failures map[string]int32
 
 	decisions int
-	last      Decision
 }
 
 func newAudit(w *world) *audit {

@@ -19,7 +19,7 @@ func leanDeployment(obj any) (any, error) {
 	if d, ok := obj.(*appsv1.Deployment); ok {
 		d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return !objects.Outlives(entry) })
 		for i := range d.ManagedFields {
-			d.ManagedFields[i].FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}
+			d.ManagedFields[i].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":{}}`)
 		}
 		d.Labels = only(d.Labels, v1alpha1.LabelName, v1alpha1.LabelNode)
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{

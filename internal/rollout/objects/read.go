@@ -174,7 +174,7 @@ func Outlives(entry metav1.ManagedFieldsEntry) bool {
 		return false
 	}
 	fields := map[string]json.RawMessage{}
-	_ = json.Unmarshal(entry.FieldsV1.Raw, &fields)
+	_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields)
 	return fields["f:spec"] != nil
 }
 

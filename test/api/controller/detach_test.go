@@ -114,10 +114,10 @@ func (f *fixture) checkManagers(node string, sets ...*v1alpha1.IngressDaemonSet)
 				Annotations map[string]any `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		f.must(json.Unmarshal(e.FieldsV1.Raw, &fields))
+		f.must(json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields))
 		claims[e.Manager] = slices.Sorted(maps.Keys(fields.Metadata.Annotations))
-		if n := strings.Count(string(e.FieldsV1.Raw), "{}"); n != len(claims[e.Manager]) {
-			f.Errorf("%s claims %s", e.Manager, e.FieldsV1.Raw)
+		if n := strings.Count(e.FieldsV1.GetRawString(), "{}"); n != len(claims[e.Manager]) {
+			f.Errorf("%s claims %s", e.Manager, e.FieldsV1.GetRawString())
 		}
 	}
 	want := map[string][]string{}

@@ -264,7 +264,7 @@ func (f *fixture) waitClean(set *v1alpha1.IngressDaemonSet) {
 	f.eventually("nobody else's changes are left", func() error {
 		for _, d := range f.deployments(set) {
 			for _, e := range d.ManagedFields {
-				if e.Manager != accountName && e.Subresource != "status" && strings.Contains(string(e.FieldsV1.Raw), `"f:spec"`) {
+				if e.Manager != accountName && e.Subresource != "status" && strings.Contains(e.FieldsV1.GetRawString(), `"f:spec"`) {
 					return fmt.Errorf("%s has fields of %s", d.Name, e.Manager)
 				}
 			}
