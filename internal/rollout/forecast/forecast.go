@@ -53,7 +53,7 @@ const mostLooks = 200
 // the analysis to pass at once.
 func Play(s rollout.State, pace Pace) Forecast {
 	f := newFleet(s, pace)
-	turns := &turns{from: s.Now, begun: map[string]time.Time{}}
+	turns := &turns{from: s.Now, begun: map[string]bool{}}
 	for range mostLooks * (1 + len(s.Nodes)) {
 		d := rollout.Plan(f.State)
 		turns.hear(f.State, d)
@@ -72,13 +72,12 @@ func Play(s rollout.State, pace Pace) Forecast {
 // turns are the nodes' turns as they are played.
 type turns struct {
 	from  time.Time
-	begun map[string]time.Time
+	begun map[string]bool
 	waves []*wave
 }
 
 type wave struct {
 	Wave
-	at   time.Time
 	left map[string]bool
 }
 
@@ -93,9 +92,9 @@ func (t *turns) hear(s rollout.State, d rollout.Decision) {
 		}
 	}
 	for _, name := range d.Status.Wave {
-		if _, begun := t.begun[name]; !begun {
-			t.begun[name] = s.Now
-			t.join(name, s.Now)
+		if !t.begun[name] {
+			t.begun[name] = true
+			t.join(name, s.Now.Sub(t.from))
 		}
 	}
 }
@@ -105,9 +104,9 @@ func under(status v1alpha1.IngressDaemonSetStatus, name string) bool {
 }
 
 // join puts a node into the wave that begins now.
-func (t *turns) join(name string, now time.Time) {
-	if len(t.waves) == 0 || !t.waves[len(t.waves)-1].at.Equal(now) {
-		t.waves = append(t.waves, &wave{at: now, left: map[string]bool{}, Wave: Wave{Begins: now.Sub(t.from)}})
+func (t *turns) join(name string, now time.Duration) {
+	if len(t.waves) == 0 || t.waves[len(t.waves)-1].Begins != now {
+		t.waves = append(t.waves, &wave{left: map[string]bool{}, Wave: Wave{Begins: now}})
 	}
 	last := t.waves[len(t.waves)-1]
 	last.Nodes = append(last.Nodes, name)
