@@ -61,7 +61,7 @@ func (o *observed) shared(rival *v1alpha1.IngressDaemonSet) string {
 		if node == nil {
 			continue
 		}
-		mine, _ := o.nodeSet.Wants(node, true)
+		mine, _ := o.reader.Nodes.Wants(node, true)
 		theirs, _ := rivals.Wants(node, true)
 		if mine && theirs {
 			return name

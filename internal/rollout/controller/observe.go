@@ -21,7 +21,6 @@ type observed struct {
 	set      *v1alpha1.IngressDaemonSet
 	state    rollout.State
 	strategy v1alpha1.Strategy
-	nodeSet  objects.NodeSet
 	reader   objects.Reader
 
 	template  corev1.PodTemplateSpec
@@ -54,7 +53,7 @@ func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	o := &observed{
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
-		strategy: set.Spec.Strategy(), nodeSet: objects.NodeSetOf(set), reader: objects.ReaderOf(set),
+		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set),
 	}
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{

@@ -23,15 +23,16 @@ const FieldManager = "ingress-daemonset-controller"
 
 // Reader reads the objects of a node into what the planner sees.
 type Reader struct {
+	// Nodes tells which nodes belong to the set.
+	Nodes       NodeSet
 	set         *v1alpha1.IngressDaemonSet
-	nodes       NodeSet
 	strategy    v1alpha1.Strategy
 	deployments appsv1.DeploymentStrategy
 }
 
 // ReaderOf prepares what is the same for every node.
 func ReaderOf(set *v1alpha1.IngressDaemonSet) Reader {
-	return Reader{set: set, nodes: NodeSetOf(set), strategy: set.Spec.Strategy(), deployments: DeploymentStrategy(set)}
+	return Reader{set: set, Nodes: NodeSetOf(set), strategy: set.Spec.Strategy(), deployments: DeploymentStrategy(set)}
 }
 
 // Node is what the planner sees of a node, but for its health checks. Node and
@@ -40,7 +41,7 @@ func ReaderOf(set *v1alpha1.IngressDaemonSet) Reader {
 func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployment, pods []*corev1.Pod) (rollout.Node, error) {
 	out := rollout.Node{Name: name, Exists: node != nil}
 	if node != nil {
-		wanted, err := r.nodes.Wants(node, deployment != nil)
+		wanted, err := r.Nodes.Wants(node, deployment != nil)
 		if err != nil {
 			return out, fmt.Errorf("matching nodes against the template's affinity: %w", err)
 		}
