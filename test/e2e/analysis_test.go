@@ -118,7 +118,8 @@ func (r rejection) rejected(ctx context.Context, fleet *stage.Fleet) error {
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == v1alpha1.ReasonRolledBack && s.ServingNodes == nodes
 	})
-	// The node gets requests again.
+	// The load balancer needs a second to find the node up; what it then sends there
+	// must not fail.
 	time.Sleep(2 * time.Second)
 	return err
 }
