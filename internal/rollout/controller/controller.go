@@ -39,7 +39,7 @@ type Reconciler struct {
 	measurements *measurements
 	written      *written
 	dryRuns      *dryRuns
-	readings     *readings
+	memory       *memory
 	waves        *waveClock
 	pace         *pace
 }
@@ -93,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.measurements.forget(req.NamespacedName)
-	r.readings.forget(req.NamespacedName)
+	r.memory.forget(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)
 	unmeasure(req.NamespacedName)

@@ -76,14 +76,16 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		return fmt.Errorf("listing DaemonSets: %w", err)
 	}
 	o.checkers = map[int32]*appsv1.DaemonSet{}
+	seen := map[string]bool{}
 	for i := range list.Items {
 		ds := latest(r.written, &list.Items[i])
+		seen[ds.Name] = true
 		port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		if err == nil && controlledBy(ds, o.set.UID) {
 			o.checkers[int32(port)] = ds
 		}
 	}
-	for _, ds := range unseen[*appsv1.DaemonSet](r.written, o.set.UID, nil) {
+	for _, ds := range unseen(r.written, o.set.UID, func(ds *appsv1.DaemonSet) bool { return seen[ds.Name] }) {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}

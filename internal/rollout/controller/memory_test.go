@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,7 @@ func deployment(version string) *appsv1.Deployment {
 func TestWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWritten()
+		never := func(*appsv1.Deployment) bool { return false }
 		cached, own, newer := deployment("9"), deployment("10"), deployment("11")
 		if latest(w, cached) != cached {
 			t.Error("nothing was written")
@@ -41,13 +43,13 @@ func TestWritten(t *testing.T) {
 		if latest(w, cached) != own {
 			t.Error("an own write is not seen")
 		}
-		if got := unseen[*appsv1.Deployment](w, "set", nil); len(got) != 1 || got[0] != own {
+		if got := unseen(w, "set", never); len(got) != 1 || got[0] != own {
 			t.Errorf("unseen: %v", got)
 		}
-		if got := unseen[*appsv1.Deployment](w, "other", nil); len(got) > 0 {
+		if got := unseen(w, "other", never); len(got) > 0 {
 			t.Error("somebody else's is seen")
 		}
-		if got := unseen[*appsv1.Deployment](w, "set", map[string]bool{own.Name: true}); len(got) > 0 {
+		if got := unseen(w, "set", func(d *appsv1.Deployment) bool { return d.Name == own.Name }); len(got) > 0 {
 			t.Error("what the cache has is unseen")
 		}
 		if latest(w, newer) != newer || latest(w, cached) != cached {
@@ -70,7 +72,7 @@ func TestWritten(t *testing.T) {
 		// Deleted while the watch was broken: no event ever tells.
 		w.remember(own)
 		time.Sleep(longestLag + time.Second)
-		if got := unseen[*appsv1.Deployment](w, "set", nil); len(got) > 0 || len(w.objects) > 0 {
+		if got := unseen(w, "set", never); len(got) > 0 || len(w.objects) > 0 {
 			t.Error("an object that the cache never saw is kept for ever")
 		}
 	})
@@ -234,12 +236,12 @@ func TestShortened(t *testing.T) {
 // TestReadings reads a node's objects again when one of them is another version,
 // and all when the spec is.
 func TestReadings(t *testing.T) {
-	readings := newReadings()
+	memory := newMemory()
 	set := &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "proxy", UID: "1", Generation: 1}}
 	node, d, a, b := &corev1.Node{}, deployment("1"), &corev1.Pod{}, &corev1.Pod{}
-	readings.of(set)["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
+	memory.of(set).nodes["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
 	same := func(n nodeObjects) bool {
-		last := readings.of(set)["n"]
+		last := memory.of(set).nodes["n"]
 		return last != nil && last.of(&n)
 	}
 	if !same(nodeObjects{node: node, deployment: d, pods: []*corev1.Pod{b, a}}) {
@@ -252,6 +254,7 @@ func TestReadings(t *testing.T) {
 		"a pod less":         {node: node, deployment: d, pods: []*corev1.Pod{a}},
 		"a pod more":         {node: node, deployment: d, pods: []*corev1.Pod{a, b, a.DeepCopy()}},
 		"another pod":        {node: node, deployment: d, pods: []*corev1.Pod{a, b.DeepCopy()}},
+		"a health checker":   {node: node, deployment: d, pods: []*corev1.Pod{a, b}, checkers: []*corev1.Pod{a}},
 	} {
 		if same(n) {
 			t.Errorf("%s is not read", what)
@@ -263,17 +266,41 @@ func TestReadings(t *testing.T) {
 		"another object": func(s *v1alpha1.IngressDaemonSet) { s.UID = "2" },
 		"a deletion":     func(s *v1alpha1.IngressDaemonSet) { s.DeletionTimestamp = &metav1.Time{} },
 	} {
-		readings.of(set)["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
+		memory.of(set).nodes["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
 		last := set
 		set = set.DeepCopy()
 		if change(set); same(unchanged) {
 			t.Errorf("%s is not noticed", what)
 		}
 		set = last
-		readings.of(set)
+		memory.of(set)
 	}
-	readings.forget(types.NamespacedName{Name: "proxy"})
-	if len(readings.sets) > 0 {
+	last := memory.of(set)
+	last.nodes["n"] = &reading{}
+	last.with([]endpoint{{port: 10080}}, nil)
+	if len(last.nodes) > 0 {
+		t.Error("another health-check port is not noticed")
+	}
+	last.nodes["n"] = &reading{}
+	last.with([]endpoint{{port: 10080}}, map[int32]string{10080: "new"})
+	if len(last.nodes) > 0 {
+		t.Error("another health checker is not noticed")
+	}
+	last.nodes["b"] = &reading{}
+	for _, nodes := range [][]string{{"a", "b"}, {"a", "c"}, {"a", "b", "c"}, {"b"}, {"b"}} {
+		there := map[string]*nodeObjects{}
+		for _, name := range nodes {
+			there[name] = &nodeObjects{}
+		}
+		if got := last.order(there); !slices.Equal(got, nodes) {
+			t.Errorf("the nodes %v are %v in order", nodes, got)
+		}
+		if last.nodes["b"] != nil && there["b"] == nil {
+			t.Error("a node that is gone is remembered")
+		}
+	}
+	memory.forget(types.NamespacedName{Name: "proxy"})
+	if len(memory.sets) > 0 {
 		t.Error("it is not forgotten")
 	}
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -13,31 +14,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// endpoints are the health-check ports to listen to: of every node that has a
-// Deployment.
-func (o *observed) endpoints() []endpoint {
+// ports are the health-check ports of every node, without an address.
+func (o *observed) ports() []endpoint {
 	var out []endpoint
-	for _, n := range o.nodes {
-		if n.deployment != nil {
-			out = append(out, o.endpointsOf(n)...)
+	for _, port := range o.set.Spec.HealthCheckNodePorts {
+		if !o.taken[port] {
+			out = append(out, endpoint{port: port})
 		}
+	}
+	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
+		out = append(out, endpoint{port: o.service.Spec.HealthCheckNodePort, plain: true})
 	}
 	return out
 }
 
-func (o *observed) endpointsOf(n *nodeObjects) []endpoint {
-	if n.node == nil {
+// at are the ports of a node.
+func at(node *corev1.Node, ports []endpoint) []endpoint {
+	if node == nil {
 		return nil
 	}
-	var out []endpoint
-	address := nodeAddress(n.node)
-	for _, port := range o.set.Spec.HealthCheckNodePorts {
-		if !o.taken[port] {
-			out = append(out, endpoint{address: address, port: port})
-		}
-	}
-	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
-		out = append(out, endpoint{address: address, port: o.service.Spec.HealthCheckNodePort, plain: true})
+	out, address := slices.Clone(ports), nodeAddress(node)
+	for i := range out {
+		out[i].address = address
 	}
 	return out
 }
@@ -51,91 +49,137 @@ func nodeAddress(node *corev1.Node) string {
 	return ""
 }
 
-// assemble makes the planner's view of one node.
-func (r *Reconciler) assemble(o *observed, known map[string]*reading, name string, n *nodeObjects) (rollout.Node, error) {
-	was := known[name]
-	if was == nil || !was.of(n) {
-		out, err := o.reader.Node(name, n.node, n.deployment, n.pods)
-		if err != nil {
-			return out, err
-		}
-		was = &reading{node: n.node, deployment: n.deployment, pods: n.pods, out: out}
-		known[name] = was
+// read makes the planner's view of one node, but for the answers of its ports.
+func (o *observed) read(name string, n *nodeObjects) error {
+	known := o.known
+	n.reading = known.nodes[name]
+	if n.reading != nil && n.reading.of(n) {
+		return nil
 	}
-	out := was.out
+	n.reading = nil
+	out, err := o.reader.Node(name, n.node, n.deployment, n.pods)
+	if err != nil {
+		return err
+	}
 	out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
+	n.reading = &reading{node: n.node, deployment: n.deployment, pods: n.pods, checkers: n.checkers, out: out}
 	if n.deployment != nil {
-		out.Checks = r.answers(o, n)
+		n.reading.endpoints = at(n.node, known.ports)
 	}
-	return out, nil
+	for _, e := range n.reading.endpoints {
+		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return known.pods[p].port == objects.PortLabel(e.port) })
+		n.reading.gone = append(n.reading.gone, gone)
+	}
+	known.nodes[name] = n.reading
+	return nil
 }
 
-// readings are what was read from the objects of each node the last time. Most
-// objects are the same in the next pass, and reading them is most of its work.
-type readings struct {
+// checkerRevisions are those of the health checkers, by port.
+func (o *observed) checkerRevisions() map[int32]string {
+	out := map[int32]string{}
+	for port, ds := range o.checkers {
+		out[port] = objects.CheckerRevision(ds.Spec.Template.Labels)
+	}
+	return out
+}
+
+// memory keeps what was read from the objects of each IngressDaemonSet the last
+// time. Most objects are the same in the next pass, and reading them is most of its
+// work. Objects of the cache never change: a newer version is another object.
+type memory struct {
 	mu   sync.Mutex
-	sets map[types.NamespacedName]*readingsOf
+	sets map[types.NamespacedName]*readings
 }
 
-// readingsOf are those with one spec of an IngressDaemonSet.
-type readingsOf struct {
+// readings are those with one spec of an IngressDaemonSet, the same health-check
+// ports and the same health checkers, to be used by one pass at a time.
+type readings struct {
 	uid        types.UID
 	generation int64
 	deleted    bool
-	nodes      map[string]*reading
+	ports      []endpoint
+	checkers   map[int32]string
+	// names are the nodes', in order.
+	names []string
+	nodes map[string]*reading
+	pods  map[*corev1.Pod]place
 }
 
-// reading is what was read from these objects. Objects of the cache never change:
-// a newer version is another object.
+// reading is what was read from these objects.
 type reading struct {
 	node       *corev1.Node
 	deployment *appsv1.Deployment
 	pods       []*corev1.Pod
-	out        rollout.Node
+	checkers   []*corev1.Pod
+	// endpoints are the node's health-check ports, gone whether no health checker is
+	// left behind each.
+	endpoints []endpoint
+	gone      []bool
+	out       rollout.Node
 }
 
-func newReadings() *readings { return &readings{sets: map[types.NamespacedName]*readingsOf{}} }
+// place is where a pod belongs: to which node, if any, and behind which health-check
+// port where it is a health checker.
+type place struct{ node, port string }
 
-// of are the readings of the IngressDaemonSet's nodes, to be used by one pass at a time.
-func (r *readings) of(set *v1alpha1.IngressDaemonSet) map[string]*reading {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func newMemory() *memory { return &memory{sets: map[types.NamespacedName]*readings{}} }
+
+// of are the readings of the IngressDaemonSet.
+func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	key := client.ObjectKeyFromObject(set)
 	deleted := set.DeletionTimestamp != nil
-	last := r.sets[key]
+	last := m.sets[key]
 	if last == nil || last.uid != set.UID || last.generation != set.Generation || last.deleted != deleted {
-		last = &readingsOf{set.UID, set.Generation, deleted, map[string]*reading{}}
-		r.sets[key] = last
+		last = &readings{uid: set.UID, generation: set.Generation, deleted: deleted, nodes: map[string]*reading{}}
+		m.sets[key] = last
 	}
-	return last.nodes
+	return last
 }
 
-func (r *readings) forget(set types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.sets, set)
+func (m *memory) forget(set types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sets, set)
+}
+
+// with drops what was read with other ports or health checkers.
+func (r *readings) with(ports []endpoint, checkers map[int32]string) {
+	if !slices.Equal(r.ports, ports) || !maps.Equal(r.checkers, checkers) {
+		r.ports, r.checkers, r.nodes = ports, checkers, map[string]*reading{}
+	}
+}
+
+// order gives the names of the nodes in order, and forgets the others.
+func (r *readings) order(nodes map[string]*nodeObjects) []string {
+	known := func(name string) bool { return nodes[name] != nil }
+	if len(r.names) != len(nodes) || !every(r.names, known) {
+		r.names = slices.Sorted(maps.Keys(nodes))
+		maps.DeleteFunc(r.nodes, func(name string, _ *reading) bool { return !known(name) })
+	}
+	return r.names
+}
+
+func every(names []string, holds func(string) bool) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !holds(name) })
 }
 
 // of is whether it was read from just these objects, in whatever order.
 func (r *reading) of(n *nodeObjects) bool {
-	if r.node != n.node || r.deployment != n.deployment || len(r.pods) != len(n.pods) {
-		return false
-	}
-	for _, pod := range n.pods {
-		if !slices.Contains(r.pods, pod) {
-			return false
-		}
-	}
-	return true
+	return r.node == n.node && r.deployment == n.deployment && samePods(r.pods, n.pods) && samePods(r.checkers, n.checkers)
 }
 
+func samePods(a, b []*corev1.Pod) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(pod *corev1.Pod) bool { return !slices.Contains(a, pod) })
+}
+
+// answers are the last of a node's health-check ports.
 func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {
 	var out []rollout.Check
-	for _, e := range o.endpointsOf(n) {
+	for i, e := range n.reading.endpoints {
 		c := r.checks.last(client.ObjectKeyFromObject(o.set), e)
-		c.Gone = !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool {
-			return p.Labels[v1alpha1.LabelHealthCheckPort] == objects.PortLabel(e.port)
-		})
+		c.Gone = n.reading.gone[i]
 		out = append(out, c)
 	}
 	return out

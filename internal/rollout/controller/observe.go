@@ -36,6 +36,8 @@ type observed struct {
 	lookAt time.Time
 	// taken are the health-check ports that belong to another IngressDaemonSet.
 	taken map[int32]bool
+	// known is what earlier passes read.
+	known *readings
 	// released is whether the finalizer was removed.
 	released bool
 }
@@ -45,6 +47,7 @@ type nodeObjects struct {
 	deployment *appsv1.Deployment
 	pods       []*corev1.Pod
 	checkers   []*corev1.Pod
+	reading    *reading
 }
 
 func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state.Revision }
@@ -53,7 +56,7 @@ func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	o := &observed{
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
-		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set),
+		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),
 	}
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{
@@ -70,24 +73,36 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 			return nil, err
 		}
 	}
-	r.checks.want(client.ObjectKeyFromObject(set), o.endpoints())
-	known := r.readings.of(set)
-	for name, n := range o.nodes {
-		node, err := r.assemble(o, known, name, n)
-		if err != nil {
+	o.known.with(o.ports(), o.checkerRevisions())
+	r.assemble(o)
+	return o, nil
+}
+
+// assemble makes the planner's view of the nodes.
+func (r *Reconciler) assemble(o *observed) {
+	var endpoints []endpoint
+	names := o.known.order(o.nodes)
+	for _, name := range names {
+		n := o.nodes[name]
+		if err := o.read(name, n); err != nil {
 			o.fault(v1alpha1.ReasonInvalidSpec, err.Error())
 			continue
 		}
+		endpoints = append(endpoints, n.reading.endpoints...)
+	}
+	r.checks.want(client.ObjectKeyFromObject(o.set), endpoints)
+	o.state.Nodes = make([]rollout.Node, 0, len(names))
+	for _, name := range names {
+		n := o.nodes[name]
+		if n.reading == nil {
+			continue
+		}
+		node := n.reading.out
+		node.Checks = r.answers(o, n)
 		if node.Wanted || node.Deployment != nil || node.Detachment.Requested || len(node.Pods) > 0 {
 			o.state.Nodes = append(o.state.Nodes, node)
 		}
 	}
-	for name := range known {
-		if o.nodes[name] == nil {
-			delete(known, name)
-		}
-	}
-	return o, nil
 }
 
 func (o *observed) fault(reason, message string) {
@@ -142,13 +157,14 @@ func (r *Reconciler) observeDeployments(ctx context.Context, o *observed) error 
 	if err != nil {
 		return fmt.Errorf("listing Deployments: %w", err)
 	}
-	seen := map[string]bool{}
 	for _, cached := range deployments {
-		d := latest(r.written, cached)
-		seen[d.Name] = true
-		o.place(d)
+		o.place(latest(r.written, cached))
 	}
-	for _, own := range unseen[*appsv1.Deployment](r.written, o.set.UID, seen) {
+	placed := func(d *appsv1.Deployment) bool {
+		n := o.nodes[d.Annotations[v1alpha1.AnnotationNode]]
+		return n != nil && n.deployment != nil
+	}
+	for _, own := range unseen(r.written, o.set.UID, placed) {
 		o.place(own)
 	}
 	return nil
@@ -184,21 +200,42 @@ func (o *observed) at(name string) *nodeObjects {
 }
 
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	pods, err := named(ctx, r, o, &corev1.Pod{})
+	pods, err := stored(ctx, r.cache, &corev1.Pod{}, o.set.Namespace)
 	if err != nil {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
+	name := v1alpha1.LabelValue(o.set.Name)
+	places := make(map[*corev1.Pod]place, len(pods))
 	for _, pod := range pods {
-		if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" {
-			if n := o.nodes[pod.Spec.NodeName]; n != nil {
-				n.checkers = append(n.checkers, pod)
-			}
-			continue
+		at, ok := o.known.pods[pod]
+		if !ok {
+			at = placeOf(pod, name)
 		}
-		if name := pod.Annotations[v1alpha1.AnnotationNode]; name != "" && pod.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(name) {
-			n := o.at(name)
+		places[pod] = at
+		switch {
+		case at.node == "":
+		case at.port == "":
+			n := o.at(at.node)
 			n.pods = append(n.pods, pod)
+		case o.nodes[at.node] != nil:
+			n := o.nodes[at.node]
+			n.checkers = append(n.checkers, pod)
 		}
 	}
+	o.known.pods = places
 	return nil
+}
+
+// placeOf is the place of a pod in the IngressDaemonSet of a name.
+func placeOf(pod *corev1.Pod, set string) place {
+	node := pod.Annotations[v1alpha1.AnnotationNode]
+	switch {
+	case pod.Labels[v1alpha1.LabelName] != set:
+		return place{}
+	case pod.Labels[v1alpha1.LabelHealthCheckPort] != "":
+		return place{pod.Spec.NodeName, pod.Labels[v1alpha1.LabelHealthCheckPort]}
+	case pod.Labels[v1alpha1.LabelNode] != v1alpha1.LabelValue(node):
+		return place{}
+	}
+	return place{node: node}
 }

@@ -64,7 +64,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder(objects.FieldManager), image: image,
-		written: newWritten(), dryRuns: newDryRuns(), readings: newReadings(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
+		written: newWritten(), dryRuns: newDryRuns(), memory: newMemory(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
 	}
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring)

@@ -65,16 +65,16 @@ func latest[T client.Object](w *written, cached T) T {
 	return mine
 }
 
-// unseen are the written objects of a type that belong to the owner and that the
-// cache does not hold yet.
-func unseen[T client.Object](w *written, owner types.UID, seen map[string]bool) []T {
+// unseen are the written objects of a type that belong to the owner and that were
+// not seen in the cache.
+func unseen[T client.Object](w *written, owner types.UID, seen func(T) bool) []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []T
 	for key, obj := range w.objects {
 		mine, ok := obj.Object.(T)
 		switch {
-		case !ok || seen[mine.GetName()] || !controlledBy(mine, owner):
+		case !ok || !controlledBy(mine, owner) || seen(mine):
 		case time.Since(obj.at) > longestLag:
 			delete(w.objects, key)
 		default:
