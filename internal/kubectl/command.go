@@ -29,13 +29,14 @@ import (
 // fieldManager owns what the commands change.
 const fieldManager = "kubectl-ids"
 
-// NewCommand is kubectl ids.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+// NewCommand is kubectl ids. version is what --version prints.
+func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Command {
 	o := &operator{streams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	c := &cobra.Command{
 		Use:           "kubectl-ids",
 		Short:         "See and steer the rollouts of IngressDaemonSets",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ids"},
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -103,8 +103,10 @@ func sorted[T any](list []T, compare func(a, b T) int) []T {
 	return list
 }
 
+// recordRevision puts the present template on record. One that is brought back
+// becomes the newest again.
 func (p *planner) recordRevision() {
-	if !p.Revisions[p.Revision] {
+	if !p.Revisions[p.Revision] || p.BroughtBack {
 		p.do(Step{Action: RecordRevision, Revision: p.Revision})
 	}
 }

@@ -189,8 +189,8 @@ func (l *leader) apply(s Step) {
 	case Measure:
 		l.measure(s)
 	case RecordRevision:
-		if !w.set.revisions[s.Revision] {
-			w.set.revisions[s.Revision] = true
+		if w.set.newest != s.Revision {
+			w.set.revisions[s.Revision], w.set.newest = true, s.Revision
 			w.wake()
 		}
 	case ApplyChecker:

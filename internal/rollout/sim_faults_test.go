@@ -103,6 +103,9 @@ func (w *world) heal() {
 // leftovers are the traces of a rollout that should be gone when it rests.
 func (w *world) leftovers() []string {
 	var out []string
+	if w.set.newest != w.set.revision && w.set.deletion == NotDeleted {
+		out = append(out, "the present revision is not the newest on record")
+	}
 	for _, name := range w.set.status.Wave {
 		out = append(out, name+" is in the wave")
 	}

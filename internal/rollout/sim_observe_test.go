@@ -19,6 +19,7 @@ func (l *leader) observe() *picture {
 	for revision := range w.set.revisions {
 		seen.Revisions[revision] = true
 	}
+	seen.BroughtBack = seen.Revisions[w.set.revision] && w.set.newest != w.set.revision
 	for _, name := range w.known() {
 		seen.Nodes = append(seen.Nodes, w.observeNode(name))
 		if n := w.nodes[name]; n != nil {

@@ -59,8 +59,10 @@ type ingressDaemonSet struct {
 	status     v1alpha1.IngressDaemonSetStatus
 	revision   string
 	revisions  map[string]bool
-	deletion   Deletion
-	promoted   string
+	// newest was recorded last.
+	newest   string
+	deletion Deletion
+	promoted string
 }
 
 // simNode is a Node and the machine behind it.

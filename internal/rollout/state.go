@@ -26,6 +26,8 @@ type State struct {
 	// template is on record.
 	Revision  string
 	Revisions map[string]bool
+	// BroughtBack is whether another was recorded after the present one.
+	BroughtBack bool
 	// DryRun is what the API server said of a Deployment with the present template.
 	DryRun DryRun
 	// Faults are what else was found to stand in the way, such as a Service of

@@ -19,13 +19,27 @@ func (r *Reconciler) observeRevisions(ctx context.Context, o *observed) error {
 		return fmt.Errorf("listing ControllerRevisions: %w", err)
 	}
 	o.revisions, o.state.Revisions = map[string]*appsv1.ControllerRevision{}, map[string]bool{}
+	seen := map[string]bool{}
 	for i := range list.Items {
-		o.record(&list.Items[i])
+		cr := latest(r.written, &list.Items[i])
+		seen[cr.Name] = true
+		o.record(cr)
 	}
-	for _, own := range unseen[*appsv1.ControllerRevision](r.written, o.set.UID, nil) {
+	for _, own := range unseen(r.written, o.set.UID, func(cr *appsv1.ControllerRevision) bool { return seen[cr.Name] }) {
 		o.record(own)
 	}
+	present := o.revisions[o.state.Revision]
+	o.state.BroughtBack = present != nil && present.Revision < o.newest()
 	return nil
+}
+
+// newest is the number of the revision that was recorded last.
+func (o *observed) newest() int64 {
+	var newest int64
+	for _, cr := range o.revisions {
+		newest = max(newest, cr.Revision)
+	}
+	return newest
 }
 
 func (o *observed) record(cr *appsv1.ControllerRevision) {
@@ -36,11 +50,7 @@ func (o *observed) record(cr *appsv1.ControllerRevision) {
 }
 
 func (r *Reconciler) recordRevision(ctx context.Context, o *observed) error {
-	var newest int64
-	for _, cr := range o.revisions {
-		newest = max(newest, cr.Revision)
-	}
-	cr, err := objects.ControllerRevision(o.set, o.state.Revision, newest+1)
+	cr, err := objects.ControllerRevision(o.set, o.state.Revision, o.newest()+1)
 	if err != nil {
 		return err
 	}
@@ -75,7 +85,7 @@ func (r *Reconciler) pruneRevisions(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// template is the template of a revision, from the record.
+// templateOf is the template of a revision, from the record.
 func (o *observed) templateOf(revision string) (corev1.PodTemplateSpec, error) {
 	if revision == o.state.Revision {
 		return o.template, nil

@@ -80,7 +80,7 @@ func (f *fleet) carryOut(d rollout.Decision) {
 			f.Measurements = append(slices.DeleteFunc(f.Measurements, func(m rollout.Measurement) bool { return m.Check == step.Check }),
 				rollout.Measurement{Check: step.Check, Analysis: step.Analysis, At: f.Now})
 		case rollout.RecordRevision:
-			f.Revisions[step.Revision] = true
+			f.Revisions[step.Revision], f.BroughtBack = true, false
 		case rollout.ApplyChecker, rollout.DeleteChecker:
 			f.check(step)
 		}

@@ -18,7 +18,7 @@ import (
 // ids runs kubectl ids and gives what it printed.
 func (f *fixture) ids(args ...string) (string, error) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	c := kubectl.NewCommand(streams)
+	c := kubectl.NewCommand(streams, "v0")
 	flags := []string{"--kubeconfig", theCluster.Kubeconfig(), "-n", f.ns}
 	if args[0] == "__complete" {
 		// What is to be completed comes last.
@@ -84,6 +84,9 @@ func TestKubectl(t *testing.T) {
 	if f.read(set); set.Spec.Template.Spec.Containers[0].Image != "proxy:v1" || set.Status.UpdatedNodes != 2 {
 		t.Errorf("after undo: %s, %d nodes updated", set.Spec.Template.Spec.Containers[0].Image, set.Status.UpdatedNodes)
 	}
+	// What is brought back is the newest, and what it replaced the one before it.
+	f.says([]string{"image: proxy:v1"}, "rollout", "history", "proxy", "--revision", "3")
+	f.refuses("unable to find revision 1", "rollout", "history", "proxy", "--revision", "1")
 
 	f.says([]string{"proxy paused"}, "rollout", "pause", "proxy")
 	f.change(set, version("v3"))
