@@ -90,6 +90,10 @@ deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=
 image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
 	@go run ./test/stage/cmd image dist
 
+.PHONY: release
+release: ## Write all files of the release that CHANGELOG.md begins with to dist/: image, manifests, chart, kubectl ids, bills of materials
+	@go run ./tools/release
+
 .PHONY: lint
 lint: check ## Run the checks and golangci-lint
 	@go tool -modfile=tools/lint/go.mod golangci-lint run

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -20,7 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
+// version is set by the linker in a release.
+var version = "of a build from source"
+
 type options struct {
+	version           bool
 	image             string
 	metrics, probes   string
 	debug             string
@@ -40,7 +45,12 @@ func main() {
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
+	flag.BoolVar(&o.version, "version", false, "print the version and end")
 	flag.Parse()
+	if o.version {
+		fmt.Println("ingress-daemonset-controller", version)
+		return
+	}
 	if os.Getenv("GOGC") == "" {
 		// What is kept of a large fleet outweighs what becomes garbage.
 		debug.SetGCPercent(30)
@@ -58,6 +68,7 @@ func run(o options) error {
 	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
+	log.Info("starting", "version", version)
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return err
@@ -80,6 +91,10 @@ func run(o options) error {
 		LeaderElectionID:              "ingress-daemonset-controller",
 		LeaderElectionNamespace:       o.electionNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		// A rollout waits for no longer than lease and retry when the leader dies.
+		LeaseDuration: new(12 * time.Second),
+		RenewDeadline: new(8 * time.Second),
+		RetryPeriod:   new(2 * time.Second),
 	})
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)

@@ -12,11 +12,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
+// version is set by the linker in a release.
+var version = "of a build from source"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	if err := kubectl.NewCommand(streams).ExecuteContext(ctx); err != nil {
+	if err := kubectl.NewCommand(streams, version).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}

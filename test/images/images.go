@@ -6,7 +6,6 @@ package images
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -19,7 +18,7 @@ import (
 var epoch = time.Unix(0, 0).UTC()
 
 // build makes an image of one layer.
-func build(config v1.Config, files tree) (v1.Image, error) {
+func build(config v1.Config, arch string, files tree) (v1.Image, error) {
 	layer, err := files.layer()
 	if err != nil {
 		return nil, fmt.Errorf("image layer: %w", err)
@@ -34,7 +33,7 @@ func build(config v1.Config, files tree) (v1.Image, error) {
 		return nil, fmt.Errorf("image: %w", err)
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture = "linux", runtime.GOARCH
+	file.OS, file.Architecture = "linux", arch
 	file.Created = v1.Time{Time: epoch}
 	file.Config = config
 	return mutate.ConfigFile(image, file)

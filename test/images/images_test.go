@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,7 +223,7 @@ func TestCommandsImage(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	image, err := Commands(binaries)
+	image, err := Commands(binaries, runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestCommandsImage(t *testing.T) {
 
 func TestBadInputIsNamed(t *testing.T) {
 	_, unknownProxy := Proxy(t.Context(), "apache")
-	_, noPrograms := Commands(t.TempDir())
+	_, noPrograms := Commands(t.TempDir(), runtime.GOARCH)
 	_, noConfig := Config("apache", HostNetwork)
 	for want, err := range map[string]error{
 		"must be one of caddy, haproxy, nginx": unknownProxy,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -83,7 +84,7 @@ func (p proxy) image(ctx context.Context) (v1.Image, error) {
 	}
 	config := p.config
 	config.Env = append([]string{searchPath}, config.Env...)
-	return build(config, t)
+	return build(config, runtime.GOARCH, t)
 }
 
 func addNginx(ctx context.Context, t tree, buildDir string) error {

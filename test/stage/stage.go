@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -160,7 +161,7 @@ func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the commands: %w: %s", err, out)
 	}
-	image, err := images.Commands(bin)
+	image, err := images.Commands(bin, goruntime.GOARCH)
 	if err != nil {
 		return "", err
 	}
