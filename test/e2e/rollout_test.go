@@ -61,23 +61,33 @@ func TestRollback(t *testing.T) {
 	}.play(t)
 }
 
+// longestTakeover is how long a rollout may wait for another leader.
+const longestTakeover = 20 * time.Second
+
 // TestControllerKilled kills the leading controller at random moments, and the one
 // that takes over.
 func TestControllerKilled(t *testing.T) {
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold,
 		during: func(ctx context.Context, t *testing.T, fleet *stage.Fleet) error {
-			leader := ""
+			leader, err := fleet.Leader(ctx, "")
 			for range 2 {
-				var err error
-				if leader, err = fleet.Leader(ctx, leader); err != nil {
+				if err != nil {
 					return err
 				}
 				pause(ctx, time.Second, 8*time.Second)
 				if err := fleet.KillController(ctx, leader); err != nil {
 					return err
 				}
-				t.Log("killed", leader)
+				killed := time.Now()
+				if leader, err = fleet.Leader(ctx, leader); err != nil {
+					return err
+				}
+				took := time.Since(killed)
+				t.Logf("%s took over after %.1f s", leader, took.Seconds())
+				if took >= longestTakeover {
+					t.Errorf("the rollout had no leader for %s", took)
+				}
 			}
 			return nil
 		},
