@@ -102,6 +102,10 @@ lint: check ## Run the checks and golangci-lint
 generate: ## Write what is derived from api/v1alpha1
 	@go run -C tools/generate .
 
+.PHONY: docs
+docs: generate ## Write the reference, and play and draw the session that the README shows (root)
+	@go run ./test/record
+
 .PHONY: bench
 bench: ## Measure on simulated nodes beside native DaemonSets; fails where a bar is missed
 	@go run ./test/bench

@@ -1,10 +1,13 @@
 package kubectl
 
 import (
-	"cmp"
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -83,15 +88,38 @@ func (a assumed) planned(ctx context.Context, api client.Client, live *v1alpha1.
 	if err != nil {
 		return nil, err
 	}
-	named := &v1alpha1.IngressDaemonSet{}
-	if err := yaml.UnmarshalStrict(content, named); err != nil {
-		return nil, fmt.Errorf("%s: not an IngressDaemonSet: %w", a.file, err)
-	}
-	if named.Kind != "IngressDaemonSet" || named.Name != live.Name {
-		return nil, fmt.Errorf("%s holds %s %q instead of IngressDaemonSet %q", a.file, cmp.Or(named.Kind, "no kind and"), named.Name, live.Name)
+	named, err := fromManifests(content, live.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", a.file, err)
 	}
 	set.Spec = named.Spec
 	return set, api.Update(ctx, set, client.DryRunAll, client.FieldOwner(fieldManager))
+}
+
+// fromManifests finds the IngressDaemonSet of a name among YAML documents.
+func fromManifests(content []byte, name string) (*v1alpha1.IngressDaemonSet, error) {
+	var others []string
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("it holds no IngressDaemonSet %q%s", name, strings.Join(others, ""))
+		}
+		if err != nil {
+			return nil, err
+		}
+		var object metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal(document, &object); err != nil {
+			return nil, err
+		}
+		if object.Kind != v1alpha1.Kind.Kind || object.Name != name {
+			if object.Kind != "" {
+				others = append(others, fmt.Sprintf(", but %s %q", object.Kind, object.Name))
+			}
+			continue
+		}
+		set := &v1alpha1.IngressDaemonSet{}
+		return set, yaml.UnmarshalStrict(document, set)
+	}
 }
 
 // remaining is how long a rollout would still take.

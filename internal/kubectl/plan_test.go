@@ -2,6 +2,7 @@ package kubectl
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,29 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 	if _, err := p.show("xml"); err == nil {
 		t.Error("a plan is shown as xml")
+	}
+}
+
+// TestFromManifests finds the IngressDaemonSet among other objects.
+func TestFromManifests(t *testing.T) {
+	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: proxy}\n"
+	set := func(spec string) string {
+		return "apiVersion: ingressdaemonsets.mumoshu.github.io/v1alpha1\nkind: IngressDaemonSet\nmetadata: {name: proxy}\nspec: " + spec + "\n"
+	}
+	for manifests, want := range map[string]string{
+		set("{podsPerNode: 3}"): "",
+		"# Two objects.\n" + configMap + "---\n" + set("{podsPerNode: 3}"): "",
+		configMap:                 `it holds no IngressDaemonSet "proxy", but ConfigMap "proxy"`,
+		"":                        `it holds no IngressDaemonSet "proxy"`,
+		set("{podPerNode: 3}"):    `unknown field "podPerNode"`,
+		"kind: [IngressDaemonSet": "did not find expected",
+	} {
+		got, err := fromManifests([]byte(manifests), "proxy")
+		switch {
+		case want == "" && (err != nil || got.Spec.Pods() != 3):
+			t.Errorf("%s\n%v, %v", manifests, got, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s\n%v, want %s", manifests, err, want)
+		}
 	}
 }

@@ -32,12 +32,15 @@ func (o *operator) status() *cobra.Command {
 				return err
 			}
 			remaining := &remaining{}
+			text := func(set *v1alpha1.IngressDaemonSet) string {
+				return tree(set, remaining.of(c.Context(), api, set), time.Now(), styleOf(o.streams.Out), output == "wide")
+			}
 			show := func(set *v1alpha1.IngressDaemonSet) error {
 				if p != nil {
 					set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IngressDaemonSet"))
 					return p.PrintObj(set, o.streams.Out)
 				}
-				_, err := fmt.Fprint(o.streams.Out, tree(set, remaining.of(c.Context(), api, set), time.Now(), styleOf(o.streams.Out), output == "wide"))
+				_, err := fmt.Fprint(o.streams.Out, text(set))
 				return err
 			}
 			if !again {
@@ -47,10 +50,18 @@ func (o *operator) status() *cobra.Command {
 				}
 				return show(set)
 			}
+			if size := sizeOf(o.streams.Out); size != nil && p == nil {
+				ctx, stop := context.WithCancel(c.Context())
+				defer stop()
+				drawing := &canvas{out: o.streams.Out, size: size}
+				view := &live[*v1alpha1.IngressDaemonSet]{show: func(set *v1alpha1.IngressDaemonSet) error { return drawing.draw(text(set)) }}
+				go view.tick(ctx)
+				show = view.changed
+			}
 			return o.follow(c.Context(), args[0], func(set *v1alpha1.IngressDaemonSet) (bool, error) { return false, show(set) })
 		},
 	}
-	c.Flags().BoolVarP(&again, "watch", "w", false, "show it anew whenever it changes")
+	c.Flags().BoolVarP(&again, "watch", "w", false, "show it anew whenever it changes, on a terminal in place")
 	c.Flags().StringVarP(&output, "output", "o", "", "json, yaml or wide")
 	return c
 }

@@ -29,6 +29,21 @@ func styleOf(w io.Writer) style {
 	return style{terminal: ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == ""}
 }
 
+// sizeOf gives the size of a terminal, and is nil where there is none.
+func sizeOf(w io.Writer) func() (columns, rows int) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func() (int, int) {
+		columns, rows, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns < 1 || rows < 1 {
+			return 80, 24
+		}
+		return columns, rows
+	}
+}
+
 // paint colours text by what it says of a node or a condition.
 func (s style) paint(colour, text string) string {
 	if !s.terminal || colour == "" {

@@ -96,7 +96,7 @@ func TestKubectl(t *testing.T) {
 	f.says([]string{"WAVE", "1      0s", f.nodes[0], f.nodes[1], "It would take"}, "plan", "proxy", "-f", f.manifest(set, version("v9"), func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.Paused = false
 	}))
-	f.refuses("holds IngressDaemonSet \"other\" instead of", "plan", "proxy", "-f", f.manifest(set, func(set *v1alpha1.IngressDaemonSet) { set.Name = "other" }))
+	f.refuses(`it holds no IngressDaemonSet "proxy", but IngressDaemonSet "other"`, "plan", "proxy", "-f", f.manifest(set, func(set *v1alpha1.IngressDaemonSet) { set.Name = "other" }))
 	f.refuses("podsPerNode", "plan", "proxy", "-f", f.manifest(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.PodsPerNode = new(int32(-1)) }))
 	f.says([]string{"It waits for its turn"}, "explain", "proxy", f.nodes[1])
 	f.refuses("can't restart a paused", "rollout", "restart", "proxy")

@@ -1,0 +1,85 @@
+package kubectl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// canvas draws text over the text that it drew before, on a terminal.
+type canvas struct {
+	out io.Writer
+	// size gives the columns and rows of the terminal.
+	size func() (columns, rows int)
+	// drawn is how many rows the last text took.
+	drawn int
+}
+
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// draw draws text that ends with a newline. What is higher than the terminal begins
+// at its top, and its head scrolls away.
+func (c *canvas) draw(text string) error {
+	columns, rows := c.size()
+	over := ""
+	switch {
+	case c.drawn >= rows:
+		over = "\x1b[H\x1b[2J"
+	case c.drawn > 0:
+		over = fmt.Sprintf("\x1b[%dA\x1b[J", c.drawn)
+	}
+	c.drawn = rowsOf(text, columns)
+	_, err := io.WriteString(c.out, over+text)
+	return err
+}
+
+// rowsOf is how many rows of a terminal a text takes.
+func rowsOf(text string, columns int) int {
+	rows := 0
+	for line := range strings.Lines(escapes.ReplaceAllString(text, "")) {
+		width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		rows += max(1, (width+columns-1)/columns)
+	}
+	return rows
+}
+
+// live shows something anew each time that it changes, and every second, since ages
+// and remaining times pass.
+type live[T any] struct {
+	show func(T) error
+
+	mu   sync.Mutex
+	last *T
+}
+
+func (l *live[T]) changed(value T) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = &value
+	return l.show(value)
+}
+
+// tick returns when ctx is over.
+func (l *live[T]) tick(ctx context.Context) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		l.mu.Lock()
+		if l.last != nil && ctx.Err() == nil {
+			// What cannot be written now cannot be written at the next change either,
+			// which ends the command.
+			_ = l.show(*l.last)
+		}
+		l.mu.Unlock()
+	}
+}
