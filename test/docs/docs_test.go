@@ -1,4 +1,3 @@
-// Package docs holds the documentation against the code.
 package docs
 
 import (
@@ -6,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,19 +23,9 @@ const root = "../.."
 // pages are all Markdown files, by their path in the repository.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	out := map[string]string{}
-	for _, top := range []string{"README.md", "CONTRIBUTING.md", "docs"} {
-		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
-				return err
-			}
-			name, err := filepath.Rel(root, path)
-			out[name] = read(t, name)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	out, err := Pages(root)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }
@@ -51,22 +39,8 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-var (
-	fence = regexp.MustCompile("(?ms)^( *)```([a-z]*)[^\n]*\n(.*?)^ *```[ ]*$")
-	// divider stands between YAML documents.
-	divider = regexp.MustCompile(`(?m)^---[ ]*$`)
-)
-
-// blocks are the fenced blocks of a page in one of the languages.
-func blocks(page string, languages ...string) []string {
-	var out []string
-	for _, found := range fence.FindAllStringSubmatch(page, -1) {
-		if slices.Contains(languages, found[2]) {
-			out = append(out, strings.ReplaceAll("\n"+found[3], "\n"+found[1], "\n"))
-		}
-	}
-	return out
-}
+// divider stands between YAML documents.
+var divider = regexp.MustCompile(`(?m)^---[ ]*$`)
 
 // TestYAML reads every IngressDaemonSet of the documentation and of examples/ as
 // strictly as the API server with field validation Strict, excerpts that begin
@@ -74,7 +48,7 @@ func blocks(page string, languages ...string) []string {
 func TestYAML(t *testing.T) {
 	sources := map[string][]string{}
 	for name, page := range pages(t) {
-		sources[name] = blocks(page, "yaml", "yml")
+		sources[name] = Blocks(page, "yaml", "yml")
 	}
 	examples, err := filepath.Glob(filepath.Join(root, "examples", "*.yaml"))
 	if err != nil || len(examples) == 0 {
@@ -127,7 +101,6 @@ func readDocument(document string) (ours bool, err error) {
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
-	code    = regexp.MustCompile("`[^`\n]*`")
 )
 
 // TestLinks resolves every relative link, its heading included.
@@ -321,7 +294,7 @@ var makeCommand = regexp.MustCompile("(?m)(?:`|^|sudo )make ([a-z][a-z-]*)")
 func TestMakeTargets(t *testing.T) {
 	makefile := read(t, "Makefile")
 	for name, page := range pages(t) {
-		commands := strings.Join(append(blocks(page, "sh", "console", "bash"), code.FindAllString(page, -1)...), "\n")
+		commands := strings.Join(append(Blocks(page, "sh", "console", "bash"), code.FindAllString(page, -1)...), "\n")
 		for _, found := range makeCommand.FindAllStringSubmatch(commands, -1) {
 			if !regexp.MustCompile(`(?m)^([a-z -]* )?` + found[1] + `( [a-z -]*)?:`).MatchString(makefile) {
 				t.Errorf("%s speaks of make %s, which the Makefile does not have", name, found[1])

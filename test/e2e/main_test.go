@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 		os.Exit(1)
 	})
 	var err error
-	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus"}, Log: os.Stdout})
+	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "skopeo"}, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1

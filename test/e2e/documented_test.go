@@ -1,0 +1,412 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
+	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	root          = "../.."
+	sessionScript = root + "/docs/session/session.sh"
+)
+
+// step is a documented command line, as a user follows the pages. NAME and NODE
+// stand for what they say.
+type step struct {
+	documented string
+	// run is run instead, where what the page names is not there: a registry.
+	run string
+	// says is what the output must hold.
+	says string
+	// local is whether it is about a local cluster of the reader's own.
+	local bool
+	// inNetwork is whether it runs beside the load balancer, where nodes have addresses.
+	inNetwork bool
+	// fails is why it is right that the command fails.
+	fails string
+	// until ends a command that would go on for ever.
+	until time.Duration
+	// before is done first, after last.
+	before, after func(context.Context, *reader)
+}
+
+// documented are all, in an order in which each is possible.
+var documented = []step{
+	{documented: "make image", says: "dist/ingress-daemonset-controller.tar"},
+	{
+		documented: "skopeo copy docker-archive:dist/ingress-daemonset-controller.tar docker://registry.example.com/ingress-daemonset-controller:v1",
+		run:        "skopeo copy --insecure-policy --dest-tls-verify=false docker-archive:dist/ingress-daemonset-controller.tar docker://HOST:5000/registry.example.com/ingress-daemonset-controller:v1",
+		inNetwork:  true,
+	},
+	{documented: "kubectl delete ids --all --all-namespaces"},
+	{documented: "kubectl delete -k config/default", before: endController, says: "deleted"},
+	{documented: "kubectl apply --server-side -k config/default", says: "serverside-applied"},
+	{documented: "make deploy IMAGE=registry.example.com/ingress-daemonset-controller:v1", says: "successfully rolled out"},
+	{documented: "make deploy IMAGE=…", run: "make deploy IMAGE=registry.example.com/ingress-daemonset-controller:v1"},
+	{documented: "go build -o /usr/local/bin/kubectl-ids ./cmd/kubectl-ids", run: "go build -o $BIN/kubectl-ids ./cmd/kubectl-ids"},
+
+	{documented: "kubectl apply -f examples/nginx.yaml", says: "nginx created"},
+	{documented: "kubectl get ids", before: waitServing, says: "nginx   3         3         3         0"},
+	{documented: "kubectl get ids nginx -w", until: 3 * time.Second, says: "nginx   3 "},
+	{documented: "kubectl ids status nginx", says: "3 desired, 3 serving"},
+	{documented: "kubectl describe ids NAME", says: "Complete"},
+	{documented: `kubectl get ids NAME -o jsonpath='{range .status.nodes[*]}{.name}{"\t"}{.state}{"\t"}{.reason}{"\n"}{end}'`},
+	{documented: "curl -i http://NODE:10080/", inNetwork: true, says: "200 OK"},
+	{documented: "kubectl -n ingress-daemonset-system logs -l app.kubernetes.io/name=ingress-daemonset-controller", says: "starting"},
+	{documented: "kubectl get deploy -l ingress-daemon-for-node=NODE -o jsonpath='{.items[*].metadata.annotations}'", says: "/pods-per-node"},
+	{documented: "kubectl-ids completion bash", says: "complete"},
+	{documented: "kubectl ids status NAME", says: "3 desired"},
+	{documented: "kubectl ids plan NAME", says: "Nothing is to be done"},
+	{documented: "kubectl ids explain NAME NODE", says: "It serves."},
+	{documented: "kubectl ids detach NODE", says: "detach"},
+	{documented: "kubectl ids attach NODE", says: "attach"},
+
+	// The recorded session, in which the template changes.
+	{documented: "kubectl get ids nginx", before: waitServing, says: "nginx   3 "},
+	{documented: `sed 's/value: "1"/value: "2"/' nginx.yaml > new.yaml`},
+	{documented: "kubectl ids plan nginx -f new.yaml", says: "node-3"},
+	{documented: "kubectl apply -f new.yaml", says: "nginx configured"},
+	{documented: "kubectl ids status nginx --watch", until: 10 * time.Second, says: "Detaching"},
+	{documented: "kubectl ids rollout pause NAME", says: "paused"},
+	{documented: "kubectl ids rollout resume NAME", says: "resumed"},
+	{documented: "kubectl ids rollout status NAME", says: "successfully rolled out"},
+	{documented: "kubectl ids rollout undo nginx", says: "rolled back to revision 1"},
+	{documented: "kubectl ids rollout status nginx", says: "successfully rolled out"},
+	{documented: "kubectl ids rollout history nginx", says: "the present template"},
+
+	{documented: "kubectl ids rollout history NAME", says: "the present template"},
+	{documented: "kubectl ids rollout promote NAME", fails: "nothing to promote"},
+	{documented: "kubectl ids rollout undo NAME", says: "rolled back to revision 2"},
+	{documented: "kubectl ids rollout restart NAME", says: "restarted"},
+
+	{documented: "kubectl delete ids NAME --cascade=orphan", says: "deleted"},
+	{documented: `kubectl patch ids NAME --type=merge -p '{"metadata":{"finalizers":null}}'`, before: stuckInDeletion, says: "patched"},
+	{documented: "kubectl apply --server-side -k .", before: kustomize, run: "kubectl apply --server-side --force-conflicts -k mine", says: "serverside-applied"},
+	{
+		documented: "helm install ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --create-namespace --set image.repository=registry.example.com/ingress-daemonset-controller,image.tag=v1",
+		before:     uninstall, says: "Before an uninstall, delete the IngressDaemonSets",
+	},
+	{documented: "kubectl apply --server-side --force-conflicts -f charts/ingress-daemonset-controller/crds", says: "serverside-applied"},
+	{documented: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reuse-values", run: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reuse-values --set verbosity=1", before: serveAgain, says: "REVISION: 2", after: keepsPods},
+	{documented: "helm uninstall ingress-daemonset-controller --namespace ingress-daemonset-system", before: endForGood, says: "uninstalled", after: keepsCRD},
+
+	{documented: "make help", says: "make demo"},
+	{documented: "make cluster NODES=3", local: true, says: "ready"},
+	{documented: "make cluster", local: true, says: "next: make deploy"},
+	{documented: "make deploy", local: true, says: "the controller runs in namespace ingress-daemonset-system"},
+	{documented: "make cluster-down", local: true},
+	{documented: "make demo", local: true, says: "The IngressDaemonSet lost 0 of"},
+	{documented: "make demo SIMULATED=1", local: true, says: "no traffic"},
+	{documented: "make soak CHECKS=12000", run: "make soak CHECKS=20", says: "ok"},
+	{documented: "go test ./internal/rollout -run TestConvergence -rapid.seed=SEED", run: "go test ./internal/rollout -run TestConvergence -rapid.seed=1 -rapid.checks=20", says: "ok"},
+	{documented: "go test ./internal/rollout -update", run: "go test ./internal/rollout -update -rapid.checks=20", says: "ok"},
+	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
+}
+
+// elsewhere are command lines that this test does not run, and why.
+var elsewhere = map[string]string{
+	"make test":         "this is part of it",
+	"make check":        "make test runs it",
+	"make unit":         "make test runs it",
+	"make cluster-test": "make test runs it",
+	"make generate":     "make check runs it",
+	"make bench":        "it takes half an hour",
+	"make lint":         "it builds a linter of two hundred modules",
+	"make docs":         "it changes the documentation",
+	"make release":      "test/release makes one for fewer platforms",
+
+	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
+}
+
+// TestDocumentedCommands runs every command line of the documentation, in a copy of
+// the project, as a user who follows it would.
+func TestDocumentedCommands(t *testing.T) {
+	checkListed(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patient)
+	defer cancel()
+	u := newReader(t)
+	t.Cleanup(func() { u.restore(context.WithoutCancel(ctx)) })
+	for _, s := range documented {
+		begun := time.Now()
+		u.follow(ctx, s)
+		t.Logf("%4.0f s  %s", time.Since(begun).Seconds(), s.documented)
+	}
+}
+
+// checkListed finds every documented command line in the list, and no other.
+func checkListed(t *testing.T) {
+	t.Helper()
+	pages, err := docs.Pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, s := range documented {
+		listed[s.documented] = false
+	}
+	for command := range elsewhere {
+		listed[command] = false
+	}
+	for name, page := range pages {
+		for _, command := range docs.Commands(page) {
+			if _, ok := listed[command]; !ok {
+				t.Errorf("%s shows a command that no test runs: %s", name, command)
+			}
+			listed[command] = true
+		}
+	}
+	for _, command := range docs.Commands("```sh\n" + string(readFile(t, sessionScript)) + "```\n") {
+		if _, ok := listed[command]; !ok {
+			t.Errorf("%s has a command that no test runs: %s", sessionScript, command)
+		}
+		listed[command] = true
+	}
+	for command, documented := range listed {
+		if !documented {
+			t.Errorf("no page shows %s", command)
+		}
+	}
+}
+
+// reader is a user who follows the pages, in a copy of the project.
+type reader struct {
+	*testing.T
+	dir, bin string
+	node     *cluster.Node
+	nginx    *stage.Fleet
+	// pods are those before an upgrade.
+	pods map[types.UID]*corev1.Pod
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	// Paths of sockets must be short.
+	dir, err := os.MkdirTemp("", "ids-docs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &reader{
+		T: t, dir: dir, bin: t.TempDir(), node: theStage.Nodes()[0],
+		nginx: &stage.Fleet{Stage: theStage, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}},
+	}
+	copied := exec.Command("bash", "-c", `tar -C "$1" --exclude=./.git --exclude=./.cluster --exclude=./dist -cf - . | tar -C "$2" -xf -`, "bash", root, u.dir)
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	u.shorten("examples/nginx.yaml")
+	if err := os.Symlink(theStage.Kubectl(t.Context()).Path, filepath.Join(u.bin, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	helm := "#!/bin/sh\nexec go tool -modfile=" + u.dir + "/tools/helm/go.mod helm \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(u.bin, "helm"), []byte(helm), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// shorten lets rollouts of an example take seconds. No traffic is sent here.
+func (u *reader) shorten(example string) {
+	u.Helper()
+	file := filepath.Join(u.dir, example)
+	was := string(readFile(u.T, file))
+	quick := strings.NewReplacer("gracePeriodSeconds: 10", "gracePeriodSeconds: 1", "terminationGracePeriodSeconds: 300", "terminationGracePeriodSeconds: 5").Replace(was)
+	if quick == was {
+		u.Fatalf("%s has other durations now", example)
+	}
+	for _, copied := range []string{file, filepath.Join(u.dir, filepath.Base(example))} {
+		if err := os.WriteFile(copied, []byte(quick), 0o644); err != nil {
+			u.Fatal(err)
+		}
+	}
+}
+
+// follow runs one command line.
+func (u *reader) follow(ctx context.Context, s step) {
+	u.Helper()
+	if s.before != nil {
+		s.before(ctx, u)
+	}
+	line := s.documented
+	if s.run != "" {
+		line = s.run
+	}
+	node := u.node.Name()
+	if s.inNetwork {
+		node = u.node.IP()
+	}
+	line = strings.NewReplacer("NAME", u.nginx.Key.Name, "NODE", node, "HOST", theStage.HostIP()).Replace(line)
+	if s.until > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.until)
+		defer cancel()
+	}
+	if s.local {
+		line = "unset KUBECONFIG; " + line
+	}
+	out, err := u.shell(ctx, s.inNetwork, line)
+	switch {
+	case s.until > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case s.fails != "" && err == nil:
+		u.Fatalf("%s succeeded:\n%s", line, out)
+	case s.fails == "" && err != nil:
+		u.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	if want := s.says + s.fails; !strings.Contains(out, want) {
+		u.Errorf("%s does not say %q but\n%s", line, want, out)
+	}
+	if s.after != nil {
+		s.after(ctx, u)
+	}
+}
+
+func (u *reader) shell(ctx context.Context, inNetwork bool, line string) (string, error) {
+	cmd := exec.CommandContext(ctx, "bash", "-c", line)
+	if inNetwork {
+		cmd = theStage.Command(ctx, "bash", "-c", line)
+	}
+	cmd.Dir = u.dir
+	// make must not find that it is called by another make.
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+theStage.Kubeconfig(), "PATH="+u.bin+":"+os.Getenv("PATH"), "BIN="+u.bin, "MAKEFLAGS=", "MAKELEVEL=0")
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// must runs a command line that no page shows.
+func (u *reader) must(ctx context.Context, line string) {
+	u.Helper()
+	if out, err := u.shell(ctx, false, line); err != nil {
+		u.Fatalf("%s: %v\n%s", line, err, out)
+	}
+}
+
+func waitServing(ctx context.Context, u *reader) {
+	if err := u.nginx.WaitServing(ctx); err != nil {
+		u.Fatal(err)
+	}
+}
+
+// endController ends the controller before its account goes: what it is refused
+// would be found in the audit log.
+func endController(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl -n ingress-daemonset-system scale deployment ingress-daemonset-controller --replicas=0")
+	u.must(ctx, "kubectl -n ingress-daemonset-system wait pod -l app.kubernetes.io/name=ingress-daemonset-controller --for=delete --timeout=2m")
+}
+
+// stuckInDeletion deletes an IngressDaemonSet that no controller lets go.
+func stuckInDeletion(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl delete deployments,daemonsets -l "+v1alpha1.LabelName+"=nginx --wait")
+	u.must(ctx, "kubectl apply -f examples/nginx.yaml")
+	waitServing(ctx, u)
+	endController(ctx, u)
+	u.must(ctx, "kubectl delete ids nginx --wait=false")
+}
+
+// kustomize makes the kustomization that the guide shows, of this copy.
+func kustomize(ctx context.Context, u *reader) {
+	for _, block := range docs.Blocks(string(readFile(u.T, filepath.Join(root, "docs/guides/upgrade-and-uninstall.md"))), "yaml") {
+		if !strings.Contains(block, "kind: Kustomization") {
+			continue
+		}
+		block = strings.Replace(block, "https://github.com/mumoshu/ingress-daemonset-controller//config/default?ref=main", "../config/default", 1)
+		if err := os.Mkdir(filepath.Join(u.dir, "mine"), 0o755); err != nil {
+			u.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(u.dir, "mine", "kustomization.yaml"), []byte(block), 0o644); err != nil {
+			u.Fatal(err)
+		}
+		return
+	}
+	u.Fatal("the guide shows no kustomization")
+}
+
+// uninstall leaves nothing but the CRD.
+func uninstall(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl -n ingress-daemonset-system rollout status deployment ingress-daemonset-controller --timeout=3m")
+	endController(ctx, u)
+	for _, part := range []string{"policy", "rbac", "controller"} {
+		u.must(ctx, "kubectl delete --wait -k config/"+part)
+	}
+}
+
+// serveAgain lets the controller that helm installed roll out proxies.
+func serveAgain(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl apply -f examples/nginx.yaml")
+	waitServing(ctx, u)
+	var err error
+	if u.pods, err = u.nginx.Pods(ctx); err != nil {
+		u.Fatal(err)
+	}
+}
+
+// keepsPods is after an upgrade, which restarts no proxy.
+func keepsPods(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl -n ingress-daemonset-system rollout status deployment ingress-daemonset-controller --timeout=3m")
+	waitServing(ctx, u)
+	pods, err := u.nginx.Pods(ctx)
+	if err != nil {
+		u.Fatal(err)
+	}
+	for uid := range pods {
+		if u.pods[uid] == nil {
+			u.Error("the upgrade replaced pods")
+		}
+	}
+}
+
+func endForGood(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl delete ids --all --all-namespaces")
+	endController(ctx, u)
+}
+
+// keepsCRD is after helm uninstalled.
+func keepsCRD(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl get ids --all-namespaces")
+	out, err := u.shell(ctx, false, "kubectl -n ingress-daemonset-system get all -o name")
+	if err != nil || strings.Contains(out, "deployment") {
+		u.Errorf("left: %s, %v", out, err)
+	}
+}
+
+// restore leaves the stage as the other tests expect it.
+func (u *reader) restore(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	for _, line := range []string{
+		"kubectl delete ids nginx --ignore-not-found",
+		"kubectl delete configmap nginx --ignore-not-found",
+	} {
+		if out, err := u.shell(ctx, false, line); err != nil {
+			u.Errorf("%s: %v\n%s", line, err, out)
+		}
+	}
+	if err := theStage.Deploy(ctx); err != nil {
+		u.Error(err)
+	}
+	// Nothing but a test that was cut short has left it.
+	if err := errors.Join(cluster.Down(ctx, filepath.Join(u.dir, ".cluster")), os.RemoveAll(u.dir)); err != nil {
+		u.Error(err)
+	}
+}
+
+func readFile(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
