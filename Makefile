@@ -59,7 +59,7 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e,$(CLUSTER_TESTS))
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
-	@go test -count 1 -v -timeout 30m ./test/e2e
+	@go test -count 1 -v -timeout 45m ./test/e2e
 else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
 endif

@@ -71,8 +71,8 @@ var documented = []step{
 	{documented: "kubectl ids status NAME", says: "3 desired"},
 	{documented: "kubectl ids plan NAME", says: "Nothing is to be done"},
 	{documented: "kubectl ids explain NAME NODE", says: "It serves."},
-	{documented: "kubectl ids detach NODE", says: "detach"},
-	{documented: "kubectl ids attach NODE", says: "attach"},
+	{documented: "kubectl ids detach NODE", says: "detached"},
+	{documented: "kubectl ids attach NODE", says: "attached"},
 
 	// The recorded session, in which the template changes.
 	{documented: "kubectl get ids nginx", before: waitServing, says: "nginx   3 "},
@@ -124,7 +124,7 @@ var elsewhere = map[string]string{
 	"make cluster-test": "make test runs it",
 	"make generate":     "make check runs it",
 	"make bench":        "it takes half an hour",
-	"make lint":         "it builds a linter of two hundred modules",
+	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
 	"make release":      "test/release makes one for fewer platforms",
 

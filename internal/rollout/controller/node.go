@@ -50,28 +50,22 @@ func nodeAddress(node *corev1.Node) string {
 }
 
 // read makes the planner's view of one node, but for the answers of its ports.
-func (o *observed) read(name string, n *nodeObjects) error {
-	known := o.known
-	n.reading = known.nodes[name]
-	if n.reading != nil && n.reading.of(n) {
-		return nil
+func (o *observed) read(name string, n *nodeObjects) *reading {
+	if last := o.known.nodes[name]; last != nil && last.of(n) {
+		return last
 	}
-	n.reading = nil
-	out, err := o.reader.Node(name, n.node, n.deployment, n.pods)
-	if err != nil {
-		return err
-	}
-	out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
-	n.reading = &reading{node: n.node, deployment: n.deployment, pods: n.pods, checkers: n.checkers, out: out}
+	r := &reading{node: n.node, deployment: n.deployment, pods: n.pods, checkers: n.checkers}
+	o.known.nodes[name] = r
+	r.out, r.err = o.reader.Node(name, n.node, n.deployment, n.pods)
+	r.out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
 	if n.deployment != nil {
-		n.reading.endpoints = at(n.node, known.ports)
+		r.endpoints = at(n.node, o.known.ports)
 	}
-	for _, e := range n.reading.endpoints {
-		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return known.pods[p].port == objects.PortLabel(e.port) })
-		n.reading.gone = append(n.reading.gone, gone)
+	for _, e := range r.endpoints {
+		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return o.known.pods[p].port == objects.PortLabel(e.port) })
+		r.gone = append(r.gone, gone)
 	}
-	known.nodes[name] = n.reading
-	return nil
+	return r
 }
 
 // checkerRevisions are those of the health checkers, by port.
@@ -116,6 +110,8 @@ type reading struct {
 	endpoints []endpoint
 	gone      []bool
 	out       rollout.Node
+	// err is why the node cannot be read with the spec, out is of no use then.
+	err error
 }
 
 // place is where a pod belongs: to which node, if any, and behind which health-check

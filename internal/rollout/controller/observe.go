@@ -84,17 +84,15 @@ func (r *Reconciler) assemble(o *observed) {
 	names := o.known.order(o.nodes)
 	for _, name := range names {
 		n := o.nodes[name]
-		if err := o.read(name, n); err != nil {
-			o.fault(v1alpha1.ReasonInvalidSpec, err.Error())
-			continue
-		}
+		n.reading = o.read(name, n)
 		endpoints = append(endpoints, n.reading.endpoints...)
 	}
 	r.checks.want(client.ObjectKeyFromObject(o.set), endpoints)
 	o.state.Nodes = make([]rollout.Node, 0, len(names))
 	for _, name := range names {
 		n := o.nodes[name]
-		if n.reading == nil {
+		if err := n.reading.err; err != nil {
+			o.fault(v1alpha1.ReasonInvalidSpec, err.Error())
 			continue
 		}
 		node := n.reading.out

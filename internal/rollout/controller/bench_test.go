@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// BenchmarkPass is what a pass costs on a fleet that has not changed: reading it,
+// and deciding that nothing is to be done.
+func BenchmarkPass(b *testing.B) {
+	for _, nodes := range []int{1000, 5000} {
+		set := benchSet()
+		r := benchReconciler(b, set, nodes)
+		var o *observed
+		b.Run(fmt.Sprintf("observe/%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if o, err = r.observe(b.Context(), set); err != nil || len(o.state.Nodes) != nodes {
+					b.Fatalf("%d nodes, %v", len(o.state.Nodes), err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("plan/%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				rollout.Plan(o.state)
+			}
+		})
+	}
+}
+
+func benchSet() *v1alpha1.IngressDaemonSet {
+	return &v1alpha1.IngressDaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "proxy", UID: "set", Finalizers: []string{v1alpha1.Finalizer}},
+		Spec: v1alpha1.IngressDaemonSetSpec{
+			PodsPerNode: new(int32(2)), HealthCheckNodePorts: []int32{10080},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "proxy"}},
+				Spec:       corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "proxy", Image: "nginx"}}},
+			},
+		},
+	}
+}
+
+// benchReconciler has a cache of so many nodes, each with its Deployment, two pods
+// and a health checker, and has called no health-check port yet.
+func benchReconciler(b *testing.B, set *v1alpha1.IngressDaemonSet, nodes int) *Reconciler {
+	b.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			b.Fatal(err)
+		}
+	}
+	full := &filled{informers: map[reflect.Type]toolscache.SharedIndexInformer{}}
+	for _, kind := range []client.Object{&discoveryv1.EndpointSlice{}, &corev1.ServiceAccount{}, &rbacv1.RoleBinding{}, &appsv1.DaemonSet{}} {
+		full.of(kind)
+	}
+	callers := map[endpoint]*caller{}
+	for i := range nodes {
+		node := benchNode(i)
+		full.add(b, append(benchPods(set, node.Name), node, benchDeployment(set, node.Name))...)
+		e := endpoint{address: nodeAddress(node), port: 10080}
+		callers[e] = &caller{endpoint: e, stop: func() {}}
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build()
+	r := &Reconciler{client: api, live: api, cache: full, written: newWritten(), dryRuns: newDryRuns(), memory: newMemory(), pace: newPace()}
+	nobody := func(types.NamespacedName) {}
+	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody)
+	r.checks.callers[client.ObjectKeyFromObject(set)] = callers
+	return r
+}
+
+func benchNode(i int) *corev1.Node {
+	name := fmt.Sprintf("node-%05d.example.internal", i)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{"kubernetes.io/hostname": name}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", i/250, i%250)}},
+		},
+	}
+}
+
+func benchDeployment(set *v1alpha1.IngressDaemonSet, node string) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: set.Namespace, Name: set.Name + "-" + node, UID: types.UID("deployment of " + node), ResourceVersion: "1",
+		Labels:          map[string]string{v1alpha1.LabelName: set.Name, v1alpha1.LabelNode: node},
+		Annotations:     map[string]string{v1alpha1.AnnotationNode: node, v1alpha1.AnnotationPodsPerNode: "2"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)},
+	}}
+}
+
+func benchPods(set *v1alpha1.IngressDaemonSet, node string) []client.Object {
+	pod := func(name string, labels, annotations map[string]string) *corev1.Pod {
+		labels[v1alpha1.LabelName] = set.Name
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: name + "-" + node, UID: types.UID(name + node), ResourceVersion: "1", Labels: labels, Annotations: annotations},
+			Spec:       corev1.PodSpec{NodeName: node},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		}
+	}
+	proxy := func(name string) *corev1.Pod {
+		revision := objects.Revision(objects.Template(set))
+		return pod(name, map[string]string{v1alpha1.LabelNode: node, v1alpha1.LabelRevision: revision}, map[string]string{v1alpha1.AnnotationNode: node})
+	}
+	checker := pod("checker", map[string]string{v1alpha1.LabelHealthCheckPort: objects.PortLabel(10080), v1alpha1.LabelHealthCheckerRevision: "1"}, nil)
+	return []client.Object{proxy("one"), proxy("two"), checker}
+}
+
+// filled is a cache that nobody fills any further.
+type filled struct {
+	cache.Cache
+	informers map[reflect.Type]toolscache.SharedIndexInformer
+}
+
+func (f *filled) GetInformer(_ context.Context, kind client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return f.of(kind), nil
+}
+
+func (f *filled) of(kind client.Object) toolscache.SharedIndexInformer {
+	typ := reflect.TypeOf(kind)
+	if f.informers[typ] == nil {
+		f.informers[typ] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, kind, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	}
+	return f.informers[typ]
+}
+
+func (f *filled) add(b *testing.B, objects ...client.Object) {
+	b.Helper()
+	for _, object := range objects {
+		if err := f.of(object).GetIndexer().Add(object); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
