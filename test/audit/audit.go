@@ -86,15 +86,44 @@ func Writes(events []Event) []Event {
 	})
 }
 
-// Refused names what the account was not permitted to do, each once.
+// Refused names what accounts were never permitted to do, each once. What is granted
+// is refused all the same for a moment after an API server has started, before it
+// has read the roles; a grant that is missing is refused every time.
 func Refused(events []Event) []string {
+	granted := map[grant]bool{}
+	for _, e := range events {
+		if !e.forbidden() {
+			granted[e.grant()] = true
+		}
+	}
 	return names(events, func(e Event) []string {
-		// Admission refuses with the same status, such as in a namespace that is going.
-		if e.Annotations["authorization.k8s.io/decision"] == "forbid" {
+		if e.forbidden() && !granted[e.grant()] {
 			return []string{e.permission(e.Verb)}
 		}
 		return nil
 	})
+}
+
+// RefusedOnce names what was refused for a moment, and when.
+func RefusedOnce(events []Event) []string {
+	refused := Refused(events)
+	return names(events, func(e Event) []string {
+		if e.forbidden() && !slices.Contains(refused, e.permission(e.Verb)) {
+			return []string{e.Received.Format(time.RFC3339Nano) + " " + e.permission(e.Verb)}
+		}
+		return nil
+	})
+}
+
+// forbidden is whether authorization refused. Admission refuses with the same
+// status, such as in a namespace that is going.
+func (e Event) forbidden() bool { return e.Annotations["authorization.k8s.io/decision"] == "forbid" }
+
+// grant is what a role grants to an account in a namespace.
+type grant struct{ user, namespace, permission string }
+
+func (e Event) grant() grant {
+	return grant{e.User.Username, e.ObjectRef.Namespace, e.permission(e.Verb)}
 }
 
 // Unused names the permissions that the rules grant and no request needed.

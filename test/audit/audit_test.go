@@ -25,6 +25,9 @@ func TestPermissions(t *testing.T) {
 		entry("update", "me", "ResponseComplete", "", "x", "things", "status", 200, "allow"),
 		entry("create", "me", "ResponseComplete", "", "", "events", "", 403, "forbid"),
 		entry("create", "me", "ResponseComplete", "", "", "events", "", 403, "forbid"),
+		// Refused before the API server had read the roles.
+		entry("list", "me", "ResponseComplete", "", "", "configmaps", "", 403, "forbid"),
+		entry("list", "me", "ResponseComplete", "", "", "configmaps", "", 200, "allow"),
 		// Refused by admission, such as in a namespace that is going.
 		entry("create", "me", "ResponseComplete", "", "", "secrets", "", 403, "allow"),
 		entry("delete", "somebody", "ResponseComplete", "", "", "nodes", "", 200, "allow"),
@@ -38,11 +41,14 @@ func TestPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(events) != 7 || len(Writes(events)) != 2 {
+	if len(events) != 9 || len(Writes(events)) != 2 {
 		t.Errorf("%d requests, %d of them changed something", len(events), len(Writes(events)))
 	}
 	if got := Refused(events); !slices.Equal(got, []string{"create events"}) {
 		t.Errorf("refused: %v", got)
+	}
+	if got := RefusedOnce(events); len(got) != 1 || !strings.HasSuffix(got[0], " list configmaps") {
+		t.Errorf("refused for a moment: %v", got)
 	}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"create", "patch", "update", "delete"}},

@@ -28,6 +28,9 @@ func checkPermissions(ctx context.Context) error {
 	if refused := audit.Refused(controller); len(refused) > 0 {
 		return fmt.Errorf("the controller may not:\n%s", strings.Join(refused, "\n"))
 	}
+	for _, once := range audit.RefusedOnce(controller) {
+		fmt.Println("refused for a moment:", once)
+	}
 	checkers, err := checkerRequests()
 	if err != nil {
 		return err
