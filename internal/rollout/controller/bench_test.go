@@ -11,8 +11,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,29 +63,42 @@ func benchSet() *v1alpha1.IngressDaemonSet {
 // and a health checker, and has called no health-check port yet.
 func benchReconciler(b *testing.B, set *v1alpha1.IngressDaemonSet, nodes int) *Reconciler {
 	b.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			b.Fatal(err)
-		}
-	}
-	full := &filled{informers: map[reflect.Type]toolscache.SharedIndexInformer{}}
-	for _, kind := range []client.Object{&discoveryv1.EndpointSlice{}, &corev1.ServiceAccount{}, &rbacv1.RoleBinding{}, &appsv1.DaemonSet{}} {
-		full.of(kind)
+	r, full, err := newReconciler(set)
+	if err != nil {
+		b.Fatal(err)
 	}
 	callers := map[endpoint]*caller{}
 	for i := range nodes {
 		node := benchNode(i)
-		full.add(b, append(benchPods(set, node.Name), node, benchDeployment(set, node.Name))...)
+		for _, object := range append(benchPods(set, node.Name), node, benchDeployment(set, node.Name)) {
+			if err := full.of(object).GetIndexer().Add(object); err != nil {
+				b.Fatal(err)
+			}
+		}
 		e := endpoint{address: nodeAddress(node), port: 10080}
 		callers[e] = &caller{endpoint: e, stop: func() {}}
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build()
-	r := &Reconciler{client: api, live: api, cache: full, written: newWritten(), dryRuns: newDryRuns(), memory: newMemory(), pace: newPace()}
-	nobody := func(types.NamespacedName) {}
-	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody)
 	r.checks.callers[client.ObjectKeyFromObject(set)] = callers
 	return r
+}
+
+// newReconciler has an empty cache, and an API server that has nothing but the set.
+func newReconciler(set *v1alpha1.IngressDaemonSet) (*Reconciler, *filled, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, nil, err
+		}
+	}
+	full := &filled{informers: map[reflect.Type]toolscache.SharedIndexInformer{}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build()
+	r := &Reconciler{
+		client: api, live: api, cache: full, written: newWritten(), dryRuns: newDryRuns(),
+		memory: newMemory(), changes: newChanges(), pace: newPace(),
+	}
+	nobody := func(types.NamespacedName) {}
+	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody)
+	return r, full, nil
 }
 
 func benchNode(i int) *corev1.Node {
@@ -140,16 +151,7 @@ func (f *filled) GetInformer(_ context.Context, kind client.Object, _ ...cache.I
 func (f *filled) of(kind client.Object) toolscache.SharedIndexInformer {
 	typ := reflect.TypeOf(kind)
 	if f.informers[typ] == nil {
-		f.informers[typ] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, kind, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+		f.informers[typ] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, kind, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc, byNode: nodeIndexers[byNode]})
 	}
 	return f.informers[typ]
-}
-
-func (f *filled) add(b *testing.B, objects ...client.Object) {
-	b.Helper()
-	for _, object := range objects {
-		if err := f.of(object).GetIndexer().Add(object); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

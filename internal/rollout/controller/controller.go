@@ -1,8 +1,9 @@
 // Package controller is the shell around package rollout: observe.go and node.go
-// read caches into one State, rollout.Plan decides, apply.go carries out the
-// steps, report.go writes the status and events. deployments.go, revisions.go,
-// healthcheckers.go and service.go do so for one kind of object each; checks.go
-// listens to the nodes' health-check ports.
+// read caches into one State, of a large fleet only what changed (changes.go,
+// stored.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
+// the status and events. deployments.go, revisions.go, healthcheckers.go and
+// service.go do so for one kind of object each; checks.go listens to the nodes'
+// health-check ports.
 package controller
 
 import (
@@ -40,6 +41,7 @@ type Reconciler struct {
 	written      *written
 	dryRuns      *dryRuns
 	memory       *memory
+	changes      *changes
 	waves        *waveClock
 	pace         *pace
 }
@@ -94,6 +96,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.measurements.forget(req.NamespacedName)
 	r.memory.forget(req.NamespacedName)
+	r.changes.forget(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)
 	unmeasure(req.NamespacedName)

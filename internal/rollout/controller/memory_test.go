@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -230,77 +228,5 @@ func TestShortened(t *testing.T) {
 		if got := shortened(note); len(got) > 1024 || !utf8.ValidString(got) || len(note) < 1000 && got != note {
 			t.Errorf("%d bytes became %d", len(note), len(got))
 		}
-	}
-}
-
-// TestReadings reads a node's objects again when one of them is another version,
-// and all when the spec is.
-func TestReadings(t *testing.T) {
-	memory := newMemory()
-	set := &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "proxy", UID: "1", Generation: 1}}
-	node, d, a, b := &corev1.Node{}, deployment("1"), &corev1.Pod{}, &corev1.Pod{}
-	memory.of(set).nodes["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
-	same := func(n nodeObjects) bool {
-		last := memory.of(set).nodes["n"]
-		return last != nil && last.of(&n)
-	}
-	if !same(nodeObjects{node: node, deployment: d, pods: []*corev1.Pod{b, a}}) {
-		t.Error("the same objects are read again")
-	}
-	for what, n := range map[string]nodeObjects{
-		"another Node":       {node: node.DeepCopy(), deployment: d, pods: []*corev1.Pod{a, b}},
-		"no Node":            {deployment: d, pods: []*corev1.Pod{a, b}},
-		"another Deployment": {node: node, deployment: d.DeepCopy(), pods: []*corev1.Pod{a, b}},
-		"a pod less":         {node: node, deployment: d, pods: []*corev1.Pod{a}},
-		"a pod more":         {node: node, deployment: d, pods: []*corev1.Pod{a, b, a.DeepCopy()}},
-		"another pod":        {node: node, deployment: d, pods: []*corev1.Pod{a, b.DeepCopy()}},
-		"a health checker":   {node: node, deployment: d, pods: []*corev1.Pod{a, b}, checkers: []*corev1.Pod{a}},
-	} {
-		if same(n) {
-			t.Errorf("%s is not read", what)
-		}
-	}
-	unchanged := nodeObjects{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
-	for what, change := range map[string]func(*v1alpha1.IngressDaemonSet){
-		"another spec":   func(s *v1alpha1.IngressDaemonSet) { s.Generation++ },
-		"another object": func(s *v1alpha1.IngressDaemonSet) { s.UID = "2" },
-		"a deletion":     func(s *v1alpha1.IngressDaemonSet) { s.DeletionTimestamp = &metav1.Time{} },
-	} {
-		memory.of(set).nodes["n"] = &reading{node: node, deployment: d, pods: []*corev1.Pod{a, b}}
-		last := set
-		set = set.DeepCopy()
-		if change(set); same(unchanged) {
-			t.Errorf("%s is not noticed", what)
-		}
-		set = last
-		memory.of(set)
-	}
-	last := memory.of(set)
-	last.nodes["n"] = &reading{}
-	last.with([]endpoint{{port: 10080}}, nil)
-	if len(last.nodes) > 0 {
-		t.Error("another health-check port is not noticed")
-	}
-	last.nodes["n"] = &reading{}
-	last.with([]endpoint{{port: 10080}}, map[int32]string{10080: "new"})
-	if len(last.nodes) > 0 {
-		t.Error("another health checker is not noticed")
-	}
-	last.nodes["b"] = &reading{}
-	for _, nodes := range [][]string{{"a", "b"}, {"a", "c"}, {"a", "b", "c"}, {"b"}, {"b"}} {
-		there := map[string]*nodeObjects{}
-		for _, name := range nodes {
-			there[name] = &nodeObjects{}
-		}
-		if got := last.order(there); !slices.Equal(got, nodes) {
-			t.Errorf("the nodes %v are %v in order", nodes, got)
-		}
-		if last.nodes["b"] != nil && there["b"] == nil {
-			t.Error("a node that is gone is remembered")
-		}
-	}
-	memory.forget(types.NamespacedName{Name: "proxy"})
-	if len(memory.sets) > 0 {
-		t.Error("it is not forgotten")
 	}
 }

@@ -49,25 +49,6 @@ func nodeAddress(node *corev1.Node) string {
 	return ""
 }
 
-// read makes the planner's view of one node, but for the answers of its ports.
-func (o *observed) read(name string, n *nodeObjects) *reading {
-	if last := o.known.nodes[name]; last != nil && last.of(n) {
-		return last
-	}
-	r := &reading{node: n.node, deployment: n.deployment, pods: n.pods, checkers: n.checkers}
-	o.known.nodes[name] = r
-	r.out, r.err = o.reader.Node(name, n.node, n.deployment, n.pods)
-	r.out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
-	if n.deployment != nil {
-		r.endpoints = at(n.node, o.known.ports)
-	}
-	for _, e := range r.endpoints {
-		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return o.known.pods[p].port == objects.PortLabel(e.port) })
-		r.gone = append(r.gone, gone)
-	}
-	return r
-}
-
 // checkerRevisions are those of the health checkers, by port.
 func (o *observed) checkerRevisions() map[int32]string {
 	out := map[int32]string{}
@@ -77,26 +58,32 @@ func (o *observed) checkerRevisions() map[int32]string {
 	return out
 }
 
-// memory keeps what was read from the objects of each IngressDaemonSet the last
-// time. Most objects are the same in the next pass, and reading them is most of its
-// work. Objects of the cache never change: a newer version is another object.
+// memory keeps what was read for each IngressDaemonSet the last time. Most objects
+// are the same in the next pass, and reading them is most of its work. Objects of the
+// cache never change: a newer version is another object.
 type memory struct {
 	mu   sync.Mutex
 	sets map[types.NamespacedName]*readings
 }
 
-// readings are those with one spec of an IngressDaemonSet, the same health-check
-// ports and the same health checkers, to be used by one pass at a time.
+// readings are those with one spec of an IngressDaemonSet, to be used by one pass at
+// a time.
 type readings struct {
 	uid        types.UID
 	generation int64
 	deleted    bool
-	ports      []endpoint
-	checkers   map[int32]string
-	// names are the nodes', in order.
+	// ports and checkers are the health-check ports, and the revisions of the health
+	// checkers behind them, that the readings were made with.
+	ports    []endpoint
+	checkers map[int32]string
+	// nodes are nil before all were read once.
+	nodes map[string]*nodeObjects
+	// names are the nodes', in order; nil where nodes came or went.
 	names []string
-	nodes map[string]*reading
-	pods  map[*corev1.Pod]place
+	// unread are the nodes to be read again, moved is whether there are other
+	// endpoints than before.
+	unread map[string]bool
+	moved  bool
 }
 
 // reading is what was read from these objects.
@@ -114,9 +101,87 @@ type reading struct {
 	err error
 }
 
-// place is where a pod belongs: to which node, if any, and behind which health-check
-// port where it is a health checker.
-type place struct{ node, port string }
+// replace puts the objects of all nodes.
+func (r *readings) replace(all map[string]*nodeObjects) {
+	if r.nodes == nil {
+		r.nodes, r.unread = map[string]*nodeObjects{}, map[string]bool{}
+	}
+	for name := range r.nodes {
+		if all[name] == nil {
+			r.put(name, nil)
+		}
+	}
+	for name, n := range all {
+		r.put(name, n)
+	}
+}
+
+// put puts the objects of one node; nil where nothing is left of it.
+func (r *readings) put(name string, n *nodeObjects) {
+	old := r.nodes[name]
+	if (old == nil) != (n == nil) {
+		r.names, r.moved = nil, true
+	}
+	if n == nil {
+		delete(r.nodes, name)
+		delete(r.unread, name)
+		return
+	}
+	if old != nil {
+		n.reading = old.reading
+	}
+	r.nodes[name], r.unread[name] = n, true
+}
+
+// with has all nodes read again where ports or health checkers are others.
+func (r *readings) with(ports []endpoint, checkers map[int32]string) {
+	if slices.Equal(r.ports, ports) && maps.Equal(r.checkers, checkers) {
+		return
+	}
+	r.ports, r.checkers, r.moved = ports, checkers, true
+	for name, n := range r.nodes {
+		n.reading, r.unread[name] = nil, true
+	}
+}
+
+// order are the names of the nodes in order.
+func (r *readings) order() []string {
+	if r.names == nil {
+		r.names = slices.Sorted(maps.Keys(r.nodes))
+	}
+	return r.names
+}
+
+// read reads the nodes that changed, and is whether there are other endpoints now.
+func (r *readings) read(o *observed) (moved bool) {
+	for name := range r.unread {
+		n := r.nodes[name]
+		last := n.reading
+		if last != nil && last.of(n) {
+			continue
+		}
+		n.reading = o.read(name, n)
+		r.moved = r.moved || last == nil || !slices.Equal(last.endpoints, n.reading.endpoints)
+	}
+	moved, r.moved = r.moved, false
+	clear(r.unread)
+	return moved
+}
+
+// read makes the planner's view of one node, but for the answers of its ports.
+func (o *observed) read(name string, n *nodeObjects) *reading {
+	r := &reading{node: n.node, deployment: n.deployment, pods: n.pods, checkers: n.checkers}
+	r.out, r.err = o.reader.Node(name, n.node, n.deployment, n.pods)
+	r.out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
+	if n.deployment != nil {
+		r.endpoints = at(n.node, o.known.ports)
+	}
+	for _, e := range r.endpoints {
+		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return placeOf(p).port == objects.PortLabel(e.port) })
+		r.gone = append(r.gone, gone)
+	}
+	return r
+}
 
 func newMemory() *memory { return &memory{sets: map[types.NamespacedName]*readings{}} }
 
@@ -128,7 +193,7 @@ func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
 	deleted := set.DeletionTimestamp != nil
 	last := m.sets[key]
 	if last == nil || last.uid != set.UID || last.generation != set.Generation || last.deleted != deleted {
-		last = &readings{uid: set.UID, generation: set.Generation, deleted: deleted, nodes: map[string]*reading{}}
+		last = &readings{uid: set.UID, generation: set.Generation, deleted: deleted}
 		m.sets[key] = last
 	}
 	return last
@@ -138,27 +203,6 @@ func (m *memory) forget(set types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sets, set)
-}
-
-// with drops what was read with other ports or health checkers.
-func (r *readings) with(ports []endpoint, checkers map[int32]string) {
-	if !slices.Equal(r.ports, ports) || !maps.Equal(r.checkers, checkers) {
-		r.ports, r.checkers, r.nodes = ports, checkers, map[string]*reading{}
-	}
-}
-
-// order gives the names of the nodes in order, and forgets the others.
-func (r *readings) order(nodes map[string]*nodeObjects) []string {
-	known := func(name string) bool { return nodes[name] != nil }
-	if len(r.names) != len(nodes) || !every(r.names, known) {
-		r.names = slices.Sorted(maps.Keys(nodes))
-		maps.DeleteFunc(r.nodes, func(name string, _ *reading) bool { return !known(name) })
-	}
-	return r.names
-}
-
-func every(names []string, holds func(string) bool) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !holds(name) })
 }
 
 // of is whether it was read from just these objects, in whatever order.

@@ -66,28 +66,111 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	}
 	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
 	for _, read := range []func(context.Context, *observed) error{
-		r.observeDeletion, r.observeRevisions, r.observeNodes, r.observeDeployments, r.observePods,
-		r.observeService, r.observeRivals, r.observeCheckers,
+		r.observeDeletion, r.observeRevisions, r.observeFleet, r.observeService, r.observeRivals, r.observeCheckers,
 	} {
 		if err := read(ctx, o); err != nil {
+			// What changed was taken from the changes, and not read.
+			r.memory.forget(client.ObjectKeyFromObject(set))
 			return nil, err
 		}
 	}
-	o.known.with(o.ports(), o.checkerRevisions())
 	r.assemble(o)
 	return o, nil
 }
 
+// observeFleet reads Nodes, Deployments and pods: all of them the first time with a
+// spec, and while the IngressDaemonSet is being deleted; later those of nodes of
+// which something has changed.
+func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
+	changed := r.changes.take(client.ObjectKeyFromObject(o.set))
+	if changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil {
+		return r.observeAll(ctx, o)
+	}
+	r.written.nodes(o.set, changed)
+	return r.observeChanged(ctx, o, changed)
+}
+
+func (r *Reconciler) observeAll(ctx context.Context, o *observed) error {
+	nodes, err := stored(ctx, r.cache, &corev1.Node{}, "")
+	if err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	deployments, err := named(ctx, r, o, &appsv1.Deployment{})
+	if err != nil {
+		return fmt.Errorf("listing Deployments: %w", err)
+	}
+	pods, err := named(ctx, r, o, &corev1.Pod{})
+	if err != nil {
+		return fmt.Errorf("listing Pods: %w", err)
+	}
+	r.gather(o, nodes, deployments, pods)
+	o.known.replace(o.nodes)
+	o.nodes = o.known.nodes
+	return nil
+}
+
+// observeChanged reads again what stands on the nodes.
+func (r *Reconciler) observeChanged(ctx context.Context, o *observed, changed map[string]bool) error {
+	nodes, err := storedAs(ctx, r.cache, &corev1.Node{}, changed)
+	if err != nil {
+		return fmt.Errorf("reading Nodes: %w", err)
+	}
+	deployments, err := storedOn(ctx, r.cache, &appsv1.Deployment{}, o.set, changed)
+	if err != nil {
+		return fmt.Errorf("reading Deployments: %w", err)
+	}
+	pods, err := storedOn(ctx, r.cache, &corev1.Pod{}, o.set, changed)
+	if err != nil {
+		return fmt.Errorf("reading Pods: %w", err)
+	}
+	r.gather(o, nodes, deployments, pods)
+	for name := range changed {
+		o.known.put(name, o.nodes[name])
+	}
+	o.nodes = o.known.nodes
+	return nil
+}
+
+// gather puts objects where they belong, and what was written newer than they are.
+func (r *Reconciler) gather(o *observed, nodes []*corev1.Node, deployments []*appsv1.Deployment, pods []*corev1.Pod) {
+	for _, cached := range nodes {
+		node := latest(r.written, cached)
+		o.nodes[node.Name] = &nodeObjects{node: node}
+	}
+	for _, cached := range deployments {
+		o.place(latest(r.written, cached))
+	}
+	placed := func(d *appsv1.Deployment) bool {
+		n := o.nodes[d.Annotations[v1alpha1.AnnotationNode]]
+		return n != nil && n.deployment != nil
+	}
+	for _, own := range unseen(r.written, o.set.UID, placed) {
+		o.place(own)
+	}
+	for _, pod := range pods {
+		switch at := placeOf(pod); {
+		case at.node == "":
+		case at.port == "":
+			n := o.at(at.node)
+			n.pods = append(n.pods, pod)
+		case o.nodes[at.node] != nil:
+			n := o.nodes[at.node]
+			n.checkers = append(n.checkers, pod)
+		}
+	}
+}
+
 // assemble makes the planner's view of the nodes.
 func (r *Reconciler) assemble(o *observed) {
-	var endpoints []endpoint
-	names := o.known.order(o.nodes)
-	for _, name := range names {
-		n := o.nodes[name]
-		n.reading = o.read(name, n)
-		endpoints = append(endpoints, n.reading.endpoints...)
+	o.known.with(o.ports(), o.checkerRevisions())
+	names := o.known.order()
+	if o.known.read(o) {
+		var endpoints []endpoint
+		for _, name := range names {
+			endpoints = append(endpoints, o.nodes[name].reading.endpoints...)
+		}
+		r.checks.want(client.ObjectKeyFromObject(o.set), endpoints)
 	}
-	r.checks.want(client.ObjectKeyFromObject(o.set), endpoints)
 	o.state.Nodes = make([]rollout.Node, 0, len(names))
 	for _, name := range names {
 		n := o.nodes[name]
@@ -138,36 +221,6 @@ func (r *Reconciler) named(o *observed) []client.ListOption {
 	}
 }
 
-func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	nodes, err := stored(ctx, r.cache, &corev1.Node{}, "")
-	if err != nil {
-		return fmt.Errorf("listing Nodes: %w", err)
-	}
-	for _, cached := range nodes {
-		node := latest(r.written, cached)
-		o.nodes[node.Name] = &nodeObjects{node: node}
-	}
-	return nil
-}
-
-func (r *Reconciler) observeDeployments(ctx context.Context, o *observed) error {
-	deployments, err := named(ctx, r, o, &appsv1.Deployment{})
-	if err != nil {
-		return fmt.Errorf("listing Deployments: %w", err)
-	}
-	for _, cached := range deployments {
-		o.place(latest(r.written, cached))
-	}
-	placed := func(d *appsv1.Deployment) bool {
-		n := o.nodes[d.Annotations[v1alpha1.AnnotationNode]]
-		return n != nil && n.deployment != nil
-	}
-	for _, own := range unseen(r.written, o.set.UID, placed) {
-		o.place(own)
-	}
-	return nil
-}
-
 func (o *observed) place(d *appsv1.Deployment) {
 	name := d.Annotations[v1alpha1.AnnotationNode]
 	switch {
@@ -197,39 +250,13 @@ func (o *observed) at(name string) *nodeObjects {
 	return o.nodes[name]
 }
 
-func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	pods, err := stored(ctx, r.cache, &corev1.Pod{}, o.set.Namespace)
-	if err != nil {
-		return fmt.Errorf("listing Pods: %w", err)
-	}
-	name := v1alpha1.LabelValue(o.set.Name)
-	places := make(map[*corev1.Pod]place, len(pods))
-	for _, pod := range pods {
-		at, ok := o.known.pods[pod]
-		if !ok {
-			at = placeOf(pod, name)
-		}
-		places[pod] = at
-		switch {
-		case at.node == "":
-		case at.port == "":
-			n := o.at(at.node)
-			n.pods = append(n.pods, pod)
-		case o.nodes[at.node] != nil:
-			n := o.nodes[at.node]
-			n.checkers = append(n.checkers, pod)
-		}
-	}
-	o.known.pods = places
-	return nil
-}
+// place is where a pod belongs: to which node, if any, and behind which health-check
+// port where it is a health checker.
+type place struct{ node, port string }
 
-// placeOf is the place of a pod in the IngressDaemonSet of a name.
-func placeOf(pod *corev1.Pod, set string) place {
+func placeOf(pod *corev1.Pod) place {
 	node := pod.Annotations[v1alpha1.AnnotationNode]
 	switch {
-	case pod.Labels[v1alpha1.LabelName] != set:
-		return place{}
 	case pod.Labels[v1alpha1.LabelHealthCheckPort] != "":
 		return place{pod.Spec.NodeName, pod.Labels[v1alpha1.LabelHealthCheckPort]}
 	case pod.Labels[v1alpha1.LabelNode] != v1alpha1.LabelValue(node):

@@ -42,7 +42,7 @@ type pace struct {
 
 const (
 	shortestPause  = 10 * time.Millisecond
-	longestPause   = 5 * time.Second
+	longestPause   = 3 * time.Second
 	pausePerEffort = 40
 )
 

@@ -60,11 +60,14 @@ func CacheOptions() cache.Options {
 // made with CacheOptions. image is the health checker's, measure makes the
 // measurements of the analysis.
 func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
+	if err := index(context.Background(), mgr.GetCache()); err != nil {
+		return err
+	}
 	queue := &bell{}
 	r := &Reconciler{
 		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
 		recorder: mgr.GetEventRecorder(objects.FieldManager), image: image,
-		written: newWritten(), dryRuns: newDryRuns(), memory: newMemory(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
+		written: newWritten(), dryRuns: newDryRuns(), memory: newMemory(), changes: newChanges(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
 	}
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring)
@@ -74,6 +77,10 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 		WatchesRawSource(source.Func(queue.open)).
 		Watches(&v1alpha1.IngressDaemonSet{}, r.enqueue(r.rivals), specChanges()).
 		Watches(&corev1.Node{}, r.enqueue(r.allSets), nodeChanges()).
+		// A heartbeat calls for no pass, but the next one must know the newest version.
+		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.changes.saw(e.ObjectNew)
+		}}).
 		Watches(&corev1.Service{}, r.enqueue(r.setsOfService)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4})
 	for _, named := range []client.Object{
@@ -139,10 +146,19 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	}
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			r.changes.saw(e.Object)
+			add(ctx, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			// A pod of the Scheduler's may have got its node.
+			r.changes.saw(e.ObjectOld)
+			r.changes.saw(e.ObjectNew)
+			add(ctx, e.ObjectNew, q)
+		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.written.gone(e.Object)
+			r.changes.saw(e.Object)
 			add(ctx, e.Object, q)
 		},
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +17,56 @@ import (
 // the client copy each object, and copies of the pods of a large fleet were most of
 // what a pass allocated.
 func stored[T client.Object](ctx context.Context, c cache.Cache, kind T, namespace string) ([]T, error) {
+	index, err := indexOf(ctx, c, kind)
+	if err != nil {
+		return nil, err
+	}
+	var objects []any
+	if namespace == "" {
+		objects = index.List()
+	} else if objects, err = index.ByIndex(toolscache.NamespaceIndex, namespace); err != nil {
+		return nil, fmt.Errorf("reading the cache: %w", err)
+	}
+	return typed(make([]T, 0, len(objects)), objects), nil
+}
+
+// storedAs are those of the names, of a kind without namespaces.
+func storedAs[T client.Object](ctx context.Context, c cache.Cache, kind T, names map[string]bool) ([]T, error) {
+	index, err := indexOf(ctx, c, kind)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for name := range names {
+		object, found, err := index.GetByKey(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the cache: %w", err)
+		}
+		if found {
+			out = append(out, object.(T))
+		}
+	}
+	return out, nil
+}
+
+// storedOn are those of an IngressDaemonSet on the nodes.
+func storedOn[T client.Object](ctx context.Context, c cache.Cache, kind T, set *v1alpha1.IngressDaemonSet, nodes map[string]bool) ([]T, error) {
+	index, err := indexOf(ctx, c, kind)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for node := range nodes {
+		objects, err := index.ByIndex(byNode, nodeKey(set.Namespace, v1alpha1.LabelValue(set.Name), node))
+		if err != nil {
+			return nil, fmt.Errorf("reading the cache: %w", err)
+		}
+		out = typed(out, objects)
+	}
+	return out, nil
+}
+
+func indexOf(ctx context.Context, c cache.Cache, kind client.Object) (toolscache.Indexer, error) {
 	informer, err := c.GetInformer(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("reading the cache: %w", err)
@@ -23,17 +75,47 @@ func stored[T client.Object](ctx context.Context, c cache.Cache, kind T, namespa
 	if !ok {
 		return nil, fmt.Errorf("reading the cache: %T has no index", informer)
 	}
-	var objects []any
-	if namespace == "" {
-		objects = indexed.GetIndexer().List()
-	} else if objects, err = indexed.GetIndexer().ByIndex(toolscache.NamespaceIndex, namespace); err != nil {
-		return nil, fmt.Errorf("reading the cache: %w", err)
-	}
-	out := make([]T, 0, len(objects))
+	return indexed.GetIndexer(), nil
+}
+
+func typed[T client.Object](to []T, objects []any) []T {
 	for _, object := range objects {
-		out = append(out, object.(T))
+		to = append(to, object.(T))
 	}
-	return out, nil
+	return to
+}
+
+// byNode is the index of Deployments and pods by IngressDaemonSet and node.
+const byNode = "node"
+
+func nodeKey(namespace, set, node string) string { return namespace + "/" + set + "/" + node }
+
+var nodeIndexers = toolscache.Indexers{byNode: func(object any) ([]string, error) {
+	obj := object.(client.Object)
+	return []string{nodeKey(obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelName], nodeOf(obj))}, nil
+}}
+
+// nodeOf is the node that a Deployment or a pod belongs to.
+func nodeOf(obj client.Object) string {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		return placeOf(pod).node
+	}
+	return obj.GetAnnotations()[v1alpha1.AnnotationNode]
+}
+
+// index has the cache find Deployments and pods by node. It must come before the
+// cache starts.
+func index(ctx context.Context, c cache.Cache) error {
+	for _, kind := range []client.Object{&appsv1.Deployment{}, &corev1.Pod{}} {
+		informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err == nil {
+			err = informer.AddIndexers(nodeIndexers)
+		}
+		if err != nil {
+			return fmt.Errorf("indexing %T: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // named are those that carry the name of the IngressDaemonSet, in its namespace.

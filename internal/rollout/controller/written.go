@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,6 +85,22 @@ func unseen[T client.Object](w *written, owner types.UID, seen func(T) bool) []T
 		}
 	}
 	return out
+}
+
+// nodes adds the nodes of which something was written that the cache may not hold yet.
+func (w *written) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, obj := range w.objects {
+		switch obj := obj.Object.(type) {
+		case *corev1.Node:
+			to[obj.Name] = true
+		case *appsv1.Deployment:
+			if controlledBy(obj, set.UID) {
+				to[nodeOf(obj)] = true
+			}
+		}
+	}
 }
 
 func identityOf(obj client.Object) identity {
