@@ -139,6 +139,8 @@ func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 		return err
 	}
 	r.dryRuns.set(o.dryRunKey(), err)
+	// No event tells of the answer.
+	o.lookAt = o.state.Now
 	return nil
 }
 
