@@ -28,8 +28,6 @@ type checks struct {
 
 	mu      sync.Mutex
 	callers map[types.NamespacedName]map[endpoint]*caller
-	// calls counts the calls of want.
-	calls uint64
 }
 
 // endpoint is one health-check port of one node.
@@ -46,8 +44,6 @@ type caller struct {
 	last rollout.Check
 	// asked is whether a first question had its answer, or none.
 	asked bool
-	// wanted is the last call of want that named it.
-	wanted uint64
 }
 
 const (
@@ -65,41 +61,23 @@ func newChecks(changed func(types.NamespacedName)) *checks {
 func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	callers := c.callers[set]
-	if callers == nil {
-		callers = map[endpoint]*caller{}
-		c.callers[set] = callers
-	}
-	c.calls++
-	wanted := 0
+	wanted := map[endpoint]*caller{}
 	for _, e := range endpoints {
-		to := callers[e]
-		if to == nil {
-			ctx, stop := context.WithCancel(context.Background())
-			to = &caller{endpoint: e, stop: stop, last: rollout.Check{Port: e.port, Unmarked: e.plain}}
-			callers[e] = to
-			go c.listen(ctx, set, to)
+		if old := c.callers[set][e]; old != nil {
+			wanted[e] = old
+			continue
 		}
-		if to.wanted != c.calls {
-			to.wanted = c.calls
-			wanted++
+		ctx, stop := context.WithCancel(context.Background())
+		wanted[e] = &caller{endpoint: e, stop: stop, last: rollout.Check{Port: e.port, Unmarked: e.plain}}
+		go c.listen(ctx, set, wanted[e])
+	}
+	for e, old := range c.callers[set] {
+		if wanted[e] == nil {
+			old.stop()
 		}
 	}
-	if wanted < len(callers) {
-		c.stopOthers(callers)
-	}
-	if wanted == 0 {
+	if c.callers[set] = wanted; len(wanted) == 0 {
 		delete(c.callers, set)
-	}
-}
-
-// stopOthers ends the callers that the last call of want did not name.
-func (c *checks) stopOthers(callers map[endpoint]*caller) {
-	for e, caller := range callers {
-		if caller.wanted != c.calls {
-			caller.stop()
-			delete(callers, e)
-		}
 	}
 }
 

@@ -28,8 +28,8 @@ func (o *observed) ports() []endpoint {
 	return out
 }
 
-// at are the ports of a node.
-func at(node *corev1.Node, ports []endpoint) []endpoint {
+// endpointsAt are the ports of a node.
+func endpointsAt(node *corev1.Node, ports []endpoint) []endpoint {
 	if node == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (o *observed) read(name string, n *nodeObjects) *reading {
 	r.out, r.err = o.reader.Node(name, n.node, n.deployment, n.pods)
 	r.out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
 	if n.deployment != nil {
-		r.endpoints = at(n.node, o.known.ports)
+		r.endpoints = endpointsAt(n.node, o.known.ports)
 	}
 	for _, e := range r.endpoints {
 		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return placeOf(p).port == objects.PortLabel(e.port) })
