@@ -27,7 +27,8 @@ const (
 // stand for what they say.
 type step struct {
 	documented string
-	// run is run instead, where what the page names is not there: a registry.
+	// run is run instead, where the page names what is not there, such as a registry,
+	// or what would take long.
 	run string
 	// says is what the output must hold.
 	says string
