@@ -12,7 +12,7 @@ export CGO_ENABLED ?= 0
 
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
-NEED_ROOT := test/e2e test/images test/lb
+NEED_ROOT := test/e2e test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 UNIT_TESTS = $(shell go list ./... | grep -v /test/)
@@ -52,6 +52,7 @@ CHECKS ?= 12000
 .PHONY: soak
 soak: ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property)
 	@go test -count 1 -timeout 2h ./internal/rollout -run 'Convergence|Tight|Deletion' -rapid.seed=0 -rapid.checks=$(CHECKS)
+	@go test -count 1 -timeout 2h ./internal/targets -run Convergence -rapid.seed=0 -rapid.checks=$(CHECKS)
 
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests

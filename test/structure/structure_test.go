@@ -30,11 +30,14 @@ var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
 // modules that are named here.
 var pure = map[string]struct{ own, others []string }{
 	"api/v1alpha1":              {nil, kubernetesTypes},
+	"api/v1alpha1/webhook":      {nil, nil},
 	"internal/rollout":          {[]string{"api/v1alpha1"}, kubernetesTypes},
 	"internal/rollout/recorded": {nil, nil},
 	"internal/rollout/objects":  {[]string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
 	"internal/rollout/forecast": {[]string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
 	"internal/nodehealth":       {[]string{"api/v1alpha1"}, kubernetesTypes},
+	"internal/detach":           {[]string{"api/v1alpha1"}, kubernetesTypes},
+	"internal/targets":          {nil, kubernetesTypes},
 }
 
 // shells act on what a pure package decided: on their own and on no other shell.
@@ -42,14 +45,28 @@ var shells = map[string][]string{
 	"internal/rollout/controller": {"api/v1alpha1", "internal/rollout", "internal/rollout/objects"},
 	"internal/analysis":           {"api/v1alpha1", "internal/rollout"},
 	"internal/nodehealth/server":  {"api/v1alpha1", "internal/nodehealth"},
+	"internal/nodehealth/flows":   {"api/v1alpha1"},
+	"internal/targets/aws":        {"internal/targets"},
+	"internal/targets/controller": {"api/v1alpha1", "internal/targets"},
+	"internal/detach/controller":  {"api/v1alpha1", "internal/detach"},
+	"internal/detach/webhook":     {"api/v1alpha1/webhook"},
 	"internal/kubectl":            {"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects"},
 }
 
 // commands wire shells.
 var commands = map[string][]string{
-	"cmd/controller":    {"api/v1alpha1", "internal/analysis", "internal/rollout/controller"},
+	"cmd/controller": {
+		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
+		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
+	},
 	"cmd/kubectl-ids":   {"internal/kubectl"},
-	"cmd/healthchecker": {"internal/nodehealth", "internal/nodehealth/server"},
+	"cmd/healthchecker": {"internal/nodehealth", "internal/nodehealth/flows", "internal/nodehealth/server"},
+}
+
+// examples are programs as users write them: with the standard library and what this
+// module has for users.
+var examples = map[string][]string{
+	"examples/webhook-haproxy": {"api/v1alpha1/webhook"},
 }
 
 // acting are packages of the standard library that a pure package has no use for.
@@ -113,6 +130,7 @@ func TestImports(t *testing.T) {
 		rule, isPure := pure[p.path()]
 		shell, isShell := shells[p.path()]
 		command, isCommand := commands[p.path()]
+		example, isExample := examples[p.path()]
 		top, _, _ := strings.Cut(p.path(), "/")
 		switch {
 		case isPure:
@@ -122,8 +140,11 @@ func TestImports(t *testing.T) {
 			mayImport(t, p, shell)
 		case isCommand:
 			mayImport(t, p, command)
-		case top == "api" || top == "cmd" || top == "internal":
-			t.Errorf("%s is new: name it in this test as a pure package, a shell or a command", p.path())
+		case isExample:
+			mayImport(t, p, example)
+			needsNoOther(t, p)
+		case top == "api" || top == "cmd" || top == "internal" || top == "examples":
+			t.Errorf("%s is new: name it in this test as a pure package, a shell, a command or an example", p.path())
 		}
 	}
 }
@@ -133,6 +154,15 @@ func mayImport(t *testing.T, p goPackage, own []string) {
 	for _, imported := range p.Imports {
 		if name, ours := strings.CutPrefix(imported, module); ours && !slices.Contains(own, name) {
 			t.Errorf("%s imports %s: of this module it may import %s", p.path(), name, strings.Join(own, ", "))
+		}
+	}
+}
+
+// needsNoOther lets a package import no other module.
+func needsNoOther(t *testing.T, p goPackage) {
+	for _, imported := range p.Imports {
+		if first, _, _ := strings.Cut(imported, "/"); strings.Contains(first, ".") && !strings.HasPrefix(imported, module) {
+			t.Errorf("%s imports %s: it may import the standard library", p.path(), imported)
 		}
 	}
 }
@@ -157,6 +187,28 @@ func staysPure(t *testing.T, p goPackage, others []string) {
 	}
 	if at := slices.IndexFunc(p.Deps, from(clientModules)); at >= 0 {
 		t.Errorf("%s is pure and depends on %s, which does I/O", p.path(), p.Deps[at])
+	}
+}
+
+// TestStandInIsIndependent lets the server that stands in for AWS share nothing with what
+// is tested against it.
+func TestStandInIsIndependent(t *testing.T) {
+	const standIn = "test/aws"
+	within := func(path string) bool { return path == standIn || strings.HasPrefix(path, standIn+"/") }
+	found := false
+	for _, p := range packages(t) {
+		if !within(p.path()) {
+			continue
+		}
+		found = true
+		for _, imported := range p.Deps {
+			if name, ours := strings.CutPrefix(imported, module); ours && !within(name) {
+				t.Errorf("%s depends on %s: it must stand alone", p.path(), name)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("there is no package in %s", standIn)
 	}
 }
 

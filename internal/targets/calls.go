@@ -1,0 +1,217 @@
+package targets
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Kind is what a call to the cloud does. Those that come first are made first.
+type Kind int
+
+const (
+	Deregister Kind = iota
+	Register
+	Read
+	kinds
+)
+
+func (k Kind) String() string { return [...]string{"Deregister", "Register", "Read"}[k] }
+
+// chunk is how many targets one call may name: quota "Targets per
+// RegisterTargets or DeregisterTargets call" is not published; other controllers
+// use 200 (kubernetes-sigs/aws-load-balancer-controller).
+const chunk = 200
+
+// Call is one call to the cloud, about one group.
+type Call struct {
+	Kind  Kind
+	Group string
+	// Targets are what is registered or deregistered; a Read has none.
+	Targets []Registration
+}
+
+// Outcome is how a call ended.
+type Outcome int
+
+const (
+	// Accepted: the cloud answered that it does it.
+	Accepted Outcome = iota
+	// Throttled: the cloud asks to come more slowly.
+	Throttled
+	// Invalid: the cloud refuses the whole call because of a target in it.
+	Invalid
+	// Full: the cloud refuses the whole call because the group holds no more.
+	Full
+	// Failed: anything else, also an answer that was lost.
+	Failed
+)
+
+func (o Outcome) String() string {
+	return [...]string{"Accepted", "Throttled", "Invalid", "Full", "Failed"}[o]
+}
+
+// Calls is the work that is left to do in all groups, and what became of what was
+// done. It has no clock: each method takes the time, which never goes back. One
+// call to a group is under way at a time, so that calls about one target arrive in
+// the order in which they were decided, and a read shows all that was answered
+// before. Its memory may be lost at any time.
+type Calls struct {
+	bucket bucket
+	groups map[string]*queue
+	// last is which group had the last call of a kind.
+	last [kinds]string
+}
+
+// NewCalls makes at most burst calls at once and perSecond of them in the long run.
+func NewCalls(perSecond float64, burst int) *Calls {
+	return &Calls{bucket: bucket{perSecond: perSecond, burst: float64(burst), tokens: float64(burst)}, groups: map[string]*queue{}}
+}
+
+// DefaultRate and DefaultBurst keep well below what Elastic Load Balancing grants
+// an account, which others use too.
+const (
+	DefaultRate  = 4.0
+	DefaultBurst = 20
+)
+
+// Plan replaces the work that is queued for a group by that of a newer decision,
+// of which the records are written. What is under way stays under way.
+func (c *Calls) Plan(group string, d Decision) {
+	q := c.groups[group]
+	if q == nil {
+		q = newQueue()
+		c.groups[group] = q
+	}
+	q.plan(d)
+}
+
+// Forget drops a group for which nothing is to be done any more, when the call
+// that is under way is Done.
+func (c *Calls) Forget(group string) {
+	q := c.groups[group]
+	switch {
+	case q == nil:
+	case q.underWay:
+		q.plan(Decision{})
+		q.forgotten = true
+	default:
+		delete(c.groups, group)
+	}
+}
+
+// Next is the call to make now, or when to ask again; zero while that depends on
+// Plan or Done only. Deregistrations of all groups come before registrations, and
+// those before reads; within a kind the groups take turns.
+func (c *Calls) Next(now time.Time) (call Call, ready bool, at time.Time) {
+	for kind := range kinds {
+		for _, id := range c.turns(kind) {
+			q := c.groups[id]
+			due, work := q.due(kind)
+			switch {
+			case !work:
+				continue
+			case now.Before(due):
+				at = earlier(at, due)
+				continue
+			}
+			if token := c.bucket.take(now); now.Before(token) {
+				return Call{}, false, earlier(at, token)
+			}
+			c.last[kind] = id
+			call = Call{Kind: kind, Group: id, Targets: q.begin(kind)}
+			return call, true, time.Time{}
+		}
+	}
+	return Call{}, false, at
+}
+
+// turns are all groups, beginning after the one that had its turn.
+func (c *Calls) turns(kind Kind) []string {
+	ids := slices.Sorted(maps.Keys(c.groups))
+	after, found := slices.BinarySearch(ids, c.last[kind])
+	if found {
+		after++
+	}
+	return append(slices.Clone(ids[after:]), ids[:after]...)
+}
+
+// Take takes the token of a request that Next knows nothing of, or says when there
+// will be one.
+func (c *Calls) Take(now time.Time) time.Time { return c.bucket.take(now) }
+
+// Done tells how a call ended, at the time of its answer. why is the cloud's
+// message. random, from 0 to below 1, spreads what is tried again.
+func (c *Calls) Done(now time.Time, call Call, outcome Outcome, why string, random float64) {
+	if outcome == Throttled {
+		c.bucket.empty()
+	}
+	q := c.groups[call.Group]
+	if q == nil || !q.underWay {
+		return
+	}
+	q.done(now, call, outcome, why, random)
+	if q.forgotten {
+		delete(c.groups, call.Group)
+	}
+}
+
+// Answers and Refused are for the State of the group; they are copies.
+func (c *Calls) Answers(group string) map[Target]Answer {
+	if q := c.groups[group]; q != nil {
+		return maps.Clone(q.answers)
+	}
+	return nil
+}
+
+// Refused are the refusals of single targets, in their order.
+func (c *Calls) Refused(group string) []Refusal {
+	q := c.groups[group]
+	if q == nil {
+		return nil
+	}
+	var out []Refusal
+	for _, t := range slices.SortedFunc(maps.Keys(q.refused), compareTargets) {
+		out = append(out, q.refused[t])
+	}
+	return out
+}
+
+// Failing is why calls of a kind to a group fail as a whole, and since when; empty
+// while they do not.
+func (c *Calls) Failing(group string, kind Kind) (why string, since time.Time) {
+	if q := c.groups[group]; q != nil {
+		return q.retries[kind].why, q.retries[kind].since
+	}
+	return "", time.Time{}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// bucket holds tokens, of which a call takes one.
+type bucket struct {
+	perSecond, burst, tokens float64
+	filled                   time.Time
+}
+
+// take takes a token, or says when there will be one.
+func (b *bucket) take(now time.Time) time.Time {
+	if !b.filled.IsZero() {
+		b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.perSecond)
+	}
+	b.filled = now
+	if b.tokens < 1 {
+		// A nanosecond more than the missing part takes, whatever the rounding.
+		return now.Add(time.Duration((1-b.tokens)/b.perSecond*float64(time.Second)) + 1)
+	}
+	b.tokens--
+	return now
+}
+
+// empty is for when the cloud says that it was too much.
+func (b *bucket) empty() { b.tokens = 0 }

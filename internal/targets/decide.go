@@ -1,0 +1,249 @@
+package targets
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// How often the inventory is read, and what failed is tried again. A read is one
+// call of the account's limit, whatever the size of the group.
+const (
+	// idle is the age at which an inventory is read again though nothing moves.
+	idle = time.Minute
+	// moving is the same while health checks, or a drain, are waited for.
+	moving = 5 * time.Second
+	// settling is after how long a call's effect is looked for once more.
+	settling = 2 * time.Second
+	// lingering is how long after an answer a call that was sent before may still
+	// take effect, or a list not show the answered one. Nothing is published: it is
+	// a guess on the safe side.
+	lingering = 15 * time.Second
+	// longestRetry bounds the time between two attempts.
+	longestRetry = 5 * time.Minute
+)
+
+// place is where the inventory has a target.
+type place int
+
+const (
+	unread place = iota
+	absent
+	registered
+	draining
+)
+
+// planner holds one decision while it is made.
+type planner struct {
+	State
+	wishes  map[Target]wish
+	records map[Target]Record
+	refused map[Target]Refusal
+	changed bool
+	out     Decision
+
+	// group, zones and unzoned count the targets, once a floor was asked for.
+	group, unzoned count
+	zones          map[string]count
+}
+
+// Decide says what to do about one group. Its order is that of the targets, and
+// does not depend on that of the State.
+//
+// Its invariants: a target is registered or deregistered only when it is on
+// record, by a record that was written before; what nobody asked us to move is
+// left alone; and a target is Stopped only when a read that was sent after all
+// waits were over still had it out.
+func Decide(s State) Decision {
+	p := &planner{State: s, wishes: wishes(s), records: map[Target]Record{}, refused: map[Target]Refusal{}}
+	for _, r := range s.Records {
+		p.records[r.Target] = r
+	}
+	for _, r := range s.Refused {
+		p.refused[r.Target] = r
+	}
+	p.readBy(s.ReadAt.Add(idle))
+	for _, w := range p.wishes {
+		p.wake(w.HookUntil)
+	}
+	in, ending, voluntary := p.sorted()
+	for _, t := range in {
+		p.join(t, p.wishes[t])
+	}
+	// What ends whatever we do is gone from every count that holds others back.
+	for _, t := range ending {
+		p.leave(t)
+	}
+	for _, t := range voluntary {
+		p.leave(t)
+	}
+	return p.decision()
+}
+
+// sorted are all targets that may concern us: those wanted in, those of which
+// what serves there ends, and all others.
+func (p *planner) sorted() (in, ending, voluntary []Target) {
+	all := map[Target]bool{}
+	for t := range p.wishes {
+		all[t] = true
+	}
+	for t := range p.records {
+		all[t] = true
+	}
+	for t := range p.Registered {
+		if p.Whole {
+			all[t] = true
+		}
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(all), compareTargets) {
+		w, wanted := p.wishes[t]
+		switch {
+		case wanted && w.In:
+			in = append(in, t)
+		case wanted && !w.voluntary:
+			ending = append(ending, t)
+		default:
+			voluntary = append(voluntary, t)
+		}
+	}
+	return in, ending, voluntary
+}
+
+func (p *planner) decision() Decision {
+	if p.changed {
+		p.out.Records = []Record{}
+		for _, t := range slices.SortedFunc(maps.Keys(p.records), compareTargets) {
+			p.out.Records = append(p.out.Records, p.records[t])
+		}
+	}
+	byTarget := func(a, b Report) int { return compareTargets(a.Target, b.Target) }
+	slices.SortFunc(p.out.Reports, byTarget)
+	slices.SortFunc(p.out.Deregister, compareTargets)
+	slices.SortFunc(p.out.Register, func(a, b Registration) int { return compareTargets(a.Target, b.Target) })
+	slices.Sort(p.out.Faults)
+	if p.ReadAt.IsZero() || p.out.NeedLiveRead {
+		p.out.ReadAt = p.Now
+	}
+	return p.out
+}
+
+// place is where the inventory has the target. Draining is told by the reason,
+// since the condition is spelled in more than one way.
+func (p *planner) place(t Target) place {
+	h, listed := p.Registered[t]
+	switch {
+	case p.ReadAt.IsZero():
+		return unread
+	case !listed || h.Reason == NotRegistered:
+		return absent
+	case h.Reason == DeregistrationInProgress || h.Condition == Draining:
+		return draining
+	}
+	return registered
+}
+
+func (p *planner) record(r Record) {
+	if old, known := p.records[r.Target]; !known || old != r {
+		before := p.counts(r.Target)
+		p.records[r.Target] = r
+		p.recount(r.Target, before, p.counts(r.Target))
+		p.changed = true
+	}
+}
+
+func (p *planner) forget(t Target) {
+	before := p.counts(t)
+	delete(p.records, t)
+	p.recount(t, before, p.counts(t))
+	p.changed = true
+}
+
+func (p *planner) report(t Target, phase Phase, since, until time.Time, message string) {
+	owner := p.wishes[t].Owner
+	if owner == "" {
+		owner = p.records[t].Owner
+	}
+	p.out.Reports = append(p.out.Reports, Report{Target: t, Owner: owner, Phase: phase, Since: since, Until: until, Message: message})
+	if until.After(p.Now) {
+		p.wake(until)
+	}
+}
+
+// wake asks for a decision at a moment to come.
+func (p *planner) wake(at time.Time) {
+	if at.After(p.Now) && (p.out.WakeAt.IsZero() || at.Before(p.out.WakeAt)) {
+		p.out.WakeAt = at
+	}
+}
+
+// readBy asks for a read that is sent at a moment, or now if that is over.
+func (p *planner) readBy(at time.Time) {
+	at = later(at, p.Now)
+	if p.out.ReadAt.IsZero() || at.Before(p.out.ReadAt) {
+		p.out.ReadAt = at
+	}
+}
+
+// needsLive asks for a read for the removals that wait for it.
+func (p *planner) needsLive() {
+	p.out.NeedLiveRead = true
+}
+
+// pause is how long to wait after the nth attempt that had no effect.
+func pause(first time.Duration, n int) time.Duration {
+	d := first
+	for ; n > 1 && d < longestRetry; n-- {
+		d *= 2
+	}
+	return min(d, longestRetry)
+}
+
+// delay is why a call is not made yet.
+type delay struct {
+	phase        Phase
+	since, until time.Time
+	why          string
+}
+
+// due is whether the call for the target may be made now: not while the last one
+// may take effect still, nor soon after it had none or was refused.
+func (p *planner) due(t Target, register bool) (d delay, due bool) {
+	if r, refused := p.refused[t]; refused && r.Register == register {
+		if at := p.retryAt(r); p.Now.Before(at) {
+			return delay{Refused, r.Since, at, "the cloud refused it: " + r.Why}, false
+		}
+	}
+	d.phase = Leaving
+	if register {
+		d.phase = Registering
+	}
+	a, known := p.Answers[t]
+	if !known || a.Register != register || a.At.IsZero() {
+		return d, true
+	}
+	if again := a.At.Add(pause(settling, a.Times)); p.ReadAt.Before(again) {
+		d.until, d.why = again, "the cloud has accepted it, and does not show it yet"
+		p.readBy(earlier(again, p.ReadAt.Add(moving)))
+		// What leaves is looked for at once, since its time begins when it is seen.
+		if p.ReadAt.Before(a.At) && !register {
+			p.readBy(a.At)
+		}
+		return d, false
+	}
+	return d, true
+}
+
+// retryAt is when to try again what was refused. A full group is tried again as
+// soon as a target has left it.
+func (p *planner) retryAt(r Refusal) time.Time {
+	at := r.At.Add(pause(moving, r.Times))
+	if !r.Full {
+		return at
+	}
+	for _, a := range p.Answers {
+		if !a.Register && a.At.After(r.At) {
+			return r.At
+		}
+	}
+	return at
+}

@@ -1,0 +1,312 @@
+package targets
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The cases of this file change one thing each in a State in which a pod's target
+// "10.0.0.1:8080" is on record and healthy, beside two others that are nobody's.
+
+var (
+	one   = Target{"10.0.0.1", 8080}
+	two   = Target{"10.0.0.2", 8080}
+	three = Target{"10.0.0.3", 8080}
+	noon  = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+)
+
+func healthy(zone string) Health { return Health{Condition: Healthy, Zone: zone} }
+
+func drained() Health { return Health{Condition: Draining, Reason: DeregistrationInProgress} }
+
+func rested() State {
+	return State{
+		Now: noon, Floor: 300 * time.Second, Synced: true, ReadAt: noon.Add(-time.Second),
+		Group:      Group{ID: "g", Balancer: Network, Type: IP, Port: 8080, InUse: true, CrossZone: true, Delay: 30 * time.Second},
+		Wants:      []Want{in(one)},
+		Records:    []Record{{Registration: Registration{Target: one}, Owner: "pod"}},
+		Registered: map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("b")},
+	}
+}
+
+func in(t Target) Want {
+	return Want{Registration: Registration{Target: t}, Owner: "pod", In: true, Why: "it runs"}
+}
+
+func out(t Target) Want {
+	return Want{Registration: Registration{Target: t}, Owner: "pod", Seen: true, Why: "it is to go"}
+}
+
+func ending(t Target) Want { w := out(t); w.Ending = true; return w }
+
+func borrowed(w Want) Want { w.Borrowed = true; return w }
+
+func record(t Target, leaving bool, left time.Time) Record {
+	return Record{Registration: Registration{Target: t}, Owner: "pod", Leaving: leaving, LeftAt: left}
+}
+
+// expected is what a decision does, in a few words.
+type expected struct {
+	records    string
+	register   string
+	deregister string
+	phase      Phase
+	live       bool
+}
+
+func said(d Decision, about Target) expected {
+	var e expected
+	var words []string
+	for _, r := range d.Records {
+		word := r.ID[len(r.ID)-1:]
+		if r.Leaving {
+			word += " leaving"
+		}
+		if !r.LeftAt.IsZero() {
+			word += " left " + r.LeftAt.Sub(noon).String()
+		}
+		if r.Settled {
+			word += " settled"
+		}
+		words = append(words, word)
+	}
+	e.records = strings.Join(words, ", ")
+	if d.Records != nil && len(words) == 0 {
+		e.records = "none"
+	}
+	for _, r := range d.Register {
+		e.register += fmt.Sprintf("%s:%d ", r.ID, r.Port)
+	}
+	for _, t := range d.Deregister {
+		e.deregister += fmt.Sprintf("%s:%d ", t.ID, t.Port)
+	}
+	e.register, e.deregister = strings.TrimSpace(e.register), strings.TrimSpace(e.deregister)
+	for _, r := range d.Reports {
+		if r.Target == about {
+			e.phase = r.Phase
+		}
+	}
+	e.live = d.NeedLiveRead
+	return e
+}
+
+func TestDecide(t *testing.T) {
+	const first = "10.0.0.1:8080"
+	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
+	gone := func(s *State) { delete(s.Registered, one) }
+	left := func(age time.Duration) func(*State) {
+		return func(s *State) {
+			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, ago(age))}
+			delete(s.Registered, one)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*State)
+		want   expected
+	}{
+		{"nothing to do", func(*State) {}, expected{phase: Attached}},
+
+		{"a target that is wanted is recorded and registered", func(s *State) { s.Records = nil; gone(s) },
+			expected{records: "1", register: first, phase: Registering}},
+		{"one that others registered is recorded, and needs no call", func(s *State) { s.Records = nil },
+			expected{records: "1", phase: Attached}},
+		{"before the first read nothing is known to be missing", func(s *State) { s.ReadAt, s.Registered, s.Records = time.Time{}, nil, nil },
+			expected{phase: Registering}},
+		{"the group's port where none is given", func(s *State) { s.Records = nil; gone(s); s.Wants[0].Port = 0 },
+			expected{records: "1", register: first, phase: Registering}},
+		{"an address that is reused is registered while it drains", func(s *State) {
+			s.Registered[one] = drained()
+			s.Records = []Record{record(one, true, ago(time.Second))}
+		}, expected{records: "1 leaving", register: first, phase: Registering}},
+		{"somebody else takes it out", func(s *State) { gone(s) }, expected{register: first, phase: Registering}},
+		{"a call that was just answered is not made again", func(s *State) {
+			gone(s)
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(2 * time.Second), Times: 1}}
+		}, expected{phase: Registering}},
+		{"but when a later read does not show it", func(s *State) {
+			gone(s)
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(3 * time.Second), Times: 1}}
+		}, expected{register: first, phase: Registering}},
+		{"and after more vain calls, later", func(s *State) {
+			gone(s)
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(8 * time.Second), Times: 3}}
+		}, expected{phase: Registering}},
+		{"what was put back counts as leaving until nothing older can take it out", func(s *State) {
+			s.Records = []Record{record(one, true, time.Time{})}
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(15 * time.Second), Times: 1}}
+		}, expected{phase: Registering}},
+		{"and not longer", func(s *State) {
+			s.Records = []Record{record(one, true, time.Time{})}
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(16 * time.Second), Times: 1}}
+		}, expected{records: "1", phase: Attached}},
+		{"a crash after the record: registered once more, though it seems in", func(s *State) {
+			s.Records = []Record{record(one, true, time.Time{})}
+		}, expected{register: first, phase: Registering}},
+		{"a refused one waits", func(s *State) {
+			gone(s)
+			s.Refused = []Refusal{{Target: one, Register: true, Why: "no", Since: ago(time.Minute), At: ago(4 * time.Second), Times: 1}}
+		}, expected{phase: Refused}},
+		{"and is tried again", func(s *State) {
+			gone(s)
+			s.Refused = []Refusal{{Target: one, Register: true, Why: "no", Since: ago(time.Minute), At: ago(5 * time.Second), Times: 1}}
+		}, expected{register: first, phase: Registering}},
+		{"where the group was full, at once when one has left it", func(s *State) {
+			gone(s)
+			s.Refused = []Refusal{{Target: one, Register: true, Full: true, Since: ago(time.Minute), At: ago(4 * time.Second), Times: 1}}
+			s.Answers = map[Target]Answer{two: {At: ago(time.Second)}}
+		}, expected{register: first, phase: Registering}},
+		{"an instance is no address", func(s *State) { s.Wants[0].ID = "i-1" }, expected{phase: Held, live: true}},
+
+		{"a removal that was seen counts at once", func(s *State) { s.Wants = []Want{ending(one)}; s.Synced = false },
+			expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"also before the first read", func(s *State) { s.Wants = []Want{ending(one)}; s.ReadAt, s.Registered = time.Time{}, nil },
+			expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"what serves on is taken out by a live read only", func(s *State) { s.Wants = []Want{out(one)} },
+			expected{phase: Held, live: true}},
+		{"which is here", func(s *State) { s.Wants = []Want{out(one)}; s.Live = true },
+			expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"a hook that holds the pod lets it serve on", func(s *State) {
+			s.Wants = []Want{ending(one)}
+			s.Wants[0].HookUntil = noon.Add(time.Minute)
+		}, expected{phase: Held, live: true}},
+		{"and when its time is over, no more", func(s *State) {
+			s.Wants = []Want{ending(one)}
+			s.Wants[0].HookUntil = noon
+		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"a removal that was begun, and that a floor forbids by now, is undone", func(s *State) {
+			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, time.Time{})}
+			s.Registered[two], s.Registered[three] = drained(), drained()
+		}, expected{register: first, phase: Held}},
+		{"and may be begun again", func(s *State) {
+			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, time.Time{})}
+			s.Registered[two], s.Registered[three] = drained(), drained()
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(16 * time.Second), Times: 1}}
+		}, expected{records: "1", phase: Held}},
+		{"an absence needs complete lists", func(s *State) { s.Wants = nil; s.Live = true; s.Synced = false }, expected{phase: Held}},
+		{"and a live read", func(s *State) { s.Wants = nil }, expected{phase: Held, live: true}},
+		{"and has both", func(s *State) { s.Wants = nil; s.Live = true }, expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"an unseen want to be out is an absence", func(s *State) { s.Wants = []Want{out(one)}; s.Wants[0].Seen = false; s.Synced = false; s.Live = true },
+			expected{phase: Held}},
+		{"two wants, one in", func(s *State) { s.Wants = []Want{ending(one), in(one), ending(one)} }, expected{phase: Attached}},
+		{"two wants, both out, one serves on", func(s *State) { s.Wants = []Want{ending(one), out(one)} }, expected{phase: Held, live: true}},
+		{"two wants, both out, one unseen", func(s *State) {
+			s.Wants = []Want{ending(one), ending(one)}
+			s.Wants[1].Seen = false
+		}, expected{phase: Held, live: true}},
+
+		{"a stranger is left alone though it is wanted out", func(s *State) { s.Wants = []Want{in(one), ending(two)} }, expected{phase: Attached}},
+		{"in a group that is all ours, not", func(s *State) { s.Wants = []Want{in(one), ending(two), in(three)}; s.Whole = true },
+			expected{records: "1, 2 leaving, 3", deregister: "10.0.0.2:8080", phase: Attached}},
+		{"what nobody wants leaves a group that is ours", func(s *State) { s.Whole, s.Live = true, true },
+			expected{records: "1, 2 leaving, 3 leaving", deregister: "10.0.0.2:8080 10.0.0.3:8080", phase: Attached}},
+		{"by complete lists", func(s *State) { s.Whole, s.Live, s.Synced = true, true, false }, expected{phase: Attached}},
+		{"a borrowed one is recorded when it is taken out", func(s *State) { s.Wants = []Want{borrowed(out(one))}; s.Records = nil; s.Live = true },
+			expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"a borrowed one that was never taken out is not ours", func(s *State) { s.Wants = []Want{borrowed(in(one))}; s.Records = nil; gone(s) },
+			expected{phase: Absent}},
+		{"a borrowed one is put back", func(s *State) {
+			s.Wants = []Want{borrowed(in(one))}
+			s.Records = []Record{record(one, true, ago(time.Hour))}
+			gone(s)
+		}, expected{records: "1 leaving", register: first, phase: Registering}},
+		{"and forgotten when it is attached", func(s *State) { s.Wants = []Want{borrowed(in(one))} }, expected{records: "none", phase: Attached}},
+		{"but not before it is healthy", func(s *State) {
+			s.Wants = []Want{borrowed(in(one))}
+			s.Registered[one] = Health{Condition: Initial, Reason: RegistrationInProgress}
+		}, expected{phase: Registering}},
+
+		{"LeftAt is when it was seen out after the answer", func(s *State) {
+			left(0)(s)
+			s.Records[0].LeftAt = time.Time{}
+			s.Answers = map[Target]Answer{one: {At: ago(time.Second), Times: 1}}
+		}, expected{records: "1 leaving left -1s", phase: Leaving}},
+		{"an answer after the read proves nothing", func(s *State) {
+			left(0)(s)
+			s.Records[0].LeftAt = time.Time{}
+			s.Answers = map[Target]Answer{one: {At: noon, Times: 1}}
+		}, expected{phase: Leaving}},
+		{"nor does a record alone: it may be in soon", func(s *State) { left(0)(s); s.Records[0].LeftAt = time.Time{} },
+			expected{deregister: first, phase: Leaving}},
+		{"unused in use elsewhere is not gone", func(s *State) {
+			left(0)(s)
+			s.Records[0].LeftAt = time.Time{}
+			s.Registered[one] = Health{Condition: Unused, Reason: NotInUse}
+			s.Answers = map[Target]Answer{one: {At: ago(4 * time.Second), Times: 1}}
+		}, expected{deregister: first, phase: Leaving}},
+		{"unused and not registered is", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Registered[one] = Health{Condition: Unused, Reason: NotRegistered}
+		}, expected{phase: Stopped}},
+		{"the floor has not passed", left(300 * time.Second), expected{phase: Leaving}},
+		{"the floor has passed before the read", left(301 * time.Second), expected{phase: Stopped}},
+		{"it drains still", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Group.Delay = 302 * time.Second
+			s.Registered[one] = drained()
+		}, expected{phase: Leaving}},
+		{"its delay is over", func(s *State) { left(301 * time.Second)(s); s.Registered[one] = drained() }, expected{phase: Stopped}},
+		{"seen quiet", func(s *State) {
+			left(20 * time.Second)(s)
+			s.Quiet = map[string]time.Time{one.ID: ago(11 * time.Second)}
+		},
+			expected{phase: Stopped}},
+		{"not yet for 10 s", func(s *State) {
+			left(20 * time.Second)(s)
+			s.Quiet = map[string]time.Time{one.ID: ago(9 * time.Second)}
+		},
+			expected{phase: Leaving}},
+		{"quiet before it left", func(s *State) {
+			left(20 * time.Second)(s)
+			s.Quiet = map[string]time.Time{one.ID: ago(21 * time.Second)}
+		},
+			expected{phase: Leaving}},
+		{"another node is quiet", func(s *State) {
+			left(20 * time.Second)(s)
+			s.Quiet = map[string]time.Time{two.ID: ago(11 * time.Second)}
+		},
+			expected{phase: Leaving}},
+		{"registered again by somebody else", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Wants = []Want{ending(one)}
+			s.Registered[one] = healthy("a")
+		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"again and again: not at once", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Wants = []Want{ending(one)}
+			s.Registered[one] = healthy("a")
+			s.Answers = map[Target]Answer{one: {At: ago(30 * time.Second), Times: 5}}
+		}, expected{records: "1 leaving", phase: Leaving}},
+		{"registered by somebody else when nobody speaks of it: theirs", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Wants, s.Records[0].Settled = nil, true
+			s.Registered[one] = healthy("a")
+		}, expected{records: "none"}},
+		{"unless the lists are not complete", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Wants, s.Records[0].Settled, s.Synced = nil, true, false
+			s.Registered[one] = healthy("a")
+		}, expected{phase: Held}},
+		{"or it may be by a late call of ours", func(s *State) {
+			left(301 * time.Second)(s)
+			s.Wants, s.Live = nil, true
+			s.Registered[one] = healthy("a")
+		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"gone and not spoken of: forgotten", func(s *State) { left(20 * time.Second)(s); s.Wants = nil }, expected{records: "none", phase: Leaving}},
+		{"not while something older may register it", func(s *State) { left(15 * time.Second)(s); s.Wants = nil }, expected{phase: Leaving}},
+		{"not while it drains", func(s *State) { left(20 * time.Second)(s); s.Wants = nil; s.Registered[one] = drained() },
+			expected{records: "1 leaving left -20s settled", phase: Leaving}},
+		{"a pod that failed long ago is forgotten", func(s *State) { left(301 * time.Second)(s); s.Wants = []Want{ending(one)} },
+			expected{records: "none", phase: Stopped}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := rested()
+			c.change(&s)
+			if got := said(Decide(s), one); got != c.want {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package targets
+
+import (
+	"fmt"
+	"time"
+)
+
+// join takes a target that is wanted in one step further. It is registered
+// whether or not what serves there is ready, so that the load balancer's checks
+// start while it starts.
+func (p *planner) join(t Target, w wish) {
+	if why := p.Group.unfit(t); why != "" {
+		p.report(t, Refused, time.Time{}, time.Time{}, why)
+		return
+	}
+	r, known := p.records[t]
+	where := p.place(t)
+	switch {
+	case w.Borrowed && !known:
+		// It was never taken out, or is back with its owner already.
+		p.attached(t, where)
+		return
+	case where == unread:
+		p.report(t, Registering, time.Time{}, time.Time{}, "the inventory of the group is not read yet")
+		return
+	}
+	if !known {
+		// Registered by somebody or not: from now on it is ours to take out.
+		r = Record{Registration: w.Registration, Owner: w.Owner}
+	}
+	r.Owner = w.Owner
+	// It is on its way in, so the time at which it left says nothing any more.
+	r.LeftAt, r.Settled = time.Time{}, false
+	back := where == registered && (!r.Leaving || p.putBack(t))
+	if back {
+		r.Leaving = false
+	}
+	p.record(r)
+	switch {
+	case back && p.attached(t, where) == Attached && w.Borrowed:
+		p.forget(t)
+	case back:
+	case where == registered && p.Answers[t].accepts(true):
+		p.readBy(p.Answers[t].At.Add(lingering))
+		p.report(t, Registering, time.Time{}, time.Time{}, "it was put back a moment ago")
+	default:
+		p.register(t, w)
+	}
+}
+
+// putBack is whether a target that was leaving is registered for good: nothing
+// that was sent before can take it out any more. Until then it counts as out,
+// whatever the inventory has.
+func (p *planner) putBack(t Target) bool {
+	a := p.Answers[t]
+	return a.accepts(true) && !p.ReadAt.Before(a.At.Add(lingering))
+}
+
+func (p *planner) register(t Target, w wish) {
+	if d, due := p.due(t, true); !due {
+		p.report(t, d.phase, d.since, d.until, d.why)
+		return
+	}
+	if a := p.Answers[t]; a.Register && a.Times > 1 {
+		p.fault("%s was registered %d times and is not in the group: somebody else takes it out", t, a.Times)
+	}
+	r := w.Registration
+	r.Target = t
+	p.out.Register = append(p.out.Register, r)
+	p.report(t, Registering, time.Time{}, time.Time{}, "it is being registered, because "+w.Why)
+}
+
+// attached reports how far a target is that is in, or should be.
+func (p *planner) attached(t Target, where place) Phase {
+	phase, message := p.attachment(t, where)
+	if phase == Registering || phase == Failing {
+		p.readBy(p.ReadAt.Add(moving))
+	}
+	p.report(t, phase, time.Time{}, time.Time{}, message)
+	return phase
+}
+
+func (p *planner) attachment(t Target, where place) (Phase, string) {
+	h := p.Registered[t]
+	switch {
+	case where == unread:
+		return Registering, "the inventory of the group is not read yet"
+	case where == absent:
+		return Absent, "it is not registered, and was not taken out by us"
+	case where == draining:
+		return Absent, "somebody else is taking it out"
+	case !p.Group.InUse:
+		return Attached, "it is registered; no load balancer forwards to the group, so there is nothing more to wait for"
+	case h.Reason == HealthCheckDisabled:
+		return Attached, "it is registered, and its health is not checked"
+	case h.serves():
+		return Attached, "it is healthy"
+	case h.Condition == Initial || h.Reason == RegistrationInProgress:
+		return Registering, "its first health checks are under way"
+	case h.Reason == NotInUse:
+		return Failing, "it gets no traffic: its zone, or its group, is not enabled for the load balancer"
+	case h.Reason == InvalidState:
+		return Failing, "it gets no traffic: its instance is stopped or terminated"
+	case h.Reason == IPUnusable:
+		return Failing, "it gets no traffic: its address belongs to a load balancer"
+	}
+	return Failing, fmt.Sprintf("it is %s (%s)", h.Condition, h.Reason)
+}
+
+// serves is whether the load balancer sends new connections to the target because
+// it holds it for healthy.
+func (h Health) serves() bool {
+	return h.Condition == Healthy || h.Reason == HealthCheckDisabled
+}
+
+func (p *planner) fault(format string, args ...any) {
+	p.out.Faults = append(p.out.Faults, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,166 @@
+package targets
+
+import "time"
+
+// The way out. Its invariant: LeftAt is set only from a read that was sent after
+// the cloud accepted a deregistration of this process, or was on record before;
+// so it is never earlier than the deregistration, whatever was lost in between.
+//
+//	in -> [floors, live read] -> Leaving recorded -> deregistered -> seen out, LeftAt
+//	recorded -> floor passed or seen quiet -> read once more -> Stopped -> forgotten
+
+// leave takes a target that nobody wants in one step further.
+func (p *planner) leave(t Target) {
+	r, known := p.records[t]
+	where := p.place(t)
+	w, wanted := p.wishes[t]
+	if !known {
+		if !p.mayTake(where, w, wanted) {
+			p.stranger(t, where, wanted)
+			return
+		}
+		r = Record{Registration: Registration{Target: t, Zone: w.Zone}, Owner: w.Owner}
+	}
+	out := where == absent || where == draining
+	a := p.Answers[t]
+	accepted := a.accepts(false) && !p.ReadAt.Before(a.At)
+	switch {
+	case r.Leaving && out && (accepted || !r.LeftAt.IsZero()):
+		p.left(r, where)
+	case r.Leaving && where == unread && !r.LeftAt.IsZero():
+		p.report(t, Leaving, r.LeftAt, time.Time{}, "the inventory of the group is not read yet")
+	case where == registered && r.Settled && !wanted && !p.Whole:
+		p.foreignAgain(t)
+	default:
+		p.takeOut(r, where)
+	}
+}
+
+// mayTake is whether a target that is not on record is ours to take out.
+func (p *planner) mayTake(where place, w wish, wanted bool) bool {
+	switch where {
+	case registered:
+		return p.Whole || w.Borrowed
+	case unread, draining:
+		return p.Whole && wanted && !w.Borrowed
+	}
+	return false
+}
+
+// stranger reports a target that is wanted out and not ours.
+func (p *planner) stranger(t Target, where place, wanted bool) {
+	if !wanted {
+		return
+	}
+	none := time.Time{}
+	switch where {
+	case unread:
+		p.report(t, Leaving, none, none, "the inventory of the group is not read yet")
+	case absent:
+		p.report(t, Absent, none, none, "it is not registered, and was not taken out by us")
+	case draining:
+		p.readBy(p.ReadAt.Add(moving))
+		p.report(t, Leaving, none, none, "somebody else is taking it out")
+	default:
+		p.report(t, Foreign, none, none, "somebody else registered it, and only what we registered is ours to take out")
+	}
+}
+
+// outForGood is whether nothing of ours that was sent before can have registered
+// a target again that left.
+func (p *planner) outForGood(r Record) bool {
+	return !r.LeftAt.IsZero() && !p.ReadAt.Before(r.LeftAt.Add(lingering))
+}
+
+// foreignAgain drops the record of a target that left, that no want names any more,
+// and that somebody else registered since.
+func (p *planner) foreignAgain(t Target) {
+	if p.Synced {
+		p.forget(t)
+		return
+	}
+	p.report(t, Held, time.Time{}, time.Time{}, "somebody else registered it, and the lists of pods or nodes are not complete yet")
+}
+
+// takeOut deregisters a target when nothing holds it back. What holds back is
+// asked again until the cloud has accepted it: the controller may have died after
+// it wrote the record, and the group be another one by now.
+func (p *planner) takeOut(r Record, where place) {
+	t, w := r.Target, p.wishes[r.Target]
+	begun := r.Leaving && r.LeftAt.IsZero()
+	wait, due := p.due(t, false)
+	if begun && !due {
+		p.report(t, wait.phase, wait.since, wait.until, wait.why)
+		return
+	}
+	if why := p.holdsBack(r, where); why != "" {
+		p.report(t, Held, time.Time{}, w.HookUntil, why)
+		p.keep(r, where)
+		return
+	}
+	if r.Leaving && !begun {
+		p.fault("%s is registered again by somebody else while it is to be out", t)
+	}
+	r.Leaving, r.LeftAt, r.Settled = true, time.Time{}, false
+	p.record(r)
+	if !due {
+		p.report(t, wait.phase, wait.since, wait.until, wait.why)
+		return
+	}
+	p.out.Deregister = append(p.out.Deregister, t)
+	p.report(t, Leaving, time.Time{}, time.Time{}, "it is being deregistered, because "+p.reason(t))
+}
+
+// keep undoes the beginning of a removal that a floor forbids by now, as when the
+// controller died in between. While they are leaving, each of two targets would
+// count for nothing in favour of the other, and neither could ever go.
+func (p *planner) keep(r Record, where place) {
+	t := r.Target
+	switch {
+	case !r.Leaving || !r.LeftAt.IsZero() || where != registered:
+	case p.putBack(t):
+		r.Leaving = false
+		p.record(r)
+	case p.Answers[t].accepts(true):
+		p.readBy(p.Answers[t].At.Add(lingering))
+	default:
+		wait, due := p.due(t, true)
+		if p.wake(wait.until); due {
+			p.out.Register = append(p.out.Register, r.Registration)
+		}
+	}
+}
+
+func (p *planner) reason(t Target) string {
+	if w, wanted := p.wishes[t]; wanted {
+		return w.Why
+	}
+	return "nothing wants it"
+}
+
+// holdsBack says why a target is not taken out yet, or nothing. A removal that
+// was on record before needs no proof again, but must still leave enough others.
+func (p *planner) holdsBack(r Record, where place) string {
+	w, wanted := p.wishes[r.Target]
+	begun := r.Leaving && r.LeftAt.IsZero()
+	voluntary := !wanted || w.voluntary
+	switch {
+	case !begun && !w.Seen && !p.Synced:
+		return "it is only missing, and the lists of pods or nodes are not complete yet"
+	case !begun && !w.Seen && !p.Live:
+		p.needsLive()
+		return "it is only missing: the inventory is read first"
+	case !voluntary:
+		return ""
+	}
+	// What an old inventory forbids is not asked for; what it permits is.
+	if why := p.floor(r.Target); where == registered && why != "" {
+		p.readBy(p.ReadAt.Add(moving))
+		return why
+	}
+	if where == unread || !begun && !p.Live {
+		p.needsLive()
+		return "the inventory is read first, to know how many others serve"
+	}
+	return ""
+}

@@ -1,0 +1,105 @@
+// Package targets decides what to register with the target groups of a cloud's
+// load balancers and what to take out of them, and when the traffic to what was
+// taken out has stopped. Nothing here does I/O, reads a clock or remembers
+// anything: what must survive a crash is in the State, which comes from the
+// objects in the API server and from the cloud.
+package targets
+
+import "time"
+
+// Target is one registration in a group, which holds each at most once.
+type Target struct {
+	// ID is an instance id, or an IP address in its canonical text form.
+	ID   string
+	Port int32
+}
+
+// Registration is a target to register.
+type Registration struct {
+	Target
+	// Zone is given only for an address outside the group's network: a zone, or "all".
+	Zone string
+}
+
+// Balancer is the kind of load balancer that a group is of.
+type Balancer string
+
+// Kinds of load balancers.
+const (
+	Network     Balancer = "network"
+	Application Balancer = "application"
+	Classic     Balancer = "classic"
+)
+
+// TargetType is what the ID of a group's targets is.
+type TargetType string
+
+// Types of targets.
+const (
+	Instance TargetType = "instance"
+	IP       TargetType = "ip"
+)
+
+// Group is a target group, or a classic load balancer, as the cloud describes it.
+type Group struct {
+	// ID is the ARN of a target group, the name of a classic load balancer.
+	ID, Name string
+	Balancer Balancer
+	Type     TargetType
+	// IPv6 is whether the addresses of its targets are IPv6; they are IPv4 otherwise.
+	IPv6 bool
+	// Port is what a target gets where it is registered without one.
+	Port int32
+	Tags map[string]string
+	// InUse is whether a load balancer forwards to it.
+	InUse bool
+	// ChecksTarget is whether health checks go to the port that takes the traffic.
+	ChecksTarget bool
+	// Delay is how long the load balancer drains what is deregistered.
+	Delay time.Duration
+	// EndsFlowsAfterDelay is whether flows that outlive Delay are ended,
+	// EndsFlowsOfUnhealthy whether those of a target that turns unhealthy are.
+	EndsFlowsAfterDelay, EndsFlowsOfUnhealthy bool
+	// CrossZone is whether the clients of one zone reach the targets of another.
+	CrossZone bool
+	// MinHealthy and MinHealthyPercent are below how many healthy targets the load
+	// balancer acts as if none was; the greater counts, and 0 is none.
+	MinHealthy, MinHealthyPercent int
+}
+
+// Condition is the state of a target. It never says alone whether traffic flows:
+// Reason does, since Unused is also said of targets in use elsewhere.
+type Condition string
+
+// Conditions of a target, as the Elastic Load Balancing API has them.
+const (
+	Initial           Condition = "initial"
+	Healthy           Condition = "healthy"
+	Unhealthy         Condition = "unhealthy"
+	UnhealthyDraining Condition = "unhealthy.draining"
+	Draining          Condition = "draining"
+	Unused            Condition = "unused"
+	Unavailable       Condition = "unavailable"
+)
+
+// Reason is why a target is in its condition.
+type Reason string
+
+// Reasons that decisions are made from, as the Elastic Load Balancing API has them.
+const (
+	NotRegistered            Reason = "Target.NotRegistered"
+	NotInUse                 Reason = "Target.NotInUse"
+	InvalidState             Reason = "Target.InvalidState"
+	IPUnusable               Reason = "Target.IpUnusable"
+	DeregistrationInProgress Reason = "Target.DeregistrationInProgress"
+	RegistrationInProgress   Reason = "Elb.RegistrationInProgress"
+	HealthCheckDisabled      Reason = "Target.HealthCheckDisabled"
+)
+
+// Health is what the cloud says of a registered target.
+type Health struct {
+	Condition Condition
+	Reason    Reason
+	// Zone is the target's, empty where it is not known.
+	Zone string
+}

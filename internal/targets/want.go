@@ -1,0 +1,103 @@
+package targets
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// wish is what all wants of one target come to.
+type wish struct {
+	Want
+	// voluntary is whether what serves at the target goes on serving.
+	voluntary bool
+}
+
+// wishes joins the wants of each target. One that wants it in outweighs all that
+// want it out; those that want it out count as seen, or as ending, when all are.
+func wishes(s State) map[Target]wish {
+	wants := slices.Clone(s.Wants)
+	for i := range wants {
+		if wants[i].Port == 0 {
+			wants[i].Port = s.Group.Port
+		}
+	}
+	slices.SortStableFunc(wants, compareWants)
+	out := map[Target]wish{}
+	for _, w := range wants {
+		next := wish{Want: w, voluntary: !w.Ending || s.Now.Before(w.HookUntil)}
+		first, more := out[w.Target]
+		switch {
+		case !more:
+			out[w.Target] = next
+		case !first.In:
+			out[w.Target] = first.and(next)
+		}
+	}
+	return out
+}
+
+func (w wish) and(o wish) wish {
+	w.Seen = w.Seen && o.Seen
+	w.Ending = w.Ending && o.Ending
+	w.voluntary = w.voluntary || o.voluntary
+	w.Borrowed = w.Borrowed || o.Borrowed
+	w.HookUntil = later(w.HookUntil, o.HookUntil)
+	return w
+}
+
+// compareWants puts those that want a target in first.
+func compareWants(a, b Want) int {
+	in := func(w Want) int {
+		if w.In {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(compareTargets(a.Target, b.Target), cmp.Compare(in(a), in(b)),
+		strings.Compare(a.Owner, b.Owner), strings.Compare(a.Why, b.Why), strings.Compare(a.Zone, b.Zone))
+}
+
+func compareTargets(a, b Target) int {
+	return cmp.Or(strings.Compare(a.ID, b.ID), cmp.Compare(a.Port, b.Port))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// unfit says why the group can never hold the target, or nothing.
+func (g Group) unfit(t Target) string {
+	address, err := netip.ParseAddr(t.ID)
+	switch {
+	case t.Port < 0 || t.Port > 65535 || t.Port == 0 && g.Balancer != Classic:
+		return fmt.Sprintf("%d is not a port", t.Port)
+	case g.Type == Instance && err == nil:
+		return "the group's targets are instances, and this is an address"
+	case g.Type == Instance:
+		return ""
+	case err != nil:
+		return "the group's targets are addresses, and this is none"
+	case address.Is4In6() || address.Zone() != "" || address.String() != t.ID:
+		return "the address is not in its canonical form, or has a zone"
+	case address.Is6() && !g.IPv6:
+		return "the group's addresses are IPv4, and this is IPv6: a group holds one family"
+	case address.Is4() && g.IPv6:
+		return "the group's addresses are IPv6, and this is IPv4: a group holds one family"
+	}
+	return ""
+}
+
+// String is ID:PORT, with brackets around an IPv6 address.
+func (t Target) String() string {
+	if strings.Contains(t.ID, ":") {
+		return fmt.Sprintf("[%s]:%d", t.ID, t.Port)
+	}
+	return fmt.Sprintf("%s:%d", t.ID, t.Port)
+}
