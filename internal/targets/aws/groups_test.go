@@ -1,0 +1,218 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+)
+
+const (
+	nlbARN = "arn:aws:elasticloadbalancing:eu-west-1:1:loadbalancer/net/front/7"
+	albARN = "arn:aws:elasticloadbalancing:eu-west-1:1:loadbalancer/app/front/8"
+)
+
+func TestGroups(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	s.on(describeTargetGroups, result(members("TargetGroups",
+		targetGroup("a", "ip", "TCP", element("Port", "8080"), element("IpAddressType", "ipv6"), element("HealthCheckPort", "traffic-port"),
+			members("LoadBalancerArns", nlbARN)),
+		targetGroup("b", "instance", "HTTP", element("Port", "80"), element("IpAddressType", "ipv4"), element("HealthCheckPort", "10080"),
+			members("LoadBalancerArns", albARN)),
+		targetGroup("c", "ip", "TLS", element("Port", "443"), element("HealthCheckPort", "443"), members("LoadBalancerArns")),
+		targetGroup("lambda", "lambda", ""),
+		targetGroup("alb", "alb", "TCP"),
+		targetGroup("gateway", "ip", "GENEVE"),
+	)))
+	s.on(describeTags, tagsOf(true))
+	s.on(describeTargetGroupAttributes,
+		result(pairs("Attributes",
+			"deregistration_delay.timeout_seconds", "120",
+			"deregistration_delay.connection_termination.enabled", "true",
+			"target_health_state.unhealthy.connection_termination.enabled", "false",
+			"load_balancing.cross_zone.enabled", "use_load_balancer_configuration",
+			"target_group_health.dns_failover.minimum_healthy_targets.count", "2",
+			"target_group_health.dns_failover.minimum_healthy_targets.percentage", "off",
+			"target_group_health.unhealthy_state_routing.minimum_healthy_targets.count", "3",
+			"target_group_health.unhealthy_state_routing.minimum_healthy_targets.percentage", "40")),
+		result(pairs("Attributes",
+			"deregistration_delay.timeout_seconds", "0",
+			"load_balancing.cross_zone.enabled", "use_load_balancer_configuration",
+			"target_group_health.dns_failover.minimum_healthy_targets.count", "off",
+			"target_group_health.unhealthy_state_routing.minimum_healthy_targets.count", "off")),
+		result(members("Attributes")))
+	s.on(describeLoadBalancerAttributes, result(pairs("Attributes", "load_balancing.cross_zone.enabled", "true")))
+	s.on(describeClassicBalancers, result(members("LoadBalancerDescriptions",
+		element("LoadBalancerName", "old")+element("HealthCheck", element("Target", "HTTP:30443/healthz"))+
+			members("ListenerDescriptions", element("Listener", element("InstancePort", "30080")), element("Listener", element("InstancePort", "30443"))),
+		element("LoadBalancerName", "older"))))
+	s.on(describeClassicTags, tagsOf(false))
+	s.on(describeClassicAttributes,
+		result(element("LoadBalancerAttributes", element("CrossZoneLoadBalancing", element("Enabled", "true"))+
+			element("ConnectionDraining", element("Enabled", "true")+element("Timeout", "90")))),
+		result(element("LoadBalancerAttributes", element("ConnectionDraining", element("Enabled", "false")+element("Timeout", "300")))))
+
+	got, err := c.Groups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []targets.Group{
+		{ID: "a", Name: "n-a", Balancer: targets.Network, Type: targets.IP, IPv6: true, Port: 8080, Tags: map[string]string{"of": "a"},
+			InUse: true, ChecksTarget: true, Delay: 2 * time.Minute, EndsFlowsAfterDelay: true, CrossZone: true, MinHealthy: 3, MinHealthyPercent: 40},
+		{ID: "b", Name: "n-b", Balancer: targets.Application, Type: targets.Instance, Port: 80, Tags: map[string]string{"of": "b"},
+			InUse: true, CrossZone: true},
+		{ID: "c", Name: "n-c", Balancer: targets.Network, Type: targets.IP, Port: 443, Tags: map[string]string{"of": "c"},
+			ChecksTarget: true, Delay: 5 * time.Minute, EndsFlowsOfUnhealthy: true, MinHealthy: 1},
+		{ID: "old", Name: "old", Balancer: targets.Classic, Type: targets.Instance, Port: 30080, Tags: map[string]string{"of": "old"},
+			InUse: true, ChecksTarget: true, Delay: 90 * time.Second, EndsFlowsAfterDelay: true, CrossZone: true},
+		{ID: "older", Name: "older", Balancer: targets.Classic, Type: targets.Instance, Tags: map[string]string{"of": "older"},
+			EndsFlowsAfterDelay: true, EndsFlowsOfUnhealthy: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if asked := len(s.sent(describeLoadBalancerAttributes)); asked != 1 {
+		t.Errorf("the attributes of %d load balancers were read: only those of the network load balancer matter", asked)
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	s.on(describeTargetGroups,
+		result(members("TargetGroups", targetGroup("a", "ip", "TCP"))+element("NextMarker", "m1")),
+		result(members("TargetGroups")+element("NextMarker", "m2")),
+		result(members("TargetGroups", targetGroup("b", "ip", "TCP"))))
+	s.on(describeTags, tagsOf(true))
+	s.on(describeTargetGroupAttributes, result(members("Attributes")))
+	s.on(describeClassicBalancers,
+		result(members("LoadBalancerDescriptions", element("LoadBalancerName", "x"))+element("NextMarker", "m3")),
+		result(members("LoadBalancerDescriptions", element("LoadBalancerName", "y"))+element("NextMarker", "")))
+	s.on(describeClassicTags, tagsOf(false))
+	s.on(describeClassicAttributes, result("<LoadBalancerAttributes/>"))
+
+	groups, err := c.Groups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "x", "y"}, ids(groups)); diff != "" {
+		t.Error(diff)
+	}
+	for _, want := range []struct {
+		action  Action
+		markers []string
+	}{{describeTargetGroups, []string{"", "m1", "m2"}}, {describeClassicBalancers, []string{"", "m3"}}} {
+		var markers []string
+		for _, r := range s.sent(want.action) {
+			markers = append(markers, r.form.Get("Marker"))
+			if r.form.Get("PageSize") != "400" {
+				t.Errorf("%s asks for pages of %q", want.action.Name, r.form.Get("PageSize"))
+			}
+		}
+		if diff := cmp.Diff(want.markers, markers); diff != "" {
+			t.Errorf("%s: %s", want.action.Name, diff)
+		}
+	}
+}
+
+func TestPagesThatRepeatEnd(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	s.on(describeTargetGroups, result(members("TargetGroups")+element("NextMarker", "again")))
+	if _, err := c.Groups(t.Context()); kind(err) != Unknown {
+		t.Errorf("%v: want Unknown", err)
+	}
+	if n := len(s.sent(describeTargetGroups)); n != 2 {
+		t.Errorf("%d pages were read, the second of which was the first", n)
+	}
+}
+
+func TestTagsOfTwentyAtATime(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	var found, classic []string
+	for i := range 45 {
+		found = append(found, targetGroup(fmt.Sprint("g", i), "ip", "TCP"))
+		classic = append(classic, element("LoadBalancerName", fmt.Sprint("c", i)))
+	}
+	s.on(describeTargetGroups, result(members("TargetGroups", found...)))
+	s.on(describeTags, tagsOf(true))
+	s.on(describeTargetGroupAttributes, result(members("Attributes")))
+	s.on(describeClassicBalancers, result(members("LoadBalancerDescriptions", classic...)))
+	s.on(describeClassicTags, tagsOf(false))
+	s.on(describeClassicAttributes, result("<LoadBalancerAttributes/>"))
+	groups, err := c.Groups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		if g.Tags["of"] != g.ID {
+			t.Errorf("%s has the tags of %q", g.ID, g.Tags["of"])
+		}
+	}
+	for action, parameter := range map[Action]string{describeTags: "ResourceArns", describeClassicTags: "LoadBalancerNames"} {
+		requests := s.sent(action)
+		if len(requests) != 3 {
+			t.Errorf("%s %s: %d requests for 45, want 3", action.Version, action.Name, len(requests))
+		}
+		for _, r := range requests {
+			if r.form.Has(parameter + ".member.21") {
+				t.Errorf("%s %s asks for more than 20", action.Version, action.Name)
+			}
+		}
+	}
+}
+
+func TestClassicGroup(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	s.on(describeClassicBalancers, result(members("LoadBalancerDescriptions", element("LoadBalancerName", "x"))))
+	s.on(describeClassicTags, tagsOf(false))
+	s.on(describeClassicAttributes, result("<LoadBalancerAttributes/>"))
+	if g, err := c.Group(t.Context(), "x"); err != nil || g.Balancer != targets.Classic || g.Tags["of"] != "x" {
+		t.Errorf("%v %+v", err, g)
+	}
+	if got := s.all()[0].form.Get("LoadBalancerNames.member.1"); got != "x" {
+		t.Errorf("%q was asked for", got)
+	}
+}
+
+func TestGroupThatIsNotThere(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	s.on(describeTargetGroups,
+		refused(400, "TargetGroupNotFound", "One or more target groups not found"),
+		result(members("TargetGroups", targetGroup("arn:lambda", "lambda", ""))),
+		result(members("TargetGroups")))
+	s.on(describeClassicBalancers, refused(400, "LoadBalancerNotFound", "There is no ACTIVE Load Balancer named 'x'"))
+	for _, id := range []string{"arn:gone", "arn:lambda", "arn:odd", "x"} {
+		if _, err := c.Group(t.Context(), id); kind(err) != NotFound {
+			t.Errorf("%s: %v, want NotFound", id, err)
+		}
+	}
+}
+
+func TestGroupsFailWhole(t *testing.T) {
+	for _, failing := range []Action{describeTargetGroups, describeTags, describeTargetGroupAttributes, describeLoadBalancerAttributes,
+		describeClassicBalancers, describeClassicTags, describeClassicAttributes} {
+		s := newServer(t)
+		c := client(t, s, Options{})
+		everything(s)
+		s.on(failing, refused(403, "AccessDenied", "no"))
+		if groups, err := c.Groups(context.Background()); kind(err) != Denied || groups != nil {
+			t.Errorf("%s fails: %v and %v, want no groups and Denied", failing.Name, ids(groups), err)
+		}
+	}
+}
+
+func ids(groups []targets.Group) []string {
+	var out []string
+	for _, g := range groups {
+		out = append(out, g.ID)
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package aws
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestMemory(t *testing.T) {
+	reads := 0
+	read := func() (map[string]string, error) {
+		reads++
+		return map[string]string{"k": "v"}, nil
+	}
+	fails := errors.New("throttled")
+	failing := func() (map[string]string, error) { return nil, fails }
+
+	m := newMemory(time.Hour)
+	if _, err := m.get("a", false, failing); !errors.Is(err, fails) {
+		t.Errorf("%v, want the error of reading", err)
+	}
+	for range 2 {
+		if values, err := m.get("a", false, read); err != nil || values["k"] != "v" || reads != 1 {
+			t.Errorf("%v %v after %d reads: want one read, that which succeeded", values, err, reads)
+		}
+	}
+	m.forget()
+	if m.get("a", false, read); reads != 1 {
+		t.Error("what is good is forgotten")
+	}
+	if m.get("a", true, read); reads != 2 {
+		t.Error("live, and not read")
+	}
+	if m.get("b", false, read); reads != 3 {
+		t.Error("one group has the attributes of another")
+	}
+
+	m = newMemory(-1)
+	reads = 0
+	for want := range 3 {
+		if m.get("a", false, read); reads != want+1 {
+			t.Error("what is out of date is believed")
+		}
+	}
+	if m.forget(); len(m.entries) > 0 {
+		t.Error("what is out of date is kept")
+	}
+	if newMemory(0).lasts != defaultAttributesFor {
+		t.Error("no default")
+	}
+}
