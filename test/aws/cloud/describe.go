@@ -1,0 +1,109 @@
+package cloud
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// GroupView is a target group as the API describes it.
+type GroupView struct {
+	TargetGroup
+	ARN, VPC  string
+	Balancers []string // their ARNs
+}
+
+// BalancerView is a load balancer as the API describes it.
+type BalancerView struct {
+	LoadBalancer
+	ARN, Host, VPC string
+	Kind           Kind
+	Created        time.Time
+	Classic        *ClassicLoadBalancer
+	Instances      []string // of a classic one
+}
+
+// ListenerView is a listener as the API describes it.
+type ListenerView struct {
+	ARN, Balancer, Protocol, Group string
+	Port                           int
+}
+
+// Groups are all target groups, by name.
+func (c *Cloud) Groups() []GroupView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var views []GroupView
+	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
+		g := c.groups[name]
+		v := GroupView{TargetGroup: g.TargetGroup, ARN: g.arn, VPC: c.vpc.ID}
+		for _, b := range c.balancersOf(g) {
+			v.Balancers = append(v.Balancers, b.arn)
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// Balancers are all load balancers of version 2 of the API, or all classic ones, by name.
+func (c *Cloud) Balancers(classic bool) []BalancerView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var views []BalancerView
+	for _, b := range c.allBalancers() {
+		if (b.kind == Classic) != classic {
+			continue
+		}
+		v := BalancerView{LoadBalancer: b.LoadBalancer, ARN: b.arn, Host: b.host, VPC: c.vpc.ID, Kind: b.kind, Created: b.created, Classic: b.classic}
+		if classic {
+			for _, r := range b.group.live {
+				v.Instances = append(v.Instances, r.target.ID)
+			}
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// Listeners are those of version 2 of the API.
+func (c *Cloud) Listeners() []ListenerView {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var views []ListenerView
+	for _, b := range c.allBalancers() {
+		for _, l := range b.listeners {
+			if b.kind != Classic {
+				views = append(views, ListenerView{ARN: l.arn, Balancer: b.arn, Protocol: l.protocol, Group: l.group.arn, Port: l.port})
+			}
+		}
+	}
+	return views
+}
+
+// Tags are those of a resource. Listeners have those of their balancer.
+func (c *Cloud) Tags(arn string) (tags map[string]string, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.groups {
+		if g.arn == arn {
+			return g.Tags, true
+		}
+	}
+	for _, b := range c.allBalancers() {
+		listens := slices.ContainsFunc(b.listeners, func(l listener) bool { return l.arn == arn })
+		if b.arn == arn || listens && arn != "" {
+			return b.Tags, true
+		}
+	}
+	return nil, false
+}
+
+// ClassicARN is how policies name a classic load balancer, whether it exists or not.
+func (c *Cloud) ClassicARN(name string) string { return c.resource("loadbalancer/" + name) }
+
+// resourcePath is what follows the kind of a resource in its ARN.
+func resourcePath(arn string) string {
+	_, path, _ := strings.Cut(arn, "/")
+	return path
+}

@@ -1,0 +1,230 @@
+package cloud
+
+import (
+	"strconv"
+	"time"
+)
+
+// Target is what is registered with a group: one id may be registered with several ports.
+type Target struct {
+	ID   string `json:"id"`
+	Port int    `json:"port"`
+	Zone string `json:"zone,omitempty"` // all, a zone, or "" where it follows from the id
+}
+
+// registration is a target in a group from one call that registered it to the end of
+// what followed from deregistering it. A target that is registered again while it drains
+// gets a registration of its own beside the old one.
+//
+// Invariant: what is true of it at a moment depends on its times and verdicts up to that
+// moment only, so that a question about the past is answered as it was then.
+type registration struct {
+	number  int
+	group   *group
+	target  Target
+	zone    string // all, or the zone that it is in
+	address string
+
+	at       time.Time
+	checksAt time.Time // the first health check
+	servesAt time.Time // new flows, at the earliest
+	fade     time.Duration
+
+	verdicts  []verdict // changes, oldest first
+	streak    int       // consecutive checks that passed, or failed if negative
+	nextCheck time.Time
+
+	gone         time.Time // deregistered; zero while it is not
+	drainedAt    time.Time // of one that is gone: no longer listed
+	lingersUntil time.Time // of one that is gone: no new flows
+
+	cuts []time.Time // flows that were opened before are reset
+}
+
+// verdict is what the health checks came to.
+type verdict struct {
+	at                         time.Time
+	state, reason, description string
+}
+
+// States of a target's health.
+const (
+	Healthy     = "healthy"
+	Unhealthy   = "unhealthy"
+	Unavailable = "unavailable"
+	Initial     = "initial"
+	Draining    = "draining"
+	Unused      = "unused"
+	// UnhealthyDraining is unhealthy, with its flows left alone for an interval.
+	UnhealthyDraining = "unhealthy.draining"
+)
+
+func (c *Cloud) newRegistration(g *group, t resolved, now time.Time) *registration {
+	c.number++
+	lags, event := c.lags[g.kind], []string{g.Name, t.ID, strconv.Itoa(t.Port), strconv.Itoa(c.occurrence(g, t.Target))}
+	r := &registration{
+		number: c.number, group: g, target: t.Target, zone: t.zone, address: t.address, at: now,
+		checksAt: now.Add(c.draw(lags.Check, append(event, "check")...)),
+		servesAt: now.Add(c.draw(lags.Serve, append(event, "serve")...)),
+		fade:     c.draw(lags.Fade, append(event, "fade")...),
+	}
+	r.nextCheck = r.checksAt
+	if g.AssumeHealthy {
+		r.verdicts = []verdict{{at: r.checksAt, state: Healthy}}
+	}
+	c.byNumber[r.number] = r
+	return r
+}
+
+// occurrence counts the registrations of a target that are still remembered, so that
+// each draws other lags than the one before.
+func (c *Cloud) occurrence(g *group, t Target) (n int) {
+	for _, r := range g.past {
+		if r.is(t) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *registration) is(t Target) bool { return r.target.ID == t.ID && r.target.Port == t.Port }
+
+// isGone is whether the target was deregistered by then.
+func (r *registration) isGone(at time.Time) bool { return !r.gone.IsZero() && !at.Before(r.gone) }
+
+// listed is whether the API listed it then.
+func (r *registration) listed(at time.Time) bool {
+	return !at.Before(r.at) && (!r.isGone(at) || at.Before(r.drainedAt))
+}
+
+// verdictAt is the last verdict until then; since when its state held, and whether the
+// target was serving until that.
+func (r *registration) verdictAt(at time.Time) (v verdict, since time.Time, hadServed bool) {
+	for _, next := range r.verdicts {
+		if next.at.After(at) {
+			break
+		}
+		if next.state != v.state {
+			since, hadServed = next.at, v.state != "" && v.state != Unhealthy && next.at.After(r.servesAt)
+		}
+		v = next
+	}
+	return v, since, hadServed
+}
+
+// takesNew is whether new flows went to the target then, failing open apart.
+func (r *registration) takesNew(at time.Time) bool {
+	if at.Before(r.servesAt) || !r.gone.IsZero() && !at.Before(r.lingersUntil) {
+		return false
+	}
+	switch v, since, hadServed := r.verdictAt(at); v.state {
+	case "":
+		return false
+	case Unhealthy:
+		return hadServed && at.Before(since.Add(r.fade))
+	}
+	return true
+}
+
+// failsOpen is whether it is a target for when none is healthy.
+func (r *registration) failsOpen(at time.Time) bool {
+	v, _, _ := r.verdictAt(at)
+	return v.state == Unhealthy && !at.Before(r.servesAt) && !r.isGone(at)
+}
+
+// counts is whether the target is healthy in the sense of the API.
+func (r *registration) counts(at time.Time) bool {
+	v, _, _ := r.verdictAt(at)
+	return !r.isGone(at) && !at.Before(r.servesAt) && (v.state == Healthy || v.state == Unavailable)
+}
+
+// judge records a verdict that differs from the one before.
+func (c *Cloud) judge(r *registration, v verdict) {
+	var last verdict
+	if len(r.verdicts) > 0 {
+		last = r.verdicts[len(r.verdicts)-1]
+	}
+	if last.state == v.state && last.reason == v.reason && last.description == v.description {
+		return
+	}
+	r.verdicts = append(r.verdicts, v)
+	if last.state == v.state {
+		return
+	}
+	// Flows that an unhealthy target was to lose later stay when it recovers.
+	if v.state != Unhealthy {
+		r.keepFlows(v.at)
+		return
+	}
+	if at, cut := c.cutOnUnhealthy(r.group, v.at); cut && !c.allUnhealthy(r.group, v.at) {
+		r.cuts = append(r.cuts, at)
+	}
+}
+
+// allUnhealthy is whether a network load balancer fails open in all its zones. It then
+// resets no flows.
+func (c *Cloud) allUnhealthy(g *group, at time.Time) bool {
+	if g.kind != Network {
+		return false
+	}
+	for _, b := range c.balancersOf(g) {
+		for _, z := range b.Zones {
+			if c.healthyIn(b, g, z.Name, at) >= g.number(attributeRoutingFloor) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// keepFlows takes back the cuts that are still to come, but for that of leaving.
+func (r *registration) keepFlows(now time.Time) {
+	kept := r.cuts[:0]
+	for _, at := range r.cuts {
+		if !at.After(now) || !r.gone.IsZero() && at.Equal(r.drainedAt) {
+			kept = append(kept, at)
+		}
+	}
+	r.cuts = kept
+}
+
+// cutOnUnhealthy is when the flows of a target that turned unhealthy are reset, if they are.
+func (c *Cloud) cutOnUnhealthy(g *group, turned time.Time) (time.Time, bool) {
+	if g.Attributes[attributeCutOnUnhealthy] == "true" {
+		return turned, true
+	}
+	interval := g.number(attributeUnhealthyDrain)
+	return turned.Add(c.seconds(interval)), interval > 0
+}
+
+// number is an attribute that is one.
+func (g *group) number(attribute string) int {
+	n, _ := strconv.Atoi(g.Attributes[attribute])
+	return n
+}
+
+// leave deregisters the target.
+func (c *Cloud) leave(r *registration, now time.Time) {
+	g := r.group
+	r.gone = now
+	r.drainedAt = now.Add(c.seconds(g.number(attributeDelay)))
+	event := []string{g.Name, r.target.ID, strconv.Itoa(r.target.Port), strconv.Itoa(c.occurrence(g, r.target)), "linger"}
+	r.lingersUntil = now.Add(c.draw(c.lags[g.kind].Linger, event...))
+	if g.kind == Application || g.Attributes[attributeCutOnLeaving] == "true" {
+		r.cuts = append(r.cuts, r.drainedAt)
+	}
+}
+
+// forget drops registrations of which nothing follows any more.
+func (c *Cloud) forget(g *group, now time.Time) {
+	kept := g.past[:0]
+	for _, r := range g.past {
+		if now.Before(r.drainedAt.Add(c.scaled(Retention))) || now.Before(r.lingersUntil.Add(c.scaled(Retention))) {
+			kept = append(kept, r)
+			continue
+		}
+		delete(c.byNumber, r.number)
+	}
+	clear(g.past[len(kept):])
+	g.past = kept
+}

@@ -1,0 +1,70 @@
+package aws
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"time"
+)
+
+const stopTimeout = 5 * time.Second
+
+// Process is a server in a process of its own, test/aws/cmd, which can be in another
+// network namespace than ours.
+type Process struct {
+	Addresses
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	exited chan struct{}
+}
+
+// StartProcess starts the command with the configuration on its standard input and
+// returns when it listens. The process ends when that input closes, so it does not
+// outlive this one.
+func StartProcess(cmd *exec.Cmd, config Config) (*Process, error) {
+	var stderr bytes.Buffer
+	if cmd.Stderr == nil {
+		cmd.Stderr = &stderr
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("aws command: %w", err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("aws command: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("aws command: %w", err)
+	}
+	p := &Process{cmd: cmd, stdin: stdin, exited: make(chan struct{})}
+	wrote := json.NewEncoder(stdin).Encode(config)
+	read := json.NewDecoder(stdout).Decode(&p.Addresses)
+	go func() {
+		io.Copy(io.Discard, stdout)
+		cmd.Wait()
+		close(p.exited)
+	}()
+	if err := errors.Join(wrote, read); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("aws command: %w: %s", err, &stderr)
+	}
+	return p, nil
+}
+
+// Exited is closed when the process has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Stop ends the process and all flows through it. It may be called again.
+func (p *Process) Stop() {
+	p.stdin.Close()
+	select {
+	case <-p.exited:
+	case <-time.After(stopTimeout):
+		p.cmd.Process.Kill()
+		<-p.exited
+	}
+}
