@@ -41,6 +41,37 @@ const (
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )
 
+// node-detacher's contract, on Nodes, pods and DaemonSets (github.com/mumoshu/node-detacher).
+const (
+	// AnnotationNodeDetached asks for the Node to be detached; its presence counts.
+	AnnotationNodeDetached = "node-detacher.variant.run/detached"
+	// AnnotationNodeDetaching is "true" from when a Node is taken out until it is
+	// attached again in every group, then "false".
+	AnnotationNodeDetaching = "node-detacher.variant.run/detaching"
+	// AnnotationDetachmentTimestamp is when traffic to the Node had stopped, RFC 3339.
+	AnnotationDetachmentTimestamp = "node-detacher.variant.run/detachment-timestamp"
+	// AnnotationAttachmentTimestamp is when the Node was attached again, RFC 3339.
+	AnnotationAttachmentTimestamp = "node-detacher.variant.run/attachment-timestamp"
+	// AnnotationDeletionPriority on a pod of a node that goes away is its place in
+	// the order in which pods are stopped, the greatest integer first.
+	AnnotationDeletionPriority = "node-detacher.variant.run/deletion-priority"
+	// AnnotationDisableEviction "true" on a pod deletes it without regard to disruption budgets.
+	AnnotationDisableEviction = "node-detacher.variant.run/disable-eviction"
+	// AnnotationManagedBy on a DaemonSet names who stops its pods, if not this controller.
+	AnnotationManagedBy = "node-detacher.variant.run/managed-by"
+	// TaintDetaching (NoSchedule) is on a Node whose pods are stopped.
+	TaintDetaching = "node-detacher.variant.run/detaching"
+	// NodeBeingDetached is the Node's condition while it is out.
+	NodeBeingDetached = "NodeBeingDetached"
+
+	// AnnotationDetachmentEvidence says how it is known that traffic had stopped.
+	AnnotationDetachmentEvidence = "ingressdaemonsets.mumoshu.github.io/detachment-evidence"
+	// LabelExclude is Kubernetes' label of Nodes that load balancers are to leave out.
+	LabelExclude = "node.kubernetes.io/exclude-from-external-load-balancers"
+	// ExcludedByUs is its value where this controller has set it.
+	ExcludedByUs = "ingress-daemonset"
+)
+
 // AnnotationDetachPrefix starts the key of the annotation in which an
 // IngressDaemonSet remembers on a Node that it asked for its detachment; the
 // UID of the IngressDaemonSet follows.
@@ -62,6 +93,9 @@ const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
 // answered earlier by a health checker that ends or that many requests wait for:
 // leave a second before asking again after an answer without news. The status is
 // the same as without these headers, never 304.
+//
+// A request with "connections" in its query, such as GET /?connections, is answered
+// at once and told of the connections to the ingress ports too.
 type HealthCheckAnswer struct {
 	Serving bool   `json:"serving"`
 	Reason  string `json:"reason"`
@@ -76,4 +110,26 @@ type HealthCheckAnswer struct {
 	ReadyPods  int32  `json:"readyPods"`
 	WantedPods int32  `json:"wantedPods"`
 	Node       string `json:"node,omitempty"`
+	// Connections are those to each ingress port that the health checker watches,
+	// where the request asks for them. A port that is not among them is not watched.
+	Connections []PortConnections `json:"connections,omitempty"`
+}
+
+// PortConnections tells whether traffic reaches one port of a node: of the TCP
+// connections to it in the node's own network namespace, others than those of the
+// node with itself. All that it says was true when they were last counted: about a
+// second ago at most, or 20 where there are tens of thousands of connections.
+type PortConnections struct {
+	// Port is the local port.
+	Port int32 `json:"port"`
+	// Open is how many connections are open, half-open ones and those that no process
+	// has accepted yet included.
+	Open int32 `json:"open"`
+	// QuietSeconds is for how long no new connection came, also none that was over
+	// before the next count. It begins at 0 with the first question in a minute, and
+	// again whenever connections may have come unseen.
+	QuietSeconds float64 `json:"quietSeconds"`
+	// Unknown is why the connections are not known at present. Open and QuietSeconds
+	// are 0 then and say nothing.
+	Unknown string `json:"unknown,omitempty"`
 }

@@ -20,7 +20,11 @@ var Kind = GroupVersion.WithKind("IngressDaemonSet")
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &IngressDaemonSet{}, &IngressDaemonSetList{})
+	scheme.AddKnownTypes(GroupVersion,
+		&IngressDaemonSet{}, &IngressDaemonSetList{},
+		&TargetGroupAttachment{}, &TargetGroupAttachmentList{},
+		&Attachment{}, &AttachmentList{},
+	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -118,6 +118,10 @@ const (
 	ConditionBlocked = "Blocked"
 )
 
+// ConditionReady of a TargetGroupAttachment is True while every target that should be
+// registered is healthy.
+const ConditionReady = "Ready"
+
 // Reasons of conditions.
 const (
 	// ReasonAsExpected: nothing to say.
@@ -168,4 +172,14 @@ const (
 	ReasonPortConflict = "PortConflict"
 	// ReasonForeignObject: an object that the controller must write belongs to somebody else.
 	ReasonForeignObject = "ForeignObject"
+	// ReasonTargetsHealthy: every target that should be registered is healthy.
+	ReasonTargetsHealthy = "TargetsHealthy"
+	// ReasonTargetsNotHealthy: some targets are not registered or not healthy yet.
+	ReasonTargetsNotHealthy = "TargetsNotHealthy"
+	// ReasonNoGroup: no target group matches.
+	ReasonNoGroup = "NoGroup"
+	// ReasonGroupsUnknown: the target groups could not be read yet.
+	ReasonGroupsUnknown = "GroupsUnknown"
+	// ReasonTargetsRefused: some targets cannot be registered as asked for.
+	ReasonTargetsRefused = "TargetsRefused"
 )

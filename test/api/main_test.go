@@ -30,10 +30,12 @@ import (
 )
 
 const (
-	crdFile     = "../../config/crd/ingressdaemonsets.yaml"
-	denyFile    = "../../config/policy/deny.yaml"
-	warnFile    = "../../config/policy/warn.yaml"
-	exampleFile = "../../examples/ingressdaemonset.yaml"
+	crdFile         = "../../config/crd/ingressdaemonsets.yaml"
+	targetGroupFile = "../../config/crd/targetgroupattachments.yaml"
+	attachmentFile  = "../../config/crd/attachments.yaml"
+	denyFile        = "../../config/policy/deny.yaml"
+	warnFile        = "../../config/policy/warn.yaml"
+	exampleFile     = "../../examples/ingressdaemonset.yaml"
 )
 
 var (
@@ -82,7 +84,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 // install applies the CRD and the policies. In between it makes an object that
 // the policies refuse, as one that is older than they are.
 func install(ctx context.Context) error {
-	if err := applyFiles(ctx, crdFile); err != nil {
+	if err := applyFiles(ctx, crdFile, targetGroupFile, attachmentFile); err != nil {
 		return err
 	}
 	older := changed(`{metadata: {name: older, finalizers: [example.com/hold]}}`, pod(`nodeName: a`))

@@ -105,11 +105,13 @@ func TestRulesSuitKubernetes131(t *testing.T) {
 
 func expressions(t *testing.T) map[string]string {
 	all := map[string]string{}
-	walk(schemaOfCRD(t), "", func(path string, s apiextensionsv1.JSONSchemaProps) {
-		for i, rule := range s.XValidations {
-			all[fmt.Sprintf("%s[%d]", path, i)] = rule.Rule
-		}
-	})
+	for _, file := range []string{crdFile, targetGroupFile} {
+		walk(schemaOf(t, file), "", func(path string, s apiextensionsv1.JSONSchemaProps) {
+			for i, rule := range s.XValidations {
+				all[fmt.Sprintf("%s %s[%d]", file, path, i)] = rule.Rule
+			}
+		})
+	}
 	for _, file := range []string{denyFile, warnFile} {
 		p := policy(t, file)
 		for _, c := range p.Spec.MatchConditions {
@@ -194,9 +196,12 @@ func TestCRDFitsAnAnnotation(t *testing.T) {
 	}
 }
 
-func schemaOfCRD(t *testing.T) apiextensionsv1.JSONSchemaProps {
+func schemaOfCRD(t *testing.T) apiextensionsv1.JSONSchemaProps { return schemaOf(t, crdFile) }
+
+func schemaOf(t *testing.T, file string) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
 	var crd apiextensionsv1.CustomResourceDefinition
-	convert(t, files(t, crdFile)[0], &crd)
+	convert(t, files(t, file)[0], &crd)
 	return *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 

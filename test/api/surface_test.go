@@ -93,7 +93,9 @@ func TestNames(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"ingressdaemonsets", "ingressdaemonsets/status"}; !slices.Equal(names, want) {
+	if want := []string{
+		"attachments", "attachments/status", "ingressdaemonsets", "ingressdaemonsets/status", "targetgroupattachments", "targetgroupattachments/status",
+	}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
 }

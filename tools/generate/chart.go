@@ -16,12 +16,15 @@ const (
 // derived are the files of the chart that say what config/ says, and the value
 // that leaves them out.
 var derived = []struct{ file, from, unless string }{
+	{"templates/loadbalancers.yaml", "loadbalancers/rbac.yaml", "loadBalancers.enabled"},
 	{"templates/rbac.yaml", "rbac/controller.yaml rbac/healthchecker.yaml", ""},
 	{"templates/policies.yaml", "policy/deny.yaml policy/warn.yaml", "admissionPolicies.enabled"},
 	{"templates/disruption.yaml", "controller/disruption.yaml", "podDisruptionBudget.enabled"},
 	{"templates/network.yaml", "controller/network.yaml", "networkPolicy.enabled"},
 	{"templates/alerts.yaml", "monitoring/alerts.yaml", "prometheusRule.enabled"},
 	{"crds/ingressdaemonsets.yaml", "crd/ingressdaemonsets.yaml", ""},
+	{"crds/targetgroupattachments.yaml", "crd/targetgroupattachments.yaml", ""},
+	{"crds/attachments.yaml", "crd/attachments.yaml", ""},
 }
 
 // writeChart writes what the Helm chart has in common with config/.

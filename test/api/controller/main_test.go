@@ -195,7 +195,7 @@ func startController(ctx context.Context, image string) (*controller, error) {
 	}
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         rollout.CacheOptions(),
+		Cache:                         rollout.CacheOptions(false),
 		Metrics:                       server.Options{BindAddress: "0"},
 		LeaderElection:                true,
 		LeaderElectionID:              "ingress-daemonset-controller",
