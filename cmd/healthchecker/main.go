@@ -12,7 +12,9 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/flows"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/server"
 )
 
@@ -34,6 +37,31 @@ const usage = `Answers the external load balancer's health checks for the node i
 type flags struct {
 	namespace, name, uid, node, address, stateDir, kubeconfig string
 	port                                                      int
+	ingressPorts                                              portList
+}
+
+// portList is a flag: ports with commas between them.
+type portList []uint16
+
+func (l *portList) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint([]uint16(*l)), " ", ","), "[]")
+}
+
+func (l *portList) Set(text string) error {
+	*l = nil
+	if text == "" {
+		return nil
+	}
+	for number := range strings.SplitSeq(text, ",") {
+		port, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || port == 0 {
+			return fmt.Errorf("%q is no port from 1 to 65535", number)
+		}
+		if !slices.Contains(*l, uint16(port)) {
+			*l = append(*l, uint16(port))
+		}
+	}
+	return nil
 }
 
 func main() {
@@ -71,6 +99,7 @@ func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
 		set.StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "`name` of the node to answer for; $NODE_NAME by default")
 		set.IntVar(&f.port, "port", 0, "`port` that health checks are answered on, 1 to 65535")
 		set.StringVar(&f.address, "address", "", "`IP` address that health checks are answered on; empty: all, IPv4 and IPv6")
+		set.Var(&f.ingressPorts, "ingress-ports", "`ports` of the node's own network namespace, with commas between them, of which the connections are told to whoever asks for /?connections; empty: none")
 		set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod does")
 	}
 	switch err := set.Parse(args); {
@@ -116,14 +145,20 @@ func serve(f flags) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return server.Run(ctx, server.Options{
+	options := server.Options{
 		Config:    config,
 		Namespace: f.namespace,
 		Subject:   nodehealth.Subject{Node: f.node, Name: f.name, UID: types.UID(f.uid)},
 		Address:   net.JoinHostPort(f.address, strconv.Itoa(f.port)),
 		StateDir:  f.stateDir,
 		Log:       log,
-	})
+	}
+	if len(f.ingressPorts) > 0 {
+		watcher := flows.New(f.ingressPorts, log)
+		defer watcher.Close()
+		options.Connections = watcher.Connections
+	}
+	return server.Run(ctx, options)
 }
 
 func clusterConfig(kubeconfig string) (*rest.Config, error) {

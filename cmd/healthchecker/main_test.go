@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,6 +30,12 @@ func TestParse(t *testing.T) {
 		"port that is no number": {args: append(good, "--port=http"), fails: "-port"},
 		"address with a port":    {args: append(good, "--address=10.0.0.1:80"), fails: "--address"},
 		"no folder":              {args: append(good, "--state-dir="), fails: "--state-dir"},
+		"ingress ports":          {args: append(good, "--ingress-ports=80,443")},
+		"no ingress ports":       {args: append(good, "--ingress-ports=")},
+		"ingress port 0":         {args: append(good, "--ingress-ports=80,0"), fails: "-ingress-ports"},
+		"ingress port too high":  {args: append(good, "--ingress-ports=65536"), fails: "-ingress-ports"},
+		"ingress port missing":   {args: append(good, "--ingress-ports=80,"), fails: "-ingress-ports"},
+		"ingress port by name":   {args: append(good, "--ingress-ports=http"), fails: "-ingress-ports"},
 		"unknown flag":           {args: append(good, "--verbose"), fails: "-verbose"},
 		"an argument":            {args: append(good, "serve"), fails: `"serve"`},
 	} {
@@ -46,12 +53,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestIngressPorts(t *testing.T) {
+	t.Setenv("NODE_NAME", "n1")
+	for text, want := range map[string][]uint16{"": nil, "80": {80}, "443,80,443": {443, 80}, "1,65535": {1, 65535}} {
+		f, err := parse([]string{"--namespace=ns", "--name=web", "--port=10080", "--ingress-ports=9", "--ingress-ports=" + text}, false, nil)
+		if err != nil || !slices.Equal(f.ingressPorts, want) {
+			t.Errorf("%q gives %v (%v), want %v", text, f.ingressPorts, err, want)
+		}
+	}
+}
+
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
 	if _, err := parse([]string{"--help"}, false, &out); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("error is %v", err)
 	}
-	for _, want := range []string{"-port", "-state-dir", "healthchecker ready"} {
+	for _, want := range []string{"-port", "-state-dir", "-ingress-ports ports", "healthchecker ready"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help lacks %s: %s", want, out.String())
 		}

@@ -93,7 +93,7 @@ func (r *Responder) finish(p *poll) {
 
 func (r *Responder) reply(p *poll) {
 	defer p.conn.Close()
-	status, header, body := r.render()
+	status, header, body := r.render(nil)
 	response := http.Response{
 		StatusCode:    status,
 		ProtoMajor:    1,

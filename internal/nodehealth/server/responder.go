@@ -5,6 +5,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -22,6 +23,9 @@ import (
 // Many can live in one process.
 type Responder struct {
 	log *slog.Logger
+	// connections tells of the connections to the ingress ports; nil where none is
+	// watched.
+	connections func(context.Context) []v1alpha1.PortConnections
 
 	mu     sync.Mutex
 	answer v1alpha1.HealthCheckAnswer
@@ -59,10 +63,13 @@ func (r *Responder) Update(s nodehealth.State) {
 
 // ServeHTTP answers 200 or 503 on every path and method.
 func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if wait := waits(req); wait > 0 && r.hold(w, req, wait) {
+	var connections []v1alpha1.PortConnections
+	if r.connections != nil && asksForConnections(req) {
+		connections = r.connections(req.Context())
+	} else if wait := waits(req); wait > 0 && r.hold(w, req, wait) {
 		return
 	}
-	status, header, body := r.render()
+	status, header, body := r.render(connections)
 	for key, values := range header {
 		w.Header()[key] = values
 	}
@@ -72,11 +79,18 @@ func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-func (r *Responder) render() (status int, header http.Header, body []byte) {
+// asksForConnections costs the health checks of load balancers nothing: they have
+// no query.
+func asksForConnections(req *http.Request) bool {
+	return req.URL.RawQuery != "" && req.URL.Query().Has("connections")
+}
+
+func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, header http.Header, body []byte) {
 	r.mu.Lock()
 	answer, tag, since, lostAt := r.answer, r.tag, r.since, r.lostAt
 	r.mu.Unlock()
 
+	answer.Connections = connections
 	answer.AgeSeconds = time.Since(since).Seconds()
 	if !lostAt.IsZero() {
 		answer.APIAgeSeconds = max(0, time.Since(lostAt).Seconds())

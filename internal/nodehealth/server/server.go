@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
 
@@ -31,7 +32,10 @@ type Options struct {
 	Address string
 	// StateDir is a folder that outlives a restart of the container, but not the pod.
 	StateDir string
-	Log      *slog.Logger
+	// Connections tells of the connections to the ingress ports, where a request asks
+	// for them; nil where none is watched.
+	Connections func(context.Context) []v1alpha1.PortConnections
+	Log         *slog.Logger
 }
 
 // Run answers health checks until ctx is done, then hands over to another
@@ -47,6 +51,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	responder := NewResponder(o.Log)
+	responder.connections = o.Connections
 	watcher := NewWatcher(sources, o.Subject, o.StateDir, responder.Update, o.Log)
 
 	// Both outlive ctx, since a leaving checker still answers.

@@ -2,7 +2,9 @@ package objects
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,6 +70,12 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 	if tolerations == nil {
 		tolerations = pod.Tolerations
 	}
+	args := []string{
+		"--namespace=" + set.Namespace, "--name=" + set.Name, "--uid=" + string(set.UID), fmt.Sprintf("--port=%d", port), "--state-dir=" + stateDir,
+	}
+	if ports := ingressPorts(&pod); len(ports) > 0 {
+		args = append(args, "--ingress-ports="+strings.Join(ports, ","))
+	}
 	grace := int64(10)
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		HostNetwork:                   true,
@@ -84,10 +92,7 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 		},
 		Containers: []corev1.Container{{
 			Name: "healthchecker", Image: image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources,
-			Command: []string{"/healthchecker"},
-			Args: []string{
-				"--namespace=" + set.Namespace, "--name=" + set.Name, "--uid=" + string(set.UID), fmt.Sprintf("--port=%d", port), "--state-dir=" + stateDir,
-			},
+			Command: []string{"/healthchecker"}, Args: args,
 			Env: []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{
 				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
 			VolumeMounts: []corev1.VolumeMount{{Name: "state", MountPath: stateDir}},
@@ -102,6 +107,31 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 		}},
 		Volumes: []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}}
+}
+
+// ingressPorts are the TCP ports that pods of the host network declare, in order:
+// their sockets are where the health checker sees them. Those of other pods are in
+// network namespaces of their own.
+func ingressPorts(pod *corev1.PodSpec) []string {
+	if !pod.HostNetwork {
+		return nil
+	}
+	var numbers []int32
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for _, c := range containers {
+			for _, p := range c.Ports {
+				if p.Protocol == "" || p.Protocol == corev1.ProtocolTCP {
+					numbers = append(numbers, p.ContainerPort)
+				}
+			}
+		}
+	}
+	slices.Sort(numbers)
+	var ports []string
+	for _, number := range slices.Compact(numbers) {
+		ports = append(ports, strconv.Itoa(int(number)))
+	}
+	return ports
 }
 
 // nodeAffinityOf keeps what places pods on nodes and drops what places them

@@ -410,3 +410,34 @@ func TestChecker(t *testing.T) {
 		t.Errorf("%v", spec)
 	}
 }
+
+// TestIngressPorts watches what pods of the host network declare, and nothing of
+// pods that have sockets elsewhere.
+func TestIngressPorts(t *testing.T) {
+	set := proxy()
+	set.Spec.Template.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 9000, Protocol: corev1.ProtocolTCP}}}}
+	set.Spec.Template.Spec.Containers = []corev1.Container{
+		{Ports: []corev1.ContainerPort{{ContainerPort: 443}, {ContainerPort: 443, Protocol: corev1.ProtocolUDP}, {ContainerPort: 80}}},
+		{Ports: []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 132, Protocol: corev1.ProtocolSCTP}}},
+	}
+	watched := func() string {
+		for _, arg := range Checker(set, 10080, "image").Spec.Template.Spec.Containers[0].Args {
+			if ports, ok := strings.CutPrefix(arg, "--ingress-ports="); ok {
+				return ports
+			}
+		}
+		return "none"
+	}
+	set.Spec.Template.Spec.HostNetwork = true
+	if got, want := watched(), "80,443,9000"; got != want {
+		t.Errorf("a host-network template: %s, want %s", got, want)
+	}
+	set.Spec.Template.Spec.HostNetwork = false
+	if got := watched(); got != "none" {
+		t.Errorf("a template with a network of its own: %s", got)
+	}
+	set.Spec.Template.Spec = corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{}}}
+	if got := watched(); got != "none" {
+		t.Errorf("a template without ports: %s", got)
+	}
+}
