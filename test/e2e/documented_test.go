@@ -117,6 +117,8 @@ var documented = []step{
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
 }
 
+const ofWebhook = "test/webhook runs it"
+
 // elsewhere are command lines that this test does not run, and why.
 var elsewhere = map[string]string{
 	"make test":         "this is part of it",
@@ -128,6 +130,14 @@ var elsewhere = map[string]string{
 	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
 	"make release":      "test/release makes one for fewer platforms",
+
+	"openssl rand -hex 32 > secret":                                                                ofWebhook,
+	"go build -o webhook-haproxy ./examples/webhook-haproxy":                                       ofWebhook,
+	"./webhook-haproxy -listen 127.0.0.1:9180 -secret-file secret -socket /run/haproxy/admin.sock": ofWebhook,
+	`body='{"id":"a-try","action":"detach","node":{"name":"node-1"}}'`:                             ofWebhook,
+	"t=$(date +%s)": ofWebhook,
+	`v1=$(printf '%s.%s' "$t" "$body" | openssl dgst -sha256 -hmac "$(cat secret)" -r | cut -d ' ' -f 1)`: ofWebhook,
+	`curl -i -H "Ingress-Daemonset-Signature: t=$t,v1=$v1" -d "$body" http://127.0.0.1:9180/`:             ofWebhook,
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
 }
