@@ -1,7 +1,9 @@
-// Command controller runs the rollouts of IngressDaemonSets.
+// Command controller runs the rollouts of IngressDaemonSets, and where its flags say
+// so keeps a cloud's targets and takes nodes out of their load balancers.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -33,6 +35,7 @@ type options struct {
 	electionNamespace string
 	verbosity         int
 	apiQPS            float64
+	loadBalancers     loadBalancers
 }
 
 func main() {
@@ -45,6 +48,7 @@ func main() {
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
+	o.loadBalancers.register()
 	flag.BoolVar(&o.version, "version", false, "print the version and end")
 	flag.Parse()
 	if o.version {
@@ -83,7 +87,7 @@ func run(o options) error {
 	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         rollout.CacheOptions(),
+		Cache:                         rollout.CacheOptions(o.loadBalancers.cloud != ""),
 		Metrics:                       server.Options{BindAddress: o.metrics},
 		HealthProbeBindAddress:        o.probes,
 		PprofBindAddress:              o.debug,
@@ -100,6 +104,9 @@ func run(o options) error {
 		return fmt.Errorf("connecting: %w", err)
 	}
 	if err := rollout.SetUp(mgr, o.image, analysis.Measure); err != nil {
+		return err
+	}
+	if err := o.loadBalancers.setUp(context.Background(), mgr); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -278,6 +278,7 @@ func TestReference(t *testing.T) {
 		reflect.TypeFor[v1alpha1.IngressDaemonSetSpec](), reflect.TypeFor[v1alpha1.RollingUpdate](),
 		reflect.TypeFor[v1alpha1.HealthChecker](), reflect.TypeFor[v1alpha1.IngressDaemonSetStatus](),
 		reflect.TypeFor[v1alpha1.NodeStatus](), reflect.TypeFor[v1alpha1.HealthCheckAnswer](),
+		reflect.TypeFor[v1alpha1.PortConnections](),
 	} {
 		for field := range typ.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

@@ -49,6 +49,31 @@ func leanPod(obj any) (any, error) {
 	return obj, nil
 }
 
+// leanPodOfAnybody also keeps what pods are selected by, and where they listen.
+func leanPodOfAnybody(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	labels, spec := pod.Labels, pod.Spec
+	if _, err := leanPod(pod); err != nil {
+		return nil, err
+	}
+	pod.Labels, pod.Spec.HostNetwork = labels, spec.HostNetwork
+	pod.Spec.Containers, pod.Spec.InitContainers = listeners(spec.Containers), listeners(spec.InitContainers)
+	return pod, nil
+}
+
+func listeners(containers []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for _, c := range containers {
+		if len(c.Ports) > 0 {
+			out = append(out, corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return out
+}
+
 func leanNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil

@@ -31,8 +31,9 @@ import (
 )
 
 // CacheOptions keep in memory only what is looked at: objects that carry the
-// name of an IngressDaemonSet, and of each only the fields that are read.
-func CacheOptions() cache.Options {
+// name of an IngressDaemonSet, and of each only the fields that are read. allPods
+// keeps every pod, of which others select theirs.
+func CacheOptions(allPods bool) cache.Options {
 	named, err := labels.NewRequirement(v1alpha1.LabelName, selection.Exists, nil)
 	if err != nil {
 		// The requirement is a constant.
@@ -43,6 +44,9 @@ func CacheOptions() cache.Options {
 	lean.Transform = cache.TransformStripManagedFields()
 	deployments, pods := ours, ours
 	deployments.Transform, pods.Transform = leanDeployment, leanPod
+	if allPods {
+		pods = cache.ByObject{Transform: leanPodOfAnybody}
+	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&appsv1.Deployment{}:         deployments,
 		&appsv1.DaemonSet{}:          lean,
@@ -98,6 +102,9 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 // setByLabel is the IngressDaemonSet that an object carries the name of. Names
 // of IngressDaemonSets are short enough to be label values as they are.
 func setByLabel(_ context.Context, obj client.Object) []reconcile.Request {
+	if obj.GetLabels()[v1alpha1.LabelName] == "" {
+		return nil
+	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
 		Namespace: obj.GetNamespace(), Name: obj.GetLabels()[v1alpha1.LabelName],
 	}}}

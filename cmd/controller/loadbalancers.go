@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	contract "github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	detaching "github.com/mumoshu/ingress-daemonset-controller/internal/detach/controller"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach/webhook"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets/aws"
+	targeting "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// loadBalancers are the flags about those outside the cluster.
+type loadBalancers struct {
+	cloud, region, endpoint  string
+	rate                     float64
+	burst                    int
+	networkFloor, otherFloor time.Duration
+	groupsEvery              time.Duration
+	detach                   bool
+	reasons, webhooks        list
+	minAttached              int
+	secretFile               string
+}
+
+// list is a flag that is given more than once, or with commas.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	*l = append(*l, strings.Split(s, ",")...)
+	return nil
+}
+
+func (o *loadBalancers) register() {
+	flag.StringVar(&o.cloud, "cloud", "", "cloud whose load balancers' targets are kept: aws; empty for none")
+	flag.StringVar(&o.region, "aws-region", "", "region of the load balancers; empty for the AWS SDK's default, such as AWS_REGION")
+	flag.StringVar(&o.endpoint, "aws-endpoint", "", "base URL of Elastic Load Balancing and STS; empty for AWS's own")
+	flag.Float64Var(&o.rate, "cloud-rate", targets.DefaultRate, "requests a second to the cloud on average, as each role")
+	flag.IntVar(&o.burst, "cloud-burst", targets.DefaultBurst, "requests to the cloud at once")
+	flag.DurationVar(&o.networkFloor, "network-floor", targets.DefaultFloor(targets.Network), "how long network load balancers may send new connections to a target that was deregistered")
+	flag.DurationVar(&o.otherFloor, "other-floor", targets.DefaultFloor(targets.Application), "the same of other load balancers")
+	flag.DurationVar(&o.groupsEvery, "groups-every", time.Minute, "how often it is read which target groups there are")
+	flag.BoolVar(&o.detach, "detach", false, "take nodes out of their load balancers while a reason holds, and put them back")
+	flag.Var(&o.reasons, "detach-reasons", "reasons for which nodes are detached: "+reasonNames(",")+" (all by default)")
+	flag.IntVar(&o.minAttached, "detach-min-attached", 1, "how many nodes stay attached whatever reasons hold")
+	flag.Var(&o.webhooks, "detach-webhook", "NAME=URL of a webhook that takes nodes out of another load balancer; may be repeated")
+	flag.StringVar(&o.secretFile, "detach-webhook-secret-file", "", "file with the secret that signs requests to webhooks, at least 32 bytes")
+}
+
+func reasonNames(separator string) string {
+	var names []string
+	for _, r := range detach.AllReasons {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, separator)
+}
+
+// setUp registers what the flags ask for. The error says which flag to change.
+func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
+	if o.cloud != "" {
+		if err := o.setUpTargets(ctx, mgr); err != nil {
+			return err
+		}
+	}
+	if !o.detach {
+		if len(o.webhooks) > 0 {
+			return errors.New("--detach-webhook needs --detach")
+		}
+		return nil
+	}
+	reasons, err := o.detachReasons()
+	if err != nil {
+		return err
+	}
+	webhooks, err := o.detachWebhooks()
+	if err != nil {
+		return err
+	}
+	if o.cloud == "" && len(webhooks) == 0 {
+		return errors.New("--detach has nothing to take nodes out of: set --cloud, or --detach-webhook")
+	}
+	if err := detaching.Rival(ctx, mgr.GetAPIReader()); err != nil {
+		return err
+	}
+	return detaching.SetUp(mgr, detaching.Options{
+		Reasons: reasons, MinAttached: o.minAttached, Targets: o.cloud != "", Webhooks: webhooks,
+		InstanceID: func(providerID string) string {
+			id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
+			return id
+		},
+	})
+}
+
+func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) error {
+	switch {
+	case o.cloud != "aws":
+		return fmt.Errorf("--cloud must be aws, not %q", o.cloud)
+	case o.rate <= 0 || o.burst < 1:
+		return errors.New("--cloud-rate must be above 0, and --cloud-burst at least 1")
+	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
+		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
+	}
+	return targeting.SetUp(mgr, targeting.Options{
+		Rate: o.rate, Burst: o.burst, GroupsEvery: o.groupsEvery,
+		Outcome: outcome,
+		Floor: func(b targets.Balancer) time.Duration {
+			if b == targets.Network {
+				return o.networkFloor
+			}
+			return o.otherFloor
+		},
+		Connect: func(role *v1alpha1.AssumeRole, before func(context.Context) error) (targeting.Cloud, error) {
+			options := aws.Options{Region: o.region, Endpoint: o.endpoint, Before: func(ctx context.Context, _ aws.Call) error { return before(ctx) }}
+			if role != nil {
+				options.Role = aws.Role{ARN: role.ARN, ExternalID: role.ExternalID}
+			}
+			return aws.New(ctx, options)
+		},
+	})
+}
+
+// outcome is what a failure of the AWS client asks for.
+func outcome(err error) targets.Outcome {
+	failure, ok := errors.AsType[*aws.Failure](err)
+	if !ok {
+		return targets.Failed
+	}
+	switch failure.Kind {
+	case aws.Throttled:
+		return targets.Throttled
+	case aws.Invalid:
+		return targets.Invalid
+	case aws.Full:
+		return targets.Full
+	}
+	return targets.Failed
+}
+
+func (o *loadBalancers) detachReasons() ([]detach.Reason, error) {
+	if len(o.reasons) == 0 {
+		return detach.AllReasons, nil
+	}
+	var out []detach.Reason
+	for _, name := range o.reasons {
+		if !slices.Contains(detach.AllReasons, detach.Reason(name)) {
+			return nil, fmt.Errorf("--detach-reasons: there is no reason %q, but %s", name, reasonNames(", "))
+		}
+		out = append(out, detach.Reason(name))
+	}
+	return out, nil
+}
+
+func (o *loadBalancers) detachWebhooks() ([]detaching.Webhook, error) {
+	if len(o.webhooks) == 0 {
+		return nil, nil
+	}
+	content, err := os.ReadFile(o.secretFile)
+	if err != nil {
+		return nil, fmt.Errorf("--detach-webhook-secret-file: %w", err)
+	}
+	secret, err := contract.Secret(content)
+	if err != nil {
+		return nil, fmt.Errorf("--detach-webhook-secret-file: %w", err)
+	}
+	var out []detaching.Webhook
+	for _, flag := range o.webhooks {
+		name, url, ok := strings.Cut(flag, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--detach-webhook must be NAME=URL, not %q", flag)
+		}
+		client, err := webhook.New(webhook.Options{URL: url, Secret: secret})
+		if err != nil {
+			return nil, fmt.Errorf("--detach-webhook %s: %w", name, err)
+		}
+		out = append(out, detaching.Webhook{Name: name, Ask: asker(client)})
+	}
+	return out, nil
+}
+
+// asker puts a question into the words of the webhooks' contract.
+func asker(client *webhook.Client) func(context.Context, detaching.Question) (detaching.Answer, error) {
+	return func(ctx context.Context, q detaching.Question) (detaching.Answer, error) {
+		request := webhook.Request{
+			ID: q.ID, Action: webhook.Attach, Reason: q.Reason, Since: q.Since,
+			Node: webhook.Node{Name: q.Node.Name, ProviderID: q.Node.Spec.ProviderID, Labels: q.Node.Labels},
+		}
+		if q.Detach {
+			request.Action = webhook.Detach
+		}
+		for _, a := range q.Node.Status.Addresses {
+			request.Node.Addresses = append(request.Node.Addresses, webhook.Address{Type: string(a.Type), Address: a.Address})
+		}
+		answer, err := client.Ask(ctx, request)
+		return detaching.Answer{Done: answer.Done, RetryAfter: answer.RetryAfter, Message: answer.Message}, err
+	}
+}

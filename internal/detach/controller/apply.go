@@ -1,0 +1,222 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// apply carries out what was decided. What fails for one node stops no other.
+func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) error {
+	var failed []error
+	for _, n := range d.Nodes {
+		if err := r.applyNode(ctx, o, n); err != nil {
+			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDecision) error {
+	node, attachment := o.nodes[d.Name], o.attachments[d.Name]
+	if d.Attachment == detach.WriteDetach {
+		if held, err := r.stillHolds(ctx, node, d.Reason); err != nil || !held {
+			return err
+		}
+	}
+	if d.Patch != nil {
+		if err := r.patchNode(ctx, node, d.Patch); err != nil {
+			return err
+		}
+	}
+	switch d.Attachment {
+	case detach.WriteDetach:
+		if err := r.writeAttachment(ctx, node, attachment, v1alpha1.WantDetached); err != nil {
+			return err
+		}
+	case detach.WriteAttach:
+		if err := r.writeAttachment(ctx, node, attachment, v1alpha1.WantAttached); err != nil {
+			return err
+		}
+	}
+	r.webhooks.ask(attachment, node, d)
+	for _, pod := range d.Stop {
+		if err := r.stop(ctx, pod); err != nil {
+			return err
+		}
+	}
+	if d.Attachment == detach.Delete {
+		precondition := client.Preconditions{UID: &attachment.UID, ResourceVersion: &attachment.ResourceVersion}
+		if err := r.client.Delete(ctx, attachment, precondition); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting its Attachment: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeAttachment says where the node's targets are to be.
+func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old *v1alpha1.Attachment, wanted v1alpha1.AttachmentWanted) error {
+	var err error
+	if old == nil {
+		err = r.client.Create(ctx, &v1alpha1.Attachment{
+			ObjectMeta: metav1.ObjectMeta{Name: node.Name},
+			Spec:       v1alpha1.AttachmentSpec{Instance: r.InstanceID(node.Spec.ProviderID), Wanted: wanted},
+		}, client.FieldOwner(FieldManager))
+	} else {
+		changed := old.DeepCopy()
+		changed.Spec.Wanted = wanted
+		err = r.client.Patch(ctx, changed, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldManager))
+	}
+	if err != nil {
+		return fmt.Errorf("writing its Attachment: %w", err)
+	}
+	return nil
+}
+
+// stillHolds reads the Node live before it is taken out, because a cache may lag
+// behind somebody who let go.
+func (r *Reconciler) stillHolds(ctx context.Context, node *corev1.Node, reason detach.Reason) (bool, error) {
+	now := &corev1.Node{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), now); err != nil {
+		return false, fmt.Errorf("reading it live: %w", client.IgnoreNotFound(err))
+	}
+	n := detach.Node{Cordoned: now.Spec.Unschedulable, Taints: now.Spec.Taints, Labels: now.Labels, Annotations: now.Annotations}
+	return now.UID == node.UID && n.Holds(reason), nil
+}
+
+// patchNode writes our marks, guarded by the Node that was decided upon.
+func (r *Reconciler) patchNode(ctx context.Context, node *corev1.Node, p *detach.Patch) error {
+	metadata := map[string]any{"resourceVersion": node.ResourceVersion, "uid": node.UID}
+	if len(p.Annotations) > 0 {
+		metadata["annotations"] = p.Annotations
+	}
+	if len(p.Labels) > 0 {
+		metadata["labels"] = p.Labels
+	}
+	object := map[string]any{"metadata": metadata}
+	if p.Taint != nil {
+		object["spec"] = map[string]any{"taints": tainted(node.Spec.Taints, *p.Taint)}
+	}
+	written := node
+	if len(metadata) > 2 || p.Taint != nil {
+		body, err := json.Marshal(object)
+		if err != nil {
+			return err
+		}
+		written = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+		if err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager)); err != nil {
+			return fmt.Errorf("marking it: %w", err)
+		}
+	}
+	if p.Detaching == nil {
+		return nil
+	}
+	return r.setCondition(ctx, written, *p.Detaching)
+}
+
+func tainted(taints []corev1.Taint, detaching bool) []corev1.Taint {
+	out := slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintDetaching })
+	if detaching {
+		out = append(out, corev1.Taint{Key: v1alpha1.TaintDetaching, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return out
+}
+
+func (r *Reconciler) setCondition(ctx context.Context, node *corev1.Node, detaching bool) error {
+	c := corev1.NodeCondition{
+		Type: v1alpha1.NodeBeingDetached, Status: corev1.ConditionFalse, Reason: "Attached", Message: "every target it had takes traffic",
+		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+	}
+	if detaching {
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "Detaching", "it is, or is being, taken out of its load balancers"
+	}
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
+	if err != nil {
+		return err
+	}
+	err = r.client.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
+		client.RawPatch(types.StrategicMergePatchType, body), client.FieldOwner(FieldManager))
+	if err != nil {
+		return fmt.Errorf("setting its condition %s: %w", v1alpha1.NodeBeingDetached, err)
+	}
+	return nil
+}
+
+// stop evicts a pod, or deletes it where its annotation says so. What a disruption
+// budget refuses is tried again.
+func (r *Reconciler) stop(ctx context.Context, p detach.Pod) error {
+	uid := types.UID(p.UID)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: uid}}
+	var err error
+	if p.Delete {
+		err = r.client.Delete(ctx, pod, client.Preconditions{UID: &uid})
+	} else {
+		err = r.client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+		})
+	}
+	switch {
+	case err == nil:
+		r.stops.succeeded(p.UID)
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// It is gone, or another one has its name.
+	case apierrors.IsTooManyRequests(err):
+		r.stops.refused(p.UID, time.Now())
+	default:
+		return fmt.Errorf("stopping pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// stops remembers which evictions were refused. It may forget: the next refusal
+// says so again.
+type stops struct {
+	sync.Mutex
+	refusals map[string]refusal
+}
+
+type refusal struct {
+	times int
+	until time.Time
+}
+
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+func (s *stops) refused(uid string, now time.Time) {
+	s.Lock()
+	defer s.Unlock()
+	times := s.refusals[uid].times
+	s.refusals[uid] = refusal{times + 1, now.Add(min(firstRetry<<min(times, 10), lastRetry))}
+}
+
+func (s *stops) succeeded(uid string) {
+	s.Lock()
+	defer s.Unlock()
+	delete(s.refusals, uid)
+}
+
+func (s *stops) retryAt(uid string, now time.Time) time.Time {
+	s.Lock()
+	defer s.Unlock()
+	// Those of pods that are long gone are of no use.
+	maps.DeleteFunc(s.refusals, func(_ string, r refusal) bool { return now.Sub(r.until) > 10*time.Minute })
+	return s.refusals[uid].until
+}

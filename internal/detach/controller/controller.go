@@ -1,0 +1,72 @@
+// Package controller is the shell around package detach: observe.go reads Nodes,
+// Attachments and pods into one State, detach.Plan decides, apply.go writes,
+// report.go makes events and metrics. webhooks.go asks other load balancers.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// FieldManager is the name under which Nodes and Attachments are written.
+const FieldManager = "ingress-daemonset-controller-detach"
+
+// Options say which nodes are detached, and from what.
+type Options struct {
+	// Reasons are those for which a node is detached.
+	Reasons []detach.Reason
+	// MinAttached is how many nodes are left attached whatever reasons hold.
+	MinAttached int
+	// Targets is whether somebody moves the targets of a cloud and answers in the
+	// status of Attachments.
+	Targets bool
+	// InstanceID is the id of a node's machine by its providerID, empty where the
+	// cloud's load balancers cannot know it.
+	InstanceID func(providerID string) string
+	// Webhooks are other load balancers.
+	Webhooks []Webhook
+}
+
+// Reconciler takes nodes out of their load balancers and puts them back.
+type Reconciler struct {
+	Options
+	client client.Client
+	// live reads past the cache.
+	live     client.Reader
+	recorder events.EventRecorder
+	webhooks *webhooks
+	stops    *stops
+	stations *stations
+	gone     map[string]time.Time
+}
+
+// Reconcile observes, decides, acts and reports, once, for all nodes.
+func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
+	}
+	d := detach.Plan(o.state)
+	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", d)
+	err = r.apply(ctx, o, d)
+	r.report(o, d)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: until(d.WakeAt, o.state.Now)}, nil
+}
+
+// until is the time to a moment, 0 where there is none.
+func until(at, now time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return max(at.Sub(now), time.Millisecond)
+}

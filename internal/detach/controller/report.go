@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var (
+	nodesByStation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "ingress_daemonset_detach_nodes", Help: "Nodes that are not simply attached, by station.",
+	}, []string{"station"})
+	movesTook = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "ingress_daemonset_detach_seconds", Help: "Time from the first step of a detachment, or an attachment, of a node to its end.",
+		Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 3600},
+	}, []string{"to"})
+)
+
+func init() { metrics.Registry.MustRegister(nodesByStation, movesTook) }
+
+// announcements are the events of a node that comes to a station.
+var announcements = map[detach.Station]struct{ kind, reason, text string }{
+	detach.Held:      {corev1.EventTypeWarning, "DetachmentHeld", "it stays attached: "},
+	detach.Detaching: {corev1.EventTypeNormal, "DetachmentBegun", "it is taken out of its load balancers: "},
+	detach.Detached:  {corev1.EventTypeNormal, "NodeDetached", "no traffic reaches it any more"},
+	detach.Attaching: {corev1.EventTypeNormal, "AttachmentBegun", "it is put back into its load balancers"},
+	detach.Attached:  {corev1.EventTypeNormal, "NodeAttached", "every target it had takes traffic again"},
+}
+
+// stations are where the nodes were seen last, and since when they are under way.
+type stations struct {
+	of    map[string]detach.Station
+	begun map[string]time.Time
+	// returning are nodes of which it was told that pods would come back.
+	returning map[string]bool
+}
+
+func (r *Reconciler) report(o *observed, d detach.Decision) {
+	r.webhooks.forget(o.attachments)
+	counts, seen := map[detach.Station]int{}, map[string]bool{}
+	for _, n := range d.Nodes {
+		counts[n.Station]++
+		seen[n.Name] = n.Station != detach.Attached
+		r.arrived(o, n)
+	}
+	for name := range r.stations.of {
+		if !seen[name] {
+			r.arrived(o, detach.NodeDecision{Name: name, Station: detach.Attached})
+		}
+	}
+	for _, s := range []detach.Station{detach.Held, detach.Detaching, detach.Detached, detach.Attaching, detach.Gone} {
+		nodesByStation.WithLabelValues(string(s)).Set(float64(counts[s]))
+	}
+}
+
+// arrived tells of a node that came to a station.
+func (r *Reconciler) arrived(o *observed, d detach.NodeDecision) {
+	s, node := r.stations, o.nodes[d.Name]
+	if node != nil && len(d.Returning) > 0 && !s.returning[d.Name] {
+		p := d.Returning[0]
+		s.returning[d.Name] = true
+		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "PodsNotStopped", "StopPods",
+			"%d pods are left running, because they tolerate every taint and would come back, such as %s/%s", len(d.Returning), p.Namespace, p.Name)
+	}
+	before, now := s.of[d.Name], d.Station
+	if before == now {
+		return
+	}
+	s.of[d.Name] = now
+	switch now {
+	case detach.Detaching, detach.Attaching:
+		s.begun[d.Name] = o.state.Now
+	case detach.Detached, detach.Attached:
+		if begun, ok := s.begun[d.Name]; ok {
+			movesTook.WithLabelValues(string(now)).Observe(o.state.Now.Sub(begun).Seconds())
+			delete(s.begun, d.Name)
+		}
+	}
+	if a, ok := announcements[now]; ok && node != nil && (before != "" || now != detach.Attached) {
+		text := a.text
+		switch now {
+		case detach.Held:
+			text += d.Waits
+		case detach.Detaching:
+			text += string(d.Reason)
+		}
+		r.recorder.Eventf(node, nil, a.kind, a.reason, string(now), "%s", text)
+	}
+	if now == detach.Attached {
+		delete(s.of, d.Name)
+		delete(s.returning, d.Name)
+	}
+}

@@ -1,0 +1,118 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// gatherFor is how long events are gathered before a pass: one pass is for all nodes.
+const gatherFor = 50 * time.Millisecond
+
+// all is what there is to reconcile.
+var all = reconcile.Request{}
+
+// SetUp registers the controller with the manager.
+func SetUp(mgr ctrl.Manager, o Options) error {
+	bell := make(chan event.GenericEvent, 1)
+	r := &Reconciler{
+		Options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldManager),
+		stops:    &stops{refusals: map[string]refusal{}},
+		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		gone:     map[string]time.Time{},
+		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, ring: func() {
+			select {
+			case bell <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
+			default:
+				// It rings already.
+			}
+		}},
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("detach").
+		Watches(&corev1.Node{}, onePass(), nodeChanges()).
+		Watches(&v1alpha1.Attachment{}, onePass()).
+		WatchesRawSource(source.Channel(bell, onePass())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the detaching of nodes: %w", err)
+	}
+	return nil
+}
+
+// onePass gathers the events of a moment into one pass.
+func onePass() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(q queue) { q.AddAfter(all, gatherFor) }
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { add(q) },
+		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { add(q) },
+		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { add(q) },
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { add(q) },
+	}
+}
+
+// nodeChanges leaves out the heartbeats.
+func nodeChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return hasCondition(before, corev1.NodeReady) != hasCondition(after, corev1.NodeReady) ||
+			hasCondition(before, v1alpha1.NodeBeingDetached) != hasCondition(after, v1alpha1.NodeBeingDetached) ||
+			!equality.Semantic.DeepEqual(before.Spec, after.Spec) ||
+			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
+	}})
+}
+
+// Rival is an error where a node-detacher runs in the cluster: two that detach and
+// attach the same nodes would undo each other's work.
+func Rival(ctx context.Context, live client.Reader) error {
+	var list appsv1.DeploymentList
+	for {
+		if err := live.List(ctx, &list, client.Limit(500), client.Continue(list.Continue)); err != nil {
+			return fmt.Errorf("looking for a node-detacher: %w", err)
+		}
+		for i := range list.Items {
+			if d := &list.Items[i]; runsDetacher(d) {
+				return fmt.Errorf("Deployment %s/%s runs node-detacher, which detaches the same nodes: scale it to 0, or start this controller without --detach", d.Namespace, d.Name)
+			}
+		}
+		if list.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// runsDetacher is whether a container's image is called node-detacher.
+func runsDetacher(d *appsv1.Deployment) bool {
+	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+		return false
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		name, _, _ := strings.Cut(path.Base(c.Image), "@")
+		name, _, _ = strings.Cut(name, ":")
+		if name == "node-detacher" {
+			return true
+		}
+	}
+	return false
+}

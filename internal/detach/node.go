@@ -1,0 +1,143 @@
+package detach
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// rememberFor is how long a node may be gone until it is not waited for any more.
+const rememberFor = 24 * time.Hour
+
+// The way of a node. Its invariants: it is marked as detaching before anything is
+// taken out, and until all of it takes traffic again; nobody else is told to leave
+// it out before all that it is attached to is remembered; the timestamp is on the
+// Node only while all its traffic has stopped.
+//
+//	attached -> marked -> Attachment, to detach -> remembered, excluded -> out ->
+//	timestamp [-> pods stopped] -> no reason -> timestamp removed, included ->
+//	Attachment, to attach -> attached -> unmarked -> Attachment deleted
+func (p *planner) node(n *Node) NodeDecision {
+	d := NodeDecision{Name: n.Name, Station: Attached}
+	switch {
+	case !n.Exists:
+		p.gone(n, &d)
+	case n.controlPlane():
+		d.Waits = "it is a node of the control plane"
+	case n.Attachment != nil && n.Attachment.Instance != n.Instance:
+		// Another machine of the same name was never taken out by us.
+		d.Station, d.Waits, d.Attachment = Attaching, "it came back on another machine", Delete
+	default:
+		d.Reason = p.reason(n)
+		p.decide(n, &d)
+	}
+	return d
+}
+
+func (p *planner) decide(n *Node, d *NodeDecision) {
+	switch a := n.Attachment; {
+	case d.Reason != "" && a == nil && !p.mayBegin(n):
+		d.Station, d.Waits = Held, "too few other nodes are attached"
+	case d.Reason != "" && (a == nil || !a.Detach):
+		d.Station, d.Waits, d.Attachment = Detaching, "what it is attached to is being remembered", WriteDetach
+		d.Patch = n.patch(marks{detaching: true})
+	case d.Reason != "":
+		p.takeOut(n, d)
+	case a != nil && a.Detach:
+		d.Station, d.Waits, d.Attachment = Attaching, "its targets return", WriteAttach
+		d.Patch = n.patch(marks{detaching: true})
+	case a != nil:
+		p.putBack(n, d)
+	default:
+		// What is left where somebody deleted the Attachment.
+		d.Patch = n.patch(marks{attachedAt: n.Annotations[v1alpha1.AnnotationAttachmentTimestamp]})
+	}
+}
+
+// gone keeps the Attachment of a node that may return, such as after a reboot.
+func (p *planner) gone(n *Node, d *NodeDecision) {
+	until := n.GoneSince.Add(rememberFor)
+	d.Station, d.Waits = Gone, "its Node is gone; what it was attached to is remembered for a day"
+	if !p.Now.Before(until) {
+		d.Attachment = Delete
+		return
+	}
+	p.wake(until)
+}
+
+// takeOut waits until all traffic to the node has stopped, and says so on it.
+func (p *planner) takeOut(n *Node, d *NodeDecision) {
+	d.Station = Detaching
+	d.Ask = p.ask(n, func(w Webhook) bool { return w.Detached })
+	m := marks{out: n.Attachment.Remembered, detaching: true}
+	if d.Waits = n.waits(func(w Webhook) bool { return w.Detached }); d.Waits == "" {
+		d.Station = Detached
+		m.timestamp, m.evidence = n.Annotations[v1alpha1.AnnotationDetachmentTimestamp], n.evidence()
+		if m.timestamp == "" {
+			m.timestamp = p.Now.UTC().Format(time.RFC3339)
+		}
+		m.taint = n.GoesAway(p.Reasons)
+	}
+	if m.taint {
+		p.stopPods(n, d)
+	}
+	d.Patch = n.patch(m)
+}
+
+// putBack waits until all that was attached is again.
+func (p *planner) putBack(n *Node, d *NodeDecision) {
+	d.Station = Attaching
+	d.Ask = p.ask(n, func(w Webhook) bool { return w.Attached })
+	if d.Waits = n.waits(func(w Webhook) bool { return w.Attached }); d.Waits != "" {
+		d.Patch = n.patch(marks{detaching: true})
+		return
+	}
+	d.Patch = n.patch(marks{attachedAt: p.Now.UTC().Format(time.RFC3339)})
+	d.Attachment = Delete
+}
+
+// waits is what is left to be done, empty where nothing is.
+func (n *Node) waits(answered func(Webhook) bool) string {
+	if !n.Attachment.Done {
+		return n.Attachment.Waits
+	}
+	for _, w := range n.Webhooks {
+		if !answered(w) {
+			return w.Waits
+		}
+	}
+	return ""
+}
+
+// evidence says how it is known that the traffic has stopped.
+func (n *Node) evidence() string {
+	var all []string
+	if n.Attachment.Evidence != "" {
+		all = append(all, n.Attachment.Evidence)
+	}
+	for _, w := range n.Webhooks {
+		all = append(all, "webhook "+w.Name)
+	}
+	if len(all) == 0 {
+		return "no load balancer has it"
+	}
+	return strings.Join(all, ", ")
+}
+
+// ask are the webhooks that have not answered as wished, where it is time to ask.
+func (p *planner) ask(n *Node, answered func(Webhook) bool) []string {
+	var names []string
+	for _, w := range n.Webhooks {
+		switch {
+		case answered(w):
+		case p.Now.Before(w.RetryAt):
+			p.wake(w.RetryAt)
+		default:
+			names = append(names, w.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,87 @@
+// Package detach decides which nodes to take out of every load balancer they are
+// attached to, and why; when they are out, and when they are attached again. It
+// keeps node-detacher's contract (github.com/mumoshu/node-detacher), so that a
+// rollout can be used with either. Plan turns a State into a Decision. Nothing
+// here does I/O, reads a clock or remembers anything: what must survive a crash
+// stands on the Node and in its Attachment.
+//
+// Read state.go, reason.go, plan.go, node.go, floor.go, marks.go, pods.go.
+package detach
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// State is everything a decision is made from.
+type State struct {
+	Now time.Time
+	// Reasons are those for which nodes are detached.
+	Reasons []Reason
+	// MinAttached is how many nodes are left attached whatever reasons hold.
+	MinAttached int
+	// Nodes are all Nodes, and those that are gone of which an Attachment is left.
+	Nodes []Node
+}
+
+// Node is a node, what stands on it, and where its targets stand.
+type Node struct {
+	Name string
+	// Exists is whether the Node object is there, GoneSince when it was last seen.
+	Exists    bool
+	GoneSince time.Time
+	// Instance is the id of its machine, empty where its provider is not the cloud's.
+	Instance string
+	Ready    bool
+	Cordoned bool
+	Taints   []corev1.Taint
+	// Labels and Annotations are the Node's.
+	Labels, Annotations map[string]string
+	// Detaching is whether the condition NodeBeingDetached is True.
+	Detaching  bool
+	Attachment *Attachment
+	// Webhooks are the other load balancers.
+	Webhooks []Webhook
+	// Pods are those with a deletion priority.
+	Pods []Pod
+}
+
+// Attachment is the node's object of that kind. Whoever registers targets reads in
+// it where the node's targets are to be, remembers there what it takes out, and
+// answers how far they are.
+type Attachment struct {
+	// Instance is the machine that was detached.
+	Instance string
+	// Detach is whether the node is to be out, and otherwise attached.
+	Detach bool
+	// Remembered is whether all that is to be taken out stands in it.
+	Remembered bool
+	// Done is whether all its targets are where they are to be, Evidence how it is
+	// known that traffic has stopped, Waits what is waited for.
+	Done            bool
+	Evidence, Waits string
+}
+
+// Webhook is another load balancer and its last answer about the node.
+type Webhook struct {
+	Name string
+	// Detached and Attached are whether it answered so, for the present Attachment.
+	Detached, Attached bool
+	Waits              string
+	RetryAt            time.Time
+}
+
+// Pod is a pod that is to be stopped in its turn.
+type Pod struct {
+	Namespace, Name, UID string
+	Priority             int
+	Terminating, Ended   bool
+	// Daemon is whether a DaemonSet made it, and Tolerates whether it tolerates the
+	// taint of a node that is being detached, and would come back.
+	Daemon, Tolerates bool
+	// Delete is whether it is deleted without regard to disruption budgets.
+	Delete bool
+	// RetryAt is when an eviction that a budget refused is tried again.
+	RetryAt time.Time
+}

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// gatherFor is how long events are gathered before a pass. It is a part of the time
+// from a pod's address to its registration.
+const gatherFor = 20 * time.Millisecond
+
+// all is what there is to reconcile.
+var all = reconcile.Request{}
+
+// SetUp registers the controller with the manager. Nothing is asked of the cloud
+// before this process leads.
+func SetUp(mgr ctrl.Manager, o Options) error {
+	bell := make(chan event.GenericEvent, 1)
+	r := &Reconciler{
+		Options: o, client: mgr.GetClient(), recorder: mgr.GetEventRecorder(FieldManager),
+		accounts: map[v1alpha1.AssumeRole]*account{}, wishes: map[wish]time.Time{},
+		running: context.Background(),
+		ring: func() {
+			select {
+			case bell <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
+			default:
+				// It rings already.
+			}
+		},
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("targets").
+		Watches(&corev1.Node{}, onePass(), nodeChanges()).
+		Watches(&corev1.Pod{}, onePass()).
+		Watches(&corev1.Service{}, onePass()).
+		Watches(&v1alpha1.IngressDaemonSet{}, onePass(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.TargetGroupAttachment{}, onePass()).
+		Watches(&v1alpha1.Attachment{}, onePass()).
+		WatchesRawSource(source.Channel(bell, onePass())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1})
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("setting up the targets: %w", err)
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		r.mu.Lock()
+		r.running = ctx
+		r.mu.Unlock()
+		<-ctx.Done()
+		return nil
+	}))
+}
+
+// onePass gathers the events of a moment into one pass.
+func onePass() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(q queue) { q.AddAfter(all, gatherFor) }
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { add(q) },
+		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { add(q) },
+		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { add(q) },
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { add(q) },
+	}
+}
+
+// nodeChanges leaves out all but what wants are made of.
+func nodeChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.Spec.ProviderID != after.Spec.ProviderID || !equality.Semantic.DeepEqual(before.Labels, after.Labels)
+	}})
+}

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// want is what a pod or a node wants of a group.
+type want struct {
+	targets.Want
+	node string
+	// ready is whether the pod is, so that its target can be expected to get healthy.
+	ready bool
+}
+
+// wants are those of a TargetGroupAttachment of a group.
+func (c *claim) wants(g targets.Group, out map[string]string, nodes map[string]*corev1.Node) ([]want, error) {
+	switch {
+	case c.incomplete != "":
+		return nil, nil
+	case c.nodes != nil:
+		return c.nodeWants(g, out)
+	case c.set != nil:
+		mode, err := c.mode(c.set.Spec.Template.Spec, g)
+		if err != nil {
+			return nil, err
+		}
+		return c.podWants(mode, c.pods, out, nodes), nil
+	}
+	var all []want
+	for _, pod := range c.pods {
+		mode, err := c.mode(pod.Spec, g)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c.podWants(mode, []*corev1.Pod{pod}, out, nodes)...)
+	}
+	return all, nil
+}
+
+func (c *claim) mode(pod corev1.PodSpec, g targets.Group) (targets.Mode, error) {
+	mode, err := targets.ModeOf(pod, g, c.object.Spec.Port, c.service)
+	mode.Zone = c.object.Spec.AvailabilityZone
+	return mode, err
+}
+
+func (c *claim) nodeWants(g targets.Group, out map[string]string) ([]want, error) {
+	mode := targets.Mode{Type: g.Type, PerNode: true, Port: c.object.Spec.Port.IntVal}
+	wants, skipped := mode.NodeWants(targets.Fleet{Nodes: c.nodes, Out: out})
+	c.skip(skipped)
+	all := make([]want, len(wants))
+	for i, w := range wants {
+		all[i] = want{w, w.Owner, true}
+	}
+	return all, nil
+}
+
+func (c *claim) podWants(mode targets.Mode, pods []*corev1.Pod, out map[string]string, nodes map[string]*corev1.Node) []want {
+	var all []want
+	for _, pod := range pods {
+		wants, skipped := mode.PodWants(targets.Fleet{Pods: []*corev1.Pod{pod}, Nodes: nodes, Out: out})
+		c.skip(skipped)
+		for _, w := range wants {
+			all = append(all, want{w, pod.Spec.NodeName, podReady(pod)})
+		}
+	}
+	return all
+}
+
+// skip tells of one that has no target; the rest is counted.
+func (c *claim) skip(skipped []targets.Skip) {
+	for _, s := range skipped {
+		c.skipped = append(c.skipped, s)
+	}
+}
+
+// podReady is whether the pod's containers are ready: a readiness gate may wait for
+// the very target.
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,227 @@
+// Package targets tests how the controller keeps targets and detaches nodes, on a
+// real API server with simulated nodes, against the server of test/aws. What the
+// controller does is seen at that server and at the API server alone.
+package targets
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws/access"
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+)
+
+const (
+	namespace   = "ingress-daemonset-system"
+	accountName = "ingress-daemonset-controller"
+	region      = "eu-central-1"
+	zone        = region + "a"
+	patience    = 2 * time.Minute
+	// floor is shorter than any load balancer's, since no traffic flows in these tests.
+	floor = 3 * time.Second
+)
+
+var (
+	theCluster *cluster.Cluster
+	api        client.WithWatch
+	scheme     = runtime.NewScheme()
+	theCloud   *aws.Server
+	admin      *aws.Client
+	// theController is killed and started anew by tests.
+	theController *program
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(context.Background(), m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "targets-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 3, Dir: dir, Log: os.Stderr})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, theCluster.Down(ctx)) }()
+	if err := install(ctx); err != nil {
+		return 0, err
+	}
+	if err := startCloud(ctx); err != nil {
+		return 0, err
+	}
+	defer theCloud.Stop()
+	if theController, err = build(ctx, dir); err != nil {
+		return 0, err
+	}
+	if err := theController.start(); err != nil {
+		return 0, err
+	}
+	defer theController.kill()
+	code = m.Run()
+	if code == 0 {
+		err = checkPermissions()
+	}
+	if code != 0 || err != nil {
+		keep := filepath.Join(os.TempDir(), "targets-controller.log")
+		err = errors.Join(err, os.WriteFile(keep, theController.log.Bytes(), 0o644))
+		fmt.Fprintln(os.Stderr, "the controller's log is in", keep)
+	}
+	return code, err
+}
+
+func install(ctx context.Context) error {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	config, err := theCluster.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
+	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if err := api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return err
+	}
+	for _, part := range []string{"crd", "rbac", "loadbalancers"} {
+		if out, err := theCluster.Kubectl(ctx, "apply", "--server-side", "-k", "../../config/"+part).CombinedOutput(); err != nil {
+			return fmt.Errorf("installing config/%s: %w: %s", part, err, out)
+		}
+	}
+	for _, crd := range []string{"ingressdaemonsets", "targetgroupattachments", "attachments"} {
+		out, err := theCluster.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd/"+crd+".ingressdaemonsets.mumoshu.github.io").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w: %s", crd, err, out)
+		}
+	}
+	return nil
+}
+
+// instance is the machine of a simulated node.
+func instance(node string) string { return "i-" + node }
+
+// startCloud starts the server with a machine for each simulated node.
+func startCloud(ctx context.Context) error {
+	policy, err := os.ReadFile("../../config/aws/policy.json")
+	if err != nil {
+		return err
+	}
+	config := aws.Config{
+		Spec: cloud.Spec{
+			Seed: 1, Scale: 10, Region: region,
+			VPC: cloud.VPC{Subnets: []cloud.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8"), Zone: zone}}},
+		},
+		Access: access.Config{Users: []access.User{
+			{Name: "controller", AccessKeyID: "AKIACONTROLLER", SecretKey: "controller-secret", Policy: policy},
+			{Name: "terraform", AccessKeyID: "AKIATERRAFORM", SecretKey: "terraform-secret", Policy: json.RawMessage(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}`)},
+		}},
+	}
+	var nodes corev1.NodeList
+	if err := api.List(ctx, &nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		id := instance(n.Name)
+		config.Instances = append(config.Instances, cloud.Instance{ID: id, Address: netip.AddrFrom4([4]byte{10, 9, 0, byte(i + 1)}), Zone: zone})
+		patch := client.MergeFrom(n.DeepCopy())
+		n.Spec.ProviderID = "aws:///" + zone + "/" + id
+		if err := api.Patch(ctx, n, patch); err != nil {
+			return err
+		}
+	}
+	if theCloud, err = aws.Start(ctx, config); err != nil {
+		return err
+	}
+	admin = aws.NewClient(theCloud.Admin)
+	return nil
+}
+
+// program is the controller as users run it.
+type program struct {
+	path, kubeconfig string
+	cmd              *exec.Cmd
+	log              bytes.Buffer
+}
+
+func build(ctx context.Context, dir string) (*program, error) {
+	p := &program{path: filepath.Join(dir, "controller"), kubeconfig: filepath.Join(dir, "controller.kubeconfig")}
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", p.path, "../../cmd/controller")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the controller: %w: %s", err, out)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName, Namespace: namespace}}
+	token := &authenticationv1.TokenRequest{}
+	if err := api.SubResource("token").Create(ctx, account, token); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.LoadFromFile(theCluster.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{accountName: {Token: token.Status.Token}}
+	config.Contexts[config.CurrentContext].AuthInfo = accountName
+	return p, clientcmd.WriteToFile(*config, p.kubeconfig)
+}
+
+func (p *program) start() error {
+	p.cmd = exec.Command(p.path, "--kubeconfig="+p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+theCloud.API, "--network-floor="+floor.String(), "--other-floor="+floor.String(),
+		"--groups-every=2s", "--cloud-rate=20", "--detach", "-v=1")
+	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIACONTROLLER", "AWS_SECRET_ACCESS_KEY=controller-secret")
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return p.cmd.Start()
+}
+
+// kill ends it at once, as a node that fails does.
+func (p *program) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+func checkPermissions() error {
+	events, err := audit.Read(theCluster.AuditLog(), audit.Account("system:serviceaccount:"+namespace+":"+accountName))
+	if err != nil {
+		return err
+	}
+	if refused := audit.Refused(events); len(refused) > 0 {
+		return fmt.Errorf("the controller may not: %v", refused)
+	}
+	return nil
+}
