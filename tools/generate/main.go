@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	root    = "../.."
-	api     = "./api/v1alpha1"
-	crds    = root + "/config/crd"
+	root = "../.."
+	api  = "./api/v1alpha1"
+	crds = root + "/config/crd"
 )
 
 // foreign are the fields of each kind whose insides are types of Kubernetes. Their
