@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -52,7 +51,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	ring     func()
 
-	mu       sync.Mutex
+	// running is until when calls are made in the background.
 	running  context.Context
 	accounts map[v1alpha1.AssumeRole]*account
 	// wishes are since when each Attachment asks for what it does, as seen here.
@@ -170,8 +169,6 @@ func (r *Reconciler) accountsOf(o *observed) map[v1alpha1.AssumeRole]*account {
 }
 
 func (r *Reconciler) account(role v1alpha1.AssumeRole) (*account, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if a := r.accounts[role]; a != nil {
 		return a, nil
 	}

@@ -124,7 +124,7 @@ func (r *Reconciler) observeClaim(ctx context.Context, o *observed, c *claim) er
 	err := r.client.Get(ctx, types.NamespacedName{Namespace: c.object.Namespace, Name: spec.IngressDaemonSet.Name}, set)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.incomplete = "there is no IngressDaemonSet " + spec.IngressDaemonSet.Name
+		c.faults = append(c.faults, "there is no IngressDaemonSet "+spec.IngressDaemonSet.Name)
 		return nil
 	case err != nil:
 		return err

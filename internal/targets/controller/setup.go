@@ -31,10 +31,11 @@ var all = reconcile.Request{}
 // before this process leads.
 func SetUp(mgr ctrl.Manager, o Options) error {
 	bell := make(chan event.GenericEvent, 1)
+	running, stop := context.WithCancel(context.Background())
 	r := &Reconciler{
 		Options: o, client: mgr.GetClient(), recorder: mgr.GetEventRecorder(FieldManager),
 		accounts: map[v1alpha1.AssumeRole]*account{}, wishes: map[wish]time.Time{},
-		running: context.Background(),
+		running: running,
 		ring: func() {
 			select {
 			case bell <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
@@ -54,13 +55,13 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		WatchesRawSource(source.Channel(bell, onePass())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1})
 	if err := b.Complete(r); err != nil {
+		stop()
 		return fmt.Errorf("setting up the targets: %w", err)
 	}
+	// What runs in the background ends with what leads.
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		r.mu.Lock()
-		r.running = ctx
-		r.mu.Unlock()
 		<-ctx.Done()
+		stop()
 		return nil
 	}))
 }

@@ -85,13 +85,15 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 	if floor := c.object.Spec.DetachFloorSeconds; floor != nil {
 		s.state.Floor = time.Duration(*floor) * time.Second
 	}
-	wants, err := c.wants(s.state.Group, out, nodes)
-	if c.incomplete != "" || err != nil {
+	if c.incomplete != "" {
 		// What it selects is not known, so that what it registered is left alone.
 		s.state.Synced = false
-		if err != nil {
-			c.faults = append(c.faults, err.Error())
-		}
+		return
+	}
+	wants, err := c.wants(s.state.Group, out, nodes)
+	if err != nil {
+		s.state.Synced = false
+		c.faults = append(c.faults, err.Error())
 		return
 	}
 	s.state.Whole = s.state.Whole || c.object.Spec.Ownership == v1alpha1.OwnGroup
@@ -129,16 +131,12 @@ func (s *share) hold(h *hold) {
 		return
 	}
 	want := func(r targets.Registration) {
-		if _, claimed := s.claimed[r.Target]; !claimed {
-			s.state.Wants = append(s.state.Wants, targets.Want{
-				Registration: r, Owner: h.object.Name, In: !h.detach(), Why: "node " + h.object.Name + " is detached", Seen: true, Borrowed: true,
-			})
-		}
+		s.state.Wants = append(s.state.Wants, targets.Want{
+			Registration: r, Owner: h.object.Name, In: !h.detach(), Why: "node " + h.object.Name + " is detached", Seen: true, Borrowed: true,
+		})
 	}
-	recorded := map[targets.Target]bool{}
 	for _, r := range s.state.Records {
-		if s.homes[r.Target].hold == h {
-			recorded[r.Target] = true
+		if s.homes[r.Target].hold == h && !s.isClaimed(r.Target) {
 			want(r.Registration)
 		}
 	}
@@ -146,11 +144,16 @@ func (s *share) hold(h *hold) {
 		return
 	}
 	for t := range s.state.Registered {
-		if t.ID == instance && !recorded[t] {
+		if _, spoken := s.homes[t]; t.ID == instance && !spoken {
 			s.homes[t] = home{hold: h}
 			want(targets.Registration{Target: t})
 		}
 	}
+}
+
+func (s *share) isClaimed(t targets.Target) bool {
+	_, claimed := s.claimed[t]
+	return claimed
 }
 
 // decide decides, and has the group read since an Attachment asks for what it does.
@@ -167,7 +170,7 @@ func (s *share) decide(since map[*hold]time.Time) {
 	}
 	for _, report := range s.decision.Reports {
 		for _, c := range s.claims {
-			if _, claimed := s.claimed[report.Target]; claimed || s.homes[report.Target].claim == c {
+			if s.isClaimed(report.Target) || s.homes[report.Target].claim == c {
 				c.reports = append(c.reports, report)
 			}
 		}

@@ -16,10 +16,11 @@ type want struct {
 // wants are those of a TargetGroupAttachment of a group.
 func (c *claim) wants(g targets.Group, out map[string]string, nodes map[string]*corev1.Node) ([]want, error) {
 	switch {
-	case c.incomplete != "":
-		return nil, nil
 	case c.nodes != nil:
 		return c.nodeWants(g, out)
+	case c.object.Spec.IngressDaemonSet != nil && c.set == nil:
+		// Its pods are gone as well, or will be.
+		return nil, nil
 	case c.set != nil:
 		mode, err := c.mode(c.set.Spec.Template.Spec, g)
 		if err != nil {
@@ -47,7 +48,7 @@ func (c *claim) mode(pod corev1.PodSpec, g targets.Group) (targets.Mode, error) 
 func (c *claim) nodeWants(g targets.Group, out map[string]string) ([]want, error) {
 	mode := targets.Mode{Type: g.Type, PerNode: true, Port: c.object.Spec.Port.IntVal}
 	wants, skipped := mode.NodeWants(targets.Fleet{Nodes: c.nodes, Out: out})
-	c.skip(skipped)
+	c.skipped = append(c.skipped, skipped...)
 	all := make([]want, len(wants))
 	for i, w := range wants {
 		all[i] = want{w, w.Owner, true}
@@ -59,19 +60,12 @@ func (c *claim) podWants(mode targets.Mode, pods []*corev1.Pod, out map[string]s
 	var all []want
 	for _, pod := range pods {
 		wants, skipped := mode.PodWants(targets.Fleet{Pods: []*corev1.Pod{pod}, Nodes: nodes, Out: out})
-		c.skip(skipped)
+		c.skipped = append(c.skipped, skipped...)
 		for _, w := range wants {
 			all = append(all, want{w, pod.Spec.NodeName, podReady(pod)})
 		}
 	}
 	return all
-}
-
-// skip tells of one that has no target; the rest is counted.
-func (c *claim) skip(skipped []targets.Skip) {
-	for _, s := range skipped {
-		c.skipped = append(c.skipped, s)
-	}
 }
 
 // podReady is whether the pod's containers are ready: a readiness gate may wait for
