@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -38,6 +40,7 @@ import (
 const (
 	namespace   = "ingress-daemonset-system"
 	accountName = "ingress-daemonset-controller"
+	account     = "system:serviceaccount:" + namespace + ":" + accountName
 	region      = "eu-central-1"
 	zone        = region + "a"
 	patience    = 2 * time.Minute
@@ -53,9 +56,15 @@ var (
 	admin      *aws.Client
 	// theController is killed and started anew by tests.
 	theController *program
+	theWebhook    *edge
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests wait for most of their time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	code, err := run(context.Background(), m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -70,7 +79,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 3, Dir: dir, Log: os.Stderr})
+	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 4, Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
@@ -82,6 +91,10 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer theCloud.Stop()
+	if theWebhook, err = newEdge(dir); err != nil {
+		return 0, err
+	}
+	defer theWebhook.server.Close()
 	if theController, err = build(ctx, dir); err != nil {
 		return 0, err
 	}
@@ -91,7 +104,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	defer theController.kill()
 	code = m.Run()
 	if code == 0 {
-		err = checkPermissions()
+		err = checkPermissions(ctx)
 	}
 	if code != 0 || err != nil {
 		keep := filepath.Join(os.TempDir(), "targets-controller.log")
@@ -202,7 +215,7 @@ func build(ctx context.Context, dir string) (*program, error) {
 func (p *program) start() error {
 	p.cmd = exec.Command(p.path, "--kubeconfig="+p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+theCloud.API, "--network-floor="+floor.String(), "--other-floor="+floor.String(),
-		"--groups-every=2s", "--cloud-rate=20", "--detach", "-v=1")
+		"--groups-every=2s", "--cloud-rate=20", "--detach", "--detach-webhook=edge="+theWebhook.server.URL, "--detach-webhook-secret-file="+theWebhook.secretFile, "-v=1")
 	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIACONTROLLER", "AWS_SECRET_ACCESS_KEY=controller-secret")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -215,13 +228,34 @@ func (p *program) kill() {
 	p.cmd.Wait()
 }
 
-func checkPermissions() error {
-	events, err := audit.Read(theCluster.AuditLog(), audit.Account("system:serviceaccount:"+namespace+":"+accountName))
+// checkPermissions compares what config/loadbalancers and config/aws grant with what
+// was done in all tests: nothing is missing, and nothing of the first is too much.
+func checkPermissions(ctx context.Context) error {
+	events, err := audit.Read(theCluster.AuditLog(), audit.Account(account))
 	if err != nil {
 		return err
 	}
 	if refused := audit.Refused(events); len(refused) > 0 {
 		return fmt.Errorf("the controller may not: %v", refused)
+	}
+	calls, err := admin.Calls(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		if c.Outcome == "AccessDenied" {
+			return fmt.Errorf("the controller may not: %+v", c)
+		}
+	}
+	if only := flag.Lookup("test.run").Value.String(); only != "" {
+		return nil // It takes all tests to use all permissions.
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := api.Get(ctx, client.ObjectKey{Name: accountName + "-loadbalancers"}, role); err != nil {
+		return err
+	}
+	if unused := audit.Unused(role.Rules, events); len(unused) > 0 {
+		return fmt.Errorf("the controller may, but never did: %v", unused)
 	}
 	return nil
 }
