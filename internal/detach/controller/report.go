@@ -11,10 +11,10 @@ import (
 
 var (
 	nodesByStation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "ingress_daemonset_detach_nodes", Help: "Nodes that are not simply attached, by station.",
+		Name: "ingressdaemonset_detaching_nodes", Help: "Nodes that are not simply attached, by station.",
 	}, []string{"station"})
 	movesTook = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "ingress_daemonset_detach_seconds", Help: "Time from the first step of a detachment, or an attachment, of a node to its end.",
+		Name: "ingressdaemonset_node_move_seconds", Help: "How long nodes took from the first step of their detachment, or attachment, to its end, in seconds.",
 		Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 3600},
 	}, []string{"to"})
 )

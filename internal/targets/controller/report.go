@@ -16,10 +16,10 @@ import (
 
 var (
 	callsMade = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ingress_daemonset_cloud_calls_total", Help: "Calls to the cloud's load balancers, by kind and outcome.",
+		Name: "ingressdaemonset_cloud_calls_total", Help: "Calls to the cloud's load balancers, by kind and outcome.",
 	}, []string{"kind", "outcome"})
 	passTook = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "ingress_daemonset_targets_pass_seconds", Help: "Time that one pass over all target groups took.",
+		Name: "ingressdaemonset_targets_pass_seconds", Help: "How long one pass over all target groups took, in seconds.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 2, 12),
 	})
 )

@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func wanted(generation int64, w v1alpha1.AttachmentWanted) *v1alpha1.Attachment {
+	a := &v1alpha1.Attachment{Spec: v1alpha1.AttachmentSpec{Wanted: w}}
+	a.UID, a.Generation = "uid", generation
+	return a
+}
+
+// TestWebhooksAnswerTheWishOfNow asks until it is done, waits longer after each
+// failure, and takes no answer to an earlier wish for one to the present.
+func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
+	replies := make(chan struct {
+		answer Answer
+		err    error
+	}, 1)
+	asked, rung := make(chan Question, 1), make(chan struct{}, 1)
+	w := &webhooks{known: map[question]*known{}, ring: func() { rung <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+		asked <- q
+		r := <-replies
+		return r.answer, r.err
+	}}}}
+	node := &corev1.Node{}
+	reply := func(a *v1alpha1.Attachment, answer Answer, err error) detach.Webhook {
+		t.Helper()
+		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}})
+		q := <-asked
+		if q.Detach != (a.Spec.Wanted == v1alpha1.WantDetached) || q.ID == "" {
+			t.Errorf("asked %+v", q)
+		}
+		// While one question is open no other is put.
+		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}})
+		replies <- struct {
+			answer Answer
+			err    error
+		}{answer, err}
+		<-rung
+		return w.answers(a)[0]
+	}
+	out, back := wanted(1, v1alpha1.WantDetached), wanted(2, v1alpha1.WantAttached)
+	var waits []time.Duration
+	for range 3 {
+		began := time.Now()
+		got := reply(out, Answer{}, errors.New("refused"))
+		if got.Detached || got.Waits != "webhook edge failed: refused" {
+			t.Errorf("%+v", got)
+		}
+		waits = append(waits, got.RetryAt.Sub(began).Round(time.Second))
+	}
+	if waits[0] >= waits[1] || waits[1] >= waits[2] {
+		t.Errorf("waits %v", waits)
+	}
+	if got := reply(out, Answer{RetryAfter: time.Minute, Message: "3 are open"}, nil); got.Detached || got.Waits != "webhook edge is not done yet: 3 are open" {
+		t.Errorf("%+v", got)
+	}
+	if got := reply(out, Answer{Done: true}, nil); !got.Detached || got.Attached {
+		t.Errorf("%+v", got)
+	}
+	if got := w.answers(back)[0]; got.Detached || got.Attached {
+		t.Errorf("the answer to a wish of before counts: %+v", got)
+	}
+	if got := reply(back, Answer{Done: true}, nil); !got.Attached || got.Detached {
+		t.Errorf("%+v", got)
+	}
+	w.forget(nil)
+	if len(w.known) != 0 {
+		t.Errorf("%d answers to nobody are kept", len(w.known))
+	}
+}
+
+func TestRivalsAreKnownByTheirImage(t *testing.T) {
+	for image, want := range map[string]bool{
+		"mumoshu/node-detacher:0.1": true, "node-detacher": true, "a.example:5000/x/node-detacher@sha256:00": true,
+		"mumoshu/node-detacher-ui:0.1": false, "node-detacher/tools": false, "nginx": false,
+	} {
+		d := &appsv1.Deployment{}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Image: image}}
+		if runsDetacher(d) != want {
+			t.Errorf("%s: %t", image, !want)
+		}
+		if d.Spec.Replicas = new(int32(0)); runsDetacher(d) {
+			t.Errorf("%s, scaled to 0", image)
+		}
+	}
+}
+
+func TestEvictionsAreTriedLessAndLess(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := &stops{refusals: map[string]refusal{}}
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		s.refused("a", now)
+		if got := s.retryAt("a", now).Sub(now); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for range 20 {
+		s.refused("a", now)
+	}
+	if got := s.retryAt("a", now).Sub(now); got != time.Minute {
+		t.Errorf("%s at the longest", got)
+	}
+	if at := s.retryAt("b", now.Add(time.Hour)); !at.IsZero() || len(s.refusals) != 0 {
+		t.Errorf("%s, %d are kept", at, len(s.refusals))
+	}
+}
