@@ -95,7 +95,7 @@ func (r *Reconciler) decide(ctx context.Context, o *observed) []*share {
 		a.listGroups(r.running, r.GroupsEvery)
 		groups, read, failure := a.known()
 		for _, g := range groups {
-			s := newShare(a, g, o.now, r.Floor(g.Balancer))
+			s := newShare(a, g, o, r.Floor(g.Balancer))
 			for _, c := range o.claims {
 				if c.role() == role {
 					s.join(c, o.out, o.nodes)

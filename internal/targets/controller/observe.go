@@ -25,6 +25,8 @@ type observed struct {
 	nodes  map[string]*corev1.Node
 	// out are the nodes that are to be out, and why.
 	out map[string]string
+	// zones are those of the nodes, by the id of their machine.
+	zones map[string]string
 }
 
 // claim is a TargetGroupAttachment, what it selects, and its status as it will be.
@@ -58,13 +60,17 @@ type hold struct {
 func (h *hold) detach() bool { return h.object.Spec.Wanted == v1alpha1.WantDetached }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{now: time.Now(), nodes: map[string]*corev1.Node{}, out: map[string]string{}}
+	o := &observed{now: time.Now(), nodes: map[string]*corev1.Node{}, out: map[string]string{}, zones: map[string]string{}}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		o.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+		node := &nodes.Items[i]
+		o.nodes[node.Name] = node
+		if id, _ := targets.InstanceID(node); id != "" {
+			o.zones[id] = node.Labels[corev1.LabelTopologyZone]
+		}
 	}
 	var holds v1alpha1.AttachmentList
 	if err := r.client.List(ctx, &holds); err != nil {

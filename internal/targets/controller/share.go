@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -35,13 +36,26 @@ type home struct {
 	hold  *hold
 }
 
-func newShare(a *account, g targets.Group, now time.Time, floor time.Duration) *share {
+func newShare(a *account, g targets.Group, o *observed, floor time.Duration) *share {
 	s := &share{
-		account: a, state: targets.State{Now: now, Group: g, Floor: floor, Synced: true},
+		account: a, state: targets.State{Now: o.now, Group: g, Floor: floor, Synced: true},
 		homes: map[targets.Target]home{}, claimed: map[targets.Target][]string{}, starting: map[targets.Target]bool{},
 	}
 	a.observe(&s.state)
+	if g.Type == targets.Instance {
+		s.state.Registered = zoned(s.state.Registered, o.zones)
+	}
 	return s
+}
+
+// zoned has the zones of instances, which the cloud does not tell of targets.
+func zoned(registered map[targets.Target]targets.Health, zones map[string]string) map[targets.Target]targets.Health {
+	out := make(map[targets.Target]targets.Health, len(registered))
+	for t, h := range registered {
+		h.Zone = cmp.Or(h.Zone, zones[t.ID])
+		out[t] = h
+	}
+	return out
 }
 
 // remember takes over the records of an object.

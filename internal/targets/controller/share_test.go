@@ -29,7 +29,7 @@ func group(kind targets.TargetType) targets.Group {
 // shared is a share of a group that was read a moment ago.
 func shared(g targets.Group, registered map[targets.Target]targets.Health) *share {
 	a := &account{calls: targets.NewCalls(4, 20), inventory: map[string]inventory{g.ID: {asOf, registered, true}}, moved: make(chan struct{}), ring: func() {}}
-	return newShare(a, g, now, time.Minute)
+	return newShare(a, g, &observed{now: now, zones: map[string]string{"i-a": "z1", "i-b": "z2", "i-c": "z2"}}, time.Minute)
 }
 
 func healthy(ids ...string) map[targets.Target]targets.Health {
@@ -143,6 +143,20 @@ func TestADetachedNodeIsTheClaimsToMove(t *testing.T) {
 	}
 	if h.tell(); h.status.Done {
 		t.Error("the node is out while its target leaves")
+	}
+}
+
+// TestZonesOfInstances holds the last target of a zone whose clients reach no other.
+func TestZonesOfInstances(t *testing.T) {
+	for crossZone, want := range map[bool]int{true: 1, false: 0} {
+		g := group(targets.Instance)
+		g.CrossZone = crossZone
+		s, h := shared(g, healthy("i-a", "i-b", "i-c")), holdOf(v1alpha1.WantDetached)
+		s.hold(h)
+		s.decide(map[*hold]time.Time{h: asOf})
+		if len(s.decision.Deregister) != want {
+			t.Errorf("cross-zone %t: %v", crossZone, s.decision.Deregister)
+		}
 	}
 }
 
@@ -276,12 +290,12 @@ func TestCallsAreMade(t *testing.T) {
 	if why := a.failing(g.ID); why != "broken" {
 		t.Errorf("failing: %q", why)
 	}
-	s := newShare(a, g, now, 0)
+	s := newShare(a, g, &observed{now: now}, 0)
 	if !s.state.Live || len(s.state.Registered) != 1 {
 		t.Errorf("%+v", s.state)
 	}
 	a.plan(g.ID, targets.Decision{})
-	if s := newShare(a, g, now, 0); s.state.Live {
+	if s := newShare(a, g, &observed{now: now}, 0); s.state.Live {
 		t.Error("what was decided upon is taken for fresh")
 	}
 	stop()
