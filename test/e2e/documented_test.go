@@ -66,6 +66,7 @@ var documented = []step{
 	{documented: "kubectl describe ids NAME", says: "Complete"},
 	{documented: `kubectl get ids NAME -o jsonpath='{range .status.nodes[*]}{.name}{"\t"}{.state}{"\t"}{.reason}{"\n"}{end}'`},
 	{documented: "curl -i http://NODE:10080/", inNetwork: true, says: "200 OK"},
+	{documented: "curl 'http://NODE:10080/?connections'", inNetwork: true, says: `"connections":[{"port":80,"open":0,"quietSeconds":0}`},
 	{documented: "kubectl -n ingress-daemonset-system logs -l app.kubernetes.io/name=ingress-daemonset-controller", says: "starting"},
 	{documented: "kubectl get deploy -l ingress-daemon-for-node=NODE -o jsonpath='{.items[*].metadata.annotations}'", says: "/pods-per-node"},
 	{documented: "kubectl-ids completion bash", says: "complete"},
@@ -115,6 +116,7 @@ var documented = []step{
 	{documented: "go test ./internal/rollout -run TestConvergence -rapid.seed=SEED", run: "go test ./internal/rollout -run TestConvergence -rapid.seed=1 -rapid.checks=20", says: "ok"},
 	{documented: "go test ./internal/rollout -update", run: "go test ./internal/rollout -update -rapid.checks=20", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
+	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
 }
 
 const ofWebhook = "test/webhook runs it"
