@@ -275,7 +275,8 @@ func (r *Reconciler) writeHold(ctx context.Context, h *hold) error {
 		return nil
 	}
 	h.object.Status = h.status
-	if err := r.client.Status().Update(ctx, h.object, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+	// One that was deleted meanwhile has failed as well: without it nothing is remembered.
+	if err := r.client.Status().Update(ctx, h.object, client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil
@@ -307,12 +308,12 @@ func (s *share) unwritten(failed map[any]error) bool {
 	return false
 }
 
-// onlyConflicts joins what failed, but for writes that were guarded by what was
-// observed, which are tried again in any case.
+// onlyConflicts joins what failed, but for writes to what has changed, or gone, since
+// it was observed, which are decided about again in any case.
 func onlyConflicts(failed map[any]error) error {
 	var all []error
 	for _, err := range failed {
-		if !apierrors.IsConflict(err) && !errors.Is(err, errNotYet) {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !errors.Is(err, errNotYet) {
 			all = append(all, err)
 		}
 	}

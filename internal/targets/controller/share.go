@@ -201,9 +201,10 @@ func (s *share) concerns(r targets.Report, h *hold) bool {
 	return slices.Contains(s.claimed[r.Target], h.object.Name) && (h.detach() || !s.starting[r.Target])
 }
 
-// keep puts the records of the decision into the statuses.
+// keep puts the records of the decision into the statuses. Where one of before
+// cannot be read, all stay as they are: what was not read would be forgotten.
 func (s *share) keep() {
-	if s.decision.Records == nil {
+	if s.decision.Records == nil || s.broken != "" {
 		return
 	}
 	byHome := map[home][]targets.Record{}

@@ -201,9 +201,14 @@ func TestNothingIsTakenOutOnAGuess(t *testing.T) {
 		c := nodeClaim(nil)
 		c.status.Groups = owned
 		change(c)
+		before := c.status.DeepCopy()
 		s := shared(group(targets.Instance), healthy("i-a", "i-b", "i-c"))
 		s.join(c, nil, c.nodes)
 		s.decide(nil)
+		s.keep()
+		if diff := cmp.Diff(before.Groups, c.status.Groups); diff != "" {
+			t.Errorf("%s: the record changes: %s", name, diff)
+		}
 		if unreadable := strings.HasPrefix(name, "unreadable"); len(s.decision.Deregister) > 0 && !unreadable || unreadable != (s.broken != "") {
 			t.Errorf("%s: %+v, %s", name, s.decision.Deregister, s.broken)
 		}
