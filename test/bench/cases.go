@@ -23,7 +23,7 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 		return err
 	}
 	native, own, floor := &native{bench: b, kind: "native", pods: podsPerNode}, &ids{bench: b}, &plain{bench: b}
-	created, err := b.createAll(ctx, native, floor, own)
+	created, err := b.createAll(ctx, rounds, native, floor, own)
 	if err != nil {
 		return err
 	}
@@ -43,16 +43,23 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 	return r.add(append(append(created, rolled...), detached)...)
 }
 
-// createAll creates the fleets. An IngressDaemonSet has health checkers beside its
-// pods; what they cost a DaemonSet is counted with the Deployments.
-func (b *bench) createAll(ctx context.Context, daemonSets, deployments, own fleet) ([]*result, error) {
-	var out []*result
-	for _, f := range []fleet{daemonSets, deployments, &native{bench: b, kind: "checker-daemonset", pods: 1}, own} {
-		s, err := b.measure(ctx, "creating "+f.name(), func(ctx context.Context) error { return f.create(ctx, "0") })
-		if err != nil {
-			return nil, err
+// createAll creates the fleets in turn, several times, and leaves those of the
+// last round. An IngressDaemonSet has health checkers beside its pods; what they
+// cost a DaemonSet is counted with the Deployments.
+func (b *bench) createAll(ctx context.Context, rounds int, daemonSets, deployments, own fleet) ([]*result, error) {
+	fleets := []fleet{daemonSets, deployments, &native{bench: b, kind: "checker-daemonset", pods: 1}, own}
+	out, err := b.takeTurns(rounds, "create", fleets, func(f fleet, round int) (sample, error) {
+		if round > 1 {
+			if err := f.remove(ctx); err != nil {
+				return sample{}, fmt.Errorf("removing %s: %w", f.name(), err)
+			}
 		}
-		out = append(out, summarize("create", f.name(), b.nodes, []sample{s}))
+		return b.measure(ctx, fmt.Sprintf("creating %s, round %d", f.name(), round), func(ctx context.Context) error {
+			return f.create(ctx, "0")
+		})
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range out {
 		r.against(cost(out[0]), cost(out[1], out[2]))
@@ -63,27 +70,37 @@ func (b *bench) createAll(ctx context.Context, daemonSets, deployments, own flee
 
 // rollAll rolls out each fleet in turn, several times.
 func (b *bench) rollAll(ctx context.Context, rounds int, fleets ...fleet) ([]*result, error) {
-	samples := map[string][]sample{}
-	for round := range rounds {
-		for _, f := range fleets {
-			version := fmt.Sprintf("%s-%d", f.name(), round+1)
-			s, err := b.measure(ctx, fmt.Sprintf("rolling out %s, round %d", f.name(), round+1), func(ctx context.Context) error {
-				return f.roll(ctx, version)
-			})
-			if err != nil {
-				return nil, err
-			}
-			samples[f.name()] = append(samples[f.name()], s)
-		}
-	}
-	var out []*result
-	for _, f := range fleets {
-		out = append(out, summarize("roll out", f.name(), b.nodes, samples[f.name()]))
+	out, err := b.takeTurns(rounds, "roll out", fleets, func(f fleet, round int) (sample, error) {
+		return b.measure(ctx, fmt.Sprintf("rolling out %s, round %d", f.name(), round), func(ctx context.Context) error {
+			return f.roll(ctx, fmt.Sprintf("%s-%d", f.name(), round))
+		})
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, r := range out {
 		r.against(cost(out[0]), cost(out[2]))
 	}
 	out[3].barOfTime()
+	return out, nil
+}
+
+// takeTurns takes a sample of each fleet in each round, and summarizes them.
+func (b *bench) takeTurns(rounds int, name string, fleets []fleet, take func(fleet, int) (sample, error)) ([]*result, error) {
+	samples := make([][]sample, len(fleets))
+	for round := range rounds {
+		for i, f := range fleets {
+			s, err := take(f, round+1)
+			if err != nil {
+				return nil, err
+			}
+			samples[i] = append(samples[i], s)
+		}
+	}
+	var out []*result
+	for i, f := range fleets {
+		out = append(out, summarize(name, f.name(), b.nodes, samples[i]))
+	}
 	return out, nil
 }
 

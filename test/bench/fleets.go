@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,8 @@ type fleet interface {
 	// create and roll return when every pod is there, of the version, and ready.
 	create(ctx context.Context, version string) error
 	roll(ctx context.Context, version string) error
+	// remove returns when no pod is left.
+	remove(ctx context.Context) error
 }
 
 // template is the same for all.
@@ -59,6 +62,7 @@ func (f *native) name() string { return f.kind }
 
 func (f *native) create(ctx context.Context, version string) error {
 	all := intstr.FromString("100%")
+	f.sets = nil
 	for i := range f.pods {
 		labels := map[string]string{"app": fmt.Sprintf("%s-%d", f.kind, i+1)}
 		ds := &appsv1.DaemonSet{
@@ -89,6 +93,20 @@ func (f *native) roll(ctx context.Context, version string) error {
 		}
 	}
 	return f.wait(ctx)
+}
+
+func (f *native) remove(ctx context.Context) error {
+	for _, ds := range f.sets {
+		if err := f.client.Delete(ctx, ds); err != nil {
+			return err
+		}
+	}
+	for _, ds := range f.sets {
+		if err := f.noPods(ctx, ds.Spec.Template.Labels); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *native) wait(ctx context.Context) error {
@@ -170,6 +188,33 @@ func (f *ids) wait(ctx context.Context) error {
 		return fmt.Errorf("%w: %d nodes serve, %d are updated; %v", err, s.ServingNodes, s.UpdatedNodes, s.Conditions)
 	}
 	return nil
+}
+
+// remove deletes the IngressDaemonSet, whose health checkers go with it.
+func (f *ids) remove(ctx context.Context) error {
+	if err := f.client.Delete(ctx, f.set); err != nil {
+		return err
+	}
+	for _, labels := range []map[string]string{f.set.Spec.Template.Labels, {v1alpha1.LabelName: v1alpha1.LabelValue(idsName)}} {
+		if err := f.noPods(ctx, labels); err != nil {
+			return err
+		}
+	}
+	return until(ctx, func() (bool, error) {
+		err := f.get(ctx, f.set)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}
+
+// noPods waits until no pod has the labels.
+func (b *bench) noPods(ctx context.Context, labels map[string]string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return until(ctx, func() (bool, error) {
+		pods := &corev1.PodList{}
+		err := b.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels(labels), client.Limit(1))
+		return err == nil && len(pods.Items) == 0, err
+	})
 }
 
 // until asks ten times a second.

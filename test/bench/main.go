@@ -47,7 +47,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "ingress-daemonset-bench"), "where the cluster keeps its files")
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the comparison; 0 for none")
 	flag.IntVar(&o.large, "large", 5000, "simulated nodes of the large cluster; 0 for none")
-	flag.IntVar(&o.rounds, "rounds", 3, "rollouts of each kind, of which the median counts")
+	flag.IntVar(&o.rounds, "rounds", 3, "creations and rollouts of each kind, of which the median counts")
 	flag.StringVar(&o.controller, "controller", "./cmd/controller", "package of the controller; one of your own may add a profiler")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

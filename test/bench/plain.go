@@ -38,6 +38,15 @@ func (f *plain) roll(ctx context.Context, version string) error {
 	return f.wait(ctx)
 }
 
+func (f *plain) remove(ctx context.Context) error {
+	err := f.client.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(namespace),
+		client.MatchingLabels{"app": "plain"}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return err
+	}
+	return f.noPods(ctx, map[string]string{"app": "plain"})
+}
+
 // marked rolls the same Deployments out with the writes of an IngressDaemonSet and
 // nobody to decide them: a mark on each before it is updated, removed thereafter.
 type marked struct{ *plain }
