@@ -190,9 +190,10 @@ func (f *ids) wait(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes the IngressDaemonSet, whose health checkers go with it.
+// remove deletes the IngressDaemonSet, whose health checkers go with it, and does
+// not wait for nodes to be detached in their turn.
 func (f *ids) remove(ctx context.Context) error {
-	if err := f.client.Delete(ctx, f.set); err != nil {
+	if err := f.client.Delete(ctx, f.set, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		return err
 	}
 	for _, labels := range []map[string]string{f.set.Spec.Template.Labels, {v1alpha1.LabelName: v1alpha1.LabelValue(idsName)}} {
