@@ -19,6 +19,9 @@ const (
 const (
 	// DefaultMarkKey is the key of the health-check mark where annotateDeploymentToDetach sets none.
 	DefaultMarkKey = "ingressdaemonsets.mumoshu.github.com/to-be-updated"
+	// MarkServing ends the value of a health-check mark with which the health checks
+	// go on passing until the pods are changed.
+	MarkServing = "/serving"
 	// AnnotationMarkKey holds the key under which the health-check mark of this
 	// Deployment is looked for, so that a change of the key strands no mark.
 	AnnotationMarkKey = "ingressdaemonsets.mumoshu.github.io/mark-key"
@@ -81,6 +84,22 @@ const AnnotationDetachPrefix = "detach.ingressdaemonsets.mumoshu.github.io/"
 // analysis that is not to be waited for.
 const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
 
+// DrainPath is the path and query of the drain hook: a health checker answers it, to
+// its own node, when no traffic reaches the pods of the node that are being stopped.
+const DrainPath = "/?drain"
+
+// AnnotationTargets on a pod is TargetsIn while it may get traffic as a target of its
+// own, or as the last pod behind one of its node, and then TargetsOut. Only pods with
+// a drain hook have it.
+const (
+	AnnotationTargets = "ingressdaemonsets.mumoshu.github.io/targets"
+	TargetsIn         = "In"
+	TargetsOut        = "Out"
+)
+
+// AnnotationDaemonPod "true" on a pod has the cluster autoscaler treat it as a DaemonSet's.
+const AnnotationDaemonPod = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+
 // Finalizer keeps an IngressDaemonSet until its nodes are out of the load balancer.
 const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
 
@@ -95,7 +114,8 @@ const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
 // the same as without these headers, never 304.
 //
 // A request with "connections" in its query, such as GET /?connections, is answered
-// at once and told of the connections to the ingress ports too.
+// at once and told of the connections to the ingress ports too. One of the node itself
+// with "drain" in its query (DrainPath) is answered when pods may stop.
 type HealthCheckAnswer struct {
 	Serving bool   `json:"serving"`
 	Reason  string `json:"reason"`

@@ -21,11 +21,13 @@ type Strategy struct {
 	// Partition is how many nodes, or what percentage of them, stay as they are.
 	Partition intstr.IntOrString
 
-	MarkKey       string
-	MarkGrace     time.Duration
-	AnnotateNode  *NodeAnnotation
-	AttachGrace   time.Duration
-	DetachTimeout time.Duration
+	MarkKey   string
+	MarkGrace time.Duration
+	// FailAfterDetachment is whether health checks pass until the detacher has answered.
+	FailAfterDetachment bool
+	AnnotateNode        *NodeAnnotation
+	AttachGrace         time.Duration
+	DetachTimeout       time.Duration
 	// ProceedOnTimeout updates a node whose detachment timed out; otherwise the rollout halts.
 	ProceedOnTimeout bool
 
@@ -61,6 +63,9 @@ func (s *IngressDaemonSetSpec) HistoryLimit() int {
 func (s *IngressDaemonSetSpec) ProgressDeadline() time.Duration {
 	return seconds(s.ProgressDeadlineSeconds, 600)
 }
+
+// StopTime is how much of a pod's grace period the drain hook leaves to it.
+func (h *DrainHook) StopTime() time.Duration { return seconds(h.StopSeconds, 10) }
 
 // Placement is how pods get to their node.
 func (s *IngressDaemonSetSpec) Placement() PodPlacement {
@@ -132,6 +137,10 @@ func (s *IngressDaemonSetSpec) resolveDetaching(u *RollingUpdate, r *Strategy) {
 		}
 		r.MarkGrace = seconds(mark.GracePeriodSeconds, 10)
 		r.AttachGrace = r.MarkGrace
+	}
+	if u.FailHealthChecks == FailAfterDetachment {
+		// Nobody has to notice that they fail: the traffic has stopped by then.
+		r.FailAfterDetachment, r.MarkGrace = true, 0
 	}
 	if u.AttachGracePeriodSeconds != nil {
 		r.AttachGrace = seconds(u.AttachGracePeriodSeconds, 0)

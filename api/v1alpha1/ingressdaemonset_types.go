@@ -46,6 +46,8 @@ type IngressDaemonSetList struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.podsPerNode) || !has(self.replicas) || self.podsPerNode == self.replicas",message="podsPerNode and replicas are two names of one field: set only one of them, or both to the same value"
 // +kubebuilder:validation:XValidation:rule="!has(self.updateStrategy) || !has(self.updateStrategy.rollingUpdate) || !has(self.updateStrategy.rollingUpdate.annotateDeploymentToDetach) || (has(self.healthCheckNodePorts) && self.healthCheckNodePorts.size() > 0) || (has(self.serviceName) && self.serviceName.size() > 0)",message="annotateDeploymentToDetach makes health checks fail, so somebody must answer them: set healthCheckNodePorts, or serviceName"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceName) || self.serviceName.size() == 0 || self.?updateStrategy.rollingUpdate.failHealthChecks.orValue('First') == 'First'",message="failHealthChecks AfterDetachment is for healthCheckNodePorts: kube-proxy, which answers for serviceName, fails as soon as a node is marked"
+// +kubebuilder:validation:XValidation:rule="!has(self.drainHook) || has(self.healthCheckNodePorts) && self.healthCheckNodePorts.size() > 0",message="drainHook asks the node's health checker, so there must be one: set healthCheckNodePorts"
 type IngressDaemonSetSpec struct {
 	// podsPerNode is the number of pods on each node. Defaults to 1. A change
 	// is rolled out node by node, under the same budgets as a new template.
@@ -101,6 +103,14 @@ type IngressDaemonSetSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ServiceName string `json:"serviceName,omitempty"`
+
+	// drainHook holds pods that anybody deletes, such as kubectl drain, Karpenter or
+	// the cluster autoscaler, until no traffic reaches them any more: a preStop hook
+	// asks the node's health checker. It needs healthCheckNodePorts, and containers
+	// without a preStop hook of their own.
+	//
+	// +optional
+	DrainHook *DrainHook `json:"drainHook,omitempty"`
 
 	// minReadySeconds is how long, in seconds, a new pod must be ready to count
 	// as available. Defaults to 0.
@@ -186,6 +196,18 @@ type HealthChecker struct {
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
+// DrainHook holds pods that are being deleted until no traffic reaches them.
+type DrainHook struct {
+	// stopSeconds is how much of the template's terminationGracePeriodSeconds is left,
+	// in seconds, to the containers after the hook, which ends then whatever traffic
+	// there is. Defaults to 10.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	StopSeconds *int32 `json:"stopSeconds,omitempty"`
+}
+
 // PodPlacement is how pods get to their node.
 //
 // +kubebuilder:validation:Enum=NodeName;Scheduler
@@ -223,6 +245,7 @@ type UpdateStrategy struct {
 // +kubebuilder:validation:XValidation:rule="!(self.?maxUnavailableNodes.orValue(0) in [dyn(0), dyn('0%')] && self.?maxSurgedPodsPerNode.orValue(1) in [dyn(0), dyn('0%')] && self.?maxUnavailablePodsPerNode.orValue(self.?maxUnavaiablePodsPerNode.orValue(0)) in [dyn(0), dyn('0%')])",message="maxSurgedPodsPerNode and maxUnavailablePodsPerNode are both 0, so no pod of a serving node could ever be replaced: set one of them to 1 or more, or detach nodes with maxUnavailableNodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.waitForDetachmentByAnnotatedTimestamp) || has(self.annotateNodeToDetach)",message="waitForDetachmentByAnnotatedTimestamp waits for the answer to annotateNodeToDetach: set annotateNodeToDetach too"
 // +kubebuilder:validation:XValidation:rule="!has(self.waitForDetachmentByAnnotatedTimestamp) || !has(self.annotateNodeToDetach) || self.waitForDetachmentByAnnotatedTimestamp.key != self.annotateNodeToDetach.key",message="annotateNodeToDetach.key and waitForDetachmentByAnnotatedTimestamp.key must differ: one asks, the other is the answer"
+// +kubebuilder:validation:XValidation:rule="self.?failHealthChecks.orValue('First') == 'First' || has(self.waitForDetachmentByAnnotatedTimestamp)",message="failHealthChecks AfterDetachment waits for a detacher's answer: set annotateNodeToDetach and waitForDetachmentByAnnotatedTimestamp, or leave failHealthChecks out"
 type RollingUpdate struct {
 	// maxUnavailableNodes is how many nodes, or what percentage of them (rounded
 	// up), may be out of the external load balancer at a time, for whatever
@@ -283,6 +306,15 @@ type RollingUpdate struct {
 	//
 	// +optional
 	WaitForDetachmentByAnnotatedTimestamp *WaitForDetachmentByAnnotatedTimestamp `json:"waitForDetachmentByAnnotatedTimestamp,omitempty"`
+
+	// failHealthChecks is when the health checks of a node that is taken out begin to
+	// fail: First, the default, before the detacher is asked; or AfterDetachment,
+	// when it has answered, for load balancers that reset the connections of what
+	// turns unhealthy, as network load balancers of AWS do unless told otherwise.
+	// AfterDetachment needs waitForDetachmentByAnnotatedTimestamp.
+	//
+	// +optional
+	FailHealthChecks FailHealthChecks `json:"failHealthChecks,omitempty"`
 
 	// partition is how many nodes, or what percentage of them (rounded up), stay
 	// at the revision they have. Defaults to 0.
@@ -416,6 +448,18 @@ type AnnotateNodeToDetach struct {
 	// +kubebuilder:validation:Maximum=86400
 	GracePeriodSeconds *int32 `json:"gracePeriodSeconds,omitempty"`
 }
+
+// FailHealthChecks is when the health checks of a node that is taken out begin to fail.
+//
+// +kubebuilder:validation:Enum=First;AfterDetachment
+type FailHealthChecks string
+
+const (
+	// FailFirst fails them before the detacher is asked.
+	FailFirst FailHealthChecks = "First"
+	// FailAfterDetachment fails them when the detacher has answered.
+	FailAfterDetachment FailHealthChecks = "AfterDetachment"
+)
 
 // WaitForDetachmentByAnnotatedTimestamp waits for the detacher's answer.
 type WaitForDetachmentByAnnotatedTimestamp struct {

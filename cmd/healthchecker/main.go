@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -38,6 +39,7 @@ type flags struct {
 	namespace, name, uid, node, address, stateDir, kubeconfig string
 	port                                                      int
 	ingressPorts                                              portList
+	drainHook                                                 nodehealth.DrainHook
 }
 
 // portList is a flag: ports with commas between them.
@@ -100,6 +102,8 @@ func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
 		set.IntVar(&f.port, "port", 0, "`port` that health checks are answered on, 1 to 65535")
 		set.StringVar(&f.address, "address", "", "`IP` address that health checks are answered on; empty: all, IPv4 and IPv6")
 		set.Var(&f.ingressPorts, "ingress-ports", "`ports` of the node's own network namespace, with commas between them, of which the connections are told to whoever asks for /?connections; empty: none")
+		set.DurationVar(&f.drainHook.Grace, "drain-grace", 10*time.Second, "for how long health checks must have failed until pods whose kubelet asks for /?drain may stop, where the controller says nothing")
+		set.DurationVar(&f.drainHook.Stop, "drain-stop", 10*time.Second, "how much of its grace period is left to such a pod")
 		set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod does")
 	}
 	switch err := set.Parse(args); {
@@ -130,6 +134,10 @@ func (f flags) check() error {
 		return fmt.Errorf("--port must be from 1 to 65535, not %d", f.port)
 	case f.address != "" && net.ParseIP(f.address) == nil:
 		return fmt.Errorf("--address must be an IP address, not %q", f.address)
+	case f.drainHook.Grace < 0:
+		return fmt.Errorf("--drain-grace must not be negative, as %s is", f.drainHook.Grace)
+	case f.drainHook.Stop < 0:
+		return fmt.Errorf("--drain-stop must not be negative, as %s is", f.drainHook.Stop)
 	case f.stateDir == "":
 		return errors.New("--state-dir is needed: a writable folder")
 	}
@@ -151,6 +159,7 @@ func serve(f flags) error {
 		Subject:   nodehealth.Subject{Node: f.node, Name: f.name, UID: types.UID(f.uid)},
 		Address:   net.JoinHostPort(f.address, strconv.Itoa(f.port)),
 		StateDir:  f.stateDir,
+		DrainHook: f.drainHook,
 		Log:       log,
 	}
 	if len(f.ingressPorts) > 0 {

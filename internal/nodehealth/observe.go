@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,7 @@ func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.P
 		Terminating: own.DeletionTimestamp != nil,
 		Wanted:      wanted(own),
 		Mark:        mark(own),
+		Released:    released(own),
 	}
 	for _, pod := range pods {
 		if createdBy(pod, deployments) == own {
@@ -117,13 +119,36 @@ func mark(d *appsv1.Deployment) *string {
 	return &value
 }
 
+// released is whether the pods were changed since the mark, or are stopped because
+// somebody drains the node, both of which the controller does only when the node is out.
+func released(d *appsv1.Deployment) bool {
+	value := mark(d)
+	if value == nil {
+		return false
+	}
+	_, drained := d.Annotations[v1alpha1.AnnotationDrainedAt]
+	if drained && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+		return true
+	}
+	began, _, _ := strings.Cut(*value, "/")
+	markedAt, markErr := time.Parse(time.RFC3339, began)
+	updatedAt, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationUpdatedAt])
+	return markErr == nil && err == nil && !updatedAt.Before(markedAt)
+}
+
 func observePod(pod *corev1.Pod) Pod {
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+	var endsAt time.Time
+	if pod.DeletionTimestamp != nil && !ended {
+		endsAt = pod.DeletionTimestamp.Time
+	}
 	return Pod{
 		UID:             pod.UID,
 		Name:            pod.Name,
 		IP:              pod.Status.PodIP,
 		Leaving:         pod.DeletionTimestamp != nil || ended,
+		EndsAt:          endsAt,
+		InTargets:       pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn,
 		Ready:           isTrue(pod, corev1.PodReady),
 		ContainersReady: isTrue(pod, corev1.ContainersReady),
 		GatesPassed:     gatesPassed(pod),

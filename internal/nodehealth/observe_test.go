@@ -46,7 +46,13 @@ func podOf(replicaSet, name string) *corev1.Pod {
 }
 
 func TestObserveDeployment(t *testing.T) {
+	const markedAtNoon = "2026-01-02T12:00:00.000Z/r1"
 	now := metav1.Now()
+	updated := func(at string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) {
+			d.Annotations[v1alpha1.DefaultMarkKey], d.Annotations[v1alpha1.AnnotationUpdatedAt] = markedAtNoon, at
+		}
+	}
 	annotate := func(key, value string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) { d.Annotations[key] = value }
 	}
@@ -72,6 +78,17 @@ func TestObserveDeployment(t *testing.T) {
 			d.Annotations[v1alpha1.AnnotationMarkKey] = "example.com/out"
 			d.Annotations[v1alpha1.DefaultMarkKey] = "m"
 		}, &nodehealth.Deployment{Wanted: 2}},
+
+		"updated before the mark": {updated("2026-01-02T11:59:59Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon)}},
+		"updated since the mark":  {updated("2026-01-02T12:00:00Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon), Released: true}},
+		"emptied by a drain": {func(d *appsv1.Deployment) {
+			updated("")(d)
+			d.Annotations[v1alpha1.AnnotationDrainedAt], d.Spec.Replicas = "2026-01-02T12:00:00Z", new(int32(0))
+		}, &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon), Released: true}},
+		"not emptied yet": {func(d *appsv1.Deployment) {
+			updated("")(d)
+			d.Annotations[v1alpha1.AnnotationDrainedAt] = "2026-01-02T12:00:00Z"
+		}, &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon)}},
 
 		"nobody's":         {func(d *appsv1.Deployment) { d.OwnerReferences = nil }, nil},
 		"not controlled":   {func(d *appsv1.Deployment) { d.OwnerReferences[0].Controller = nil }, nil},
@@ -156,6 +173,10 @@ func TestObservePod(t *testing.T) {
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: true}},
 		}
 	}
+	end := metav1.Now()
+	annotateTargets := func(value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationTargets: value} }
+	}
 	ready := nodehealth.Pod{
 		UID: "p", Name: "p", IP: "10.0.0.1", Ready: true, ContainersReady: true, GatesPassed: true,
 		Containers: []nodehealth.ContainerState{{Name: "app", Ready: true}},
@@ -167,7 +188,12 @@ func TestObservePod(t *testing.T) {
 		"ready":       {func(*corev1.Pod) {}, func(*nodehealth.Pod) {}},
 		"failed":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, func(p *nodehealth.Pod) { p.Leaving = true }},
 		"succeeded":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, func(p *nodehealth.Pod) { p.Leaving = true }},
-		"terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, func(p *nodehealth.Pod) { p.Leaving = true }},
+		"terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = &end }, func(p *nodehealth.Pod) { p.Leaving, p.EndsAt = true, end.Time }},
+		"terminated": {func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Status.Phase = &end, corev1.PodSucceeded
+		}, func(p *nodehealth.Pod) { p.Leaving = true }},
+		"a target":  {annotateTargets(v1alpha1.TargetsIn), func(p *nodehealth.Pod) { p.InTargets = true }},
+		"no target": {annotateTargets(v1alpha1.TargetsOut), func(*nodehealth.Pod) {}},
 		"gate passed": {func(p *corev1.Pod) {
 			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
 		}, func(*nodehealth.Pod) {}},

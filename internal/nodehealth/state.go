@@ -40,6 +40,9 @@ type Deployment struct {
 	Wanted int32 `json:"wanted"`
 	// Mark is the value of the health-check mark; nil where there is no mark.
 	Mark *string `json:"mark,omitempty"`
+	// Released is whether the pods were changed, or stopped, since the mark: whoever
+	// did that knows that no traffic reaches them any more.
+	Released bool `json:"released,omitempty"`
 }
 
 // Pod is a pod of the node's Deployment.
@@ -49,6 +52,10 @@ type Pod struct {
 	IP   string    `json:"ip,omitempty"`
 	// Leaving is whether the pod terminates or has ended: it never serves again.
 	Leaving bool `json:"leaving,omitempty"`
+	// EndsAt is when the kubelet kills a pod that terminates; zero for others.
+	EndsAt time.Time `json:"endsAt,omitzero"`
+	// InTargets is whether the pod may get traffic as a target of its own.
+	InTargets bool `json:"inTargets,omitempty"`
 	// Ready and ContainersReady are the pod's conditions.
 	Ready           bool `json:"ready,omitempty"`
 	ContainersReady bool `json:"containersReady,omitempty"`

@@ -2,6 +2,7 @@ package nodehealth
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -47,7 +48,7 @@ func (s State) judge(ready int32) (reason, message string) {
 		return Starting, "the API server has not been reached yet"
 	case d == nil:
 		return DeploymentMissing, "the node has no Deployment"
-	case d.Mark != nil:
+	case d.Mark != nil && !d.servesMarked():
 		return Marked, "the pods of the node are to be updated"
 	case d.Terminating:
 		return DeploymentTerminating, "the Deployment of the node is being deleted"
@@ -57,6 +58,12 @@ func (s State) judge(ready int32) (reason, message string) {
 		return TooFewPodsReady, s.count(ready)
 	}
 	return Serving, s.count(ready)
+}
+
+// servesMarked is whether the mark leaves the health checks as they are until the
+// pods are changed.
+func (d *Deployment) servesMarked() bool {
+	return d.Mark != nil && !d.Released && strings.HasSuffix(*d.Mark, v1alpha1.MarkServing)
 }
 
 func (s State) count(ready int32) string {
@@ -80,7 +87,8 @@ func (s State) readyPods() (n int32) {
 func (s State) ready(pod Pod) bool {
 	switch {
 	case pod.Leaving:
-		return false
+		// A drain hook holds it until the node is out.
+		return s.Deployment.servesMarked() && pod.ContainersReady
 	case s.distrusts(pod):
 		return pod.GatesPassed && s.containersReady(pod)
 	}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -13,6 +14,9 @@ import (
 //
 //	serving -> marked -> acknowledged -> grace -> [Node annotated -> grace ->
 //	timestamp -> grace] -> updated -> complete -> unmarked, released -> grace -> serving
+//
+// With a mark of the kind MarkServing the health checks acknowledge it and pass,
+// and fail only with the update.
 
 // finish takes a marked node through its turn.
 func (p *planner) finish(v *view) {
@@ -111,6 +115,11 @@ func (p *planner) detachTime() time.Duration {
 // detached is whether traffic to the marked node has ended. Otherwise it gives
 // the step that is due, what is waited for, and until when where that is known.
 func (p *planner) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
+	if v.marksServing() && !p.strategy.FailAfterDetachment {
+		// The strategy changed since: nobody else may be left to take it out.
+		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
+		return false, &Step{Action: Mark, Mark: mark, Reason: "its health checks are to fail first"}, "its mark is being changed", until
+	}
 	ok, since, reason := v.acknowledged()
 	if !ok {
 		return false, nil, reason, until
@@ -224,6 +233,10 @@ func (p *planner) judge(v *view, reason string) {
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "somebody else has it detached")
 	case v.Detachment.Timestamp != "":
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not cleared its timestamp yet")
+	case v.Detachment.Moving && p.wave[v.Name]:
+		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not put it back into all its load balancers yet")
+	case v.Detachment.Moving:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "a detacher has it out of its load balancers, or is putting it back")
 	case d.heldBack():
 		p.wait(v, v1alpha1.NodeDegraded, d.Hold.At.Time, d.Hold.Reason)
 	case !v.done && p.wave[v.Name] && v.readyPods() >= d.PodsPerNode:

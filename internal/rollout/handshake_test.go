@@ -77,6 +77,71 @@ func TestDetacher(t *testing.T) {
 	}
 }
 
+// TestHealthChecksFailLast: with failHealthChecks AfterDetachment the mark lets the
+// health checks pass, and a mark of that kind is changed where it may not any more.
+func TestHealthChecksFailLast(t *testing.T) {
+	last := func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.FailHealthChecks = v1alpha1.FailAfterDetachment }
+	s := servingFleet(3)
+	byBoth(&s.Spec)
+	last(&s)
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	d := Plan(s)
+	if steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r2")+"/serving" {
+		t.Fatalf("begins with %+v", d.Steps)
+	}
+	s = markedFleet(3)
+	byBoth(&s.Spec)
+	last(&s)
+	n := &s.Nodes[0]
+	n.Deployment.Mark += "/serving"
+	n.Checks[0] = Check{Port: 10080, Answered: true, Serving: true, Since: start.Add(-time.Hour)}
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("before the mark was seen: %q", got)
+	}
+	n.Checks[0].Mark, n.Checks[0].Since = n.Deployment.Mark, start
+	if got := steps(Plan(s)); got != "RequestDetachment n0000" {
+		t.Errorf("as soon as the mark was seen: %q", got)
+	}
+	n.Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-20 * time.Second)}
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("before the detacher answered: %q", got)
+	}
+	n.Detachment.Timestamp = start.Add(-6 * time.Second).Format(time.RFC3339)
+	if got := steps(Plan(s)); got != "Update n0000 to r2 x2" {
+		t.Errorf("when the detacher has answered: %q", got)
+	}
+	s.Spec.UpdateStrategy.RollingUpdate.FailHealthChecks = v1alpha1.FailFirst
+	if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start.Add(-30*time.Second), "r2") {
+		t.Errorf("when the health checks are to fail first: %+v", d.Steps)
+	}
+}
+
+// TestPuttingBackTakesTime: a node is unavailable while a detacher says that not all
+// of its load balancers have it again, whoever asked for that.
+func TestPuttingBackTakesTime(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	done := &s.Nodes[0]
+	done.Deployment.Revision, done.Deployment.AttachedAt = "r2", start.Add(-time.Hour)
+	for i := range done.Pods {
+		done.Pods[i].Revision = "r2"
+	}
+	done.Detachment.Moving = true
+	d := Plan(s)
+	if steps(d) != "" || stateOf(d, "n0000") != v1alpha1.NodeAttaching || d.Status.UnavailableNodes != 1 {
+		t.Errorf("%s", summary(d))
+	}
+	done.Detachment.Moving = false
+	if d := Plan(s); stateOf(d, "n0000") != v1alpha1.NodeServing || len(d.Status.Wave) != 1 || d.Status.Wave[0] != "n0001" {
+		t.Errorf("%s", summary(d))
+	}
+	s = servingFleet(3)
+	s.Revision, s.Nodes[2].Detachment.Moving = "r2", true
+	if d := Plan(s); stateOf(d, "n0002") != v1alpha1.NodeUnavailable || len(d.Status.Wave) != 0 && d.Status.Wave[0] != "n0002" {
+		t.Errorf("%s", summary(d))
+	}
+}
+
 // TestStaleTimestamp: what stood on the Node before we asked is remembered,
 // unless somebody else still holds the detachment that it belongs to.
 func TestStaleTimestamp(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 // marked is whether the node's health checks are made to fail.
@@ -15,6 +17,10 @@ func (n *Node) marked() bool { return n.Deployment != nil && n.Deployment.Mark !
 func MarkValue(at time.Time, revision string) string {
 	return Timestamp(at) + "/" + revision
 }
+
+// marksServing is whether the health checks go on passing in spite of the mark,
+// until the pods are changed.
+func (n *Node) marksServing() bool { return strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing) }
 
 // Timestamp is how moments are written into annotations: RFC 3339 with milliseconds.
 func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
@@ -132,15 +138,16 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 	return true, since, ""
 }
 
-// acknowledged is whether every health check fails with the mark, and since when.
+// acknowledged is whether every health check fails with the mark, or passes with one
+// that lets it, and since when.
 func (n *Node) acknowledged() (ok bool, since time.Time, reason string) {
 	since, _ = n.markedAt()
 	for _, c := range n.Checks {
-		fails := c.Answered && !c.Serving && (c.Unmarked || c.Mark == n.Deployment.Mark)
-		if !fails && !c.Gone {
-			return false, since, fmt.Sprintf("the health check on port %d does not fail with the mark yet", c.Port)
+		seen := c.Answered && (!c.Serving || n.marksServing()) && (c.Unmarked || c.Mark == n.Deployment.Mark)
+		if !seen && !c.Gone {
+			return false, since, fmt.Sprintf("the health check on port %d does not answer with the mark yet", c.Port)
 		}
-		if fails {
+		if seen {
 			since = later(since, c.Since)
 		}
 	}

@@ -34,7 +34,7 @@ func (p *planner) drain(v *view) {
 	switch {
 	case d.DrainedAt.IsZero():
 		p.wait(v, v1alpha1.NodeDrained, p.Now, "somebody drains the node")
-		p.act(v, Step{Action: Mark, Mark: cmp.Or(d.Mark, MarkValue(p.Now, d.Revision)), Drained: true, Reason: "somebody drains the node"})
+		p.act(v, Step{Action: Mark, Mark: cmp.Or(d.Mark, p.markValue(d.Revision)), Drained: true, Reason: "somebody drains the node"})
 	case !v.Leaving:
 		p.undrain(v)
 	case d.Replicas == 0:

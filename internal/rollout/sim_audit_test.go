@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -236,13 +237,17 @@ func (a *audit) attached(seen *picture, name string) string {
 		return "its Deployment is not marked"
 	}
 	since, _ := seen.node(name).markedAt()
+	passes := strings.HasSuffix(d.mark, v1alpha1.MarkServing)
+	if passes && (strategy.AnnotateNode == nil || strategy.AnnotateNode.TimestampKey == "") {
+		return "its health checks pass, and nobody has taken it out"
+	}
 	for _, port := range seen.Spec.HealthCheckNodePorts {
 		c := n.checks[port]
 		if c == nil || !c.present {
 			continue
 		}
 		// One that went down since it failed with the mark attracts no traffic either.
-		if c.serving || c.mark != d.mark {
+		if c.serving && !passes || c.mark != d.mark {
 			return fmt.Sprintf("port %d does not fail with the mark", port)
 		}
 		since = later(since, c.since)

@@ -37,7 +37,7 @@ func (a *audit) servesTruly(name string) bool {
 // machine that died is noticed by those, or else only by its Node.
 func (a *audit) attachedAgain(name string) bool {
 	n := a.w.nodes[name]
-	if !n.ready || n.holders[us] {
+	if !n.ready || n.holders[us] || n.moving {
 		return false
 	}
 	for _, port := range a.w.ports() {
@@ -188,7 +188,7 @@ func (a *audit) checkFloor(seen *picture, s Step, n *Node, wanted bool, desired 
 // isOut is whether no new traffic reaches a node, for whatever reason.
 func isOut(n *Node) bool {
 	switch {
-	case !n.Ready || n.Deployment == nil || n.marked() || n.Detachment.Requested || n.Detachment.Held:
+	case !n.Ready || n.Deployment == nil || n.marked() || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
 		return true
 	case len(n.Checks) == 0:
 		return n.readyPods() == 0

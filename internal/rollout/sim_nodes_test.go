@@ -3,7 +3,10 @@ package rollout
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 // simDaemonSet is the DaemonSet of the health checkers of a port.
@@ -132,7 +135,10 @@ func (w *world) verdict(n *simNode) (serving bool, mark string) {
 	if d == nil {
 		return false, ""
 	}
-	return d.mark == "" && !d.deleting && d.podsPerNode > 0 && w.readyPods(n.name) >= d.podsPerNode, d.mark
+	marked, _ := MarkedAt(d.mark)
+	emptied := !d.drainedAt.IsZero() && d.replicas == 0
+	lets := d.mark == "" || strings.HasSuffix(d.mark, v1alpha1.MarkServing) && d.updatedAt.Before(marked) && !emptied
+	return lets && !d.deleting && d.podsPerNode > 0 && w.readyPods(n.name) >= d.podsPerNode, d.mark
 }
 
 // readyPods are the pods that take new connections.
@@ -165,9 +171,10 @@ func (w *world) stopChecker(n *simNode, port int32, d time.Duration) {
 // simDetacher takes nodes out of the load balancer as node-detacher does: it
 // detaches a Node that carries the annotation or is cordoned, and writes when;
 // without that it attaches the Node again and removes the timestamp. One that it
-// never wrote itself stays until it detaches.
+// never wrote itself stays until it detaches. One that tells says on the Node, too,
+// when all of it is attached.
 type simDetacher struct {
-	answers bool
+	answers, tells bool
 	// slowest is the longest that it takes.
 	slowest time.Duration
 }
@@ -186,15 +193,29 @@ func (w *world) detach(n *simNode) {
 	held := n.held() || n.cordoned
 	switch {
 	case held && !n.detached:
-		n.detached, n.timestamp = true, w.now.Format(time.RFC3339)
+		n.detached, n.moving, n.timestamp = true, w.detacher.tells, w.now.Format(time.RFC3339)
 		w.tell("detacher", "%s is out of the load balancer, and says so with a timestamp", n.name)
 	case !held && n.detached:
 		n.detached, n.timestamp = false, ""
 		w.tell("detacher", "%s is in the load balancer again, its timestamp is cleared", n.name)
+		w.putBack(n)
+	case !held && n.moving:
+		w.putBack(n)
+		return
 	default:
 		return
 	}
 	n.rv = w.version()
+}
+
+// putBack ends when the last load balancer finds the node healthy.
+func (w *world) putBack(n *simNode) {
+	w.after(w.between(time.Second, 40*time.Second), func() {
+		if w.nodes[n.name] == n && w.detacher.answers && n.moving && !n.detached {
+			n.moving, n.rv = false, w.version()
+			w.tell("detacher", "%s is healthy in all its load balancers", n.name)
+		}
+	})
 }
 
 func (n *simNode) held() bool { return n.holders[us] || n.holders[others] }

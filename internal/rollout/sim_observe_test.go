@@ -73,7 +73,7 @@ func (w *world) observeNode(name string) Node {
 	out := Node{Name: name, CheckersSettled: true}
 	if n := w.nodes[name]; n != nil {
 		out.Exists, out.Wanted, out.Ready, out.Leaving, out.Labels = true, n.wanted, n.ready, n.cordoned, n.labels
-		out.Detachment = Detachment{Requested: n.holders[us], RequestedAt: n.requestedAt, StaleTimestamp: n.stale}
+		out.Detachment = Detachment{Requested: n.holders[us], RequestedAt: n.requestedAt, StaleTimestamp: n.stale, Moving: n.moving}
 		if w.set.spec.Strategy().AnnotateNode != nil {
 			out.Detachment.Held = n.held()
 		}

@@ -43,6 +43,7 @@ func (g *generator) world() *world {
 	g.stale = g.oneIn("stale timestamps", 4)
 	w.set.spec.UpdateStrategy.RollingUpdate = g.strategy()
 	w.set.revision, w.set.generation, w.set.rv = "r1", 1, 1
+	w.detacher.tells = g.oneIn("detacher tells", 2)
 	w.detacher.slowest = time.Duration(g.number("detacher", 1, 12)) * time.Second
 	w.checkersStay = g.oneIn("checkers stay", 2)
 	for range g.number("nodes", 1, 8) {
@@ -101,6 +102,9 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 		u.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "detached", GracePeriodSeconds: pointer(int32(g.number("node grace", 0, 3)))}
 		if g.stale || g.number("waits", 0, 2) > 0 {
 			u.WaitForDetachmentByAnnotatedTimestamp = &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: "at", GracePeriodSeconds: pointer(int32(g.number("timestamp grace", 0, 5)))}
+			if g.oneIn("checks fail last", 2) {
+				u.FailHealthChecks = v1alpha1.FailAfterDetachment
+			}
 		}
 	}
 	return u

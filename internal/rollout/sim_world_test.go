@@ -84,9 +84,10 @@ type simNode struct {
 	requestedAt time.Time
 	stale       string
 	timestamp   string
-	// detached is what the detacher has done.
-	detached bool
-	checks   map[int32]*simCheck
+	// detached is what the detacher has done, moving whether it has not put back
+	// all of it yet.
+	detached, moving bool
+	checks           map[int32]*simCheck
 }
 
 const us, others = "us", "others"

@@ -182,6 +182,9 @@ type Detachment struct {
 	Held bool
 	// Timestamp is the detacher's answer as it stands.
 	Timestamp string
+	// Moving is whether a detacher has begun to take the node out of its load
+	// balancers, for whatever reason, and not yet put it back into all of them.
+	Moving bool
 }
 
 // Checker is a DaemonSet of health checkers.

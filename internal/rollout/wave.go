@@ -73,10 +73,18 @@ func (p *planner) permits(v *view, c *count) bool {
 func (p *planner) begin(v *view) {
 	if !v.Wanted || v.keptOut() || p.strategy.Detaching {
 		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
-		p.act(v, Step{Action: Mark, Mark: MarkValue(p.Now, p.revisionOf(v)), Reason: p.cause(v)})
+		p.act(v, Step{Action: Mark, Mark: p.markValue(p.revisionOf(v)), Reason: p.cause(v)})
 		return
 	}
 	p.update(v, p.cause(v))
+}
+
+func (p *planner) markValue(revision string) string {
+	value := MarkValue(p.Now, revision)
+	if p.strategy.FailAfterDetachment {
+		value += v1alpha1.MarkServing
+	}
+	return value
 }
 
 func (p *planner) revisionOf(v *view) string {

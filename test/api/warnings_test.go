@@ -39,6 +39,8 @@ var warned = []struct {
 		[]string{"pods may take 601 seconds to stop (terminationGracePeriodSeconds), after which progressDeadlineSeconds 600 is over: raise it"}},
 	{"hurried", []string{spec(`progressDeadlineSeconds: 20`)},
 		[]string{"pods may take 30 seconds to stop (terminationGracePeriodSeconds), after which progressDeadlineSeconds 20 is over: raise it"}},
+	{"drain hook with too little time", []string{spec(`drainHook: {stopSeconds: 20}`)},
+		[]string{"drainHook can hold a pod for 10 seconds (terminationGracePeriodSeconds less drainHook.stopSeconds), but the load balancer needs 10 to notice (annotateDeploymentToDetach.gracePeriodSeconds): raise terminationGracePeriodSeconds"}},
 	{"host-network ports", []string{pod(`hostNetwork: true`), ports(`{containerPort: 80}`)},
 		[]string{"the ports of host-network pods are not declared to the API server, so that pods can share them: Services and NetworkPolicies must use their numbers, not their names, and the pods must listen with SO_REUSEPORT"}},
 	{"host-network ports of one pod", []string{spec(`podsPerNode: 1`), pod(`hostNetwork: true`), ports(`{containerPort: 80}`)},

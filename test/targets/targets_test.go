@@ -157,13 +157,16 @@ func (f *fixture) removed(a client.Object) {
 	})
 }
 
-func (f *fixture) pod(name, node string) *corev1.Pod {
+func (f *fixture) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	f.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: f.group + "-" + name, Labels: map[string]string{"app": f.group}},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
 			Name: "proxy", Image: "proxy", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
 		}}},
+	}
+	for _, change := range change {
+		change(p)
 	}
 	f.must(api.Create(f.Context(), p))
 	f.eventually("the pod's address", func(ctx context.Context) error {
@@ -209,6 +212,48 @@ func TestPods(t *testing.T) {
 	f.removed(a)
 	f.holds("nothing")
 	f.removed(two)
+}
+
+// TestDrainHook tells a pod with a drain hook that it is a target before it is, and
+// that it is none when no traffic comes any more.
+func TestDrainHook(t *testing.T) {
+	f := newFixture(t, "ip")
+	const held = "example.com/held"
+	f.pod("other", "simulated-2")
+	pod := f.pod("hooked", "simulated-1", func(p *corev1.Pod) {
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: intstr.FromInt32(10080)},
+		}}
+		// In place of the kubelet, which waits for the hook.
+		p.Finalizers = []string{held}
+	})
+	says := func(want string) {
+		f.eventually("the pod is told "+want, func(ctx context.Context) error {
+			if err := api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err
+			}
+			if got := pod.Annotations[v1alpha1.AnnotationTargets]; got != want {
+				return fmt.Errorf("it is told %q", got)
+			}
+			return nil
+		})
+	}
+	a := f.attach(v1alpha1.TargetGroupAttachmentSpec{
+		TargetType: "ip", Port: intstr.FromString("http"), PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": f.group}},
+	})
+	f.ready(a, 2)
+	says(v1alpha1.TargetsIn)
+	f.must(api.Delete(t.Context(), pod))
+	says(v1alpha1.TargetsOut)
+	states, err := f.states(t.Context())
+	f.must(err)
+	if state := states[pod.Status.PodIP+":8080"]; state != "" && state != "draining" {
+		t.Errorf("the pod may stop while its target is %s", state)
+	}
+	before := pod.DeepCopy()
+	pod.Finalizers = nil
+	f.must(client.IgnoreNotFound(api.Patch(t.Context(), pod, client.MergeFrom(before))))
+	f.removed(a)
 }
 
 // TestDetachedNode takes a node out of a group that nobody told the controller of,

@@ -140,6 +140,7 @@ func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 	b.Close()
 	<-ended
 	r.drain(&server, b)
+	r.waitForDrains()
 	return err
 }
 

@@ -33,7 +33,10 @@ type Responder struct {
 	since  time.Time
 	lostAt time.Time
 	polls  map[*poll]struct{}
-	closed bool
+	drains drains
+	// drained is told when no drain hook waits any more.
+	drained *sync.Cond
+	closed  bool
 	// writing are answers to long polls under way.
 	writing sync.WaitGroup
 }
@@ -41,7 +44,12 @@ type Responder struct {
 // NewResponder answers that it is starting, until Update.
 func NewResponder(log *slog.Logger) *Responder {
 	answer := nodehealth.Decide(nodehealth.State{})
-	return &Responder{log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{}}
+	r := &Responder{
+		log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{},
+		drains: drains{waiting: map[*drain]struct{}{}},
+	}
+	r.drained = sync.NewCond(&r.mu)
+	return r
 }
 
 // Update replaces the State that is answered from.
@@ -52,6 +60,8 @@ func (r *Responder) Update(s nodehealth.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer, r.lostAt = answer, s.LostAt
+	r.drains.update(s, answer.Serving, time.Now())
+	r.reconsiderDrains()
 	if tag == r.tag {
 		return
 	}
@@ -63,6 +73,9 @@ func (r *Responder) Update(s nodehealth.State) {
 
 // ServeHTTP answers 200 or 503 on every path and method.
 func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if asksToDrain(req) && r.holdPod(w, req) {
+		return
+	}
 	var connections []v1alpha1.PortConnections
 	if r.connections != nil && asksForConnections(req) {
 		connections = r.connections(req.Context())

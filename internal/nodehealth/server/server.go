@@ -32,6 +32,8 @@ type Options struct {
 	Address string
 	// StateDir is a folder that outlives a restart of the container, but not the pod.
 	StateDir string
+	// DrainHook is how pods that are being stopped are held.
+	DrainHook nodehealth.DrainHook
 	// Connections tells of the connections to the ingress ports, where a request asks
 	// for them; nil where none is watched.
 	Connections func(context.Context) []v1alpha1.PortConnections
@@ -51,7 +53,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	responder := NewResponder(o.Log)
-	responder.connections = o.Connections
+	responder.connections, responder.drains.hook = o.Connections, o.DrainHook
 	watcher := NewWatcher(sources, o.Subject, o.StateDir, responder.Update, o.Log)
 
 	// Both outlive ctx, since a leaving checker still answers.

@@ -36,7 +36,7 @@ func leanPod(obj any) (any, error) {
 		pod.ManagedFields, pod.OwnerReferences = nil, nil
 		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
 			v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
-		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode)
+		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
@@ -49,7 +49,8 @@ func leanPod(obj any) (any, error) {
 	return obj, nil
 }
 
-// leanPodOfAnybody also keeps what pods are selected by, and where they listen.
+// leanPodOfAnybody also keeps what pods are selected by, where they listen, and how
+// they end.
 func leanPodOfAnybody(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -60,15 +61,20 @@ func leanPodOfAnybody(obj any) (any, error) {
 		return nil, err
 	}
 	pod.Labels, pod.Spec.HostNetwork = labels, spec.HostNetwork
-	pod.Spec.Containers, pod.Spec.InitContainers = listeners(spec.Containers), listeners(spec.InitContainers)
+	pod.Spec.TerminationGracePeriodSeconds = spec.TerminationGracePeriodSeconds
+	pod.Spec.Containers, pod.Spec.InitContainers = leanContainers(spec.Containers), leanContainers(spec.InitContainers)
 	return pod, nil
 }
 
-func listeners(containers []corev1.Container) []corev1.Container {
+func leanContainers(containers []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, c := range containers {
-		if len(c.Ports) > 0 {
-			out = append(out, corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		kept := corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
+		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+			kept.Lifecycle = &corev1.Lifecycle{PreStop: c.Lifecycle.PreStop}
+		}
+		if len(kept.Ports) > 0 || kept.Lifecycle != nil {
+			out = append(out, kept)
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,6 +78,11 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 		args = append(args, "--ingress-ports="+strings.Join(ports, ","))
 	}
 	grace := int64(10)
+	if hook := set.Spec.DrainHook; hook != nil {
+		args = append(args, "--drain-grace="+drainGrace(set).String(), "--drain-stop="+hook.StopTime().String())
+		// One that ends goes on holding the pods that it holds.
+		grace += podGrace(&pod)
+	}
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		HostNetwork:                   true,
 		ServiceAccountName:            CheckerAccount(set),
@@ -107,6 +113,19 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 		}},
 		Volumes: []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}}
+}
+
+// drainGrace is how long health checks have to fail until pods may stop. The
+// controller, which knows better, needs a moment to see that a node is drained.
+func drainGrace(set *v1alpha1.IngressDaemonSet) time.Duration {
+	return max(set.Spec.Strategy().MarkGrace, 10*time.Second)
+}
+
+func podGrace(pod *corev1.PodSpec) int64 {
+	if pod.TerminationGracePeriodSeconds == nil {
+		return corev1.DefaultTerminationGracePeriodSeconds
+	}
+	return *pod.TerminationGracePeriodSeconds
 }
 
 // ingressPorts are the TCP ports that pods of the host network declare, in order:

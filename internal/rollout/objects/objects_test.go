@@ -3,6 +3,7 @@ package objects
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -408,6 +409,45 @@ func TestChecker(t *testing.T) {
 	spec = Checker(set, 10080, "image").Spec.Template.Spec
 	if spec.Containers[0].Image != "own" || spec.ServiceAccountName != "mine" || len(spec.Tolerations) != 0 || CheckerServiceAccount(set) != nil {
 		t.Errorf("%v", spec)
+	}
+}
+
+// TestDrainHook asks the first health checker before each container stops, is part of
+// the revision, and changes nothing where it is not wanted.
+func TestDrainHook(t *testing.T) {
+	set := proxy()
+	set.Spec.HealthCheckNodePorts = []int32{10080, 10081}
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b", Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{}}}}
+	without, plain := Revision(Template(set)), Checker(set, 10080, "image")
+	set.Spec.DrainHook = &v1alpha1.DrainHook{StopSeconds: new(int32(7))}
+	for hostNetwork, host := range map[bool]string{true: "", false: "127.0.0.1"} {
+		set.Spec.Template.Spec.HostNetwork = hostNetwork
+		template := Template(set)
+		want := &corev1.HTTPGetAction{Path: "/?drain", Port: intstr.FromInt32(10080), Host: host}
+		for _, c := range template.Spec.Containers {
+			if diff := cmp.Diff(want, c.Lifecycle.PreStop.HTTPGet); diff != "" {
+				t.Errorf("container %s, hostNetwork %t: %s", c.Name, hostNetwork, diff)
+			}
+		}
+		if template.Annotations["cluster-autoscaler.kubernetes.io/daemonset-pod"] != "true" || template.Spec.Containers[1].Lifecycle.PostStart == nil {
+			t.Errorf("%+v", template)
+		}
+		if Revision(template) == without {
+			t.Error("the hook is not part of the revision")
+		}
+	}
+	if set.Spec.Template.Spec.Containers[0].Lifecycle != nil {
+		t.Error("the user's template was changed")
+	}
+	spec := Checker(set, 10080, "image").Spec.Template.Spec
+	if args := spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=10s") || !slices.Contains(args, "--drain-stop=7s") {
+		t.Errorf("arguments %v", args)
+	}
+	if got, want := *spec.TerminationGracePeriodSeconds, *plain.Spec.Template.Spec.TerminationGracePeriodSeconds+30; got != want {
+		t.Errorf("the health checker has %d s to end, want %d", got, want)
+	}
+	if slices.ContainsFunc(plain.Spec.Template.Spec.Containers[0].Args, func(a string) bool { return strings.HasPrefix(a, "--drain") }) {
+		t.Error("a health checker without a drain hook is told of one")
 	}
 }
 

@@ -199,6 +199,7 @@ func (r Reader) detachment(node *corev1.Node) rollout.Detachment {
 		_ = json.Unmarshal([]byte(value), &asked)
 		out.Requested, out.RequestedAt, out.StaleTimestamp = true, asked.At, asked.StaleTimestamp
 	}
+	out.Moving = node.Annotations[v1alpha1.AnnotationNodeDetaching] == "true"
 	if a := r.strategy.AnnotateNode; a != nil {
 		_, out.Held = node.Annotations[a.Key]
 		if a.TimestampKey != "" {

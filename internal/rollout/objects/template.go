@@ -9,12 +9,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Template is the user's pod template with the labels of spec.selector. It is
-// what a revision is the hash of.
+// Template is the user's pod template with the labels of spec.selector and the
+// drain hook. It is what a revision is the hash of.
 func Template(set *v1alpha1.IngressDaemonSet) corev1.PodTemplateSpec {
 	t := *set.Spec.Template.DeepCopy()
 	t.Labels = merge(t.Labels, set.Spec.SelectorLabels())
+	if set.Spec.DrainHook != nil && len(set.Spec.HealthCheckNodePorts) > 0 {
+		addDrainHook(&t, set.Spec.HealthCheckNodePorts[0])
+	}
 	return t
+}
+
+// addDrainHook has each container that takes part in serving ask the health checker
+// before it stops. The cluster autoscaler is to evict such pods, and not to count
+// them as reasons to keep a node.
+func addDrainHook(t *corev1.PodTemplateSpec, port int32) {
+	get := &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: intstr.FromInt32(port)}
+	if !t.Spec.HostNetwork {
+		// The kubelet asks, which shares the network of the node with the checker.
+		get.Host = "127.0.0.1"
+	}
+	for i := range t.Spec.Containers {
+		c := &t.Spec.Containers[i]
+		if c.Lifecycle == nil {
+			c.Lifecycle = &corev1.Lifecycle{}
+		}
+		if c.Lifecycle.PreStop == nil {
+			c.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: get.DeepCopy()}
+		}
+	}
+	t.Annotations = merge(t.Annotations, map[string]string{v1alpha1.AnnotationDaemonPod: "true"})
 }
 
 // podTemplate is the template for one node: the user's, placed on the node,

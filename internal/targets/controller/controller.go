@@ -208,7 +208,14 @@ func (r *Reconciler) since(o *observed) map[*hold]time.Time {
 // write writes the statuses that changed, and returns what failed for whom.
 func (r *Reconciler) write(ctx context.Context, o *observed, shares []*share) map[any]error {
 	failed := map[any]error{}
+	for c, err := range r.tellHooks(ctx, shares) {
+		failed[c] = fmt.Errorf("TargetGroupAttachment %s/%s: %w", c.object.Namespace, c.object.Name, err)
+	}
 	for _, c := range o.claims {
+		if failed[c] != nil {
+			// Nothing of it is registered before its pods know.
+			continue
+		}
 		if err := r.writeClaim(ctx, o, c, shares); err != nil {
 			failed[c] = fmt.Errorf("TargetGroupAttachment %s/%s: %w", c.object.Namespace, c.object.Name, err)
 		}

@@ -24,6 +24,8 @@ type share struct {
 	claimed map[targets.Target][]string
 	// starting are those of which no pod is ready yet.
 	starting map[targets.Target]bool
+	// hooked are the pods with a drain hook.
+	hooked []hooked
 	// broken is why nothing may be done about the group in this pass.
 	broken string
 
@@ -88,6 +90,11 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 		return
 	}
 	s.claims = append(s.claims, c)
+	if c.object.DeletionTimestamp != nil || !matches {
+		if wants, err := c.wants(s.state.Group, out, nodes); err == nil {
+			s.hook(c, wants, true)
+		}
+	}
 	switch {
 	case c.object.DeletionTimestamp != nil:
 		s.letGo(c)
@@ -110,6 +117,7 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 		c.faults = append(c.faults, err.Error())
 		return
 	}
+	s.hook(c, wants, false)
 	s.state.Whole = s.state.Whole || c.object.Spec.Ownership == v1alpha1.OwnGroup
 	for _, w := range wants {
 		s.state.Wants = append(s.state.Wants, w.Want)

@@ -11,6 +11,8 @@ type want struct {
 	node string
 	// ready is whether the pod is, so that its target can be expected to get healthy.
 	ready bool
+	// pod is nil for a node.
+	pod *corev1.Pod
 }
 
 // wants are those of a TargetGroupAttachment of a group.
@@ -51,7 +53,7 @@ func (c *claim) nodeWants(g targets.Group, out map[string]string) ([]want, error
 	c.skipped = append(c.skipped, skipped...)
 	all := make([]want, len(wants))
 	for i, w := range wants {
-		all[i] = want{w, w.Owner, true}
+		all[i] = want{Want: w, node: w.Owner, ready: true}
 	}
 	return all, nil
 }
@@ -59,10 +61,11 @@ func (c *claim) nodeWants(g targets.Group, out map[string]string) ([]want, error
 func (c *claim) podWants(mode targets.Mode, pods []*corev1.Pod, out map[string]string, nodes map[string]*corev1.Node) []want {
 	var all []want
 	for _, pod := range pods {
+		mode.Hook = hasDrainHook(pod.Spec)
 		wants, skipped := mode.PodWants(targets.Fleet{Pods: []*corev1.Pod{pod}, Nodes: nodes, Out: out})
 		c.skipped = append(c.skipped, skipped...)
 		for _, w := range wants {
-			all = append(all, want{w, pod.Spec.NodeName, podReady(pod)})
+			all = append(all, want{w, pod.Spec.NodeName, podReady(pod), pod})
 		}
 	}
 	return all

@@ -1,0 +1,128 @@
+package nodehealth_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+var (
+	noon  = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	hook  = nodehealth.DrainHook{Grace: 10 * time.Second, Stop: 5 * time.Second}
+	first = map[types.UID]time.Time{"a": noon}
+)
+
+// ending is a pod that was told to end at noon and is killed a minute later.
+func ending(uid types.UID) nodehealth.Pod {
+	return with(pod(uid), func(p *nodehealth.Pod) { p.Leaving, p.EndsAt = true, noon.Add(time.Minute) })
+}
+
+func marked(s nodehealth.State, released bool) nodehealth.State {
+	s.Deployment.Mark, s.Deployment.Released = new("2026-01-02T11:00:00Z/r1"), released
+	return s
+}
+
+func TestDrainHook(t *testing.T) {
+	second := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+	target := with(ending("a"), func(p *nodehealth.Pod) { p.InTargets = true })
+	for name, c := range map[string]struct {
+		state   nodehealth.State
+		failing time.Time
+		seen    map[types.UID]time.Time
+		now     time.Time
+		holds   bool
+		until   time.Time
+	}{
+		"others serve":                         {state: known(pod("b"), ending("a")), seen: first, now: second(0)},
+		"checks have just begun to fail":       {state: known(ending("a")), failing: second(0), seen: first, now: second(9), holds: true, until: second(10)},
+		"checks have failed for long enough":   {state: known(ending("a")), failing: second(0), seen: first, now: second(10)},
+		"the node is being taken out":          {state: marked(known(ending("a")), false), failing: second(0), seen: first, now: second(30), holds: true, until: second(55)},
+		"the node is out":                      {state: marked(known(ending("a")), true), failing: second(0), seen: first, now: second(0)},
+		"its time is over":                     {state: marked(known(target), false), failing: second(0), seen: first, now: second(55)},
+		"a target":                             {state: known(pod("b"), target), seen: first, now: second(30), holds: true, until: second(55)},
+		"a target of a node that is out":       {state: marked(known(target), true), failing: second(0), seen: first, now: second(0), holds: true, until: second(55)},
+		"the deletion is not seen yet":         {state: known(pod("a"), pod("b")), now: second(9), holds: true, until: second(10)},
+		"there is no deletion":                 {state: known(pod("a"), pod("b")), now: second(10)},
+		"only an earlier deletion is seen":     {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, now: second(1), holds: true, until: second(10)},
+		"only an earlier deletion, after 10 s": {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, now: second(10)},
+		"no Deployment":                        {state: nodehealth.State{Known: true}, failing: second(0), now: second(10)},
+		"a surplus pod that is no target":      {state: known(pod("b"), ending("a"), with(pod("c"), func(p *nodehealth.Pod) { p.InTargets = true })), seen: first, now: second(0)},
+	} {
+		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Seen: c.seen})
+		if (why != "") != c.holds || !until.Equal(c.until) {
+			t.Errorf("%s: %q until %s, want %t until %s", name, why, until, c.holds, c.until)
+		}
+	}
+}
+
+// TestDrainHookEnds holds no pod longer than its grace period leaves time to stop,
+// and says when it will decide otherwise.
+func TestDrainHookEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.IntRange(0, 90)
+		at := func(label string) time.Time { return noon.Add(time.Duration(seconds.Draw(t, label)) * time.Second) }
+		s, d := known(), nodehealth.Drain{Asked: noon, Seen: map[types.UID]time.Time{}}
+		for _, uid := range []types.UID{"a", "b"} {
+			p := pod(uid)
+			if rapid.Bool().Draw(t, "ends") {
+				p.Leaving, p.EndsAt, d.Seen[uid] = true, at("end").Add(6*time.Second), at("seen").Add(-20*time.Second)
+			}
+			p.InTargets = rapid.Bool().Draw(t, "target")
+			s.Pods = append(s.Pods, p)
+		}
+		if rapid.Bool().Draw(t, "marked") {
+			s = marked(s, rapid.Bool().Draw(t, "released"))
+		}
+		if rapid.Bool().Draw(t, "fails") {
+			d.Failing = at("failing")
+		}
+		d.Now = at("now")
+		why, until := hook.Holds(s, d)
+		if why == "" {
+			return
+		}
+		if !until.After(d.Now) {
+			t.Fatalf("holds at %s until %s: %s", d.Now, until, why)
+		}
+		d.Now = until.Add(-time.Nanosecond)
+		if again, same := hook.Holds(s, d); again != why || !same.Equal(until) {
+			t.Fatalf("%q until %s, and just before that %q until %s", why, until, again, same)
+		}
+		d.Now = noon.Add(200 * time.Second)
+		if why, _ := hook.Holds(s, d); why != "" {
+			t.Fatalf("holds for ever: %s", why)
+		}
+	})
+}
+
+// TestMarkThatServes lets the health checks pass until the pods are changed, also
+// while a drain hook holds those that somebody deletes.
+func TestMarkThatServes(t *testing.T) {
+	mark := func(s nodehealth.State, value string, released bool) nodehealth.State {
+		s.Deployment.Mark, s.Deployment.Released = &value, released
+		return s
+	}
+	const value = "2026-01-02T11:00:00Z/r1" + v1alpha1.MarkServing
+	for name, c := range map[string]struct {
+		state  nodehealth.State
+		reason string
+	}{
+		"marked":             {mark(known(pod("a")), value, false), nodehealth.Serving},
+		"a pod is held":      {mark(known(ending("a")), value, false), nodehealth.Serving},
+		"a held pod fails":   {mark(known(with(ending("a"), func(p *nodehealth.Pod) { p.ContainersReady = false })), value, false), nodehealth.TooFewPodsReady},
+		"no pod is ready":    {mark(known(unready("a")), value, false), nodehealth.TooFewPodsReady},
+		"pods are changed":   {mark(known(pod("a")), value, true), nodehealth.Marked},
+		"another mark":       {mark(known(pod("a")), "2026-01-02T11:00:00Z/r1", false), nodehealth.Marked},
+		"held, another mark": {mark(known(ending("a")), "2026-01-02T11:00:00Z/r1", false), nodehealth.Marked},
+	} {
+		answer := nodehealth.Decide(c.state)
+		if answer.Reason != c.reason || answer.Mark != *c.state.Deployment.Mark {
+			t.Errorf("%s: %s with mark %q, want %s", name, answer.Reason, answer.Mark, c.reason)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+// maxHooks is how many drain hooks may wait at a time; further ones are answered at once.
+const maxHooks = 256
+
+// drains is what the Responder knows beside the State, for drain hooks.
+type drains struct {
+	hook  nodehealth.DrainHook
+	state nodehealth.State
+	// failing is since when health checks fail; zero while they pass.
+	failing time.Time
+	// seen is when the deletion of each pod that terminates was seen.
+	seen    map[types.UID]time.Time
+	waiting map[*drain]struct{}
+}
+
+// drain is the hook of a pod that waits.
+type drain struct {
+	poll
+	asked time.Time
+	why   string
+}
+
+// asksToDrain is whether the request is a drain hook: only the node itself may have
+// pods held and connections with them.
+func asksToDrain(req *http.Request) bool {
+	return req.URL.RawQuery != "" && req.URL.Query().Has("drain") && local(req)
+}
+
+func local(req *http.Request) bool {
+	remote, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	at, ok := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return false
+	}
+	own, err := netip.ParseAddrPort(at.String())
+	return err == nil && (remote.Addr().Unmap().IsLoopback() || remote.Addr().Unmap() == own.Addr().Unmap())
+}
+
+// update takes note of a State. r.mu is held.
+func (d *drains) update(s nodehealth.State, serving bool, now time.Time) {
+	d.state = s
+	switch {
+	case serving:
+		d.failing = time.Time{}
+	case d.failing.IsZero():
+		d.failing = now
+	}
+	seen := map[types.UID]time.Time{}
+	for _, pod := range s.Pods {
+		if pod.EndsAt.IsZero() {
+			continue
+		}
+		at, known := d.seen[pod.UID]
+		if !known {
+			at = now
+		}
+		seen[pod.UID] = at
+	}
+	d.seen = seen
+}
+
+// holdPod puts a drain hook off for as long as the pod is to be held. Where it
+// returns false the request is still to be answered.
+func (r *Responder) holdPod(w http.ResponseWriter, req *http.Request) bool {
+	hijacker, ok := w.(http.Hijacker)
+	if !ok || req.ContentLength > 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &drain{asked: time.Now()}
+	why, until := r.holds(h)
+	if why == "" || len(r.drains.waiting) >= maxHooks {
+		r.log.Info("A pod may stop", "heldSeconds", 0)
+		return false
+	}
+	conn, _, err := hijacker.Hijack()
+	if err != nil {
+		return false
+	}
+	if c, ok := conn.(*boundedConn); ok {
+		c.leave()
+	}
+	h.poll = poll{conn: conn, method: req.Method, timer: time.AfterFunc(time.Until(until), r.reconsider)}
+	h.why = why
+	r.log.Info("A pod is held", "because", why)
+	r.drains.waiting[h] = struct{}{}
+	return true
+}
+
+func (r *Responder) holds(h *drain) (why string, until time.Time) {
+	return r.drains.hook.Holds(r.drains.state, nodehealth.Drain{
+		Now: time.Now(), Asked: h.asked, Failing: r.drains.failing, Seen: r.drains.seen,
+	})
+}
+
+func (r *Responder) reconsider() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reconsiderDrains()
+}
+
+// reconsiderDrains answers the hooks of pods that may stop. r.mu is held.
+func (r *Responder) reconsiderDrains() {
+	for h := range r.drains.waiting {
+		why, until := r.holds(h)
+		if why != "" {
+			if why != h.why {
+				r.log.Info("A pod is held", "because", why)
+				h.why = why
+			}
+			h.timer.Reset(time.Until(until))
+			continue
+		}
+		r.log.Info("A pod may stop", "heldSeconds", time.Since(h.asked).Seconds())
+		delete(r.drains.waiting, h)
+		h.timer.Stop()
+		r.writing.Go(func() { r.reply(&h.poll) })
+	}
+	if len(r.drains.waiting) == 0 {
+		r.drained.Broadcast()
+	}
+}
+
+// waitForDrains returns when no hook waits any more. Each is bounded by the grace
+// period of its pod.
+func (r *Responder) waitForDrains() {
+	r.mu.Lock()
+	for len(r.drains.waiting) > 0 {
+		r.drained.Wait()
+	}
+	r.mu.Unlock()
+	r.writing.Wait()
+}

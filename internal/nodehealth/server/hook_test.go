@@ -1,0 +1,70 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+)
+
+// ends is a node of which a pod is being stopped that is still a target.
+func ends(target bool) nodehealth.State {
+	s := serving()
+	s.Pods = append(s.Pods, nodehealth.Pod{UID: "old", Name: "old", Leaving: true, EndsAt: time.Now().Add(time.Hour), InTargets: target})
+	return s
+}
+
+func TestDrainHookIsAnsweredWhenTheTargetIsOut(t *testing.T) {
+	r := NewResponder(quiet)
+	url, _ := start(t, r)
+	r.Update(ends(true))
+	time.AfterFunc(300*time.Millisecond, func() { r.Update(ends(false)) })
+	if got := ask(t, "GET", url+"/?drain"); got.took < 250*time.Millisecond || got.took > 10*time.Second {
+		t.Errorf("answered after %v", got.took)
+	}
+}
+
+func TestDrainHookIsAnsweredWhenItsTimeIsOver(t *testing.T) {
+	r := NewResponder(quiet)
+	r.drains.hook.Stop = time.Hour - 500*time.Millisecond
+	url, _ := start(t, r)
+	r.Update(ends(true))
+	if got := ask(t, "GET", url+"/?drain"); got.took < 100*time.Millisecond || got.took > 10*time.Second {
+		t.Errorf("answered after %v", got.took)
+	}
+}
+
+// TestOnlyTheNodeHasPodsHeld answers a health check whose query says the same.
+func TestOnlyTheNodeHasPodsHeld(t *testing.T) {
+	req, err := http.NewRequest(http.MethodGet, "http://10.0.0.1/?drain", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for remote, want := range map[string]bool{"10.0.0.9:4000": false, "127.0.0.1:4000": true, "10.0.0.1:4000": true, "": false} {
+		req.RemoteAddr = remote
+		if got := asksToDrain(req.WithContext(withLocal(req.Context(), "10.0.0.1:10080"))); got != want {
+			t.Errorf("%q may have pods held: %t", remote, got)
+		}
+	}
+}
+
+func withLocal(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))))
+}
+
+// TestLeavingCheckerKeepsHolding does not let a pod go because the health checker is
+// replaced meanwhile.
+func TestLeavingCheckerKeepsHolding(t *testing.T) {
+	r := NewResponder(quiet)
+	url, stop := start(t, r)
+	r.Update(ends(true))
+	time.AfterFunc(200*time.Millisecond, stop)
+	time.AfterFunc(time.Second, func() { r.Update(ends(false)) })
+	if got := ask(t, "GET", url+"/?drain"); got.took < 900*time.Millisecond || got.took > 10*time.Second {
+		t.Errorf("answered after %v", got.took)
+	}
+}
