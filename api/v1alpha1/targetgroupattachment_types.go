@@ -242,6 +242,11 @@ type LeavingTarget struct {
 	//
 	// +optional
 	LeftAt *metav1.Time `json:"leftAt,omitempty"`
+	// quietAt is when the health checker of its node was first seen to tell that no
+	// connection came for 10 s and none was left.
+	//
+	// +optional
+	QuietAt *metav1.Time `json:"quietAt,omitempty"`
 	// settled is whether nothing wants it, and it has been out for so long that whoever
 	// registers it later is somebody else.
 	//

@@ -67,6 +67,9 @@ func said(d Decision, about Target) expected {
 		if !r.LeftAt.IsZero() {
 			word += " left " + r.LeftAt.Sub(noon).String()
 		}
+		if !r.QuietAt.IsZero() {
+			word += " quiet " + r.QuietAt.Sub(noon).String()
+		}
 		if r.Settled {
 			word += " settled"
 		}
@@ -101,6 +104,10 @@ func TestDecide(t *testing.T) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, ago(age))}
 			delete(s.Registered, one)
 		}
+	}
+	// quiet is what is told now of a target that was busy some seconds ago.
+	quiet := func(s *State, t Target, busy, since time.Duration) {
+		s.Quiet = map[Target]Quiet{t: {Busy: ago(busy * time.Second), From: ago(since * time.Second), To: noon}}
 	}
 	for _, c := range []struct {
 		name   string
@@ -248,26 +255,33 @@ func TestDecide(t *testing.T) {
 			s.Registered[one] = drained()
 		}, expected{phase: Leaving}},
 		{"its delay is over", func(s *State) { left(301 * time.Second)(s); s.Registered[one] = drained() }, expected{phase: Stopped}},
-		{"seen quiet", func(s *State) {
-			left(20 * time.Second)(s)
-			s.Quiet = map[string]time.Time{one.ID: ago(11 * time.Second)}
-		},
+		{"quiet is recorded first", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 11) },
+			expected{records: "1 leaving left -20s quiet 0s", phase: Leaving}},
+		{"quiet on record, and read since", func(s *State) { left(20 * time.Second)(s); s.Records[0].QuietAt = ago(5 * time.Second) },
 			expected{phase: Stopped}},
-		{"not yet for 10 s", func(s *State) {
-			left(20 * time.Second)(s)
-			s.Quiet = map[string]time.Time{one.ID: ago(9 * time.Second)}
-		},
+		{"quiet on record, and not read since", func(s *State) { left(20 * time.Second)(s); s.Records[0].QuietAt = noon },
 			expected{phase: Leaving}},
-		{"quiet before it left", func(s *State) {
-			left(20 * time.Second)(s)
-			s.Quiet = map[string]time.Time{one.ID: ago(21 * time.Second)}
-		},
+		{"quiet for less than 10 s", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 9) },
 			expected{phase: Leaving}},
-		{"another node is quiet", func(s *State) {
-			left(20 * time.Second)(s)
-			s.Quiet = map[string]time.Time{two.ID: ago(11 * time.Second)}
-		},
+		{"quiet since before it left", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 21) },
 			expected{phase: Leaving}},
+		{"no connection after it left", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 21, 11) },
+			expected{phase: Leaving}},
+		{"another port is quiet", func(s *State) { left(20 * time.Second)(s); quiet(s, Target{one.ID, 8443}, 15, 11) },
+			expected{phase: Leaving}},
+		{"quiet while it drains", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 11); s.Registered[one] = drained() },
+			expected{phase: Leaving}},
+		{"quiet, and drained", func(s *State) {
+			left(31 * time.Second)(s)
+			quiet(s, one, 15, 11)
+			s.Registered[one] = drained()
+		}, expected{records: "1 leaving left -31s quiet 0s", phase: Leaving}},
+		{"quiet when it left before does not count again", func(s *State) {
+			left(20 * time.Second)(s)
+			s.Records[0].QuietAt = ago(5 * time.Second)
+			s.Registered[one] = healthy("a")
+			s.Wants = []Want{ending(one)}
+		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
 		{"registered again by somebody else", func(s *State) {
 			left(301 * time.Second)(s)
 			s.Wants = []Want{ending(one)}

@@ -30,7 +30,7 @@ func (p *planner) join(t Target, w wish) {
 	}
 	r.Owner = w.Owner
 	// It is on its way in, so the time at which it left says nothing any more.
-	r.LeftAt, r.Settled = time.Time{}, false
+	r.LeftAt, r.QuietAt, r.Settled = time.Time{}, time.Time{}, false
 	back := where == registered && (!r.Leaving || p.putBack(t))
 	if back {
 		r.Leaving = false

@@ -7,7 +7,8 @@ import "time"
 // so it is never earlier than the deregistration, whatever was lost in between.
 //
 //	in -> [floors, live read] -> Leaving recorded -> deregistered -> seen out, LeftAt
-//	recorded -> floor passed or seen quiet -> read once more -> Stopped -> forgotten
+//	recorded -> floor passed, or quiet and QuietAt recorded -> read once more ->
+//	Stopped -> forgotten
 
 // leave takes a target that nobody wants in one step further.
 func (p *planner) leave(t Target) {
@@ -101,7 +102,7 @@ func (p *planner) takeOut(r Record, where place) {
 	if r.Leaving && !begun {
 		p.fault("%s is registered again by somebody else while it is to be out", t)
 	}
-	r.Leaving, r.LeftAt, r.Settled = true, time.Time{}, false
+	r.Leaving, r.LeftAt, r.QuietAt, r.Settled = true, time.Time{}, time.Time{}, false
 	p.record(r)
 	if !due {
 		p.report(t, wait.phase, wait.since, wait.until, wait.why)

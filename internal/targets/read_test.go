@@ -66,3 +66,16 @@ func TestFaults(t *testing.T) {
 		t.Errorf("got %q", f)
 	}
 }
+
+func TestParseRegistration(t *testing.T) {
+	for _, s := range []string{"i-1:80", "10.0.0.1:65535", "[2001:db8::1]:80@all", "i-1:80@eu-west-1a"} {
+		if r, err := ParseRegistration(s); err != nil || r.String() != s {
+			t.Errorf("%s: %+v, %v", s, r, err)
+		}
+	}
+	for _, s := range []string{"", "i-1", "80", "i-1:", ":80", "i-1:http", "i-1:080", "::1", "2001:db8::1:80", "[i-1]:80", "i-1:80@", "i-1:99999999999", ":0"} {
+		if r, err := ParseRegistration(s); err == nil || !strings.Contains(err.Error(), "is no target") {
+			t.Errorf("%q is taken for %+v, %v", s, r, err)
+		}
+	}
+}

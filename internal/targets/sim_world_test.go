@@ -2,7 +2,6 @@ package targets
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -83,22 +82,19 @@ func isPodIP(id string) bool { return len(id) > 5 && id[:5] == "10.0." }
 
 // quiet is what the health checkers say. Where there are clients, a connection
 // comes while the load balancer may send one, and lasts for some seconds.
-func (w *world) quiet(g *fakeGroup) map[string]time.Time {
-	out := map[string]time.Time{}
+func (w *world) quiet(g *fakeGroup) map[Target]Quiet {
+	out := map[Target]Quiet{}
 	for t, e := range g.targets {
 		switch since := e.routesUntil.Add(3 * time.Second); {
 		case w.unseen[t.ID]:
 		case w.idle[t.ID]:
-			out[t.ID] = start
+			out[t] = Quiet{From: w.checkerUp, To: w.now}
 		case g.routes(t) || w.now.Before(since):
-			out[t.ID] = time.Time{}
+			out[t] = Quiet{Busy: w.now}
 		default:
-			if at, known := out[t.ID]; !known || !at.IsZero() {
-				out[t.ID] = later(later(at, since), w.checkerUp)
-			}
+			out[t] = Quiet{Busy: since, From: later(since, w.checkerUp), To: w.now}
 		}
 	}
-	maps.DeleteFunc(out, func(_ string, at time.Time) bool { return at.IsZero() })
 	return out
 }
 

@@ -36,10 +36,9 @@ type State struct {
 	Answers map[Target]Answer
 	Refused []Refusal
 
-	// Quiet is since when the health checker of a target's node saw no new
-	// connection on the ingress ports and none left, by the target's ID. It has no
-	// entry while there is one, and where nobody looks.
-	Quiet map[string]time.Time
+	// Quiet is what the health checkers of the targets' nodes told last. It has no
+	// entry where nobody looks.
+	Quiet map[Target]Quiet
 }
 
 // Want is what one user of a group, such as a pod or a node, wants of a target.
@@ -85,6 +84,10 @@ type Record struct {
 	// Settled is whether it was seen draining, and wanted by nobody, when no call of
 	// ours could register it any more: who does after that is somebody else.
 	Settled bool
+	// QuietAt is when its node was told to be quiet after it left and while nothing
+	// but the floor was waited for, in whole seconds, rounded up; zero until then. It
+	// is on record since nobody asks about the node any more afterwards.
+	QuietAt time.Time
 }
 
 // Answer is the last call decided for a target.

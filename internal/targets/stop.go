@@ -2,8 +2,26 @@ package targets
 
 import "time"
 
-// quietFor is how long no connection must have come to a node, nor be left.
+// quietFor is for how long no connection must have come to a target, with none left.
 const quietFor = 10 * time.Second
+
+// Quiet is what a health checker told of the connections to the port of a target.
+type Quiet struct {
+	// Busy is when one was last told to be open; zero for never.
+	Busy time.Time
+	// From and To bound a time in which none came, and at the end of which none was
+	// open. They are zero while one is open, or nothing is known.
+	From, To time.Time
+}
+
+// Long is whether none came for long enough.
+func (q Quiet) Long() bool { return q.To.Sub(q.From) >= quietFor }
+
+// since is whether there were connections after a target left, and none came for
+// long enough since. Without the first there may only be nobody who comes.
+func (q Quiet) since(leftAt time.Time) bool {
+	return q.Long() && !q.Busy.Before(leftAt) && !q.From.Before(leftAt)
+}
 
 // left waits for the traffic to end of a target that is out.
 func (p *planner) left(r Record, where place) {
@@ -12,8 +30,12 @@ func (p *planner) left(r Record, where place) {
 	}
 	_, wanted := p.wishes[r.Target]
 	r.Settled = r.Settled || !wanted && p.outForGood(r)
-	p.record(r)
 	over, evidence := p.over(r, where)
+	if p.Now.Before(over) && p.seenQuiet(r, where) {
+		// It counts when it is on record.
+		r.QuietAt = roundUp(p.Now)
+	}
+	p.record(r)
 	switch {
 	case p.Now.Before(over):
 		p.readBy(over)
@@ -37,19 +59,26 @@ func (p *planner) left(r Record, where place) {
 
 // over is when the traffic to a target that is out has ended, and how that is
 // known: its delay is over, where the cloud still drains it, and the floor has
-// passed or it was seen quiet. A quiet that began before the target left proves
-// nothing: there may have been nobody to come.
+// passed or it was seen quiet.
 func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	at, evidence := r.LeftAt.Add(p.Floor), FloorPassed
-	if since, quiet := p.Quiet[r.ID]; quiet && !since.Before(r.LeftAt) {
-		if seen := since.Add(quietFor); seen.Before(at) {
-			at, evidence = seen, SeenQuiet
-		}
+	if !r.QuietAt.IsZero() && r.QuietAt.Before(at) {
+		at, evidence = r.QuietAt, SeenQuiet
 	}
 	if where == draining {
 		at = later(at, r.LeftAt.Add(p.Group.Delay))
 	}
 	return at, evidence
+}
+
+// seenQuiet is whether the target's node is quiet now, and only the floor is waited
+// for. Of a target that still drains it would say nothing of the time to come.
+func (p *planner) seenQuiet(r Record, where place) bool {
+	if drained := r.LeftAt.Add(p.Group.Delay); where == draining && p.Now.Before(drained) {
+		p.wake(drained)
+		return false
+	}
+	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(r.LeftAt)
 }
 
 // mayForget is whether a target that is not registered needs no record any more:
@@ -68,7 +97,7 @@ func (p *planner) mayForget(r Record, where place) bool {
 
 func (e Evidence) sentence() string {
 	if e == SeenQuiet {
-		return "it is deregistered, and its node saw no connection since"
+		return "it is deregistered, and its node saw the last connection end"
 	}
 	return "it is deregistered, and its load balancer's floor has passed"
 }

@@ -50,7 +50,9 @@ type Group struct {
 	IPv6 bool
 	// Port is what a target gets where it is registered without one.
 	Port int32
-	Tags map[string]string
+	// Datagrams is whether it takes UDP, of which no connections tell.
+	Datagrams bool
+	Tags      map[string]string
 	// InUse is whether a load balancer forwards to it.
 	InUse bool
 	// ChecksTarget is whether health checks go to the port that takes the traffic.

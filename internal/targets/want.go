@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -100,4 +101,29 @@ func (t Target) String() string {
 		return fmt.Sprintf("[%s]:%d", t.ID, t.Port)
 	}
 	return fmt.Sprintf("%s:%d", t.ID, t.Port)
+}
+
+// String is ID:PORT, with brackets around an IPv6 address, and @ZONE where one is
+// given: so it stands in records.
+func (r Registration) String() string {
+	if r.Zone == "" {
+		return r.Target.String()
+	}
+	return r.Target.String() + "@" + r.Zone
+}
+
+// ParseRegistration reads what String wrote, and nothing else.
+func ParseRegistration(s string) (Registration, error) {
+	var r Registration
+	target, zone, _ := strings.Cut(s, "@")
+	colon := strings.LastIndex(target, ":")
+	port, err := strconv.ParseInt(target[colon+1:], 10, 32)
+	if colon > 0 && err == nil {
+		id := strings.TrimSuffix(strings.TrimPrefix(target[:colon], "["), "]")
+		r = Registration{Target: Target{ID: id, Port: int32(port)}, Zone: zone}
+	}
+	if colon < 1 || r.String() != s {
+		return Registration{}, fmt.Errorf("%q is no target: it is to be ID:PORT or ID:PORT@ZONE", s)
+	}
+	return r, nil
 }

@@ -38,6 +38,7 @@ var pure = map[string]struct{ own, others []string }{
 	"internal/nodehealth":       {[]string{"api/v1alpha1"}, kubernetesTypes},
 	"internal/detach":           {[]string{"api/v1alpha1"}, kubernetesTypes},
 	"internal/targets":          {nil, kubernetesTypes},
+	"internal/targets/awscli":   {[]string{"internal/targets"}, nil},
 }
 
 // shells act on what a pure package decided: on their own and on no other shell.
@@ -50,7 +51,7 @@ var shells = map[string][]string{
 	"internal/targets/controller": {"api/v1alpha1", "internal/targets"},
 	"internal/detach/controller":  {"api/v1alpha1", "internal/detach"},
 	"internal/detach/webhook":     {"api/v1alpha1/webhook"},
-	"internal/kubectl":            {"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects"},
+	"internal/kubectl":            {"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"},
 }
 
 // commands wire shells.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
@@ -61,6 +63,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetLogger(logr.Discard())
 	// The tests wait for most of their time.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
@@ -79,7 +82,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 4, Dir: dir, Log: os.Stderr})
+	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 6, Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}

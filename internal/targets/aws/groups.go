@@ -151,6 +151,7 @@ func describe(tg types.TargetGroup) targets.Group {
 		Type:         targetType(tg),
 		IPv6:         tg.IpAddressType == types.TargetGroupIpAddressTypeEnumIpv6,
 		Port:         sdk.ToInt32(tg.Port),
+		Datagrams:    datagrams(tg.Protocol),
 		InUse:        len(tg.LoadBalancerArns) > 0,
 		ChecksTarget: checked == "traffic-port" || checked == strconv.Itoa(int(sdk.ToInt32(tg.Port))),
 	}
@@ -167,6 +168,10 @@ func balancer(tg types.TargetGroup) targets.Balancer {
 		return targets.Network
 	}
 	return ""
+}
+
+func datagrams(p types.ProtocolEnum) bool {
+	return p == types.ProtocolEnumUdp || p == types.ProtocolEnumTcpUdp || p == types.ProtocolEnumQuic || p == types.ProtocolEnumTcpQuic
 }
 
 func targetType(tg types.TargetGroup) targets.TargetType {

@@ -1,7 +1,8 @@
 // Package controller is the shell around package targets: observe.go reads
 // TargetGroupAttachments, Attachments, pods and nodes, share.go makes of them the
 // State of each group, targets.Decide decides, records.go and report.go write what
-// must be remembered and what there is to tell, and account.go has the calls made.
+// must be remembered and what there is to tell, account.go has the calls made, and
+// connections.go asks health checkers whether traffic still comes.
 package controller
 
 import (
@@ -50,6 +51,8 @@ type Reconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
 	ring     func()
+	// connections are asked for while targets leave.
+	connections *connections
 
 	// running is until when calls are made in the background.
 	running  context.Context
@@ -72,6 +75,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
 	shares := r.decide(ctx, o)
+	if err := r.askAbout(ctx, o, shares); err != nil {
+		return ctrl.Result{}, err
+	}
 	failed := r.write(ctx, o, shares)
 	wake := r.plan(shares, failed)
 	passTook.Observe(time.Since(begun).Seconds())
@@ -111,6 +117,7 @@ func (r *Reconciler) decide(ctx context.Context, o *observed) []*share {
 				a.forget(g.ID)
 				continue
 			}
+			s.state.Quiet = r.told(o, s.state)
 			s.decide(since)
 			s.keep()
 			shares = append(shares, s)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -27,6 +28,9 @@ type observed struct {
 	out map[string]string
 	// zones are those of the nodes, by the id of their machine.
 	zones map[string]string
+	// machines are the names of the nodes, by the id of their machine and by their
+	// internal addresses: by what targets on a node are registered as.
+	machines map[string]string
 }
 
 // claim is a TargetGroupAttachment, what it selects, and its status as it will be.
@@ -60,7 +64,7 @@ type hold struct {
 func (h *hold) detach() bool { return h.object.Spec.Wanted == v1alpha1.WantDetached }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{now: time.Now(), nodes: map[string]*corev1.Node{}, out: map[string]string{}, zones: map[string]string{}}
+	o := &observed{now: time.Now(), nodes: map[string]*corev1.Node{}, out: map[string]string{}, zones: map[string]string{}, machines: map[string]string{}}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
@@ -70,6 +74,12 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		o.nodes[node.Name] = node
 		if id, _ := targets.InstanceID(node); id != "" {
 			o.zones[id] = node.Labels[corev1.LabelTopologyZone]
+			o.machines[id] = node.Name
+		}
+		for _, a := range node.Status.Addresses {
+			if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+				o.machines[address.Unmap().String()] = node.Name
+			}
 		}
 	}
 	var holds v1alpha1.AttachmentList

@@ -1,10 +1,7 @@
 package controller
 
 import (
-	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,48 +10,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// written is a registration as it stands in a record: <id>:<port>, an IPv6 address
-// in brackets, with @<zone> where one is given.
-func written(r targets.Registration) string {
-	s := net.JoinHostPort(r.ID, strconv.Itoa(int(r.Port)))
-	if r.Zone != "" {
-		s += "@" + r.Zone
-	}
-	return s
-}
-
-func parsed(s string) (targets.Registration, error) {
-	at, zone, _ := strings.Cut(s, "@")
-	id, port, err := net.SplitHostPort(at)
-	if err != nil {
-		return targets.Registration{}, fmt.Errorf("%q is no target: %w", s, err)
-	}
-	number, err := strconv.ParseInt(port, 10, 32)
-	if err != nil {
-		return targets.Registration{}, fmt.Errorf("%q is no target: %w", s, err)
-	}
-	return targets.Registration{Target: targets.Target{ID: id, Port: int32(number)}, Zone: zone}, nil
-}
-
 // recordsOf are those of a group in an object's status. What cannot be read is an
 // error: to go on without it would forget what is ours.
 func recordsOf(g v1alpha1.AttachedGroup, owner string) ([]targets.Record, error) {
 	var out []targets.Record
 	for _, s := range g.Targets {
-		r, err := parsed(s)
+		r, err := targets.ParseRegistration(s)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, targets.Record{Registration: r, Owner: owner})
 	}
 	for _, l := range g.Leaving {
-		r, err := parsed(l.Target)
+		r, err := targets.ParseRegistration(l.Target)
 		if err != nil {
 			return nil, err
 		}
 		record := targets.Record{Registration: r, Owner: owner, Leaving: true, Settled: l.Settled}
 		if l.LeftAt != nil {
 			record.LeftAt = l.LeftAt.Time
+		}
+		if l.QuietAt != nil {
+			record.QuietAt = l.QuietAt.Time
 		}
 		out = append(out, record)
 	}
@@ -65,7 +42,7 @@ func recordsOf(g v1alpha1.AttachedGroup, owner string) ([]targets.Record, error)
 func groupOf(g targets.Group, records []targets.Record, unhealthy []string) (v1alpha1.AttachedGroup, bool) {
 	out := v1alpha1.AttachedGroup{ID: g.ID, Balancer: string(g.Balancer)}
 	for _, r := range records {
-		s := written(r.Registration)
+		s := r.Registration.String()
 		if slices.Contains(unhealthy, s) {
 			out.Unhealthy = append(out.Unhealthy, s)
 		}
@@ -76,6 +53,9 @@ func groupOf(g targets.Group, records []targets.Record, unhealthy []string) (v1a
 		leaving := v1alpha1.LeavingTarget{Target: s, Settled: r.Settled}
 		if !r.LeftAt.IsZero() {
 			leaving.LeftAt = new(metav1.NewTime(r.LeftAt.Truncate(time.Second)))
+		}
+		if !r.QuietAt.IsZero() {
+			leaving.QuietAt = new(metav1.NewTime(r.QuietAt.Truncate(time.Second)))
 		}
 		out.Leaving = append(out.Leaving, leaving)
 	}

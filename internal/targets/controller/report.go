@@ -156,7 +156,7 @@ func (h *hold) arrived(r targets.Report) bool {
 	if h.detach() {
 		return r.Phase == targets.Stopped || r.Phase == targets.Absent
 	}
-	name := written(targets.Registration{Target: r.Target})
+	name := r.Target.String()
 	unhealthy := slices.ContainsFunc(h.status.Groups, func(g v1alpha1.AttachedGroup) bool { return slices.Contains(g.Unhealthy, name) })
 	return r.Phase == targets.Attached || r.Phase == targets.Failing && unhealthy
 }

@@ -44,6 +44,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 			}
 		},
 	}
+	r.connections = newConnections(r.ring)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("targets").
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).

@@ -254,7 +254,7 @@ func (s *share) unhealthy(h *hold, records []targets.Record) []string {
 	}
 	var out []string
 	for _, r := range records {
-		name := written(r.Registration)
+		name := r.Registration.String()
 		known := slices.Contains(before.Targets, name) || slices.ContainsFunc(before.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == name })
 		if slices.Contains(before.Unhealthy, name) || !known && s.state.Registered[r.Target].Condition != targets.Healthy {
 			out = append(out, name)

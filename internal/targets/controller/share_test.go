@@ -237,6 +237,9 @@ func TestRecordsSurviveTheObject(t *testing.T) {
 			}
 			if r.Leaving && rapid.Bool().Draw(t, "left") {
 				r.LeftAt = now.Add(time.Duration(rapid.IntRange(0, 1000).Draw(t, "left")) * time.Second)
+				if rapid.Bool().Draw(t, "quiet") {
+					r.QuietAt = r.LeftAt.Add(time.Minute)
+				}
 			}
 			records = append(records, r)
 		}

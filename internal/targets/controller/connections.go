@@ -1,0 +1,271 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// askEvery is the time between an answer and the next question.
+	askEvery = 3 * time.Second
+	// askTimeout is longer than a health checker takes to begin watching.
+	askTimeout = 5 * time.Second
+	// mostAsked is how many questions are under way at once.
+	mostAsked = 16
+	// mostAnswer is how many bytes of an answer are read.
+	mostAnswer = 64 << 10
+)
+
+// checker is where the connections to a node are asked for.
+type checker struct {
+	node, address string
+	port          int32
+}
+
+// connections asks the health checkers of nodes, while targets there are leaving,
+// whether connections still come. All that it knows may be lost.
+type connections struct {
+	http *http.Client
+	// ring calls for another pass.
+	ring  func()
+	slots chan struct{}
+
+	mu   sync.Mutex
+	asks map[checker]*asks
+}
+
+// asks are the questions to one health checker.
+type asks struct {
+	stop context.CancelFunc
+	// told is what it told last, by port; a port of which nothing is known may be in it.
+	told map[int32]targets.Quiet
+}
+
+func newConnections(ring func()) *connections {
+	return &connections{
+		http: &http.Client{
+			// No proxy: nodes are asked as load balancers ask them.
+			Transport:     &http.Transport{DisableKeepAlives: true},
+			Timeout:       askTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		ring: ring, slots: make(chan struct{}, mostAsked), asks: map[checker]*asks{},
+	}
+}
+
+// want sets which health checkers are asked, until ctx is done.
+func (c *connections) want(ctx context.Context, wanted []checker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at, a := range c.asks {
+		if !slices.Contains(wanted, at) {
+			a.stop()
+			delete(c.asks, at)
+		}
+	}
+	for _, at := range wanted {
+		if c.asks[at] == nil {
+			ctx, stop := context.WithCancel(ctx)
+			c.asks[at] = &asks{stop: stop}
+			go c.follow(ctx, at, c.asks[at])
+		}
+	}
+}
+
+// toldOf is what was told last of the ports of a node.
+func (c *connections) toldOf(node string) map[int32]targets.Quiet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at, a := range c.asks {
+		if at.node == node {
+			return a.told
+		}
+	}
+	return nil
+}
+
+// follow asks one health checker again and again.
+func (c *connections) follow(ctx context.Context, at checker, a *asks) {
+	for ctx.Err() == nil {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		asked := time.Now()
+		answer, err := c.ask(ctx, at)
+		<-c.slots
+		if err != nil && ctx.Err() == nil {
+			ctrl.Log.WithName("targets").V(1).Info("connections are not known", "node", at.node, "error", err)
+		}
+		c.enter(a, answer, asked, time.Now())
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// enter keeps an answer, and calls for a pass where a port has been quiet for long.
+func (c *connections) enter(a *asks, answer []v1alpha1.PortConnections, asked, answered time.Time) {
+	c.mu.Lock()
+	before := a.told
+	a.told = heard(before, answer, asked, answered)
+	news := false
+	for port, q := range a.told {
+		news = news || q.Long() && !before[port].Long()
+	}
+	c.mu.Unlock()
+	if news {
+		c.ring()
+	}
+}
+
+// heard is what is known of each port after one more answer, nil for none. The times
+// are the latest in which its connections can have come, and the earliest up to which
+// none did. What is not told breaks off a quiet time.
+func heard(before map[int32]targets.Quiet, answer []v1alpha1.PortConnections, asked, answered time.Time) map[int32]targets.Quiet {
+	after := map[int32]targets.Quiet{}
+	for port, q := range before {
+		after[port] = targets.Quiet{Busy: q.Busy}
+	}
+	for _, p := range answer {
+		q := after[p.Port]
+		switch {
+		case p.Unknown != "":
+		case p.Open > 0:
+			q.Busy = asked
+		default:
+			q.From, q.To = answered.Add(-time.Duration(p.QuietSeconds*float64(time.Second))), asked
+		}
+		after[p.Port] = q
+	}
+	return after
+}
+
+// ask asks once.
+func (c *connections) ask(ctx context.Context, at checker) ([]v1alpha1.PortConnections, error) {
+	url := "http://" + net.JoinHostPort(at.address, strconv.Itoa(int(at.port))) + "/?connections"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "ingress-daemonset-controller")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer v1alpha1.HealthCheckAnswer
+	if err := json.NewDecoder(io.LimitReader(response.Body, mostAnswer)).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("decoding the answer of %s: %w", url, err)
+	}
+	if answer.Node != at.node {
+		return nil, fmt.Errorf("%s answers for node %q", url, answer.Node)
+	}
+	return answer.Connections, nil
+}
+
+// told is what is known of the targets that leave a group. A classic load balancer has
+// one target for all its ports, and no connection tells of datagrams.
+func (r *Reconciler) told(o *observed, s targets.State) map[targets.Target]targets.Quiet {
+	out := map[targets.Target]targets.Quiet{}
+	for _, record := range s.Records {
+		if !record.Leaving || !tellsConnections(s.Group) {
+			continue
+		}
+		if q, known := r.connections.toldOf(o.machines[record.ID])[record.Port]; known {
+			out[record.Target] = q
+		}
+	}
+	return out
+}
+
+func tellsConnections(g targets.Group) bool { return g.Balancer != targets.Classic && !g.Datagrams }
+
+// askAbout has the health checkers asked of nodes of which targets are leaving.
+func (r *Reconciler) askAbout(ctx context.Context, o *observed, shares []*share) error {
+	nodes := map[string]*corev1.Node{}
+	for _, s := range shares {
+		for _, report := range s.decision.Reports {
+			name := o.machines[report.ID]
+			if report.Phase == targets.Leaving && name != "" && tellsConnections(s.state.Group) {
+				nodes[name] = o.nodes[name]
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		r.connections.want(r.running, nil)
+		return nil
+	}
+	var sets v1alpha1.IngressDaemonSetList
+	if err := r.client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing IngressDaemonSets: %w", err)
+	}
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.HasLabels{v1alpha1.LabelNode}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the pods of IngressDaemonSets: %w", err)
+	}
+	r.connections.want(r.running, checkersOf(nodes, sets.Items, pods.Items))
+	return nil
+}
+
+// setName is the IngressDaemonSet of a pod, by its namespace and label.
+type setName struct{ namespace, label string }
+
+// checkersOf are the health checkers that see the connections to nodes: where just one
+// IngressDaemonSet has pods on a node, on the network of the node.
+func checkersOf(nodes map[string]*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []corev1.Pod) []checker {
+	on := map[string]map[setName]bool{}
+	for i := range pods {
+		node := pods[i].Spec.NodeName
+		if nodes[node] == nil {
+			continue
+		}
+		if on[node] == nil {
+			on[node] = map[setName]bool{}
+		}
+		on[node][setName{pods[i].Namespace, pods[i].Labels[v1alpha1.LabelName]}] = true
+	}
+	ports := map[setName]int32{}
+	for i := range sets {
+		if spec := &sets[i].Spec; spec.Template.Spec.HostNetwork && len(spec.HealthCheckNodePorts) > 0 {
+			ports[setName{sets[i].Namespace, v1alpha1.LabelValue(sets[i].Name)}] = spec.HealthCheckNodePorts[0]
+		}
+	}
+	var out []checker
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		for set := range on[name] {
+			address, port := internalAddress(nodes[name]), ports[set]
+			if len(on[name]) == 1 && port != 0 && address != "" {
+				out = append(out, checker{name, address, port})
+			}
+		}
+	}
+	return out
+}
+
+// internalAddress is where a load balancer's health checks reach the node.
+func internalAddress(node *corev1.Node) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}

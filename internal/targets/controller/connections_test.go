@@ -1,0 +1,170 @@
+package controller
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestHeard(t *testing.T) {
+	asked, answered := now, now.Add(time.Second)
+	earlier := now.Add(-time.Minute)
+	before := map[int32]targets.Quiet{80: {Busy: earlier, From: earlier, To: now.Add(-time.Second)}}
+	for name, c := range map[string]struct {
+		answer []v1alpha1.PortConnections
+		want   map[int32]targets.Quiet
+	}{
+		"no answer":        {nil, map[int32]targets.Quiet{80: {Busy: earlier}}},
+		"one is open":      {[]v1alpha1.PortConnections{{Port: 80, Open: 1, QuietSeconds: 30}}, map[int32]targets.Quiet{80: {Busy: asked}}},
+		"none is open":     {[]v1alpha1.PortConnections{{Port: 80, QuietSeconds: 30}}, map[int32]targets.Quiet{80: {Busy: earlier, From: answered.Add(-30 * time.Second), To: asked}}},
+		"nothing is known": {[]v1alpha1.PortConnections{{Port: 80, Unknown: "lost"}}, map[int32]targets.Quiet{80: {Busy: earlier}}},
+		"of another port": {[]v1alpha1.PortConnections{{Port: 443, QuietSeconds: 2}},
+			map[int32]targets.Quiet{80: {Busy: earlier}, 443: {From: answered.Add(-2 * time.Second), To: asked}}},
+	} {
+		if diff := cmp.Diff(c.want, heard(before, c.answer, asked, answered)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestCheckersOf(t *testing.T) {
+	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "node-a"}, {Type: corev1.NodeInternalIP, Address: "10.9.0.1"},
+	}}}
+	unreachable := &corev1.Node{}
+	set := func(name string, change func(*v1alpha1.IngressDaemonSetSpec)) v1alpha1.IngressDaemonSet {
+		out := v1alpha1.IngressDaemonSet{}
+		out.Namespace, out.Name = "ingress", name
+		out.Spec.Template.Spec.HostNetwork, out.Spec.HealthCheckNodePorts = true, []int32{10080, 10081}
+		if change != nil {
+			change(&out.Spec)
+		}
+		return out
+	}
+	pod := func(set, node string) corev1.Pod {
+		out := corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
+		out.Namespace, out.Labels = "ingress", map[string]string{v1alpha1.LabelName: set, v1alpha1.LabelNode: node}
+		return out
+	}
+	found := []checker{{"node-a", "10.9.0.1", 10080}}
+	for name, c := range map[string]struct {
+		sets []v1alpha1.IngressDaemonSet
+		pods []corev1.Pod
+		node *corev1.Node
+		want []checker
+	}{
+		"one":                    {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-a"), pod("nginx", "node-a"), pod("caddy", "node-b")}, node, found},
+		"two sets":               {[]v1alpha1.IngressDaemonSet{set("nginx", nil), set("caddy", nil)}, []corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
+		"pods of one that went":  {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
+		"none":                   {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-b")}, node, nil},
+		"pods with networks":     {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.HostNetwork = false })}, []corev1.Pod{pod("nginx", "node-a")}, node, nil},
+		"no health checker":      {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = nil })}, []corev1.Pod{pod("nginx", "node-a")}, node, nil},
+		"a node without address": {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-a")}, unreachable, nil},
+	} {
+		if diff := cmp.Diff(c.want, checkersOf(map[string]*corev1.Node{"node-a": c.node}, c.sets, c.pods), cmp.AllowUnexported(checker{})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// answering answers as a health checker does, for a node.
+type answering struct {
+	node   atomic.Pointer[string]
+	answer atomic.Pointer[[]v1alpha1.PortConnections]
+	asked  atomic.Int32
+}
+
+func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.asked.Add(1)
+	if !r.URL.Query().Has("connections") {
+		http.Error(w, "no such question", http.StatusBadRequest)
+		return
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
+	json.NewEncoder(w).Encode(v1alpha1.HealthCheckAnswer{Node: *a.node.Load(), Connections: *a.answer.Load()})
+}
+
+// TestConnections asks a health checker while that is wanted, calls for a pass when a
+// port has been quiet for long, and believes no other node's.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	a := &answering{}
+	says := func(node string, answer ...v1alpha1.PortConnections) { a.node.Store(&node); a.answer.Store(&answer) }
+	says("node-a", v1alpha1.PortConnections{Port: 80, Open: 2, QuietSeconds: 20})
+	server := httptest.NewServer(a)
+	defer server.Close()
+	address := netip.MustParseAddrPort(server.Listener.Addr().String())
+	rung := make(chan struct{}, 10)
+	c := newConnections(func() { rung <- struct{}{} })
+	at := checker{"node-a", address.Addr().String(), int32(address.Port())}
+	until := func(what string, is func(q targets.Quiet, known bool) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			q, known := c.toldOf("node-a")[80]
+			if is(q, known) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("not %s: %+v %t", what, q, known)
+			}
+		}
+	}
+	c.want(t.Context(), []checker{at})
+	until("busy", func(q targets.Quiet, known bool) bool { return !q.Busy.IsZero() })
+	select {
+	case <-rung:
+		t.Error("a pass is called for while a connection is open")
+	default:
+	}
+	says("node-a", v1alpha1.PortConnections{Port: 80, QuietSeconds: 12})
+	until("quiet", func(q targets.Quiet, known bool) bool { return q.Long() && !q.Busy.IsZero() })
+	select {
+	case <-rung:
+	case <-time.After(time.Minute):
+		t.Error("no pass is called for")
+	}
+	says("node-b", v1alpha1.PortConnections{Port: 80, QuietSeconds: 15})
+	until("unknown", func(q targets.Quiet, known bool) bool { return known && q.To.IsZero() })
+	c.want(t.Context(), nil)
+	until("forgotten", func(q targets.Quiet, known bool) bool { return !known })
+	if len(rung) > 0 {
+		t.Error("a pass is called for without news")
+	}
+}
+
+// TestTold tells of targets that leave, by the node and the port, where connections tell.
+func TestTold(t *testing.T) {
+	quiet := targets.Quiet{Busy: now, From: now, To: now.Add(time.Minute)}
+	c := newConnections(nil)
+	c.asks[checker{"node-a", "10.9.0.1", 10080}] = &asks{told: map[int32]targets.Quiet{80: quiet}}
+	r, o := &Reconciler{connections: c}, &observed{machines: map[string]string{"i-a": "node-a", "10.9.0.1": "node-a", "i-b": "node-b"}}
+	record := func(id string, port int32, leaving bool) targets.Record {
+		return targets.Record{Registration: targets.Registration{Target: targets.Target{ID: id, Port: port}}, Leaving: leaving}
+	}
+	records := []targets.Record{
+		record("i-a", 80, true), record("10.9.0.1", 80, true), record("i-a", 443, true), record("i-b", 80, true), record("10.1.0.7", 80, true),
+	}
+	want := map[targets.Target]targets.Quiet{{ID: "i-a", Port: 80}: quiet, {ID: "10.9.0.1", Port: 80}: quiet}
+	if diff := cmp.Diff(want, r.told(o, targets.State{Group: group(targets.Instance), Records: records})); diff != "" {
+		t.Error(diff)
+	}
+	classic, datagrams := group(targets.Instance), group(targets.Instance)
+	classic.Balancer, datagrams.Datagrams = targets.Classic, true
+	for _, g := range []targets.Group{classic, datagrams} {
+		if got := r.told(o, targets.State{Group: g, Records: records}); len(got) > 0 {
+			t.Errorf("%+v: %v", g, got)
+		}
+	}
+	if got := r.told(o, targets.State{Group: group(targets.Instance), Records: []targets.Record{record("i-a", 80, false)}}); len(got) > 0 {
+		t.Errorf("told of what does not leave: %v", got)
+	}
+}
