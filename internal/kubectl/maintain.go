@@ -26,23 +26,28 @@ type maintenance struct {
 }
 
 func (o *operator) detach() *cobra.Command {
-	return o.maintain("detach NODE", "Take a node out of the load balancer and keep it out, for maintenance", true)
-}
-
-func (o *operator) attach() *cobra.Command {
-	return o.maintain("attach NODE", "Put a node back that was detached for maintenance", false)
-}
-
-func (o *operator) maintain(use, short string, detach bool) *cobra.Command {
-	m := maintenance{detach: detach}
+	m := maintenance{detach: true}
+	short := "Take a node out of the load balancer and keep it out, for maintenance"
 	c := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Use: "detach NODE", Short: short, Args: cobra.ExactArgs(1),
 		Long: short + ": for every IngressDaemonSet that runs on it, in all namespaces or in that of --namespace.",
 		RunE: func(c *cobra.Command, args []string) error { return m.run(c.Context(), o, args[0]) },
 	}
+	m.addFlags(c)
+	return c
+}
+
+func (m *maintenance) addFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&m.wait, "wait", true, "wait until it is done")
 	c.Flags().DurationVar(&m.timeout, "timeout", 0, "give up waiting after this long; 0 for never")
-	return c
+}
+
+// bounded is a context that ends with the timeout.
+func (m maintenance) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if m.timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, m.timeout, errors.New("timed out waiting"))
 }
 
 func (m maintenance) run(ctx context.Context, o *operator, node string) error {
@@ -50,42 +55,59 @@ func (m maintenance) run(ctx context.Context, o *operator, node string) error {
 	if err != nil {
 		return err
 	}
-	// Unlike in other commands, no --namespace means all.
-	deployments := &appsv1.DeploymentList{}
-	if err := api.List(ctx, deployments, client.InNamespace(*o.flags.Namespace), client.MatchingLabels{v1alpha1.LabelNode: v1alpha1.LabelValue(node)}); err != nil {
+	ctx, cancel := m.bounded(ctx)
+	defer cancel()
+	own, err := o.runningOn(ctx, api, node)
+	if err != nil {
 		return err
 	}
-	own := slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool { return d.Annotations[v1alpha1.AnnotationNode] != node })
 	if len(own) == 0 {
 		return fmt.Errorf("no IngressDaemonSet runs on node %q", node)
 	}
-	if m.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, m.timeout, errors.New("timed out waiting"))
-		defer cancel()
-	}
-	sets := make([]*v1alpha1.IngressDaemonSet, len(own))
-	for i := range own {
-		if sets[i], err = ownerOf(ctx, api, &own[i]); err != nil {
-			return err
-		}
-		if m.detach {
-			if err := m.permitted(ctx, api, sets[i], node); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range own {
-		if err := m.annotate(ctx, api, &own[i]); err != nil {
+	for _, r := range own {
+		if err := m.permitted(ctx, api, r.set, node); err != nil {
 			return err
 		}
 	}
-	for _, set := range sets {
-		if err := m.await(ctx, o, api, set, node); err != nil {
+	for _, r := range own {
+		if err := m.annotate(ctx, api, r.deployment); err != nil {
+			return err
+		}
+	}
+	for _, r := range own {
+		if err := m.await(ctx, o, api, r.set, node); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// running is an IngressDaemonSet and its Deployment on a node.
+type running struct {
+	set        *v1alpha1.IngressDaemonSet
+	deployment *appsv1.Deployment
+}
+
+// runningOn are those of all namespaces, or of that of --namespace: unlike in other
+// commands, none means all.
+func (o *operator) runningOn(ctx context.Context, api client.Client, node string) ([]running, error) {
+	deployments := &appsv1.DeploymentList{}
+	if err := api.List(ctx, deployments, client.InNamespace(*o.flags.Namespace), client.MatchingLabels{v1alpha1.LabelNode: v1alpha1.LabelValue(node)}); err != nil {
+		return nil, err
+	}
+	var own []running
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		if d.Annotations[v1alpha1.AnnotationNode] != node {
+			continue
+		}
+		set, err := ownerOf(ctx, api, d)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, running{set, d})
+	}
+	return own, nil
 }
 
 func ownerOf(ctx context.Context, api client.Client, d *appsv1.Deployment) (*v1alpha1.IngressDaemonSet, error) {

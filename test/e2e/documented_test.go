@@ -75,6 +75,7 @@ var documented = []step{
 	{documented: "kubectl ids explain NAME NODE", says: "It serves."},
 	{documented: "kubectl ids detach NODE", says: "detached"},
 	{documented: "kubectl ids attach NODE", says: "attached"},
+	{documented: "kubectl ids attach --all", says: "No node is out of its load balancers"},
 
 	// The recorded session, in which the template changes.
 	{documented: "kubectl get ids nginx", before: waitServing, says: "nginx   3 "},
