@@ -8,14 +8,18 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/kubectl"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // version is set by the linker in a release.
 var version = "of a build from source"
 
 func main() {
+	// The library's client complains on a terminal if nobody says where its log goes.
+	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
