@@ -37,9 +37,14 @@ const (
 	// The load balancer's ports, one for each group.
 	nodesPort = 8080
 	podsPort  = 8081
-	// The health-check node ports of the two fleets.
+	// The health-check node port of the fleet whose nodes are targets.
 	nodesCheckPort = 10080
-	podsCheckPort  = 10081
+
+	// The deregistration delay is no longer than the scaled floor: attributes are told as
+	// AWS has them, so that the controller waits for a delay as it stands. New connections
+	// come for long after it.
+	delayAttribute = "deregistration_delay.timeout_seconds"
+	delaySeconds   = "30"
 )
 
 type target = cloud.Target
@@ -101,12 +106,16 @@ func configure(s *stage.Stage, o Options, policy json.RawMessage) aws.Config {
 				{
 					Name: "nodes", Protocol: "TCP", Port: 80, TargetType: "instance",
 					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: strconv.Itoa(nodesCheckPort), IntervalSeconds: 10},
-					// A rollout fails the health check before the node is deregistered.
-					Attributes: map[string]string{"target_health_state.unhealthy.connection_termination.enabled": "false"},
+					Attributes: map[string]string{
+						delayAttribute: delaySeconds,
+						// A rollout fails the health check before the node is deregistered.
+						"target_health_state.unhealthy.connection_termination.enabled": "false",
+					},
 				},
 				{
 					Name: "pods", Protocol: "TCP", Port: 8080, TargetType: "ip", Tags: map[string]string{"ingress": "pods"},
 					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: "10254", Path: "/healthz", IntervalSeconds: 10},
+					Attributes:  map[string]string{delayAttribute: delaySeconds},
 				},
 			},
 		},
