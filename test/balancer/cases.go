@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
@@ -50,6 +52,16 @@ func Cases() []Case {
 		{
 			Name: "drain-without-hook", Group: "pods", Loses: true,
 			What: "kubectl drain of a node whose pods have no drain hook, for comparison",
+			play: drain,
+		},
+		{
+			Name: "scaling-ip-targets", Group: "pods",
+			What:    "pods with a drain hook scaled up and down, before they are done with the change before",
+			prepare: addHook, play: scale,
+		},
+		{
+			Name: "drain", Group: "pods",
+			What: "kubectl drain of a node whose pods have a drain hook",
 			play: drain,
 		},
 	}
@@ -122,6 +134,30 @@ func rollOutThrottled(ctx context.Context, p *performance) error {
 		err = errors.New("no call was throttled, so that the case proves nothing")
 	}
 	return err
+}
+
+// addHook gives the pods a drain hook, and lets them be replaced while their node
+// serves: it alone keeps requests from being lost.
+func addHook(ctx context.Context, p *performance) error {
+	err := p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
+		set.Spec.DrainHook = &v1alpha1.DrainHook{}
+		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: new(intstr.FromString("100%"))}
+	})
+	if err != nil {
+		return err
+	}
+	return p.serve(ctx)
+}
+
+// scale changes the number of pods faster than targets follow.
+func scale(ctx context.Context, p *performance) error {
+	for _, pods := range []int32{5, 1, 4, 1, 3, 2} {
+		if err := p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) { set.Spec.PodsPerNode = new(pods) }); err != nil {
+			return err
+		}
+		pause(ctx, p.atMost(p.scaled(2*time.Minute)))
+	}
+	return p.serve(ctx)
 }
 
 // drain drains a node as an administrator does, and gives it back.

@@ -106,11 +106,7 @@ func configure(s *stage.Stage, o Options, policy json.RawMessage) aws.Config {
 				{
 					Name: "nodes", Protocol: "TCP", Port: 80, TargetType: "instance",
 					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: strconv.Itoa(nodesCheckPort), IntervalSeconds: 10},
-					Attributes: map[string]string{
-						delayAttribute: delaySeconds,
-						// A rollout fails the health check before the node is deregistered.
-						"target_health_state.unhealthy.connection_termination.enabled": "false",
-					},
+					Attributes:  map[string]string{delayAttribute: delaySeconds},
 				},
 				{
 					Name: "pods", Protocol: "TCP", Port: 8080, TargetType: "ip", Tags: map[string]string{"ingress": "pods"},
