@@ -36,12 +36,12 @@ func Cases() []Case {
 		},
 		{
 			Name: "controller-killed", Group: "nodes",
-			What: "such a rollout, in which the leading controller is killed at random moments",
+			What: "such a rollout of half of the nodes, in which the leading controller is killed at random moments",
 			play: rollOutKilling,
 		},
 		{
 			Name: "api-throttled", Group: "nodes",
-			What: "such a rollout, in which AWS throttles every call for 30 s",
+			What: "such a rollout of half of the nodes, in which AWS throttles every call for 30 s",
 			play: rollOutThrottled,
 		},
 		{
@@ -69,29 +69,47 @@ func Cases() []Case {
 
 // rollOut changes the template and sees the change through.
 func rollOut(ctx context.Context, p *performance) error {
-	return p.rollOutWhile(ctx, func(context.Context) error { return nil })
-}
-
-// rollOutWhile does something from when the first nodes are taken out.
-func (p *performance) rollOutWhile(ctx context.Context, during func(context.Context) error) error {
 	before, err := p.fleet.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.fleet.Change(ctx, stage.SetVersion(time.Now().UTC().Format("150405"))); err != nil {
-		return err
-	}
-	under := func(s v1alpha1.IngressDaemonSetStatus) bool { return len(s.Wave) > 0 }
-	if err := p.fleet.WaitStatus(ctx, "the first nodes to be taken out", under); err != nil {
-		return err
-	}
-	if err := during(ctx); err != nil {
+	if err := p.change(ctx, nodes); err != nil {
 		return err
 	}
 	if err := p.serve(ctx); err != nil {
 		return err
 	}
 	return p.fleet.CheckReplaced(ctx, before)
+}
+
+// change changes the template on some of the nodes.
+func (p *performance) change(ctx context.Context, most int32) error {
+	return p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
+		stage.SetVersion(time.Now().UTC().Format("150405"))(set)
+		set.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromInt32(nodes - most))
+	})
+}
+
+// rollOutWhile changes the template on half of the nodes, does something from when the
+// first are taken out, and sees the change through.
+func (p *performance) rollOutWhile(ctx context.Context, during func(context.Context) error) error {
+	if err := p.change(ctx, nodes/2); err != nil {
+		return err
+	}
+	begun := func(s v1alpha1.IngressDaemonSetStatus) bool { return len(s.Wave) > 0 }
+	if err := p.fleet.WaitStatus(ctx, "the first nodes to be taken out", begun); err != nil {
+		return err
+	}
+	if err := during(ctx); err != nil {
+		return err
+	}
+	done := func(s v1alpha1.IngressDaemonSetStatus) bool {
+		return s.UpdatedNodes == nodes/2 && s.ServingNodes == nodes && len(s.Wave) == 0
+	}
+	if err := p.fleet.WaitStatus(ctx, "half of the nodes to be updated, and all to serve", done); err != nil {
+		return err
+	}
+	return errors.Join(p.healthy(ctx), p.fleet.CheckUnmarked(ctx))
 }
 
 // kills is how often the controller is killed. The kubelet starts it again ever later.
@@ -179,6 +197,11 @@ func (p *performance) serve(ctx context.Context) error {
 	if err := p.fleet.WaitServing(ctx); err != nil {
 		return err
 	}
+	return p.healthy(ctx)
+}
+
+// healthy waits until all targets of the fleet are.
+func (p *performance) healthy(ctx context.Context) error {
 	set, err := p.fleet.Set(ctx)
 	if err != nil {
 		return err
