@@ -12,7 +12,7 @@ export CGO_ENABLED ?= 0
 
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
-NEED_ROOT := test/e2e test/images test/lb test/aws test/webhook
+NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 UNIT_TESTS = $(shell go list ./... | grep -v /test/)
@@ -28,6 +28,10 @@ help: ## Show the targets
 .PHONY: demo
 demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet (KEEP=1 keeps the cluster; SIMULATED=1 needs no root)
 	@go run ./test/demo $(if $(SIMULATED),-simulated $(or $(SIMULATED_NODES),20)) $(if $(KEEP),-keep)
+
+.PHONY: demo-aws
+demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before a stand-in for AWS (root; KEEP=1 keeps the cluster)
+	@go run ./test/balancer/cmd $(if $(KEEP),-keep)
 
 .PHONY: test
 test: check unit cluster-test ## Run everything: checks, unit tests, simulation, API-server and real-cluster tests
@@ -54,13 +58,23 @@ soak: ## Try many other scenarios of the simulation than `make unit` does (CHECK
 	@go test -count 1 -timeout 2h ./internal/rollout -run 'Convergence|Tight|Deletion' -rapid.seed=0 -rapid.checks=$(CHECKS)
 	@go test -count 1 -timeout 2h ./internal/targets -run Convergence -rapid.seed=0 -rapid.checks=$(CHECKS)
 
+.PHONY: soak-aws
+soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of it (root; takes half an hour)
+	@go run ./test/balancer/cmd -scale 1 -case rollout-instance-targets -report soak-aws-report.json
+
+.PHONY: aws-check
+aws-check: ## Ask a real AWS account what the tests ask its stand-in (says what to set)
+	@AWS_CHECK=1 go test -count 1 -v ./test/account
+
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
 	@echo '== API-server and real-cluster tests, one package at a time'
-	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e,$(CLUSTER_TESTS))
+	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e %/test/balancer,$(CLUSTER_TESTS))
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
 	@go test -count 1 -v -timeout 45m ./test/e2e
+	@echo '== rollouts on real nodes behind a load balancer that stands in for those of AWS'
+	@go test -count 1 -v -timeout 30m ./test/balancer
 else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
 endif

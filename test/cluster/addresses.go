@@ -22,6 +22,9 @@ const (
 	hostNetworkBits     = 16
 )
 
+// Issuer is who issues the tokens of service accounts.
+const Issuer = "https://kubernetes.default.svc.cluster.local"
+
 // nodeAddress is the address of the node with that number, counted from 1.
 func nodeAddress(number int) string {
 	return fmt.Sprintf("10.10.1.%d", number)

@@ -31,6 +31,9 @@ func (n *Node) Name() string { return fmt.Sprintf("node-%d", n.number) }
 // IP is the node's address, its InternalIP.
 func (n *Node) IP() string { return nodeAddress(n.number) }
 
+// PodSubnet is the network of the node's pods, in CIDR notation.
+func (n *Node) PodSubnet() string { return podSubnet(n.number) }
+
 // Zone is the value of the node's label topology.kubernetes.io/zone: zone-a,
 // zone-b and zone-c in turn.
 func (n *Node) Zone() string { return zone(n.number - 1) }

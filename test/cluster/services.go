@@ -88,7 +88,7 @@ func (c *Cluster) apiServerArgs(plane *controlPlane, ca *authority, audit string
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + ca.certificateFile("front-proxy"),
 		"--proxy-client-key-file=" + ca.keyFile("front-proxy"),
-		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-issuer=" + Issuer,
 		"--service-account-key-file=" + ca.certificateFile("service-account"),
 		"--service-account-signing-key-file=" + ca.keyFile("service-account"),
 		"--service-cluster-ip-range=" + serviceNetwork,

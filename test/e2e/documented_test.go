@@ -114,6 +114,7 @@ var documented = []step{
 	{documented: "make demo", local: true, says: "The IngressDaemonSet lost 0 of"},
 	{documented: "make demo SIMULATED=1", local: true, says: "no traffic"},
 	{documented: "make soak CHECKS=12000", run: "make soak CHECKS=20", says: "ok"},
+	{documented: "make aws-check", fails: "set AWS_CHECK_TARGET_GROUP to"},
 	{documented: "go test ./internal/rollout -run TestConvergence -rapid.seed=SEED", run: "go test ./internal/rollout -run TestConvergence -rapid.seed=1 -rapid.checks=20", says: "ok"},
 	{documented: "go test ./internal/rollout -update", run: "go test ./internal/rollout -update -rapid.checks=20", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
@@ -130,6 +131,8 @@ var elsewhere = map[string]string{
 	"make cluster-test": "make test runs it",
 	"make generate":     "make check runs it",
 	"make bench":        "it takes half an hour",
+	"make demo-aws":     "test/balancer plays its cases",
+	"make soak-aws":     "it takes half an hour",
 	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
 	"make release":      "test/release makes one for fewer platforms",
@@ -143,6 +146,7 @@ var elsewhere = map[string]string{
 	`curl -i -H "Ingress-Daemonset-Signature: t=$t,v1=$v1" -d "$body" http://127.0.0.1:9180/`:             ofWebhook,
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
+	"go test ./test/balancer -v -timeout 30m":                 "make test runs it",
 }
 
 // TestDocumentedCommands runs every command line of the documentation, in a copy of

@@ -101,6 +101,9 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
+// Root is the folder of this project.
+func (s *Stage) Root() string { return s.root }
+
 // Deploy builds the controller's image, gives it to the cluster's registry, and
 // installs or updates the controller.
 func (s *Stage) Deploy(ctx context.Context) error {

@@ -132,7 +132,7 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 		}
 	case rollout.Unmark:
 		set[live.Annotations[v1alpha1.AnnotationMarkKey]] = nil
-		set[v1alpha1.AnnotationMarkKey] = nil
+		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
 		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(o.state.Now)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = nil

@@ -1,6 +1,6 @@
 // The traffic command sends what its options say and prints a JSON line with a
 // snapshot twice a second, then one with the report. It stops at SIGTERM or SIGINT,
-// after the options' duration (at most 15 minutes), or, when the options came on
+// after the options' duration (at most an hour), or, when the options came on
 // standard input, when that is closed.
 package main
 
@@ -21,7 +21,7 @@ import (
 
 const (
 	snapshotInterval = 500 * time.Millisecond
-	longest          = 15 * time.Minute
+	longest          = time.Hour
 )
 
 func main() {

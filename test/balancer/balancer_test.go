@@ -1,0 +1,125 @@
+package balancer
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+)
+
+// theScene is shared by the cases, which take turns.
+var theScene *Scene
+
+func TestMain(m *testing.M) {
+	if os.Getuid() != 0 {
+		fmt.Println("test/balancer: skipped: real nodes need root")
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	flag.Parse()
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Always the same folder, so that what a run that was killed left is found.
+	dir := filepath.Join(os.TempDir(), "ids-balancer")
+	defer os.RemoveAll(dir)
+	down := func() { _ = cluster.Down(context.WithoutCancel(ctx), dir) }
+	defer down()
+	context.AfterFunc(ctx, func() {
+		down()
+		os.Exit(1)
+	})
+	var err error
+	theScene, err = SetUp(ctx, Options{Dir: dir, Scale: 10, Seed: uint64(time.Now().UnixNano()), Log: os.Stdout})
+	if err != nil {
+		fmt.Println("setting up:", err)
+		return 1
+	}
+	defer theScene.Close()
+	code := m.Run()
+	if err := checkPermissions(ctx); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	return code
+}
+
+// TestCases plays every case, and loses no request.
+func TestCases(t *testing.T) {
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			result, err := theScene.Perform(t.Context(), c)
+			if result.Story != "" && !c.Loses {
+				t.Logf("what happened:\n%s\n%s", result.Story, result.Report)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var report Report
+			report.Add(c, result)
+			report.Print(os.Stdout)
+			if err := report.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// forClassic are the permissions that only classic load balancers need. There is none.
+var forClassic = []string{
+	"elasticloadbalancing:DeregisterInstancesFromLoadBalancer",
+	"elasticloadbalancing:DescribeInstanceHealth",
+	"elasticloadbalancing:RegisterInstancesWithLoadBalancer",
+}
+
+// checkPermissions compares what config/rbac, config/loadbalancers and config/aws grant
+// with what was done in all cases: nothing is missing, and of the last nothing is too
+// much.
+func checkPermissions(ctx context.Context) error {
+	events, err := audit.Read(theScene.AuditLog(), audit.Account("system:serviceaccount:"+stage.Namespace+":"+serviceAccount))
+	if err != nil {
+		return err
+	}
+	if refused := audit.Refused(events); len(refused) > 0 {
+		return fmt.Errorf("the controller may not:\n%s", strings.Join(refused, "\n"))
+	}
+	calls, err := theScene.account.admin.Calls(ctx, 0)
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		if c.Outcome == "AccessDenied" {
+			return fmt.Errorf("the controller may not: %+v", c)
+		}
+	}
+	if flag.Lookup("test.run").Value.String() != "" {
+		return nil // It takes all cases to use all permissions.
+	}
+	grants, err := theScene.account.admin.UnusedGrants(ctx)
+	if err != nil {
+		return err
+	}
+	var unused []string
+	for _, g := range grants {
+		if g.Owner == roleARN {
+			unused = append(unused, g.Action)
+		}
+	}
+	slices.Sort(unused)
+	if !slices.Equal(unused, forClassic) {
+		return fmt.Errorf("config/aws/policy.json grants %v, which was not used; that is to be %v", unused, forClassic)
+	}
+	return nil
+}

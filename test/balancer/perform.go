@@ -1,0 +1,160 @@
+package balancer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
+	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
+)
+
+const (
+	// patience bounds a case at full scale, and what does not depend on it.
+	patience = time.Hour
+	// settled is how long traffic flows before and after what a case does.
+	settled = 3 * time.Second
+	// linesEvery is how often a case tells how far it is.
+	linesEvery = 3 * time.Second
+)
+
+// Result is what a case has cost.
+type Result struct {
+	Name     string `json:"name"`
+	Requests int64  `json:"requests"`
+	Failed   int64  `json:"failed"`
+	// Moves are the targets that were registered or deregistered, by the load
+	// balancer's own log of calls.
+	Moves int    `json:"moves"`
+	Seed  uint64 `json:"seed"`
+
+	// Took is how long traffic flowed, Report what the client says of it.
+	Took   time.Duration  `json:"-"`
+	Report traffic.Report `json:"-"`
+	// Story is what happened, where requests failed.
+	Story string `json:"-"`
+}
+
+// performance is one case under traffic.
+type performance struct {
+	*Scene
+	fleet  *stage.Fleet
+	client *traffic.Process
+	random *rand.Rand
+	// before is the number of the last call before the case.
+	before int
+}
+
+// Perform plays a case under traffic. Everything serves before it and after it.
+func (s *Scene) Perform(ctx context.Context, c Case) (Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	p := &performance{Scene: s, fleet: s.fleets[c.Group], random: rand.New(rand.NewPCG(s.Seed, 0))}
+	if c.prepare != nil {
+		if err := c.prepare(ctx, p); err != nil {
+			return Result{}, fmt.Errorf("preparing it: %w", err)
+		}
+	}
+	calls, err := s.account.admin.Calls(ctx, 0)
+	if err != nil {
+		return Result{}, err
+	}
+	p.before = len(calls)
+	story := p.fleet.Tell(ctx)
+	if p.client, err = s.send(ctx, c.Group); err != nil {
+		return Result{}, err
+	}
+	defer p.client.Stop()
+	defer p.watch(ctx)()
+	pause(ctx, settled)
+	played := c.play(ctx, p)
+	pause(ctx, settled)
+	return p.result(ctx, c, story, played)
+}
+
+// result is what it has cost. What was played is checked after the client has stopped.
+func (p *performance) result(ctx context.Context, c Case, story *stage.Story, played error) (Result, error) {
+	report, err := p.client.Stop()
+	if err != nil {
+		return Result{}, errors.Join(played, err)
+	}
+	calls, err := p.calls(ctx)
+	if err != nil {
+		return Result{}, errors.Join(played, err)
+	}
+	r := Result{Name: c.Name, Requests: report.Requests, Failed: report.Failed, Moves: moves(calls), Seed: p.Seed, Took: report.Elapsed, Report: report}
+	if r.Failed > 0 || played != nil {
+		r.Story = happened(story, calls)
+	}
+	if report.Rate < leastRate {
+		err = fmt.Errorf("only %.0f requests a second were sent instead of %d: is this machine busy otherwise?", report.Rate, leastRate)
+	}
+	return r, errors.Join(played, err)
+}
+
+// calls are those since the case began.
+func (p *performance) calls(ctx context.Context) ([]api.Call, error) {
+	return p.account.admin.Calls(ctx, p.before)
+}
+
+// happened is the story of a fleet beside the calls.
+func happened(story *stage.Story, calls []api.Call) string {
+	lines := append(story.Lines(), told(calls)...)
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// watch tells every few seconds how far the case is, until the function that it returns
+// is called.
+func (p *performance) watch(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	begun := time.Now()
+	var done sync.WaitGroup
+	done.Go(func() {
+		for pause(ctx, linesEvery); ctx.Err() == nil; pause(ctx, linesEvery) {
+			fmt.Fprintf(p.Log, "%5.0f s  %s | %s | %s\n", time.Since(begun).Seconds(), p.rollout(ctx), p.targets(ctx), p.requests())
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}
+
+func (p *performance) rollout(ctx context.Context) string {
+	set, err := p.fleet.Set(ctx)
+	if err != nil {
+		return "the API server does not answer"
+	}
+	parts := []string{fmt.Sprintf("%d of %d nodes serve, %d are updated", set.Status.ServingNodes, set.Status.DesiredNodes, set.Status.UpdatedNodes)}
+	for _, n := range set.Status.Nodes {
+		parts = append(parts, fmt.Sprintf("%s %s", n.Name, n.State))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// targets says how many really get new connections, of which AWS says nothing.
+func (p *performance) targets(ctx context.Context) string {
+	truth, err := p.account.admin.Truth(ctx)
+	if err != nil {
+		return "the load balancer does not answer"
+	}
+	taking := 0
+	for _, t := range truth.Targets {
+		if t.Taking && strings.Contains(t.Group, ":targetgroup/"+p.fleet.Key.Namespace+"/") {
+			taking++
+		}
+	}
+	return fmt.Sprintf("%d targets get connections", taking)
+}
+
+func (p *performance) requests() string {
+	now := p.client.Snapshot()
+	return fmt.Sprintf("%d requests, %d failed", now.Requests, now.Failed)
+}
