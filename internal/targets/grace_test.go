@@ -19,7 +19,7 @@ func TestGraceOf(t *testing.T) {
 	proxy := func(hook *corev1.Lifecycle) corev1.PodSpec {
 		return corev1.PodSpec{Containers: []corev1.Container{{Lifecycle: hook, Ports: []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 80}}}, {Lifecycle: sleeping(7)}}}
 	}
-	undeclared, sidecar, patient := proxy(sleeping(5)), corev1.PodSpec{Containers: []corev1.Container{{}}}, proxy(nil)
+	undeclared, sidecar, patient := proxy(sleeping(8)), corev1.PodSpec{Containers: []corev1.Container{{}}}, proxy(nil)
 	undeclared.Containers[0].Ports = nil
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar.InitContainers = []corev1.Container{{Lifecycle: sleeping(9), Ports: []corev1.ContainerPort{{ContainerPort: 8080}}, RestartPolicy: &always}}
@@ -34,7 +34,7 @@ func TestGraceOf(t *testing.T) {
 		"a period":                {patient, Mode{Port: 8080}, 0, 10 * time.Minute},
 		"sleep":                   {proxy(sleeping(5)), Mode{Port: 8080}, 5 * time.Second, 30 * time.Second},
 		"by its hostPort":         {proxy(sleeping(5)), Mode{Port: 80}, 5 * time.Second, 30 * time.Second},
-		"port not declared":       {undeclared, Mode{Port: 8080}, 7 * time.Second, 30 * time.Second},
+		"port not declared":       {undeclared, Mode{Port: 8080}, 8 * time.Second, 30 * time.Second},
 		"by a nodePort":           {proxy(sleeping(5)), Mode{Port: 30080}, 7 * time.Second, 30 * time.Second},
 		"a sidecar serves":        {sidecar, Mode{Port: 8080}, 9 * time.Second, 30 * time.Second},
 		"command":                 {proxy(command("sleep", "20")), Mode{Port: 8080}, 20 * time.Second, 30 * time.Second},

@@ -42,10 +42,6 @@ func TestReadinessGate(t *testing.T) {
 	f.gate(pod, corev1.ConditionTrue, "TargetsHealthy")
 	f.judge(address, "unhealthy")
 	f.gate(pod, corev1.ConditionFalse, "TargetUnhealthy")
-	f.judge(address, "healthy")
-	f.gate(pod, corev1.ConditionTrue, "TargetsHealthy")
-	f.judge(address, "unhealthy")
-	f.gate(pod, corev1.ConditionFalse, "TargetUnhealthy")
 
 	f.eventually("the warning", func(ctx context.Context) error {
 		if err := api.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,5 +181,35 @@ func TestWritingGates(t *testing.T) {
 	left, err = r.writeGates(t.Context(), o)
 	if names := written(); err != nil || left || len(names) != gatesAPass+1 {
 		t.Errorf("written again: %v, left %t, %v", names, left, err)
+	}
+}
+
+// TestNothingIsReleasedBeforeItsGatesAreOpen keeps a deleted TargetGroupAttachment while a
+// pod waits for it.
+func TestNothingIsReleasedBeforeItsGatesAreOpen(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := podClaim(map[string]string{"a": "10.0.0.1"})
+	c.object.Finalizers, c.object.DeletionTimestamp = []string{v1alpha1.Finalizer}, &metav1.Time{Time: now}
+	r := &Reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.object).Build()}
+	c.gates = []gate{{pod: c.pods[0]}}
+	there := func() bool {
+		t.Helper()
+		if err := r.release(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		return r.client.Get(t.Context(), client.ObjectKeyFromObject(c.object), &v1alpha1.TargetGroupAttachment{}) == nil
+	}
+	if !there() {
+		t.Error("it is gone, and a pod waits for it")
+	}
+	c.gates = nil
+	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(c.object), c.object); err != nil {
+		t.Fatal(err)
+	}
+	if there() {
+		t.Error("it is kept, and nothing is left to do")
 	}
 }
