@@ -80,6 +80,11 @@ const (
 // UID of the IngressDaemonSet follows.
 const AnnotationDetachPrefix = "detach.ingressdaemonsets.mumoshu.github.io/"
 
+// ReadinessGatePrefix starts the condition type of pods that is True while the pod's
+// target takes traffic; the name of the TargetGroupAttachment follows, as in
+// ReadinessGate. It is set only on pods that have it among their readiness gates.
+const ReadinessGatePrefix = "target-health.ingressdaemonsets.mumoshu.github.io/"
+
 // AnnotationPromoted on an IngressDaemonSet is status.analysis.began of an
 // analysis that is not to be waited for.
 const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"

@@ -21,3 +21,8 @@ func LabelValue(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return name[:maxLabelValue-1-hashDigits] + "-" + hex.EncodeToString(sum[:])[:hashDigits]
 }
+
+// ReadinessGate is the condition type with which pods wait until their targets of a
+// TargetGroupAttachment take traffic: ReadinessGatePrefix and the name, which is
+// shortened as LabelValue does, since it may have no more than 63 characters.
+func ReadinessGate(attachment string) string { return ReadinessGatePrefix + LabelValue(attachment) }

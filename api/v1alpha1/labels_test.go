@@ -37,3 +37,15 @@ func TestLabelValueOfAnyNodeNameIsValidAndItsOwn(t *testing.T) {
 		}
 	})
 }
+
+func TestReadinessGatesAreConditionTypes(t *testing.T) {
+	for name, want := range map[string]string{
+		"proxy":                 "target-health.ingressdaemonsets.mumoshu.github.io/proxy",
+		strings.Repeat("a", 64): "target-health.ingressdaemonsets.mumoshu.github.io/" + strings.Repeat("a", 52) + "-ffe054fe7a",
+	} {
+		got := v1alpha1.ReadinessGate(name)
+		if errs := validation.IsQualifiedName(got); got != want || len(errs) > 0 {
+			t.Errorf("ReadinessGate(%q) is %q, want %q; %v", name, got, want, errs)
+		}
+	}
+}

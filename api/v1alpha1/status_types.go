@@ -118,9 +118,14 @@ const (
 	ConditionBlocked = "Blocked"
 )
 
-// ConditionReady of a TargetGroupAttachment is True while every target that should be
-// registered is healthy.
-const ConditionReady = "Ready"
+// Condition types of a TargetGroupAttachment, beside Blocked.
+const (
+	// ConditionReady is True while every target that should be registered is healthy.
+	ConditionReady = "Ready"
+	// ConditionWarning is True while nothing stands in the way and yet the pods'
+	// template loses connections, or does not do what it was written for.
+	ConditionWarning = "Warning"
+)
 
 // Reasons of conditions.
 const (
@@ -182,4 +187,10 @@ const (
 	ReasonGroupsUnknown = "GroupsUnknown"
 	// ReasonTargetsRefused: some targets cannot be registered as asked for.
 	ReasonTargetsRefused = "TargetsRefused"
+	// ReasonGroupBound: a TargetGroupBinding has a target group to itself, and nothing is done there.
+	ReasonGroupBound = "GroupBound"
+	// ReasonGraceTooShort: pods end before the load balancer stops sending to them.
+	ReasonGraceTooShort = "GraceTooShort"
+	// ReasonGateNotChecked: pods have a readiness gate of which no target group can tell anything.
+	ReasonGateNotChecked = "GateNotChecked"
 )

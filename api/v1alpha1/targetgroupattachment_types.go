@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.healthy`,description="Those that are healthy"
 // +kubebuilder:printcolumn:name="Leaving",type=integer,JSONPath=`.status.leaving`,description="Targets whose traffic has not stopped yet"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Warning",type=string,JSONPath=`.status.conditions[?(@.type=="Warning")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type TargetGroupAttachment struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -199,7 +200,7 @@ type TargetGroupAttachmentStatus struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=100
 	Groups []AttachedGroup `json:"groups,omitempty"`
-	// conditions are Ready and Blocked.
+	// conditions are Ready, Blocked and Warning.
 	//
 	// +optional
 	// +listType=map

@@ -116,13 +116,19 @@ func declaredPort(template corev1.PodSpec, port intstr.IntOrString) (corev1.Cont
 
 // declaredPorts are those of the containers that run while the pod serves.
 func declaredPorts(template corev1.PodSpec) (ports []corev1.ContainerPort) {
-	for _, c := range template.Containers {
+	for _, c := range running(template) {
 		ports = append(ports, c.Ports...)
 	}
+	return ports
+}
+
+// running are the containers that run while the pod serves.
+func running(template corev1.PodSpec) []corev1.Container {
+	all := slices.Clone(template.Containers)
 	for _, c := range template.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			ports = append(ports, c.Ports...)
+			all = append(all, c)
 		}
 	}
-	return ports
+	return all
 }

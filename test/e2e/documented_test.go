@@ -121,7 +121,10 @@ var documented = []step{
 	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
 }
 
-const ofWebhook = "test/webhook runs it"
+const (
+	ofWebhook = "test/webhook runs it"
+	ofAccount = "it asks for an account with AWS"
+)
 
 // elsewhere are command lines that this test does not run, and why.
 var elsewhere = map[string]string{
@@ -136,6 +139,9 @@ var elsewhere = map[string]string{
 	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
 	"make release":      "test/release makes one for fewer platforms",
+
+	`aws autoscaling describe-auto-scaling-groups --query "AutoScalingGroups[?contains(HealthCheckType, 'ELB')].[AutoScalingGroupName, HealthCheckType, TargetGroupARNs]"`: ofAccount,
+	"aws autoscaling update-auto-scaling-group --auto-scaling-group-name NAME --health-check-type EC2":                                                                     ofAccount,
 
 	"openssl rand -hex 32 > secret":                                                                ofWebhook,
 	"go build -o webhook-haproxy ./examples/webhook-haproxy":                                       ofWebhook,

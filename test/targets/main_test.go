@@ -35,6 +35,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/access"
+	awsapi "github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 )
@@ -166,6 +167,8 @@ func startCloud(ctx context.Context) error {
 			{Name: "controller", AccessKeyID: "AKIACONTROLLER", SecretKey: "controller-secret", Policy: policy},
 			{Name: "terraform", AccessKeyID: "AKIATERRAFORM", SecretKey: "terraform-secret", Policy: json.RawMessage(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}`)},
 		}},
+		// The tests look far more often than the controller does.
+		Limits: awsapi.Limits{"v2 Describe": {Capacity: -1}},
 	}
 	var nodes corev1.NodeList
 	if err := api.List(ctx, &nodes); err != nil {

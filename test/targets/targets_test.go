@@ -48,18 +48,25 @@ func newFixture(t *testing.T, targetType string) *fixture {
 	f.must(admin.PutLoadBalancer(t.Context(), cloud.LoadBalancer{
 		Name: f.group, Type: "network", Zones: []cloud.Zone{{Name: zone}}, Listeners: []cloud.Listener{{Protocol: "TCP", Port: 80, TargetGroup: f.group}},
 	}))
-	groups, err := admin.TargetGroups(t.Context())
-	f.must(err)
-	for _, g := range groups {
-		if g.Name == f.group {
-			f.arn = g.ARN
-		}
-	}
+	f.arn = f.arnOf(f.group)
 	t.Cleanup(func() {
 		f.must(admin.DeleteLoadBalancer(context.Background(), f.group))
 		f.must(admin.DeleteTargetGroup(context.Background(), f.group))
 	})
 	return f
+}
+
+func (f *fixture) arnOf(group string) string {
+	f.Helper()
+	groups, err := admin.TargetGroups(f.Context())
+	f.must(err)
+	for _, g := range groups {
+		if g.Name == group {
+			return g.ARN
+		}
+	}
+	f.Fatalf("there is no target group %s", group)
+	return ""
 }
 
 func (f *fixture) must(err error) {

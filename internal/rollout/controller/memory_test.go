@@ -230,3 +230,33 @@ func TestShortened(t *testing.T) {
 		}
 	}
 }
+
+// TestLeanPodOfAnybody keeps where pods listen, how they end and what they wait for, also
+// when it has been stripped before.
+func TestLeanPodOfAnybody(t *testing.T) {
+	preStop := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 5}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		HostNetwork: true, TerminationGracePeriodSeconds: new(int64(9)), ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "gate"}},
+		Containers: []corev1.Container{
+			{Name: "listens", Image: "a", Ports: []corev1.ContainerPort{{ContainerPort: 80}}, Lifecycle: &corev1.Lifecycle{PostStart: preStop}},
+			{Name: "sleeps", Image: "b", Lifecycle: &corev1.Lifecycle{PreStop: preStop, PostStart: preStop}},
+			{Name: "neither", Image: "c"},
+		},
+	}}
+	pod.Labels = map[string]string{"app": "proxy"}
+	want := corev1.PodSpec{
+		HostNetwork: true, TerminationGracePeriodSeconds: new(int64(9)), ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "gate"}},
+		Containers: []corev1.Container{
+			{Name: "listens", Ports: []corev1.ContainerPort{{ContainerPort: 80}}},
+			{Name: "sleeps", Lifecycle: &corev1.Lifecycle{PreStop: preStop}},
+		},
+	}
+	for range 2 {
+		if _, err := leanPodOfAnybody(pod); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, pod.Spec); diff != "" || pod.Labels["app"] != "proxy" {
+			t.Errorf("it is not as it should be: %s", diff)
+		}
+	}
+}

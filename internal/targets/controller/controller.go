@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,10 @@ type Reconciler struct {
 	running  context.Context
 	accounts map[v1alpha1.AssumeRole]*account
 	// wishes are since when each Attachment asks for what it does, as seen here.
-	wishes map[wish]time.Time
+	wishes   map[wish]time.Time
+	bindings *bindings
+	// gates are the versions in which pods were seen when their gates were written.
+	gates map[types.UID]string
 }
 
 // wish is one generation of an Attachment.
@@ -78,11 +82,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err := r.askAbout(ctx, o, shares); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.observeGates(o, shares)
 	failed := r.write(ctx, o, shares)
 	wake := r.plan(shares, failed)
+	left, err := r.writeGates(ctx, o)
 	passTook.Observe(time.Since(begun).Seconds())
-	if err := onlyConflicts(failed); err != nil {
+	if err := errors.Join(err, onlyConflicts(failed)); err != nil {
 		return ctrl.Result{}, err
+	}
+	if left {
+		wake = o.now
 	}
 	if len(failed) > 0 {
 		wake = o.now.Add(conflictPause)
@@ -95,13 +104,23 @@ const conflictPause = 50 * time.Millisecond
 
 // decide decides about each group of each account.
 func (r *Reconciler) decide(ctx context.Context, o *observed) []*share {
-	since := r.since(o)
+	since, accounts := r.since(o), r.accountsOf(o)
+	r.bindings.list(r.running, r.GroupsEvery)
+	bound, read, failure := r.bindings.known()
+	if !read {
+		// Nothing is touched of which it is not known whether somebody else has it to itself.
+		for role := range accounts {
+			r.tellUnread(o, role, false, cmp.Or(failure, "the TargetGroupBindings are being read"))
+		}
+		return nil
+	}
 	var shares []*share
-	for role, a := range r.accountsOf(o) {
+	for role, a := range accounts {
 		a.listGroups(r.running, r.GroupsEvery)
 		groups, read, failure := a.known()
 		for _, g := range groups {
 			s := newShare(a, g, o, r.Floor(g.Balancer))
+			s.binding = bindingOf(g, bound)
 			for _, c := range o.claims {
 				if c.role() == role {
 					s.join(c, o.out, o.nodes)
@@ -270,7 +289,7 @@ func (r *Reconciler) release(ctx context.Context, c *claim) error {
 			return fmt.Errorf("writing the status: %w", err)
 		}
 	}
-	left := c.unread != ""
+	left := c.unread != "" || len(c.gates) > 0
 	for _, report := range c.reports {
 		left = left || report.Phase != targets.Stopped && report.Phase != targets.Absent && report.Phase != targets.Foreign
 	}
@@ -343,10 +362,12 @@ func earliest(a, b time.Time) time.Time {
 
 func until(at, now time.Time) time.Duration { return max(at.Sub(now), time.Millisecond) }
 
-// announce makes an event where something began to stand in the way.
+// announce makes an event where something began to stand in the way, or to be warned of.
 func (r *Reconciler) announce(c *claim, before []metav1.Condition) {
-	now := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionBlocked)
-	if now.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(before, v1alpha1.ConditionBlocked) {
-		r.recorder.Eventf(c.object, nil, corev1.EventTypeWarning, now.Reason, now.Type, "%s", now.Message)
+	for _, kind := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionWarning} {
+		if meta.IsStatusConditionTrue(c.status.Conditions, kind) && !meta.IsStatusConditionTrue(before, kind) {
+			now := meta.FindStatusCondition(c.status.Conditions, kind)
+			r.recorder.Eventf(c.object, nil, corev1.EventTypeWarning, now.Reason, now.Type, "%s", now.Message)
+		}
 	}
 }

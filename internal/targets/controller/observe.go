@@ -50,6 +50,10 @@ type claim struct {
 	reports []targets.Report
 	matched int
 	skipped []targets.Skip
+	// bound are groups that it is on and may not touch, and why.
+	bound []string
+	// gates are the readiness gates to write.
+	gates []gate
 }
 
 // hold is the Attachment of a node, and its status as it will be.

@@ -49,6 +49,7 @@ func (c *claim) tell(now time.Time, shares []*share) {
 	}
 	c.setReady(now, waits)
 	c.setBlocked(now, refused, shares)
+	c.setWarning(now, shares)
 }
 
 func (c *claim) setReady(now time.Time, waits []string) {
@@ -56,6 +57,8 @@ func (c *claim) setReady(now time.Time, waits []string) {
 	switch {
 	case c.unread != "":
 		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, c.unread
+	case len(c.bound) > 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonGroupBound, c.bound[0]
 	case c.matched == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoGroup, "no target group of type "+c.object.Spec.TargetType+" matches"
 	case c.status.Healthy < c.status.Targets:
@@ -89,7 +92,7 @@ func (c *claim) setBlocked(now time.Time, refused []string, shares []*share) {
 			faults = append(faults, s.state.Group.Name+": "+f)
 		}
 	}
-	faults = append(faults, refused...)
+	faults = append(append(faults, refused...), c.bound...)
 	for i, s := range c.skipped {
 		if i == 3 {
 			faults = append(faults, fmt.Sprintf("and %d more", len(c.skipped)-i))
@@ -103,6 +106,9 @@ func (c *claim) setBlocked(now time.Time, refused []string, shares []*share) {
 	if len(faults) > 0 {
 		slices.Sort(faults)
 		blocked.Status, blocked.Reason = metav1.ConditionTrue, v1alpha1.ReasonTargetsRefused
+		if len(c.bound) > 0 {
+			blocked.Reason = v1alpha1.ReasonGroupBound
+		}
 		blocked.Message = shortened(strings.Join(slices.Compact(faults), "; "))
 	}
 	set(&c.status.Conditions, blocked, now)

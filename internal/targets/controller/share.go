@@ -15,6 +15,8 @@ import (
 type share struct {
 	account *account
 	state   targets.State
+	// binding is what has the group to itself, nil where nothing has.
+	binding *binding
 	// claims and holds are those with a part in the group.
 	claims []*claim
 	holds  []*hold
@@ -81,11 +83,18 @@ func (s *share) remember(groups []v1alpha1.AttachedGroup, in home, owner string)
 
 // join adds what a TargetGroupAttachment wants of the group.
 func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.Node) {
-	owned := s.remember(c.status.Groups, home{claim: c}, c.object.Name)
 	matches, fault := c.matches(s.state.Group)
 	if fault != "" {
 		c.faults = append(c.faults, fault)
 	}
+	if s.binding != nil {
+		if matches {
+			c.matched++
+			c.bound = append(c.bound, s.binding.refusal(s.state.Group))
+		}
+		return
+	}
+	owned := s.remember(c.status.Groups, home{claim: c}, c.object.Name)
 	if !owned && !matches {
 		return
 	}

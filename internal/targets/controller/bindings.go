@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// bindingList is the list of aws-load-balancer-controller's objects that each keep the
+// targets of one group. Most clusters have no such kind.
+var bindingList = schema.GroupVersionKind{Group: "elbv2.k8s.aws", Version: "v1beta1", Kind: "TargetGroupBindingList"}
+
+// binding is a TargetGroupBinding that has a group to itself: aws-load-balancer-controller
+// deregisters from it whatever it did not register
+// (https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/use_cases/multi_cluster/).
+type binding struct {
+	// name is its namespace and name.
+	name string
+	// arn or group, a name, says which group it is about.
+	arn, group string
+}
+
+// refusal says why nothing is done about a group, and what to change.
+func (b *binding) refusal(g targets.Group) string {
+	return fmt.Sprintf("target group %s belongs to TargetGroupBinding %s, whose controller removes what others register: set spec.multiClusterTargetGroup: true there, delete it, or use another group", g.Name, b.name)
+}
+
+// bindingOf is the one that has the group to itself, nil where none has.
+func bindingOf(g targets.Group, all []binding) *binding {
+	for i, b := range all {
+		if b.arn == g.ID || b.arn == "" && b.group == g.Name && g.Balancer != targets.Classic {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// bindingsOf are those of a list that share their group with nobody.
+func bindingsOf(list *unstructured.UnstructuredList) []binding {
+	var out []binding
+	for i := range list.Items {
+		object := &list.Items[i]
+		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+		if shares, _ := spec["multiClusterTargetGroup"].(bool); shares {
+			continue
+		}
+		arn, _ := spec["targetGroupARN"].(string)
+		group, _ := spec["targetGroupName"].(string)
+		out = append(out, binding{object.GetNamespace() + "/" + object.GetName(), arn, group})
+	}
+	return out
+}
+
+// bindings are those of the cluster as they were last listed.
+type bindings struct {
+	reader client.Reader
+	// ring calls for another pass.
+	ring func()
+
+	mu       sync.Mutex
+	all      []binding
+	read     bool
+	listing  bool
+	listedAt time.Time
+	// failure is why they could not be listed, empty where they could.
+	failure string
+}
+
+// list lists them in the background where that is due. They are not watched, since the
+// kind may come and go while the controller runs.
+func (b *bindings) list(ctx context.Context, every time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.listing || time.Since(b.listedAt) < every {
+		return
+	}
+	b.listing = true
+	go func() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(bindingList)
+		err := b.reader.List(ctx, list)
+		b.mu.Lock()
+		b.listing, b.listedAt, b.failure = false, time.Now(), ""
+		switch {
+		case err == nil:
+			b.all, b.read = bindingsOf(list), true
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			b.all, b.read = nil, true
+		default:
+			b.failure = "listing the TargetGroupBindings: " + err.Error()
+			ctrl.Log.WithName("targets").V(1).Info("TargetGroupBindings were not listed", "error", err)
+		}
+		b.mu.Unlock()
+		b.ring()
+	}()
+}
+
+// known are those that were listed, and whether they ever were.
+func (b *bindings) known() (all []binding, read bool, failure string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all, b.read, b.failure
+}
