@@ -189,6 +189,8 @@ const (
 	ReasonTargetsRefused = "TargetsRefused"
 	// ReasonGroupBound: a TargetGroupBinding has a target group to itself, and nothing is done there.
 	ReasonGroupBound = "GroupBound"
+	// ReasonConnectionsReset: the load balancer ends the connections of nodes whose health checks a rollout fails.
+	ReasonConnectionsReset = "ConnectionsReset"
 	// ReasonGraceTooShort: pods end before the load balancer stops sending to them.
 	ReasonGraceTooShort = "GraceTooShort"
 	// ReasonGateNotChecked: pods have a readiness gate of which no target group can tell anything.

@@ -23,6 +23,9 @@ type advice struct {
 	// unchecked says why the readiness gate tells nothing, empty where it does or is
 	// in no template.
 	unchecked string
+	// resets is a group that ends the connections of nodes whose health checks fail
+	// while they still get some.
+	resets string
 }
 
 // setWarning leaves the condition as it is while there is nothing to judge by, such as
@@ -43,6 +46,11 @@ func (c *claim) setWarning(now time.Time, shares []*share) {
 	if short := a.grace.Short(a.floor, a.end); short != "" {
 		warning.Reason = v1alpha1.ReasonGraceTooShort
 		messages = append(messages, short)
+	}
+	if a.resets != "" {
+		warning.Reason = v1alpha1.ReasonConnectionsReset
+		messages = append(messages, "target group "+a.resets+" resets the connections of nodes that turn unhealthy, and a rollout fails their health checks first:"+
+			" set failHealthChecks to AfterDetachment, or target_health_state.unhealthy.connection_termination.enabled to false on the group")
 	}
 	if len(messages) > 0 {
 		warning.Status, warning.Message = metav1.ConditionTrue, shortened(strings.Join(messages, "; "))
@@ -69,12 +77,25 @@ func (c *claim) advice(shares []*share) advice {
 				a.unchecked = cmp.Or(a.unchecked, why)
 			}
 		}
+		if g.EndsFlowsOfUnhealthy && g.Type == targets.Instance && c.failsFirst() {
+			a.resets = g.Name
+		}
 		a.floor, a.end = max(a.floor, floor), max(a.end, floor+g.Delay)
 	}
 	if checked {
 		a.unchecked = ""
 	}
 	return a
+}
+
+// failsFirst is whether a rollout fails the health checks of a node before it is taken
+// out of its target groups.
+func (c *claim) failsFirst() bool {
+	if c.set == nil || len(c.set.Spec.HealthCheckNodePorts) == 0 {
+		return false
+	}
+	s := c.set.Spec.Strategy()
+	return s.Detaching && !s.FailAfterDetachment
 }
 
 // templates are what the claim's pods are made from; none where it selects nodes.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 const (
@@ -83,6 +84,41 @@ func check(t *testing.T, name string, c *claim, kind targets.TargetType, reason,
 	got := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionWarning)
 	if got.Reason != reason || got.Message != message || (got.Status == metav1.ConditionTrue) != (message != "") {
 		t.Errorf("%s: %+v", name, got)
+	}
+}
+
+// TestNodesThatAreResetAreWarnedOf asks for another order of a rollout where turning
+// unhealthy ends what is open, and only there.
+func TestNodesThatAreResetAreWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.IngressDaemonSetSpec, *targets.Group)
+		warns  bool
+	}{
+		"checks fail first": {func(*v1alpha1.IngressDaemonSetSpec, *targets.Group) {}, true},
+		"checks fail last": {func(s *v1alpha1.IngressDaemonSetSpec, _ *targets.Group) {
+			s.UpdateStrategy.RollingUpdate.FailHealthChecks = v1alpha1.FailAfterDetachment
+		}, false},
+		"nothing is reset":        {func(_ *v1alpha1.IngressDaemonSetSpec, g *targets.Group) { g.EndsFlowsOfUnhealthy = false }, false},
+		"nobody answers checks":   {func(s *v1alpha1.IngressDaemonSetSpec, _ *targets.Group) { s.HealthCheckNodePorts = nil }, false},
+		"nodes are not taken out": {func(s *v1alpha1.IngressDaemonSetSpec, _ *targets.Group) { s.UpdateStrategy.RollingUpdate = nil }, false},
+	} {
+		claim := podClaim(nil)
+		claim.object.Spec.TargetType = "instance"
+		claim.set = &v1alpha1.IngressDaemonSet{}
+		spec := &claim.set.Spec
+		lasting(&spec.Template.Spec)
+		spec.Template.Spec.HostNetwork, spec.HealthCheckNodePorts = true, []int32{10080}
+		spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxUnavailableNodes: new(intstr.FromInt32(1))}
+		g := group(targets.Instance)
+		g.EndsFlowsOfUnhealthy = true
+		c.change(spec, &g)
+		s := shared(g, nil)
+		s.join(claim, nil, nil)
+		claim.tell(now, []*share{s})
+		got := meta.FindStatusCondition(claim.status.Conditions, v1alpha1.ConditionWarning)
+		if warned := got.Reason == v1alpha1.ReasonConnectionsReset; warned != c.warns {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
