@@ -64,6 +64,9 @@ func (s *IngressDaemonSetSpec) ProgressDeadline() time.Duration {
 	return seconds(s.ProgressDeadlineSeconds, 600)
 }
 
+// LingerTime is how long the drain hook lets open connections end.
+func (h *DrainHook) LingerTime() time.Duration { return seconds(h.LingerSeconds, 10) }
+
 // StopTime is how much of a pod's grace period the drain hook leaves to it.
 func (h *DrainHook) StopTime() time.Duration { return seconds(h.StopSeconds, 10) }
 

@@ -198,6 +198,14 @@ type HealthChecker struct {
 
 // DrainHook holds pods that are being deleted until no traffic reaches them.
 type DrainHook struct {
+	// lingerSeconds is how long, in seconds, connections that are still open have to
+	// end, once no new one comes to the pod. Defaults to 10.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	LingerSeconds *int32 `json:"lingerSeconds,omitempty"`
+
 	// stopSeconds is how much of the template's terminationGracePeriodSeconds is left,
 	// in seconds, to the containers after the hook, which ends then whatever traffic
 	// there is. Defaults to 10.

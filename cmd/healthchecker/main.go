@@ -103,6 +103,7 @@ func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
 		set.StringVar(&f.address, "address", "", "`IP` address that health checks are answered on; empty: all, IPv4 and IPv6")
 		set.Var(&f.ingressPorts, "ingress-ports", "`ports` of the node's own network namespace, with commas between them, of which the connections are told to whoever asks for /?connections; empty: none")
 		set.DurationVar(&f.drainHook.Grace, "drain-grace", 10*time.Second, "for how long health checks must have failed until pods whose kubelet asks for /?drain may stop, where the controller says nothing")
+		set.DurationVar(&f.drainHook.Linger, "drain-linger", 10*time.Second, "how long open connections of such a pod have to end, once no new one comes")
 		set.DurationVar(&f.drainHook.Stop, "drain-stop", 10*time.Second, "how much of its grace period is left to such a pod")
 		set.StringVar(&f.kubeconfig, "kubeconfig", "", "`file` that says how to reach the API server; empty: as a pod does")
 	}
@@ -136,6 +137,8 @@ func (f flags) check() error {
 		return fmt.Errorf("--address must be an IP address, not %q", f.address)
 	case f.drainHook.Grace < 0:
 		return fmt.Errorf("--drain-grace must not be negative, as %s is", f.drainHook.Grace)
+	case f.drainHook.Linger < 0:
+		return fmt.Errorf("--drain-linger must not be negative, as %s is", f.drainHook.Linger)
 	case f.drainHook.Stop < 0:
 		return fmt.Errorf("--drain-stop must not be negative, as %s is", f.drainHook.Stop)
 	case f.stateDir == "":

@@ -15,11 +15,17 @@ const (
 	together = 2 * time.Second
 )
 
+// Lingering is why a hook is held when no new connection comes any more.
+const Lingering = "connections that are open have time to end"
+
 // DrainHook is how pods that are being stopped are held.
 type DrainHook struct {
 	// Grace is for how long health checks must have failed, until the load balancer
 	// has noticed, where nobody knows better.
 	Grace time.Duration
+	// Linger is how long connections that are open then have to end. A rollout has
+	// waited for that itself where it has taken the node out.
+	Linger time.Duration
 	// Stop is how much of its grace period is left to a pod.
 	Stop time.Duration
 }
@@ -31,40 +37,65 @@ type Drain struct {
 	Asked time.Time
 	// Failing is since when health checks fail; zero while they pass.
 	Failing time.Time
+	// Free is since when Holds says Lingering; zero where it has not until now.
+	Free time.Time
 	// Seen is when the deletion of each pod that terminates was seen.
 	Seen map[types.UID]time.Time
 }
 
 // Holds is why a hook is not answered yet, and until when that holds where nothing
 // else changes; empty where the pods may stop. A hook does not tell whose it is, so
-// that it holds for all of the node's pods that terminate.
+// that it holds for all of the node's pods that terminate, but for those that were
+// deleted later.
 func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
-	var limit time.Time
-	var seen, target bool
-	for _, pod := range s.Pods {
-		if pod.EndsAt.IsZero() {
-			continue
-		}
-		seen = seen || !d.Seen[pod.UID].Before(d.Asked.Add(-together))
-		target = target || pod.InTargets
-		limit = later(limit, pod.EndsAt.Add(-h.Stop))
-	}
+	ending := s.ending(d)
 	noticed := d.Failing.Add(h.Grace)
-	switch deployment := s.Deployment; {
-	case !seen && d.Now.Before(d.Asked.Add(unseen)):
+	deployment, marked := s.Deployment, s.Deployment != nil && s.Deployment.Mark != nil
+	switch {
+	case !ending.seen && d.Now.Before(d.Asked.Add(unseen)):
 		return "no deletion is seen yet", d.Asked.Add(unseen)
-	case !d.Now.Before(limit):
-	case target:
-		return "a pod is still a target", limit
-	case deployment != nil && deployment.Mark != nil && deployment.Released:
-	case deployment != nil && deployment.Mark != nil:
-		return "the node is being taken out", limit
-	case d.Failing.IsZero():
-		// Others of its pods serve.
-	case d.Now.Before(noticed):
-		return "health checks have not failed for long enough yet", earlier(noticed, limit)
+	case !d.Now.Before(ending.killed.Add(-h.Stop)):
+		return "", time.Time{}
+	case ending.target:
+		return "a pod is still a target", ending.killed.Add(-h.Stop)
+	case marked && deployment.Released:
+		return "", time.Time{}
+	case marked:
+		return "the node is being taken out", ending.killed.Add(-h.Stop)
+	case !d.Failing.IsZero() && d.Now.Before(noticed):
+		return "health checks have not failed for long enough yet", earlier(noticed, ending.killed.Add(-h.Stop))
+	}
+	// Others of its pods serve, or nobody sends to any of them.
+	free := d.Free
+	if free.IsZero() {
+		free = d.Now
+	}
+	if until = earlier(free.Add(h.Linger), ending.killed.Add(-h.Stop)); d.Now.Before(until) {
+		return Lingering, until
 	}
 	return "", time.Time{}
+}
+
+// ending is what is known of the pods that a hook may belong to.
+type ending struct {
+	// seen is whether one was seen that may have asked, target whether one may get
+	// traffic as a target, killed when the last of them is.
+	seen, target bool
+	killed       time.Time
+}
+
+func (s State) ending(d Drain) (e ending) {
+	for _, pod := range s.Pods {
+		seen := d.Seen[pod.UID]
+		if pod.EndsAt.IsZero() || seen.After(d.Asked.Add(unseen)) {
+			continue
+		}
+		e.seen = e.seen || !seen.Before(d.Asked.Add(-together))
+		e.target = e.target || pod.InTargets
+		// One that was deleted after the hook was asked is not the hook's.
+		e.killed = later(e.killed, earlier(pod.EndsAt, d.Asked.Add(pod.Grace)))
+	}
+	return e
 }
 
 func later(a, b time.Time) time.Time {

@@ -13,13 +13,13 @@ import (
 
 var (
 	noon  = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	hook  = nodehealth.DrainHook{Grace: 10 * time.Second, Stop: 5 * time.Second}
+	hook  = nodehealth.DrainHook{Grace: 10 * time.Second, Linger: 3 * time.Second, Stop: 5 * time.Second}
 	first = map[types.UID]time.Time{"a": noon}
 )
 
 // ending is a pod that was told to end at noon and is killed a minute later.
 func ending(uid types.UID) nodehealth.Pod {
-	return with(pod(uid), func(p *nodehealth.Pod) { p.Leaving, p.EndsAt = true, noon.Add(time.Minute) })
+	return with(pod(uid), func(p *nodehealth.Pod) { p.Leaving, p.EndsAt, p.Grace = true, noon.Add(time.Minute), time.Minute })
 }
 
 func marked(s nodehealth.State, released bool) nodehealth.State {
@@ -33,14 +33,16 @@ func TestDrainHook(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   nodehealth.State
 		failing time.Time
+		free    time.Time
 		seen    map[types.UID]time.Time
 		now     time.Time
 		holds   bool
 		until   time.Time
 	}{
-		"others serve":                         {state: known(pod("b"), ending("a")), seen: first, now: second(0)},
+		"others serve, since a moment ago":     {state: known(pod("b"), ending("a")), seen: first, now: second(0), holds: true, until: second(3)},
+		"others serve":                         {state: known(pod("b"), ending("a")), seen: first, free: second(0), now: second(3)},
 		"checks have just begun to fail":       {state: known(ending("a")), failing: second(0), seen: first, now: second(9), holds: true, until: second(10)},
-		"checks have failed for long enough":   {state: known(ending("a")), failing: second(0), seen: first, now: second(10)},
+		"checks have failed for long enough":   {state: known(ending("a")), failing: second(0), free: second(10), seen: first, now: second(13)},
 		"the node is being taken out":          {state: marked(known(ending("a")), false), failing: second(0), seen: first, now: second(30), holds: true, until: second(55)},
 		"the node is out":                      {state: marked(known(ending("a")), true), failing: second(0), seen: first, now: second(0)},
 		"its time is over":                     {state: marked(known(target), false), failing: second(0), seen: first, now: second(55)},
@@ -49,11 +51,19 @@ func TestDrainHook(t *testing.T) {
 		"the deletion is not seen yet":         {state: known(pod("a"), pod("b")), now: second(9), holds: true, until: second(10)},
 		"there is no deletion":                 {state: known(pod("a"), pod("b")), now: second(10)},
 		"only an earlier deletion is seen":     {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, now: second(1), holds: true, until: second(10)},
-		"only an earlier deletion, after 10 s": {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, now: second(10)},
+		"only an earlier deletion, after 10 s": {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, free: second(10), now: second(13)},
 		"no Deployment":                        {state: nodehealth.State{Known: true}, failing: second(0), now: second(10)},
-		"a surplus pod that is no target":      {state: known(pod("b"), ending("a"), with(pod("c"), func(p *nodehealth.Pod) { p.InTargets = true })), seen: first, now: second(0)},
+		"another pod is a target":              {state: known(pod("b"), ending("a"), with(pod("c"), func(p *nodehealth.Pod) { p.InTargets = true })), seen: first, free: second(0), now: second(3)},
+		"a target that was deleted later": {
+			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID, p.EndsAt = "c", second(80) })),
+			seen:  map[types.UID]time.Time{"a": noon, "c": second(20)}, free: second(0), now: second(30),
+		},
+		"its own time is over": {
+			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID, p.EndsAt = "c", second(69) })),
+			seen:  map[types.UID]time.Time{"a": noon, "c": second(9)}, now: second(55),
+		},
 	} {
-		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Seen: c.seen})
+		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Seen: c.seen})
 		if (why != "") != c.holds || !until.Equal(c.until) {
 			t.Errorf("%s: %q until %s, want %t until %s", name, why, until, c.holds, c.until)
 		}
@@ -70,13 +80,16 @@ func TestDrainHookEnds(t *testing.T) {
 		for _, uid := range []types.UID{"a", "b"} {
 			p := pod(uid)
 			if rapid.Bool().Draw(t, "ends") {
-				p.Leaving, p.EndsAt, d.Seen[uid] = true, at("end").Add(6*time.Second), at("seen").Add(-20*time.Second)
+				p.Leaving, p.EndsAt, p.Grace, d.Seen[uid] = true, at("end").Add(6*time.Second), 40*time.Second, at("seen").Add(-20*time.Second)
 			}
 			p.InTargets = rapid.Bool().Draw(t, "target")
 			s.Pods = append(s.Pods, p)
 		}
 		if rapid.Bool().Draw(t, "marked") {
 			s = marked(s, rapid.Bool().Draw(t, "released"))
+		}
+		if rapid.Bool().Draw(t, "free") {
+			d.Free = at("free")
 		}
 		if rapid.Bool().Draw(t, "fails") {
 			d.Failing = at("failing")
@@ -88,6 +101,9 @@ func TestDrainHookEnds(t *testing.T) {
 		}
 		if !until.After(d.Now) {
 			t.Fatalf("holds at %s until %s: %s", d.Now, until, why)
+		}
+		if why == nodehealth.Lingering && d.Free.IsZero() {
+			d.Free = d.Now
 		}
 		d.Now = until.Add(-time.Nanosecond)
 		if again, same := hook.Holds(s, d); again != why || !same.Equal(until) {

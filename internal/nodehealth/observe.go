@@ -139,8 +139,12 @@ func released(d *appsv1.Deployment) bool {
 func observePod(pod *corev1.Pod) Pod {
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 	var endsAt time.Time
+	var grace time.Duration
 	if pod.DeletionTimestamp != nil && !ended {
 		endsAt = pod.DeletionTimestamp.Time
+	}
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && !ended {
+		grace = time.Duration(*seconds) * time.Second
 	}
 	return Pod{
 		UID:             pod.UID,
@@ -148,6 +152,7 @@ func observePod(pod *corev1.Pod) Pod {
 		IP:              pod.Status.PodIP,
 		Leaving:         pod.DeletionTimestamp != nil || ended,
 		EndsAt:          endsAt,
+		Grace:           grace,
 		InTargets:       pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn,
 		Ready:           isTrue(pod, corev1.PodReady),
 		ContainersReady: isTrue(pod, corev1.ContainersReady),

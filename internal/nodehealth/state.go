@@ -54,6 +54,8 @@ type Pod struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// EndsAt is when the kubelet kills a pod that terminates; zero for others.
 	EndsAt time.Time `json:"endsAt,omitzero"`
+	// Grace is how long it was given when it was deleted.
+	Grace time.Duration `json:"grace,omitempty"`
 	// InTargets is whether the pod may get traffic as a target of its own.
 	InTargets bool `json:"inTargets,omitempty"`
 	// Ready and ContainersReady are the pod's conditions.

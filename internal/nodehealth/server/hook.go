@@ -29,7 +29,9 @@ type drains struct {
 type drain struct {
 	poll
 	asked time.Time
-	why   string
+	// free is since when it is held for open connections only.
+	free time.Time
+	why  string
 }
 
 // asksToDrain is whether the request is a drain hook: only the node itself may have
@@ -104,9 +106,17 @@ func (r *Responder) holdPod(w http.ResponseWriter, req *http.Request) bool {
 }
 
 func (r *Responder) holds(h *drain) (why string, until time.Time) {
-	return r.drains.hook.Holds(r.drains.state, nodehealth.Drain{
-		Now: time.Now(), Asked: h.asked, Failing: r.drains.failing, Seen: r.drains.seen,
+	now := time.Now()
+	why, until = r.drains.hook.Holds(r.drains.state, nodehealth.Drain{
+		Now: now, Asked: h.asked, Failing: r.drains.failing, Free: h.free, Seen: r.drains.seen,
 	})
+	switch {
+	case why != nodehealth.Lingering:
+		h.free = time.Time{}
+	case h.free.IsZero():
+		h.free = now
+	}
+	return why, until
 }
 
 func (r *Responder) reconsider() {

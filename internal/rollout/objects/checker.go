@@ -79,7 +79,7 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 	}
 	grace := int64(10)
 	if hook := set.Spec.DrainHook; hook != nil {
-		args = append(args, "--drain-grace="+drainGrace(set).String(), "--drain-stop="+hook.StopTime().String())
+		args = append(args, "--drain-grace="+drainGrace(set).String(), "--drain-linger="+hook.LingerTime().String(), "--drain-stop="+hook.StopTime().String())
 		// One that ends goes on holding the pods that it holds.
 		grace += podGrace(&pod)
 	}

@@ -440,7 +440,7 @@ func TestDrainHook(t *testing.T) {
 		t.Error("the user's template was changed")
 	}
 	spec := Checker(set, 10080, "image").Spec.Template.Spec
-	if args := spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=10s") || !slices.Contains(args, "--drain-stop=7s") {
+	if args := spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=10s") || !slices.Contains(args, "--drain-linger=10s") || !slices.Contains(args, "--drain-stop=7s") {
 		t.Errorf("arguments %v", args)
 	}
 	if got, want := *spec.TerminationGracePeriodSeconds, *plain.Spec.Template.Spec.TerminationGracePeriodSeconds+30; got != want {
