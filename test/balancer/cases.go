@@ -164,12 +164,17 @@ func addHook(ctx context.Context, p *performance) error {
 	if err != nil {
 		return err
 	}
-	return p.serve(ctx)
+	if err := p.serve(ctx); err != nil {
+		return err
+	}
+	// The pods that had none are gone, and would get connections for so long.
+	pause(ctx, p.scaled(networkFloor))
+	return nil
 }
 
 // scale changes the number of pods faster than targets follow.
 func scale(ctx context.Context, p *performance) error {
-	for _, pods := range []int32{5, 1, 4, 1, 3, 2} {
+	for _, pods := range []int32{4, 1, 3, 1, 4, 2} {
 		if err := p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) { set.Spec.PodsPerNode = new(pods) }); err != nil {
 			return err
 		}

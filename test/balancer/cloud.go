@@ -40,6 +40,11 @@ const (
 	// The health-check node port of the fleet whose nodes are targets.
 	nodesCheckPort = 10080
 
+	// Health checks have AWS's default interval, and a timeout that is long enough a tenth
+	// of it for pods of which many start at once: a target that turned unhealthy meanwhile
+	// would have its connections reset.
+	checkInterval, checkTimeout = 30, 20
+
 	// The deregistration delay is no longer than the scaled floor: attributes are told as
 	// AWS has them, so that the controller waits for a delay as it stands. New connections
 	// come for long after it.
@@ -105,12 +110,12 @@ func configure(s *stage.Stage, o Options, policy json.RawMessage) aws.Config {
 			TargetGroups: []cloud.TargetGroup{
 				{
 					Name: "nodes", Protocol: "TCP", Port: 80, TargetType: "instance",
-					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: strconv.Itoa(nodesCheckPort), IntervalSeconds: 10},
+					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: strconv.Itoa(nodesCheckPort), IntervalSeconds: checkInterval, TimeoutSeconds: checkTimeout},
 					Attributes:  map[string]string{delayAttribute: delaySeconds},
 				},
 				{
 					Name: "pods", Protocol: "TCP", Port: 8080, TargetType: "ip", Tags: map[string]string{"ingress": "pods"},
-					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: "10254", Path: "/healthz", IntervalSeconds: 10},
+					HealthCheck: cloud.HealthCheck{Protocol: "HTTP", Port: "10254", Path: "/healthz", IntervalSeconds: checkInterval, TimeoutSeconds: checkTimeout},
 					Attributes:  map[string]string{delayAttribute: delaySeconds},
 				},
 			},

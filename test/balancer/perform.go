@@ -90,7 +90,7 @@ func (p *performance) result(ctx context.Context, c Case, story *stage.Story, pl
 	}
 	r := Result{Name: c.Name, Requests: report.Requests, Failed: report.Failed, Moves: moves(calls), Seed: p.Seed, Took: report.Elapsed, Report: report}
 	if r.Failed > 0 || played != nil {
-		r.Story = happened(story, calls)
+		r.Story = happened(story, calls) + "\n" + p.broken(ctx)
 	}
 	if report.Rate < leastRate {
 		err = fmt.Errorf("only %.0f requests a second were sent instead of %d: is this machine busy otherwise?", report.Rate, leastRate)
@@ -107,6 +107,21 @@ func (p *performance) calls(ctx context.Context) ([]api.Call, error) {
 func happened(story *stage.Story, calls []api.Call) string {
 	lines := append(story.Lines(), told(calls)...)
 	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// broken tells of which targets connections ended before their time, and by whom.
+func (p *performance) broken(ctx context.Context) string {
+	truth, err := p.account.admin.Truth(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, t := range truth.Targets {
+		if t.Failed > 0 || t.Cut > 0 {
+			lines = append(lines, fmt.Sprintf("%v, of all cases so far: %d connections were not accepted, %d were reset by the load balancer", t.Target, t.Failed, t.Cut))
+		}
+	}
 	return strings.Join(lines, "\n")
 }
 
