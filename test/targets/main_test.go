@@ -166,9 +166,10 @@ func addressOf(node string) string {
 }
 
 // local is an address on loopback: of a machine with 1 and the number of its node, of a
-// load balancer with 9. Two runs on one computer have different ones.
-func local(third, fourth int) string {
-	return fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, third, fourth)
+// load balancer with 9. Runs beside each other on one computer have different ones.
+func local(kind, number int) string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 1+pid%250, 10*(pid/250%25)+kind, number)
 }
 
 // startCloud starts the server with a machine for each simulated node but one.

@@ -55,7 +55,7 @@ func newFixture(t *testing.T, targetType string, changes ...func(*cloud.TargetGr
 		change(&g)
 	}
 	f.must(admin.PutTargetGroup(t.Context(), g))
-	f.listen("", 80)
+	f.front("", 80)
 	f.arn = f.arnOf(f.group)
 	t.Cleanup(func() {
 		f.must(admin.DeleteLoadBalancer(context.Background(), f.group))
@@ -77,8 +77,8 @@ func (f *fixture) arnOf(group string) string {
 	return ""
 }
 
-// listen has the load balancer listen at an address, or at none.
-func (f *fixture) listen(address string, port int) {
+// front has the load balancer listen at an address, or at none.
+func (f *fixture) front(address string, port int) {
 	f.Helper()
 	f.must(admin.PutLoadBalancer(f.Context(), cloud.LoadBalancer{
 		Name: f.group, Type: "network", Zones: []cloud.Zone{{Name: zone, Address: address}},

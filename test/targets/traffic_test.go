@@ -29,7 +29,7 @@ import (
 func TestTraffic(t *testing.T) {
 	const stays, leaves, port = "simulated-1", "simulated-7", 8080
 	f := newFixture(t, "instance", func(g *cloud.TargetGroup) { g.Attributes[delay] = "0" })
-	f.listen(local(9, 1), port)
+	f.front(local(9, 1), port)
 	f.serve(stays, port)
 	end := f.serve(leaves, port)
 	a := f.attach(v1alpha1.TargetGroupAttachmentSpec{
