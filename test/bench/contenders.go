@@ -18,8 +18,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
@@ -245,39 +246,45 @@ func target(address string) types.TargetDescription {
 // sightings are when pods were seen to get their addresses, and to end, by a watch of the
 // benchmark's own.
 type sightings struct {
-	mu        sync.Mutex
-	addresses map[apitypes.UID]string
-	came      map[string]time.Time
-	went      map[string]time.Time
+	mu sync.Mutex
+	// came and went are by address.
+	came, went map[string]time.Time
 }
 
 func (b *bench) watchPods(ctx context.Context) (*sightings, error) {
-	s := &sightings{addresses: map[apitypes.UID]string{}, came: map[string]time.Time{}, went: map[string]time.Time{}}
-	w, err := b.client.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
+	config, err := b.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	go func() {
-		defer w.Stop()
-		for e := range w.ResultChan() {
-			s.see(e, time.Now())
-		}
-	}()
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	s := &sightings{came: map[string]time.Time{}, went: map[string]time.Time{}}
+	pods := informers.NewSharedInformerFactoryWithOptions(clientset, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
+	see := func(obj any) { s.see(obj, time.Now()) }
+	if _, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }}); err != nil {
+		return nil, err
+	}
+	go pods.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+		return nil, context.Cause(ctx)
+	}
 	return s, nil
 }
 
-func (s *sightings) see(e watch.Event, now time.Time) {
-	pod, ok := e.Object.(*corev1.Pod)
-	if !ok || pod.Status.PodIP == "" {
+// see notes what a pod has become. It is deleted before it is gone.
+func (s *sightings) see(obj any, now time.Time) {
+	pod := obj.(*corev1.Pod)
+	if pod.Status.PodIP == "" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// No address is given out twice.
 	address := pod.Status.PodIP
-	if s.addresses[pod.UID] == "" {
-		s.addresses[pod.UID], s.came[address] = address, now
-	}
-	if pod.DeletionTimestamp != nil || e.Type == watch.Deleted {
+	s.came[address] = cmp.Or(s.came[address], now)
+	if pod.DeletionTimestamp != nil {
 		s.went[address] = cmp.Or(s.went[address], now)
 	}
 }

@@ -155,7 +155,7 @@ func (c *contest) both(ctx context.Context, name string, m movement, addresses [
 		result := who.summarize(name, m, len(addresses), calls, start)
 		result.P50Ms, result.P99Ms = percentile(waited, 50), percentile(waited, 99)
 		if who == c.controller {
-			err = c.rateTokens(ctx, result, start)
+			err = c.judge(ctx, result, m, start)
 		}
 		if err == nil {
 			err = c.report.write(result, name, result.Bars)
@@ -167,18 +167,21 @@ func (c *contest) both(ctx context.Context, name string, m movement, addresses [
 	return nil
 }
 
-// rateTokens adds how many tokens the controller had, and the bar where no call waited for
+// judge adds how many tokens the controller had, and the bars where no call waited for
 // one: such a call finds just one.
-func (c *contest) rateTokens(ctx context.Context, r *targetsResult, start time.Time) error {
+func (c *contest) judge(ctx context.Context, r *targetsResult, m movement, start time.Time) error {
 	all, err := c.controller.admin.Calls(ctx, 0)
 	if err != nil {
 		return err
 	}
 	fewest := rounded(fewestTokens(all, start))
 	r.FewestTokens = &fewest
-	if fewest >= 2 {
-		r.Bars = append(r.Bars, atMost("p99 ms from what was seen to the call", r.P99Ms, maxCallMs))
-	} else if r.Pods == singles {
+	switch {
+	case fewest >= 2:
+		r.Bars = append(r.Bars,
+			atMost("p99 ms from what was seen to the call", r.P99Ms, maxCallMs),
+			atMost("calls of "+m.action, float64(r.Calls[m.action]), float64(r.Pods*r.Groups)))
+	case r.Pods == singles:
 		return fmt.Errorf("%s: the controller ran out of tokens, so that its speed was not measured", r.Case)
 	}
 	return nil
