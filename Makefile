@@ -71,7 +71,9 @@ CASES ?= controller-killed|drain
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
 	@echo '== API-server and real-cluster tests, one package at a time'
-	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e %/test/balancer,$(CLUSTER_TESTS))
+	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS))
+	@echo '== broken variants of the controller, which the tests must catch'
+	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
 	@go test -count 1 -v -timeout 45m ./test/e2e

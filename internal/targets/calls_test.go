@@ -209,6 +209,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestAnsweredMeanwhile: a decision that was made while the call was under way, and is
+// planned after its answer, asks for no other; one that was made later does.
+func TestAnsweredMeanwhile(t *testing.T) {
+	c := NewCalls(4, 20)
+	d := asking([]Target{address(0)}, nil)
+	c.Plan("a", d)
+	call, _, _ := c.Next(noon)
+	c.Done(noon.Add(2*time.Second), call, Accepted, "", 0)
+	d.At = noon.Add(time.Second)
+	c.Plan("a", d)
+	if call, ready, _ := c.Next(noon.Add(2 * time.Second)); ready || c.Answers("a")[address(0)].At.IsZero() {
+		t.Errorf("it is made again: %v %v", call, c.Answers("a"))
+	}
+	d.At = noon.Add(3 * time.Second)
+	c.Plan("a", d)
+	if _, ready, _ := c.Next(noon.Add(3 * time.Second)); !ready {
+		t.Error("it is not made again though that was decided after the answer")
+	}
+}
+
 // TestReverseWhileUnderWay: a decision for the reverse of what is under way is not
 // answered by that.
 func TestReverseWhileUnderWay(t *testing.T) {

@@ -62,6 +62,7 @@ func Decide(s State) Decision {
 	for _, r := range s.Refused {
 		p.refused[r.Target] = r
 	}
+	p.out.At = s.Now
 	p.readBy(s.ReadAt.Add(idle))
 	for _, w := range p.wishes {
 		p.wake(w.HookUntil)

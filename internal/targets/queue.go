@@ -58,9 +58,13 @@ func (q *queue) plan(d Decision) {
 	for kind := range Read {
 		pending := maps.Clone(q.wanted[kind])
 		for t := range pending {
-			if q.sent(kind, t, before) {
+			switch {
+			case q.sent(kind, t, before):
 				delete(pending, t)
-			} else {
+			case q.answered(kind, t, d.At):
+				delete(pending, t)
+				delete(q.wanted[kind], t)
+			default:
 				q.ask(kind, t)
 			}
 		}
@@ -75,6 +79,13 @@ func (q *queue) sent(kind Kind, t Target, before [Read]map[Target]Registration) 
 	_, wanted := before[kind][t]
 	_, pending := q.pending[kind][t]
 	return q.underWay && wanted && !pending
+}
+
+// answered is whether the call was under way when the decision was made, and was
+// accepted since.
+func (q *queue) answered(kind Kind, t Target, decided time.Time) bool {
+	a := q.answers[t]
+	return !decided.IsZero() && a.accepts(kind == Register) && a.At.After(decided)
 }
 
 // ask notes that a call is decided. From now on the answer to an older one proves

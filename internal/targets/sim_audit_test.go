@@ -171,6 +171,7 @@ func (a *audit) checkWake(s State, d Decision) {
 	}
 	again := Decide(late)
 	first.ReadAt, again.ReadAt = time.Time{}, time.Time{}
+	first.At, again.At = time.Time{}, time.Time{}
 	if !reflect.DeepEqual(first, again) {
 		a.fault("nobody would wake up at %s for another decision:\n%+v\n%+v", late.Now.Sub(start), first, again)
 	}

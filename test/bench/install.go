@@ -28,13 +28,13 @@ func (b *bench) install(ctx context.Context) error {
 	if err := b.client.Create(ctx, ns); err != nil {
 		return err
 	}
-	for _, part := range []string{"crd", "policy", "rbac"} {
+	for _, part := range []string{"crd", "policy", "rbac", "loadbalancers"} {
 		out, err := b.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(b.root, "config", part)).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("installing config/%s: %w: %s", part, err, out)
 		}
 	}
-	out, err := b.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd/ingressdaemonsets.ingressdaemonsets.mumoshu.github.io").CombinedOutput()
+	out, err := b.Kubectl(ctx, "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("waiting for the API: %w: %s", err, out)
 	}
@@ -44,7 +44,10 @@ func (b *bench) install(ctx context.Context) error {
 // start builds the controller and the health checkers and starts them as
 // processes of their own, the controller under its own service account.
 func (b *bench) start(ctx context.Context) error {
-	kubeconfig, err := b.kubeconfig(ctx)
+	if err := b.observeIdle(ctx); err != nil {
+		return fmt.Errorf("measuring idleness: %w", err)
+	}
+	kubeconfig, err := b.kubeconfig(ctx, b.Server())
 	if err != nil {
 		return fmt.Errorf("making the controller's kubeconfig: %w", err)
 	}
@@ -57,8 +60,8 @@ func (b *bench) start(ctx context.Context) error {
 	return err
 }
 
-// kubeconfig is the file with which the controller reaches the API server.
-func (b *bench) kubeconfig(ctx context.Context) (string, error) {
+// kubeconfig is the file with which the controller reaches the API server at a URL.
+func (b *bench) kubeconfig(ctx context.Context, server string) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Namespace: stage.Namespace}}
 	day := int64(24 * 60 * 60)
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
@@ -66,7 +69,7 @@ func (b *bench) kubeconfig(ctx context.Context) (string, error) {
 		return "", err
 	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["cluster"] = &clientcmdapi.Cluster{Server: b.Server(), CertificateAuthority: filepath.Join(b.Dir(), "pki", "ca.crt")}
+	config.Clusters["cluster"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: filepath.Join(b.Dir(), "pki", "ca.crt")}
 	config.AuthInfos["controller"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["controller"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "controller"}
 	config.CurrentContext = "controller"
@@ -75,21 +78,33 @@ func (b *bench) kubeconfig(ctx context.Context) (string, error) {
 }
 
 // run builds a program of the project and starts it in the cluster's network. It
-// ends with the cluster. What it says goes to a file beside the cluster's logs.
+// ends with the cluster.
 func (b *bench) run(ctx context.Context, pkg string, args ...string) (*os.Process, error) {
-	name := filepath.Base(pkg)
-	program := filepath.Join(b.Dir(), "bench", name)
+	program, err := b.build(ctx, pkg)
+	if err != nil {
+		return nil, err
+	}
+	return b.launch(ctx, b.Command(ctx, program, args...), filepath.Base(pkg))
+}
+
+// build builds a program of the project.
+func (b *bench) build(ctx context.Context, pkg string) (program string, err error) {
+	program = filepath.Join(b.Dir(), "bench", filepath.Base(pkg))
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, pkg)
 	build.Dir, build.Env = b.root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building %s: %w: %s", name, err, out)
+		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)
 	}
+	return program, nil
+}
+
+// launch starts a command. What it says goes to a file beside the cluster's logs.
+func (b *bench) launch(ctx context.Context, cmd *exec.Cmd, name string) (*os.Process, error) {
 	log, err := os.Create(filepath.Join(b.Dir(), "logs", name+".log"))
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := b.Command(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)

@@ -1,6 +1,7 @@
 // Command bench compares an IngressDaemonSet with native DaemonSets of as many
-// pods, on simulated nodes and the same real API server, in the same run. It
-// writes one line of JSON for each case, and exits with 1 where a bar is missed.
+// pods, on simulated nodes and the same real API server, in the same run; and how
+// pods are registered with target groups with a program that polls. It writes one
+// line of JSON for each case, and exits with 1 where a bar is missed.
 //
 // A rollout takes out every node at once, without grace periods, so that what is
 // measured is the work and not the waiting. Beside the native one stands the
@@ -37,6 +38,7 @@ import (
 type options struct {
 	dir          string
 	nodes, large int
+	targets      int
 	rounds       int
 	controller   string
 }
@@ -47,6 +49,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "ingress-daemonset-bench"), "where the cluster keeps its files")
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the comparison; 0 for none")
 	flag.IntVar(&o.large, "large", 5000, "simulated nodes of the large cluster; 0 for none")
+	flag.IntVar(&o.targets, "targets", 1000, "pods that are kept registered with target groups; 0 for none")
 	flag.IntVar(&o.rounds, "rounds", 3, "creations and rollouts of each kind, of which the median counts")
 	flag.StringVar(&o.controller, "controller", "./cmd/controller", "package of the controller; one of your own may add a profiler")
 	flag.Parse()
@@ -68,6 +71,9 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 	}
 	if o.large > 0 && err == nil {
 		err = on(ctx, o, o.large, func(b *bench) error { return b.grow(ctx, r) })
+	}
+	if o.targets > 0 && err == nil {
+		err = on(ctx, o, 0, func(b *bench) error { return b.keepTargets(ctx, r, o.targets) })
 	}
 	return r.missed, err
 }
@@ -110,9 +116,6 @@ func on(ctx context.Context, o options, nodes int, f func(*bench) error) error {
 	}
 	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
-	}
-	if err := b.observeIdle(ctx); err != nil {
-		return fmt.Errorf("measuring idleness: %w", err)
 	}
 	return f(b)
 }

@@ -101,7 +101,11 @@ func (r *result) barOfTime() {
 }
 
 func (r *result) bar(name string, value, limit float64) {
-	r.Bars = append(r.Bars, bar{Name: name, Value: rounded(value), Limit: rounded(limit), Met: value <= limit})
+	r.Bars = append(r.Bars, atMost(name, value, limit))
+}
+
+func atMost(name string, value, limit float64) bar {
+	return bar{Name: name, Value: rounded(value), Limit: rounded(limit), Met: value <= limit}
 }
 
 func rounded(v float64) float64 { return math.Round(v*100) / 100 }
@@ -116,18 +120,25 @@ type report struct {
 
 func (r *report) add(results ...*result) error {
 	for _, result := range results {
-		line, err := json.Marshal(result)
-		if err != nil {
-			return fmt.Errorf("writing a result: %w", err)
+		if err := r.write(result, result.Case, result.Bars); err != nil {
+			return err
 		}
-		fmt.Fprintln(r.out, string(line))
-		for _, bar := range result.Bars {
-			verdict := "met"
-			if !bar.Met {
-				verdict, r.missed = "MISSED", true
-			}
-			fmt.Fprintf(os.Stderr, "%s: %s is %g, at most %g: %s\n", result.Case, bar.Name, bar.Value, bar.Limit, verdict)
+	}
+	return nil
+}
+
+func (r *report) write(result any, name string, bars []bar) error {
+	line, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("writing a result: %w", err)
+	}
+	fmt.Fprintln(r.out, string(line))
+	for _, bar := range bars {
+		verdict := "met"
+		if !bar.Met {
+			verdict, r.missed = "MISSED", true
 		}
+		fmt.Fprintf(os.Stderr, "%s: %s is %g, at most %g: %s\n", name, bar.Name, bar.Value, bar.Limit, verdict)
 	}
 	return nil
 }

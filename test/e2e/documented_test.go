@@ -153,6 +153,7 @@ var elsewhere = map[string]string{
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
 	"go test ./test/balancer -v -timeout 30m":                 "make test runs it",
+	"go test -v ./test/variants":                              "make test runs it",
 }
 
 // TestDocumentedCommands runs every command line of the documentation, in a copy of

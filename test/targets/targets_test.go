@@ -26,6 +26,12 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 )
 
+// Attributes of target groups.
+const (
+	delay     = "deregistration_delay.timeout_seconds"
+	crossZone = "load_balancing.cross_zone.enabled"
+)
+
 // fixture is a target group behind a network load balancer that has no sockets, in
 // an account of many.
 type fixture struct {
@@ -34,20 +40,22 @@ type fixture struct {
 	terraform  *elb.Client
 }
 
-func newFixture(t *testing.T, targetType string) *fixture {
+func newFixture(t *testing.T, targetType string, changes ...func(*cloud.TargetGroup)) *fixture {
 	t.Parallel()
 	f := &fixture{T: t, group: strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), terraform: elb.New(elb.Options{
 		Region: region, BaseEndpoint: sdk.String("http://" + theCloud.API),
 		Credentials: credentials.NewStaticCredentialsProvider("AKIATERRAFORM", "terraform-secret", ""),
 	})}
 	f.group = f.group[:min(len(f.group), 32)]
-	f.must(admin.PutTargetGroup(t.Context(), cloud.TargetGroup{
+	g := cloud.TargetGroup{
 		Name: f.group, Protocol: "TCP", Port: 80, TargetType: targetType, AssumeHealthy: true, Tags: map[string]string{"team": f.group},
-		Attributes: map[string]string{"deregistration_delay.timeout_seconds": "20", "load_balancing.cross_zone.enabled": "true"},
-	}))
-	f.must(admin.PutLoadBalancer(t.Context(), cloud.LoadBalancer{
-		Name: f.group, Type: "network", Zones: []cloud.Zone{{Name: zone}}, Listeners: []cloud.Listener{{Protocol: "TCP", Port: 80, TargetGroup: f.group}},
-	}))
+		Attributes: map[string]string{delay: "20", crossZone: "true"},
+	}
+	for _, change := range changes {
+		change(&g)
+	}
+	f.must(admin.PutTargetGroup(t.Context(), g))
+	f.front("", 80)
 	f.arn = f.arnOf(f.group)
 	t.Cleanup(func() {
 		f.must(admin.DeleteLoadBalancer(context.Background(), f.group))
@@ -67,6 +75,15 @@ func (f *fixture) arnOf(group string) string {
 	}
 	f.Fatalf("there is no target group %s", group)
 	return ""
+}
+
+// front has the load balancer listen at an address, or at none.
+func (f *fixture) front(address string, port int) {
+	f.Helper()
+	f.must(admin.PutLoadBalancer(f.Context(), cloud.LoadBalancer{
+		Name: f.group, Type: "network", Zones: []cloud.Zone{{Name: zone, Address: address}},
+		Listeners: []cloud.Listener{{Protocol: "TCP", Port: port, TargetGroup: f.group}},
+	}))
 }
 
 func (f *fixture) must(err error) {
@@ -194,9 +211,7 @@ func (f *fixture) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Po
 func TestNodes(t *testing.T) {
 	f := newFixture(t, "instance")
 	a := f.attach(v1alpha1.TargetGroupAttachmentSpec{
-		TargetType: "instance", Port: intstr.FromInt32(30080), NodeSelector: &metav1.LabelSelector{
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: []string{"simulated-1", "simulated-3"}}},
-		},
+		TargetType: "instance", Port: intstr.FromInt32(30080), NodeSelector: named("simulated-1", "simulated-3"),
 	})
 	f.holds("the selected nodes", "i-simulated-1:30080", "i-simulated-3:30080")
 	f.ready(a, 2)
@@ -285,10 +300,18 @@ func TestDetachedNode(t *testing.T) {
 		return nil
 	})
 	f.annotate("simulated-2", v1alpha1.AnnotationNodeDetached, nil)
-	f.healthy("i-simulated-1:80", "i-simulated-2:80", "i-simulated-3:80")
+	f.eventually("the timestamp of its return", func(context.Context) error {
+		if n := f.node("simulated-2"); n.Annotations[v1alpha1.AnnotationAttachmentTimestamp] == "" {
+			return fmt.Errorf("%v", n.Annotations)
+		}
+		return nil
+	})
+	if states, err := f.states(t.Context()); err != nil || states["i-simulated-2:80"] != "healthy" {
+		t.Fatalf("it is said to be attached while its target is not healthy: %v %v", states, err)
+	}
 	f.eventually("no mark", func(ctx context.Context) error {
 		n := f.node("simulated-2")
-		if n.Annotations[v1alpha1.AnnotationAttachmentTimestamp] == "" || n.Annotations[v1alpha1.AnnotationNodeDetaching] != "false" ||
+		if n.Annotations[v1alpha1.AnnotationNodeDetaching] != "false" ||
 			n.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" || len(n.Labels[v1alpha1.LabelExclude]) > 0 {
 			return fmt.Errorf("%v %v", n.Annotations, n.Labels)
 		}
