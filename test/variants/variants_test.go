@@ -142,7 +142,11 @@ func (v variant) caught(t *testing.T) []string {
 	if out, err := command(dir, overlay, "build", "-o", os.DevNull, "./cmd/controller").CombinedOutput(); err != nil {
 		t.Fatalf("it does not compile: mend the variant in this test\n%s", out)
 	}
-	out, err := command(dir, overlay, "test", "-json", "-count=1", "-timeout=10m", "-run=^("+v.tests+")$", v.in).Output()
+	args := []string{"test", "-json", "-count=1", "-timeout=10m", "-run=^(" + v.tests + ")$", v.in}
+	if strings.HasPrefix(v.in, "./internal/") {
+		args = append(args, "-rapid.nofailfile")
+	}
+	out, err := command(dir, overlay, args...).Output()
 	if err == nil {
 		t.Fatalf("it is not caught by %s %s: extend them", v.in, v.tests)
 	}
