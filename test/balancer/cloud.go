@@ -45,11 +45,11 @@ const (
 	// would have its connections reset.
 	checkInterval, checkTimeout = 30, 20
 
-	// The deregistration delay is no longer than the scaled floor: attributes are told as
-	// AWS has them, so that the controller waits for a delay as it stands. New connections
-	// come for long after it.
+	// The deregistration delay is much shorter than the scaled floor: attributes are told
+	// as AWS has them, and the controller waits for a delay as it stands. What is shown is
+	// that it waits for the floor: new connections come for long after the delay.
 	delayAttribute = "deregistration_delay.timeout_seconds"
-	delaySeconds   = "30"
+	delaySeconds   = "5"
 )
 
 type target = cloud.Target
