@@ -1,5 +1,10 @@
 package v1alpha1
 
+import (
+	"strings"
+	"time"
+)
+
 // Labels of Deployments and their pods.
 const (
 	// LabelNode names the node; a name over 63 characters is cut and hashed.
@@ -43,6 +48,14 @@ const (
 	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )
+
+// MarkedAt is the time that the value of a health-check mark begins with; ok is false
+// where it is none of the controller's.
+func MarkedAt(mark string) (at time.Time, ok bool) {
+	began, _, _ := strings.Cut(mark, "/")
+	at, err := time.Parse(time.RFC3339, began)
+	return at, err == nil
+}
 
 // node-detacher's contract, on Nodes, pods and DaemonSets (github.com/mumoshu/node-detacher).
 const (

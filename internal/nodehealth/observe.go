@@ -130,10 +130,9 @@ func released(d *appsv1.Deployment) bool {
 	if drained && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return true
 	}
-	began, _, _ := strings.Cut(*value, "/")
-	markedAt, markErr := time.Parse(time.RFC3339, began)
+	markedAt, ours := v1alpha1.MarkedAt(*value)
 	updatedAt, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationUpdatedAt])
-	return markErr == nil && err == nil && !updatedAt.Before(markedAt)
+	return ours && err == nil && !updatedAt.Before(markedAt)
 }
 
 func observePod(pod *corev1.Pod) Pod {

@@ -26,13 +26,7 @@ func (n *Node) marksServing() bool { return strings.HasSuffix(n.Deployment.Mark,
 func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // markedAt is when the node was marked; ok is false where the mark is not ours.
-func (n *Node) markedAt() (at time.Time, ok bool) { return MarkedAt(n.Deployment.Mark) }
-
-// MarkedAt is the time in a MarkValue; ok is false where it is none.
-func MarkedAt(mark string) (at time.Time, ok bool) {
-	at, err := time.Parse(time.RFC3339, strings.SplitN(mark, "/", 2)[0])
-	return at, err == nil
-}
+func (n *Node) markedAt() (at time.Time, ok bool) { return v1alpha1.MarkedAt(n.Deployment.Mark) }
 
 // updatedInTurn is whether the pods were changed since the node was marked.
 func (n *Node) updatedInTurn() bool {

@@ -135,7 +135,7 @@ func (w *world) verdict(n *simNode) (serving bool, mark string) {
 	if d == nil {
 		return false, ""
 	}
-	marked, _ := MarkedAt(d.mark)
+	marked, _ := v1alpha1.MarkedAt(d.mark)
 	emptied := !d.drainedAt.IsZero() && d.replicas == 0
 	lets := d.mark == "" || strings.HasSuffix(d.mark, v1alpha1.MarkServing) && d.updatedAt.Before(marked) && !emptied
 	return lets && !d.deleting && d.podsPerNode > 0 && w.readyPods(n.name) >= d.podsPerNode, d.mark

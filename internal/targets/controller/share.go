@@ -100,15 +100,7 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 	}
 	s.claims = append(s.claims, c)
 	if c.object.DeletionTimestamp != nil || !matches {
-		if wants, err := c.wants(s.state.Group, out, nodes); err == nil {
-			s.hook(c, wants, true)
-		}
-	}
-	switch {
-	case c.object.DeletionTimestamp != nil:
-		s.letGo(c)
-		return
-	case !matches:
+		s.part(c, out, nodes)
 		return
 	}
 	c.matched++
@@ -136,6 +128,18 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 			s.homes[t] = home{claim: c}
 		}
 		s.starting[t] = !w.ready && (s.starting[t] || len(s.claimed[t]) == 1)
+	}
+}
+
+// part ends a TargetGroupAttachment's part in the group.
+func (s *share) part(c *claim, out map[string]string, nodes map[string]*corev1.Node) {
+	// What has no target is not worth a word any more, so that a copy is asked.
+	parting := *c
+	if wants, err := parting.wants(s.state.Group, out, nodes); err == nil {
+		s.hook(c, wants, true)
+	}
+	if c.object.DeletionTimestamp != nil {
+		s.letGo(c)
 	}
 }
 
