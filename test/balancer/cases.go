@@ -61,8 +61,8 @@ func Cases() []Case {
 		},
 		{
 			Name: "drain", Group: "pods",
-			What: "kubectl drain of a node whose pods have a drain hook",
-			play: drain,
+			What:    "kubectl drain of a node whose pods have a drain hook",
+			prepare: addHook, play: drain,
 		},
 	}
 }
@@ -154,10 +154,14 @@ func rollOutThrottled(ctx context.Context, p *performance) error {
 	return err
 }
 
-// addHook gives the pods a drain hook, and lets them be replaced while their node
-// serves: it alone keeps requests from being lost.
+// addHook gives the pods a drain hook, unless they have it, and lets them be replaced
+// while their node serves: it alone keeps requests from being lost.
 func addHook(ctx context.Context, p *performance) error {
-	err := p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
+	set, err := p.fleet.Set(ctx)
+	if err != nil || set.Spec.DrainHook != nil {
+		return err
+	}
+	err = p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.DrainHook = &v1alpha1.DrainHook{}
 		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: new(intstr.FromString("100%"))}
 	})
