@@ -19,6 +19,8 @@ type Grace struct {
 	Sleep time.Duration
 	// Period is after how long the pod is killed.
 	Period time.Duration
+	// Stop is how long before that the container that serves is stopped at the latest.
+	Stop time.Duration
 }
 
 // Endless is longer than anything that is waited for.
@@ -41,7 +43,7 @@ func (m Mode) GraceOf(template corev1.PodSpec) Grace {
 		g.Sleep = max(g.Sleep, preStopSleep(c))
 	}
 	if m.Hook {
-		g.Sleep = Endless
+		g.Sleep, g.Stop = Endless, m.HookLeaves
 	}
 	return g
 }
@@ -71,7 +73,9 @@ func preStopSleep(c corev1.Container) time.Duration {
 }
 
 // Shorter is what is the shorter of each.
-func (g Grace) Shorter(o Grace) Grace { return Grace{min(g.Sleep, o.Sleep), min(g.Period, o.Period)} }
+func (g Grace) Shorter(o Grace) Grace {
+	return Grace{min(g.Sleep, o.Sleep), min(g.Period, o.Period), max(g.Stop, o.Stop)}
+}
 
 // Short says what to write where pods end before their load balancers are done with
 // them, or nothing. Those may send new connections for the time of floor after a pod's
@@ -81,8 +85,12 @@ func (g Grace) Short(floor, end time.Duration) string {
 	if g.Sleep < floor {
 		faults = append(faults, fmt.Sprintf("the container that serves is stopped after %s: give it a preStop hook that sleeps, lifecycle.preStop.sleep.seconds: %d", g.Sleep, seconds(floor)))
 	}
-	if g.Period < end {
-		faults = append(faults, fmt.Sprintf("the pod is killed after %s: set terminationGracePeriodSeconds to %d", g.Period, seconds(end)))
+	if g.Period < end+g.Stop {
+		hook := ""
+		if g.Stop > 0 {
+			hook = fmt.Sprintf(", of which its drain hook leaves it the last %s", g.Stop)
+		}
+		faults = append(faults, fmt.Sprintf("the pod is killed after %s%s: set terminationGracePeriodSeconds to %d", g.Period, hook, seconds(end+g.Stop)))
 	}
 	if len(faults) == 0 {
 		return ""

@@ -29,22 +29,24 @@ func TestGraceOf(t *testing.T) {
 		mode     Mode
 		sleep    time.Duration
 		period   time.Duration
+		stop     time.Duration
 	}{
-		"nothing written":         {proxy(nil), Mode{Port: 8080}, 0, 30 * time.Second},
-		"a period":                {patient, Mode{Port: 8080}, 0, 10 * time.Minute},
-		"sleep":                   {proxy(sleeping(5)), Mode{Port: 8080}, 5 * time.Second, 30 * time.Second},
-		"by its hostPort":         {proxy(sleeping(5)), Mode{Port: 80}, 5 * time.Second, 30 * time.Second},
-		"port not declared":       {undeclared, Mode{Port: 8080}, 8 * time.Second, 30 * time.Second},
-		"by a nodePort":           {proxy(sleeping(5)), Mode{Port: 30080}, 7 * time.Second, 30 * time.Second},
-		"a sidecar serves":        {sidecar, Mode{Port: 8080}, 9 * time.Second, 30 * time.Second},
-		"command":                 {proxy(command("sleep", "20")), Mode{Port: 8080}, 20 * time.Second, 30 * time.Second},
-		"command with a path":     {proxy(command("/bin/sleep", "2m")), Mode{Port: 8080}, 2 * time.Minute, 30 * time.Second},
-		"line of shell":           {proxy(command("sh", "-c", "nginx -s quit; sleep 15&& true")), Mode{Port: 8080}, 15 * time.Second, 30 * time.Second},
-		"another command":         {proxy(command("nosleep", "5")), Mode{Port: 8080}, Endless, 30 * time.Second},
-		"endless sleep":           {proxy(command("sleep", "infinity")), Mode{Port: 8080}, Endless, 30 * time.Second},
-		"it waits for its target": {proxy(nil), Mode{Port: 8080, Hook: true}, Endless, 30 * time.Second},
+		"nothing written":         {proxy(nil), Mode{Port: 8080}, 0, 30 * time.Second, 0},
+		"a period":                {patient, Mode{Port: 8080}, 0, 10 * time.Minute, 0},
+		"sleep":                   {proxy(sleeping(5)), Mode{Port: 8080}, 5 * time.Second, 30 * time.Second, 0},
+		"by its hostPort":         {proxy(sleeping(5)), Mode{Port: 80}, 5 * time.Second, 30 * time.Second, 0},
+		"port not declared":       {undeclared, Mode{Port: 8080}, 8 * time.Second, 30 * time.Second, 0},
+		"by a nodePort":           {proxy(sleeping(5)), Mode{Port: 30080}, 7 * time.Second, 30 * time.Second, 0},
+		"a sidecar serves":        {sidecar, Mode{Port: 8080}, 9 * time.Second, 30 * time.Second, 0},
+		"command":                 {proxy(command("sleep", "20")), Mode{Port: 8080}, 20 * time.Second, 30 * time.Second, 0},
+		"command with a path":     {proxy(command("/bin/sleep", "2m")), Mode{Port: 8080}, 2 * time.Minute, 30 * time.Second, 0},
+		"line of shell":           {proxy(command("sh", "-c", "nginx -s quit; sleep 15&& true")), Mode{Port: 8080}, 15 * time.Second, 30 * time.Second, 0},
+		"another command":         {proxy(command("nosleep", "5")), Mode{Port: 8080}, Endless, 30 * time.Second, 0},
+		"endless sleep":           {proxy(command("sleep", "infinity")), Mode{Port: 8080}, Endless, 30 * time.Second, 0},
+		"it waits for its target": {proxy(nil), Mode{Port: 8080, Hook: true, HookLeaves: 7 * time.Second}, Endless, 30 * time.Second, 7 * time.Second},
+		"no hook that would":      {proxy(nil), Mode{Port: 8080, HookLeaves: 7 * time.Second}, 0, 30 * time.Second, 0},
 	} {
-		if got := c.mode.GraceOf(c.template); got != (Grace{c.sleep, c.period}) {
+		if got := c.mode.GraceOf(c.template); got != (Grace{c.sleep, c.period, c.stop}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -59,17 +61,19 @@ func TestShort(t *testing.T) {
 		grace Grace
 		want  string
 	}{
-		"enough":          {Grace{floor, end}, ""},
-		"waits by a hook": {Grace{Endless, end}, ""},
-		"stops early":     {Grace{20 * time.Second, end}, before + stopped},
-		"killed early":    {Grace{Endless, 329 * time.Second}, before + killed},
-		"both":            {Grace{20 * time.Second, 329 * time.Second}, before + stopped + ", and " + killed},
+		"enough":          {Grace{floor, end, 0}, ""},
+		"waits by a hook": {Grace{Endless, end, 0}, ""},
+		"with its rest":   {Grace{Endless, end + 10*time.Second, 10 * time.Second}, ""},
+		"without it":      {Grace{Endless, end, 10 * time.Second}, before + "the pod is killed after 5m30s, of which its drain hook leaves it the last 10s: set terminationGracePeriodSeconds to 340"},
+		"stops early":     {Grace{20 * time.Second, end, 0}, before + stopped},
+		"killed early":    {Grace{Endless, 329 * time.Second, 0}, before + killed},
+		"both":            {Grace{20 * time.Second, 329 * time.Second, 0}, before + stopped + ", and " + killed},
 	} {
 		if got := c.grace.Short(floor, end); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if got := (Grace{1, 4}).Shorter(Grace{2, 3}); got != (Grace{1, 3}) {
+	if got := (Grace{1, 4, 5}).Shorter(Grace{2, 3, 6}); got != (Grace{1, 3, 6}) {
 		t.Errorf("the shorter is %+v", got)
 	}
 }

@@ -3,6 +3,7 @@ package targets
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -34,6 +35,8 @@ type Mode struct {
 	Port    int32
 	// Hook is whether the pods' preStop hook waits until their target is out.
 	Hook bool
+	// HookLeaves is how much of its grace period that hook leaves to a pod.
+	HookLeaves time.Duration
 	// Zone is given to addresses outside the group's network.
 	Zone string
 	// Notes are sentences for a person on what the mode does not give.

@@ -170,6 +170,7 @@ func TestPodWants(t *testing.T) {
 		{name: "for another reason", pod: disrupted("Maintenance", "True"), id: "10.0.0.1", in: true},
 		{name: "no longer", pod: disrupted("EvictionByEvictionAPI", "False"), id: "10.0.0.1", in: true},
 		{name: "deleted, held by a hook", pod: deleted, mode: Mode{Hook: true}, id: "10.0.0.1", ending: true, until: noon},
+		{name: "deleted, held by a hook that leaves it time", pod: deleted, mode: Mode{Hook: true, HookLeaves: time.Second}, id: "10.0.0.1", ending: true, until: noon.Add(-time.Second)},
 		{name: "failed: no hook runs", pod: phase(corev1.PodFailed), mode: Mode{Hook: true}, id: "10.0.0.1", ending: true},
 		{name: "evicted, a hook will hold it", pod: disrupted("EvictionByEvictionAPI", "True"), mode: Mode{Hook: true}, id: "10.0.0.1"},
 		{name: "by the kubelet, no hook", pod: disrupted("TerminationByKubelet", "True"), mode: Mode{Hook: true}, id: "10.0.0.1", ending: true},

@@ -187,13 +187,13 @@ func willRunHook(pod *corev1.Pod) bool {
 }
 
 // hookUntil is until when the drain hook can hold a pod that ends: the kubelet
-// waits for a preStop hook until the deletion's grace period is over. It runs none
-// in a pod that has failed or ended.
+// waits for a preStop hook until the deletion's grace period is over, and this one
+// ends sooner. It runs none in a pod that has failed or ended.
 func (m Mode) hookUntil(pod *corev1.Pod) time.Time {
 	if !m.Hook || over(pod) || pod.DeletionTimestamp == nil {
 		return time.Time{}
 	}
-	return pod.DeletionTimestamp.Time
+	return pod.DeletionTimestamp.Add(-m.HookLeaves)
 }
 
 // over is whether no container of the pod runs any more.

@@ -15,9 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bindingList is the list of aws-load-balancer-controller's objects that each keep the
-// targets of one group. Most clusters have no such kind.
-var bindingList = schema.GroupVersionKind{Group: "elbv2.k8s.aws", Version: "v1beta1", Kind: "TargetGroupBindingList"}
+// bindingLists are the lists of objects that each keep the targets of one group:
+// aws-load-balancer-controller's, and those of EKS Auto Mode, which has it built in
+// (https://docs.aws.amazon.com/eks/latest/userguide/migrate-auto.html). Most clusters
+// have neither kind.
+var bindingLists = []schema.GroupVersionKind{
+	{Group: "elbv2.k8s.aws", Version: "v1beta1", Kind: "TargetGroupBindingList"},
+	{Group: "eks.amazonaws.com", Version: "v1", Kind: "TargetGroupBindingList"},
+}
 
 // binding is a TargetGroupBinding that has a group to itself: aws-load-balancer-controller
 // deregisters from it whatever it did not register
@@ -85,23 +90,35 @@ func (b *bindings) list(ctx context.Context, every time.Duration) {
 	}
 	b.listing = true
 	go func() {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(bindingList)
-		err := b.reader.List(ctx, list)
+		all, err := listBindings(ctx, b.reader)
 		b.mu.Lock()
 		b.listing, b.listedAt, b.failure = false, time.Now(), ""
-		switch {
-		case err == nil:
-			b.all, b.read = bindingsOf(list), true
-		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-			b.all, b.read = nil, true
-		default:
+		if err == nil {
+			b.all, b.read = all, true
+		} else {
 			b.failure = "listing the TargetGroupBindings: " + err.Error()
 			ctrl.Log.WithName("targets").V(1).Info("TargetGroupBindings were not listed", "error", err)
 		}
 		b.mu.Unlock()
 		b.ring()
 	}()
+}
+
+// listBindings lists those of every kind that the cluster has.
+func listBindings(ctx context.Context, reader client.Reader) ([]binding, error) {
+	var all []binding
+	for _, kind := range bindingLists {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		err := reader.List(ctx, list)
+		switch {
+		case err == nil:
+			all = append(all, bindingsOf(list)...)
+		case !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // known are those that were listed, and whether they ever were.

@@ -79,35 +79,38 @@ func TestABoundGroupIsLeftAlone(t *testing.T) {
 	}
 }
 
-// lister answers a list with an error, or with one TargetGroupBinding.
+// lister answers a list with the error for the API group, or with one TargetGroupBinding.
 type lister struct {
 	client.Reader
-	err error
+	errs map[string]error
 }
 
 func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	list.(*unstructured.UnstructuredList).Items = []unstructured.Unstructured{bindingObject("web", map[string]any{"targetGroupARN": "arn:web"})}
-	return l.err
+	return l.errs[list.GetObjectKind().GroupVersionKind().Group]
 }
 
 // TestListingBindings tells a kind that is not there from a list that failed, and keeps
 // what was listed before.
 func TestListingBindings(t *testing.T) {
+	forbidden, missing := errors.New("forbidden"), &meta.NoKindMatchError{GroupKind: bindingLists[0].GroupKind()}
 	rung, l := make(chan struct{}), &lister{}
 	b := &bindings{reader: l, ring: func() { rung <- struct{}{} }}
 	for _, c := range []struct {
-		name    string
-		err     error
-		listed  int
-		read    bool
-		failure string
+		name     string
+		aws, eks error
+		listed   int
+		read     bool
+		failure  string
 	}{
-		{"it fails", errors.New("forbidden"), 0, false, "listing the TargetGroupBindings: forbidden"},
-		{"there is no such kind", &meta.NoKindMatchError{GroupKind: bindingList.GroupKind()}, 0, true, ""},
-		{"there is one", nil, 1, true, ""},
-		{"it fails again", errors.New("forbidden"), 1, true, "listing the TargetGroupBindings: forbidden"},
+		{"it fails", forbidden, missing, 0, false, "listing the TargetGroupBindings: forbidden"},
+		{"there is no such kind", missing, missing, 0, true, ""},
+		{"only Auto Mode has it", missing, nil, 1, true, ""},
+		{"there is one", nil, missing, 1, true, ""},
+		{"of each kind", nil, nil, 2, true, ""},
+		{"one kind fails", nil, forbidden, 2, true, "listing the TargetGroupBindings: forbidden"},
 	} {
-		l.err = c.err
+		l.errs = map[string]error{"elbv2.k8s.aws": c.aws, "eks.amazonaws.com": c.eks}
 		b.list(t.Context(), 0)
 		<-rung
 		all, read, failure := b.known()
@@ -131,7 +134,7 @@ func TestNothingIsDecidedBeforeBindingsAreKnown(t *testing.T) {
 	}
 	r := &Reconciler{
 		Options: Options{Floor: targets.DefaultFloor, GroupsEvery: time.Hour}, running: t.Context(), accounts: map[v1alpha1.AssumeRole]*account{{}: a},
-		bindings: &bindings{reader: &lister{err: errors.New("forbidden")}, ring: func() { rung <- struct{}{} }},
+		bindings: &bindings{reader: &lister{errs: map[string]error{"elbv2.k8s.aws": errors.New("forbidden")}}, ring: func() { rung <- struct{}{} }},
 	}
 	for i, why := range []string{"the TargetGroupBindings are being read", "listing the TargetGroupBindings: forbidden"} {
 		c, h := nodeClaim(nil), holdOf(v1alpha1.WantDetached)

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,12 +13,14 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 const webGate = "target-health.ingressdaemonsets.mumoshu.github.io/web"
@@ -181,6 +185,41 @@ func TestWritingGates(t *testing.T) {
 	left, err = r.writeGates(t.Context(), o)
 	if names := written(); err != nil || left || len(names) != gatesAPass+1 {
 		t.Errorf("written again: %v, left %t, %v", names, left, err)
+	}
+}
+
+// TestAPodOfTheSameNameIsLeftAlone says which pod is meant, so that the API server
+// refuses to write on its successor.
+func TestAPodOfTheSameNameIsLeftAlone(t *testing.T) {
+	successor := &corev1.Pod{}
+	successor.Namespace, successor.Name, successor.UID = "ns", "p", "2"
+	api := fake.NewClientBuilder().WithObjects(successor).WithStatusSubresource(&corev1.Pod{}).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			data, err := patch.Data(o)
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(string(data), `"uid":"2"`) {
+				// As the API server answers; the fake takes any.
+				return apierrors.NewConflict(corev1.Resource("pods"), o.GetName(), errors.New("the uid differs"))
+			}
+			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+		},
+	}).Build()
+	for _, uid := range []types.UID{"1", "2"} {
+		meant := successor.DeepCopy()
+		meant.UID = uid
+		g := gate{meant, corev1.PodCondition{Type: webGate, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}}
+		if err := (&Reconciler{client: api}).writeGate(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		got := &corev1.Pod{}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(successor), got); err != nil {
+			t.Fatal(err)
+		}
+		if written := conditionOf(got, webGate) != nil; written != (uid == "2") {
+			t.Errorf("meant for %s: written %t", uid, written)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (c *claim) tell(now time.Time, shares []*share) {
 	var waits, refused []string
 	for _, r := range c.reports {
 		switch r.Phase {
-		case targets.Registering, targets.Failing, targets.Absent:
+		case targets.Registering, targets.Failing:
 			c.status.Targets++
 			waits = append(waits, r.ID+" "+r.Message)
 		case targets.Attached, targets.Held:

@@ -15,6 +15,8 @@ import (
 type share struct {
 	account *account
 	state   targets.State
+	// floorSet is whether the state's floor is one that was asked for.
+	floorSet bool
 	// binding is what has the group to itself, nil where nothing has.
 	binding *binding
 	// claims and holds are those with a part in the group.
@@ -99,14 +101,12 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 		return
 	}
 	s.claims = append(s.claims, c)
+	s.setFloor(c.object.Spec.DetachFloorSeconds)
 	if c.object.DeletionTimestamp != nil || !matches {
 		s.part(c, out, nodes)
 		return
 	}
 	c.matched++
-	if floor := c.object.Spec.DetachFloorSeconds; floor != nil {
-		s.state.Floor = time.Duration(*floor) * time.Second
-	}
 	if c.incomplete != "" {
 		// What it selects is not known, so that what it registered is left alone.
 		s.state.Synced = false
@@ -129,6 +129,19 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 		}
 		s.starting[t] = !w.ready && (s.starting[t] || len(s.claimed[t]) == 1)
 	}
+}
+
+// setFloor has a TargetGroupAttachment say what the floor is. Where more than one does,
+// the longest holds.
+func (s *share) setFloor(seconds *int32) {
+	if seconds == nil {
+		return
+	}
+	floor := time.Duration(*seconds) * time.Second
+	if s.floorSet {
+		floor = max(floor, s.state.Floor)
+	}
+	s.state.Floor, s.floorSet = floor, true
 }
 
 // part ends a TargetGroupAttachment's part in the group.

@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -143,6 +144,49 @@ func TestADetachedNodeIsTheClaimsToMove(t *testing.T) {
 	}
 	if h.tell(); h.status.Done {
 		t.Error("the node is out while its target leaves")
+	}
+}
+
+// TestPodsThatEndAreNoTargetsToWaitFor is Ready though a pod that has failed, or
+// lingers, was never registered.
+func TestPodsThatEndAreNoTargetsToWaitFor(t *testing.T) {
+	c := podClaim(map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"})
+	c.pod("b").Status.Phase = corev1.PodFailed
+	s := shared(group(targets.IP), healthy("10.0.0.1"))
+	s.join(c, nil, nil)
+	s.decide(nil)
+	c.tell(now, []*share{s})
+	ready := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionReady)
+	if ready.Status != metav1.ConditionTrue || c.status.Targets != 1 || c.status.Healthy != 1 {
+		t.Errorf("%+v, %+v", ready, c.status)
+	}
+}
+
+// TestFloors goes by what was asked for, also while that is being deleted, and by the
+// longest.
+func TestFloors(t *testing.T) {
+	claimOf := func(seconds *int32) *claim {
+		return nodeClaim(func(s *v1alpha1.TargetGroupAttachmentSpec) { s.DetachFloorSeconds = seconds })
+	}
+	deleted := claimOf(new(int32(7)))
+	deleted.object.DeletionTimestamp = &metav1.Time{Time: now}
+	for name, c := range map[string]struct {
+		claims []*claim
+		want   time.Duration
+	}{
+		"none":        {[]*claim{claimOf(nil)}, time.Minute},
+		"0":           {[]*claim{claimOf(new(int32(0)))}, 0},
+		"two":         {[]*claim{claimOf(new(int32(5))), claimOf(new(int32(3)))}, 5 * time.Second},
+		"two and one": {[]*claim{claimOf(new(int32(3))), claimOf(nil), claimOf(new(int32(5)))}, 5 * time.Second},
+		"deleted":     {[]*claim{deleted}, 7 * time.Second},
+	} {
+		s := shared(group(targets.Instance), nil)
+		for _, claim := range c.claims {
+			s.join(claim, nil, nil)
+		}
+		if s.state.Floor != c.want {
+			t.Errorf("%s: %s", name, s.state.Floor)
+		}
 	}
 }
 

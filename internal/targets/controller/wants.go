@@ -44,6 +44,9 @@ func (c *claim) wants(g targets.Group, out map[string]string, nodes map[string]*
 func (c *claim) mode(pod corev1.PodSpec, g targets.Group) (targets.Mode, error) {
 	mode, err := targets.ModeOf(pod, g, c.object.Spec.Port, c.service)
 	mode.Zone = c.object.Spec.AvailabilityZone
+	if c.set != nil && c.set.Spec.DrainHook != nil {
+		mode.HookLeaves = c.set.Spec.DrainHook.StopTime()
+	}
 	return mode, err
 }
 

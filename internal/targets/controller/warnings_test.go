@@ -52,7 +52,7 @@ func TestWarnings(t *testing.T) {
 			c.set = &v1alpha1.IngressDaemonSet{}
 			c.set.Spec.DrainHook = &v1alpha1.DrainHook{}
 		}, "GraceTooShort", "a load balancer may send new connections to a pod for 1m0s after its deletion began, and lets open ones go on for another 30s, but " +
-			"the pod is killed after 30s: set terminationGracePeriodSeconds to 90"},
+			"the pod is killed after 30s, of which its drain hook leaves it the last 10s: set terminationGracePeriodSeconds to 100"},
 		"a set's template, not its pods": {func(c *claim) {
 			c.set = &v1alpha1.IngressDaemonSet{}
 			lasting(&c.set.Spec.Template.Spec)
