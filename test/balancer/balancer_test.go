@@ -5,16 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
-	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 )
 
@@ -22,25 +18,11 @@ import (
 var theScene *Scene
 
 func TestMain(m *testing.M) {
-	if os.Getuid() != 0 {
-		fmt.Println("test/balancer: skipped: real nodes need root")
-		return
-	}
-	os.Exit(run(m))
+	flag.Parse()
+	os.Exit(stage.Main("ids-balancer", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
 }
 
-func run(m *testing.M) int {
-	flag.Parse()
-	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Always the same folder, so that what a run that was killed left is found.
-	dir := filepath.Join(os.TempDir(), "ids-balancer")
-	defer os.RemoveAll(dir)
-	down := func() { _ = cluster.Down(context.WithoutCancel(ctx), dir) }
-	defer down()
-	context.AfterFunc(ctx, func() {
-		down()
-		os.Exit(1)
-	})
+func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
 	theScene, err = SetUp(ctx, Options{Dir: dir, Scale: 10, Seed: uint64(time.Now().UnixNano()), Log: os.Stdout})
 	if err != nil {

@@ -7,9 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
@@ -23,24 +20,10 @@ const nodes = 3
 var theStage *stage.Stage
 
 func TestMain(m *testing.M) {
-	if os.Getuid() != 0 {
-		fmt.Println("test/e2e: skipped: real nodes need root")
-		return
-	}
-	os.Exit(run(m))
+	os.Exit(stage.Main("ids-e2e", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
 }
 
-func run(m *testing.M) int {
-	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Always the same folder, so that what a run that was killed left is found.
-	dir := filepath.Join(os.TempDir(), "ids-e2e")
-	defer os.RemoveAll(dir)
-	down := func() { _ = cluster.Down(context.WithoutCancel(ctx), dir) }
-	defer down()
-	context.AfterFunc(ctx, func() {
-		down()
-		os.Exit(1)
-	})
+func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
 	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "skopeo"}, Log: os.Stdout})
 	if err != nil {
