@@ -2,15 +2,13 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // Cloud is where target groups are. Another cloud is one package that has these.
@@ -33,13 +31,10 @@ type account struct {
 	// ring calls for another pass.
 	ring func()
 
-	mu       sync.Mutex
-	calls    *targets.Calls
-	groups   map[string]targets.Group
-	groupsAt time.Time
-	listing  bool
-	// failure is why the groups could not be read, empty where they could.
-	failure   string
+	groups *listing[targets.Group]
+
+	mu        sync.Mutex
+	calls     *targets.Calls
 	inventory map[string]inventory
 	// moved is closed when there may be something to call for, and made anew.
 	moved chan struct{}
@@ -60,9 +55,9 @@ func (a *account) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.mu.Lock()
 		call, ready, at := a.calls.Next(time.Now())
-		group, known := a.groups[call.Group]
 		moved := a.moved
 		a.mu.Unlock()
+		group, known := a.group(call.Group)
 		switch {
 		case ready && !known:
 			a.done(call, targets.Failed, "the group is not there any more")
@@ -136,40 +131,21 @@ func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.ring()
 }
 
-// listGroups reads which groups there are, in the background, where that is due.
-func (a *account) listGroups(ctx context.Context, every time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.listing || time.Since(a.groupsAt) < every {
-		return
-	}
-	a.listing = true
-	go func() {
-		groups, err := a.cloud.Groups(ctx)
-		a.mu.Lock()
-		a.listing, a.groupsAt, a.failure = false, time.Now(), ""
-		if err != nil {
-			a.failure = fmt.Sprintf("reading the target groups: %v", err)
-			ctrl.Log.WithName("targets").V(1).Info("groups were not read", "error", err)
-		} else {
-			a.groups = map[string]targets.Group{}
-			for _, g := range groups {
-				a.groups[g.ID] = g
-			}
-		}
-		a.mu.Unlock()
-		a.ring()
-	}()
+// listGroups lists which groups there are, in the order of their IDs.
+func (a *account) listGroups(ctx context.Context) ([]targets.Group, error) {
+	groups, err := a.cloud.Groups(ctx)
+	slices.SortFunc(groups, func(a, b targets.Group) int { return strings.Compare(a.ID, b.ID) })
+	return groups, err
 }
 
-// known are the groups, in the order of their IDs, and whether they were ever read.
-func (a *account) known() (groups []targets.Group, read bool, failure string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(a.groups)) {
-		groups = append(groups, a.groups[id])
+// group is one of those that were listed.
+func (a *account) group(id string) (g targets.Group, known bool) {
+	groups, _, _ := a.groups.known()
+	at, known := slices.BinarySearchFunc(groups, id, func(g targets.Group, id string) int { return strings.Compare(g.ID, id) })
+	if !known {
+		return targets.Group{}, false
 	}
-	return groups, a.groups != nil, a.failure
+	return groups[at], true
 }
 
 // observe fills in what is known of a group.

@@ -3,15 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -65,46 +62,14 @@ func bindingsOf(list *unstructured.UnstructuredList) []binding {
 	return out
 }
 
-// bindings are those of the cluster as they were last listed.
-type bindings struct {
-	reader client.Reader
-	// ring calls for another pass.
-	ring func()
-
-	mu       sync.Mutex
-	all      []binding
-	read     bool
-	listing  bool
-	listedAt time.Time
-	// failure is why they could not be listed, empty where they could.
-	failure string
+// newBindings are those of the cluster, none listed yet.
+func newBindings(reader client.Reader, ring func()) *listing[binding] {
+	list := func(ctx context.Context) ([]binding, error) { return listBindings(ctx, reader) }
+	return &listing[binding]{what: "listing the TargetGroupBindings", list: list, ring: ring}
 }
 
-// list lists them in the background where that is due. They are not watched, since the
-// kind may come and go while the controller runs.
-func (b *bindings) list(ctx context.Context, every time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.listing || time.Since(b.listedAt) < every {
-		return
-	}
-	b.listing = true
-	go func() {
-		all, err := listBindings(ctx, b.reader)
-		b.mu.Lock()
-		b.listing, b.listedAt, b.failure = false, time.Now(), ""
-		if err == nil {
-			b.all, b.read = all, true
-		} else {
-			b.failure = "listing the TargetGroupBindings: " + err.Error()
-			ctrl.Log.WithName("targets").V(1).Info("TargetGroupBindings were not listed", "error", err)
-		}
-		b.mu.Unlock()
-		b.ring()
-	}()
-}
-
-// listBindings lists those of every kind that the cluster has.
+// listBindings lists those of every kind that the cluster has. They are not watched,
+// since a kind may come and go while the controller runs.
 func listBindings(ctx context.Context, reader client.Reader) ([]binding, error) {
 	var all []binding
 	for _, kind := range bindingLists {
@@ -119,11 +84,4 @@ func listBindings(ctx context.Context, reader client.Reader) ([]binding, error) 
 		}
 	}
 	return all, nil
-}
-
-// known are those that were listed, and whether they ever were.
-func (b *bindings) known() (all []binding, read bool, failure string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all, b.read, b.failure
 }

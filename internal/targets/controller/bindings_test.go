@@ -95,7 +95,7 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 func TestListingBindings(t *testing.T) {
 	forbidden, missing := errors.New("forbidden"), &meta.NoKindMatchError{GroupKind: bindingLists[0].GroupKind()}
 	rung, l := make(chan struct{}), &lister{}
-	b := &bindings{reader: l, ring: func() { rung <- struct{}{} }}
+	b := newBindings(l, func() { rung <- struct{}{} })
 	for _, c := range []struct {
 		name     string
 		aws, eks error
@@ -111,15 +111,15 @@ func TestListingBindings(t *testing.T) {
 		{"one kind fails", nil, forbidden, 2, true, "listing the TargetGroupBindings: forbidden"},
 	} {
 		l.errs = map[string]error{"elbv2.k8s.aws": c.aws, "eks.amazonaws.com": c.eks}
-		b.list(t.Context(), 0)
+		b.renew(t.Context(), 0)
 		<-rung
 		all, read, failure := b.known()
 		if len(all) != c.listed || read != c.read || failure != c.failure {
 			t.Errorf("%s: %v %t %q", c.name, all, read, failure)
 		}
 	}
-	b.list(t.Context(), time.Hour)
-	if b.listing {
+	b.renew(t.Context(), time.Hour)
+	if b.underWay {
 		t.Error("it is listed before it is due")
 	}
 }
@@ -129,12 +129,12 @@ func TestListingBindings(t *testing.T) {
 func TestNothingIsDecidedBeforeBindingsAreKnown(t *testing.T) {
 	g, rung := group(targets.Instance), make(chan struct{})
 	a := &account{
-		groups: map[string]targets.Group{g.ID: g}, groupsAt: time.Now(), inventory: map[string]inventory{g.ID: {asOf, healthy("i-b"), true}},
+		groups: &listing[targets.Group]{all: []targets.Group{g}, read: true, at: time.Now()}, inventory: map[string]inventory{g.ID: {asOf, healthy("i-b"), true}},
 		calls: targets.NewCalls(4, 20), ring: func() {}, moved: make(chan struct{}),
 	}
 	r := &Reconciler{
 		Options: Options{Floor: targets.DefaultFloor, GroupsEvery: time.Hour}, running: t.Context(), accounts: map[v1alpha1.AssumeRole]*account{{}: a},
-		bindings: &bindings{reader: &lister{errs: map[string]error{"elbv2.k8s.aws": errors.New("forbidden")}}, ring: func() { rung <- struct{}{} }},
+		bindings: newBindings(&lister{errs: map[string]error{"elbv2.k8s.aws": errors.New("forbidden")}}, func() { rung <- struct{}{} }),
 	}
 	for i, why := range []string{"the TargetGroupBindings are being read", "listing the TargetGroupBindings: forbidden"} {
 		c, h := nodeClaim(nil), holdOf(v1alpha1.WantDetached)
@@ -145,7 +145,7 @@ func TestNothingIsDecidedBeforeBindingsAreKnown(t *testing.T) {
 			<-rung
 		}
 	}
-	r.bindings = &bindings{read: true, listedAt: time.Now()}
+	r.bindings = &listing[binding]{read: true, at: time.Now()}
 	if shares := r.decide(t.Context(), &observed{now: now, claims: []*claim{nodeClaim(nil)}}); len(shares) != 1 {
 		t.Errorf("%v", shares)
 	}

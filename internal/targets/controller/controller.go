@@ -60,7 +60,7 @@ type Reconciler struct {
 	accounts map[v1alpha1.AssumeRole]*account
 	// wishes are since when each Attachment asks for what it does, as seen here.
 	wishes   map[wish]time.Time
-	bindings *bindings
+	bindings *listing[binding]
 	// gates are the versions in which pods were seen when their gates were written.
 	gates map[types.UID]string
 }
@@ -105,7 +105,7 @@ const conflictPause = 50 * time.Millisecond
 // decide decides about each group of each account.
 func (r *Reconciler) decide(ctx context.Context, o *observed) []*share {
 	since, accounts := r.since(o), r.accountsOf(o)
-	r.bindings.list(r.running, r.GroupsEvery)
+	r.bindings.renew(r.running, r.GroupsEvery)
 	bound, read, failure := r.bindings.known()
 	if !read {
 		// Nothing is touched of which it is not known whether somebody else has it to itself.
@@ -116,8 +116,8 @@ func (r *Reconciler) decide(ctx context.Context, o *observed) []*share {
 	}
 	var shares []*share
 	for role, a := range accounts {
-		a.listGroups(r.running, r.GroupsEvery)
-		groups, read, failure := a.known()
+		a.groups.renew(r.running, r.GroupsEvery)
+		groups, read, failure := a.groups.known()
 		for _, g := range groups {
 			s := newShare(a, g, o, r.Floor(g.Balancer))
 			s.binding = bindingOf(g, bound)
@@ -202,6 +202,7 @@ func (r *Reconciler) account(role v1alpha1.AssumeRole) (*account, error) {
 		outcome: r.Outcome, ring: r.ring, calls: targets.NewCalls(r.Rate, r.Burst),
 		inventory: map[string]inventory{}, moved: make(chan struct{}),
 	}
+	a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.listGroups, ring: r.ring}
 	as := &role
 	if role == (v1alpha1.AssumeRole{}) {
 		as = nil

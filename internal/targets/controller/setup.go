@@ -45,7 +45,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		},
 	}
 	r.connections = newConnections(r.ring)
-	r.bindings = &bindings{reader: mgr.GetAPIReader(), ring: r.ring}
+	r.bindings = newBindings(mgr.GetAPIReader(), r.ring)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("targets").
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).

@@ -324,7 +324,7 @@ func TestCallsAreMade(t *testing.T) {
 	rung := make(chan struct{}, 10)
 	a := &account{
 		cloud: cloud, outcome: func(error) targets.Outcome { return targets.Failed }, ring: func() { rung <- struct{}{} }, calls: targets.NewCalls(100, 100),
-		groups: map[string]targets.Group{g.ID: g}, inventory: map[string]inventory{}, moved: make(chan struct{}),
+		groups: &listing[targets.Group]{all: []targets.Group{g}, read: true, at: time.Now()}, inventory: map[string]inventory{}, moved: make(chan struct{}),
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
