@@ -16,23 +16,26 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 )
 
-// bindingKind is as much of aws-load-balancer-controller's kind as matters here.
-const bindingKind = `
+// bindingKind is as much of aws-load-balancer-controller's kind as matters here; EKS Auto
+// Mode has another of the same name.
+func bindingKind(group, version string) string {
+	return `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
-  name: targetgroupbindings.elbv2.k8s.aws
+  name: targetgroupbindings.` + group + `
 spec:
-  group: elbv2.k8s.aws
+  group: ` + group + `
   scope: Namespaced
   names: {kind: TargetGroupBinding, listKind: TargetGroupBindingList, plural: targetgroupbindings, singular: targetgroupbinding}
   versions:
-  - name: v1beta1
+  - name: ` + version + `
     served: true
     storage: true
     schema:
       openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
+}
 
 // TestBoundGroup leaves a group alone as soon as a TargetGroupBinding has it to itself,
 // of a kind that was not there when the controller started; another group of the same
@@ -52,7 +55,8 @@ func TestBoundGroup(t *testing.T) {
 	f.holds("the first pod", one.Status.PodIP+":8080")
 	other.holds("the first pod", one.Status.PodIP+":8080")
 
-	f.must(api.Create(t.Context(), object(f, bindingKind)))
+	f.must(api.Create(t.Context(), object(f, bindingKind("elbv2.k8s.aws", "v1beta1"))))
+	f.must(api.Create(t.Context(), object(f, bindingKind("eks.amazonaws.com", "v1"))))
 	binding := object(f, `{apiVersion: elbv2.k8s.aws/v1beta1, kind: TargetGroupBinding, metadata: {namespace: default, name: bound}, spec: {targetGroupARN: "`+f.arn+`"}}`)
 	f.eventually("a TargetGroupBinding", func(ctx context.Context) error { return api.Create(ctx, binding) })
 	f.eventually("the refusal", func(ctx context.Context) error {

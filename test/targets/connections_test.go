@@ -94,7 +94,7 @@ func TestQuietNode(t *testing.T) {
 	f.eventually("no mark", func(ctx context.Context) error {
 		return notFound(api.Get(ctx, client.ObjectKey{Name: node}, &v1alpha1.Attachment{}))
 	})
-	f.removed(a)
+	f.removedAtOnce(a)
 	f.removed(set)
 }
 

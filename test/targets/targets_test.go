@@ -181,6 +181,15 @@ func (f *fixture) removed(a client.Object) {
 	})
 }
 
+// removedAtOnce does the same where nothing is to be waited for, since nobody is served.
+func (f *fixture) removedAtOnce(a *v1alpha1.TargetGroupAttachment) {
+	f.Helper()
+	patch := client.MergeFrom(a.DeepCopy())
+	a.Spec.DetachFloorSeconds = new(int32(0))
+	f.must(api.Patch(f.Context(), a, patch))
+	f.removed(a)
+}
+
 func (f *fixture) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	f.Helper()
 	p := &corev1.Pod{

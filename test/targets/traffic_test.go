@@ -65,11 +65,7 @@ func TestTraffic(t *testing.T) {
 	if failed := v.stop(); len(failed) > 0 {
 		t.Errorf("%d of %d connections failed, such as: %v", len(failed), v.count(), failed[0])
 	}
-	// Nothing waits any more for what serves no one.
-	patch := client.MergeFrom(a.DeepCopy())
-	a.Spec.DetachFloorSeconds = new(int32(0))
-	f.must(api.Patch(t.Context(), a, patch))
-	f.removed(a)
+	f.removedAtOnce(a)
 	f.annotate(leaves, v1alpha1.AnnotationNodeDetached, nil)
 }
 
