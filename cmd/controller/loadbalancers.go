@@ -69,7 +69,28 @@ func reasonNames(separator string) string {
 	return strings.Join(names, separator)
 }
 
-// setUp registers what the flags ask for. The error says which flag to change.
+// check says which flag to change, before anything is asked of the cluster.
+func (o *loadBalancers) check() error {
+	switch {
+	case o.cloud != "" && o.cloud != "aws":
+		return fmt.Errorf("--cloud must be aws, not %q", o.cloud)
+	case o.rate <= 0 || o.burst < 1:
+		return errors.New("--cloud-rate must be above 0, and --cloud-burst at least 1")
+	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
+		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
+	case !o.detach && len(o.webhooks) > 0:
+		return errors.New("--detach-webhook needs --detach")
+	case o.detach && o.cloud == "" && len(o.webhooks) == 0:
+		return errors.New("--detach has nothing to take nodes out of: set --cloud, or --detach-webhook")
+	case o.minAttached < 0:
+		return errors.New("--detach-min-attached must not be below 0")
+	}
+	_, reasons := o.detachReasons()
+	_, webhooks := o.detachWebhooks()
+	return errors.Join(reasons, webhooks)
+}
+
+// setUp registers what the flags ask for, which were checked.
 func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if o.cloud != "" {
 		if err := o.setUpTargets(ctx, mgr); err != nil {
@@ -77,9 +98,6 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 		}
 	}
 	if !o.detach {
-		if len(o.webhooks) > 0 {
-			return errors.New("--detach-webhook needs --detach")
-		}
 		return nil
 	}
 	reasons, err := o.detachReasons()
@@ -89,9 +107,6 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	webhooks, err := o.detachWebhooks()
 	if err != nil {
 		return err
-	}
-	if o.cloud == "" && len(webhooks) == 0 {
-		return errors.New("--detach has nothing to take nodes out of: set --cloud, or --detach-webhook")
 	}
 	if err := detaching.Rival(ctx, mgr.GetAPIReader()); err != nil {
 		return err
@@ -106,14 +121,6 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) error {
-	switch {
-	case o.cloud != "aws":
-		return fmt.Errorf("--cloud must be aws, not %q", o.cloud)
-	case o.rate <= 0 || o.burst < 1:
-		return errors.New("--cloud-rate must be above 0, and --cloud-burst at least 1")
-	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
-		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
-	}
 	return targeting.SetUp(mgr, targeting.Options{
 		Rate: o.rate, Burst: o.burst, GroupsEvery: o.groupsEvery,
 		Outcome: outcome,

@@ -69,6 +69,9 @@ func run(o options) error {
 	if o.image == "" {
 		return fmt.Errorf("no image for the health checkers: set --healthchecker-image or HEALTHCHECKER_IMAGE to this controller's own image")
 	}
+	if err := o.loadBalancers.check(); err != nil {
+		return err
+	}
 	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCheck says which flag to change.
+func TestCheck(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*loadBalancers)
+		says   string
+	}{
+		"none": {func(*loadBalancers) {}, ""},
+		"all":  {func(o *loadBalancers) { o.cloud, o.detach, o.reasons = "aws", true, list{"Cordoned"} }, ""},
+		"a webhook alone": {func(o *loadBalancers) {
+			o.detach, o.webhooks, o.secretFile = true, list{"lb=https://lb.example.com"}, secret
+		}, ""},
+		"another cloud":  {func(o *loadBalancers) { o.cloud = "gcp" }, `--cloud must be aws, not "gcp"`},
+		"no requests":    {func(o *loadBalancers) { o.burst = 0 }, "--cloud-burst at least 1"},
+		"below 0":        {func(o *loadBalancers) { o.networkFloor = -time.Second }, "--network-floor and --other-floor must not be below 0"},
+		"no detaching":   {func(o *loadBalancers) { o.webhooks = list{"lb=https://lb.example.com"} }, "--detach-webhook needs --detach"},
+		"nothing to do":  {func(o *loadBalancers) { o.detach = true }, "set --cloud, or --detach-webhook"},
+		"less than none": {func(o *loadBalancers) { o.minAttached = -1 }, "--detach-min-attached must not be below 0"},
+		"unknown reason": {func(o *loadBalancers) { o.cloud, o.reasons = "aws", list{"Tainted"} }, `there is no reason "Tainted", but Annotated, `},
+		"no secret":      {func(o *loadBalancers) { o.detach, o.webhooks = true, list{"lb=https://lb.example.com"} }, "--detach-webhook-secret-file: "},
+		"no name": {func(o *loadBalancers) {
+			o.detach, o.webhooks, o.secretFile = true, list{"https://lb.example.com"}, secret
+		}, "--detach-webhook must be NAME=URL"},
+		"no URL": {func(o *loadBalancers) { o.detach, o.webhooks, o.secretFile = true, list{"lb=lb.example.com"}, secret }, "--detach-webhook lb: "},
+	} {
+		o := loadBalancers{rate: 4, burst: 20, groupsEvery: time.Minute, minAttached: 1}
+		c.change(&o)
+		err := o.check()
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
