@@ -33,6 +33,9 @@ type loadBalancers struct {
 	reasons, webhooks        list
 	minAttached              int
 	secretFile               string
+
+	// detaching is what the flags about that ask for, once they were checked.
+	detaching detaching.Options
 }
 
 // list is a flag that is given more than once, or with commas.
@@ -69,8 +72,9 @@ func reasonNames(separator string) string {
 	return strings.Join(names, separator)
 }
 
-// check says which flag to change, before anything is asked of the cluster.
-func (o *loadBalancers) check() error {
+// check reads what the flags ask for, or says which to change, before anything is asked
+// of the cluster.
+func (o *loadBalancers) check() (err error) {
 	switch {
 	case o.cloud != "" && o.cloud != "aws":
 		return fmt.Errorf("--cloud must be aws, not %q", o.cloud)
@@ -85,9 +89,11 @@ func (o *loadBalancers) check() error {
 	case o.minAttached < 0:
 		return errors.New("--detach-min-attached must not be below 0")
 	}
-	_, reasons := o.detachReasons()
-	_, webhooks := o.detachWebhooks()
-	return errors.Join(reasons, webhooks)
+	if o.detaching.Reasons, err = o.detachReasons(); err != nil {
+		return err
+	}
+	o.detaching.Webhooks, err = o.detachWebhooks()
+	return err
 }
 
 // setUp registers what the flags ask for, which were checked.
@@ -100,24 +106,15 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if !o.detach {
 		return nil
 	}
-	reasons, err := o.detachReasons()
-	if err != nil {
-		return err
-	}
-	webhooks, err := o.detachWebhooks()
-	if err != nil {
-		return err
-	}
 	if err := detaching.Rival(ctx, mgr.GetAPIReader()); err != nil {
 		return err
 	}
-	return detaching.SetUp(mgr, detaching.Options{
-		Reasons: reasons, MinAttached: o.minAttached, Targets: o.cloud != "", Webhooks: webhooks,
-		InstanceID: func(providerID string) string {
-			id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
-			return id
-		},
-	})
+	o.detaching.MinAttached, o.detaching.Targets = o.minAttached, o.cloud != ""
+	o.detaching.InstanceID = func(providerID string) string {
+		id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
+		return id
+	}
+	return detaching.SetUp(mgr, o.detaching)
 }
 
 func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) error {
