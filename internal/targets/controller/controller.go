@@ -1,8 +1,10 @@
 // Package controller is the shell around package targets: observe.go reads
 // TargetGroupAttachments, Attachments, pods and nodes, share.go makes of them the
 // State of each group, targets.Decide decides, records.go and report.go write what
-// must be remembered and what there is to tell, account.go has the calls made, and
-// connections.go asks health checkers whether traffic still comes.
+// must be remembered and what there is to tell, and account.go has the calls made.
+// Beside them, listing.go lists what changes seldom, such as the groups and, with
+// bindings.go, who has one to itself; connections.go asks health checkers whether
+// traffic still comes; hooks.go and gates.go tell pods; warnings.go warns their users.
 package controller
 
 import (

@@ -15,8 +15,6 @@ import (
 type share struct {
 	account *account
 	state   targets.State
-	// floorSet is whether the state's floor is one that was asked for.
-	floorSet bool
 	// binding is what has the group to itself, nil where nothing has.
 	binding *binding
 	// claims and holds are those with a part in the group.
@@ -101,7 +99,6 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 		return
 	}
 	s.claims = append(s.claims, c)
-	s.setFloor(c.object.Spec.DetachFloorSeconds)
 	if c.object.DeletionTimestamp != nil || !matches {
 		s.part(c, out, nodes)
 		return
@@ -129,19 +126,6 @@ func (s *share) join(c *claim, out map[string]string, nodes map[string]*corev1.N
 		}
 		s.starting[t] = !w.ready && (s.starting[t] || len(s.claimed[t]) == 1)
 	}
-}
-
-// setFloor has a TargetGroupAttachment say what the floor is. Where more than one does,
-// the longest holds.
-func (s *share) setFloor(seconds *int32) {
-	if seconds == nil {
-		return
-	}
-	floor := time.Duration(*seconds) * time.Second
-	if s.floorSet {
-		floor = max(floor, s.state.Floor)
-	}
-	s.state.Floor, s.floorSet = floor, true
 }
 
 // part ends a TargetGroupAttachment's part in the group.
@@ -199,6 +183,16 @@ func (s *share) hold(h *hold) {
 	}
 }
 
+// floors are those that TargetGroupAttachments ask for, those that are deleted included.
+func (s *share) floors() (asked []time.Duration) {
+	for _, c := range s.claims {
+		if seconds := c.object.Spec.DetachFloorSeconds; seconds != nil {
+			asked = append(asked, time.Duration(*seconds)*time.Second)
+		}
+	}
+	return asked
+}
+
 func (s *share) isClaimed(t targets.Target) bool {
 	_, claimed := s.claimed[t]
 	return claimed
@@ -206,6 +200,9 @@ func (s *share) isClaimed(t targets.Target) bool {
 
 // decide decides, and has the group read since an Attachment asks for what it does.
 func (s *share) decide(since map[*hold]time.Time) {
+	if asked := s.floors(); len(asked) > 0 {
+		s.state.Floor = slices.Max(asked)
+	}
 	s.decision = targets.Decide(s.state)
 	for _, h := range s.holds {
 		if s.state.Group.Type != targets.Instance || h.object.Spec.Instance == "" {

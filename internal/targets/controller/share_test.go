@@ -184,6 +184,7 @@ func TestFloors(t *testing.T) {
 		for _, claim := range c.claims {
 			s.join(claim, nil, nil)
 		}
+		s.decide(nil)
 		if s.state.Floor != c.want {
 			t.Errorf("%s: %s", name, s.state.Floor)
 		}

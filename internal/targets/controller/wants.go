@@ -45,7 +45,7 @@ func (c *claim) mode(pod corev1.PodSpec, g targets.Group) (targets.Mode, error) 
 	mode, err := targets.ModeOf(pod, g, c.object.Spec.Port, c.service)
 	mode.Zone = c.object.Spec.AvailabilityZone
 	if c.set != nil && c.set.Spec.DrainHook != nil {
-		mode.HookLeaves = c.set.Spec.DrainHook.StopTime()
+		mode.Hook, mode.HookLeaves = true, c.set.Spec.DrainHook.StopTime()
 	}
 	return mode, err
 }

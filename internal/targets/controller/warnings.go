@@ -69,7 +69,6 @@ func (c *claim) advice(shares []*share) advice {
 			if err != nil {
 				continue
 			}
-			mode.Hook = c.set != nil && c.set.Spec.DrainHook != nil
 			a.known, a.grace = true, a.grace.Shorter(mode.GraceOf(template))
 			if why := mode.Unchecked(g); why == "" {
 				checked = true
