@@ -102,6 +102,25 @@ const ReadinessGatePrefix = "target-health.ingressdaemonsets.mumoshu.github.io/"
 // analysis that is not to be waited for.
 const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
 
+// AnnotationReleasedPorts on an IngressDaemonSet lists health-check ports, separated by
+// commas, that were removed from the spec and are closed without waiting until nobody
+// else asks them any more.
+const AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-health-check-ports"
+
+// HeaderClient names the program of this project that asks a health-check port, such as
+// "controller". A request without it is taken for the external load balancer's.
+const HeaderClient = "Ingress-Daemonset-Client"
+
+// A request that waits (HealthCheckAnswer) may carry HeaderLife with the number of
+// seconds in which it wants to see a sign of life: the health checker then sends the
+// interim response 102 Processing (RFC 2518, section 10.1) at once and that often until
+// it answers. Health checkers that do so say it by HeaderLife in each answer; those
+// of v0.1.0 do not.
+const (
+	HeaderLife  = "Ingress-Daemonset-Life"
+	LifeSeconds = 5
+)
+
 // DrainPath is the path and query of the drain hook: a health checker answers it, to
 // its own node, when no traffic reaches the pods of the node that are being stopped.
 const DrainPath = "/?drain"
@@ -148,9 +167,29 @@ type HealthCheckAnswer struct {
 	ReadyPods  int32  `json:"readyPods"`
 	WantedPods int32  `json:"wantedPods"`
 	Node       string `json:"node,omitempty"`
+	// Asked tells of requests without HeaderClient; nil before the first since the
+	// health checker started.
+	Asked *Asked `json:"asked,omitempty"`
+	// Quiet is whether no such request came for three of the longest interval between
+	// two of them, and for at least 5 minutes. A change of it answers those that wait.
+	Quiet bool `json:"quiet,omitempty"`
+	// Blind is why the API server could not be read for a minute or more, although it
+	// should be; empty otherwise. A change of it from or to empty answers those that wait.
+	Blind string `json:"blind,omitempty"`
 	// Connections are those to each ingress port that the health checker watches,
 	// where the request asks for them. A port that is not among them is not watched.
 	Connections []PortConnections `json:"connections,omitempty"`
+}
+
+// Asked tells who asks a health-check port, of those that are none of this project's
+// programs.
+type Asked struct {
+	// By is the address of who asked last, without the port.
+	By string `json:"by"`
+	// SecondsAgo is how long ago that was, IntervalSeconds the longest time between two
+	// such requests, 0 before the second.
+	SecondsAgo      float64 `json:"secondsAgo"`
+	IntervalSeconds float64 `json:"intervalSeconds"`
 }
 
 // PortConnections tells whether traffic reaches one port of a node: of the TCP

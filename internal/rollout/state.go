@@ -168,6 +168,12 @@ type Check struct {
 	Unmarked bool
 	// Since is when the port began to answer so.
 	Since time.Time
+	// Quiet is whether nobody but this project's programs asks the port any more, AskedBy
+	// who did last.
+	Quiet   bool
+	AskedBy string
+	// Blind is why its health checker cannot read the API server, empty where it can.
+	Blind string
 }
 
 // Detachment is what stands on the Node about its detachment.
