@@ -53,9 +53,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 		}
 		carriedOut[i] = true
 	}
-	end := time.Now().Add(max(shortestAct, actPerEffort*time.Since(o.state.Now)))
-	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), func(node string) error {
-		if time.Now().After(end) {
+	end := r.now().Add(max(shortestAct, actPerEffort*r.now().Sub(o.state.Now)))
+	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), r.parallel, func(node string) error {
+		if r.now().After(end) {
 			return nil
 		}
 		for _, i := range perNode[node] {
@@ -132,7 +132,7 @@ func (r *Reconciler) write(ctx context.Context, obj client.Object, opts ...clien
 // dryRun asks the API server whether it would accept the Deployment of some node.
 func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 	d := objects.Deployment(o.set, "dry-run", objects.DeploymentName(o.set, "dry-run", true), objects.Pods{
-		Revision: o.state.Revision, Template: o.template, Replicas: o.set.Spec.Pods(), PerNode: o.set.Spec.Pods(), UpdatedAt: time.Now(),
+		Revision: o.state.Revision, Template: o.template, Replicas: o.set.Spec.Pods(), PerNode: o.set.Spec.Pods(), UpdatedAt: r.now(),
 	})
 	err := r.write(ctx, d, client.DryRunAll, client.ForceOwnership)
 	if err != nil && !refusal(err) {

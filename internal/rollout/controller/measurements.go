@@ -23,6 +23,9 @@ type measurements struct {
 	make Measure
 	// changed is called when one is done.
 	changed func(types.NamespacedName)
+	now     func() time.Time
+	// beside has something done beside everything else.
+	beside func(func())
 
 	mu   sync.Mutex
 	done map[types.NamespacedName]map[string]rollout.Measurement
@@ -30,9 +33,10 @@ type measurements struct {
 	underWay map[types.NamespacedName]map[string]string
 }
 
-func newMeasurements(make Measure, changed func(types.NamespacedName)) *measurements {
+func newMeasurements(make Measure, changed func(types.NamespacedName), now func() time.Time) *measurements {
 	return &measurements{
-		make: make, changed: changed,
+		make: make, changed: changed, now: now,
+		beside:   func(do func()) { go do() },
 		done:     map[types.NamespacedName]map[string]rollout.Measurement{},
 		underWay: map[types.NamespacedName]map[string]string{},
 	}
@@ -68,7 +72,7 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 		m.underWay[set], m.done[set] = map[string]string{}, map[string]rollout.Measurement{}
 	}
 	m.underWay[set][check.Name] = analysis
-	go m.finish(set, check, analysis, wave)
+	m.beside(func() { m.finish(set, check, analysis, wave) })
 }
 
 func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
@@ -76,7 +80,7 @@ func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisC
 	if err := m.make(context.Background(), check, wave); err != nil {
 		one.Failure = shortened(err.Error())
 	}
-	one.At = time.Now()
+	one.At = m.now()
 	m.mu.Lock()
 	if m.underWay[set][check.Name] != analysis {
 		// It is measured for another wave by now, or the IngressDaemonSet is gone.
@@ -91,7 +95,7 @@ func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisC
 
 // measure begins a measurement of the wave that is judged.
 func (r *Reconciler) measure(o *observed, s rollout.Step) error {
-	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: time.Now()}
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: r.now()}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
 		for _, name := range a.Nodes {

@@ -60,7 +60,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	}
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{
-		Now: time.Now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
+		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
 		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted],
 	}
@@ -91,7 +91,7 @@ func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
 }
 
 func (r *Reconciler) observeAll(ctx context.Context, o *observed) error {
-	nodes, err := stored(ctx, r.cache, &corev1.Node{}, "")
+	nodes, err := stored(ctx, r.index, &corev1.Node{}, "")
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
@@ -111,15 +111,15 @@ func (r *Reconciler) observeAll(ctx context.Context, o *observed) error {
 
 // observeChanged reads again what stands on the nodes.
 func (r *Reconciler) observeChanged(ctx context.Context, o *observed, changed map[string]bool) error {
-	nodes, err := storedAs(ctx, r.cache, &corev1.Node{}, changed)
+	nodes, err := storedAs(ctx, r.index, &corev1.Node{}, changed)
 	if err != nil {
 		return fmt.Errorf("reading Nodes: %w", err)
 	}
-	deployments, err := storedOn(ctx, r.cache, &appsv1.Deployment{}, o.set, changed)
+	deployments, err := storedOn(ctx, r.index, &appsv1.Deployment{}, o.set, changed)
 	if err != nil {
 		return fmt.Errorf("reading Deployments: %w", err)
 	}
-	pods, err := storedOn(ctx, r.cache, &corev1.Pod{}, o.set, changed)
+	pods, err := storedOn(ctx, r.index, &corev1.Pod{}, o.set, changed)
 	if err != nil {
 		return fmt.Errorf("reading Pods: %w", err)
 	}

@@ -73,7 +73,7 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 		// published to a Service that may be meant for something else.
 		maps.DeleteFunc(wanted, func(name string, _ *discoveryv1.EndpointSlice) bool { return !published[name] })
 	}
-	return forEach(slices.Sorted(maps.Keys(wanted)), func(name string) error {
+	return forEach(slices.Sorted(maps.Keys(wanted)), r.parallel, func(name string) error {
 		if err := r.write(ctx, wanted[name], client.ForceOwnership); err != nil {
 			return fmt.Errorf("publishing EndpointSlice %s: %w", name, err)
 		}
