@@ -61,7 +61,8 @@ func (p *planner) turn(phase v1alpha1.AnalysisPhase) {
 func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 	for _, m := range p.Measurements {
 		c := p.counted(check.Name)
-		if m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && !micro(m.At).After(c.At.Time) {
+		// The last that was counted may be by another clock: only the same is not counted again.
+		if m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
 			continue
 		}
 		c.At = new(micro(m.At))
@@ -220,17 +221,28 @@ func (p *planner) measure() {
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
 			continue
 		}
-		last := p.gate.Since.Time
-		if c.At != nil {
-			last = later(last, c.At.Time)
-		}
-		due := last.Add(check.Interval())
+		due := p.lastMeasured(check.Name).Add(check.Interval())
 		if p.Now.Before(due) {
 			p.wake(due)
 			continue
 		}
 		p.do(Step{Action: Measure, Check: check.Name, Analysis: AnalysisID(p.gate), Reason: "the wave is analysed"})
 	}
+}
+
+// lastMeasured is when this controller made the last measurement of a check, or saw the
+// phase begin.
+func (p *planner) lastMeasured(check string) time.Time {
+	last := p.gate.Since.Time
+	if a := p.Status.Analysis; !p.GateSeen.IsZero() && a != nil && a.Phase == p.gate.Phase && a.Began.Equal(&p.gate.Began) {
+		last = p.GateSeen
+	}
+	for _, m := range p.Measurements {
+		if m.Check == check && m.Analysis == AnalysisID(p.gate) {
+			last = later(last, m.At)
+		}
+	}
+	return last
 }
 
 // Wave is what a measurement is made of.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -24,10 +25,10 @@ func (p *planner) finish(v *view) {
 	marked, ours := v.markedAt()
 	switch {
 	case !ours:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it carries a health-check mark that is not the controller's: "+d.Mark)
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, fmt.Sprintf("it carries a health-check mark that is not the controller's: %q", d.Mark))
 	case p.outdated(v) && p.heldBack(v):
 		p.wait(v, v1alpha1.NodeUpdating, d.Hold.At.Time, d.Hold.Reason)
-		p.watchDeadline(v, d.UpdatedAt)
+		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
@@ -44,7 +45,7 @@ func (p *planner) finish(v *view) {
 		if ok, reason, until := v.complete(p.Now, p.minReady()); !ok {
 			v.reason = reason
 			p.wake(until)
-			p.watchDeadline(v, d.UpdatedAt)
+			p.watchDeadline(v, v.seen.Updated)
 			return
 		}
 		p.attach(v, "its pods are updated and available")
@@ -60,8 +61,7 @@ func (p *planner) detach(v *view) bool {
 	}
 	v.reason = reason
 	p.wake(until)
-	marked, _ := v.markedAt()
-	deadline := marked.Add(p.detachTime())
+	deadline := v.seen.Mark.Add(p.detachTime())
 	p.wake(deadline)
 	switch {
 	case p.Now.Before(deadline):
@@ -120,7 +120,7 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
 		return false, &Step{Action: Mark, Mark: mark, Reason: "its health checks are to fail first"}, "its mark is being changed", until
 	}
-	ok, since, reason := v.acknowledged()
+	ok, since, reason := v.acknowledged(v.seen.Mark)
 	if !ok {
 		return false, nil, reason, until
 	}
@@ -131,22 +131,22 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if a == nil {
 		return true, nil, "", until
 	}
-	n := &v.Detachment
-	if !n.Requested {
-		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp()}
+	if !v.Detachment.Requested || !v.Detachment.Held {
+		// Also where somebody removed the annotation, or the strategy names another key: an
+		// answer would then be one to an earlier question.
+		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp(), At: p.moment(v.Node)}
 		return false, step, "the Node is being annotated", until
 	}
-	if until = n.RequestedAt.Add(a.Grace); p.Now.Before(until) {
+	if until = v.seen.Requested.Add(a.Grace); p.Now.Before(until) {
 		return false, nil, "the grace period after the Node was annotated is not over", until
 	}
 	if a.TimestampKey == "" {
 		return true, nil, "", until
 	}
-	stamp, reason := n.answer()
-	if reason != "" {
+	if reason := v.Detachment.unanswered(); reason != "" {
 		return false, nil, reason, time.Time{}
 	}
-	if until = stamp.Add(a.TimestampGrace); p.Now.Before(until) {
+	if until = v.seen.Timestamp.Add(a.TimestampGrace); p.Now.Before(until) {
 		return false, nil, "the grace period after the detachment is not over", until
 	}
 	return true, nil, "", until
@@ -161,25 +161,25 @@ func (n *Node) staleTimestamp() string {
 	return n.Detachment.Timestamp
 }
 
-// answer is the detacher's timestamp, or why it does not count.
-func (d *Detachment) answer() (at time.Time, reason string) {
+// unanswered is why the detacher's timestamp does not count, empty where it does. What
+// it says is not asked: it comes from another clock.
+func (d *Detachment) unanswered() (reason string) {
 	switch {
 	case d.Timestamp == "":
-		return at, "the detacher has not written its timestamp yet"
+		return "the detacher has not written its timestamp yet"
 	case d.Timestamp == d.StaleTimestamp:
-		return at, "the timestamp on the Node is from an earlier detachment"
+		return "the timestamp on the Node is from an earlier detachment"
 	}
-	at, err := time.Parse(time.RFC3339, d.Timestamp)
-	if err != nil {
-		return at, "the timestamp on the Node is not RFC 3339: " + d.Timestamp
+	if _, err := time.Parse(time.RFC3339, d.Timestamp); err != nil {
+		return "the timestamp on the Node is not RFC 3339: " + d.Timestamp
 	}
-	return at, ""
+	return ""
 }
 
 // attach removes the marks; attached then waits until the node serves.
 func (p *planner) attach(v *view, reason string) {
 	p.wait(v, v1alpha1.NodeAttaching, p.Now, "its marks are being removed")
-	p.act(v, Step{Action: Unmark, Reason: reason})
+	p.act(v, Step{Action: Unmark, Reason: reason, At: p.moment(v.Node)})
 	if v.Detachment.Requested {
 		p.act(v, Step{Action: ReleaseDetachment, Reason: reason})
 	}
@@ -205,7 +205,7 @@ func (p *planner) attached(v *view) {
 		p.forgetHold(v)
 	}
 	if !v.starts {
-		p.watchDeadline(v, later(d.UpdatedAt, d.AttachedAt))
+		p.watchDeadline(v, later(v.seen.Updated, v.seen.Attached))
 	}
 	// Nothing is lost, so no turn and no handshake is needed.
 	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.accepted(v.target) {
@@ -217,7 +217,7 @@ func (p *planner) attached(v *view) {
 func (p *planner) judge(v *view, reason string) {
 	d := v.Deployment
 	pass, since, failure := v.checksPass()
-	serves := later(since, d.AttachedAt).Add(p.strategy.AttachGrace)
+	serves := later(since, v.seen.Attached).Add(p.strategy.AttachGrace)
 	switch {
 	case !v.Ready:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
@@ -262,7 +262,7 @@ func (p *planner) outdated(v *view) bool {
 // not forgotten until they are accepted.
 func (p *planner) update(v *view, reason string) {
 	d := v.Deployment
-	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason}
+	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
 	switch {
 	case v.marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
 	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:

@@ -10,7 +10,9 @@ import (
 )
 
 // marked is whether the node's health checks are made to fail.
-func (n *Node) marked() bool { return n.Deployment != nil && n.Deployment.Mark != "" }
+func (n *Node) marked() bool {
+	return n.Deployment != nil && (n.Deployment.Mark != "" || n.Deployment.EmptyMark)
+}
 
 // MarkValue is the value of a health-check mark: when it was asked for, and for
 // which revision.
@@ -58,7 +60,7 @@ func (n *Node) broken() bool {
 // where there is none, no pod is ready. One that does not answer tells nothing.
 func (n *Node) out() bool {
 	for _, c := range n.Checks {
-		if !c.Gone && (!c.Answered || c.Serving) {
+		if !c.silenced() && (!c.Answered || c.Serving) {
 			return false
 		}
 	}
@@ -133,20 +135,28 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 }
 
 // acknowledged is whether every health check fails with the mark, or passes with one
-// that lets it, and since when.
-func (n *Node) acknowledged() (ok bool, since time.Time, reason string) {
-	since, _ = n.markedAt()
+// that lets it, and since when: as the answers say, or since it was marked where none
+// does. A port that is silent fails where no health checker is left behind it; one that
+// answers is heard, whatever is left.
+func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		seen := c.Answered && (!c.Serving || n.marksServing()) && (c.Unmarked || c.Mark == n.Deployment.Mark)
-		if !seen && !c.Gone {
+		if !seen && !c.silenced() {
 			return false, since, fmt.Sprintf("the health check on port %d does not answer with the mark yet", c.Port)
 		}
-		if seen {
-			since = later(since, c.Since)
+		since = later(since, c.Since)
+		if c.silenced() && c.Since.IsZero() {
+			since = later(since, marked)
 		}
+	}
+	if len(n.Checks) == 0 {
+		since = marked
 	}
 	return true, since, ""
 }
+
+// silenced is whether nobody answers on the port because nobody is there.
+func (c *Check) silenced() bool { return c.Gone && !c.Answered }
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

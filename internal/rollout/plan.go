@@ -55,6 +55,8 @@ type planner struct {
 // view is what is decided about one node.
 type view struct {
 	*Node
+	// seen is when what stands on the node counts as first seen.
+	seen Seen
 	// target is the revision that the node should have.
 	target string
 	state  v1alpha1.NodeState
@@ -78,8 +80,9 @@ func newPlanner(s State) *planner {
 	for i, n := range s.Nodes {
 		n.Pods = sorted(n.Pods, func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
 		n.Checks = sorted(n.Checks, func(a, b Check) int { return cmp.Compare(a.Port, b.Port) })
+		n.Pods = p.readyAsSeen(&n)
 		nodes[i] = n
-		p.views[i] = view{Node: &nodes[i], group: p.groupOf(&n)}
+		p.views[i] = view{Node: &nodes[i], seen: p.seen(&n), group: p.groupOf(&n)}
 		if n.Wanted {
 			p.desired++
 		}
@@ -199,7 +202,7 @@ func (p *planner) create(v *view) {
 	if v.target == "" || !p.accepted(v.target) {
 		return
 	}
-	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, Reason: "the node needs pods"})
+	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, Reason: "the node needs pods", At: p.Now})
 }
 
 // leave releases a node whose Deployment is gone, once its last pod is gone too.

@@ -16,9 +16,12 @@ import (
 
 // State is everything a decision is made from.
 type State struct {
-	Now        time.Time
-	Generation int64
-	Spec       v1alpha1.IngressDaemonSetSpec
+	Now time.Time
+	// Began is when this controller began to look, GateSeen when it first saw the
+	// present phase of the analysis; both, and what is Seen of nodes, by its own clock.
+	Began, GateSeen time.Time
+	Generation      int64
+	Spec            v1alpha1.IngressDaemonSetSpec
 	// Status is the status as it was last written.
 	Status   v1alpha1.IngressDaemonSetStatus
 	Deletion Deletion
@@ -80,6 +83,9 @@ type Fault struct{ Reason, Message string }
 // Node is one node and what stands on it.
 type Node struct {
 	Name string
+	// Seen is when this controller first saw what stands here; nil where all clocks
+	// are one, as in a forecast.
+	Seen *Seen
 	// Exists is whether the Node object is there, Wanted whether it is in the node set.
 	Exists, Wanted bool
 	Ready          bool
@@ -117,8 +123,10 @@ type Deployment struct {
 	Drifted, Outmoded bool
 	// Detached is whether somebody wants the node out of the load balancer.
 	Detached bool
-	// Mark is the value of the health-check mark, empty where there is none.
+	// Mark is the value of the health-check mark, empty where there is none; EmptyMark
+	// is whether one is there that somebody left without a value.
 	Mark                             string
+	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
 	Hold                             *Hold
 }
@@ -148,8 +156,10 @@ type Hold struct {
 type Pod struct {
 	Name, Revision string
 	// Ready is whether its containers are ready and no readiness gate fails.
-	Ready       bool
-	ReadySince  time.Time
+	Ready      bool
+	ReadySince time.Time
+	// SeenReady is when this controller first saw it ready, zero where it was so before.
+	SeenReady   time.Time
 	Running     bool
 	Terminating bool
 	// Failed is the reason of a pod that ended, such as one that the kubelet rejected.

@@ -28,6 +28,8 @@ type Step struct {
 	// Revision and Replicas are those of Create, Update and HoldBack.
 	Revision string
 	Replicas int32
+	// At is the time to write into the objects of the node.
+	At time.Time
 	// Mark is the mark's value in Mark; Drained marks the node as drained too.
 	Mark    string
 	Drained bool

@@ -156,7 +156,7 @@ func (p *planner) overlooked(v *view) bool {
 	if !p.partly(v) || !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
 		return false
 	}
-	due := d.Hold.At.Add(patienceWithTry)
+	due := v.seen.Hold.Add(patienceWithTry)
 	p.wake(due)
 	return !p.Now.Before(due)
 }
@@ -198,7 +198,7 @@ func (p *planner) heldBack(v *view) bool {
 	case h.Terminating && h.Attempts <= mostEager:
 		wait = firstRetry
 	}
-	due := h.At.Add(wait)
+	due := v.seen.Hold.Add(wait)
 	p.wake(due)
 	return p.Now.Before(due)
 }

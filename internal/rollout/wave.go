@@ -73,14 +73,14 @@ func (p *planner) permits(v *view, c *count) bool {
 func (p *planner) begin(v *view) {
 	if !v.Wanted || v.keptOut() || p.strategy.Detaching {
 		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
-		p.act(v, Step{Action: Mark, Mark: p.markValue(p.revisionOf(v)), Reason: p.cause(v)})
+		p.act(v, Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
 		return
 	}
 	p.update(v, p.cause(v))
 }
 
-func (p *planner) markValue(revision string) string {
-	value := MarkValue(p.Now, revision)
+func (p *planner) markValue(v *view) string {
+	value := MarkValue(p.moment(v.Node), p.revisionOf(v))
 	if p.strategy.FailAfterDetachment {
 		value += v1alpha1.MarkServing
 	}
@@ -255,7 +255,7 @@ func (p *planner) allowed(v *view) bool {
 // released: asked again before that, it would not notice and never answer. But a
 // timestamp that no detacher removes must not hold up the node for ever.
 func (p *planner) stillReleased(v *view) bool {
-	until := v.Deployment.AttachedAt.Add(p.strategy.DetachTimeout)
+	until := v.seen.Attached.Add(p.strategy.DetachTimeout)
 	if v.Detachment.Timestamp == "" || v.Detachment.Held || !p.Now.Before(until) {
 		return false
 	}

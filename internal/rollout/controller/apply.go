@@ -155,7 +155,7 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 	if !present {
 		value = a.Value
 	}
-	asked, err := json.Marshal(objects.Request{At: o.state.Now.UTC(), StaleTimestamp: s.StaleTimestamp})
+	asked, err := json.Marshal(objects.Request{At: s.At.UTC(), StaleTimestamp: s.StaleTimestamp})
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}

@@ -44,6 +44,7 @@ type Reconciler struct {
 	written      *written
 	dryRuns      *dryRuns
 	memory       *memory
+	sights       *sights
 	changes      *changes
 	waves        *waveClock
 	pace         *pace
@@ -99,6 +100,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.measurements.forget(req.NamespacedName)
 	r.memory.forget(req.NamespacedName)
+	r.sights.forget(req.NamespacedName)
 	r.changes.forget(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)

@@ -51,7 +51,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 	template, err := o.templateOf(s.Revision)
 	return objects.Pods{
 		Revision: s.Revision, Template: template, Replicas: s.Replicas, PerNode: o.set.Spec.Pods(),
-		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: o.state.Now,
+		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: s.At,
 	}, err
 }
 
@@ -79,9 +79,8 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 
 // keepMark keeps what an update of the pods does not change.
 func keepMark(d, live *appsv1.Deployment) {
-	key := live.Annotations[v1alpha1.AnnotationMarkKey]
-	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, key} {
-		if value, ok := live.Annotations[kept]; ok && kept != "" {
+	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations)} {
+		if value, ok := live.Annotations[kept]; ok {
 			d.Annotations[kept] = value
 		}
 	}
@@ -126,14 +125,15 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 	switch s.Action {
 	case rollout.Mark:
 		key := o.strategy.MarkKey
+		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
-			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(o.state.Now)
+			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
 		}
 	case rollout.Unmark:
-		set[live.Annotations[v1alpha1.AnnotationMarkKey]] = nil
+		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
-		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(o.state.Now)
+		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = nil
 		if s.Hold != nil {

@@ -75,6 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		}
 	}
 	r.assemble(o)
+	r.sights.of(set).See(&o.state)
 	return o, nil
 }
 

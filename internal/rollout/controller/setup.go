@@ -94,7 +94,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 // emptyReconciler remembers nothing yet.
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
-		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(),
+		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
 		changes: newChanges(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
 	}
 }
