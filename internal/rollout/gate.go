@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -67,6 +68,8 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 		}
 		c.At = new(micro(m.At))
 		switch {
+		case m.Failure != "" && p.allNotReady(m.FailedOn):
+			// A dead node tells nothing of the template. It is measured again.
 		case m.Failure != "":
 			c.Failed++
 			c.Message = m.Failure
@@ -74,6 +77,12 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 			c.Passed++
 		}
 	}
+}
+
+// allNotReady is whether these are nodes, and none of them is Ready.
+func (p *planner) allNotReady(names []string) bool {
+	ready := func(v view) bool { return v.Ready && slices.Contains(names, v.Name) }
+	return len(names) > 0 && !slices.ContainsFunc(p.views, ready)
 }
 
 func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
@@ -131,11 +140,17 @@ func (p *planner) reject(why string) {
 func (p *planner) rejectOverdue() {
 	for i := range p.views {
 		v := &p.views[i]
-		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.Deletion == NotDeleted {
+		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.lacksPods(v) && p.Deletion == NotDeleted {
 			p.reject(p.overdue(v))
 			return
 		}
 	}
+}
+
+// lacksPods is whether pods of the node do not get ready although it is. Nothing else,
+// such as a detacher or a dead machine, tells anything of a template.
+func (p *planner) lacksPods(v *view) bool {
+	return v.Ready && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
 
 func (p *planner) overdue(v *view) string {
@@ -212,6 +227,10 @@ func (p *planner) updatedOf(names []string) []string {
 // measure asks for the measurements that are due.
 func (p *planner) measure() {
 	if p.gate == nil || p.gate.Phase != v1alpha1.AnalysisMeasuring && p.gate.Phase != v1alpha1.AnalysisOfWave {
+		return
+	}
+	if p.allNotReady(p.gate.Nodes) {
+		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", "))
 		return
 	}
 	for i := range p.strategy.Analysis {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,16 +85,32 @@ func (p *planner) detach(v *view) bool {
 // first: a controller that dies in between must not begin again.
 func (p *planner) abort(v *view, reason string) {
 	v.reason = "its detachment timed out: " + reason
-	if !p.halted() {
+	if !p.timedOut[v.Name] {
 		p.halts = "node " + v.Name + " was not detached in time, because " + reason +
 			"; change the spec (for example pause and resume) to try again"
+		p.giveUp(v.Name)
 		return
 	}
 	p.attach(v, v.reason)
 }
 
-// halted is whether the rollout stands still until the spec changes.
+// giveUp writes down that a node is not tried again until the spec changes.
+func (p *planner) giveUp(node string) {
+	t := p.out.Status.DetachTimedOut
+	if t == nil {
+		t = &v1alpha1.NodesTimedOut{Generation: p.Generation}
+		p.out.Status.DetachTimedOut = t
+	}
+	t.Nodes = append(t.Nodes, node)
+	slices.Sort(t.Nodes)
+}
+
+// halted is whether the rollout stands still until the spec changes. A template that is
+// taken back is taken back all the same, but for nodes that could not be detached.
 func (p *planner) halted() bool {
+	if p.rejected != nil {
+		return false
+	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1alpha1.ConditionProgressing && c.ObservedGeneration == p.Generation {
 			return c.Reason == v1alpha1.ReasonDetachTimedOut ||
@@ -192,7 +209,7 @@ func (p *planner) attached(v *view) {
 	outdated := p.outdated(v)
 	v.starts = outdated && !p.heldBack(v) && !p.partly(v)
 	done, reason, until := v.complete(p.Now, p.minReady())
-	v.done = done
+	v.done, v.emptied = done, done && d.PodsPerNode == 0
 	p.wake(until)
 	// A node that was unmarked since is to be attached whatever became of its pods.
 	if v.Detachment.Requested && (done || d.AttachedAt.After(v.Detachment.RequestedAt)) {
@@ -221,6 +238,8 @@ func (p *planner) judge(v *view, reason string) {
 	switch {
 	case !v.Ready:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
+	case v.emptied:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "podsPerNode is 0")
 	case v.readyPods() == 0:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "no pod is ready")
 	case !pass && p.wave[v.Name] && !d.AttachedAt.IsZero():
@@ -232,9 +251,9 @@ func (p *planner) judge(v *view, reason string) {
 	case p.strategy.AnnotateNode != nil && v.Detachment.Held:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "somebody else has it detached")
 	case v.Detachment.Timestamp != "":
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not cleared its timestamp yet")
+		p.awaitReturn(v, "the detacher has not cleared its timestamp yet")
 	case v.Detachment.Moving && p.wave[v.Name]:
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not put it back into all its load balancers yet")
+		p.awaitReturn(v, "the detacher has not put it back into all its load balancers yet")
 	case v.Detachment.Moving:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "a detacher has it out of its load balancers, or is putting it back")
 	case d.heldBack():
@@ -249,6 +268,24 @@ func (p *planner) judge(v *view, reason string) {
 	default:
 		p.wait(v, v1alpha1.NodeServing, time.Time{}, "")
 	}
+}
+
+// awaitReturn waits for a detacher to put the node back, as long as it may take to take
+// one out. Then the node is unavailable, and the others go on within the budget.
+func (p *planner) awaitReturn(v *view, reason string) {
+	if deadline := v.seen.Attached.Add(p.strategy.DetachTimeout); p.Now.Before(deadline) {
+		p.wait(v, v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason)
+		p.wake(deadline)
+		return
+	}
+	v.unreturned = true
+	p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.AttachedAt, reason)
+	if v.Leaving {
+		// Somebody cordoned it, which detachers take for a request.
+		return
+	}
+	p.block(v1alpha1.ReasonAttachTimedOut, "node "+v.Name+" was released longer than detachTimeoutSeconds ago, and "+reason+
+		": look at the detacher, or remove what it left on the Node")
 }
 
 // outdated is whether the node's pods differ from what they should be.
@@ -294,7 +331,8 @@ func (p *planner) watchDeadline(v *view, since time.Time) {
 	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing {
 		return
 	}
-	deadline := since.Add(p.Spec.ProgressDeadline())
+	// What cost it time while its node was NotReady is not its pods' fault.
+	deadline := later(since, v.seen.Ready).Add(p.Spec.ProgressDeadline())
 	v.overdue = !p.Now.Before(deadline)
 	p.wake(deadline)
 }

@@ -126,7 +126,7 @@ func TestPuttingBackTakesTime(t *testing.T) {
 	s := servingFleet(3)
 	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
 	done := &s.Nodes[0]
-	done.Deployment.Revision, done.Deployment.AttachedAt = "r2", start.Add(-time.Hour)
+	done.Deployment.Revision, done.Deployment.AttachedAt = "r2", start.Add(-time.Minute)
 	for i := range done.Pods {
 		done.Pods[i].Revision = "r2"
 	}

@@ -93,7 +93,6 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 	case d.UpdatedReplicas != d.PodsPerNode:
 		return false, fmt.Sprintf("%d of %d pods are updated", d.UpdatedReplicas, d.PodsPerNode), until
 	}
-	var available int32
 	for _, p := range n.Pods {
 		switch since := p.ReadySince.Add(minReady); {
 		case p.Terminating:
@@ -107,11 +106,9 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 			if until.IsZero() || since.Before(until) {
 				until = since
 			}
-		default:
-			available++
 		}
 	}
-	switch {
+	switch available := n.available(now, minReady); {
 	case len(n.Pods) > int(d.PodsPerNode):
 		return false, "a surplus pod is left", until
 	case available != d.PodsPerNode:
@@ -120,10 +117,23 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 	return true, "", until
 }
 
-// checksPass is whether all health checks pass, and since when.
+// available counts the pods of the Deployment's revision that have been ready for long enough.
+func (n *Node) available(now time.Time, minReady time.Duration) (available int32) {
+	for _, p := range n.Pods {
+		if p.Ready && !p.Terminating && p.Failed == "" && p.Revision == n.Deployment.Revision && !now.Before(p.ReadySince.Add(minReady)) {
+			available++
+		}
+	}
+	return available
+}
+
+// checksPass is whether all health checks pass, and since when. A retiring port that
+// nobody asks, or behind which nobody is left, does not count.
 func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		switch {
+		case c.Retiring && (c.Quiet || c.silenced()):
+			continue
 		case !c.Answered:
 			return false, since, fmt.Sprintf("its health check on port %d does not answer", c.Port)
 		case !c.Serving:

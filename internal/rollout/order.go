@@ -115,7 +115,7 @@ func order(a, b bool) int {
 func (p *planner) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
-		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing
+		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
 		if v.Wanted && v.Ready && unfinished && (!found || compareGroups(v.group, first) < 0) {
 			first, found = v.group, true
 		}

@@ -43,6 +43,9 @@ type State struct {
 	// analysis that somebody does not want to wait for.
 	Measurements []Measurement
 	Promoted     string
+	// ReleasedPorts are health-check ports that may be closed although somebody may ask
+	// them.
+	ReleasedPorts map[int32]bool
 }
 
 // Measurement is one of a check of the analysis.
@@ -51,8 +54,10 @@ type Measurement struct {
 	// Analysis is the AnalysisID of what it was made for.
 	Analysis string
 	At       time.Time
-	// Failure is empty where it passed.
-	Failure string
+	// Failure is empty where it passed. FailedOn are the nodes that it failed on, where
+	// nodes are what was measured.
+	Failure  string
+	FailedOn []string
 }
 
 // Deletion is whether and how the IngressDaemonSet is being deleted.
@@ -169,6 +174,8 @@ type Pod struct {
 // Check is what a health-check port of a node answers.
 type Check struct {
 	Port int32
+	// Retiring is whether the port is not in the spec any more.
+	Retiring bool
 	// Answered is whether the port answered, Gone whether nobody is there to answer.
 	Answered, Gone bool
 	Serving        bool

@@ -88,6 +88,9 @@ const (
 	DeletePods Action = "DeletePods"
 	// Delete deletes the Deployment of a node.
 	Delete Action = "Delete"
+	// Stamp changes nothing but the Deployment's version, so that writes that were decided
+	// upon before are refused.
+	Stamp Action = "Stamp"
 	// Measure makes a measurement of a check of the analysis; it writes nothing.
 	Measure Action = "Measure"
 	// RemoveFinalizer lets the IngressDaemonSet go.
