@@ -123,6 +123,10 @@ const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysi
 // else asks them any more.
 const AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-health-check-ports"
 
+// AnnotationAllowForegroundDeletion on an IngressDaemonSet permits its deletion in the
+// foreground, which stops the pods of all nodes at once. Its presence counts.
+const AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion"
+
 // HeaderClient names the program of this project that asks a health-check port, such as
 // "controller". A request without it is taken for the external load balancer's.
 const HeaderClient = "Ingress-Daemonset-Client"

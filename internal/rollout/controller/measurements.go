@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Measure makes one measurement of a check of the analysis; nil is a pass.
@@ -77,7 +80,7 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 
 func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
 	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
-	if err := m.make(context.Background(), check, wave); err != nil {
+	if err := m.guarded(set, check, wave); err != nil {
 		one.Failure = shortened(err.Error())
 	}
 	one.At = m.now()
@@ -91,6 +94,18 @@ func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisC
 	m.done[set][check.Name] = one
 	m.mu.Unlock()
 	m.changed(set)
+}
+
+// guarded makes a measurement. One that panics has failed: it reads what others answer,
+// and would otherwise end this controller and, after it, each next leader.
+func (m *measurements) guarded(set types.NamespacedName, check v1alpha1.AnalysisCheck, wave rollout.Wave) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Log.Error(nil, "a measurement panicked", "ingressdaemonset", set, "check", check.Name, "panic", p, "stack", string(debug.Stack()))
+			err = errors.New("measuring it failed by a fault of the controller, whose log says more")
+		}
+	}()
+	return m.make(context.Background(), check, wave)
 }
 
 // measure begins a measurement of the wave that is judged.
