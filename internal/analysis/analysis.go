@@ -62,29 +62,37 @@ func client(transport *http.Transport) *http.Client {
 // askNodes asks the nodes side by side and gives the first failure by name.
 func askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
 	c := client(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: check.Host}})
-	failures := make(chan error, len(wave.Nodes))
+	failures := make(chan failure, len(wave.Nodes))
 	slots := make(chan struct{}, 32)
 	for _, node := range wave.Nodes {
 		go func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			failures <- askNode(ctx, c, check, node)
+			failures <- failure{node.Name, askNode(ctx, c, check, node)}
 		}()
 	}
-	var failed []string
+	out := &rollout.NodesFailed{}
+	var whys []string
 	for range wave.Nodes {
-		if err := <-failures; err != nil {
-			failed = append(failed, err.Error())
+		if f := <-failures; f.err != nil {
+			out.Nodes, whys = append(out.Nodes, f.node), append(whys, f.err.Error())
 		}
 	}
-	if len(failed) == 0 {
+	if len(whys) == 0 {
 		return nil
 	}
-	slices.Sort(failed)
-	if len(failed) > 1 {
-		return fmt.Errorf("%s, and %d more", failed[0], len(failed)-1)
+	slices.Sort(out.Nodes)
+	slices.Sort(whys)
+	if out.Why = whys[0]; len(whys) > 1 {
+		out.Why = fmt.Sprintf("%s, and %d more", whys[0], len(whys)-1)
 	}
-	return errors.New(failed[0])
+	return out
+}
+
+// failure is what a node did not do; nil where it did.
+type failure struct {
+	node string
+	err  error
 }
 
 func askNode(ctx context.Context, c *http.Client, check *v1alpha1.HTTPCheck, node rollout.WaveNode) error {

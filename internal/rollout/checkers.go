@@ -38,7 +38,7 @@ func (p *planner) needsCheckers(v *view) bool {
 		// The new checker of one that is dead, or out for as long as somebody likes, fails
 		// until it has read the mark.
 		return false
-	case v.marked():
+	case v.Marked():
 		return d.DrainedAt.IsZero() || v.readyPods() > 0
 	case !p.wave[v.Name] || p.outdated(v):
 		return false

@@ -140,16 +140,16 @@ func (p *planner) reject(why string) {
 func (p *planner) rejectOverdue() {
 	for i := range p.views {
 		v := &p.views[i]
-		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.lacksPods(v) && p.Deletion == NotDeleted {
+		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.podsFail(v) && p.Deletion == NotDeleted {
 			p.reject(p.overdue(v))
 			return
 		}
 	}
 }
 
-// lacksPods is whether pods of the node do not get ready although it is. Nothing else,
+// podsFail is whether pods of the node do not get ready although it is. Nothing else,
 // such as a detacher or a dead machine, tells anything of a template.
-func (p *planner) lacksPods(v *view) bool {
+func (p *planner) podsFail(v *view) bool {
 	return v.Ready && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
 
@@ -270,6 +270,14 @@ type Wave struct {
 	Nodes                     []WaveNode
 	Now                       time.Time
 }
+
+// NodesFailed is why a measurement failed that was made of nodes, and on which of them.
+type NodesFailed struct {
+	Nodes []string
+	Why   string
+}
+
+func (e *NodesFailed) Error() string { return e.Why }
 
 // WaveNode is a node of a wave, and the address at which it is asked.
 type WaveNode struct{ Name, Address string }

@@ -298,10 +298,19 @@ func (p *planner) outdated(v *view) bool {
 // update replaces the pods of the node. Where they were rejected before, that is
 // not forgotten until they are accepted.
 func (p *planner) update(v *view, reason string) {
+	p.carryOut(v, p.updating(v, reason))
+}
+
+func (p *planner) carryOut(v *view, update Step) {
+	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated")
+	p.act(v, update)
+}
+
+func (p *planner) updating(v *view, reason string) Step {
 	d := v.Deployment
 	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
 	switch {
-	case v.marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
+	case v.Marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
 	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
 		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
 	case !d.heldBack() && v.between():
@@ -315,11 +324,10 @@ func (p *planner) update(v *view, reason string) {
 		if same {
 			again = *d.Hold
 		}
-		again.Trying, again.At, again.Replicas = true, metav1.NewMicroTime(p.Now), step.Replicas
+		again.Trying, again.At, again.Replicas, again.ReplicaSet = true, metav1.NewMicroTime(p.Now), step.Replicas, ""
 		step.Hold = &again
 	}
-	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated")
-	p.act(v, step)
+	return step
 }
 
 func (p *planner) minReady() time.Duration {

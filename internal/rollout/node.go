@@ -9,8 +9,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// marked is whether the node's health checks are made to fail.
-func (n *Node) marked() bool {
+// Marked is whether the node's health checks are made to fail.
+func (n *Node) Marked() bool {
 	return n.Deployment != nil && (n.Deployment.Mark != "" || n.Deployment.EmptyMark)
 }
 

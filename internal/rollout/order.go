@@ -37,7 +37,7 @@ func (p *planner) distance(v *view) int {
 	switch d := v.Deployment; {
 	case d != nil && d.Revision == p.goal:
 		return 0
-	case v.marked() || p.wave[v.Name]:
+	case v.Marked() || p.wave[v.Name]:
 		return 1
 	default:
 		return 2

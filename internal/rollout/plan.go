@@ -148,7 +148,7 @@ func (p *planner) advance(v *view) {
 	case d.Detached:
 		p.keepOut(v)
 	case p.triesAgain(v):
-	case v.marked():
+	case v.Marked():
 		p.finish(v)
 	default:
 		p.attached(v)
@@ -162,7 +162,7 @@ func (p *planner) advance(v *view) {
 // replaces pods: while it does, only in the node's own turn. Another strategy in the
 // middle of that could stop all pods of a node that traffic reaches.
 func (p *planner) mayReshape(v *view) bool {
-	if v.marked() {
+	if v.Marked() {
 		return !v.rolling() || v.updatedInTurn()
 	}
 	ownTurn := !p.strategy.Detaching && v.Wanted && !v.keptOut() && p.wave[v.Name]

@@ -9,7 +9,7 @@ import (
 // remove takes a node out of the load balancer for good, then deletes its Deployment.
 func (p *planner) remove(v *view) {
 	switch marked, ours := v.markedAt(); {
-	case !v.marked() && v.readyPods() == 0:
+	case !v.Marked() && v.readyPods() == 0:
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
 		p.act(v, Step{Action: Delete, Reason: "the node is not in the node set and serves nothing"})
 	case !ours:
@@ -96,7 +96,7 @@ func (v *view) keptOut() bool { return v.Deployment != nil && v.Deployment.Detac
 // there with its pods as they are. When nobody wants that any more it is finished
 // like any marked node: updated where it is outdated, and attached.
 func (p *planner) keepOut(v *view) {
-	if !v.marked() {
+	if !v.Marked() {
 		p.attached(v)
 		v.starts = !v.acted
 		return
@@ -123,7 +123,7 @@ func (p *planner) letGo() {
 		switch {
 		case p.Deletion == DeleteInWaves:
 			p.letGoOf(v)
-		case p.Deletion == DeleteOrphaning && v.marked():
+		case p.Deletion == DeleteOrphaning && v.Marked():
 			p.act(v, Step{Action: Unmark, Reason: "the IngressDaemonSet is deleted and leaves its Deployments"})
 		}
 		if p.Deletion != DeleteInWaves && v.Exists && v.Detachment.Requested {

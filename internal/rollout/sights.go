@@ -119,7 +119,7 @@ func valuesOf(n *Node, claimed bool) nodeValues {
 		v.requested = n.Detachment.RequestedAt.UnixNano()
 	}
 	if d := n.Deployment; d != nil {
-		v.marked, v.mark = n.marked(), d.Mark
+		v.marked, v.mark = n.Marked(), d.Mark
 		v.updated, v.attached = d.UpdatedAt.UnixNano(), d.AttachedAt.UnixNano()
 		if d.Hold != nil {
 			v.hold = d.Hold.At.UnixNano()
@@ -176,7 +176,7 @@ func (p *planner) seen(n *Node) Seen {
 // readyAsSeen are the pods of a node, ready since this controller saw them so where the
 // node is under way. Those of the others were ready before.
 func (p *planner) readyAsSeen(n *Node) []Pod {
-	if n.Seen == nil || p.minReady() == 0 || !p.wave[n.Name] && !n.marked() {
+	if n.Seen == nil || p.minReady() == 0 || !p.wave[n.Name] && !n.Marked() {
 		return n.Pods
 	}
 	pods := slices.Clone(n.Pods)

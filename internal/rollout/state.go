@@ -155,11 +155,18 @@ type Hold struct {
 	Trying bool `json:"trying,omitempty"`
 	// Terminating is whether older pods were still there, whose end is reason to try again.
 	Terminating bool `json:"terminating,omitempty"`
+	// ReplicaSet is the hash of the ReplicaSet whose template the Deployment went back
+	// to, empty where it kept its own.
+	ReplicaSet string `json:"replicaSet,omitempty"`
 }
 
 // Pod is a pod of a node's Deployment.
 type Pod struct {
 	Name, Revision string
+	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
+	// template from those of another, also where their revision is the same.
+	ReplicaSet string
+	Created    time.Time
 	// Ready is whether its containers are ready and no readiness gate fails.
 	Ready      bool
 	ReadySince time.Time

@@ -83,7 +83,7 @@ func (p *planner) passed() bool { return p.gate == nil || p.gate.Phase == v1alph
 // degrades is whether the node is still attached while pods are replaced.
 func (p *planner) degrades(v *view) bool {
 	pass, _, _ := v.checksPass()
-	return pass && (v.state == v1alpha1.NodeDegraded || !v.marked() && !p.strategy.Detaching && v.readyPods() > 0)
+	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)
 }
 
 // listNodes lists the nodes that do not serve, those of the wave first.

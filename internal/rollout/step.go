@@ -41,6 +41,11 @@ type Step struct {
 	// Rolling is how Update and HoldBack have the Deployment controller replace
 	// pods, until the next Update or SetFields.
 	Rolling Rolling
+	// Keep leaves the pod template in Update and HoldBack as it is, ReplicaSet has
+	// HoldBack go back to the template of the ReplicaSet with this hash. Otherwise the
+	// template is made anew, which may differ in more than the revision.
+	Keep       bool
+	ReplicaSet string
 	// Pods are the names in DeletePods.
 	Pods []string
 	Port int32

@@ -48,7 +48,7 @@ func (p *planner) dropClaims() {
 	for i := range p.views {
 		v := &p.views[i]
 		touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
-		if p.wave[v.Name] && v.Deployment != nil && !v.acted && !touched && !v.marked() && !slices.Contains(p.out.Status.Wave, v.Name) {
+		if p.wave[v.Name] && v.Deployment != nil && !v.acted && !touched && !v.Marked() && !slices.Contains(p.out.Status.Wave, v.Name) {
 			p.act(v, Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)})
 		}
 	}
@@ -177,7 +177,7 @@ func (p *planner) tally(underWay, acting int) count {
 func (p *planner) down(v *view) bool {
 	switch {
 	case !v.Wanted:
-		return v.marked()
+		return v.Marked()
 	case v.emptied, v.ignored:
 		return false
 	case v.state == v1alpha1.NodeDegraded:
@@ -204,9 +204,9 @@ func (p *planner) ignores(v *view) bool {
 func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
 		v := &p.views[i]
-		touched := v.marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
+		touched := v.Marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
 		// One that is kept out uses up the budget, but is under way no more.
-		touched = touched && !(v.keptOut() && v.marked()) && !v.unreturned && !v.ignored && !(v.emptied && !v.marked())
+		touched = touched && !(v.keptOut() && v.Marked()) && !v.unreturned && !v.ignored && !(v.emptied && !v.Marked())
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
 			if !v.starts || v.acted {
@@ -300,18 +300,15 @@ func (p *planner) stillReleased(v *view) bool {
 func (p *planner) blockOnBudget() {
 	for i := range p.views {
 		if v := &p.views[i]; p.down(v) {
-			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget: %s", v.Name, v.reason, waysOut(v)))
+			reason, waysOut := v.reason, ""
+			if !v.Ready {
+				reason = "the Node is NotReady"
+				waysOut = ": repair or delete it, raise maxUnavailableNodes or maxDegradedNodes, or set ignoreNotReadyNodesAfterSeconds"
+			}
+			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget%s", v.Name, reason, waysOut))
 			return
 		}
 	}
-}
-
-// waysOut are what somebody can do about a node that uses up the budget.
-func waysOut(v *view) string {
-	if v.Ready {
-		return "repair it, or raise maxUnavailableNodes or maxDegradedNodes"
-	}
-	return "repair or delete it, raise maxUnavailableNodes or maxDegradedNodes, or set ignoreNotReadyNodesAfterSeconds"
 }
 
 // resolve is a budget in nodes. Admission refuses what cannot be resolved; if it

@@ -59,7 +59,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 			return nil
 		}
 		for _, i := range perNode[node] {
-			if err := r.carryOut(ctx, o, steps[i]); err != nil {
+			err := r.stillClaims(ctx, o, steps[i])
+			if err == nil {
+				err = r.carryOut(ctx, o, steps[i])
+			}
+			if err != nil {
 				return fmt.Errorf("%s %s: %w", steps[i].Action, node, err)
 			}
 			carriedOut[i] = true
@@ -92,7 +96,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 		return r.create(ctx, o, s)
 	case rollout.Update, rollout.HoldBack:
 		return r.update(ctx, o, s)
-	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero:
+	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero, rollout.Stamp:
 		return r.amend(ctx, o, s)
 	case rollout.RequestDetachment:
 		return r.requestDetachment(ctx, o, s)

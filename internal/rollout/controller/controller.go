@@ -78,6 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.pace.effort(req, r.now().Sub(o.state.Now))
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
+	keepClaims(&decision.Status, decision.Steps, done)
 	measure(req.NamespacedName, decision.Status, done, took)
 	timeTurns(req.NamespacedName, o.state, decision.Status, done)
 	r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -82,6 +83,9 @@ func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisC
 	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
 	if err := m.guarded(set, check, wave); err != nil {
 		one.Failure = shortened(err.Error())
+		if on := (&rollout.NodesFailed{}); errors.As(err, &on) {
+			one.FailedOn = on.Nodes
+		}
 	}
 	one.At = m.now()
 	m.mu.Lock()
@@ -114,7 +118,7 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
 		for _, name := range a.Nodes {
-			if n := o.nodes[name]; n != nil && n.node != nil {
+			if n := o.nodes[name]; n != nil && n.node != nil && objects.NodeReady(n.node) {
 				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node)})
 			}
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -17,6 +18,7 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 	m := newMeasurements(
 		func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { _ = *answer; return nil },
 		func(set types.NamespacedName) { changed <- set },
+		time.Now,
 	)
 	check := v1alpha1.AnalysisCheck{Name: "errors"}
 	measured := func() rollout.Measurement {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -38,6 +39,11 @@ type observed struct {
 	taken map[int32]bool
 	// known is what earlier passes read.
 	known *readings
+	// claims is whether the claims of the wave still stand.
+	claims struct {
+		once sync.Once
+		err  error
+	}
 	// released is whether the finalizer was removed.
 	released bool
 }
@@ -62,7 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	o.state = rollout.State{
 		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
 		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
-		Promoted: set.Annotations[v1alpha1.AnnotationPromoted],
+		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 	}
 	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
 	for _, read := range []func(context.Context, *observed) error{

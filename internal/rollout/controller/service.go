@@ -43,7 +43,7 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 	wanted := map[string]*discoveryv1.EndpointSlice{}
 	if o.service != nil {
 		for _, n := range o.state.Nodes {
-			marked := n.Deployment == nil || n.Deployment.Mark != "" || n.Deployment.EmptyMark
+			marked := n.Deployment == nil || n.Marked()
 			if slice := objects.EndpointSlice(o.set, o.service, n.Name, o.nodes[n.Name].pods, marked); slice != nil {
 				wanted[slice.Name] = slice
 			}

@@ -199,7 +199,8 @@ func specChanges() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
-				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPromoted] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPromoted]
+				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPromoted] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPromoted] ||
+				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationReleasedPorts] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationReleasedPorts]
 		},
 	})
 }

@@ -67,7 +67,7 @@ func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *apps
 			Paused:               p.Paused,
 			RevisionHistoryLimit: new(int32),
 			MinReadySeconds:      set.Spec.MinReadySeconds,
-			Strategy:             strategyOf(set, p.Rolling),
+			Strategy:             StrategyOf(set, p.Rolling),
 			Selector:             &metav1.LabelSelector{MatchLabels: own},
 			Template:             podTemplate(set, node, p),
 		},
@@ -106,9 +106,9 @@ func DeploymentStrategy(set *v1alpha1.IngressDaemonSet) appsv1.DeploymentStrateg
 	}
 }
 
-// strategyOf is the strategy of a Deployment that may be held back: its
+// StrategyOf is the strategy of a Deployment that may be held back: its
 // controller shares the replicas among ReplicaSets, surge included.
-func strategyOf(set *v1alpha1.IngressDaemonSet, r rollout.Rolling) appsv1.DeploymentStrategy {
+func StrategyOf(set *v1alpha1.IngressDaemonSet, r rollout.Rolling) appsv1.DeploymentStrategy {
 	s := DeploymentStrategy(set)
 	if r != (rollout.Rolling{}) && s.RollingUpdate != nil {
 		s.RollingUpdate = &appsv1.RollingUpdateDeployment{

@@ -94,6 +94,8 @@ func CheckerRevision(labels map[string]string) string {
 func readPod(pod *corev1.Pod) rollout.Pod {
 	out := rollout.Pod{
 		Name: pod.Name, Revision: pod.Labels[v1alpha1.LabelRevision],
+		ReplicaSet:  pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
+		Created:     pod.CreationTimestamp.Time,
 		Running:     pod.Status.Phase == corev1.PodRunning,
 		Ready:       PodReady(pod),
 		Terminating: pod.DeletionTimestamp != nil,
