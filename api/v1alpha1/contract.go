@@ -49,6 +49,22 @@ const (
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )
 
+// MarkKeyOf is the key under which the health-check mark is looked for among the
+// annotations of a node's Deployment: the one on record there, whatever the spec says.
+func MarkKeyOf(annotations map[string]string) string {
+	if key := annotations[AnnotationMarkKey]; key != "" {
+		return key
+	}
+	return DefaultMarkKey
+}
+
+// MarkOf is the health-check mark among the annotations of a node's Deployment. Its
+// presence counts, also where its value is empty.
+func MarkOf(annotations map[string]string) (value string, present bool) {
+	value, present = annotations[MarkKeyOf(annotations)]
+	return value, present
+}
+
 // MarkedAt is the time that the value of a health-check mark begins with; ok is false
 // where it is none of the controller's.
 func MarkedAt(mark string) (at time.Time, ok bool) {
