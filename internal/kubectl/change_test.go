@@ -128,3 +128,34 @@ func TestExplanation(t *testing.T) {
 	node.Name, node.Annotations = "node-9", nil
 	golden(t, "explain-not-in-set.txt", explanation(set, node, nil, nil, now))
 }
+
+// TestExplanationReadsTheMark as the health checkers do: under the key on record, else
+// under the default one, whatever the spec says now, and also where it is empty.
+func TestExplanationReadsTheMark(t *testing.T) {
+	set := midway()
+	set.Spec.UpdateStrategy.RollingUpdate.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: "example.com/new"}
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		says        string
+	}{
+		"default":         {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a"},
+		"recorded":        {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b"},
+		"empty":           {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "="},
+		"of the spec":     {map[string]string{"example.com/new": "c"}, ""},
+		"none":            {nil, ""},
+		"record, no mark": {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
+	} {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"}}}
+		d.Spec.Replicas = new(int32(2))
+		for key, value := range c.annotations {
+			d.Annotations[key] = value
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+		text := explanation(set, node, []appsv1.Deployment{d}, nil, now)
+		_, mark, marked := strings.Cut(text, "made to fail by the mark ")
+		mark, _, _ = strings.Cut(mark, "\n")
+		if marked != (c.says != "") || mark != c.says {
+			t.Errorf("%s: the mark %q, want %q", name, mark, c.says)
+		}
+	}
+}
