@@ -12,7 +12,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -38,22 +37,58 @@ func resume(set *v1alpha1.IngressDaemonSet) (string, error) {
 	return "resumed", nil
 }
 
-// promote goes past an analysis that holds up the rollout, otherwise past the
-// partition.
+// promote goes past the analysis that holds up the rollout, and past nothing else:
+// where none does, the partition may be all that keeps the fleet as it is.
 func promote(set *v1alpha1.IngressDaemonSet) (string, error) {
-	if a := set.Status.Analysis; a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed) {
-		if set.Annotations == nil {
-			set.Annotations = map[string]string{}
+	if why := unpromotable(set); why != "" {
+		if p := partitionOf(set.Spec.Strategy()); p != "" {
+			why += fmt.Sprintf(". The partition keeps %s of the nodes as they are; --partition goes past it", p)
 		}
-		set.Annotations[v1alpha1.AnnotationPromoted] = rollout.AnalysisID(a)
-		return "promoted past the analysis of the last wave", nil
+		return "", errors.New("there is nothing to promote: " + why)
 	}
-	u := set.Spec.UpdateStrategy.RollingUpdate
-	if u == nil || u.Partition == nil || *u.Partition == intstr.FromInt32(0) {
-		return "", errors.New("there is nothing to promote it past: no analysis of the last wave and no partition")
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
 	}
-	u.Partition = nil
-	return "promoted past the partition", nil
+	set.Annotations[v1alpha1.AnnotationPromoted] = rollout.AnalysisID(set.Status.Analysis)
+	return "promoted past the analysis of the last wave", nil
+}
+
+// unpromotable is why there is no analysis that a promotion would end; empty where
+// there is one.
+func unpromotable(set *v1alpha1.IngressDaemonSet) string {
+	present := objects.Revision(objects.Template(set))
+	a, r := set.Status.Analysis, set.Status.Rejected
+	switch {
+	case r != nil && r.Revision == present:
+		return fmt.Sprintf("revision %s was rejected, and stays so until the template changes", present)
+	case a == nil || a.Revision != present || len(set.Spec.Strategy().Analysis) == 0:
+		return "no analysis holds up the rollout"
+	case a.Phase == v1alpha1.AnalysisOfWave:
+		return "the nodes of the wave are still under way, and are measured when they serve"
+	case a.Phase == v1alpha1.AnalysisPassed:
+		return "the last wave has passed its analysis"
+	case set.Annotations[v1alpha1.AnnotationPromoted] == rollout.AnalysisID(a):
+		return "the last wave is promoted already"
+	}
+	return ""
+}
+
+// partitionOf is the partition in words, empty where no node is held back by it.
+func partitionOf(s v1alpha1.Strategy) string {
+	if p := s.Partition.String(); p != "0" && p != "0%" {
+		return p
+	}
+	return ""
+}
+
+// promoteFleet lets the nodes that the partition holds back go on too.
+func promoteFleet(set *v1alpha1.IngressDaemonSet) (string, error) {
+	p := partitionOf(set.Spec.Strategy())
+	if p == "" {
+		return "", errors.New("there is nothing to promote: no partition holds nodes back")
+	}
+	set.Spec.UpdateStrategy.RollingUpdate.Partition = nil
+	return fmt.Sprintf("promoted past the partition, which kept %s of the nodes as they were", p), nil
 }
 
 func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {

@@ -93,10 +93,73 @@ func TestSwitches(t *testing.T) {
 	if at := set.Spec.Template.Annotations[annotationRestartedAt]; at != "2026-01-01T12:00:00Z" {
 		t.Errorf("restarted at %q", at)
 	}
-	half := intstr.FromString("50%")
-	set.Spec.UpdateStrategy.RollingUpdate.Partition = &half
-	if says, err := promote(set); says != "promoted past the partition" || err != nil || set.Spec.UpdateStrategy.RollingUpdate.Partition != nil {
-		t.Errorf("%q, %v", says, err)
+}
+
+// TestPromote goes past the analysis that holds up the rollout, and past the partition
+// only where that is said: from 90% held back, that is the fleet.
+func TestPromote(t *testing.T) {
+	const fleet = "The partition keeps 90% of the nodes as they are; --partition goes past it"
+	phase := func(phase v1alpha1.AnalysisPhase) func(*v1alpha1.IngressDaemonSet) {
+		return func(set *v1alpha1.IngressDaemonSet) { set.Status.Analysis.Phase = phase }
+	}
+	for name, c := range map[string]struct {
+		change        func(*v1alpha1.IngressDaemonSet)
+		times         int
+		past          bool
+		says, refuses string
+		partition     bool
+	}{
+		"measuring": {phase(v1alpha1.AnalysisMeasuring), 1, false, "promoted past the analysis of the last wave", "", true},
+		"failed":    {phase(v1alpha1.AnalysisFailed), 1, false, "promoted past the analysis of the last wave", "", true},
+		"twice":     {phase(v1alpha1.AnalysisMeasuring), 2, false, "", "the last wave is promoted already. " + fleet, true},
+		"wave":      {phase(v1alpha1.AnalysisOfWave), 1, false, "", "the nodes of the wave are still under way, and are measured when they serve. " + fleet, true},
+		"passed":    {phase(v1alpha1.AnalysisPassed), 1, false, "", "the last wave has passed its analysis. " + fleet, true},
+		"rejected": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Status.Analysis.Phase = v1alpha1.AnalysisFailed
+			set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: set.Status.Analysis.Revision}
+		}, 1, false, "", "was rejected, and stays so until the template changes. " + fleet, true},
+		"of an earlier template": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Status.Analysis.Phase = v1alpha1.AnalysisMeasuring
+			set.Spec.Template.Spec.Containers[0].Image = "nginx:1.23"
+		}, 1, false, "", "no analysis holds up the rollout. " + fleet, true},
+		"analysis removed": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Spec.UpdateStrategy.RollingUpdate.Analysis = nil
+		}, 1, false, "", "no analysis holds up the rollout. " + fleet, true},
+		"nothing at all": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Status.Analysis, set.Spec.UpdateStrategy.RollingUpdate = nil, nil
+		}, 1, false, "", "there is nothing to promote: no analysis holds up the rollout", false},
+
+		"past the partition":        {phase(v1alpha1.AnalysisPassed), 1, true, "promoted past the partition, which kept 90% of the nodes as they were", "", false},
+		"past the partition, twice": {phase(v1alpha1.AnalysisPassed), 2, true, "", "there is nothing to promote: no partition holds nodes back", false},
+		"past a partition of nothing": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromString("0%"))
+		}, 1, true, "", "no partition holds nodes back", true},
+		"past no strategy": {func(set *v1alpha1.IngressDaemonSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }, 1, true, "", "no partition holds nodes back", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := midway()
+			u := set.Spec.UpdateStrategy.RollingUpdate
+			u.Partition, u.Analysis = new(intstr.FromString("90%")), []v1alpha1.AnalysisCheck{{Name: "shop"}}
+			set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: objects.Revision(objects.Template(set)), Began: metav1.NewMicroTime(now), Phase: v1alpha1.AnalysisMeasuring}
+			c.change(set)
+			edit := promote
+			if c.past {
+				edit = promoteFleet
+			}
+			says, err := "", error(nil)
+			for range c.times {
+				says, err = edit(set)
+			}
+			if says != c.says || (err != nil) != (c.refuses != "") || err != nil && !strings.HasSuffix(err.Error(), c.refuses) {
+				t.Errorf("%q, %v; want %q, %q", says, err, c.says, c.refuses)
+			}
+			if u := set.Spec.UpdateStrategy.RollingUpdate; u != nil && (u.Partition != nil) != c.partition {
+				t.Errorf("the partition is %v", u.Partition)
+			}
+			if promoted := set.Annotations[v1alpha1.AnnotationPromoted]; c.says != "" && !c.past && promoted != "2026-01-01T12:00:00Z" {
+				t.Errorf("promoted %q", promoted)
+			}
+		})
 	}
 }
 
