@@ -102,30 +102,35 @@ func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {
 	return "restarted", nil
 }
 
-// undo puts the template of a revision on record back. 0 is the newest but the
-// present one.
+// undo puts what the user wrote of a revision on record back. 0 is the newest that
+// differs from the present one.
 func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, number int64) (string, error) {
 	present := objects.Revision(objects.Template(set))
-	i := slices.IndexFunc(records, func(r appsv1.ControllerRevision) bool {
-		if number == 0 {
-			return r.Labels[v1alpha1.LabelRevision] != present
+	for i := range records {
+		r := &records[i]
+		if number != 0 && r.Revision != number {
+			continue
 		}
-		return r.Revision == number
-	})
-	switch {
-	case i < 0 && number == 0:
+		t, err := objects.UserTemplate(r)
+		if err != nil {
+			return "", err
+		}
+		// What is added by the present spec, such as the drain hook, may differ from
+		// what was added then.
+		undone := set.DeepCopy()
+		undone.Spec.Template = t
+		if objects.Revision(objects.Template(undone)) != present {
+			set.Spec.Template = t
+			return fmt.Sprintf("rolled back to revision %d", r.Revision), nil
+		}
+		if number != 0 {
+			return "", fmt.Errorf("revision %d is the present template", r.Revision)
+		}
+	}
+	if number == 0 {
 		return "", errors.New("no earlier revision is on record")
-	case i < 0:
-		return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
-	case records[i].Labels[v1alpha1.LabelRevision] == present:
-		return "", fmt.Errorf("revision %d is the present template", records[i].Revision)
 	}
-	t, err := objects.RecordedTemplate(&records[i])
-	if err != nil {
-		return "", err
-	}
-	set.Spec.Template = t
-	return fmt.Sprintf("rolled back to revision %d", records[i].Revision), nil
+	return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
 }
 
 // ownRevisions are the revisions of the IngressDaemonSet, newest first.
@@ -140,7 +145,7 @@ func historyText(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevi
 	if number != 0 {
 		for _, r := range records {
 			if r.Revision == number {
-				t, err := objects.RecordedTemplate(&r)
+				t, err := objects.UserTemplate(&r)
 				if err != nil {
 					return "", err
 				}

@@ -57,6 +57,40 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestUndoLeavesOutWhatIsAdded writes only what the user wrote back into the spec, so
+// that the drain hook follows later changes of its port, or goes. A revision that only
+// differs in what is added is none to go back to.
+func TestUndoLeavesOutWhatIsAdded(t *testing.T) {
+	for name, forget := range map[string]bool{"recorded now": false, "recorded by v0.1.0": true} {
+		set := midway()
+		set.Spec.DrainHook, set.Spec.Selector = &v1alpha1.DrainHook{}, &v1alpha1.Selector{MatchLabels: map[string]string{"app": "nginx"}}
+		all := records(t, set)
+		for i := range all {
+			if forget {
+				all[i].Annotations = nil
+			}
+		}
+		set.Spec.HealthCheckNodePorts = []int32{10090}
+		says, err := undo(set, all, 0)
+		if err != nil || says != "rolled back to revision 2" {
+			t.Errorf("%s: %q, %v", name, says, err)
+		}
+		c := set.Spec.Template.Spec.Containers[0]
+		if c.Image != "nginx:1.21" || c.Lifecycle != nil || len(set.Spec.Template.Annotations) != 0 {
+			t.Errorf("%s: the spec has %+v, %v", name, c, set.Spec.Template.Annotations)
+		}
+		if hook := objects.Template(set).Spec.Containers[0].Lifecycle.PreStop.HTTPGet; hook.Port.IntVal != 10090 {
+			t.Errorf("%s: the hook asks %v", name, hook)
+		}
+		if _, err := undo(set, all, 2); err == nil || !strings.Contains(err.Error(), "revision 2 is the present template") {
+			t.Errorf("%s: went back to where it was: %v", name, err)
+		}
+		if text, err := historyText(set, all, 2); err != nil || strings.Contains(text, "preStop") {
+			t.Errorf("%s: history shows %v\n%s", name, err, text)
+		}
+	}
+}
+
 func TestHistory(t *testing.T) {
 	set := midway()
 	all := records(t, set)
