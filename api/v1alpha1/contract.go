@@ -121,6 +121,10 @@ const ReadinessGatePrefix = "target-health.ingressdaemonsets.mumoshu.github.io/"
 // analysis that is not to be waited for.
 const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
 
+// AnnotationUserTemplate on a ControllerRevision is the strategic merge patch that turns
+// the template on record, which has what the controller added, into the user's own.
+const AnnotationUserTemplate = "ingressdaemonsets.mumoshu.github.io/user-template"
+
 // AnnotationReleasedPorts on an IngressDaemonSet lists health-check ports, separated by
 // commas, that were removed from the spec and are closed without waiting until nobody
 // else asks them any more.
