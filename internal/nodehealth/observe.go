@@ -137,11 +137,7 @@ func released(d *appsv1.Deployment) bool {
 
 func observePod(pod *corev1.Pod) Pod {
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-	var endsAt time.Time
 	var grace time.Duration
-	if pod.DeletionTimestamp != nil && !ended {
-		endsAt = pod.DeletionTimestamp.Time
-	}
 	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && !ended {
 		grace = time.Duration(*seconds) * time.Second
 	}
@@ -150,7 +146,7 @@ func observePod(pod *corev1.Pod) Pod {
 		Name:            pod.Name,
 		IP:              pod.Status.PodIP,
 		Leaving:         pod.DeletionTimestamp != nil || ended,
-		EndsAt:          endsAt,
+		Ending:          pod.DeletionTimestamp != nil && !ended,
 		Grace:           grace,
 		InTargets:       pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn,
 		Ready:           isTrue(pod, corev1.PodReady),

@@ -188,7 +188,7 @@ func TestObservePod(t *testing.T) {
 		"ready":       {func(*corev1.Pod) {}, func(*nodehealth.Pod) {}},
 		"failed":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, func(p *nodehealth.Pod) { p.Leaving = true }},
 		"succeeded":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, func(p *nodehealth.Pod) { p.Leaving = true }},
-		"terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = &end }, func(p *nodehealth.Pod) { p.Leaving, p.EndsAt = true, end.Time }},
+		"terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = &end }, func(p *nodehealth.Pod) { p.Leaving, p.Ending = true, true }},
 		"terminated": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Status.Phase = &end, corev1.PodSucceeded
 		}, func(p *nodehealth.Pod) { p.Leaving = true }},

@@ -64,7 +64,7 @@ func (d *drains) update(s nodehealth.State, serving bool, now time.Time) {
 	}
 	seen := map[types.UID]time.Time{}
 	for _, pod := range s.Pods {
-		if pod.EndsAt.IsZero() {
+		if !pod.Ending {
 			continue
 		}
 		at, known := d.seen[pod.UID]
