@@ -188,8 +188,9 @@ func apiDeployment(annotations map[string]string) *appsv1.Deployment {
 		TypeMeta: metav1.TypeMeta{Kind: "Deployment", APIVersion: "apps/v1"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-n1", Namespace: "ns", Annotations: annotations,
+			Labels: map[string]string{v1alpha1.LabelNode: "n1", v1alpha1.LabelName: "web"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", Controller: new(true),
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", UID: "web-uid", Controller: new(true),
 			}},
 		},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))},

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
@@ -84,6 +86,30 @@ func TestWatcherFollowsTheAPIServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFleetThatIsOrphanedGoesOnServing plays kubectl delete --cascade=orphan, and an
+// IngressDaemonSet of the same name that takes over what was left.
+func TestFleetThatIsOrphanedGoesOnServing(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, nil))
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	orphan := apiDeployment(nil)
+	orphan.OwnerReferences = nil
+	api.set("deployments", orphan)
+	w.stays(t, nodehealth.Serving, 300*time.Millisecond)
+	api.set("deployments", with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "another" }))
+	w.stays(t, nodehealth.Serving, 300*time.Millisecond)
+	api.set("deployments", nil)
+	w.becomes(t, nodehealth.DeploymentMissing)
+}
+
+func with[T any](v *T, change func(*T)) *T {
+	change(v)
+	return v
 }
 
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
