@@ -87,13 +87,13 @@ type ending struct {
 func (s State) ending(d Drain) (e ending) {
 	for _, pod := range s.Pods {
 		seen := d.Seen[pod.UID]
-		if pod.EndsAt.IsZero() || seen.After(d.Asked.Add(unseen)) {
+		// One that was deleted long after the hook was asked is not the hook's.
+		if !pod.Ending || seen.After(d.Asked.Add(unseen)) {
 			continue
 		}
 		e.seen = e.seen || !seen.Before(d.Asked.Add(-together))
 		e.target = e.target || pod.InTargets
-		// One that was deleted after the hook was asked is not the hook's.
-		e.killed = later(e.killed, earlier(pod.EndsAt, d.Asked.Add(pod.Grace)))
+		e.killed = later(e.killed, earlier(seen, d.Asked).Add(pod.Grace))
 	}
 	return e
 }

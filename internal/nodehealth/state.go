@@ -52,9 +52,10 @@ type Pod struct {
 	IP   string    `json:"ip,omitempty"`
 	// Leaving is whether the pod terminates or has ended: it never serves again.
 	Leaving bool `json:"leaving,omitempty"`
-	// EndsAt is when the kubelet kills a pod that terminates; zero for others.
-	EndsAt time.Time `json:"endsAt,omitzero"`
-	// Grace is how long it was given when it was deleted.
+	// Ending is whether the pod terminates and has not ended.
+	Ending bool `json:"ending,omitempty"`
+	// Grace is how long it is given from its deletion until it is killed. When that is
+	// counts by the checker's own clock, never by the time that the API server wrote.
 	Grace time.Duration `json:"grace,omitempty"`
 	// InTargets is whether the pod may get traffic as a target of its own.
 	InTargets bool `json:"inTargets,omitempty"`

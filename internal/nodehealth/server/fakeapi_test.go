@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type fakeAPI struct {
 	t       *testing.T
 	address string
 	old     bool
+	// silent opens watches and says nothing, like one that is cut off from its storage.
+	silent atomic.Bool
 
 	mu      sync.Mutex
 	server  *httptest.Server
@@ -95,6 +98,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.URL.Path != want || !selected:
 		f.t.Errorf("asked for %s", req.URL)
 		w.WriteHeader(http.StatusForbidden)
+	case q.Get("watch") == "" && q.Get("resourceVersion") == "" && f.silent.Load():
+		<-req.Context().Done()
 	case q.Get("watch") == "" && q.Get("resourceVersion") == "":
 		f.list(w, resource, kind)
 	case q.Get("watch") == "":
@@ -136,6 +141,11 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 	send := func(event string, object any) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": event, "object": object})
 		w.(http.Flusher).Flush()
+	}
+	if f.silent.Load() {
+		w.(http.Flusher).Flush()
+		<-req.Context().Done()
+		return
 	}
 	sent, version, changed := f.now(resource)
 	if req.URL.Query().Get("sendInitialEvents") == "true" {
@@ -188,8 +198,9 @@ func apiDeployment(annotations map[string]string) *appsv1.Deployment {
 		TypeMeta: metav1.TypeMeta{Kind: "Deployment", APIVersion: "apps/v1"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-n1", Namespace: "ns", Annotations: annotations,
+			Labels: map[string]string{v1alpha1.LabelNode: "n1", v1alpha1.LabelName: "web"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", Controller: new(true),
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", UID: "web-uid", Controller: new(true),
 			}},
 		},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))},

@@ -87,8 +87,21 @@ func (r *Responder) finish(p *poll) {
 		return
 	}
 	delete(r.polls, p)
+	r.send(p)
+}
+
+// send answers a request that has waited. r.mu is held.
+func (r *Responder) send(p *poll) {
 	p.timer.Stop()
-	r.writing.Go(func() { r.reply(p) })
+	r.writing++
+	go func() {
+		r.reply(p)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.writing--; r.writing == 0 {
+			r.settled.Broadcast()
+		}
+	}()
 }
 
 func (r *Responder) reply(p *poll) {
@@ -120,8 +133,10 @@ func (r *Responder) reply(p *poll) {
 // closePolls answers all requests that wait, and makes none wait any more.
 func (r *Responder) closePolls() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed = true
 	r.answerPolls()
-	r.mu.Unlock()
-	r.writing.Wait()
+	for r.writing > 0 {
+		r.settled.Wait()
+	}
 }

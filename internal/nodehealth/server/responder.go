@@ -34,11 +34,11 @@ type Responder struct {
 	lostAt time.Time
 	polls  map[*poll]struct{}
 	drains drains
-	// drained is told when no drain hook waits any more.
-	drained *sync.Cond
-	closed  bool
-	// writing are answers to long polls under way.
-	writing sync.WaitGroup
+	closed bool
+	// writing is how many answers to requests that waited are under way, settled is told
+	// when that or the number of drain hooks that wait has come to nothing.
+	writing int
+	settled *sync.Cond
 }
 
 // NewResponder answers that it is starting, until Update.
@@ -48,7 +48,7 @@ func NewResponder(log *slog.Logger) *Responder {
 		log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{},
 		drains: drains{waiting: map[*drain]struct{}{}},
 	}
-	r.drained = sync.NewCond(&r.mu)
+	r.settled = sync.NewCond(&r.mu)
 	return r
 }
 
