@@ -173,7 +173,7 @@ const (
 	ReasonNoNodes = "NoNodes"
 	// ReasonNodesNotServing: some nodes do not serve and are not under way.
 	ReasonNodesNotServing = "NodesNotServing"
-	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU.
+	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU, or a taint evicts them.
 	ReasonPodsRejected = "PodsRejected"
 	// ReasonFloorReached: another node taken out would leave fewer than minServingNodes.
 	ReasonFloorReached = "FloorReached"

@@ -9,7 +9,7 @@ import (
 // remove takes a node out of the load balancer for good, then deletes its Deployment.
 func (p *planner) remove(v *view) {
 	switch marked, ours := v.markedAt(); {
-	case !v.Marked() && v.readyPods() == 0:
+	case !v.Marked() && v.broken():
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
 		p.act(v, Step{Action: Delete, Reason: "the node is not in the node set and serves nothing"})
 	case !ours:

@@ -97,9 +97,11 @@ type Node struct {
 	// Leaving is whether the node is cordoned or about to be removed, Evicting
 	// whether somebody has evicted pods of ours from it.
 	Leaving, Evicting bool
-	Labels            map[string]string
-	Detachment        Detachment
-	Deployment        *Deployment
+	// Tainted is whether the node has a taint NoExecute that pods do not tolerate for good.
+	Tainted    bool
+	Labels     map[string]string
+	Detachment Detachment
+	Deployment *Deployment
 	// Pods are those of the Deployment, terminating and failed ones included.
 	Pods []Pod
 	// Checks are the answers of the node's health-check ports.

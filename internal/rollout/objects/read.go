@@ -48,6 +48,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 		out.Wanted = wanted && r.set.DeletionTimestamp == nil
 		out.Ready = NodeReady(node)
 		out.Leaving = Leaving(node)
+		out.Tainted = r.Nodes.evicts(node)
 		out.Labels = node.Labels
 		out.Detachment = r.detachment(node)
 	}
