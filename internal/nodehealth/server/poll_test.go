@@ -32,6 +32,24 @@ func TestLongPollIsAnsweredOnChange(t *testing.T) {
 	}
 }
 
+// TestBlindnessIsToldAtOnce answers those that wait, and leaves the age of the verdict.
+func TestBlindnessIsToldAtOnce(t *testing.T) {
+	r := NewResponder(quiet)
+	url, _ := start(t, r)
+	r.Update(serving())
+	tag := ask(t, "GET", url).header.Get("ETag")
+	blind := serving()
+	blind.Blind = "refused"
+	time.AfterFunc(500*time.Millisecond, func() { r.Update(blind) })
+	got := ask(t, "GET", url, "If-None-Match", tag, "Prefer", "wait=10")
+	if got.status != 200 || got.answer.Blind != "refused" || got.took > 5*time.Second {
+		t.Errorf("status %d and %+v after %v", got.status, got.answer, got.took)
+	}
+	if got.answer.AgeSeconds < 0.5 {
+		t.Errorf("the verdict has held for %v s only", got.answer.AgeSeconds)
+	}
+}
+
 func TestLongPollWaitsThroughWhatIsNoChange(t *testing.T) {
 	r := NewResponder(quiet)
 	url, _ := start(t, r)

@@ -30,6 +30,7 @@ type Responder struct {
 	mu     sync.Mutex
 	answer v1alpha1.HealthCheckAnswer
 	tag    string
+	// since is when the verdict began: what else the tag depends on does not restart it.
 	since  time.Time
 	lostAt time.Time
 	polls  map[*poll]struct{}
@@ -55,20 +56,27 @@ func NewResponder(log *slog.Logger) *Responder {
 // Update replaces the State that is answered from.
 func (r *Responder) Update(s nodehealth.State) {
 	answer := nodehealth.Decide(s)
-	tag := etag(answer)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.answer
 	r.answer, r.lostAt = answer, s.LostAt
 	r.drains.update(s, answer.Serving, time.Now())
 	r.reconsiderDrains()
-	if tag == r.tag {
-		return
+	if verdict(answer) != verdict(before) {
+		r.since = time.Now()
+		r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,
+			"readyPods", answer.ReadyPods, "wantedPods", answer.WantedPods)
 	}
-	r.tag, r.since = tag, time.Now()
-	r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,
-		"readyPods", answer.ReadyPods, "wantedPods", answer.WantedPods)
-	r.answerPolls()
+	r.announce()
+}
+
+// announce answers those that wait where the answer has changed for them. r.mu is held.
+func (r *Responder) announce() {
+	if tag := etag(r.answer); tag != r.tag {
+		r.tag = tag
+		r.answerPolls()
+	}
 }
 
 // ServeHTTP answers 200 or 503 on every path and method.
@@ -125,10 +133,18 @@ func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, 
 	return http.StatusServiceUnavailable, header, body
 }
 
-// etag depends on nothing but the verdict, so that it outlives a hand-over to
-// another process. It is weak, since the ages beside the verdict change.
+// verdict is what an answer's age counts from.
+func verdict(answer v1alpha1.HealthCheckAnswer) string {
+	return fmt.Sprintf("%t %q %q", answer.Serving, answer.Reason, answer.Mark)
+}
+
+// etag depends on the verdict, and where there is any on what else is told at once, so
+// that it outlives a hand-over to another process. It is weak, since the ages change.
 func etag(answer v1alpha1.HealthCheckAnswer) string {
 	hash := fnv.New64a()
-	fmt.Fprintf(hash, "%t %q %q", answer.Serving, answer.Reason, answer.Mark)
+	hash.Write([]byte(verdict(answer)))
+	if answer.Blind != "" {
+		hash.Write([]byte(" blind"))
+	}
 	return fmt.Sprintf(`W/"%016x"`, hash.Sum64())
 }
