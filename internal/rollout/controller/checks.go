@@ -25,6 +25,8 @@ import (
 type checks struct {
 	// changed is called when an answer for the IngressDaemonSet differs from the last.
 	changed func(types.NamespacedName)
+	// begin begins to listen to a port, until the context ends.
+	begin func(context.Context, types.NamespacedName, *caller)
 
 	mu      sync.Mutex
 	callers map[types.NamespacedName]map[endpoint]*caller
@@ -44,6 +46,8 @@ type caller struct {
 	last rollout.Check
 	// asked is whether a first question had its answer, or none.
 	asked bool
+	// failures counts the questions without an answer since the last one that had it.
+	failures int
 }
 
 const (
@@ -54,7 +58,9 @@ const (
 )
 
 func newChecks(changed func(types.NamespacedName)) *checks {
-	return &checks{changed: changed, callers: map[types.NamespacedName]map[endpoint]*caller{}}
+	c := &checks{changed: changed, callers: map[types.NamespacedName]map[endpoint]*caller{}}
+	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) { go c.listen(ctx, set, to) }
+	return c
 }
 
 // want sets the ports to listen to for an IngressDaemonSet; none for none.
@@ -69,7 +75,7 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		wanted[e] = &caller{endpoint: e, stop: stop, last: rollout.Check{Port: e.port, Unmarked: e.plain}}
-		go c.listen(ctx, set, wanted[e])
+		c.begin(ctx, set, wanted[e])
 	}
 	for e, old := range c.callers[set] {
 		if wanted[e] == nil {
@@ -104,30 +110,35 @@ func (c *checks) heardAll(set types.NamespacedName) bool {
 	return true
 }
 
-// listen asks a port again and again. A single failure is asked again at once,
-// since a health checker that hands over to its next version ends what waits.
+// listen asks a port again and again.
 func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
-	failures := 0
 	for ctx.Err() == nil {
 		answer, etag, err := to.ask(ctx)
-		var pause time.Duration
-		switch {
-		case err == nil:
-			failures = 0
-			// What brings no news was answered for want of patience.
-			if news := c.heard(set, to, answer, etag); !news || etag == "" {
-				pause = askPlainEvery
-			}
-		case failures == 0:
-			failures, pause = 1, 50*time.Millisecond
-		default:
-			pause = askPlainEvery
-			c.heard(set, to, rollout.Check{Port: to.port, Unmarked: to.plain}, "")
-		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(c.take(set, to, answer, etag, err)):
 		}
+	}
+}
+
+// take takes the outcome of a question and tells when to ask the next. After a single
+// failure that is at once, since a health checker that hands over to its next version
+// ends what waits.
+func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
+	switch {
+	case err == nil:
+		from.failures = 0
+		// What brings no news was answered for want of patience.
+		if news := c.heard(set, from, answer, etag); !news || etag == "" {
+			return askPlainEvery
+		}
+		return 0
+	case from.failures == 0:
+		from.failures = 1
+		return 50 * time.Millisecond
+	default:
+		c.heard(set, from, rollout.Check{Port: from.port, Unmarked: from.plain}, "")
+		return askPlainEvery
 	}
 }
 
@@ -165,6 +176,9 @@ func (e *caller) ask(ctx context.Context) (rollout.Check, string, error) {
 	return e.read(conn, first[0], err)
 }
 
+// patience is how long a question may take.
+func (e *caller) patience() time.Duration { return waitForChange + 10*time.Second }
+
 // send connects and writes the request.
 func (e *caller) send(ctx context.Context) (net.Conn, error) {
 	if e.address == "" {
@@ -178,7 +192,7 @@ func (e *caller) send(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dialing: %w", err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(waitForChange + 10*time.Second))
+	_ = conn.SetDeadline(time.Now().Add(e.patience()))
 	if _, err := io.WriteString(conn, e.request(address)); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("asking: %w", err)

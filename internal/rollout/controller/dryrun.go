@@ -12,6 +12,7 @@ const askAgain = 30 * time.Second
 
 // dryRuns remembers what the API server said of a revision.
 type dryRuns struct {
+	now     func() time.Time
 	mu      sync.Mutex
 	results map[string]dryRunResult
 }
@@ -21,12 +22,14 @@ type dryRunResult struct {
 	at      time.Time
 }
 
-func newDryRuns() *dryRuns { return &dryRuns{results: map[string]dryRunResult{}} }
+func newDryRuns(now func() time.Time) *dryRuns {
+	return &dryRuns{now: now, results: map[string]dryRunResult{}}
+}
 
 func (d *dryRuns) set(key string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	result := dryRunResult{at: time.Now()}
+	result := dryRunResult{at: d.now()}
 	if err != nil {
 		result.refusal = shortened(err.Error())
 	}
@@ -50,7 +53,7 @@ func (d *dryRuns) retryAt(key string) time.Time {
 		return time.Time{}
 	}
 	at := result.at.Add(askAgain)
-	if time.Now().After(at) {
+	if d.now().After(at) {
 		delete(d.results, key)
 	}
 	return at

@@ -31,7 +31,7 @@ func deployment(version string) *appsv1.Deployment {
 // TestWritten sees own writes until the cache has caught up with them.
 func TestWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWritten()
+		w := newWritten(time.Now)
 		never := func(*appsv1.Deployment) bool { return false }
 		cached, own, newer := deployment("9"), deployment("10"), deployment("11")
 		if latest(w, cached) != cached {
@@ -89,7 +89,7 @@ func TestPace(t *testing.T) {
 			}
 		}
 		p.decide(req)
-		p.report(req)
+		p.report(req, time.Now())
 		if !p.decided(req) || p.lastReport(req) != time.Now() {
 			t.Error("it does not remember")
 		}
@@ -103,7 +103,7 @@ func TestPace(t *testing.T) {
 // TestDryRuns let a refusal stand for a while, and an acceptance for good.
 func TestDryRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDryRuns()
+		d := newDryRuns(time.Now)
 		if d.get("a").Done || !d.retryAt("a").IsZero() {
 			t.Error("nothing was asked")
 		}
@@ -215,7 +215,7 @@ func TestUntilNext(t *testing.T) {
 			{nil, 0}, {[]time.Time{{}, {}}, 0}, {[]time.Time{{}, now.Add(time.Minute), now.Add(time.Second)}, time.Second},
 			{[]time.Time{now.Add(-time.Minute), now.Add(time.Second)}, time.Millisecond},
 		} {
-			if got := untilNext(c.moments...); got != c.want {
+			if got := untilNext(now, c.moments...); got != c.want {
 				t.Errorf("%v: got %s, want %s", c.moments, got, c.want)
 			}
 		}

@@ -44,7 +44,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case err != nil:
 		return again, fmt.Errorf("writing the status: %w", err)
 	}
-	r.pace.report(req)
+	r.pace.report(req, r.now())
 	r.written.remember(changed)
 	if !counts {
 		again = o.state.Now
