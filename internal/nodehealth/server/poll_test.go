@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"net/http"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
 
@@ -79,6 +81,45 @@ func TestLongPollIsAnsweredAtOnce(t *testing.T) {
 	} {
 		if got := ask(t, "GET", url, header...); got.status != 200 || got.took > 5*time.Second {
 			t.Errorf("%s: status %d after %v", name, got.status, got.took)
+		}
+	}
+}
+
+// TestLongPollShowsLife tells a checker that waits from one that hangs.
+func TestLongPollShowsLife(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	url, _ := start(t, r)
+	if got := ask(t, "GET", url).header.Get(v1alpha1.HeaderLife); got != strconv.Itoa(v1alpha1.LifeSeconds) {
+		t.Errorf("an answer says %q of signs of life", got)
+	}
+	for version, signs := range map[string]int{"HTTP/1.1": 4, "HTTP/1.0": 0} {
+		begin := time.Now()
+		conn := hang(t, url, "GET / "+version+"\r\nHost: a\r\nIf-None-Match: "+r.tag+"\r\nPrefer: wait=3\r\n"+v1alpha1.HeaderLife+": 1\r\n\r\n", 1)[0]
+		in := bufio.NewReader(conn)
+		seen := 0
+		for ; ; seen++ {
+			start, err := in.Peek(len(sign))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(start) != sign {
+				break
+			}
+			if late := time.Since(begin) - time.Duration(seen)*time.Second; late > 900*time.Millisecond {
+				t.Errorf("sign %d comes %v late", seen, late)
+			}
+			if _, err := in.Discard(len(sign)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		response, err := http.ReadResponse(in, nil)
+		if err != nil || response.StatusCode != 200 || time.Since(begin) < 2900*time.Millisecond {
+			t.Fatalf("%s: %+v (%v) after %v", version, response, err, time.Since(begin))
+		}
+		response.Body.Close()
+		if min(seen, 3) != min(signs, 3) {
+			t.Errorf("%s: %d signs of life in 3 s", version, seen)
 		}
 	}
 }

@@ -126,6 +126,7 @@ func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, 
 		"Content-Length": {strconv.Itoa(len(body))},
 		"Cache-Control":  {"no-store"},
 		"Etag":           {tag},
+		v1alpha1.HeaderLife: {strconv.Itoa(v1alpha1.LifeSeconds)},
 	}
 	if answer.Serving {
 		return http.StatusOK, header, body
