@@ -35,7 +35,10 @@ type Responder struct {
 	lostAt time.Time
 	polls  map[*poll]struct{}
 	drains drains
-	closed bool
+	// asking is who else asks, turnsQuiet fires when nobody has for long.
+	asking     nodehealth.Asking
+	turnsQuiet *time.Timer
+	closed     bool
 	// writing is how many answers to requests that waited are under way, settled is told
 	// when that or the number of drain hooks that wait has come to nothing.
 	writing int
@@ -47,7 +50,7 @@ func NewResponder(log *slog.Logger) *Responder {
 	answer := nodehealth.Decide(nodehealth.State{})
 	r := &Responder{
 		log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{},
-		drains: drains{waiting: map[*drain]struct{}{}},
+		drains: drains{waiting: map[*drain]struct{}{}}, asking: nodehealth.Asking{AtLeast: nodehealth.QuietAtLeast},
 	}
 	r.settled = sync.NewCond(&r.mu)
 	return r
@@ -60,6 +63,7 @@ func (r *Responder) Update(s nodehealth.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.answer
+	answer.Quiet = before.Quiet
 	r.answer, r.lostAt = answer, s.LostAt
 	r.drains.update(s, answer.Serving, time.Now())
 	r.reconsiderDrains()
@@ -81,8 +85,12 @@ func (r *Responder) announce() {
 
 // ServeHTTP answers 200 or 503 on every path and method.
 func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if asksToDrain(req) && r.holdPod(w, req) {
-		return
+	if asksToDrain(req) {
+		if r.holdPod(w, req) {
+			return
+		}
+	} else {
+		r.note(req)
 	}
 	var connections []v1alpha1.PortConnections
 	if r.connections != nil && asksForConnections(req) {
@@ -109,6 +117,7 @@ func asksForConnections(req *http.Request) bool {
 func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, header http.Header, body []byte) {
 	r.mu.Lock()
 	answer, tag, since, lostAt := r.answer, r.tag, r.since, r.lostAt
+	answer.Asked, _ = r.asking.Told(time.Now())
 	r.mu.Unlock()
 
 	answer.Connections = connections
@@ -122,10 +131,10 @@ func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, 
 	}
 	body = append(body, '\n')
 	header = http.Header{
-		"Content-Type":   {"application/json"},
-		"Content-Length": {strconv.Itoa(len(body))},
-		"Cache-Control":  {"no-store"},
-		"Etag":           {tag},
+		"Content-Type":      {"application/json"},
+		"Content-Length":    {strconv.Itoa(len(body))},
+		"Cache-Control":     {"no-store"},
+		"Etag":              {tag},
 		v1alpha1.HeaderLife: {strconv.Itoa(v1alpha1.LifeSeconds)},
 	}
 	if answer.Serving {
@@ -146,6 +155,9 @@ func etag(answer v1alpha1.HealthCheckAnswer) string {
 	hash.Write([]byte(verdict(answer)))
 	if answer.Blind != "" {
 		hash.Write([]byte(" blind"))
+	}
+	if answer.Quiet {
+		hash.Write([]byte(" quiet"))
 	}
 	return fmt.Sprintf(`W/"%016x"`, hash.Sum64())
 }
