@@ -30,6 +30,15 @@ func marked(s nodehealth.State, released bool) nodehealth.State {
 	return s
 }
 
+// blind is a state of before the API server could not be read any more.
+func blind(s nodehealth.State) nodehealth.State {
+	s.LostAt = noon.Add(-time.Hour)
+	for i := range s.Pods {
+		s.Pods[i].Grace = time.Minute
+	}
+	return s
+}
+
 func TestDrainHook(t *testing.T) {
 	second := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 	target := with(ending("a"), func(p *nodehealth.Pod) { p.InTargets = true })
@@ -65,6 +74,11 @@ func TestDrainHook(t *testing.T) {
 			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID = "c" })),
 			seen:  map[types.UID]time.Time{"a": noon, "c": second(9)}, now: second(55),
 		},
+		"blind, a pod serves":                {state: blind(known(pod("a"), pod("b"))), now: second(30), holds: true, until: second(55)},
+		"blind, its time is over":            {state: blind(known(pod("a"), pod("b"))), now: second(55)},
+		"blind, no pod serves":               {state: blind(known(unready("a"))), now: second(10)},
+		"blind, the node is out":             {state: blind(marked(known(pod("a")), true)), now: second(10)},
+		"blind, since the deletion was seen": {state: blind(known(pod("b"), ending("a"))), seen: first, free: second(0), now: second(3)},
 	} {
 		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Seen: c.seen})
 		if (why != "") != c.holds || !until.Equal(c.until) {
@@ -115,6 +129,9 @@ func TestDrainHookEnds(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "marked") {
 			s = marked(s, rapid.Bool().Draw(t, "released"))
+		}
+		if rapid.Bool().Draw(t, "blind") {
+			s = blind(s)
 		}
 		if rapid.Bool().Draw(t, "free") {
 			d.Free = at("free")

@@ -171,8 +171,10 @@ func released(d *appsv1.Deployment) bool {
 func observePod(pod *corev1.Pod) Pod {
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 	var grace time.Duration
-	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && !ended {
-		grace = time.Duration(*seconds) * time.Second
+	for _, seconds := range []*int64{pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds} {
+		if seconds != nil && !ended {
+			grace = time.Duration(*seconds) * time.Second
+		}
 	}
 	return Pod{
 		UID:             pod.UID,

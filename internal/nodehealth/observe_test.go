@@ -3,6 +3,7 @@ package nodehealth_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -214,6 +215,10 @@ func TestObservePod(t *testing.T) {
 		"terminated": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Status.Phase = &end, corev1.PodSucceeded
 		}, func(p *nodehealth.Pod) { p.Leaving = true }},
+		"its grace period": {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) }, func(p *nodehealth.Pod) { p.Grace = time.Minute }},
+		"deleted with another": {func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = &end, new(int64(60)), new(int64(5))
+		}, func(p *nodehealth.Pod) { p.Leaving, p.Ending, p.Grace = true, true, 5*time.Second }},
 		"a target":  {annotateTargets(v1alpha1.TargetsIn), func(p *nodehealth.Pod) { p.InTargets = true }},
 		"no target": {annotateTargets(v1alpha1.TargetsOut), func(*nodehealth.Pod) {}},
 		"gate passed": {func(p *corev1.Pod) {

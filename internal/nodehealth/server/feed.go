@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,18 +149,15 @@ func (f *feed) ended(began time.Time, seconds *int64) {
 	f.change()
 }
 
-// failed tells apart an API server that cannot be reached, one that refuses, and
-// one that is too old for the kind of watch that is tried first.
+// failed tells the link, but where the API server is too old for the kind of watch that
+// is tried first.
 func (f *feed) failed(ctx context.Context, err error) {
 	if apierrors.IsInvalid(err) {
 		return
 	}
 	f.set(func() { f.told = false })
-	var refused apierrors.APIStatus
-	if !errors.As(err, &refused) {
-		f.link.failed(time.Now(), err)
-		f.change()
-	}
+	f.link.failed(time.Now(), err)
+	f.change()
 	f.pause(ctx)
 }
 

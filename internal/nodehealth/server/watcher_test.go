@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -23,12 +24,23 @@ type watching struct {
 
 func startWatcher(t *testing.T, api *fakeAPI, stateDir string) *watching {
 	t.Helper()
-	sources, err := NewSources(api.config(), "ns", n1)
+	w := newWatching(t, api.config(), stateDir)
+	w.start(t)
+	return w
+}
+
+func newWatching(t *testing.T, config *rest.Config, stateDir string) *watching {
+	t.Helper()
+	sources, err := NewSources(config, "ns", n1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &watching{}
 	w.Watcher = NewWatcher(sources, n1, stateDir, func(s nodehealth.State) { w.last.Store(&s) }, quiet)
+	return w
+}
+
+func (w *watching) start(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -40,7 +52,6 @@ func startWatcher(t *testing.T, api *fakeAPI, stateDir string) *watching {
 		<-done
 	}
 	t.Cleanup(w.stop)
-	return w
 }
 
 func (w *watching) becomes(t *testing.T, reason string) nodehealth.State {
