@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -94,7 +95,7 @@ func newReconciler(set *v1alpha1.IngressDaemonSet) (*Reconciler, *filled, error)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build()
 	r := &Reconciler{
 		client: api, live: api, cache: full, written: newWritten(), dryRuns: newDryRuns(),
-		memory: newMemory(), changes: newChanges(), pace: newPace(),
+		memory: newMemory(), changes: newChanges(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
 	}
 	nobody := func(types.NamespacedName) {}
 	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody)
