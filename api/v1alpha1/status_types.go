@@ -116,15 +116,16 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionBlocked is True while something must change before the rollout can go on.
 	ConditionBlocked = "Blocked"
+	// ConditionWarning is True while nothing stands in the way and yet requests are lost
+	// or do not get where they should. It is set since the first time that it was True.
+	ConditionWarning = "Warning"
 )
 
-// Condition types of a TargetGroupAttachment, beside Blocked.
+// Condition types of a TargetGroupAttachment, beside Blocked and Warning, which is True
+// while the pods' template loses connections, or does not do what it was written for.
 const (
 	// ConditionReady is True while every target that should be registered is healthy.
 	ConditionReady = "Ready"
-	// ConditionWarning is True while nothing stands in the way and yet the pods'
-	// template loses connections, or does not do what it was written for.
-	ConditionWarning = "Warning"
 )
 
 // Reasons of conditions.
@@ -175,6 +176,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonPortConflict: another IngressDaemonSet answers on the same health-check port of a node.
 	ReasonPortConflict = "PortConflict"
+	// ReasonHostPortShared: an older IngressDaemonSet declares the same port of a node of both.
+	ReasonHostPortShared = "HostPortShared"
 	// ReasonForeignObject: an object that the controller must write belongs to somebody else.
 	ReasonForeignObject = "ForeignObject"
 	// ReasonTargetsHealthy: every target that should be registered is healthy.

@@ -116,6 +116,7 @@ func (p *planner) setConditions(finished bool) {
 	}
 	p.setProgressing(finished)
 	p.setDegraded()
+	p.setWarning()
 	if len(p.blocked) == 0 {
 		p.set(v1alpha1.ConditionBlocked, false, v1alpha1.ReasonAsExpected, "")
 		return
@@ -167,6 +168,16 @@ func (p *planner) setDegraded() {
 		return
 	}
 	p.set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsExpected, "")
+}
+
+// setWarning sets a condition that is not there before the first warning.
+func (p *planner) setWarning() {
+	switch {
+	case len(p.Warnings) > 0:
+		p.set(v1alpha1.ConditionWarning, true, p.Warnings[0].Reason, messages(p.Warnings))
+	case meta.FindStatusCondition(p.out.Status.Conditions, v1alpha1.ConditionWarning) != nil:
+		p.set(v1alpha1.ConditionWarning, false, v1alpha1.ReasonAsExpected, "")
+	}
 }
 
 func (p *planner) set(condition string, status bool, reason, message string) {
