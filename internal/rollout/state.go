@@ -36,6 +36,9 @@ type State struct {
 	// Faults are what else was found to stand in the way, such as a Service of
 	// the wrong form; each becomes the condition Blocked.
 	Faults []Fault
+	// Warnings are what was found to lose requests and stands in the way of nothing;
+	// they become the condition Warning.
+	Warnings []Fault
 	// Nodes are those in the node set and those with a Deployment or a mark of ours, by name.
 	Nodes    []Node
 	Checkers []Checker

@@ -19,7 +19,8 @@ import (
 )
 
 // observeRivals finds health-check ports that an older IngressDaemonSet answers
-// on, on a node of both. Two answers on one port would take turns.
+// on, on a node of both. Two answers on one port would take turns. It warns of ports
+// that the pods of both take there.
 func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 	o.taken = map[int32]bool{}
 	list := &v1alpha1.IngressDaemonSetList{}
@@ -31,18 +32,33 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 		if !older(rival, o.set) {
 			continue
 		}
+		if !meets(rival, o.set) {
+			continue
+		}
+		node := o.shared(rival)
+		if node == "" {
+			continue
+		}
 		for _, port := range o.set.Spec.HealthCheckNodePorts {
-			if !slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
-				continue
-			}
-			if node := o.shared(rival); node != "" {
+			if slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
 				o.taken[port] = true
 				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d too, on node %s: choose another port",
 					rival.Namespace, rival.Name, port, node))
 			}
 		}
+		for _, port := range objects.SharedHostPorts(o.set, rival) {
+			o.state.Warnings = append(o.state.Warnings, rollout.Fault{Reason: v1alpha1.ReasonHostPortShared, Message: fmt.Sprintf(
+				"the pods of IngressDaemonSet %s/%s take %s port %d of node %s too: both get its connections, or one does not start; choose another port, or other nodes",
+				rival.Namespace, rival.Name, port.Protocol, port.Port, node)})
+		}
 	}
 	return nil
+}
+
+// meets is whether the two want the same port wherever they share a node.
+func meets(a, b *v1alpha1.IngressDaemonSet) bool {
+	return slices.ContainsFunc(a.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(b.Spec.HealthCheckNodePorts, p) }) ||
+		len(objects.SharedHostPorts(a, b)) > 0
 }
 
 // older is whether a came first, by time of creation, then by namespace and name.

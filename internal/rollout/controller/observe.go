@@ -56,8 +56,6 @@ type nodeObjects struct {
 	reading    *reading
 }
 
-func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state.Revision }
-
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	o := &observed{
@@ -70,7 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 	}
-	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
+	o.state.DryRun = r.dryRuns.get(o)
 	for _, read := range []func(context.Context, *observed) error{
 		r.observeDeletion, r.observeRevisions, r.observeFleet, r.observeService, r.observeRivals, r.observeCheckers,
 	} {

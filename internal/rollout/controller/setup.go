@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -137,11 +136,10 @@ func (r *Reconciler) allSets(ctx context.Context, _ client.Object) []reconcile.R
 	return r.setsWhere(ctx, func(*v1alpha1.IngressDaemonSet) bool { return true })
 }
 
-// rivals are the other IngressDaemonSets with a health-check port of this one.
+// rivals are the other IngressDaemonSets that want a port of this one's.
 func (r *Reconciler) rivals(ctx context.Context, obj client.Object) []reconcile.Request {
-	ports := obj.(*v1alpha1.IngressDaemonSet).Spec.HealthCheckNodePorts
 	return r.setsWhere(ctx, func(set *v1alpha1.IngressDaemonSet) bool {
-		return set.UID != obj.GetUID() && slices.ContainsFunc(set.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(ports, p) })
+		return set.UID != obj.GetUID() && meets(set, obj.(*v1alpha1.IngressDaemonSet))
 	})
 }
 
