@@ -1,12 +1,15 @@
 package kubectl
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/forecast"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +67,7 @@ func TestPlan(t *testing.T) {
 			set := live.DeepCopy()
 			set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(300))
 			c.change(set)
-			p, err := planOf(live, set, onNodes(c.nodes, "aaaaaaaaaa"), c.assumed, now)
+			p, err := planOf(t.Context(), live, set, onNodes(c.nodes, "aaaaaaaaaa"), c.assumed, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +77,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanAsJSON(t *testing.T) {
-	p, err := planOf(midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now)
+	p, err := planOf(t.Context(), midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +90,56 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 	if _, err := p.show("xml"); err == nil {
 		t.Error("a plan is shown as xml")
+	}
+}
+
+// TestPlanEndsWithTheContext leaves a plan that nobody waits for any more.
+func TestPlanEndsWithTheContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := planOf(ctx, midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestRemaining plans again where the IngressDaemonSet has changed, not more often than
+// that is worth, and lets the time pass meanwhile.
+func TestRemaining(t *testing.T) {
+	plans, failure := 0, error(nil)
+	r := &remaining{plan: func(context.Context, *v1alpha1.IngressDaemonSet) (plan, error) {
+		plans++
+		return plan{forecast: forecast.Forecast{Took: time.Minute}}, failure
+	}}
+	set := midway()
+	for i, step := range []struct {
+		version string
+		at      time.Duration
+		fails   bool
+		want    string
+		plans   int
+	}{
+		{"1", 0, false, "1m0s", 1},
+		{"1", 30 * time.Second, false, "30s", 1},
+		{"1", 5 * time.Minute, false, "0s", 1},
+		{"2", 5 * time.Minute, false, "1m0s", 2},
+		{"3", 5*time.Minute + 2*time.Second, false, "58s", 2},
+		{"3", 5*time.Minute + 6*time.Second, false, "1m0s", 3},
+		{"4", 6 * time.Minute, true, "", 4},
+		{"4", 6*time.Minute + time.Second, true, "", 4},
+		{"4", 6*time.Minute + 6*time.Second, false, "1m0s", 5},
+	} {
+		set.ResourceVersion, failure = step.version, nil
+		if step.fails {
+			failure = errors.New("no answer")
+		}
+		if got := r.of(t.Context(), set, now.Add(step.at)); got != step.want || plans != step.plans {
+			t.Errorf("step %d: %q after %d plans, want %q after %d", i, got, plans, step.want, step.plans)
+		}
+	}
+	set.Status.Conditions[1].Reason = v1alpha1.ReasonComplete
+	set.ResourceVersion = "5"
+	if got := r.of(t.Context(), set, now.Add(time.Hour)); got != "" || plans != 5 {
+		t.Errorf("%q of a rollout that is complete, after %d plans", got, plans)
 	}
 }
 
@@ -110,6 +163,25 @@ func TestFromManifests(t *testing.T) {
 			t.Errorf("%s\n%v, %v", manifests, got, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s\n%v, want %s", manifests, err, want)
+		}
+	}
+}
+
+// BenchmarkPlan plans a rollout of 5,000 nodes one by one, for pods that stop at once
+// and for pods that use their whole grace period.
+func BenchmarkPlan(b *testing.B) {
+	set := midway()
+	set.Status = v1alpha1.IngressDaemonSetStatus{}
+	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(300))
+	f := onNodes(5000, "aaaaaaaaaa")
+	f.revisions = []appsv1.ControllerRevision{{ObjectMeta: metav1.ObjectMeta{
+		Labels:          map[string]string{v1alpha1.LabelRevision: "aaaaaaaaaa"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)},
+	}}}
+	for b.Loop() {
+		p, err := planOf(b.Context(), set, set, f, assumed{ready: -1, stop: -1}, now)
+		if err != nil || len(p.forecast.Waves) != 5000 {
+			b.Fatalf("%d waves, %v", len(p.forecast.Waves), err)
 		}
 	}
 }
