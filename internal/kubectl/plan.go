@@ -195,7 +195,7 @@ func planOf(ctx context.Context, live, set *v1alpha1.IngressDaemonSet, f fleet, 
 		return plan{}, err
 	}
 	out := plan{heading: fmt.Sprintf("%s/%s: revision %s, %s", set.Namespace, set.Name, s.Revision, strategyInWords(set.Spec.Strategy()))}
-	ready, measured := f.pace()
+	ready, measured := f.pace(set.Spec.ProgressDeadline())
 	switch {
 	case a.ready >= 0:
 		ready, out.assumption = a.ready, fmt.Sprintf("a pod is ready after %s", seconds(a.ready))

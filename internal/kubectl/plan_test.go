@@ -93,6 +93,48 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 }
 
+// TestPace is from starts: a pod that was unready meanwhile, or whose Node was, tells
+// nothing of how long a start takes.
+func TestPace(t *testing.T) {
+	ready := func(kind corev1.PodConditionType, after time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			for i, c := range pod.Status.Conditions {
+				if c.Type == kind {
+					pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(pod.CreationTimestamp.Add(after))
+				}
+			}
+		}
+	}
+	flapped := ready(corev1.ContainersReady, 719*time.Hour)
+	restarted := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{}, {RestartCount: 1}}
+		ready(corev1.ContainersReady, time.Minute)(pod)
+	}
+	for name, c := range map[string]struct {
+		of, odd int
+		change  func(*corev1.Pod)
+		want    string
+	}{
+		"none was unready":      {3, 0, flapped, "a pod is ready after 4s (the median of 6 pods)"},
+		"most flapped":          {3, 2, flapped, "a pod is ready after 4s (the median of 2 pods)"},
+		"all flapped":           {3, 3, flapped, "a pod is ready at once (no pod tells how long that takes, --ready does)"},
+		"all Nodes flapped":     {3, 3, ready(corev1.PodReady, 719*time.Hour), "a pod is ready after 4s (the median of 6 pods)"},
+		"containers restarted":  {3, 2, restarted, "a pod is ready after 4s (the median of 2 pods)"},
+		"starts take that long": {3, 3, ready(corev1.ContainersReady, 599*time.Second), "a pod is ready after 9m59s (the median of 6 pods)"},
+	} {
+		f := onNodes(c.of, "aaaaaaaaaa")
+		for i := range c.odd {
+			for _, pod := range f.pods[fmt.Sprintf("node-%d", i+1)] {
+				c.change(pod)
+			}
+		}
+		p, err := planOf(t.Context(), midway(), midway(), f, assumed{ready: -1, stop: -1}, now)
+		if err != nil || !strings.HasPrefix(p.assumption, c.want) {
+			t.Errorf("%s: %v, %s; want %s", name, err, p.assumption, c.want)
+		}
+	}
+}
+
 // TestPlanEndsWithTheContext leaves a plan that nobody waits for any more.
 func TestPlanEndsWithTheContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
