@@ -8,6 +8,7 @@ package kubectl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +47,10 @@ func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Comma
 	o.flags.AddFlags(c.PersistentFlags())
 	rollout := &cobra.Command{Use: "rollout", Short: "Steer a rollout"}
 	rollout.AddCommand(o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
-	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), rollout)
-	for _, named := range append(c.Commands(), rollout.Commands()...) {
+	port := &cobra.Command{Use: "port", Short: "Steer health-check ports"}
+	port.AddCommand(o.releasePort())
+	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), port, rollout)
+	for _, named := range slices.Concat(c.Commands(), port.Commands(), rollout.Commands()) {
 		named.ValidArgsFunction = o.complete
 	}
 	return c

@@ -1,11 +1,13 @@
 package kubectl
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -72,5 +74,48 @@ func TestPromoteCommand(t *testing.T) {
 	}
 	if out, err := f.ids("rollout", "promote", "nginx", "--partition"); err != nil || partition() != nil {
 		t.Errorf("with the flag: %v, %s, partition %v", err, out, partition())
+	}
+}
+
+// TestReleasePort closes a port that was removed, and refuses one that is in the spec,
+// one that is released already, and one that nobody answers on.
+func TestReleasePort(t *testing.T) {
+	f := newFakeAPI(t)
+	set := midway()
+	set.Annotations = map[string]string{v1alpha1.AnnotationReleasedPorts: "10079, 10080,x"}
+	f.put(kindSet, set)
+	for _, port := range []int32{10079, 10080, 10081, 10082} {
+		f.put(kindDaemonSet, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("checker-", port), Namespace: "default",
+			Labels: map[string]string{v1alpha1.LabelName: "nginx", v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)},
+		}})
+	}
+	for _, step := range []struct{ port, says, refuses, released string }{
+		{"10080", "", "port 10080 is in spec.healthCheckNodePorts", "10079, 10080,x"},
+		{"10079", "", "port 10079 is released already", "10079, 10080,x"},
+		{"10083", "", `no health checker of ingressdaemonset "nginx" answers on port 10083`, "10079, 10080,x"},
+		{"http", "", `"http" is not a port`, "10079, 10080,x"},
+		{"65616", "", `"65616" is not a port`, "10079, 10080,x"},
+		{"10082", "nginx released port 10082", "", "10079,10082"},
+		{"10081", "nginx released port 10081", "", "10079,10081,10082"},
+	} {
+		out, err := f.ids("port", "release", "nginx", step.port)
+		if (err != nil) != (step.refuses != "") || err != nil && !strings.Contains(err.Error(), step.refuses) || !strings.Contains(out, step.says) {
+			t.Errorf("%s: %v, %s", step.port, err, out)
+		}
+		if f.read(kindSet, "nginx", set); set.Annotations[v1alpha1.AnnotationReleasedPorts] != step.released {
+			t.Errorf("%s: released are %q, want %q", step.port, set.Annotations[v1alpha1.AnnotationReleasedPorts], step.released)
+		}
+	}
+}
+
+// TestTreeSaysWhoAsks shows the message about a removed port that somebody still asks.
+func TestTreeSaysWhoAsks(t *testing.T) {
+	set := midway()
+	const message = "port 10079 was removed and is still asked, by 10.0.0.9, 12s ago"
+	set.Status.Conditions[3].Status, set.Status.Conditions[3].Reason, set.Status.Conditions[3].Message = metav1.ConditionTrue, "HealthCheckPortStillAsked", message
+	text := tree(set, "", now, style{}, false)
+	if !strings.Contains(text, "Blocked=True") || !strings.Contains(text, "HealthCheckPortStillAsked") || !strings.Contains(text, message) {
+		t.Error(text)
 	}
 }
