@@ -43,6 +43,8 @@ type Deployment struct {
 	Wanted int32 `json:"wanted"`
 	// Mark is the value of the health-check mark; nil where there is no mark.
 	Mark *string `json:"mark,omitempty"`
+	// MarkKey is the key on record for the mark; empty where there is none.
+	MarkKey string `json:"markKey,omitempty"`
 	// Released is whether the pods were changed, or stopped, since the mark: whoever
 	// did that knows that no traffic reaches them any more.
 	Released bool `json:"released,omitempty"`
