@@ -189,12 +189,18 @@ func observePod(pod *corev1.Pod) Pod {
 		Leaving:         pod.DeletionTimestamp != nil || ended,
 		Ending:          pod.DeletionTimestamp != nil && !ended,
 		Grace:           grace,
+		Drains:          slices.ContainsFunc(pod.Spec.Containers, drains),
 		InTargets:       pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn,
 		Ready:           isTrue(pod, corev1.PodReady),
 		ContainersReady: isTrue(pod, corev1.ContainersReady),
 		GatesPassed:     gatesPassed(pod),
 		Containers:      observeContainers(pod),
 	}
+}
+
+func drains(c corev1.Container) bool {
+	return c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.HTTPGet != nil &&
+		c.Lifecycle.PreStop.HTTPGet.Path == v1alpha1.DrainPath
 }
 
 func gatesPassed(pod *corev1.Pod) bool {

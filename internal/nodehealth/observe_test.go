@@ -222,6 +222,12 @@ func TestObservePod(t *testing.T) {
 		"terminated": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Status.Phase = &end, corev1.PodSucceeded
 		}, func(p *nodehealth.Pod) { p.Leaving = true }},
+		"a drain hook": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: v1alpha1.DrainPath}}}
+		}, func(p *nodehealth.Pod) { p.Drains = true }},
+		"another hook": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}
+		}, func(*nodehealth.Pod) {}},
 		"its grace period": {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) }, func(p *nodehealth.Pod) { p.Grace = time.Minute }},
 		"deleted with another": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = &end, new(int64(60)), new(int64(5))
