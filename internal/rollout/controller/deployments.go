@@ -73,7 +73,7 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 	live := o.nodes[s.Node].deployment
 	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := objects.Deployment(o.set, s.Node, live.Name, pods)
-		keepMark(d, live)
+		keepMark(d, live, o.strategy.MarkKey)
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
 		if slices.ContainsFunc(live.ManagedFields, objects.Outlives) {
 			return d, r.replace(ctx, d)
@@ -117,8 +117,8 @@ func (r *Reconciler) templateOfReplicaSet(ctx context.Context, d *appsv1.Deploym
 }
 
 // keepMark keeps what an update of the pods does not change.
-func keepMark(d, live *appsv1.Deployment) {
-	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations)} {
+func keepMark(d, live *appsv1.Deployment, key string) {
+	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations, key)} {
 		if value, ok := live.Annotations[kept]; ok {
 			d.Annotations[kept] = value
 		}
@@ -182,13 +182,13 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	switch s.Action {
 	case rollout.Mark:
 		key := o.strategy.MarkKey
-		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
+		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
 			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
 		}
 	case rollout.Unmark:
-		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
+		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
 		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
 	case rollout.Stamp:

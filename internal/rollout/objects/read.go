@@ -122,7 +122,7 @@ func evicted(pod *corev1.Pod) bool {
 }
 
 func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
-	mark, marked := v1alpha1.MarkOf(d.Annotations)
+	mark, marked := v1alpha1.MarkOf(d.Annotations, r.strategy.MarkKey)
 	out := &rollout.Deployment{
 		Name: d.Name, Deleting: d.DeletionTimestamp != nil,
 		Revision:        d.Spec.Template.Labels[v1alpha1.LabelRevision],
