@@ -45,6 +45,9 @@ const (
 	// AnnotationDetached keeps the node out of the load balancer for as long as it is
 	// there, within the budget and above the floor. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
+	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
+	// without that the node was touched, RFC 3339.
+	AnnotationClaimDropped = "ingressdaemonsets.mumoshu.github.io/claim-dropped-at"
 	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )
@@ -126,6 +129,10 @@ const AnnotationUserTemplate = "ingressdaemonsets.mumoshu.github.io/user-templat
 // commas, that were removed from the spec and are closed without waiting until nobody
 // else asks them any more.
 const AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-health-check-ports"
+
+// AnnotationAllowForegroundDeletion on an IngressDaemonSet permits its deletion in the
+// foreground, which stops the pods of all nodes at once. Its presence counts.
+const AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion"
 
 // HeaderClient names the program of this project that asks a health-check port, such as
 // "controller". A request without it is taken for the external load balancer's.

@@ -53,16 +53,25 @@ func TestLeaving(t *testing.T) {
 		change func(n *Node)
 		want   string
 	}{
-		"serves":                 {func(n *Node) { n.Wanted = false }, "Mark n0000"},
-		"serves nothing":         {func(n *Node) { n.Wanted, n.Pods = false, nil }, "Delete n0000"},
-		"is gone":                {func(n *Node) { n.Exists, n.Wanted = false, false }, "Delete n0000"},
-		"is being deleted":       {func(n *Node) { n.Wanted, n.Deployment.Deleting = false, true }, ""},
-		"pods terminate":         {func(n *Node) { n.Wanted, n.Deployment, n.Detachment.Requested = false, nil, true }, ""},
-		"NotReady pods":          {func(n *Node) { n.Wanted, n.Ready, n.Deployment, n.Detachment.Requested = false, false, nil, true }, "ReleaseDetachment n0000"},
-		"pods are gone":          {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
-		"is rejecting":           {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
-		"is wanted again":        {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
-		"and detached, complete": {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
+		"serves": {func(n *Node) { n.Wanted = false }, "Mark n0000"},
+		"serves nothing": {func(n *Node) {
+			n.Wanted, n.Pods, n.Checks[0].Serving = false, nil, false
+		}, "Delete n0000"},
+		"serves nothing, a checker is gone": {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Gone: true} }, "Delete n0000"},
+		"its check still passes":            {func(n *Node) { n.Wanted, n.Pods = false, nil }, "Mark n0000"},
+		"its check does not answer":         {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Port: 10080} }, "Mark n0000"},
+		"one of two does not answer": {func(n *Node) {
+			n.Wanted, n.Pods, n.Checks = false, nil, []Check{{Port: 10080, Answered: true}, {Port: 10081}}
+		}, "Mark n0000"},
+		"has no check, and no pod is ready": {func(n *Node) { n.Wanted, n.Pods, n.Checks = false, nil, nil }, "Delete n0000"},
+		"is gone":                           {func(n *Node) { n.Exists, n.Wanted = false, false }, "Delete n0000"},
+		"is being deleted":                  {func(n *Node) { n.Wanted, n.Deployment.Deleting = false, true }, ""},
+		"pods terminate":                    {func(n *Node) { n.Wanted, n.Deployment, n.Detachment.Requested = false, nil, true }, ""},
+		"NotReady pods":                     {func(n *Node) { n.Wanted, n.Ready, n.Deployment, n.Detachment.Requested = false, false, nil, true }, "ReleaseDetachment n0000"},
+		"pods are gone":                     {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
+		"is rejecting":                      {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
+		"is wanted again":                   {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
+		"and detached, complete":            {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
 		"and unmarked since, not complete": {func(n *Node) {
 			n.Detachment.Requested, n.Detachment.RequestedAt, n.Deployment.AttachedAt, n.Pods = true, start.Add(-time.Minute), start, n.Pods[:1]
 		}, "ReleaseDetachment n0000"},
@@ -112,6 +121,65 @@ func TestLettingGo(t *testing.T) {
 			}
 			if c := condition(t, d, v1alpha1.ConditionAvailable); c.Status != "False" {
 				t.Errorf("it is said to be available")
+			}
+		})
+	}
+}
+
+// TestMarkOfSomebodyElse: a mark that somebody set by hand, whatever its value, is no
+// handshake: a node that leaves, or is drained, is marked by us first.
+func TestMarkOfSomebodyElse(t *testing.T) {
+	for name, set := range map[string]func(d *Deployment){
+		"words": func(d *Deployment) { d.Mark = "please" },
+		"empty": func(d *Deployment) { d.EmptyMark = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			n := &s.Nodes[0]
+			set(n.Deployment)
+			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start}
+			n.Wanted, s.Status.Wave = false, []string{"n0000"}
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") {
+				t.Errorf("leaves the set: %+v", d.Steps)
+			}
+			n.Wanted, n.Leaving, n.Evicting, s.Status.Wave = true, true, true, nil
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") || !d.Steps[0].Drained {
+				t.Errorf("is drained: %+v", d.Steps)
+			}
+			n.Leaving, n.Evicting = false, false
+			if d := Plan(s); steps(d) != "" || stateOf(d, "n0000") != v1alpha1.NodeUnavailable {
+				t.Errorf("stays:\n%s", summary(d))
+			}
+			s.Deletion = DeleteOrphaning
+			if d := Plan(s); steps(d) != "Unmark n0000" {
+				t.Errorf("is orphaned: %+v", d.Steps)
+			}
+		})
+	}
+}
+
+// TestBroken: pods are replaced without a turn only where nothing can be lost. A port that
+// does not answer tells nothing.
+func TestBroken(t *testing.T) {
+	for name, test := range map[string]struct {
+		checks []Check
+		want   string
+	}{
+		"every check fails":         {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true}}, "Update n0000 to r2 x2"},
+		"a check passes":            {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true, Serving: true}}, ""},
+		"a check does not answer":   {[]Check{{Port: 10080, Answered: true}, {Port: 10081}}, ""},
+		"nobody is there to answer": {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true}}, "Update n0000 to r2 x2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Revision = "r2"
+			n := &s.Nodes[0]
+			n.Checks = test.checks
+			for i := range n.Pods {
+				n.Pods[i].Ready = false
+			}
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

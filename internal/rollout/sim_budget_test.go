@@ -116,7 +116,7 @@ func begins(n *Node, s Step) bool {
 	switch {
 	case s.Action == Mark:
 		return !s.Drained
-	case s.Action != Update || n.marked() || !n.Deployment.DrainedAt.IsZero():
+	case s.Action != Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
 		return false
@@ -143,7 +143,9 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 func (a *audit) checkCheckers(seen *picture, s Step) {
 	replaces := s.Action == DeleteChecker && seen.Deletion == NotDeleted || s.Action == ApplyChecker && a.w.daemonSets[s.Port] != nil && a.w.daemonSets[s.Port].outdated
 	for name, d := range a.w.deployments {
-		if replaces && d.mark != "" && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 {
+		n := a.w.nodes[name]
+		// The new checker of a node that is out for long fails until it has read the mark.
+		if replaces && d.mark != "" && n != nil && n.ready && !d.keptOut && a.w.readyPods(name) > 0 {
 			a.fault("%s while %s is marked", s, name)
 		}
 	}
@@ -188,7 +190,7 @@ func (a *audit) checkFloor(seen *picture, s Step, n *Node, wanted bool, desired 
 // isOut is whether no new traffic reaches a node, for whatever reason.
 func isOut(n *Node) bool {
 	switch {
-	case !n.Ready || n.Deployment == nil || n.marked() || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
+	case !n.Ready || n.Deployment == nil || n.Marked() || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
 		return true
 	case len(n.Checks) == 0:
 		return n.readyPods() == 0

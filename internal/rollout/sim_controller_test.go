@@ -176,7 +176,7 @@ func (p *picture) node(name string) *Node {
 
 func (p *picture) marked(name string) bool {
 	n := p.node(name)
-	return n != nil && n.marked()
+	return n != nil && n.Marked()
 }
 
 // apply carries out a step as the real controller does.
@@ -210,8 +210,11 @@ func (l *leader) apply(s Step) {
 		}
 		w.write(d, false)
 	case Update:
-		d.revision, d.podsPerNode, d.replicas, d.hold = s.Revision, w.set.spec.Pods(), s.Replicas, s.Hold
-		d.updatedAt, d.drainedAt, d.foreign, d.scaled, d.paused = w.now, time.Time{}, 0, false, false
+		d.podsPerNode, d.replicas, d.hold = w.set.spec.Pods(), s.Replicas, s.Hold
+		d.updatedAt, d.drainedAt, d.scaled, d.paused = w.now, time.Time{}, false, false
+		if !s.Keep {
+			d.revision, d.foreign = s.Revision, 0
+		}
 		w.setFields(d)
 		d.rollBy(s.Rolling)
 		w.write(d, true)
@@ -223,7 +226,10 @@ func (l *leader) apply(s Step) {
 		w.setFields(d)
 		w.write(d, true)
 	case HoldBack:
-		d.revision, d.replicas, d.hold, d.paused, d.foreign, d.scaled = s.Revision, s.Replicas, s.Hold, s.Paused, 0, false
+		d.replicas, d.hold, d.paused, d.scaled = s.Replicas, s.Hold, s.Paused, false
+		if !s.Keep {
+			d.goBack(s.ReplicaSet)
+		}
 		w.setFields(d)
 		d.rollBy(s.Rolling)
 		w.write(d, true)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -51,6 +52,14 @@ type replicaSet struct {
 }
 
 func (d *simDeployment) template() string { return fmt.Sprintf("%s/%d", d.revision, d.foreign) }
+
+// goBack gives the Deployment the template of one of its ReplicaSets.
+func (d *simDeployment) goBack(template string) {
+	if s := d.find(template); s != nil {
+		d.revision, d.foreign = s.revision, 0
+		_, _ = fmt.Sscanf(strings.TrimPrefix(template, s.revision+"/"), "%d", &d.foreign)
+	}
+}
 
 func (d *simDeployment) fields() string {
 	return fmt.Sprint(d.surge.String(), d.unavail.String(), d.minReady)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod with spec.nodeName that the kubelet rejects is replaced by its
-// ReplicaSet at once, ten times a second. So at the first rejection no more pods
+// A pod with spec.nodeName that the kubelet rejects, or that a taint evicts, is replaced
+// by its ReplicaSet at once, ten times a second. So at the first rejection no more pods
 // are asked for than run, and all are tried again later: when older pods have
 // gone, whose ports and CPU the new ones may have waited for, or else after a
 // time that doubles from a second to a quarter of an hour.
@@ -38,10 +38,12 @@ const (
 // this decision leaves the node at that.
 func (p *planner) stopsStorm(v *view) bool {
 	failed := v.failedPods()
-	if len(failed) == 0 {
+	switch {
+	case len(failed) > 0:
+		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
+	case !v.evicts():
 		return false
 	}
-	p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
 	step := p.holdBack(v)
 	if v.Deployment.heldBack() && !v.stillRejects(step) {
 		return false
@@ -56,29 +58,37 @@ func (p *planner) stopsStorm(v *view) bool {
 	return true
 }
 
-// holdBack asks for no more pods than run. Where most of those that run are of an
-// older revision, or somebody changed the template, it goes back; otherwise it
-// stops halfway, so that the Deployment controller neither starts more pods nor
-// stops those that run. The pods that are too much are then taken from the
-// ReplicaSet that has most, which is the rejected one.
+// evicts is whether a taint has taken pods from the node: each new one would be deleted
+// as fast as its ReplicaSet makes it. Until then they may use the time that they
+// tolerate the taint, and those that tolerate it for good stay.
+func (n *Node) evicts() bool {
+	_, _, all, _ := n.running()
+	return n.Tainted && all < n.Deployment.Replicas
+}
+
+// holdBack asks for no more pods than run, and writes no template but that of the
+// ReplicaSet whose pods run: what else there is to write waits for the node's turn.
+// Where most of those that run are older, and others may be given up for them, it goes
+// back to their template; otherwise it stops halfway, so that the Deployment controller
+// neither starts more pods nor stops those that run. The pods that are too much are
+// then taken from the ReplicaSet that has most, which is the rejected one.
 func (p *planner) holdBack(v *view) Step {
 	d := v.Deployment
-	present, older, all, revision := v.running()
-	step := Step{Action: HoldBack, Revision: d.Revision, Replicas: all, Reason: v.rejection()}
+	present, older, all, oldest := v.running()
+	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
 	atOnce := Rolling{Unavailable: d.PodsPerNode}
 	switch {
-	case d.Drifted:
-		// It may be somebody else's change that is rejected.
-		step.Replicas = d.PodsPerNode
-	case older == all && older > 0 && older == v.readyPods() && p.Revisions[revision] && v.anyTerminating() && !v.marked():
+	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
 		// With so much surge, proportional scaling takes no pod from those that run.
-		step.Revision, step.Replicas = revision, older
+		step.goBack(oldest, older)
 		step.Rolling = Rolling{Surge: max(1, d.Replicas+d.Surge-older)}
-	case older > present && p.Revisions[revision]:
-		step.Revision, step.Replicas = revision, d.PodsPerNode
-		if older == all {
-			step.Rolling = atOnce
+	case older == all && older > 0:
+		step.goBack(oldest, max(d.PodsPerNode, older))
+		if step.Rolling = atOnce; v.Tainted {
+			step.Replicas = older
 		}
+	case older > present && !v.Tainted && (v.Marked() || p.rollsInTurn(v)):
+		step.goBack(oldest, d.PodsPerNode)
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
 	}
@@ -91,15 +101,26 @@ func (p *planner) holdBack(v *view) Step {
 	return step
 }
 
+// goBack asks for pods of another ReplicaSet than the present one.
+func (s *Step) goBack(to Pod, replicas int32) {
+	s.Keep, s.ReplicaSet, s.Revision, s.Replicas = false, to.ReplicaSet, to.Revision, replicas
+}
+
+// rollsInTurn is whether it is the turn of a node whose pods are replaced while it serves.
+func (p *planner) rollsInTurn(v *view) bool { return p.wave[v.Name] && !p.strategy.Detaching }
+
 // holdOn is what to remember of an attempt that failed.
 func (p *planner) holdOn(v *view, step Step) *Hold {
 	d := v.Deployment
-	h := &Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating()}
+	h := &Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating(), ReplicaSet: step.ReplicaSet}
 	switch last := d.Hold; {
 	case last == nil:
 	case !last.Trying:
 		// Not even the pods that it went back to are accepted.
 		h.Revision, h.Generation, h.Attempts = last.Revision, last.Generation, last.Attempts
+		if step.Keep {
+			h.ReplicaSet = last.ReplicaSet
+		}
 	case last.Revision == d.Revision && last.Generation == p.Generation:
 		h.Attempts = last.Attempts + 1
 	}
@@ -114,15 +135,27 @@ func (p *planner) triesAgain(v *view) bool {
 	d := v.Deployment
 	switch {
 	case p.partly(v) && v.settled():
-		p.update(v, "the pods that there was room for are replaced")
+		p.addPods(v, "the pods that there was room for are replaced")
 	case p.overlooked(v):
-		p.update(v, "the Deployment controller takes itself to be done")
-	case d.heldBack() && d.Hold.Revision == v.target && !p.heldBack(v) && p.replacesNothing(v):
+		p.addPods(v, "the Deployment controller takes itself to be done")
+	case !d.heldBack() || d.Hold.Revision != v.target || p.heldBack(v):
+		return false
+	case p.goesOn(v):
 		p.update(v, d.Hold.again())
+	case p.lacksPods(v):
+		p.addPods(v, d.Hold.again())
 	default:
 		return false
 	}
 	return true
+}
+
+// addPods asks for as many pods as there should be, of the template that is there:
+// another one would replace those that serve.
+func (p *planner) addPods(v *view, reason string) {
+	step := p.updating(v, reason)
+	step.Keep = true
+	p.carryOut(v, step)
 }
 
 func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempts) }
@@ -132,7 +165,7 @@ func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempt
 func (p *planner) partly(v *view) bool {
 	d := v.Deployment
 	takes := d.Replicas > p.pods && p.strategy.Detaching
-	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.marked() && !takes
+	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.Marked() && !takes
 }
 
 func (d *Deployment) partly() bool {
@@ -156,7 +189,7 @@ func (p *planner) overlooked(v *view) bool {
 	if !p.partly(v) || !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
 		return false
 	}
-	due := d.Hold.At.Add(patienceWithTry)
+	due := v.seen.Hold.Add(patienceWithTry)
 	p.wake(due)
 	return !p.Now.Before(due)
 }
@@ -168,26 +201,30 @@ func (p *planner) forgetHold(v *view) {
 	}
 }
 
-// replacesNothing is whether an update of an attached node that was held back only
-// adds pods, or goes on with the turn that the node is in.
-func (p *planner) replacesNothing(v *view) bool {
+// goesOn is whether a node that was held back is in the middle of its turn, in which
+// its pods are replaced while it serves.
+func (p *planner) goesOn(v *view) bool {
 	d := v.Deployment
-	switch {
-	case d.PodsPerNode != p.pods || d.Drifted:
-		return false
-	case v.marked():
-		return false
-	case p.wave[v.Name] && !p.strategy.Detaching:
-		return true
-	}
+	return p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
+}
+
+// lacksPods is whether a node that was held back has the pods that it should have, but
+// too few of them.
+func (p *planner) lacksPods(v *view) bool {
+	d := v.Deployment
 	_, older, _, _ := v.running()
-	return d.Revision == v.target && older == 0
+	right := d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && older == 0
+	return right && d.Replicas <= p.pods && !v.Marked()
 }
 
 // heldBack is whether the revision that the node should have was rejected there,
-// under the present spec, and it is not time yet to try again.
+// under the present spec, and it is not time yet to try again. While a taint evicts pods
+// it never is.
 func (p *planner) heldBack(v *view) bool {
 	h := v.Deployment.Hold
+	if v.Tainted && v.Deployment.heldBack() {
+		return true
+	}
 	if h == nil || h.Trying || h.Revision != v.target || h.Generation != p.Generation {
 		return false
 	}
@@ -198,7 +235,7 @@ func (p *planner) heldBack(v *view) bool {
 	case h.Terminating && h.Attempts <= mostEager:
 		wait = firstRetry
 	}
-	due := h.At.Add(wait)
+	due := v.seen.Hold.Add(wait)
 	p.wake(due)
 	return p.Now.Before(due)
 }
@@ -229,11 +266,14 @@ func (n *Node) failedPods() []string {
 // what failed before it was held back is no reason.
 func (n *Node) stillRejects(step Step) bool {
 	d := n.Deployment
-	if d.Drifted {
-		return true
+	if n.Tainted {
+		return step.Replicas < d.Replicas
 	}
-	present := func(p Pod) bool { return p.Failed != "" && !p.Terminating && p.Revision == d.Revision }
-	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused
+	hash := n.presentReplicaSet()
+	present := func(p Pod) bool {
+		return p.Failed != "" && !p.Terminating && p.Revision == d.Revision && p.ReplicaSet == hash
+	}
+	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused || !step.Keep
 	return d.Settled && further && slices.ContainsFunc(n.Pods, present)
 }
 
@@ -243,7 +283,7 @@ func (n *Node) rejection() string {
 			return "the kubelet rejects its pods: " + p.Failed
 		}
 	}
-	return ""
+	return "a taint of the node evicts its pods"
 }
 
 func (n *Node) anyTerminating() bool {
@@ -255,20 +295,40 @@ func (n *Node) anyTerminating() bool {
 	return false
 }
 
-// running counts the pods that run: of the Deployment's revision, of the older
-// revision that has most of them, and all.
-func (n *Node) running() (present, older, all int32, revision string) {
-	counts := map[string]int32{}
+// running counts the pods that run: of the Deployment's present template, of the other
+// one that has most of them, and all. oldest is one of the other.
+func (n *Node) running() (present, older, all int32, oldest Pod) {
+	type template struct{ revision, hash string }
+	of := func(p Pod) template { return template{p.Revision, p.ReplicaSet} }
+	now := template{n.Deployment.Revision, n.presentReplicaSet()}
+	counts := map[template]int32{}
 	for _, p := range n.Pods {
 		if p.Running && !p.Terminating && p.Failed == "" {
-			counts[p.Revision]++
+			counts[of(p)]++
 			all++
 		}
 	}
 	for _, p := range n.Pods {
-		if c := counts[p.Revision]; p.Revision != n.Deployment.Revision && c > older {
-			older, revision = c, p.Revision
+		if c := counts[of(p)]; of(p) != now && c > older {
+			older, oldest = c, p
 		}
 	}
-	return counts[n.Deployment.Revision], older, all, revision
+	return counts[now], older, all, oldest
+}
+
+// presentReplicaSet is the hash of the Deployment's present template, as far as it
+// shows: that to which the node was taken back, or that of the newest pod of the
+// revision. Pods that are rejected are made all the time.
+func (n *Node) presentReplicaSet() string {
+	if d := n.Deployment; d.heldBack() && d.Hold.ReplicaSet != "" && !d.Drifted {
+		return d.Hold.ReplicaSet
+	}
+	var newest Pod
+	for _, p := range n.Pods {
+		later := p.Created.After(newest.Created) || p.Created.Equal(newest.Created) && p.Failed != "" && newest.Failed == ""
+		if p.Revision == n.Deployment.Revision && (newest.Name == "" || later) {
+			newest = p
+		}
+	}
+	return newest.ReplicaSet
 }

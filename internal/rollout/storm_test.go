@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,8 +50,8 @@ func TestHoldBack(t *testing.T) {
 		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
 		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
 		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
-		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
-		"somebody changed it":    {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x3", false, Rolling{}},
+		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"somebody changed it":    {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x2", false, Rolling{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rejecting(test.older, test.present)
@@ -192,3 +194,160 @@ func TestOverlooked(t *testing.T) {
 		t.Errorf("after a while: %q", got)
 	}
 }
+
+// TestHoldsTheTemplateThatRuns: on a node that traffic reaches nothing is written but
+// the template that is there, or that of the ReplicaSet whose pods run.
+func TestHoldsTheTemplateThatRuns(t *testing.T) {
+	hashed := func(p Pod, hash string, created time.Duration) Pod {
+		p.ReplicaSet, p.Created = hash, start.Add(created)
+		return p
+	}
+	old, changed := hashed(oldPod, "old", -time.Hour), hashed(oldPod, "changed", -time.Minute)
+	rejected := Pod{Revision: "r1", ReplicaSet: "changed", Created: start, Failed: "OutOfcpu"}
+	for name, test := range map[string]struct {
+		pods   []Pod
+		change func(s *State)
+		want   Step
+		paused bool
+	}{
+		"somebody changed it": {
+			append(pods(2, "a", old), pods(1, "b", rejected)...), func(s *State) { s.Nodes[0].Deployment.Drifted = true },
+			Step{Revision: "r1", Replicas: 2, ReplicaSet: "old"}, false,
+		},
+		"it was rendered otherwise": {
+			append(pods(2, "a", old), pods(1, "b", rejected)...), func(*State) {},
+			Step{Revision: "r1", Replicas: 2, ReplicaSet: "old"}, false,
+		},
+		"somebody scaled it": {
+			append(pods(4, "a", old), pods(2, "b", hashed(rejected, "old", 0))...),
+			func(s *State) { d := s.Nodes[0].Deployment; d.Drifted, d.Replicas = true, 6 },
+			Step{Revision: "r1", Replicas: 4, Keep: true}, false,
+		},
+		"halfway, and not in its turn": {
+			slices.Concat(pods(2, "a", old), pods(1, "b", changed), pods(1, "c", rejected)), func(*State) {},
+			Step{Revision: "r1", Replicas: 3, Keep: true}, true,
+		},
+		"halfway in its turn": {
+			slices.Concat(pods(2, "a", old), pods(1, "b", changed), pods(1, "c", rejected)), func(s *State) {
+				s.Spec.UpdateStrategy.RollingUpdate, s.Status.Wave = &v1alpha1.RollingUpdate{}, []string{"n0000"}
+			},
+			Step{Revision: "r1", Replicas: 2, ReplicaSet: "old"}, false,
+		},
+		"the same is rejected": {
+			append(pods(1, "a", old), pods(1, "b", hashed(rejected, "old", 0))...), func(*State) {},
+			Step{Revision: "r1", Replicas: 1, Keep: true}, false,
+		},
+		"what it went back to is rejected": {
+			append(pods(1, "a", old), pods(1, "b", hashed(rejected, "old", -time.Minute))...), func(s *State) {
+				s.Nodes[0].Deployment.Hold = &Hold{Revision: "r1", Attempts: 1, ReplicaSet: "old", At: metav1.NewMicroTime(start)}
+			},
+			Step{Revision: "r1", Replicas: 1, Keep: true}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(2)
+			s.Nodes[0].Pods = test.pods
+			test.change(&s)
+			d := Plan(s)
+			if len(d.Steps) != 2 || d.Steps[1].Action != HoldBack {
+				t.Fatalf("got %s", steps(d))
+			}
+			got := d.Steps[1]
+			if got.Paused != test.paused || got.Hold.ReplicaSet != got.ReplicaSet && got.Hold.ReplicaSet != "old" {
+				t.Errorf("paused %t, remembers %+v", got.Paused, got.Hold)
+			}
+			got = Step{Revision: got.Revision, Replicas: got.Replicas, ReplicaSet: got.ReplicaSet, Keep: got.Keep}
+			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestTriesAgainWithTheSameTemplate: an attempt that only adds pods writes no other
+// template, and one that would take pods waits for its turn.
+func TestTriesAgainWithTheSameTemplate(t *testing.T) {
+	held := func(change func(s *State, n *Node)) State {
+		s := servingFleet(2)
+		n := &s.Nodes[0]
+		n.Pods, n.Deployment.Replicas, n.Deployment.UpdatedReplicas = n.Pods[:1], 1, 1
+		n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: 1, At: metav1.NewMicroTime(start.Add(-time.Minute))}
+		change(&s, n)
+		return s
+	}
+	for name, test := range map[string]struct {
+		change func(s *State, n *Node)
+		want   string
+		keep   bool
+	}{
+		"adds pods": {func(*State, *Node) {}, "Update n0000 to r1 x2", true},
+		"there was room for a part": {func(_ *State, n *Node) { n.Deployment.Hold.Trying = true },
+			"Update n0000 to r1 x2", true},
+		"in its turn": {func(s *State, _ *Node) {
+			s.Spec.UpdateStrategy.RollingUpdate, s.Status.Wave = &v1alpha1.RollingUpdate{}, []string{"n0000"}
+		}, "Update n0000 to r1 x2", false},
+		"would replace them": {func(_ *State, n *Node) { n.Deployment.Drifted = true }, "", false},
+		"would take some": {func(_ *State, n *Node) {
+			n.Pods = pods(3, "x", n.Pods[0])
+			n.Deployment.Replicas, n.Deployment.UpdatedReplicas = 3, 3
+		}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Plan(held(test.change))
+			if got := steps(d); got != test.want || got != "" && d.Steps[0].Keep != test.keep {
+				t.Errorf("got %q, %+v", got, d.Steps)
+			}
+		})
+	}
+}
+
+// TestTaintEvicts: from the first pod that a taint takes, no more are asked for than
+// run, in whatever station the node is, and none again while the taint is there.
+func TestTaintEvicts(t *testing.T) {
+	evicted := func(n *Node, pods ...int) {
+		for _, i := range pods {
+			n.Pods[i].Terminating = true
+		}
+	}
+	marked := func(n *Node) {
+		n.Deployment.Mark = MarkValue(start.Add(-30*time.Second), "r1")
+		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
+	}
+	held := func(n *Node, replicas int32) {
+		n.Deployment.Replicas, n.Deployment.UpdatedReplicas = replicas, replicas
+		n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: replicas, At: metav1.NewMicroTime(start.Add(-time.Hour))}
+	}
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"the first is evicted":       {func(n *Node) { evicted(n, 0) }, "HoldBack n0000 to r1 x1"},
+		"all are evicted":            {func(n *Node) { evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
+		"they are gone already":      {func(n *Node) { n.Pods = nil }, "HoldBack n0000 to r1 x0"},
+		"the new ones start":         {func(n *Node) { n.Pods = []Pod{{Name: "x", Revision: "r1"}} }, "HoldBack n0000 to r1 x0"},
+		"none is evicted yet":        {func(*Node) {}, "Mark n0000"},
+		"the next is evicted":        {func(n *Node) { held(n, 1); evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
+		"held already":               {func(n *Node) { held(n, 1); evicted(n, 0) }, "Mark n0000"},
+		"while a detacher is slow":   {func(n *Node) { marked(n); evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
+		"held while one is slow":     {func(n *Node) { marked(n); held(n, 0); evicted(n, 0, 1) }, "RequestDetachment n0000"},
+		"wanted, and held":           {func(n *Node) { n.Wanted = true; held(n, 0); evicted(n, 0, 1) }, ""},
+		"not tainted any more":       {func(n *Node) { n.Wanted, n.Tainted, n.Pods = true, false, nil; held(n, 0) }, "Update n0000 to r1 x2"},
+		"others tolerate it":         {func(n *Node) { older(n); evicted(n, 0) }, "HoldBack n0000 to r0 x1"},
+		"others tolerate it, halted": {func(n *Node) { older(n); held(n, 1); n.Deployment.Revision = "r0" }, "Mark n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			byBoth(&s.Spec)
+			s.Status.Wave = []string{"n0000"}
+			n := &s.Nodes[0]
+			n.Tainted, n.Wanted = true, false
+			test.change(n)
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// older leaves the node a pod of another template.
+func older(n *Node) { n.Pods[1].Revision = "r0" }

@@ -44,6 +44,7 @@ func NewWatcher(sources Sources, subject nodehealth.Subject, stateDir string, si
 		decided: make(chan struct{}),
 	}
 	w.stored = w.file.load(subject)
+	w.remember(w.stored)
 	if w.stored.LostAt.IsZero() {
 		// Whoever stored it watched the API server until it ended, which was just now.
 		w.stored.LostAt = now
@@ -99,7 +100,7 @@ func (w *Watcher) publish(ctx context.Context) (next time.Time) {
 	view := w.link.view(time.Now())
 	w.report(view)
 	s := w.state()
-	s.LostAt, s.Probing = view.lostAt, view.probing
+	s.LostAt, s.Probing, s.Blind = view.lostAt, view.probing, view.blind
 	w.prober.probe(ctx, nodehealth.Targets(s))
 	s.Probed = w.prober.results()
 	w.sink(s)
@@ -128,9 +129,18 @@ func (w *Watcher) decide() {
 	}
 }
 
+// remember keeps the mark's key, also over a restart.
+func (w *Watcher) remember(s nodehealth.State) {
+	if s.Deployment != nil && s.Deployment.MarkKey != "" {
+		w.subject.MarkKey = s.Deployment.MarkKey
+	}
+}
+
 func (w *Watcher) state() nodehealth.State {
 	if !w.deployments.synced.Load() || !w.pods.synced.Load() {
 		return w.stored
 	}
-	return nodehealth.Observe(w.subject, listed[*appsv1.Deployment](w.deployments), listed[*corev1.Pod](w.pods))
+	s := nodehealth.Observe(w.subject, listed[*appsv1.Deployment](w.deployments), listed[*corev1.Pod](w.pods))
+	w.remember(s)
+	return s
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,21 +53,24 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 	template, err := o.templateOf(s.Revision)
 	return objects.Pods{
 		Revision: s.Revision, Template: template, Replicas: s.Replicas, PerNode: o.set.Spec.Pods(),
-		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: o.state.Now,
+		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: s.At,
 	}, err
 }
 
 // update gives a Deployment a template and a number of pods, by server-side
 // apply. Where something of the spec would survive that, it is replaced whole.
 func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
+	switch {
+	case s.Keep:
+		return r.amend(ctx, o, s)
+	case s.ReplicaSet != "":
+		return r.goBack(ctx, o, s)
+	}
 	pods, err := o.pods(s)
 	if err != nil {
 		return err
 	}
 	live := o.nodes[s.Node].deployment
-	if s.Action == rollout.HoldBack {
-		pods.UpdatedAt = objects.Moment(live, v1alpha1.AnnotationUpdatedAt)
-	}
 	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := objects.Deployment(o.set, s.Node, live.Name, pods)
 		keepMark(d, live)
@@ -77,11 +82,44 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 	})
 }
 
+// goBack gives a Deployment the template of one of its ReplicaSets as it is there: made
+// anew it could be another, and replace the pods that run.
+func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) error {
+	live := o.nodes[s.Node].deployment
+	template, err := r.templateOfReplicaSet(ctx, live, s.ReplicaSet)
+	if err != nil {
+		return err
+	}
+	held := objects.Deployment(o.set, s.Node, live.Name, objects.Pods{Replicas: s.Replicas, Paused: s.Paused, Rolling: s.Rolling})
+	held.Spec.Template = template
+	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: objects.HoldValue(s.Hold)})
+	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+		d := held.DeepCopy()
+		d.UID, d.ResourceVersion = live.UID, resourceVersion
+		return d, r.replace(ctx, d)
+	})
+}
+
+// templateOfReplicaSet is what the pods of a ReplicaSet were made from.
+func (r *Reconciler) templateOfReplicaSet(ctx context.Context, d *appsv1.Deployment, hash string) (corev1.PodTemplateSpec, error) {
+	set := &appsv1.ReplicaSet{}
+	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name + "-" + hash}
+	err := r.live.Get(ctx, key, set)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !controlledBy(set, d.UID):
+		// It went together with the pods that were seen.
+		return corev1.PodTemplateSpec{}, apierrors.NewConflict(appsv1.Resource("replicasets"), key.Name, errors.New("it is gone"))
+	case err != nil:
+		return corev1.PodTemplateSpec{}, fmt.Errorf("reading what its pods were made from: %w", err)
+	}
+	delete(set.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return set.Spec.Template, nil
+}
+
 // keepMark keeps what an update of the pods does not change.
 func keepMark(d, live *appsv1.Deployment) {
-	key := live.Annotations[v1alpha1.AnnotationMarkKey]
-	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, key} {
-		if value, ok := live.Annotations[kept]; ok && kept != "" {
+	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations)} {
+		if value, ok := live.Annotations[kept]; ok {
 			d.Annotations[kept] = value
 		}
 	}
@@ -121,28 +159,7 @@ func merged(a, b map[string]string) map[string]string {
 // amend patches annotations and fields that restart no pod.
 func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) error {
 	live := o.nodes[s.Node].deployment
-	set := map[string]any{}
-	var spec map[string]any
-	switch s.Action {
-	case rollout.Mark:
-		key := o.strategy.MarkKey
-		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
-		if s.Drained {
-			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(o.state.Now)
-		}
-	case rollout.Unmark:
-		set[live.Annotations[v1alpha1.AnnotationMarkKey]] = nil
-		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
-		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(o.state.Now)
-	case rollout.SetFields:
-		set[v1alpha1.AnnotationHold] = nil
-		if s.Hold != nil {
-			set[v1alpha1.AnnotationHold] = objects.HoldValue(s.Hold)
-		}
-		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set), "paused": nil}
-	case rollout.ScaleToZero:
-		spec = map[string]any{"replicas": 0}
-	}
+	set, spec := amendment(o, live, s)
 	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
 		patch := map[string]any{"metadata": map[string]any{
 			"uid": live.UID, "resourceVersion": resourceVersion, "annotations": set,
@@ -159,9 +176,48 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 	})
 }
 
+// amendment is what a step changes of the annotations and, unless nil, of the spec.
+func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec map[string]any) {
+	set = map[string]any{}
+	switch s.Action {
+	case rollout.Mark:
+		key := o.strategy.MarkKey
+		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
+		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
+		if s.Drained {
+			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
+		}
+	case rollout.Unmark:
+		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
+		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
+		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
+	case rollout.Stamp:
+		set[v1alpha1.AnnotationClaimDropped] = rollout.Timestamp(s.At)
+	case rollout.SetFields:
+		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
+		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set, rollout.Rolling{}), "paused": nil}
+	case rollout.HoldBack, rollout.Update:
+		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
+		if s.Action == rollout.Update {
+			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At), nil
+		}
+		spec = map[string]any{"replicas": s.Replicas, "paused": s.Paused, "strategy": strategyPatch(o.set, s.Rolling)}
+	case rollout.ScaleToZero:
+		spec = map[string]any{"replicas": 0}
+	}
+	return set, spec
+}
+
+func holdPatch(h *rollout.Hold) any {
+	if h == nil {
+		return nil
+	}
+	return objects.HoldValue(h)
+}
+
 // strategyPatch replaces the strategy, since the two types exclude each other's fields.
-func strategyPatch(set *v1alpha1.IngressDaemonSet) map[string]any {
-	s := objects.DeploymentStrategy(set)
+func strategyPatch(set *v1alpha1.IngressDaemonSet, how rollout.Rolling) map[string]any {
+	s := objects.StrategyOf(set, how)
 	if s.RollingUpdate == nil {
 		return map[string]any{"type": s.Type, "rollingUpdate": nil}
 	}

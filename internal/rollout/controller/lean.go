@@ -35,7 +35,7 @@ func leanPod(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.OwnerReferences = nil, nil
 		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
-			v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
+			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
 		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status

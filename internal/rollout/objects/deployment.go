@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -46,7 +47,8 @@ func DeploymentName(set *v1alpha1.IngressDaemonSet, node string, taken bool) str
 		return name
 	}
 	suffix := "-" + digest([]byte(set.Name+"/"+node), 10)
-	return name[:min(len(name), longest-len(suffix))] + suffix
+	// A dash may not follow a dot.
+	return strings.TrimRight(name[:min(len(name), longest-len(suffix))], ".") + suffix
 }
 
 // Deployment is the Deployment of a node. Its selector never changes.
@@ -65,7 +67,7 @@ func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *apps
 			Paused:               p.Paused,
 			RevisionHistoryLimit: new(int32),
 			MinReadySeconds:      set.Spec.MinReadySeconds,
-			Strategy:             strategyOf(set, p.Rolling),
+			Strategy:             StrategyOf(set, p.Rolling),
 			Selector:             &metav1.LabelSelector{MatchLabels: own},
 			Template:             podTemplate(set, node, p),
 		},
@@ -104,9 +106,9 @@ func DeploymentStrategy(set *v1alpha1.IngressDaemonSet) appsv1.DeploymentStrateg
 	}
 }
 
-// strategyOf is the strategy of a Deployment that may be held back: its
+// StrategyOf is the strategy of a Deployment that may be held back: its
 // controller shares the replicas among ReplicaSets, surge included.
-func strategyOf(set *v1alpha1.IngressDaemonSet, r rollout.Rolling) appsv1.DeploymentStrategy {
+func StrategyOf(set *v1alpha1.IngressDaemonSet, r rollout.Rolling) appsv1.DeploymentStrategy {
 	s := DeploymentStrategy(set)
 	if r != (rollout.Rolling{}) && s.RollingUpdate != nil {
 		s.RollingUpdate = &appsv1.RollingUpdateDeployment{

@@ -150,6 +150,7 @@ func TestRecord(t *testing.T) {
 func TestNames(t *testing.T) {
 	a, ab := named("a"), named("a-b")
 	long := strings.Repeat("n", 250)
+	dashed, dotted := long[:228]+"-n"+long[230:], long[:228]+".n"+long[230:]
 	for _, c := range []struct {
 		set   *v1alpha1.IngressDaemonSet
 		node  string
@@ -161,6 +162,8 @@ func TestNames(t *testing.T) {
 		{&a, "b-c", true, "a-b-c-" + digest([]byte("a/b-c"), 10)},
 		{&ab, "c", true, "a-b-c-" + digest([]byte("a-b/c"), 10)},
 		{&a, long, false, "a-" + long[:229] + "-" + digest([]byte("a/"+long), 10)},
+		{&a, dashed, false, "a-" + dashed[:229] + "-" + digest([]byte("a/"+dashed), 10)},
+		{&a, dotted, false, "a-" + dotted[:228] + "-" + digest([]byte("a/"+dotted), 10)},
 	} {
 		if got := DeploymentName(c.set, c.node, c.taken); got != c.want || len(got) > 242 {
 			t.Errorf("%s on %s: got %s (%d), want %s", c.set.Name, c.node, got, len(got), c.want)
@@ -229,6 +232,46 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
+// TestTolerationsForATime: pods stay on a node that is not ready for as long as it is
+// not, as those of a DaemonSet, and not only for as long as the template says.
+func TestTolerationsForATime(t *testing.T) {
+	forATime := corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))}
+	other := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))}
+	got := daemonTolerations(&corev1.PodSpec{Tolerations: []corev1.Toleration{forATime, other}})
+	for i, tol := range got {
+		if tol.Key == corev1.TaintNodeNotReady && tol.TolerationSeconds != nil || tol.TolerationSeconds != nil && i > 0 {
+			t.Errorf("toleration %d is %v", i, tol)
+		}
+	}
+	if len(got) != 7 || !reflect.DeepEqual(got[0], other) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestTainted: a taint counts that takes pods away, also from a node that stays in the set.
+func TestTainted(t *testing.T) {
+	seconds := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))}
+	for name, c := range map[string]struct {
+		taint       corev1.Taint
+		tolerations []corev1.Toleration
+		want        bool
+	}{
+		"not tolerated":        {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}, nil, true},
+		"tolerated":            {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}, []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}, false},
+		"tolerated for a time": {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}, []corev1.Toleration{seconds}, true},
+		"NoSchedule":           {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoSchedule}, []corev1.Toleration{seconds}, false},
+		"of a node that goes":  {corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoExecute}, nil, true},
+		"not ready":            {corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}, nil, false},
+	} {
+		set := proxy()
+		set.Spec.Template.Spec.Tolerations = c.tolerations
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{c.taint}}}
+		if got, err := ReaderOf(set).Node("n", node, nil, nil); got.Tainted != c.want || err != nil {
+			t.Errorf("%s: %t, want %t, %v", name, got.Tainted, c.want, err)
+		}
+	}
+}
+
 func TestNodeSet(t *testing.T) {
 	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 		return func(n *corev1.Node) {
@@ -258,9 +301,12 @@ func TestNodeSet(t *testing.T) {
 		"other value":          {tolerate(corev1.Toleration{Key: "x", Value: "w"}), taint("x", corev1.TaintEffectNoExecute), false, false},
 		"other effect":         {tolerate(corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), taint("x", corev1.TaintEffectNoExecute), false, false},
 		"everything tolerated": {tolerate(corev1.Toleration{Operator: corev1.TolerationOpExists}), taint("x", corev1.TaintEffectNoExecute), true, true},
+		"tolerated for a time": {tolerate(corev1.Toleration{Key: "x", Value: "v", TolerationSeconds: new(int64(60))}), taint("x", corev1.TaintEffectNoExecute), false, false},
 		"unreachable":          {none, taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), true, true},
-		"cordoned":             {none, taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), true, true},
-		"about to be removed":  {none, taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), true, true},
+		"unreachable, for a time": {tolerate(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(60))}),
+			taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), true, true},
+		"cordoned":            {none, taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), true, true},
+		"about to be removed": {none, taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), true, true},
 	} {
 		set := proxy()
 		c.set(set)
@@ -443,7 +489,7 @@ func TestDrainHook(t *testing.T) {
 	if args := spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=10s") || !slices.Contains(args, "--drain-linger=10s") || !slices.Contains(args, "--drain-stop=7s") {
 		t.Errorf("arguments %v", args)
 	}
-	if got, want := *spec.TerminationGracePeriodSeconds, *plain.Spec.Template.Spec.TerminationGracePeriodSeconds+30; got != want {
+	if got, want := *spec.TerminationGracePeriodSeconds, *plain.Spec.Template.Spec.TerminationGracePeriodSeconds+40; got != want {
 		t.Errorf("the health checker has %d s to end, want %d", got, want)
 	}
 	if slices.ContainsFunc(plain.Spec.Template.Spec.Containers[0].Args, func(a string) bool { return strings.HasPrefix(a, "--drain") }) {

@@ -48,6 +48,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 		out.Wanted = wanted && r.set.DeletionTimestamp == nil
 		out.Ready = NodeReady(node)
 		out.Leaving = Leaving(node)
+		out.Tainted = r.Nodes.evicts(node)
 		out.Labels = node.Labels
 		out.Detachment = r.detachment(node)
 	}
@@ -94,6 +95,8 @@ func CheckerRevision(labels map[string]string) string {
 func readPod(pod *corev1.Pod) rollout.Pod {
 	out := rollout.Pod{
 		Name: pod.Name, Revision: pod.Labels[v1alpha1.LabelRevision],
+		ReplicaSet:  pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
+		Created:     pod.CreationTimestamp.Time,
 		Running:     pod.Status.Phase == corev1.PodRunning,
 		Ready:       PodReady(pod),
 		Terminating: pod.DeletionTimestamp != nil,
@@ -119,17 +122,15 @@ func evicted(pod *corev1.Pod) bool {
 }
 
 func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
-	key := d.Annotations[v1alpha1.AnnotationMarkKey]
-	if key == "" {
-		key = v1alpha1.DefaultMarkKey
-	}
+	mark, marked := v1alpha1.MarkOf(d.Annotations)
 	out := &rollout.Deployment{
 		Name: d.Name, Deleting: d.DeletionTimestamp != nil,
 		Revision:        d.Spec.Template.Labels[v1alpha1.LabelRevision],
 		Settled:         d.Status.ObservedGeneration >= d.Generation,
 		UpdatedReplicas: d.Status.UpdatedReplicas,
 		Drifted:         drifted(d),
-		Mark:            d.Annotations[key],
+		Mark:            mark,
+		EmptyMark:       marked && mark == "",
 		UpdatedAt:       Moment(d, v1alpha1.AnnotationUpdatedAt),
 		AttachedAt:      Moment(d, v1alpha1.AnnotationAttachedAt),
 		DrainedAt:       Moment(d, v1alpha1.AnnotationDrainedAt),
