@@ -117,7 +117,7 @@ func (f fleet) state(live, set *v1alpha1.IngressDaemonSet, now time.Time) (rollo
 // planned are the reasons for Blocked that a plan comes to on its own.
 var planned = map[string]bool{
 	v1alpha1.ReasonFloorReached: true, v1alpha1.ReasonNodeNotReady: true, v1alpha1.ReasonBudgetExhausted: true,
-	v1alpha1.ReasonHealthCheckerNotReady: true,
+	v1alpha1.ReasonHealthCheckerNotReady: true, v1alpha1.ReasonAttachTimedOut: true,
 }
 
 // checks are the answers of a node's health-check ports, and of the Service's where there is one.
@@ -125,7 +125,7 @@ func checks(n *rollout.Node, set *v1alpha1.IngressDaemonSet, status v1alpha1.Ing
 	if n.Deployment == nil {
 		return nil
 	}
-	c := rollout.Check{Answered: true, Serving: n.Deployment.Mark == "", Mark: n.Deployment.Mark}
+	c := rollout.Check{Answered: true, Serving: n.Deployment.Mark == "" && !n.Deployment.EmptyMark, Mark: n.Deployment.Mark}
 	for _, reported := range status.Nodes {
 		if reported.Name == n.Name && reported.State == v1alpha1.NodeUnavailable {
 			c.Serving = false
