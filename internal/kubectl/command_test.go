@@ -109,13 +109,15 @@ func TestReleasePort(t *testing.T) {
 	}
 }
 
-// TestTreeSaysWhoAsks shows the message about a removed port that somebody still asks.
+// TestTreeSaysWhoAsks shows, as what is wrong, that somebody still asks a removed port.
 func TestTreeSaysWhoAsks(t *testing.T) {
 	set := midway()
 	const message = "port 10079 was removed and is still asked, by 10.0.0.9, 12s ago"
-	set.Status.Conditions[3].Status, set.Status.Conditions[3].Reason, set.Status.Conditions[3].Message = metav1.ConditionTrue, "HealthCheckPortStillAsked", message
-	text := tree(set, "", now, style{}, false)
-	if !strings.Contains(text, "Blocked=True") || !strings.Contains(text, "HealthCheckPortStillAsked") || !strings.Contains(text, message) {
+	set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionWarning, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthCheckPortAsked, Message: message,
+	})
+	text := tree(set, "", now, style{terminal: true}, false)
+	if !strings.Contains(text, "\x1b[31mWarning=True\x1b[0m") || !strings.Contains(text, v1alpha1.ReasonHealthCheckPortAsked) || !strings.Contains(text, message) {
 		t.Error(text)
 	}
 }

@@ -1,7 +1,9 @@
 package kubectl
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -78,6 +80,32 @@ func (f *fakeAPI) ids(args ...string) (string, error) {
 	c.SetArgs(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
 	err := c.ExecuteContext(f.t.Context())
 	return out.String(), err
+}
+
+// idsUntil is ids, ended when it prints that.
+func (f *fakeAPI) idsUntil(line string, args ...string) (string, error) {
+	ctx, cancel := context.WithCancelCause(f.t.Context())
+	out := &interrupter{line: line, cancel: func() { cancel(errInterrupted) }}
+	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}, "v0")
+	c.SetArgs(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
+	err := c.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+var errInterrupted = errors.New("interrupted")
+
+type interrupter struct {
+	strings.Builder
+	line   string
+	cancel func()
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	n, err := i.Builder.Write(p)
+	if strings.Contains(i.String(), i.line) {
+		i.cancel()
+	}
+	return n, err
 }
 
 // put stores an object, as a write of the controller or of somebody else.

@@ -29,7 +29,7 @@ func served(nodes int, u v1alpha1.RollingUpdate) rollout.State {
 		n := rollout.Node{Name: fmt.Sprintf("n%d", i+1), Exists: true, Wanted: true, Ready: true, CheckersSettled: true, Labels: map[string]string{}}
 		n.Deployment = &rollout.Deployment{Revision: "r1", Replicas: 2, PodsPerNode: 2, Settled: true, UpdatedReplicas: 2, Surge: 1}
 		for j := range 2 {
-			n.Pods = append(n.Pods, rollout.Pod{Name: fmt.Sprintf("p%d", j), Revision: "r1", Running: true, Ready: true, ReadySince: now.Add(-time.Hour)})
+			n.Pods = append(n.Pods, rollout.Pod{Name: fmt.Sprintf("p%d", j), Revision: "r1", ReplicaSet: "h1", Created: now.Add(-time.Hour), Running: true, Ready: true, ReadySince: now.Add(-time.Hour)})
 		}
 		n.Checks = []rollout.Check{{Port: 10080, Answered: true, Serving: true, Since: now.Add(-time.Hour)}}
 		s.Nodes = append(s.Nodes, n)

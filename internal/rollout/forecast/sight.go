@@ -148,7 +148,7 @@ func (f *fleet) settled(n *rollout.Node) bool {
 	}
 	for _, p := range n.Pods {
 		available := p.ReadySince.Add(f.minReady())
-		if available.After(f.Now) || p != (rollout.Pod{Name: p.Name, Revision: d.Revision, Ready: true, ReadySince: p.ReadySince, Running: true}) {
+		if available.After(f.Now) || p != (rollout.Pod{Name: p.Name, Revision: d.Revision, ReplicaSet: p.ReplicaSet, Created: p.Created, Ready: true, ReadySince: p.ReadySince, Running: true}) {
 			return false
 		}
 	}

@@ -114,6 +114,9 @@ func drawStrategy(t *rapid.T, s *rollout.State) {
 	if sometimes(t, 4, "failurePolicy") {
 		u.FailurePolicy, s.Spec.ProgressDeadlineSeconds = v1alpha1.RollBackOnFailure, new(int32(15))
 	}
+	if sometimes(t, 4, "dead nodes are ignored") {
+		u.IgnoreNotReadyNodesAfterSeconds = new(int32(60))
+	}
 	s.Status.CurrentRevision = rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "currentRevision")
 	s.Spec.MinReadySeconds = rapid.SampledFrom([]int32{0, 0, 7}).Draw(t, "minReadySeconds")
 	s.Spec.Paused = sometimes(t, 12, "paused")
@@ -174,6 +177,12 @@ func drawNode(t *rapid.T, s *rollout.State, n *rollout.Node) {
 		func() { n.Detachment.Requested, n.Detachment.RequestedAt = true, now.Add(-time.Minute) },
 		func() { d.PodsPerNode = 1 },
 		func() { d.Mark = "somebody's" },
+		func() { d.EmptyMark, n.Checks[0].Serving = true, false },
+		func() { n.Tainted = true },
+		func() { n.Checks[0].Blind = "its token has expired" },
+		func() {
+			n.Checks = append(n.Checks, rollout.Check{Port: 10079, Retiring: true, Answered: true, Serving: true, AskedBy: "10.0.0.9"})
+		},
 	}
 	if sometimes(t, 3, "odd") {
 		rapid.SampledFrom(oddities).Draw(t, "oddity")()
