@@ -21,7 +21,7 @@ type Watcher struct {
 	log     *slog.Logger
 
 	link        *link
-	deployments *feed
+	deployments []*feed
 	pods        *feed
 	prober      *prober
 	stored      nodehealth.State
@@ -49,8 +49,10 @@ func NewWatcher(sources Sources, subject nodehealth.Subject, stateDir string, si
 		// Whoever stored it watched the API server until it ended, which was just now.
 		w.stored.LostAt = now
 	}
-	w.link = newLink(2, w.stored.LostAt, now)
-	w.deployments = w.newFeed("deployments", sources.Deployments, &appsv1.Deployment{})
+	w.link = newLink(1+len(sources.Deployments), w.stored.LostAt, now)
+	for _, source := range sources.Deployments {
+		w.deployments = append(w.deployments, w.newFeed("deployments", source, &appsv1.Deployment{}))
+	}
 	w.pods = w.newFeed("pods", sources.Pods, &corev1.Pod{})
 	w.prober = newProber(w.change)
 	return w
@@ -64,7 +66,9 @@ func (w *Watcher) Decided() <-chan struct{} { return w.decided }
 func (w *Watcher) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { w.deployments.reflector.RunWithContext(ctx) })
+	for _, f := range w.deployments {
+		running.Go(func() { f.reflector.RunWithContext(ctx) })
+	}
 	running.Go(func() { w.pods.reflector.RunWithContext(ctx) })
 	defer w.prober.stop()
 
@@ -137,10 +141,17 @@ func (w *Watcher) remember(s nodehealth.State) {
 }
 
 func (w *Watcher) state() nodehealth.State {
-	if !w.deployments.synced.Load() || !w.pods.synced.Load() {
+	var deployments []*appsv1.Deployment
+	for _, f := range w.deployments {
+		if !f.synced.Load() {
+			return w.stored
+		}
+		deployments = append(deployments, listed[*appsv1.Deployment](f)...)
+	}
+	if !w.pods.synced.Load() {
 		return w.stored
 	}
-	s := nodehealth.Observe(w.subject, listed[*appsv1.Deployment](w.deployments), listed[*corev1.Pod](w.pods))
+	s := nodehealth.Observe(w.subject, deployments, listed[*corev1.Pod](w.pods))
 	w.remember(s)
 	return s
 }

@@ -139,6 +139,30 @@ func TestMarkCountsWithoutItsKeyOnRecord(t *testing.T) {
 	w.becomes(t, nodehealth.Serving)
 }
 
+// TestDeploymentUnderItsOtherName is deleted, created under the name that it has where
+// the first is taken, and while a Deployment of somebody else has that.
+func TestDeploymentUnderItsOtherName(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	hashed := func() *appsv1.Deployment {
+		return with(apiDeployment(nil), func(d *appsv1.Deployment) { d.Name = deploymentNames[1] })
+	}
+	pod := apiPod(true, true, nil)
+	pod.OwnerReferences[0].Name = deploymentNames[1] + "-5d"
+	api.set("deployments", hashed())
+	api.set("pods", pod)
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	api.set("deployments", nil)
+	w.becomes(t, nodehealth.DeploymentMissing)
+	api.set("deployments", with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences, d.Labels = nil, nil }))
+	w.stays(t, nodehealth.DeploymentMissing, 300*time.Millisecond)
+	api.set("deployments", hashed())
+	w.becomes(t, nodehealth.Serving)
+	api.set("deployments", apiDeployment(nil))
+	w.becomes(t, nodehealth.TooFewPodsReady)
+}
+
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(application())
