@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ type State struct {
 	Cold bool `json:"-"`
 	// Probed is what own probes found, for the containers they run on.
 	Probed map[Container]bool `json:"-"`
+	// Proven are the containers of which an own probe has ever passed.
+	Proven map[Container]bool `json:"proven,omitempty"`
 }
 
 // Deployment is the node's Deployment.
@@ -92,4 +95,14 @@ type ContainerState struct {
 type Container struct {
 	Pod  types.UID
 	Name string
+}
+
+// MarshalText makes a key of JSON of it.
+func (c Container) MarshalText() ([]byte, error) { return []byte(string(c.Pod) + "/" + c.Name), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (c *Container) UnmarshalText(text []byte) error {
+	pod, name, _ := strings.Cut(string(text), "/")
+	*c = Container{types.UID(pod), name}
+	return nil
 }

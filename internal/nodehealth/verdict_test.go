@@ -103,7 +103,9 @@ func TestDecide(t *testing.T) {
 
 		"cut off, not probed yet": {state: known(cutOff("a")), reason: nodehealth.Serving, ready: 1},
 		"cut off, probe fails": {
-			state:  with(known(cutOff("a")), func(s *nodehealth.State) { s.Probed = map[nodehealth.Container]bool{app: false} }),
+			state: with(known(cutOff("a")), func(s *nodehealth.State) {
+				s.Probed, s.Proven = map[nodehealth.Container]bool{app: false}, map[nodehealth.Container]bool{app: true}
+			}),
 			reason: nodehealth.TooFewPodsReady,
 		},
 		"cut off, probe passes": {
@@ -121,7 +123,25 @@ func TestDecide(t *testing.T) {
 		},
 		"API server away, probe fails": {
 			state: with(known(pod("a")), func(s *nodehealth.State) {
+				s.Probing, s.Probed, s.Proven = true, map[nodehealth.Container]bool{app: false}, map[nodehealth.Container]bool{app: true}
+			}),
+			reason: nodehealth.TooFewPodsReady,
+		},
+		"API server away, a probe fails that never passed": {
+			state: with(known(pod("a")), func(s *nodehealth.State) {
 				s.Probing, s.Probed = true, map[nodehealth.Container]bool{app: false}
+			}),
+			reason: nodehealth.Serving, ready: 1,
+		},
+		"API server away, a probe fails that never passed, as the kubelet's does": {
+			state: with(known(unready("a")), func(s *nodehealth.State) {
+				s.Probing, s.Probed = true, map[nodehealth.Container]bool{app: false}
+			}),
+			reason: nodehealth.TooFewPodsReady,
+		},
+		"restarted without API server, a probe fails that never passed": {
+			state: with(known(pod("a")), func(s *nodehealth.State) {
+				s.Probing, s.Cold, s.Probed = true, true, map[nodehealth.Container]bool{app: false}
 			}),
 			reason: nodehealth.TooFewPodsReady,
 		},
@@ -216,6 +236,7 @@ func anyState(t *rapid.T) nodehealth.State {
 		Probing: rapid.Bool().Draw(t, "probing"),
 		Cold:    rapid.Bool().Draw(t, "cold"),
 		Probed:  map[nodehealth.Container]bool{},
+		Proven:  map[nodehealth.Container]bool{app: rapid.Bool().Draw(t, "proven")},
 	}
 	if !s.Known || rapid.IntRange(0, 9).Draw(t, "missing") == 0 {
 		return s

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ func NewWatcher(sources Sources, subject nodehealth.Subject, stateDir string, si
 	}
 	w.pods = w.newFeed("pods", sources.Pods, &corev1.Pod{})
 	w.prober = newProber(w.change)
+	maps.Copy(w.prober.proven, w.stored.Proven)
 	return w
 }
 
@@ -105,6 +107,7 @@ func (w *Watcher) publish(ctx context.Context) (next time.Time) {
 	w.report(view)
 	s := w.state()
 	s.LostAt, s.Probing, s.Blind = view.lostAt, view.probing, view.blind
+	s.Proven = w.prober.provenOf(s.Pods)
 	w.prober.probe(ctx, nodehealth.Targets(s))
 	s.Probed = w.prober.results()
 	w.sink(s)

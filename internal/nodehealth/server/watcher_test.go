@@ -222,7 +222,7 @@ func TestWatchThatOpensAndStaysSilentIsNotBelieved(t *testing.T) {
 			api.set("pods", apiPod(true, true, pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))))
 			w := startWatcher(t, api, t.TempDir())
 			w.becomes(t, nodehealth.Serving)
-			eventually(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() })
+			eventually(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() && len(w.last.Load().Proven) > 0 })
 
 			api.leave()
 			eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
@@ -272,6 +272,23 @@ func TestWatcherProbesPodsOfANodeThatWasCutOff(t *testing.T) {
 	if s := w.becomes(t, nodehealth.Serving); len(s.Probed) != 0 {
 		t.Errorf("a pod that is believed is still probed: %v", s.Probed)
 	}
+}
+
+// TestOwnProbeThatNeverPassedDecidesNothing plays a probe that only the kubelet's network
+// reaches, in an outage of the API server that all nodes see at once.
+func TestOwnProbeThatNeverPassedDecidesNothing(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, pace(httpProbe(closedPort(t), "/ok"))))
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	api.leave()
+	eventually(t, "its own probe has failed", func() bool {
+		ready, probed := w.last.Load().Probed[nodehealth.Container{Pod: "a", Name: "app"}]
+		return probed && !ready
+	})
+	w.stays(t, nodehealth.Serving, time.Second)
 }
 
 func TestWatcherWithoutFileAndAPIServerDoesNotDecide(t *testing.T) {
