@@ -22,6 +22,10 @@ type State struct {
 	// LostAt is when the API server was last heard of; zero while it is watched.
 	LostAt time.Time `json:"lostAt,omitzero"`
 
+	// Unkept is whether the mark would be lost with this process: until it is stored it
+	// fails the health check and is not acknowledged.
+	Unkept bool `json:"-"`
+
 	// ShuttingDown is whether the node stops its pods, this checker among them, without
 	// that they are deleted.
 	ShuttingDown bool `json:"-"`

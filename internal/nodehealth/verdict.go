@@ -29,12 +29,12 @@ const (
 
 // Decide makes the answer to a health check, all but its two ages. A mark is
 // repeated whatever the reason is, since that is how the controller learns that
-// it was seen.
+// it was seen and will not be forgotten.
 func Decide(s State) v1alpha1.HealthCheckAnswer {
 	answer := v1alpha1.HealthCheckAnswer{Node: s.Node, Blind: s.Blind}
 	if d := s.Deployment; d != nil {
 		answer.WantedPods, answer.ReadyPods = d.Wanted, s.readyPods()
-		if d.Mark != nil {
+		if d.Mark != nil && !s.Unkept {
 			answer.Mark = *d.Mark
 		}
 	}

@@ -94,6 +94,10 @@ func TestDecide(t *testing.T) {
 			state:  with(known(pod("a")), func(s *nodehealth.State) { s.ShuttingDown = true }),
 			reason: nodehealth.ShuttingDown, ready: 1,
 		},
+		"marked, which is not stored yet": {
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark, s.Unkept = new("m"), true }),
+			reason: nodehealth.Marked, ready: 1,
+		},
 		"marked and terminating": {
 			state: with(known(), func(s *nodehealth.State) {
 				s.Deployment.Mark, s.Deployment.Terminating = new("m"), true

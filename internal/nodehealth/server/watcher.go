@@ -17,7 +17,6 @@ import (
 // probes where that cannot be believed, and at first from a stored State.
 type Watcher struct {
 	subject nodehealth.Subject
-	file    stateFile
 	sink    func(nodehealth.State)
 	log     *slog.Logger
 
@@ -25,6 +24,7 @@ type Watcher struct {
 	deployments []*feed
 	pods        *feed
 	prober      *prober
+	keeper      *keeper
 	stored      nodehealth.State
 	away        bool
 
@@ -38,13 +38,14 @@ func NewWatcher(sources Sources, subject nodehealth.Subject, stateDir string, si
 	now := time.Now()
 	w := &Watcher{
 		subject: subject,
-		file:    stateFile{dir: stateDir, log: log},
 		sink:    sink,
 		log:     log,
 		changed: make(chan struct{}, 1),
 		decided: make(chan struct{}),
 	}
-	w.stored = w.file.load(subject)
+	file := stateFile{dir: stateDir, log: log}
+	w.stored = file.load(subject)
+	w.keeper = newKeeper(file, w.stored, w.change)
 	w.remember(w.stored)
 	if w.stored.LostAt.IsZero() {
 		// Whoever stored it watched the API server until it ended, which was just now.
@@ -72,6 +73,7 @@ func (w *Watcher) Run(ctx context.Context) {
 		running.Go(func() { f.reflector.RunWithContext(ctx) })
 	}
 	running.Go(func() { w.pods.reflector.RunWithContext(ctx) })
+	running.Go(func() { w.keeper.run(ctx) })
 	defer w.prober.stop()
 
 	for {
@@ -110,8 +112,9 @@ func (w *Watcher) publish(ctx context.Context) (next time.Time) {
 	s.Proven = w.prober.provenOf(s.Pods)
 	w.prober.probe(ctx, nodehealth.Targets(s))
 	s.Probed = w.prober.results()
+	s.Unkept = w.keeper.lacks(s)
 	w.sink(s)
-	w.file.save(s)
+	w.keeper.keep(s)
 	if s.Known && (!s.Cold || view.away && s.Judged()) {
 		w.decide()
 	}

@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -161,6 +164,41 @@ func TestDeploymentUnderItsOtherName(t *testing.T) {
 	w.becomes(t, nodehealth.Serving)
 	api.set("deployments", apiDeployment(nil))
 	w.becomes(t, nodehealth.TooFewPodsReady)
+}
+
+// TestMarkIsAcknowledgedWhenItIsStored, and fails the health check at once, on a disk
+// that hangs: whoever opens a FIFO to write waits for somebody who reads.
+func TestMarkIsAcknowledgedWhenItIsStored(t *testing.T) {
+	t.Parallel()
+	api, dir := newFakeAPI(t), t.TempDir()
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, nil))
+	w := startWatcher(t, api, dir)
+	w.becomes(t, nodehealth.Serving)
+	eventually(t, "it sees and has stored that", func() bool {
+		s, err := (&stateFile{dir: dir, log: quiet}).read()
+		return err == nil && s.LostAt.IsZero()
+	})
+	hang := filepath.Join(dir, stateName+".new")
+	if err := unix.Mkfifo(hang, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
+	w.becomes(t, nodehealth.Marked)
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if got := nodehealth.Decide(*w.last.Load()); got.Mark != "" {
+			t.Fatalf("a mark is acknowledged that a crash would forget: %+v", got)
+		}
+	}
+	reader, err := os.Open(hang)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	eventually(t, "the mark is acknowledged", func() bool { return nodehealth.Decide(*w.last.Load()).Mark == "m" })
+	if s, err := (&stateFile{dir: dir, log: quiet}).read(); err == nil && s.Deployment.Mark == nil {
+		t.Errorf("what is stored has no mark: %+v", s)
+	}
 }
 
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
