@@ -110,7 +110,7 @@ func onNode(subject Subject, d *appsv1.Deployment) bool {
 }
 
 // createdBy is the Deployment whose ReplicaSet controls the pod. ReplicaSets are
-// not watched: theirs are named after the Deployment, a dash and a hash, and
+// not watched: theirs are named after the Deployment, a dash and a hash without one, and
 // where one Deployment's name starts with another's, the longer one is meant.
 func createdBy(pod *corev1.Pod, deployments []*appsv1.Deployment) (creator *appsv1.Deployment) {
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -118,19 +118,23 @@ func createdBy(pod *corev1.Pod, deployments []*appsv1.Deployment) (creator *apps
 		return nil
 	}
 	for _, d := range deployments {
-		if strings.HasPrefix(owner.Name, replicaSetPrefix(d.Name)) && (creator == nil || len(d.Name) > len(creator.Name)) {
+		if named(owner.Name, d.Name) && (creator == nil || len(d.Name) > len(creator.Name)) {
 			creator = d
 		}
 	}
 	return creator
 }
 
-// replicaSetPrefix allows for a Deployment's name being cut in that of its
-// ReplicaSet, to make room for a dash and a hash of up to ten characters within
-// 253.
-func replicaSetPrefix(deployment string) string {
+// named is whether a ReplicaSet is named after a Deployment. It allows for the
+// Deployment's name being cut, to make room for a dash and a hash of up to ten
+// characters within 253.
+func named(replicaSet, deployment string) bool {
 	prefix := deployment + "-"
-	return prefix[:min(len(prefix), 242)]
+	if len(prefix) > 242 {
+		return strings.HasPrefix(replicaSet, prefix[:242])
+	}
+	hash, ok := strings.CutPrefix(replicaSet, prefix)
+	return ok && !strings.Contains(hash, "-")
 }
 
 // wanted falls back to the replicas, such as before the controller has annotated

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -40,15 +39,11 @@ type Pods struct {
 // DeploymentName is <name>-<node>. Where that is taken or too long, a hash of
 // both is appended.
 func DeploymentName(set *v1alpha1.IngressDaemonSet, node string, taken bool) string {
-	name := set.Name + "-" + node
-	// A ReplicaSet's name is the Deployment's and up to 11 characters more.
-	const longest = 253 - 11
-	if !taken && len(name) <= longest {
-		return name
+	names := v1alpha1.DeploymentNames(set.Name, node)
+	if taken {
+		return names[len(names)-1]
 	}
-	suffix := "-" + digest([]byte(set.Name+"/"+node), 10)
-	// A dash may not follow a dot.
-	return strings.TrimRight(name[:min(len(name), longest-len(suffix))], ".") + suffix
+	return names[0]
 }
 
 // Deployment is the Deployment of a node. Its selector never changes.
