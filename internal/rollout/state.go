@@ -115,7 +115,7 @@ type Deployment struct {
 	Settled         bool
 	UpdatedReplicas int32
 	// Drifted is whether somebody else changed the spec, Outmoded whether fields
-	// that restart no pod differ from what is wanted.
+	// that restart no pod, or its labels, differ from what is wanted.
 	Drifted, Outmoded bool
 	// Detached is whether somebody wants the node out of the load balancer.
 	Detached bool

@@ -238,8 +238,8 @@ func (o *observed) place(d *appsv1.Deployment) {
 }
 
 // orphaned is whether the Deployment is one of ours that has no owner any more.
-func orphaned(d *appsv1.Deployment) bool {
-	return metav1.GetControllerOfNoCopy(d) == nil && d.Annotations[v1alpha1.AnnotationPodsPerNode] != ""
+func orphaned(d client.Object) bool {
+	return metav1.GetControllerOfNoCopy(d) == nil && d.GetAnnotations()[v1alpha1.AnnotationPodsPerNode] != ""
 }
 
 // at is the node of the name, although its Node object may be gone.

@@ -245,6 +245,19 @@ func TestTolerationsForATime(t *testing.T) {
 	}
 }
 
+// TestLostLabels: a Deployment that lacks a label by which others find it is outmoded.
+func TestLostLabels(t *testing.T) {
+	set := proxy()
+	d := Deployment(set, "n", "proxy-n", Pods{Replicas: 1, PerNode: 1})
+	if n, err := ReaderOf(set).Node("n", nil, d, nil); err != nil || n.Deployment.Outmoded {
+		t.Fatalf("as it should be: %+v, %v", n.Deployment, err)
+	}
+	delete(d.Labels, v1alpha1.LabelNode)
+	if n, err := ReaderOf(set).Node("n", nil, d, nil); err != nil || !n.Deployment.Outmoded {
+		t.Errorf("without its label: %+v, %v", n.Deployment, err)
+	}
+}
+
 // TestTainted: a taint counts that takes pods away, also from a node that stays in the set.
 func TestTainted(t *testing.T) {
 	seconds := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))}

@@ -46,7 +46,7 @@ func addDrainHook(t *corev1.PodTemplateSpec, port int32) {
 // network could not share.
 func podTemplate(set *v1alpha1.IngressDaemonSet, node string, p Pods) corev1.PodTemplateSpec {
 	t := *p.Template.DeepCopy()
-	t.Labels = merge(t.Labels, ownLabels(set, node), map[string]string{v1alpha1.LabelRevision: p.Revision})
+	t.Labels = merge(t.Labels, OwnLabels(set, node), map[string]string{v1alpha1.LabelRevision: p.Revision})
 	t.Annotations = merge(t.Annotations, map[string]string{v1alpha1.AnnotationNode: node})
 	t.Spec.Tolerations = daemonTolerations(&t.Spec)
 	if set.Spec.Placement() == v1alpha1.PlaceByScheduler {
