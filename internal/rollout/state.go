@@ -155,7 +155,8 @@ type Pod struct {
 	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
 	// template from those of another, also where their revision is the same.
 	ReplicaSet string
-	Created    time.Time
+	// Created is when it was made, Deleted when somebody asked for its end.
+	Created, Deleted time.Time
 	// Ready is whether its containers are ready and no readiness gate fails.
 	Ready       bool
 	ReadySince  time.Time

@@ -162,6 +162,10 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 			r.changes.saw(e.ObjectOld)
 			r.changes.saw(e.ObjectNew)
 			add(ctx, e.ObjectNew, q)
+			if e.ObjectOld.GetLabels()[v1alpha1.LabelName] != e.ObjectNew.GetLabels()[v1alpha1.LabelName] {
+				// Somebody took it from its IngressDaemonSet.
+				add(ctx, e.ObjectOld, q)
+			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.written.gone(e.Object)

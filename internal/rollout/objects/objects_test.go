@@ -245,6 +245,18 @@ func TestTolerationsForATime(t *testing.T) {
 	}
 }
 
+// TestDeleted: a pod's deletion is told by when its grace will be over.
+func TestDeleted(t *testing.T) {
+	over := metav1.Now()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &over, DeletionGracePeriodSeconds: new(int64(30))}}
+	if got := readPod(pod).Deleted; !got.Equal(over.Add(-30 * time.Second)) {
+		t.Errorf("it was deleted at %s", got)
+	}
+	if got := readPod(&corev1.Pod{}).Deleted; !got.IsZero() {
+		t.Errorf("one that was not was deleted at %s", got)
+	}
+}
+
 // TestLostLabels: a Deployment that lacks a label by which others find it is outmoded.
 func TestLostLabels(t *testing.T) {
 	set := proxy()

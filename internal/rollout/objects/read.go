@@ -107,6 +107,10 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 			out.Failed = string(pod.Status.Phase)
 		}
 	}
+	if at, grace := pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds; at != nil && grace != nil {
+		// It stands for the moment at which the grace is over.
+		out.Deleted = at.Add(-time.Duration(*grace) * time.Second)
+	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue {
 			out.ReadySince = c.LastTransitionTime.Time
