@@ -45,9 +45,28 @@ const (
 	// AnnotationDetached keeps the node out of the load balancer for as long as it is
 	// there, within the budget and above the floor. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
+	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
+	// without that the node was touched, RFC 3339.
+	AnnotationClaimDropped = "ingressdaemonsets.mumoshu.github.io/claim-dropped-at"
 	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )
+
+// MarkKeyOf is the key under which the health-check mark is looked for among the
+// annotations of a node's Deployment: the one on record there, whatever the spec says.
+func MarkKeyOf(annotations map[string]string) string {
+	if key := annotations[AnnotationMarkKey]; key != "" {
+		return key
+	}
+	return DefaultMarkKey
+}
+
+// MarkOf is the health-check mark among the annotations of a node's Deployment. Its
+// presence counts, also where its value is empty.
+func MarkOf(annotations map[string]string) (value string, present bool) {
+	value, present = annotations[MarkKeyOf(annotations)]
+	return value, present
+}
 
 // MarkedAt is the time that the value of a health-check mark begins with; ok is false
 // where it is none of the controller's.
@@ -102,10 +121,18 @@ const ReadinessGatePrefix = "target-health.ingressdaemonsets.mumoshu.github.io/"
 // analysis that is not to be waited for.
 const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
 
+// AnnotationUserTemplate on a ControllerRevision is the strategic merge patch that turns
+// the template on record, which has what the controller added, into the user's own.
+const AnnotationUserTemplate = "ingressdaemonsets.mumoshu.github.io/user-template"
+
 // AnnotationReleasedPorts on an IngressDaemonSet lists health-check ports, separated by
 // commas, that were removed from the spec and are closed without waiting until nobody
 // else asks them any more.
 const AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-health-check-ports"
+
+// AnnotationAllowForegroundDeletion on an IngressDaemonSet permits its deletion in the
+// foreground, which stops the pods of all nodes at once. Its presence counts.
+const AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion"
 
 // HeaderClient names the program of this project that asks a health-check port, such as
 // "controller". A request without it is taken for the external load balancer's.

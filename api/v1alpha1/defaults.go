@@ -34,6 +34,9 @@ type Strategy struct {
 	CanaryNodeSelector map[string]string
 	TopologyKey        string
 	MinServingNodes    int
+	// IgnoreNotReadyAfter is after how long the budget does not count a NotReady node any
+	// more; 0 for never.
+	IgnoreNotReadyAfter time.Duration
 
 	Analysis []AnalysisCheck
 	// FailurePolicy is empty where nothing follows an overrun deadline.
@@ -94,17 +97,18 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 		u = &RollingUpdate{}
 	}
 	r := Strategy{
-		Detaching:          positive(u.MaxUnavailableNodes),
-		Partition:          *first(u.Partition, fromInt(0)),
-		MarkKey:            DefaultMarkKey,
-		AttachGrace:        10 * time.Second,
-		DetachTimeout:      seconds(u.DetachTimeoutSeconds, 600),
-		ProceedOnTimeout:   u.DetachTimeoutPolicy == ProceedOnDetachTimeout,
-		CanaryNodeSelector: u.CanaryNodeSelector,
-		TopologyKey:        u.Order.TopologyKey,
-		MinServingNodes:    int(*first(u.MinServingNodes, ptr[int32](1))),
-		Analysis:           u.Analysis,
-		FailurePolicy:      u.FailurePolicy,
+		Detaching:           positive(u.MaxUnavailableNodes),
+		Partition:           *first(u.Partition, fromInt(0)),
+		MarkKey:             DefaultMarkKey,
+		AttachGrace:         10 * time.Second,
+		DetachTimeout:       seconds(u.DetachTimeoutSeconds, 600),
+		ProceedOnTimeout:    u.DetachTimeoutPolicy == ProceedOnDetachTimeout,
+		CanaryNodeSelector:  u.CanaryNodeSelector,
+		TopologyKey:         u.Order.TopologyKey,
+		MinServingNodes:     int(*first(u.MinServingNodes, ptr[int32](1))),
+		IgnoreNotReadyAfter: seconds(u.IgnoreNotReadyNodesAfterSeconds, 0),
+		Analysis:            u.Analysis,
+		FailurePolicy:       u.FailurePolicy,
 	}
 	if r.Detaching {
 		r.MaxNodes = *u.MaxUnavailableNodes

@@ -351,6 +351,16 @@ type RollingUpdate struct {
 	// +kubebuilder:validation:Minimum=0
 	MinServingNodes *int32 `json:"minServingNodes,omitempty"`
 
+	// ignoreNotReadyNodesAfterSeconds is after how long, in seconds, a node that is
+	// NotReady uses up maxUnavailableNodes or maxDegradedNodes no more, so that a dead
+	// machine does not stop a rollout. minServingNodes never counts it as serving.
+	// Without it, the default, such nodes are counted for ever.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=86400
+	IgnoreNotReadyNodesAfterSeconds *int32 `json:"ignoreNotReadyNodesAfterSeconds,omitempty"`
+
 	// attachGracePeriodSeconds is how long, in seconds, a node that is attached
 	// again must pass its health checks to count as serving. Defaults to
 	// annotateDeploymentToDetach's grace period, or to 10.

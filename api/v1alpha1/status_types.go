@@ -57,12 +57,28 @@ type IngressDaemonSetStatus struct {
 	// +optional
 	Rejected *RejectedRevision `json:"rejected,omitempty"`
 
-	// conditions are Available, Progressing, Degraded and Blocked.
+	// detachTimedOut are nodes that were not detached in time.
+	//
+	// +optional
+	DetachTimedOut *NodesTimedOut `json:"detachTimedOut,omitempty"`
+
+	// conditions are Available, Progressing, Degraded, Blocked and Warning.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodesTimedOut are nodes that are not tried again until the spec changes.
+type NodesTimedOut struct {
+	// generation is that of the spec with which they were tried.
+	Generation int64 `json:"generation"`
+	// nodes by name.
+	//
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	Nodes []string `json:"nodes"`
 }
 
 // NodeStatus is where a node under way stands.
@@ -116,15 +132,16 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionBlocked is True while something must change before the rollout can go on.
 	ConditionBlocked = "Blocked"
+	// ConditionWarning is True while nothing stands in the way and yet something loses
+	// requests, or does not do what it was written for. It is set since the first time
+	// that it was True.
+	ConditionWarning = "Warning"
 )
 
-// Condition types of a TargetGroupAttachment, beside Blocked.
+// Condition types of a TargetGroupAttachment, beside Blocked and Warning.
 const (
 	// ConditionReady is True while every target that should be registered is healthy.
 	ConditionReady = "Ready"
-	// ConditionWarning is True while nothing stands in the way and yet the pods'
-	// template loses connections, or does not do what it was written for.
-	ConditionWarning = "Warning"
 )
 
 // Reasons of conditions.
@@ -173,8 +190,16 @@ const (
 	ReasonServiceUnusable = "ServiceUnusable"
 	// ReasonInvalidSpec: the spec cannot be carried out; admission would have refused it.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonAttachTimedOut: a detacher did not put a node back within detachTimeoutSeconds.
+	ReasonAttachTimedOut = "AttachTimedOut"
+	// ReasonHealthCheckPortAsked: a health-check port that was removed from the spec is still asked.
+	ReasonHealthCheckPortAsked = "HealthCheckPortAsked"
+	// ReasonHealthCheckerBlind: a health checker cannot read the API server, and sees no mark.
+	ReasonHealthCheckerBlind = "HealthCheckerBlind"
 	// ReasonPortConflict: another IngressDaemonSet answers on the same health-check port of a node.
 	ReasonPortConflict = "PortConflict"
+	// ReasonHostPortShared: an older IngressDaemonSet declares the same port of a node of both.
+	ReasonHostPortShared = "HostPortShared"
 	// ReasonForeignObject: an object that the controller must write belongs to somebody else.
 	ReasonForeignObject = "ForeignObject"
 	// ReasonTargetsHealthy: every target that should be registered is healthy.

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -24,7 +25,7 @@ func main() {
 		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	var r receiver
-	flag.StringVar(&server.Addr, "listen", "127.0.0.1:9180", "address to be asked at")
+	flag.StringVar(&server.Addr, "listen", "127.0.0.1:9180", "address to be asked at; with port 0, one that is free, which the log tells")
 	flag.Func("socket", "runtime `socket` of an HAProxy with level admin, a path or host:port; once for each HAProxy", func(address string) error {
 		r.proxies = append(r.proxies, haproxy(address))
 		return nil
@@ -56,14 +57,18 @@ func main() {
 func serve(server *http.Server, certificate, key string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	listener, err := net.Listen("tcp", server.Addr)
+	if err != nil {
+		return err
+	}
+	slog.Info("listening", "address", listener.Addr().String())
 	ended := make(chan error, 1)
 	go func() {
-		slog.Info("listening", "address", server.Addr)
 		if certificate == "" {
-			ended <- server.ListenAndServe()
+			ended <- server.Serve(listener)
 			return
 		}
-		ended <- server.ListenAndServeTLS(certificate, key)
+		ended <- server.ServeTLS(listener, certificate, key)
 	}()
 	select {
 	case err := <-ended:
@@ -72,7 +77,7 @@ func serve(server *http.Server, certificate, key string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := server.Shutdown(ctx)
+	err = server.Shutdown(ctx)
 	return errors.Join(err, ignoreClosed(<-ended))
 }
 

@@ -18,16 +18,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	prometheusapi "github.com/prometheus/client_golang/api"
-	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
-	"github.com/prometheus/common/model"
 )
 
 // Measure makes one measurement of a check; nil is a pass. It takes at most the
@@ -66,29 +62,37 @@ func client(transport *http.Transport) *http.Client {
 // askNodes asks the nodes side by side and gives the first failure by name.
 func askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
 	c := client(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: check.Host}})
-	failures := make(chan error, len(wave.Nodes))
+	failures := make(chan failure, len(wave.Nodes))
 	slots := make(chan struct{}, 32)
 	for _, node := range wave.Nodes {
 		go func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			failures <- askNode(ctx, c, check, node)
+			failures <- failure{node.Name, askNode(ctx, c, check, node)}
 		}()
 	}
-	var failed []string
+	out := &rollout.NodesFailed{}
+	var whys []string
 	for range wave.Nodes {
-		if err := <-failures; err != nil {
-			failed = append(failed, err.Error())
+		if f := <-failures; f.err != nil {
+			out.Nodes, whys = append(out.Nodes, f.node), append(whys, f.err.Error())
 		}
 	}
-	if len(failed) == 0 {
+	if len(whys) == 0 {
 		return nil
 	}
-	slices.Sort(failed)
-	if len(failed) > 1 {
-		return fmt.Errorf("%s, and %d more", failed[0], len(failed)-1)
+	slices.Sort(out.Nodes)
+	slices.Sort(whys)
+	if out.Why = whys[0]; len(whys) > 1 {
+		out.Why = fmt.Sprintf("%s, and %d more", whys[0], len(whys)-1)
 	}
-	return errors.New(failed[0])
+	return out
+}
+
+// failure is what a node did not do; nil where it did.
+type failure struct {
+	node string
+	err  error
 }
 
 func askNode(ctx context.Context, c *http.Client, check *v1alpha1.HTTPCheck, node rollout.WaveNode) error {
@@ -149,75 +153,4 @@ func askWebhook(ctx context.Context, check *v1alpha1.WebhookCheck, wave rollout.
 		return fmt.Errorf("the webhook answered with status %d", response.StatusCode)
 	}
 	return nil
-}
-
-func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) error {
-	passes, err := condition(check.Success)
-	if err != nil {
-		return err
-	}
-	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: check.Address, Client: client(&http.Transport{})})
-	if err != nil {
-		return err
-	}
-	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), wave.Now)
-	if err != nil {
-		return withoutURL(err)
-	}
-	values, err := valuesOf(result)
-	if err != nil {
-		return err
-	}
-	if len(values) == 0 && check.Empty != "Pass" {
-		return errors.New("the query has no result")
-	}
-	for _, v := range values {
-		if !passes(v) {
-			return fmt.Errorf("the value is %g and should be %s", v, check.Success)
-		}
-	}
-	return nil
-}
-
-// query fills in what stands for the wave.
-func query(text string, wave rollout.Wave) string {
-	var names, addresses []string
-	for _, n := range wave.Nodes {
-		// Doubly, for the string of PromQL and for its regular expression.
-		names = append(names, strings.ReplaceAll(regexp.QuoteMeta(n.Name), `\`, `\\`))
-		addresses = append(addresses, strings.ReplaceAll(regexp.QuoteMeta(n.Address), `\`, `\\`))
-	}
-	return strings.NewReplacer(
-		"$(NODES)", strings.Join(names, "|"), "$(ADDRESSES)", strings.Join(addresses, "|"),
-		"$(REVISION)", wave.Revision, "$(NAMESPACE)", wave.Namespace, "$(NAME)", wave.Name,
-	).Replace(text)
-}
-
-func valuesOf(result model.Value) ([]float64, error) {
-	switch r := result.(type) {
-	case *model.Scalar:
-		return []float64{float64(r.Value)}, nil
-	case model.Vector:
-		var out []float64
-		for _, sample := range r {
-			out = append(out, float64(sample.Value))
-		}
-		return out, nil
-	}
-	return nil, fmt.Errorf("the query gives a %s instead of a vector or a scalar", result.Type())
-}
-
-// condition is a comparison with a number. NaN fulfils none but !=.
-func condition(text string) (func(float64) bool, error) {
-	operator := strings.TrimRight(text, "-0123456789.e ")
-	limit, err := strconv.ParseFloat(strings.TrimSpace(text[len(operator):]), 64)
-	compare := map[string]func(a, b float64) bool{
-		"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
-		">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
-		"==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a != b },
-	}[operator]
-	if err != nil || compare == nil {
-		return nil, fmt.Errorf("success: %q is not a comparison and a number, such as '< 0.01'", text)
-	}
-	return func(v float64) bool { return compare(v, limit) }, nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -38,22 +37,58 @@ func resume(set *v1alpha1.IngressDaemonSet) (string, error) {
 	return "resumed", nil
 }
 
-// promote goes past an analysis that holds up the rollout, otherwise past the
-// partition.
+// promote goes past the analysis that holds up the rollout, and past nothing else:
+// where none does, the partition may be all that keeps the fleet as it is.
 func promote(set *v1alpha1.IngressDaemonSet) (string, error) {
-	if a := set.Status.Analysis; a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed) {
-		if set.Annotations == nil {
-			set.Annotations = map[string]string{}
+	if why := unpromotable(set); why != "" {
+		if p := partitionOf(set.Spec.Strategy()); p != "" {
+			why += fmt.Sprintf(". The partition keeps %s of the nodes as they are; --partition goes past it", p)
 		}
-		set.Annotations[v1alpha1.AnnotationPromoted] = rollout.AnalysisID(a)
-		return "promoted past the analysis of the last wave", nil
+		return "", errors.New("there is nothing to promote: " + why)
 	}
-	u := set.Spec.UpdateStrategy.RollingUpdate
-	if u == nil || u.Partition == nil || *u.Partition == intstr.FromInt32(0) {
-		return "", errors.New("there is nothing to promote it past: no analysis of the last wave and no partition")
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
 	}
-	u.Partition = nil
-	return "promoted past the partition", nil
+	set.Annotations[v1alpha1.AnnotationPromoted] = rollout.AnalysisID(set.Status.Analysis)
+	return "promoted past the analysis of the last wave", nil
+}
+
+// unpromotable is why there is no analysis that a promotion would end; empty where
+// there is one.
+func unpromotable(set *v1alpha1.IngressDaemonSet) string {
+	present := objects.Revision(objects.Template(set))
+	a, r := set.Status.Analysis, set.Status.Rejected
+	switch {
+	case r != nil && r.Revision == present:
+		return fmt.Sprintf("revision %s was rejected, and stays so until the template changes", present)
+	case a == nil || a.Revision != present || len(set.Spec.Strategy().Analysis) == 0:
+		return "no analysis holds up the rollout"
+	case a.Phase == v1alpha1.AnalysisOfWave:
+		return "the nodes of the wave are still under way, and are measured when they serve"
+	case a.Phase == v1alpha1.AnalysisPassed:
+		return "the last wave has passed its analysis"
+	case set.Annotations[v1alpha1.AnnotationPromoted] == rollout.AnalysisID(a):
+		return "the last wave is promoted already"
+	}
+	return ""
+}
+
+// partitionOf is the partition in words, empty where no node is held back by it.
+func partitionOf(s v1alpha1.Strategy) string {
+	if p := s.Partition.String(); p != "0" && p != "0%" {
+		return p
+	}
+	return ""
+}
+
+// promoteFleet lets the nodes that the partition holds back go on too.
+func promoteFleet(set *v1alpha1.IngressDaemonSet) (string, error) {
+	p := partitionOf(set.Spec.Strategy())
+	if p == "" {
+		return "", errors.New("there is nothing to promote: no partition holds nodes back")
+	}
+	set.Spec.UpdateStrategy.RollingUpdate.Partition = nil
+	return fmt.Sprintf("promoted past the partition, which kept %s of the nodes as they were", p), nil
 }
 
 func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {
@@ -67,30 +102,35 @@ func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {
 	return "restarted", nil
 }
 
-// undo puts the template of a revision on record back. 0 is the newest but the
-// present one.
+// undo puts what the user wrote of a revision on record back. 0 is the newest that
+// differs from the present one.
 func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, number int64) (string, error) {
 	present := objects.Revision(objects.Template(set))
-	i := slices.IndexFunc(records, func(r appsv1.ControllerRevision) bool {
-		if number == 0 {
-			return r.Labels[v1alpha1.LabelRevision] != present
+	for i := range records {
+		r := &records[i]
+		if number != 0 && r.Revision != number {
+			continue
 		}
-		return r.Revision == number
-	})
-	switch {
-	case i < 0 && number == 0:
+		t, err := objects.UserTemplate(r)
+		if err != nil {
+			return "", err
+		}
+		// What is added by the present spec, such as the drain hook, may differ from
+		// what was added then.
+		undone := set.DeepCopy()
+		undone.Spec.Template = t
+		if objects.Revision(objects.Template(undone)) != present {
+			set.Spec.Template = t
+			return fmt.Sprintf("rolled back to revision %d", r.Revision), nil
+		}
+		if number != 0 {
+			return "", fmt.Errorf("revision %d is the present template", r.Revision)
+		}
+	}
+	if number == 0 {
 		return "", errors.New("no earlier revision is on record")
-	case i < 0:
-		return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
-	case records[i].Labels[v1alpha1.LabelRevision] == present:
-		return "", fmt.Errorf("revision %d is the present template", records[i].Revision)
 	}
-	t, err := objects.RecordedTemplate(&records[i])
-	if err != nil {
-		return "", err
-	}
-	set.Spec.Template = t
-	return fmt.Sprintf("rolled back to revision %d", records[i].Revision), nil
+	return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
 }
 
 // ownRevisions are the revisions of the IngressDaemonSet, newest first.
@@ -105,7 +145,7 @@ func historyText(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevi
 	if number != 0 {
 		for _, r := range records {
 			if r.Revision == number {
-				t, err := objects.RecordedTemplate(&r)
+				t, err := objects.UserTemplate(&r)
 				if err != nil {
 					return "", err
 				}

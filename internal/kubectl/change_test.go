@@ -57,6 +57,40 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestUndoLeavesOutWhatIsAdded writes only what the user wrote back into the spec, so
+// that the drain hook follows later changes of its port, or goes. A revision that only
+// differs in what is added is none to go back to.
+func TestUndoLeavesOutWhatIsAdded(t *testing.T) {
+	for name, forget := range map[string]bool{"recorded now": false, "recorded by v0.1.0": true} {
+		set := midway()
+		set.Spec.DrainHook, set.Spec.Selector = &v1alpha1.DrainHook{}, &v1alpha1.Selector{MatchLabels: map[string]string{"app": "nginx"}}
+		all := records(t, set)
+		for i := range all {
+			if forget {
+				all[i].Annotations = nil
+			}
+		}
+		set.Spec.HealthCheckNodePorts = []int32{10090}
+		says, err := undo(set, all, 0)
+		if err != nil || says != "rolled back to revision 2" {
+			t.Errorf("%s: %q, %v", name, says, err)
+		}
+		c := set.Spec.Template.Spec.Containers[0]
+		if c.Image != "nginx:1.21" || c.Lifecycle != nil || len(set.Spec.Template.Annotations) != 0 {
+			t.Errorf("%s: the spec has %+v, %v", name, c, set.Spec.Template.Annotations)
+		}
+		if hook := objects.Template(set).Spec.Containers[0].Lifecycle.PreStop.HTTPGet; hook.Port.IntVal != 10090 {
+			t.Errorf("%s: the hook asks %v", name, hook)
+		}
+		if _, err := undo(set, all, 2); err == nil || !strings.Contains(err.Error(), "revision 2 is the present template") {
+			t.Errorf("%s: went back to where it was: %v", name, err)
+		}
+		if text, err := historyText(set, all, 2); err != nil || strings.Contains(text, "preStop") {
+			t.Errorf("%s: history shows %v\n%s", name, err, text)
+		}
+	}
+}
+
 func TestHistory(t *testing.T) {
 	set := midway()
 	all := records(t, set)
@@ -93,10 +127,73 @@ func TestSwitches(t *testing.T) {
 	if at := set.Spec.Template.Annotations[annotationRestartedAt]; at != "2026-01-01T12:00:00Z" {
 		t.Errorf("restarted at %q", at)
 	}
-	half := intstr.FromString("50%")
-	set.Spec.UpdateStrategy.RollingUpdate.Partition = &half
-	if says, err := promote(set); says != "promoted past the partition" || err != nil || set.Spec.UpdateStrategy.RollingUpdate.Partition != nil {
-		t.Errorf("%q, %v", says, err)
+}
+
+// TestPromote goes past the analysis that holds up the rollout, and past the partition
+// only where that is said: from 90% held back, that is the fleet.
+func TestPromote(t *testing.T) {
+	const fleet = "The partition keeps 90% of the nodes as they are; --partition goes past it"
+	phase := func(phase v1alpha1.AnalysisPhase) func(*v1alpha1.IngressDaemonSet) {
+		return func(set *v1alpha1.IngressDaemonSet) { set.Status.Analysis.Phase = phase }
+	}
+	for name, c := range map[string]struct {
+		change        func(*v1alpha1.IngressDaemonSet)
+		times         int
+		past          bool
+		says, refuses string
+		partition     bool
+	}{
+		"measuring": {phase(v1alpha1.AnalysisMeasuring), 1, false, "promoted past the analysis of the last wave", "", true},
+		"failed":    {phase(v1alpha1.AnalysisFailed), 1, false, "promoted past the analysis of the last wave", "", true},
+		"twice":     {phase(v1alpha1.AnalysisMeasuring), 2, false, "", "the last wave is promoted already. " + fleet, true},
+		"wave":      {phase(v1alpha1.AnalysisOfWave), 1, false, "", "the nodes of the wave are still under way, and are measured when they serve. " + fleet, true},
+		"passed":    {phase(v1alpha1.AnalysisPassed), 1, false, "", "the last wave has passed its analysis. " + fleet, true},
+		"rejected": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Status.Analysis.Phase = v1alpha1.AnalysisFailed
+			set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: set.Status.Analysis.Revision}
+		}, 1, false, "", "was rejected, and stays so until the template changes. " + fleet, true},
+		"of an earlier template": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Status.Analysis.Phase = v1alpha1.AnalysisMeasuring
+			set.Spec.Template.Spec.Containers[0].Image = "nginx:1.23"
+		}, 1, false, "", "no analysis holds up the rollout. " + fleet, true},
+		"analysis removed": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Spec.UpdateStrategy.RollingUpdate.Analysis = nil
+		}, 1, false, "", "no analysis holds up the rollout. " + fleet, true},
+		"nothing at all": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Status.Analysis, set.Spec.UpdateStrategy.RollingUpdate = nil, nil
+		}, 1, false, "", "there is nothing to promote: no analysis holds up the rollout", false},
+
+		"past the partition":        {phase(v1alpha1.AnalysisPassed), 1, true, "promoted past the partition, which kept 90% of the nodes as they were", "", false},
+		"past the partition, twice": {phase(v1alpha1.AnalysisPassed), 2, true, "", "there is nothing to promote: no partition holds nodes back", false},
+		"past a partition of nothing": {func(set *v1alpha1.IngressDaemonSet) {
+			set.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromString("0%"))
+		}, 1, true, "", "no partition holds nodes back", true},
+		"past no strategy": {func(set *v1alpha1.IngressDaemonSet) { set.Spec.UpdateStrategy.RollingUpdate = nil }, 1, true, "", "no partition holds nodes back", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := midway()
+			u := set.Spec.UpdateStrategy.RollingUpdate
+			u.Partition, u.Analysis = new(intstr.FromString("90%")), []v1alpha1.AnalysisCheck{{Name: "shop"}}
+			set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: objects.Revision(objects.Template(set)), Began: metav1.NewMicroTime(now), Phase: v1alpha1.AnalysisMeasuring}
+			c.change(set)
+			edit := promote
+			if c.past {
+				edit = promoteFleet
+			}
+			says, err := "", error(nil)
+			for range c.times {
+				says, err = edit(set)
+			}
+			if says != c.says || (err != nil) != (c.refuses != "") || err != nil && !strings.HasSuffix(err.Error(), c.refuses) {
+				t.Errorf("%q, %v; want %q, %q", says, err, c.says, c.refuses)
+			}
+			if u := set.Spec.UpdateStrategy.RollingUpdate; u != nil && (u.Partition != nil) != c.partition {
+				t.Errorf("the partition is %v", u.Partition)
+			}
+			if promoted := set.Annotations[v1alpha1.AnnotationPromoted]; c.says != "" && !c.past && promoted != "2026-01-01T12:00:00Z" {
+				t.Errorf("promoted %q", promoted)
+			}
+		})
 	}
 }
 
@@ -127,4 +224,35 @@ func TestExplanation(t *testing.T) {
 	golden(t, "explain.txt", explanation(set, node, []appsv1.Deployment{d}, pods, now))
 	node.Name, node.Annotations = "node-9", nil
 	golden(t, "explain-not-in-set.txt", explanation(set, node, nil, nil, now))
+}
+
+// TestExplanationReadsTheMark as the health checkers do: under the key on record, else
+// under the default one, whatever the spec says now, and also where it is empty.
+func TestExplanationReadsTheMark(t *testing.T) {
+	set := midway()
+	set.Spec.UpdateStrategy.RollingUpdate.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: "example.com/new"}
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		says        string
+	}{
+		"default":         {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a"},
+		"recorded":        {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b"},
+		"empty":           {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "="},
+		"of the spec":     {map[string]string{"example.com/new": "c"}, ""},
+		"none":            {nil, ""},
+		"record, no mark": {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
+	} {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"}}}
+		d.Spec.Replicas = new(int32(2))
+		for key, value := range c.annotations {
+			d.Annotations[key] = value
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+		text := explanation(set, node, []appsv1.Deployment{d}, nil, now)
+		_, mark, marked := strings.Cut(text, "made to fail by the mark ")
+		mark, _, _ = strings.Cut(mark, "\n")
+		if marked != (c.says != "") || mark != c.says {
+			t.Errorf("%s: the mark %q, want %q", name, mark, c.says)
+		}
+	}
 }

@@ -47,7 +47,15 @@ func (o *operator) resume() *cobra.Command {
 }
 
 func (o *operator) promote() *cobra.Command {
-	return o.edit("promote", "Go past the analysis of the last wave, or past the partition", promote)
+	past := false
+	c := o.edit("promote", "Go past the analysis of the last wave, or with --partition past the partition", func(set *v1alpha1.IngressDaemonSet) (string, error) {
+		if past {
+			return promoteFleet(set)
+		}
+		return promote(set)
+	})
+	c.Flags().BoolVar(&past, "partition", false, "go past the partition: every node that it holds back gets the template too")
+	return c
 }
 
 func (o *operator) restart() *cobra.Command {

@@ -160,7 +160,7 @@ func strategyInWords(s v1alpha1.Strategy) string {
 		how += " and annotating the Node"
 	}
 	text := fmt.Sprintf("at most %s of the nodes out at a time, %s; at least %d serving", s.MaxNodes.String(), how, s.MinServingNodes)
-	if p := s.Partition.String(); p != "0" && p != "0%" {
+	if p := partitionOf(s); p != "" {
 		text += ", " + p + " stay as they are"
 	}
 	return text

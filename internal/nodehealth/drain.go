@@ -52,6 +52,8 @@ func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
 	noticed := d.Failing.Add(h.Grace)
 	deployment, marked := s.Deployment, s.Deployment != nil && s.Deployment.Mark != nil
 	switch {
+	case d.Now.Before(ending.unseen.Add(-h.Stop)) && !(marked && deployment.Released):
+		return "the API server cannot be read, and a pod serves that may be the one that is stopped", ending.unseen.Add(-h.Stop)
 	case !ending.seen && d.Now.Before(d.Asked.Add(unseen)):
 		return "no deletion is seen yet", d.Asked.Add(unseen)
 	case !d.Now.Before(ending.killed.Add(-h.Stop)):
@@ -82,18 +84,28 @@ type ending struct {
 	// traffic as a target, killed when the last of them is.
 	seen, target bool
 	killed       time.Time
+	// unseen is when a pod is killed that serves and asked, where deletions cannot be seen.
+	unseen time.Time
 }
 
 func (s State) ending(d Drain) (e ending) {
 	for _, pod := range s.Pods {
 		seen := d.Seen[pod.UID]
-		if pod.EndsAt.IsZero() || seen.After(d.Asked.Add(unseen)) {
+		// One that was deleted long after the hook was asked is not the hook's.
+		if !pod.Ending || seen.After(d.Asked.Add(unseen)) {
 			continue
 		}
 		e.seen = e.seen || !seen.Before(d.Asked.Add(-together))
 		e.target = e.target || pod.InTargets
-		// One that was deleted after the hook was asked is not the hook's.
-		e.killed = later(e.killed, earlier(pod.EndsAt, d.Asked.Add(pod.Grace)))
+		e.killed = later(e.killed, earlier(seen, d.Asked).Add(pod.Grace))
+	}
+	if e.seen || s.LostAt.IsZero() {
+		return e
+	}
+	for _, pod := range s.Pods {
+		if s.Deployment != nil && s.ready(pod) {
+			e.unseen = later(e.unseen, d.Asked.Add(pod.Grace))
+		}
 	}
 	return e
 }

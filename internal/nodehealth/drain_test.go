@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -17,13 +20,22 @@ var (
 	first = map[types.UID]time.Time{"a": noon}
 )
 
-// ending is a pod that was told to end at noon and is killed a minute later.
+// ending is a pod that was told to end at noon, with a grace period of a minute.
 func ending(uid types.UID) nodehealth.Pod {
-	return with(pod(uid), func(p *nodehealth.Pod) { p.Leaving, p.EndsAt, p.Grace = true, noon.Add(time.Minute), time.Minute })
+	return with(pod(uid), func(p *nodehealth.Pod) { p.Leaving, p.Ending, p.Grace = true, true, time.Minute })
 }
 
 func marked(s nodehealth.State, released bool) nodehealth.State {
 	s.Deployment.Mark, s.Deployment.Released = new("2026-01-02T11:00:00Z/r1"), released
+	return s
+}
+
+// blind is a state of before the API server could not be read any more.
+func blind(s nodehealth.State) nodehealth.State {
+	s.LostAt = noon.Add(-time.Hour)
+	for i := range s.Pods {
+		s.Pods[i].Grace = time.Minute
+	}
 	return s
 }
 
@@ -55,17 +67,47 @@ func TestDrainHook(t *testing.T) {
 		"no Deployment":                        {state: nodehealth.State{Known: true}, failing: second(0), now: second(10)},
 		"another pod is a target":              {state: known(pod("b"), ending("a"), with(pod("c"), func(p *nodehealth.Pod) { p.InTargets = true })), seen: first, free: second(0), now: second(3)},
 		"a target that was deleted later": {
-			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID, p.EndsAt = "c", second(80) })),
+			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID = "c" })),
 			seen:  map[types.UID]time.Time{"a": noon, "c": second(20)}, free: second(0), now: second(30),
 		},
 		"its own time is over": {
-			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID, p.EndsAt = "c", second(69) })),
+			state: known(pod("b"), ending("a"), with(target, func(p *nodehealth.Pod) { p.UID = "c" })),
 			seen:  map[types.UID]time.Time{"a": noon, "c": second(9)}, now: second(55),
 		},
+		"blind, a pod serves":                {state: blind(known(pod("a"), pod("b"))), now: second(30), holds: true, until: second(55)},
+		"blind, its time is over":            {state: blind(known(pod("a"), pod("b"))), now: second(55)},
+		"blind, no pod serves":               {state: blind(known(unready("a"))), now: second(10)},
+		"blind, the node is out":             {state: blind(marked(known(pod("a")), true)), now: second(10)},
+		"blind, since the deletion was seen": {state: blind(known(pod("b"), ending("a"))), seen: first, free: second(0), now: second(3)},
 	} {
 		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Seen: c.seen})
 		if (why != "") != c.holds || !until.Equal(c.until) {
 			t.Errorf("%s: %q until %s, want %t until %s", name, why, until, c.holds, c.until)
+		}
+	}
+}
+
+// TestGraceCountsByTheCheckersClock holds a pod of a node on which the API server's
+// clock is behind, or ahead, by minutes: neither shortens nor prolongs the hold.
+func TestGraceCountsByTheCheckersClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-15 * time.Minute, -51 * time.Second, 0, 15 * time.Minute} {
+		for name, c := range map[string]struct{ seen, asked, until time.Duration }{
+			"asked first":          {seen: 3 * time.Second, until: 55 * time.Second},
+			"seen first":           {asked: time.Second, until: 55 * time.Second},
+			"seen long before":     {seen: -30 * time.Second, until: 25 * time.Second},
+			"asked and seen later": {seen: 2 * time.Second, asked: 2 * time.Second, until: 57 * time.Second},
+		} {
+			p := podOf("web-n1-5d", "a")
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(ahead + time.Minute)}, new(int64(60))
+			p.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+			s := nodehealth.Observe(subject, []*appsv1.Deployment{deployment("web-n1", nil)}, []*corev1.Pod{p})
+			// Another deletion is near enough to be the one that asks.
+			s.Pods = append(s.Pods, with(ending("b"), func(p *nodehealth.Pod) { p.Grace = 10 * time.Second }))
+			asked := noon.Add(c.asked)
+			d := nodehealth.Drain{Now: asked.Add(3 * time.Second), Asked: asked, Seen: map[types.UID]time.Time{"a": noon.Add(c.seen), "b": asked}}
+			if why, until := hook.Holds(s, d); why == "" || !until.Equal(noon.Add(c.until)) {
+				t.Errorf("%s, API server ahead by %s: %q until %s, want %s", name, ahead, why, until, noon.Add(c.until))
+			}
 		}
 	}
 }
@@ -80,13 +122,16 @@ func TestDrainHookEnds(t *testing.T) {
 		for _, uid := range []types.UID{"a", "b"} {
 			p := pod(uid)
 			if rapid.Bool().Draw(t, "ends") {
-				p.Leaving, p.EndsAt, p.Grace, d.Seen[uid] = true, at("end").Add(6*time.Second), 40*time.Second, at("seen").Add(-20*time.Second)
+				p.Leaving, p.Ending, p.Grace, d.Seen[uid] = true, true, 40*time.Second, at("seen").Add(-20*time.Second)
 			}
 			p.InTargets = rapid.Bool().Draw(t, "target")
 			s.Pods = append(s.Pods, p)
 		}
 		if rapid.Bool().Draw(t, "marked") {
 			s = marked(s, rapid.Bool().Draw(t, "released"))
+		}
+		if rapid.Bool().Draw(t, "blind") {
+			s = blind(s)
 		}
 		if rapid.Bool().Draw(t, "free") {
 			d.Free = at("free")

@@ -1,6 +1,7 @@
 package nodehealth
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ type Subject struct {
 }
 
 // Observe makes a State of what the API server has: the Deployments and pods
-// that bear the subject's labels, in the subject's namespace and on its node.
+// in the subject's namespace that may be those of its node.
 func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.Pod) State {
 	s := State{Node: subject.Node, Known: true}
 	own := choose(subject, deployments)
@@ -46,29 +47,61 @@ func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.P
 	return s
 }
 
-// choose is the Deployment that the subject controls. While one is being deleted
-// and its successor exists, the successor counts.
+// choose is the subject's Deployment, the closest to it where there are several.
+// While one is being deleted and its successor exists, the successor counts.
 func choose(subject Subject, deployments []*appsv1.Deployment) (chosen *appsv1.Deployment) {
+	order := func(a, b *appsv1.Deployment) int {
+		return cmp.Or(
+			cmp.Compare(distance(subject, a), distance(subject, b)),
+			cmp.Compare(going(a), going(b)),
+			strings.Compare(a.Name, b.Name),
+		)
+	}
 	for _, d := range deployments {
-		if controls(subject, d) && (chosen == nil || precedes(d, chosen)) {
+		if distance(subject, d) < foreign && (chosen == nil || order(d, chosen) < 0) {
 			chosen = d
 		}
 	}
 	return chosen
 }
 
-func precedes(a, b *appsv1.Deployment) bool {
-	if going, other := a.DeletionTimestamp != nil, b.DeletionTimestamp != nil; going != other {
-		return other
+func going(d *appsv1.Deployment) int {
+	if d.DeletionTimestamp != nil {
+		return 1
 	}
-	return a.Name < b.Name
+	return 0
 }
 
-func controls(subject Subject, d *appsv1.Deployment) bool {
+// How close a Deployment of the node is to the subject. An IngressDaemonSet that is
+// deleted without its Deployments leaves them and its health checkers behind, all at
+// once, and one of the same name that is made later takes them over: their pods serve
+// all the time.
+const (
+	controlled = iota
+	orphaned
+	another
+	foreign
+)
+
+func distance(subject Subject, d *appsv1.Deployment) int {
 	owner := metav1.GetControllerOfNoCopy(d)
-	return owner != nil && owner.Kind == v1alpha1.Kind.Kind &&
-		strings.HasPrefix(owner.APIVersion, v1alpha1.GroupVersion.Group+"/") &&
-		owner.Name == subject.Name && (subject.UID == "" || owner.UID == subject.UID)
+	switch {
+	case !onNode(subject, d):
+		return foreign
+	case owner == nil && d.Labels[v1alpha1.LabelName] == v1alpha1.LabelValue(subject.Name):
+		return orphaned
+	case owner == nil, owner.Kind != v1alpha1.Kind.Kind, owner.Name != subject.Name,
+		!strings.HasPrefix(owner.APIVersion, v1alpha1.GroupVersion.Group+"/"):
+		return foreign
+	case subject.UID == "" || owner.UID == subject.UID:
+		return controlled
+	}
+	return another
+}
+
+// onNode allows for somebody removing the label or the annotation.
+func onNode(subject Subject, d *appsv1.Deployment) bool {
+	return d.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(subject.Node) || d.Annotations[v1alpha1.AnnotationNode] == subject.Node
 }
 
 // createdBy is the Deployment whose ReplicaSet controls the pod. ReplicaSets are
@@ -137,20 +170,18 @@ func released(d *appsv1.Deployment) bool {
 
 func observePod(pod *corev1.Pod) Pod {
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-	var endsAt time.Time
 	var grace time.Duration
-	if pod.DeletionTimestamp != nil && !ended {
-		endsAt = pod.DeletionTimestamp.Time
-	}
-	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil && !ended {
-		grace = time.Duration(*seconds) * time.Second
+	for _, seconds := range []*int64{pod.Spec.TerminationGracePeriodSeconds, pod.DeletionGracePeriodSeconds} {
+		if seconds != nil && !ended {
+			grace = time.Duration(*seconds) * time.Second
+		}
 	}
 	return Pod{
 		UID:             pod.UID,
 		Name:            pod.Name,
 		IP:              pod.Status.PodIP,
 		Leaving:         pod.DeletionTimestamp != nil || ended,
-		EndsAt:          endsAt,
+		Ending:          pod.DeletionTimestamp != nil && !ended,
 		Grace:           grace,
 		InTargets:       pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn,
 		Ready:           isTrue(pod, corev1.PodReady),

@@ -3,6 +3,7 @@ package nodehealth_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,6 +26,7 @@ func deployment(name string, change func(*appsv1.Deployment)) *appsv1.Deployment
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
+			Labels:      map[string]string{v1alpha1.LabelNode: "n1", v1alpha1.LabelName: "web"},
 			Annotations: map[string]string{v1alpha1.AnnotationPodsPerNode: "2"},
 			OwnerReferences: []metav1.OwnerReference{
 				owner(v1alpha1.GroupVersion.String(), "IngressDaemonSet", "web", "web-uid"),
@@ -90,10 +92,15 @@ func TestObserveDeployment(t *testing.T) {
 			d.Annotations[v1alpha1.AnnotationDrainedAt] = "2026-01-02T12:00:00Z"
 		}, &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon)}},
 
-		"nobody's":         {func(d *appsv1.Deployment) { d.OwnerReferences = nil }, nil},
-		"not controlled":   {func(d *appsv1.Deployment) { d.OwnerReferences[0].Controller = nil }, nil},
+		"orphaned":       {func(d *appsv1.Deployment) { d.OwnerReferences = nil }, &nodehealth.Deployment{Wanted: 2}},
+		"not controlled": {func(d *appsv1.Deployment) { d.OwnerReferences[0].Controller = nil }, &nodehealth.Deployment{Wanted: 2}},
+		"nobody's":       {func(d *appsv1.Deployment) { d.OwnerReferences, d.Labels[v1alpha1.LabelName] = nil, "other" }, nil},
+		"taken over":     {func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "later" }, &nodehealth.Deployment{Wanted: 2}},
+		"without its label": {func(d *appsv1.Deployment) {
+			d.Labels, d.Annotations[v1alpha1.AnnotationNode] = nil, "n1"
+		}, &nodehealth.Deployment{Wanted: 2}},
+		"of another node":  {func(d *appsv1.Deployment) { d.Labels[v1alpha1.LabelNode] = "n2" }, nil},
 		"another's":        {func(d *appsv1.Deployment) { d.OwnerReferences[0].Name = "other" }, nil},
-		"an earlier one's": {func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "earlier" }, nil},
 		"of another kind":  {func(d *appsv1.Deployment) { d.OwnerReferences[0].Kind = "DaemonSet" }, nil},
 		"of another group": {func(d *appsv1.Deployment) { d.OwnerReferences[0].APIVersion = "example.com/v1alpha1" }, nil},
 		"of a later API":   {func(d *appsv1.Deployment) { d.OwnerReferences[0].APIVersion = v1alpha1.GroupVersion.Group + "/v1" }, &nodehealth.Deployment{Wanted: 2}},
@@ -115,7 +122,7 @@ func TestObserveDeployment(t *testing.T) {
 }
 
 func TestObserveWithoutUIDTakesAnyOfTheName(t *testing.T) {
-	s := nodehealth.Observe(nodehealth.Subject{Name: "web"}, []*appsv1.Deployment{deployment("web-n1", nil)}, nil)
+	s := nodehealth.Observe(nodehealth.Subject{Node: "n1", Name: "web"}, []*appsv1.Deployment{deployment("web-n1", nil)}, nil)
 	if s.Deployment == nil {
 		t.Error("the Deployment is not found")
 	}
@@ -131,8 +138,24 @@ func TestObserveSuccessorOfTerminatingDeployment(t *testing.T) {
 	}
 }
 
+// TestObserveTheClosestDeployment prefers the object's own to one that was left behind.
+func TestObserveTheClosestDeployment(t *testing.T) {
+	own := deployment("web-n1-0a1b2c3d4e", nil)
+	left := deployment("web-n1", func(d *appsv1.Deployment) { d.OwnerReferences = nil })
+	taken := deployment("a", func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "later" })
+	for _, ds := range [][]*appsv1.Deployment{{own, left, taken}, {taken, left, own}, {left, taken}, {taken, left}} {
+		want := "web-n1"
+		if len(ds) == 3 {
+			want = own.Name
+		}
+		if s := nodehealth.Observe(subject, ds, nil); s.Deployment.Name != want {
+			t.Errorf("%s is chosen, not %s", s.Deployment.Name, want)
+		}
+	}
+}
+
 func TestObserveOnlyPodsOfTheDeployment(t *testing.T) {
-	foreign := func(d *appsv1.Deployment) { d.OwnerReferences = nil }
+	foreign := func(d *appsv1.Deployment) { d.OwnerReferences, d.Labels = nil, nil }
 	long := strings.Repeat("n", 250)
 	deployments := []*appsv1.Deployment{
 		deployment("web-n1", nil), deployment("web-n1-x", foreign), deployment("web", foreign), deployment(long, foreign),
@@ -188,10 +211,14 @@ func TestObservePod(t *testing.T) {
 		"ready":       {func(*corev1.Pod) {}, func(*nodehealth.Pod) {}},
 		"failed":      {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, func(p *nodehealth.Pod) { p.Leaving = true }},
 		"succeeded":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, func(p *nodehealth.Pod) { p.Leaving = true }},
-		"terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = &end }, func(p *nodehealth.Pod) { p.Leaving, p.EndsAt = true, end.Time }},
+		"terminating": {func(p *corev1.Pod) { p.DeletionTimestamp = &end }, func(p *nodehealth.Pod) { p.Leaving, p.Ending = true, true }},
 		"terminated": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Status.Phase = &end, corev1.PodSucceeded
 		}, func(p *nodehealth.Pod) { p.Leaving = true }},
+		"its grace period": {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) }, func(p *nodehealth.Pod) { p.Grace = time.Minute }},
+		"deleted with another": {func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = &end, new(int64(60)), new(int64(5))
+		}, func(p *nodehealth.Pod) { p.Leaving, p.Ending, p.Grace = true, true, 5*time.Second }},
 		"a target":  {annotateTargets(v1alpha1.TargetsIn), func(p *nodehealth.Pod) { p.InTargets = true }},
 		"no target": {annotateTargets(v1alpha1.TargetsOut), func(*nodehealth.Pod) {}},
 		"gate passed": {func(p *corev1.Pod) {

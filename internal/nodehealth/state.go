@@ -21,6 +21,9 @@ type State struct {
 	// LostAt is when the API server was last heard of; zero while it is watched.
 	LostAt time.Time `json:"lostAt,omitzero"`
 
+	// Blind is why the API server could not be read for long; empty where it can.
+	Blind string `json:"-"`
+
 	// Probing is whether the checker's own probes judge every pod: the API server
 	// is away, or has been until a moment ago and the kubelet may not have
 	// reported yet.
@@ -52,9 +55,10 @@ type Pod struct {
 	IP   string    `json:"ip,omitempty"`
 	// Leaving is whether the pod terminates or has ended: it never serves again.
 	Leaving bool `json:"leaving,omitempty"`
-	// EndsAt is when the kubelet kills a pod that terminates; zero for others.
-	EndsAt time.Time `json:"endsAt,omitzero"`
-	// Grace is how long it was given when it was deleted.
+	// Ending is whether the pod terminates and has not ended.
+	Ending bool `json:"ending,omitempty"`
+	// Grace is how long it is, or would be, given from its deletion until it is killed. When that is
+	// counts by the checker's own clock, never by the time that the API server wrote.
 	Grace time.Duration `json:"grace,omitempty"`
 	// InTargets is whether the pod may get traffic as a target of its own.
 	InTargets bool `json:"inTargets,omitempty"`

@@ -29,7 +29,7 @@ const (
 // repeated whatever the reason is, since that is how the controller learns that
 // it was seen.
 func Decide(s State) v1alpha1.HealthCheckAnswer {
-	answer := v1alpha1.HealthCheckAnswer{Node: s.Node}
+	answer := v1alpha1.HealthCheckAnswer{Node: s.Node, Blind: s.Blind}
 	if d := s.Deployment; d != nil {
 		answer.WantedPods, answer.ReadyPods = d.Wanted, s.readyPods()
 		if d.Mark != nil {

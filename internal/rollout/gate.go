@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -61,11 +62,14 @@ func (p *planner) turn(phase v1alpha1.AnalysisPhase) {
 func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 	for _, m := range p.Measurements {
 		c := p.counted(check.Name)
-		if m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && !micro(m.At).After(c.At.Time) {
+		// The last that was counted may be by another clock: only the same is not counted again.
+		if m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
 			continue
 		}
 		c.At = new(micro(m.At))
 		switch {
+		case m.Failure != "" && p.allNotReady(m.FailedOn):
+			// A dead node tells nothing of the template. It is measured again.
 		case m.Failure != "":
 			c.Failed++
 			c.Message = m.Failure
@@ -73,6 +77,12 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 			c.Passed++
 		}
 	}
+}
+
+// allNotReady is whether these are nodes, and none of them is Ready.
+func (p *planner) allNotReady(names []string) bool {
+	ready := func(v view) bool { return v.Ready && slices.Contains(names, v.Name) }
+	return len(names) > 0 && !slices.ContainsFunc(p.views, ready)
 }
 
 func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
@@ -130,11 +140,17 @@ func (p *planner) reject(why string) {
 func (p *planner) rejectOverdue() {
 	for i := range p.views {
 		v := &p.views[i]
-		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.Deletion == NotDeleted {
+		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.podsFail(v) && p.Deletion == NotDeleted {
 			p.reject(p.overdue(v))
 			return
 		}
 	}
+}
+
+// podsFail is whether pods of the node do not get ready although it is. Nothing else,
+// such as a detacher or a dead machine, tells anything of a template.
+func (p *planner) podsFail(v *view) bool {
+	return v.Ready && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
 
 func (p *planner) overdue(v *view) string {
@@ -213,6 +229,10 @@ func (p *planner) measure() {
 	if p.gate == nil || p.gate.Phase != v1alpha1.AnalysisMeasuring && p.gate.Phase != v1alpha1.AnalysisOfWave {
 		return
 	}
+	if p.allNotReady(p.gate.Nodes) {
+		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", "))
+		return
+	}
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
 		c := p.counted(check.Name)
@@ -220,11 +240,7 @@ func (p *planner) measure() {
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
 			continue
 		}
-		last := p.gate.Since.Time
-		if c.At != nil {
-			last = later(last, c.At.Time)
-		}
-		due := last.Add(check.Interval())
+		due := p.lastMeasured(check.Name).Add(check.Interval())
 		if p.Now.Before(due) {
 			p.wake(due)
 			continue
@@ -233,12 +249,35 @@ func (p *planner) measure() {
 	}
 }
 
+// lastMeasured is when this controller made the last measurement of a check, or saw the
+// phase begin.
+func (p *planner) lastMeasured(check string) time.Time {
+	last := p.gate.Since.Time
+	if a := p.Status.Analysis; !p.GateSeen.IsZero() && a != nil && a.Phase == p.gate.Phase && a.Began.Equal(&p.gate.Began) {
+		last = p.GateSeen
+	}
+	for _, m := range p.Measurements {
+		if m.Check == check && m.Analysis == AnalysisID(p.gate) {
+			last = later(last, m.At)
+		}
+	}
+	return last
+}
+
 // Wave is what a measurement is made of.
 type Wave struct {
 	Namespace, Name, Revision string
 	Nodes                     []WaveNode
 	Now                       time.Time
 }
+
+// NodesFailed is why a measurement failed that was made of nodes, and on which of them.
+type NodesFailed struct {
+	Nodes []string
+	Why   string
+}
+
+func (e *NodesFailed) Error() string { return e.Why }
 
 // WaveNode is a node of a wave, and the address at which it is asked.
 type WaveNode struct{ Name, Address string }

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,10 +26,10 @@ func (p *planner) finish(v *view) {
 	marked, ours := v.markedAt()
 	switch {
 	case !ours:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it carries a health-check mark that is not the controller's: "+d.Mark)
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, fmt.Sprintf("it carries a health-check mark that is not the controller's: %q", d.Mark))
 	case p.outdated(v) && p.heldBack(v):
 		p.wait(v, v1alpha1.NodeUpdating, d.Hold.At.Time, d.Hold.Reason)
-		p.watchDeadline(v, d.UpdatedAt)
+		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
@@ -44,7 +46,7 @@ func (p *planner) finish(v *view) {
 		if ok, reason, until := v.complete(p.Now, p.minReady()); !ok {
 			v.reason = reason
 			p.wake(until)
-			p.watchDeadline(v, d.UpdatedAt)
+			p.watchDeadline(v, v.seen.Updated)
 			return
 		}
 		p.attach(v, "its pods are updated and available")
@@ -60,8 +62,7 @@ func (p *planner) detach(v *view) bool {
 	}
 	v.reason = reason
 	p.wake(until)
-	marked, _ := v.markedAt()
-	deadline := marked.Add(p.detachTime())
+	deadline := v.seen.Mark.Add(p.detachTime())
 	p.wake(deadline)
 	switch {
 	case p.Now.Before(deadline):
@@ -84,16 +85,32 @@ func (p *planner) detach(v *view) bool {
 // first: a controller that dies in between must not begin again.
 func (p *planner) abort(v *view, reason string) {
 	v.reason = "its detachment timed out: " + reason
-	if !p.halted() {
+	if !p.timedOut[v.Name] {
 		p.halts = "node " + v.Name + " was not detached in time, because " + reason +
 			"; change the spec (for example pause and resume) to try again"
+		p.giveUp(v.Name)
 		return
 	}
 	p.attach(v, v.reason)
 }
 
-// halted is whether the rollout stands still until the spec changes.
+// giveUp writes down that a node is not tried again until the spec changes.
+func (p *planner) giveUp(node string) {
+	t := p.out.Status.DetachTimedOut
+	if t == nil {
+		t = &v1alpha1.NodesTimedOut{Generation: p.Generation}
+		p.out.Status.DetachTimedOut = t
+	}
+	t.Nodes = append(t.Nodes, node)
+	slices.Sort(t.Nodes)
+}
+
+// halted is whether the rollout stands still until the spec changes. A template that is
+// taken back is taken back all the same, but for nodes that could not be detached.
 func (p *planner) halted() bool {
+	if p.rejected != nil {
+		return false
+	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1alpha1.ConditionProgressing && c.ObservedGeneration == p.Generation {
 			return c.Reason == v1alpha1.ReasonDetachTimedOut ||
@@ -120,7 +137,7 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
 		return false, &Step{Action: Mark, Mark: mark, Reason: "its health checks are to fail first"}, "its mark is being changed", until
 	}
-	ok, since, reason := v.acknowledged()
+	ok, since, reason := v.acknowledged(v.seen.Mark)
 	if !ok {
 		return false, nil, reason, until
 	}
@@ -131,22 +148,22 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if a == nil {
 		return true, nil, "", until
 	}
-	n := &v.Detachment
-	if !n.Requested {
-		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp()}
+	if !v.Detachment.Requested || !v.Detachment.Held {
+		// Also where somebody removed the annotation, or the strategy names another key: an
+		// answer would then be one to an earlier question.
+		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp(), At: p.moment(v.Node)}
 		return false, step, "the Node is being annotated", until
 	}
-	if until = n.RequestedAt.Add(a.Grace); p.Now.Before(until) {
+	if until = v.seen.Requested.Add(a.Grace); p.Now.Before(until) {
 		return false, nil, "the grace period after the Node was annotated is not over", until
 	}
 	if a.TimestampKey == "" {
 		return true, nil, "", until
 	}
-	stamp, reason := n.answer()
-	if reason != "" {
+	if reason := v.Detachment.unanswered(); reason != "" {
 		return false, nil, reason, time.Time{}
 	}
-	if until = stamp.Add(a.TimestampGrace); p.Now.Before(until) {
+	if until = v.seen.Timestamp.Add(a.TimestampGrace); p.Now.Before(until) {
 		return false, nil, "the grace period after the detachment is not over", until
 	}
 	return true, nil, "", until
@@ -161,25 +178,25 @@ func (n *Node) staleTimestamp() string {
 	return n.Detachment.Timestamp
 }
 
-// answer is the detacher's timestamp, or why it does not count.
-func (d *Detachment) answer() (at time.Time, reason string) {
+// unanswered is why the detacher's timestamp does not count, empty where it does. What
+// it says is not asked: it comes from another clock.
+func (d *Detachment) unanswered() (reason string) {
 	switch {
 	case d.Timestamp == "":
-		return at, "the detacher has not written its timestamp yet"
+		return "the detacher has not written its timestamp yet"
 	case d.Timestamp == d.StaleTimestamp:
-		return at, "the timestamp on the Node is from an earlier detachment"
+		return "the timestamp on the Node is from an earlier detachment"
 	}
-	at, err := time.Parse(time.RFC3339, d.Timestamp)
-	if err != nil {
-		return at, "the timestamp on the Node is not RFC 3339: " + d.Timestamp
+	if _, err := time.Parse(time.RFC3339, d.Timestamp); err != nil {
+		return "the timestamp on the Node is not RFC 3339: " + d.Timestamp
 	}
-	return at, ""
+	return ""
 }
 
 // attach removes the marks; attached then waits until the node serves.
 func (p *planner) attach(v *view, reason string) {
 	p.wait(v, v1alpha1.NodeAttaching, p.Now, "its marks are being removed")
-	p.act(v, Step{Action: Unmark, Reason: reason})
+	p.act(v, Step{Action: Unmark, Reason: reason, At: p.moment(v.Node)})
 	if v.Detachment.Requested {
 		p.act(v, Step{Action: ReleaseDetachment, Reason: reason})
 	}
@@ -192,7 +209,7 @@ func (p *planner) attached(v *view) {
 	outdated := p.outdated(v)
 	v.starts = outdated && !p.heldBack(v) && !p.partly(v)
 	done, reason, until := v.complete(p.Now, p.minReady())
-	v.done = done
+	v.done, v.emptied = done, done && d.PodsPerNode == 0
 	p.wake(until)
 	// A node that was unmarked since is to be attached whatever became of its pods.
 	if v.Detachment.Requested && (done || d.AttachedAt.After(v.Detachment.RequestedAt)) {
@@ -205,7 +222,7 @@ func (p *planner) attached(v *view) {
 		p.forgetHold(v)
 	}
 	if !v.starts {
-		p.watchDeadline(v, later(d.UpdatedAt, d.AttachedAt))
+		p.watchDeadline(v, later(v.seen.Updated, v.seen.Attached))
 	}
 	// Nothing is lost, so no turn and no handshake is needed.
 	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.accepted(v.target) {
@@ -217,10 +234,12 @@ func (p *planner) attached(v *view) {
 func (p *planner) judge(v *view, reason string) {
 	d := v.Deployment
 	pass, since, failure := v.checksPass()
-	serves := later(since, d.AttachedAt).Add(p.strategy.AttachGrace)
+	serves := later(since, v.seen.Attached).Add(p.strategy.AttachGrace)
 	switch {
 	case !v.Ready:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
+	case v.emptied:
+		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "podsPerNode is 0")
 	case v.readyPods() == 0:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "no pod is ready")
 	case !pass && p.wave[v.Name] && !d.AttachedAt.IsZero():
@@ -232,9 +251,9 @@ func (p *planner) judge(v *view, reason string) {
 	case p.strategy.AnnotateNode != nil && v.Detachment.Held:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "somebody else has it detached")
 	case v.Detachment.Timestamp != "":
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not cleared its timestamp yet")
+		p.awaitReturn(v, "the detacher has not cleared its timestamp yet")
 	case v.Detachment.Moving && p.wave[v.Name]:
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the detacher has not put it back into all its load balancers yet")
+		p.awaitReturn(v, "the detacher has not put it back into all its load balancers yet")
 	case v.Detachment.Moving:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "a detacher has it out of its load balancers, or is putting it back")
 	case d.heldBack():
@@ -249,6 +268,24 @@ func (p *planner) judge(v *view, reason string) {
 	default:
 		p.wait(v, v1alpha1.NodeServing, time.Time{}, "")
 	}
+}
+
+// awaitReturn waits for a detacher to put the node back, as long as it may take to take
+// one out. Then the node is unavailable, and the others go on within the budget.
+func (p *planner) awaitReturn(v *view, reason string) {
+	if deadline := v.seen.Attached.Add(p.strategy.DetachTimeout); p.Now.Before(deadline) {
+		p.wait(v, v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason)
+		p.wake(deadline)
+		return
+	}
+	v.unreturned = true
+	p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.AttachedAt, reason)
+	if v.Leaving {
+		// Somebody cordoned it, which detachers take for a request.
+		return
+	}
+	p.block(v1alpha1.ReasonAttachTimedOut, "node "+v.Name+" was released longer than detachTimeoutSeconds ago, and "+reason+
+		": look at the detacher, or remove what it left on the Node")
 }
 
 // outdated is whether the node's pods differ from what they should be.
@@ -271,9 +308,9 @@ func (p *planner) carryOut(v *view, update Step) {
 
 func (p *planner) updating(v *view, reason string) Step {
 	d := v.Deployment
-	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason}
+	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
 	switch {
-	case v.marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
+	case v.Marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
 	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
 		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
 	case !d.heldBack() && v.between():
@@ -302,7 +339,8 @@ func (p *planner) watchDeadline(v *view, since time.Time) {
 	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing {
 		return
 	}
-	deadline := since.Add(p.Spec.ProgressDeadline())
+	// What cost it time while its node was NotReady is not its pods' fault.
+	deadline := later(since, v.seen.Ready).Add(p.Spec.ProgressDeadline())
 	v.overdue = !p.Now.Before(deadline)
 	p.wake(deadline)
 }

@@ -21,6 +21,9 @@ func TestAcknowledgement(t *testing.T) {
 		"still passes":               {func(n *Node) { n.Checks[0].Serving = true }, ""},
 		"does not answer":            {func(n *Node) { n.Checks[0].Answered = false }, ""},
 		"nobody is there to answer":  {func(n *Node) { n.Checks[0] = Check{Port: 10080, Gone: true} }, "Update n0000 to r2 x2"},
+		"answers with no checker":    {func(n *Node) { n.Checks[0] = Check{Port: 10080, Gone: true, Answered: true, Serving: true} }, ""},
+		"repeats it with no checker": {func(n *Node) { n.Checks[0].Gone = true }, "Update n0000 to r2 x2"},
+		"a mark without a value":     {func(n *Node) { n.Deployment.Mark, n.Deployment.EmptyMark, n.Checks[0].Mark = "", true, "" }, ""},
 		"a port that repeats none":   {func(n *Node) { n.Checks[0].Mark, n.Checks[0].Unmarked = "", true }, "Update n0000 to r2 x2"},
 		"one of two ports":           {func(n *Node) { n.Checks = append(n.Checks, Check{Port: 10081, Answered: true, Serving: true}) }, ""},
 		"a mark of somebody else":    {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, ""},
@@ -65,6 +68,7 @@ func TestDetacher(t *testing.T) {
 		"an answer to an earlier asking": {answered(stamp(-time.Hour), stamp(-time.Hour)), ""},
 		"a new answer after a stale one": {answered(stamp(-6*time.Second), stamp(-time.Hour)), "Update n0000 to r2 x2"},
 		"not a time":                     {answered("yesterday", ""), ""},
+		"the annotation was removed":     {Detachment{Requested: true, RequestedAt: asked.RequestedAt, Timestamp: stamp(-6 * time.Second)}, "RequestDetachment n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := markedFleet(3)
@@ -122,7 +126,7 @@ func TestPuttingBackTakesTime(t *testing.T) {
 	s := servingFleet(3)
 	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
 	done := &s.Nodes[0]
-	done.Deployment.Revision, done.Deployment.AttachedAt = "r2", start.Add(-time.Hour)
+	done.Deployment.Revision, done.Deployment.AttachedAt = "r2", start.Add(-time.Minute)
 	for i := range done.Pods {
 		done.Pods[i].Revision = "r2"
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// marked is whether the node's health checks are made to fail.
-func (n *Node) marked() bool { return n.Deployment != nil && n.Deployment.Mark != "" }
+// Marked is whether the node's health checks are made to fail.
+func (n *Node) Marked() bool {
+	return n.Deployment != nil && (n.Deployment.Mark != "" || n.Deployment.EmptyMark)
+}
 
 // MarkValue is the value of a health-check mark: when it was asked for, and for
 // which revision.
@@ -60,7 +62,7 @@ func (n *Node) broken() bool {
 // where there is none, no pod is ready. One that does not answer tells nothing.
 func (n *Node) out() bool {
 	for _, c := range n.Checks {
-		if !c.Gone && (!c.Answered || c.Serving) {
+		if !c.silenced() && (!c.Answered || c.Serving) {
 			return false
 		}
 	}
@@ -93,7 +95,6 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 	case d.UpdatedReplicas != d.PodsPerNode:
 		return false, fmt.Sprintf("%d of %d pods are updated", d.UpdatedReplicas, d.PodsPerNode), until
 	}
-	var available int32
 	for _, p := range n.Pods {
 		switch since := p.ReadySince.Add(minReady); {
 		case p.Terminating:
@@ -107,11 +108,9 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 			if until.IsZero() || since.Before(until) {
 				until = since
 			}
-		default:
-			available++
 		}
 	}
-	switch {
+	switch available := n.available(now, minReady); {
 	case len(n.Pods) > int(d.PodsPerNode):
 		return false, "a surplus pod is left", until
 	case available != d.PodsPerNode:
@@ -120,10 +119,23 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 	return true, "", until
 }
 
-// checksPass is whether all health checks pass, and since when.
+// available counts the pods of the Deployment's revision that have been ready for long enough.
+func (n *Node) available(now time.Time, minReady time.Duration) (available int32) {
+	for _, p := range n.Pods {
+		if p.Ready && !p.Terminating && p.Failed == "" && p.Revision == n.Deployment.Revision && !now.Before(p.ReadySince.Add(minReady)) {
+			available++
+		}
+	}
+	return available
+}
+
+// checksPass is whether all health checks pass, and since when. A retiring port that
+// nobody asks, or behind which nobody is left, does not count.
 func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		switch {
+		case c.Retiring && (c.Quiet || c.silenced()):
+			continue
 		case !c.Answered:
 			return false, since, fmt.Sprintf("its health check on port %d does not answer", c.Port)
 		case !c.Serving:
@@ -135,20 +147,28 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 }
 
 // acknowledged is whether every health check fails with the mark, or passes with one
-// that lets it, and since when.
-func (n *Node) acknowledged() (ok bool, since time.Time, reason string) {
-	since, _ = n.markedAt()
+// that lets it, and since when: as the answers say, or since it was marked where none
+// does. A port that is silent fails where no health checker is left behind it; one that
+// answers is heard, whatever is left.
+func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		seen := c.Answered && (!c.Serving || n.marksServing()) && (c.Unmarked || c.Mark == n.Deployment.Mark)
-		if !seen && !c.Gone {
+		if !seen && !c.silenced() {
 			return false, since, fmt.Sprintf("the health check on port %d does not answer with the mark yet", c.Port)
 		}
-		if seen {
-			since = later(since, c.Since)
+		since = later(since, c.Since)
+		if c.silenced() && c.Since.IsZero() {
+			since = later(since, marked)
 		}
+	}
+	if len(n.Checks) == 0 {
+		since = marked
 	}
 	return true, since, ""
 }
+
+// silenced is whether nobody answers on the port because nobody is there.
+func (c *Check) silenced() bool { return c.Gone && !c.Answered }
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

@@ -37,7 +37,7 @@ func (p *planner) distance(v *view) int {
 	switch d := v.Deployment; {
 	case d != nil && d.Revision == p.goal:
 		return 0
-	case v.marked() || p.wave[v.Name]:
+	case v.Marked() || p.wave[v.Name]:
 		return 1
 	default:
 		return 2
@@ -115,7 +115,7 @@ func order(a, b bool) int {
 func (p *planner) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
-		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing
+		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
 		if v.Wanted && v.Ready && unfinished && (!found || compareGroups(v.group, first) < 0) {
 			first, found = v.group, true
 		}

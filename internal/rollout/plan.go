@@ -41,6 +41,8 @@ type planner struct {
 	// that every node had where the present one was rejected.
 	goal     string
 	rejected *v1alpha1.RejectedRevision
+	// timedOut are the nodes whose detachment timed out with the present spec.
+	timedOut map[string]bool
 	// gate is where the analysis of the last wave stands, nil where there is none.
 	gate           *v1alpha1.AnalysisStatus
 	wave           map[string]bool
@@ -55,6 +57,8 @@ type planner struct {
 // view is what is decided about one node.
 type view struct {
 	*Node
+	// seen is when what stands on the node counts as first seen.
+	seen Seen
 	// target is the revision that the node should have.
 	target string
 	state  v1alpha1.NodeState
@@ -63,23 +67,35 @@ type view struct {
 	// starts is whether the node waits for its turn, and acted whether this
 	// decision already holds a step for it that has to be seen first.
 	starts, acted bool
-	// done is whether all its pods are available and no other is left.
-	done, overdue bool
-	group         group
+	// done is whether all its pods are available and no other is left; emptied that it
+	// is, and that there are to be none.
+	done, overdue, emptied bool
+	// unreturned is whether a detacher does not put it back in time, ignored whether the
+	// budget does not count it, since it has been NotReady for so long.
+	unreturned, ignored bool
+	group               group
 }
 
 func newPlanner(s State) *planner {
-	p := &planner{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), goal: s.Revision, wave: map[string]bool{}}
+	p := &planner{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), goal: s.Revision, wave: map[string]bool{}, timedOut: map[string]bool{}}
 	for _, name := range s.Status.Wave {
 		p.wave[name] = true
+	}
+	if t := s.Status.DetachTimedOut; t != nil && t.Generation == s.Generation {
+		for _, name := range t.Nodes {
+			p.timedOut[name] = true
+		}
+		p.out.Status.DetachTimedOut = t.DeepCopy()
 	}
 	p.views = make([]view, len(s.Nodes))
 	nodes := make([]Node, len(s.Nodes))
 	for i, n := range s.Nodes {
 		n.Pods = sorted(n.Pods, func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
 		n.Checks = sorted(n.Checks, func(a, b Check) int { return cmp.Compare(a.Port, b.Port) })
+		n.Pods = p.readyAsSeen(&n)
 		nodes[i] = n
-		p.views[i] = view{Node: &nodes[i], group: p.groupOf(&n)}
+		p.views[i] = view{Node: &nodes[i], seen: p.seen(&n), group: p.groupOf(&n)}
+		p.views[i].ignored = p.ignores(&p.views[i])
 		if n.Wanted {
 			p.desired++
 		}
@@ -111,50 +127,6 @@ func (p *planner) recordRevision() {
 	}
 }
 
-// applyCheckers creates the health checkers at once, but replaces or deletes
-// them only while no node is in the middle of its update: a checker must not be
-// exchanged while its answer is what keeps traffic away from a node.
-func (p *planner) applyCheckers() {
-	idle := !slices.ContainsFunc(p.views, func(v view) bool { return p.needsCheckers(&v) })
-	for _, c := range p.Checkers {
-		switch {
-		case c.Taken && c.Exists && idle:
-			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port belongs to another IngressDaemonSet"})
-		case c.Taken:
-		case c.Wanted && !c.Exists:
-			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
-		case c.Wanted && c.Outdated && idle:
-			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "its template changed"})
-		case !c.Wanted && c.Exists && idle:
-			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
-		}
-	}
-}
-
-// needsCheckers is whether the health checkers of a node must stay as they are.
-// A node whose pods are complete may be waiting for nothing but a better
-// checker, and so is one that is to be updated again; a drained one has nothing
-// that traffic could reach.
-func (p *planner) needsCheckers(v *view) bool {
-	d := v.Deployment
-	switch {
-	case d == nil || !v.Exists:
-		return false
-	case v.marked():
-		return d.DrainedAt.IsZero() || v.readyPods() > 0
-	case !p.wave[v.Name] || p.outdated(v):
-		return false
-	}
-	done, _, _ := v.complete(p.Now, p.minReady())
-	return !done
-}
-
-// checkersCurrent is whether no health checker waits to be replaced. While one
-// does, no further node starts, so that its turn comes.
-func (p *planner) checkersCurrent() bool {
-	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated || c.Taken) })
-}
-
 // advance takes one node the next step on its way, or leaves it to
 // continueWave where it must wait for its turn.
 func (p *planner) advance(v *view) {
@@ -176,14 +148,25 @@ func (p *planner) advance(v *view) {
 	case d.Detached:
 		p.keepOut(v)
 	case p.triesAgain(v):
-	case v.marked():
+	case v.Marked():
 		p.finish(v)
 	default:
 		p.attached(v)
 	}
-	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() && !d.partly() {
+	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() && !d.partly() && p.mayReshape(v) {
 		p.act(v, Step{Action: SetFields, Hold: d.Hold, Reason: "fields that restart no pod differ from the spec"})
 	}
+}
+
+// mayReshape is whether fields of the Deployment may be set by which its controller
+// replaces pods: while it does, only in the node's own turn. Another strategy in the
+// middle of that could stop all pods of a node that traffic reaches.
+func (p *planner) mayReshape(v *view) bool {
+	if v.Marked() {
+		return !v.rolling() || v.updatedInTurn()
+	}
+	ownTurn := !p.strategy.Detaching && v.Wanted && !v.keptOut() && p.wave[v.Name]
+	return !v.rolling() || ownTurn
 }
 
 // forget drops what is left of a node that is gone.
@@ -199,7 +182,7 @@ func (p *planner) create(v *view) {
 	if v.target == "" || !p.accepted(v.target) {
 		return
 	}
-	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, Reason: "the node needs pods"})
+	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, Reason: "the node needs pods", At: p.Now})
 }
 
 // leave releases a node whose Deployment is gone, once its last pod is gone too.

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -10,15 +9,15 @@ import (
 
 // remove takes a node out of the load balancer for good, then deletes its Deployment.
 func (p *planner) remove(v *view) {
-	switch {
-	case !v.marked() && v.broken():
+	switch marked, ours := v.markedAt(); {
+	case !v.Marked() && v.broken():
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
 		p.act(v, Step{Action: Delete, Reason: "the node is not in the node set and serves nothing"})
-	case !v.marked():
+	case !ours:
+		// A mark that somebody else set tells neither since when nor for how long.
 		v.starts = true
 		p.wait(v, v1alpha1.NodeRemoving, time.Time{}, "it waits to be detached")
 	default:
-		marked, _ := v.markedAt()
 		p.wait(v, v1alpha1.NodeRemoving, marked, "")
 		if p.detach(v) {
 			p.wait(v, v1alpha1.NodeRemoving, marked, "its Deployment is being deleted")
@@ -36,7 +35,7 @@ func (p *planner) drains(v *view) bool {
 	switch {
 	case !v.Leaving || v.Evicting:
 		return v.Leaving
-	case p.wave[v.Name] || v.marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
+	case p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
 		return false
 	}
 	return slices.ContainsFunc(v.Pods, func(gone Pod) bool {
@@ -54,10 +53,14 @@ func (p *planner) drains(v *view) bool {
 // budget, because its pods go in any case, and returns when it is uncordoned.
 func (p *planner) drain(v *view) {
 	d := v.Deployment
-	switch {
-	case d.DrainedAt.IsZero():
+	switch _, ours := v.markedAt(); {
+	case d.DrainedAt.IsZero(), !ours && v.Leaving:
+		step := Step{Action: Mark, Mark: d.Mark, Drained: true, Reason: "somebody drains the node", At: p.moment(v.Node)}
+		if !ours {
+			step.Mark = p.markValue(v)
+		}
 		p.wait(v, v1alpha1.NodeDrained, p.Now, "somebody drains the node")
-		p.act(v, Step{Action: Mark, Mark: cmp.Or(d.Mark, p.markValue(d.Revision)), Drained: true, Reason: "somebody drains the node"})
+		p.act(v, step)
 	case !v.Leaving:
 		p.undrain(v)
 	case d.Replicas == 0:
@@ -71,13 +74,12 @@ func (p *planner) drain(v *view) {
 func (p *planner) emptyDrained(v *view) {
 	p.wait(v, v1alpha1.NodeDrained, v.Deployment.DrainedAt, "")
 	out, step, reason, until := p.detached(v)
-	marked, ours := v.markedAt()
-	deadline := marked.Add(p.detachTime())
+	deadline := v.seen.Mark.Add(p.detachTime())
 	v.reason = reason
 	p.wake(until)
 	p.wake(deadline)
 	switch {
-	case out || !ours || !p.Now.Before(deadline):
+	case out || !p.Now.Before(deadline):
 		p.act(v, Step{Action: ScaleToZero, Reason: "somebody drains the node"})
 	case step != nil:
 		p.act(v, *step)
@@ -117,7 +119,7 @@ func (v *view) keptOut() bool { return v.Deployment != nil && v.Deployment.Detac
 // there with its pods as they are. When nobody wants that any more it is finished
 // like any marked node: updated where it is outdated, and attached.
 func (p *planner) keepOut(v *view) {
-	if !v.marked() {
+	if !v.Marked() {
 		p.attached(v)
 		v.starts = !v.acted
 		return
@@ -144,7 +146,7 @@ func (p *planner) letGo() {
 		switch {
 		case p.Deletion == DeleteInWaves:
 			p.letGoOf(v)
-		case p.Deletion == DeleteOrphaning && v.marked():
+		case p.Deletion == DeleteOrphaning && v.Marked():
 			p.act(v, Step{Action: Unmark, Reason: "the IngressDaemonSet is deleted and leaves its Deployments"})
 		}
 		if p.Deletion != DeleteInWaves && v.Exists && v.Detachment.Requested {

@@ -167,6 +167,38 @@ func TestLettingGo(t *testing.T) {
 	}
 }
 
+// TestMarkOfSomebodyElse: a mark that somebody set by hand, whatever its value, is no
+// handshake: a node that leaves, or is drained, is marked by us first.
+func TestMarkOfSomebodyElse(t *testing.T) {
+	for name, set := range map[string]func(d *Deployment){
+		"words": func(d *Deployment) { d.Mark = "please" },
+		"empty": func(d *Deployment) { d.EmptyMark = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			n := &s.Nodes[0]
+			set(n.Deployment)
+			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start}
+			n.Wanted, s.Status.Wave = false, []string{"n0000"}
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") {
+				t.Errorf("leaves the set: %+v", d.Steps)
+			}
+			n.Wanted, n.Leaving, n.Evicting, s.Status.Wave = true, true, true, nil
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") || !d.Steps[0].Drained {
+				t.Errorf("is drained: %+v", d.Steps)
+			}
+			n.Leaving, n.Evicting = false, false
+			if d := Plan(s); steps(d) != "" || stateOf(d, "n0000") != v1alpha1.NodeUnavailable {
+				t.Errorf("stays:\n%s", summary(d))
+			}
+			s.Deletion = DeleteOrphaning
+			if d := Plan(s); steps(d) != "Unmark n0000" {
+				t.Errorf("is orphaned: %+v", d.Steps)
+			}
+		})
+	}
+}
+
 // TestBroken: pods are replaced without a turn only where nothing can be lost. A port that
 // does not answer tells nothing.
 func TestBroken(t *testing.T) {

@@ -275,7 +275,7 @@ func (a *audit) attached(seen *picture, name string) string {
 func (a *audit) outOfTime(seen *picture, s Step) bool {
 	n := seen.node(s.Node)
 	strategy := seen.Spec.Strategy()
-	if !n.marked() {
+	if !n.Marked() {
 		return false
 	}
 	marked, ours := n.markedAt()

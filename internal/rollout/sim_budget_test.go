@@ -116,7 +116,7 @@ func begins(n *Node, s Step) bool {
 	switch {
 	case s.Action == Mark:
 		return !s.Drained
-	case s.Action != Update || n.marked() || !n.Deployment.DrainedAt.IsZero():
+	case s.Action != Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
 		return false
@@ -188,7 +188,7 @@ func (a *audit) checkFloor(seen *picture, s Step, n *Node, wanted bool, desired 
 // isOut is whether no new traffic reaches a node, for whatever reason.
 func isOut(n *Node) bool {
 	switch {
-	case !n.Ready || n.Deployment == nil || n.marked() || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
+	case !n.Ready || n.Deployment == nil || n.Marked() || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
 		return true
 	case len(n.Checks) == 0:
 		return n.readyPods() == 0

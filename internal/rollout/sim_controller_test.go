@@ -176,7 +176,7 @@ func (p *picture) node(name string) *Node {
 
 func (p *picture) marked(name string) bool {
 	n := p.node(name)
-	return n != nil && n.marked()
+	return n != nil && n.Marked()
 }
 
 // apply carries out a step as the real controller does.

@@ -25,7 +25,7 @@ func (a *audit) checkGate(seen *picture, s Step) {
 	}
 	marks := s.Action == Mark && !s.Drained && strings.HasSuffix(s.Mark, "/"+seen.Revision)
 	updates := s.Action == Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
-	starts := !n.marked() && (marks || updates)
+	starts := !n.Marked() && (marks || updates)
 	rejected := status.Rejected != nil && status.Rejected.Revision == seen.Revision
 	if rejected && (s.Action == Update || s.Action == Create) && s.Revision == seen.Revision {
 		a.fault("%s although it was rejected", s)

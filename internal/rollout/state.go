@@ -16,9 +16,12 @@ import (
 
 // State is everything a decision is made from.
 type State struct {
-	Now        time.Time
-	Generation int64
-	Spec       v1alpha1.IngressDaemonSetSpec
+	Now time.Time
+	// Began is when this controller began to look, GateSeen when it first saw the
+	// present phase of the analysis; both, and what is Seen of nodes, by its own clock.
+	Began, GateSeen time.Time
+	Generation      int64
+	Spec            v1alpha1.IngressDaemonSetSpec
 	// Status is the status as it was last written.
 	Status   v1alpha1.IngressDaemonSetStatus
 	Deletion Deletion
@@ -33,6 +36,9 @@ type State struct {
 	// Faults are what else was found to stand in the way, such as a Service of
 	// the wrong form; each becomes the condition Blocked.
 	Faults []Fault
+	// Warnings are what was found to lose requests and stands in the way of nothing;
+	// they become the condition Warning.
+	Warnings []Fault
 	// Nodes are those in the node set and those with a Deployment or a mark of ours, by name.
 	Nodes    []Node
 	Checkers []Checker
@@ -40,6 +46,9 @@ type State struct {
 	// analysis that somebody does not want to wait for.
 	Measurements []Measurement
 	Promoted     string
+	// ReleasedPorts are health-check ports that may be closed although somebody may ask
+	// them.
+	ReleasedPorts map[int32]bool
 }
 
 // Measurement is one of a check of the analysis.
@@ -48,8 +57,10 @@ type Measurement struct {
 	// Analysis is the AnalysisID of what it was made for.
 	Analysis string
 	At       time.Time
-	// Failure is empty where it passed.
-	Failure string
+	// Failure is empty where it passed. FailedOn are the nodes that it failed on, where
+	// nodes are what was measured.
+	Failure  string
+	FailedOn []string
 }
 
 // Deletion is whether and how the IngressDaemonSet is being deleted.
@@ -80,6 +91,9 @@ type Fault struct{ Reason, Message string }
 // Node is one node and what stands on it.
 type Node struct {
 	Name string
+	// Seen is when this controller first saw what stands here; nil where all clocks
+	// are one, as in a forecast.
+	Seen *Seen
 	// Exists is whether the Node object is there, Wanted whether it is in the node set.
 	Exists, Wanted bool
 	Ready          bool
@@ -119,8 +133,10 @@ type Deployment struct {
 	Drifted, Outmoded bool
 	// Detached is whether somebody wants the node out of the load balancer.
 	Detached bool
-	// Mark is the value of the health-check mark, empty where there is none.
+	// Mark is the value of the health-check mark, empty where there is none; EmptyMark
+	// is whether one is there that somebody left without a value.
 	Mark                             string
+	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
 	Hold                             *Hold
 }
@@ -158,8 +174,10 @@ type Pod struct {
 	// Created is when it was made, Deleted when somebody asked for its end.
 	Created, Deleted time.Time
 	// Ready is whether its containers are ready and no readiness gate fails.
-	Ready       bool
-	ReadySince  time.Time
+	Ready      bool
+	ReadySince time.Time
+	// SeenReady is when this controller first saw it ready, zero where it was so before.
+	SeenReady   time.Time
 	Running     bool
 	Terminating bool
 	// Failed is the reason of a pod that ended, such as one that the kubelet rejected.
@@ -169,6 +187,8 @@ type Pod struct {
 // Check is what a health-check port of a node answers.
 type Check struct {
 	Port int32
+	// Retiring is whether the port is not in the spec any more.
+	Retiring bool
 	// Answered is whether the port answered, Gone whether nobody is there to answer.
 	Answered, Gone bool
 	Serving        bool

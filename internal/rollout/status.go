@@ -44,19 +44,37 @@ func (p *planner) writeStatus() {
 		if d := v.Deployment; d != nil && d.Revision == p.Revision {
 			s.UpdatedNodes++
 		}
-		finished = finished && v.state == v1alpha1.NodeServing && !v.starts
+		finished = finished && (v.state == v1alpha1.NodeServing || v.emptied) && !v.starts
 	}
 	finished = finished && p.passed()
 	s.Analysis = p.gate
 	if p.rejected != nil {
 		s.Rejected = p.rejected
 	}
-	complete := finished && s.UpdatedNodes == s.DesiredNodes
-	if p.Deletion == NotDeleted && (complete || s.CurrentRevision == "") {
+	if p.Deletion == NotDeleted && p.desired > 0 && (p.proven() || s.CurrentRevision == "") {
 		s.CurrentRevision = p.Revision
 	}
 	s.Nodes = p.listNodes()
 	p.setConditions(finished)
+}
+
+// proven is whether the present template has come through: every wanted Ready node, at
+// least one, runs it and serves, but for those that somebody keeps out or drains, and
+// its analysis passed. A dead node tells nothing of it.
+func (p *planner) proven() bool {
+	proofs := 0
+	for i := range p.views {
+		v := &p.views[i]
+		drained := v.Deployment != nil && !v.Deployment.DrainedAt.IsZero()
+		if !v.Wanted || !v.Ready || v.keptOut() || drained {
+			continue
+		}
+		if v.Deployment == nil || v.Deployment.Revision != p.Revision || v.starts || v.state != v1alpha1.NodeServing && !v.emptied {
+			return false
+		}
+		proofs++
+	}
+	return proofs > 0 && p.passed()
 }
 
 // passed is whether no analysis holds up the end of the rollout.
@@ -65,7 +83,7 @@ func (p *planner) passed() bool { return p.gate == nil || p.gate.Phase == v1alph
 // degrades is whether the node is still attached while pods are replaced.
 func (p *planner) degrades(v *view) bool {
 	pass, _, _ := v.checksPass()
-	return pass && (v.state == v1alpha1.NodeDegraded || !v.marked() && !p.strategy.Detaching && v.readyPods() > 0)
+	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)
 }
 
 // listNodes lists the nodes that do not serve, those of the wave first.
@@ -116,6 +134,7 @@ func (p *planner) setConditions(finished bool) {
 	}
 	p.setProgressing(finished)
 	p.setDegraded()
+	p.setWarning()
 	if len(p.blocked) == 0 {
 		p.set(v1alpha1.ConditionBlocked, false, v1alpha1.ReasonAsExpected, "")
 		return
@@ -131,7 +150,7 @@ func (p *planner) setProgressing(finished bool) {
 	case p.rejected != nil && finished:
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonRolledBack, "revision "+p.Revision+" was rejected, and nodes have "+p.goal+" again: "+p.rejected.Message)
 	case p.rejected != nil:
-		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingBack, "revision "+p.Revision+" was rejected, and nodes are taken back to "+p.goal+": "+p.rejected.Message)
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingBack, "revision "+p.Revision+" was rejected, and nodes are taken back to "+p.goal+": "+p.rejected.Message+p.notTriedAgain())
 	case p.halted():
 		// Keep the message that says why.
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed:
@@ -151,6 +170,15 @@ func (p *planner) setProgressing(finished bool) {
 	}
 }
 
+// notTriedAgain names the nodes that a rollback leaves as they are.
+func (p *planner) notTriedAgain() string {
+	t := p.out.Status.DetachTimedOut
+	if t == nil {
+		return ""
+	}
+	return "; not detached in time, and not tried again until the spec changes: " + strings.Join(t.Nodes[:min(len(t.Nodes), 3)], ", ")
+}
+
 func (p *planner) setDegraded() {
 	var rejected, down []Fault
 	for i := range p.views {
@@ -158,7 +186,7 @@ func (p *planner) setDegraded() {
 		switch {
 		case v.Deployment != nil && v.Deployment.Hold != nil && v.Deployment.Hold.Attempts > 0:
 			rejected = append(rejected, Fault{v1alpha1.ReasonPodsRejected, "node " + v.Name + ": " + v.Deployment.Hold.Reason})
-		case v.Wanted && !p.wave[v.Name] && v.state != v1alpha1.NodeServing:
+		case v.Wanted && !p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied:
 			down = append(down, Fault{v1alpha1.ReasonNodesNotServing, "node " + v.Name + ": " + v.reason})
 		}
 	}
@@ -167,6 +195,16 @@ func (p *planner) setDegraded() {
 		return
 	}
 	p.set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsExpected, "")
+}
+
+// setWarning sets a condition that is not there before the first warning.
+func (p *planner) setWarning() {
+	switch warnings := append(slices.Clone(p.Warnings), p.warnOfCheckers()...); {
+	case len(warnings) > 0:
+		p.set(v1alpha1.ConditionWarning, true, warnings[0].Reason, messages(warnings))
+	case meta.FindStatusCondition(p.out.Status.Conditions, v1alpha1.ConditionWarning) != nil:
+		p.set(v1alpha1.ConditionWarning, false, v1alpha1.ReasonAsExpected, "")
+	}
 }
 
 func (p *planner) set(condition string, status bool, reason, message string) {

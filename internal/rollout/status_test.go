@@ -13,6 +13,7 @@ import (
 // TestConditions: each reason can be reached, and says what is the matter.
 func TestConditions(t *testing.T) {
 	const available, progressing, degraded, blocked = v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionBlocked
+	const warning = v1alpha1.ConditionWarning
 	outdate := func(s *State) { s.Revision = "r2" }
 	for _, test := range []struct {
 		kind, reason string
@@ -55,6 +56,12 @@ func TestConditions(t *testing.T) {
 		{blocked, v1alpha1.ReasonServiceUnusable, "True", func(s *State) {
 			s.Faults = []Fault{{v1alpha1.ReasonServiceUnusable, "it has a selector"}}
 		}, "it has a selector"},
+		{warning, v1alpha1.ReasonHostPortShared, "True", func(s *State) {
+			s.Warnings = []Fault{{v1alpha1.ReasonHostPortShared, "port 80"}}
+		}, "port 80"},
+		{warning, v1alpha1.ReasonAsExpected, "False", func(s *State) {
+			s.Status.Conditions = []metav1.Condition{{Type: warning, Status: "True", Reason: v1alpha1.ReasonHostPortShared}}
+		}, ""},
 	} {
 		t.Run(test.kind+test.reason, func(t *testing.T) {
 			s := servingFleet(2)
@@ -110,12 +117,28 @@ func TestCurrentRevision(t *testing.T) {
 	}
 }
 
-// TestNoPods: with podsPerNode 0 no node serves, and the floor keeps the last.
+// TestNoPods: with podsPerNode 0 the floor keeps the last node; without a floor all are
+// emptied, one after another, and that is what the spec wants.
 func TestNoPods(t *testing.T) {
 	s := servingFleet(2)
 	s.Spec.PodsPerNode = pointer[int32](0)
 	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = percent(100)
-	if d := Plan(s); len(d.Status.Wave) != 1 {
-		t.Errorf("wave %v", d.Status.Wave)
+	d := Plan(s)
+	if len(d.Status.Wave) != 1 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonFloorReached {
+		t.Errorf("the floor is 1:\n%s", summary(d))
+	}
+	s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(0)
+	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(1)
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if d := Plan(s); len(d.Status.Wave) != 1 || d.Status.Wave[0] != n.Name {
+			t.Fatalf("with %d nodes emptied:\n%s", i, summary(d))
+		}
+		n.Deployment.PodsPerNode, n.Deployment.Replicas, n.Deployment.UpdatedReplicas, n.Pods = 0, 0, 0, nil
+		n.Checks[0].Serving = false
+	}
+	d = Plan(s)
+	if steps(d) != "" || len(d.Status.Wave) != 0 || condition(t, d, v1alpha1.ConditionProgressing).Reason != v1alpha1.ReasonComplete {
+		t.Errorf("all are emptied:\n%s", summary(d))
 	}
 }

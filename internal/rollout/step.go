@@ -28,6 +28,8 @@ type Step struct {
 	// Revision and Replicas are those of Create, Update and HoldBack.
 	Revision string
 	Replicas int32
+	// At is the time to write into the objects of the node.
+	At time.Time
 	// Mark is the mark's value in Mark; Drained marks the node as drained too.
 	Mark    string
 	Drained bool
@@ -91,6 +93,9 @@ const (
 	DeletePods Action = "DeletePods"
 	// Delete deletes the Deployment of a node.
 	Delete Action = "Delete"
+	// Stamp changes nothing but the Deployment's version, so that writes that were decided
+	// upon before are refused.
+	Stamp Action = "Stamp"
 	// Measure makes a measurement of a check of the analysis; it writes nothing.
 	Measure Action = "Measure"
 	// RemoveFinalizer lets the IngressDaemonSet go.

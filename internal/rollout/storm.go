@@ -78,7 +78,7 @@ func (p *planner) holdBack(v *view) Step {
 	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
 	atOnce := Rolling{Unavailable: d.PodsPerNode}
 	switch {
-	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.marked():
+	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
 		// With so much surge, proportional scaling takes no pod from those that run.
 		step.goBack(oldest, older)
 		step.Rolling = Rolling{Surge: max(1, d.Replicas+d.Surge-older)}
@@ -87,7 +87,7 @@ func (p *planner) holdBack(v *view) Step {
 		if step.Rolling = atOnce; v.Tainted {
 			step.Replicas = older
 		}
-	case older > present && !v.Tainted && (v.marked() || p.rollsInTurn(v)):
+	case older > present && !v.Tainted && (v.Marked() || p.rollsInTurn(v)):
 		step.goBack(oldest, d.PodsPerNode)
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
@@ -165,7 +165,7 @@ func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempt
 func (p *planner) partly(v *view) bool {
 	d := v.Deployment
 	takes := d.Replicas > p.pods && p.strategy.Detaching
-	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.marked() && !takes
+	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.Marked() && !takes
 }
 
 func (d *Deployment) partly() bool {
@@ -189,7 +189,7 @@ func (p *planner) overlooked(v *view) bool {
 	if !p.partly(v) || !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
 		return false
 	}
-	due := d.Hold.At.Add(patienceWithTry)
+	due := v.seen.Hold.Add(patienceWithTry)
 	p.wake(due)
 	return !p.Now.Before(due)
 }
@@ -205,7 +205,7 @@ func (p *planner) forgetHold(v *view) {
 // its pods are replaced while it serves.
 func (p *planner) goesOn(v *view) bool {
 	d := v.Deployment
-	return p.rollsInTurn(v) && !v.marked() && d.PodsPerNode == p.pods && !d.Drifted
+	return p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
 }
 
 // lacksPods is whether a node that was held back has the pods that it should have, but
@@ -214,7 +214,7 @@ func (p *planner) lacksPods(v *view) bool {
 	d := v.Deployment
 	_, older, _, _ := v.running()
 	right := d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && older == 0
-	return right && d.Replicas <= p.pods && !v.marked()
+	return right && d.Replicas <= p.pods && !v.Marked()
 }
 
 // heldBack is whether the revision that the node should have was rejected there,
@@ -235,7 +235,7 @@ func (p *planner) heldBack(v *view) bool {
 	case h.Terminating && h.Attempts <= mostEager:
 		wait = firstRetry
 	}
-	due := h.At.Add(wait)
+	due := v.seen.Hold.Add(wait)
 	p.wake(due)
 	return p.Now.Before(due)
 }

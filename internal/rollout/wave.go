@@ -33,11 +33,25 @@ func (p *planner) continueWave() {
 			p.begin(v)
 		}
 	}
-	if c.blocked && len(wave) == 0 {
+	if c.blocked && !slices.ContainsFunc(p.views, func(v view) bool { return v.Ready && slices.Contains(wave, v.Name) }) {
 		p.blockOnBudget()
 	}
 	slices.Sort(wave)
 	p.out.Status.Wave = slices.Compact(wave)
+	p.dropClaims()
+}
+
+// dropClaims stamps the Deployments of nodes whose claim ends without that they were
+// touched. A controller that was frozen before it touched one then finds that the
+// Deployment has changed, and is refused (docs/adr/0001).
+func (p *planner) dropClaims() {
+	for i := range p.views {
+		v := &p.views[i]
+		touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
+		if p.wave[v.Name] && v.Deployment != nil && !v.acted && !touched && !v.Marked() && !slices.Contains(p.out.Status.Wave, v.Name) {
+			p.act(v, Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)})
+		}
+	}
 }
 
 // permits is whether budget and floor permit to take the node out; it is counted then.
@@ -73,14 +87,14 @@ func (p *planner) permits(v *view, c *count) bool {
 func (p *planner) begin(v *view) {
 	if !v.Wanted || v.keptOut() || p.strategy.Detaching {
 		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
-		p.act(v, Step{Action: Mark, Mark: p.markValue(p.revisionOf(v)), Reason: p.cause(v)})
+		p.act(v, Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
 		return
 	}
 	p.update(v, p.cause(v))
 }
 
-func (p *planner) markValue(revision string) string {
-	value := MarkValue(p.Now, revision)
+func (p *planner) markValue(v *view) string {
+	value := MarkValue(p.moment(v.Node), p.revisionOf(v))
 	if p.strategy.FailAfterDetachment {
 		value += v1alpha1.MarkServing
 	}
@@ -149,6 +163,8 @@ func (p *planner) tally(underWay, acting int) count {
 		switch v := &p.views[i]; {
 		case p.down(v):
 			c.down++
+		case v.emptied, v.ignored:
+			// They use up no budget, and serve no floor.
 		case v.Wanted:
 			c.serving++
 		}
@@ -161,7 +177,9 @@ func (p *planner) tally(underWay, acting int) count {
 func (p *planner) down(v *view) bool {
 	switch {
 	case !v.Wanted:
-		return v.marked()
+		return v.Marked()
+	case v.emptied, v.ignored:
+		return false
 	case v.state == v1alpha1.NodeDegraded:
 		return !v.starts || p.midway(v)
 	default:
@@ -169,14 +187,26 @@ func (p *planner) down(v *view) bool {
 	}
 }
 
+// ignores is whether the budget leaves the node out, since it has been NotReady for as
+// long as the spec says. The floor never does: it does not serve.
+func (p *planner) ignores(v *view) bool {
+	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
+		return false
+	}
+	at := v.seen.Ready.Add(p.strategy.IgnoreNotReadyAfter)
+	p.wake(at)
+	return !p.Now.Before(at)
+}
+
 // underWay are the nodes of the wave that were touched and do not serve yet, and
-// how many of them do not wait for their turn.
+// how many of them do not wait for their turn. What is not waited for any more is not
+// among them.
 func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
 		v := &p.views[i]
-		touched := v.marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
+		touched := v.Marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
 		// One that is kept out uses up the budget, but is under way no more.
-		touched = touched && !(v.keptOut() && v.marked())
+		touched = touched && !(v.keptOut() && v.Marked()) && !v.unreturned && !v.ignored && !(v.emptied && !v.Marked())
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
 			if !v.starts || v.acted {
@@ -237,7 +267,7 @@ func (p *planner) allowed(v *view) bool {
 		return p.checkersCurrent() && v.CheckersSettled
 	case !p.mayStart() && !p.midway(v):
 		return false
-	case p.barred(v) && !p.midway(v):
+	case p.barred(v) && !p.midway(v), p.timedOut[v.Name]:
 		return false
 	case !v.Ready:
 		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")
@@ -247,6 +277,9 @@ func (p *planner) allowed(v *view) bool {
 	case !p.checkersCurrent() || !v.CheckersSettled:
 		p.block(v1alpha1.ReasonHealthCheckerNotReady, "node "+v.Name+" waits for its update until its health checkers are up to date and ready")
 		return false
+	case v.blind():
+		p.block(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its update until its health checkers can read the API server")
+		return false
 	}
 	return !p.stillReleased(v)
 }
@@ -255,7 +288,7 @@ func (p *planner) allowed(v *view) bool {
 // released: asked again before that, it would not notice and never answer. But a
 // timestamp that no detacher removes must not hold up the node for ever.
 func (p *planner) stillReleased(v *view) bool {
-	until := v.Deployment.AttachedAt.Add(p.strategy.DetachTimeout)
+	until := v.seen.Attached.Add(p.strategy.DetachTimeout)
 	if v.Detachment.Timestamp == "" || v.Detachment.Held || !p.Now.Before(until) {
 		return false
 	}
@@ -267,7 +300,12 @@ func (p *planner) stillReleased(v *view) bool {
 func (p *planner) blockOnBudget() {
 	for i := range p.views {
 		if v := &p.views[i]; p.down(v) {
-			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget", v.Name, v.reason))
+			reason, waysOut := v.reason, ""
+			if !v.Ready {
+				reason = "the Node is NotReady"
+				waysOut = ": repair or delete it, raise maxUnavailableNodes or maxDegradedNodes, or set ignoreNotReadyNodesAfterSeconds"
+			}
+			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget%s", v.Name, reason, waysOut))
 			return
 		}
 	}

@@ -129,6 +129,7 @@ func TestReleasedNode(t *testing.T) {
 	byBoth(&s.Spec)
 	s.Status.Wave = []string{"n0000"}
 	s.Nodes[0].Detachment.Timestamp = start.Add(-time.Minute).Format(time.RFC3339)
+	s.Nodes[0].Deployment.AttachedAt = start.Add(-20 * time.Second)
 	if d := Plan(s); stateOf(d, "n0000") != v1alpha1.NodeAttaching || len(d.Status.Wave) != 1 || d.Status.ServingNodes != 2 {
 		t.Errorf("got\n%s", summary(d))
 	}

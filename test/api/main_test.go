@@ -33,6 +33,7 @@ const (
 	crdFile         = "../../config/crd/ingressdaemonsets.yaml"
 	targetGroupFile = "../../config/crd/targetgroupattachments.yaml"
 	attachmentFile  = "../../config/crd/attachments.yaml"
+	deletionFile    = "../../config/policy/deletion.yaml"
 	denyFile        = "../../config/policy/deny.yaml"
 	warnFile        = "../../config/policy/warn.yaml"
 	exampleFile     = "../../examples/ingressdaemonset.yaml"
@@ -94,14 +95,15 @@ func install(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("the CRD is not served: %w", err)
 	}
-	if err := applyFiles(ctx, denyFile, warnFile); err != nil {
+	if err := applyFiles(ctx, deletionFile, denyFile, warnFile); err != nil {
 		return err
 	}
 	return eventually(ctx, func() error {
 		refused := attempt(ctx, changed(pod(`nodeName: a`)))
 		warned := attempt(ctx, changed(spec(`podsPerNode: 0`)))
-		if refused.err == nil || len(warned.warnings) == 0 {
-			return fmt.Errorf("the policies are not in force: %v, %v", refused, warned)
+		finalized := attempt(ctx, changed(finalizer))
+		if refused.err == nil || len(warned.warnings) == 0 || finalized.err == nil {
+			return fmt.Errorf("the policies are not in force: %v, %v, %v", refused, warned, finalized)
 		}
 		return nil
 	})

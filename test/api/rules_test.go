@@ -112,7 +112,7 @@ func expressions(t *testing.T) map[string]string {
 			}
 		})
 	}
-	for _, file := range []string{denyFile, warnFile} {
+	for _, file := range []string{deletionFile, denyFile, warnFile} {
 		p := policy(t, file)
 		for _, c := range p.Spec.MatchConditions {
 			all[p.Name+" condition "+c.Name] = c.Expression
@@ -145,7 +145,7 @@ func TestPoliciesFitTheTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{denyFile, warnFile} {
+	for _, file := range []string{deletionFile, denyFile, warnFile} {
 		for _, w := range typeWarnings(t, policy(t, file)) {
 			t.Errorf("%s %s: %s", file, w.FieldRef, w.Warning)
 		}

@@ -135,7 +135,10 @@ func (f *ids) name() string { return "ingressdaemonset" }
 func (f *ids) create(ctx context.Context, version string) error {
 	all := intstr.FromString("100%")
 	f.set = &v1alpha1.IngressDaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: idsName, Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: idsName, Namespace: namespace,
+			Annotations: map[string]string{v1alpha1.AnnotationAllowForegroundDeletion: ""},
+		},
 		Spec: v1alpha1.IngressDaemonSetSpec{
 			PodsPerNode:          ptr[int32](podsPerNode),
 			HealthCheckNodePorts: []int32{healthCheckPort},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -279,39 +278,6 @@ func (s *scenario) checkAuditLog() {
 			s.Errorf("%s is not in the audit log", want)
 		}
 	}
-}
-
-// trace is what a cluster could leave on the machine it ran on.
-type trace struct {
-	interfaces, mounts, controlGroups, namespaces []string
-	processes                                     []int
-}
-
-func traces(t *testing.T, dir string) (found trace) {
-	t.Helper()
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range interfaces {
-		found.interfaces = append(found.interfaces, i.Name)
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found.mounts = strings.Split(string(mounts), "\n")
-	for _, root := range parseHierarchies(string(mounts)) {
-		group := filepath.Join(root.Mount, (&Cluster{dir: dir}).controlGroup())
-		if _, err := os.Stat(group); err == nil {
-			found.controlGroups = append(found.controlGroups, group)
-		}
-	}
-	if found.processes, err = machine.Processes(dir); err != nil {
-		t.Fatal(err)
-	}
-	found.namespaces = namespacesOf(t, found.processes)
-	return found
 }
 
 // namespacesOf names the network namespaces that processes are in.

@@ -4,16 +4,23 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach/webhook"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
@@ -69,7 +76,7 @@ type node struct {
 
 func startNode(t *testing.T, name string, held chan<- string, release <-chan struct{}) *node {
 	t.Helper()
-	n := &node{T: t, name: name, address: freeAddress(t), held: held, release: release}
+	n := &node{T: t, name: name, address: ownAddress(t), held: held, release: release}
 	n.healthy.Store(true)
 	n.start()
 	t.Cleanup(func() { n.server.Close() })
@@ -78,7 +85,7 @@ func startNode(t *testing.T, name string, held chan<- string, release <-chan str
 
 func (n *node) start() {
 	n.Helper()
-	listener, err := net.Listen("tcp", n.address)
+	listener, err := shared.Listen(n.Context(), "tcp", n.address)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -123,20 +130,61 @@ func (n *node) asked() webhook.Node {
 	return webhook.Node{Name: n.name, Addresses: []webhook.Address{{Type: "InternalIP", Address: n.member().Address}}}
 }
 
-var addresses atomic.Int64
+// shared opens ports that others of the same user hold with SO_REUSEPORT, as HAProxy does.
+var shared = func() net.ListenConfig {
+	config := net.ListenConfig{Control: func(_, _ string, conn syscall.RawConn) (err error) {
+		failed := conn.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		return errors.Join(err, failed)
+	}}
+	config.SetMultipathTCP(false)
+	return config
+}()
 
-// freeAddress has a loopback address of its own. On 127.0.0.1 the port may become
-// that of a connection before something listens there.
-func freeAddress(t *testing.T) string {
+// ownAddress is one of the loopback interface that belongs to the test until its end,
+// also while nothing listens there: a socket that is bound to it, and gets no
+// connections because it does not listen, keeps everybody out who does not share.
+func ownAddress(t *testing.T) string {
 	t.Helper()
-	pid := os.Getpid()
-	host := fmt.Sprintf("127.%d.%d.%d", 1+pid>>8%250, pid%256, 1+addresses.Add(1)%250)
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+		unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
+}
+
+// TestAddressesStayTheirOwn has others try to take an address that is chosen and not used yet.
+func TestAddressesStayTheirOwn(t *testing.T) {
+	t.Parallel()
+	address := ownAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	for _, other := range []string{address, ":" + port} {
+		if listener, err := net.Listen("tcp4", other); err == nil {
+			listener.Close()
+			t.Errorf("somebody else listens on %s", other)
+		}
+	}
+	if listens(address) {
+		t.Error("what keeps the address is connected to")
+	}
+	n := &node{T: t, name: "one", address: address}
+	for range 2 {
+		n.start()
+		if !listens(address) {
+			t.Error("who has chosen the address is not connected to")
+		}
+		n.stop()
+	}
 }
 
 // balancer is a HAProxy with an http and a tcp backend of the nodes.
@@ -162,7 +210,7 @@ func startBalancer(t *testing.T, nodes ...*node) *balancer {
 
 func launchBalancer(t *testing.T, options lb.Options, nodes ...*node) *balancer {
 	t.Helper()
-	b := &balancer{listen: map[lb.Mode]string{lb.HTTP: freeAddress(t), lb.TCP: freeAddress(t)}}
+	b := &balancer{listen: map[lb.Mode]string{lb.HTTP: ownAddress(t), lb.TCP: ownAddress(t)}}
 	// Paths of sockets must be short.
 	dir, err := os.MkdirTemp("", "lb-")
 	if err != nil {
@@ -211,10 +259,10 @@ type process struct {
 // startReceiver runs the example for HAProxies with these sockets.
 func startReceiver(t *testing.T, sockets ...string) *process {
 	t.Helper()
-	p := &process{T: t, listen: freeAddress(t)}
+	p := &process{T: t}
 	var file string
 	file, p.secret = newSecret(t, "a")
-	p.args = []string{"-listen", p.listen, "-secret-file", file}
+	p.args = []string{"-listen", "127.0.0.1:0", "-secret-file", file}
 	for _, socket := range sockets {
 		p.args = append(p.args, "-socket", socket)
 	}
@@ -237,11 +285,43 @@ func newSecret(t *testing.T, letter string) (file string, secret []byte) {
 func (p *process) start() {
 	p.Helper()
 	p.cmd = exec.Command(receiver, p.args...)
-	p.cmd.Stderr = p.Output()
-	if err := p.cmd.Start(); err != nil {
-		p.Fatal(err)
+	p.listen = startListening(p.T, p.cmd)
+}
+
+// startListening starts a receiver and gives the address that it says it listens on.
+func startListening(t *testing.T, receiver *exec.Cmd) string {
+	t.Helper()
+	said := &report{output: t.Output(), address: make(chan string, 1)}
+	receiver.Stderr = said
+	if err := receiver.Start(); err != nil {
+		t.Fatal(err)
 	}
-	eventually(p.T, "the receiver listens", func() bool { return listens(p.listen) })
+	select {
+	case address := <-said.address:
+		return address
+	case <-time.After(patient):
+		t.Fatal("the receiver does not say that it listens")
+		return ""
+	}
+}
+
+// report passes on what a receiver says, and the address in it once.
+type report struct {
+	output  io.Writer
+	text    []byte
+	told    bool
+	address chan string
+}
+
+var listening = regexp.MustCompile(`listening address=(\S+)\n`)
+
+func (r *report) Write(p []byte) (int, error) {
+	r.text = append(r.text, p...)
+	if found := listening.FindSubmatch(r.text); found != nil && !r.told {
+		r.address <- string(found[1])
+		r.told = true
+	}
+	return r.output.Write(p)
 }
 
 func listens(address string) bool {

@@ -24,27 +24,24 @@ func TestGuide(t *testing.T) {
 	}
 	n := startNode(t, "node-1", nil, nil)
 	b := startBalancer(t, n)
-	listen, dir := freeAddress(t), t.TempDir()
+	listen, dir := "127.0.0.1:0", t.TempDir()
 	top, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer(
-		"127.0.0.1:9180", listen, "/run/haproxy/admin.sock", b.socket,
-		"go build -o webhook-haproxy", "go build -C "+top+" -o "+dir+"/webhook-haproxy",
-		"./webhook-haproxy -listen", "exec ./webhook-haproxy -listen",
-	)
 	shell := func(text string) *exec.Cmd {
+		here := strings.NewReplacer(
+			"127.0.0.1:9180", listen, "/run/haproxy/admin.sock", b.socket,
+			"go build -o webhook-haproxy", "go build -C "+top+" -o "+dir+"/webhook-haproxy",
+			"./webhook-haproxy -listen", "exec ./webhook-haproxy -listen",
+		)
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", here.Replace(text))
-		cmd.Dir, cmd.Stderr = dir, t.Output()
+		cmd.Dir = dir
 		return cmd
 	}
 	receiver := shell(blocks[0])
-	if err := receiver.Start(); err != nil {
-		t.Fatal(err)
-	}
+	listen = startListening(t, receiver)
 	t.Cleanup(func() { receiver.Process.Kill(); receiver.Wait() })
-	eventually(t, "the receiver of the guide listens", func() bool { return listens(listen) })
 
 	for _, ask := range []struct {
 		action string
@@ -52,7 +49,9 @@ func TestGuide(t *testing.T) {
 	}{{"detach", lb.Drain}, {"attach", lb.Up}} {
 		command := strings.ReplaceAll(blocks[1], `"detach"`, `"`+ask.action+`"`)
 		eventually(t, ask.action+" is answered with 200", func() bool {
-			out, err := shell(command).Output()
+			asking := shell(command)
+			asking.Stderr = t.Output()
+			out, err := asking.Output()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

@@ -41,7 +41,8 @@ Defaults are filled in by the controller, not by the API server: an object shows
 what its author wrote. Beyond what stands here, rules that walk the pod template are
 admission policies: [deny.yaml](../../config/policy/deny.yaml) refuses and
 [warn.yaml](../../config/policy/warn.yaml) warns, each with a message that says what to
-change. ` + "`kubectl explain ids.spec`" + ` prints the same texts.
+change; [deletion.yaml](../../config/policy/deletion.yaml) refuses deletion in the
+foreground. ` + "`kubectl explain ids.spec`" + ` prints the same texts.
 `
 
 // reference writes docs/reference/api.md: the fields of the API's types, their

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +28,12 @@ type fakeAPI struct {
 	t       *testing.T
 	address string
 	old     bool
+	// silent opens watches and says nothing, like one that is cut off from its storage.
+	silent atomic.Bool
+	// forbids refuses everything, like an API server on which a right is missing.
+	forbids atomic.Bool
+	// identity, where there is one, is what it shows as a TLS server.
+	identity *tls.Certificate
 
 	mu      sync.Mutex
 	server  *httptest.Server
@@ -50,7 +58,12 @@ func (f *fakeAPI) come() {
 	}
 	f.address = l.Addr().String()
 	f.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: f}}
-	f.server.Start()
+	if f.identity == nil {
+		f.server.Start()
+		return
+	}
+	f.server.TLS = &tls.Config{Certificates: []tls.Certificate{*f.identity}}
+	f.server.StartTLS()
 }
 
 func (f *fakeAPI) leave() {
@@ -91,23 +104,33 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	selected := q.Get("labelSelector") == v1alpha1.LabelNode+"=n1,"+v1alpha1.LabelName+"=web" &&
 		(q.Get("fieldSelector") == "spec.nodeName=n1") == (resource == "pods")
 	w.Header().Set("Content-Type", "application/json")
+	if f.forbids.Load() {
+		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
+		return
+	}
 	switch {
 	case req.URL.Path != want || !selected:
 		f.t.Errorf("asked for %s", req.URL)
 		w.WriteHeader(http.StatusForbidden)
+	case q.Get("watch") == "" && q.Get("resourceVersion") == "" && f.silent.Load():
+		<-req.Context().Done()
 	case q.Get("watch") == "" && q.Get("resourceVersion") == "":
 		f.list(w, resource, kind)
 	case q.Get("watch") == "":
 		f.t.Errorf("a list that may be old is asked for: %s", req.URL)
 	case q.Get("sendInitialEvents") == "true" && f.old:
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		_ = json.NewEncoder(w).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-			Status:   metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity,
-		})
+		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	default:
 		f.watch(w, req, resource, kind)
 	}
+}
+
+func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Reason: reason, Message: "it is " + string(reason), Code: int32(code),
+	})
 }
 
 func (f *fakeAPI) list(w http.ResponseWriter, resource, kind string) {
@@ -136,6 +159,11 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 	send := func(event string, object any) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"type": event, "object": object})
 		w.(http.Flusher).Flush()
+	}
+	if f.silent.Load() {
+		w.(http.Flusher).Flush()
+		<-req.Context().Done()
+		return
 	}
 	sent, version, changed := f.now(resource)
 	if req.URL.Query().Get("sendInitialEvents") == "true" {
@@ -188,8 +216,9 @@ func apiDeployment(annotations map[string]string) *appsv1.Deployment {
 		TypeMeta: metav1.TypeMeta{Kind: "Deployment", APIVersion: "apps/v1"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-n1", Namespace: "ns", Annotations: annotations,
+			Labels: map[string]string{v1alpha1.LabelNode: "n1", v1alpha1.LabelName: "web"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", Controller: new(true),
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "IngressDaemonSet", Name: "web", UID: "web-uid", Controller: new(true),
 			}},
 		},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))},

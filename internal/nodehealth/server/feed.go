@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,21 +14,31 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// feed is the store of one kind of objects and how it is filled.
+// feed is the store of one kind of objects and how it is filled. It is open while a
+// watch is, and all that there was has been told before: by a list, or by the closing
+// bookmark of a watch's initial events. A watch that only opens proves nothing: that of
+// an API server that lags, or is cut off from its storage, stays silent.
 type feed struct {
 	cache.Store
 	reflector *cache.Reflector
+	link      *link
 	synced    atomic.Bool
 	change    func()
 	retry     wait.Backoff
+
+	mu             sync.Mutex
+	told, watching bool
 }
+
+// errMissed makes a reflector list again instead of going on with a watch.
+var errMissed = apierrors.NewResourceExpired("what changed meanwhile may have been missed")
 
 // retryDelays let an API server that returns be found within seconds.
 var retryDelays = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 5, Cap: 4 * time.Second}
 
 func (w *Watcher) newFeed(name string, source *cache.ListWatch, kind runtime.Object) *feed {
-	f := &feed{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), change: w.change, retry: retryDelays}
-	f.reflector = cache.NewReflectorWithOptions(w.observed(f, source), kind, f, cache.ReflectorOptions{
+	f := &feed{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), link: w.link, change: w.change, retry: retryDelays}
+	f.reflector = cache.NewReflectorWithOptions(f.observed(source), kind, f, cache.ReflectorOptions{
 		Name: name,
 		// The reflector cannot be stopped while it delays: most of that is in pause.
 		Backoff: &wait.Backoff{Duration: 250 * time.Millisecond, Jitter: 1},
@@ -52,10 +61,29 @@ func (f *feed) Delete(object any) error {
 	return f.Store.Delete(object)
 }
 
+// Replace is what a reflector does with a list and with initial events that are complete.
 func (f *feed) Replace(objects []any, version string) error {
 	defer f.change()
-	defer f.synced.Store(true)
-	return f.Store.Replace(objects, version)
+	if err := f.Store.Replace(objects, version); err != nil {
+		return err
+	}
+	f.synced.Store(true)
+	f.set(func() { f.told = true })
+	return nil
+}
+
+// set changes what the feed is open by, and tells the link.
+func (f *feed) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.told && f.watching
+	change()
+	switch after := f.told && f.watching; {
+	case after && !before:
+		f.link.opened(time.Now())
+	case before && !after:
+		f.link.closed(time.Now())
+	}
 }
 
 func listed[T any](f *feed) []T {
@@ -74,48 +102,63 @@ func (f *feed) pause(ctx context.Context) {
 	}
 }
 
-// observed tells the link when a watch opens, fails to, and ends.
-func (w *Watcher) observed(f *feed, source *cache.ListWatch) *cache.ListWatch {
+// observed tells the link when the feed opens, fails to, and ends.
+func (f *feed) observed(source *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if options.ResourceVersion == "0" {
-				// Any version would do for 0, also one from before a mark was set.
-				options.ResourceVersion = ""
-			}
+			// Any other version allows for a list from before a mark was set.
+			options.ResourceVersion, options.ResourceVersionMatch = "", ""
 			list, err := source.ListWithContext(ctx, options)
 			if err != nil {
-				f.pause(ctx)
+				f.failed(ctx, err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil && *options.SendInitialEvents {
+				options.ResourceVersion = ""
+			} else if !f.mayGoOn() {
+				return nil, errMissed
+			}
+			began := time.Now()
 			opened, err := source.WatchWithContext(ctx, options)
 			if err != nil {
-				w.failed(ctx, f, err)
+				f.failed(ctx, err)
 				return nil, err
 			}
 			f.retry = retryDelays
-			w.link.opened(time.Now())
-			w.change()
-			return &observedWatch{opened, sync.OnceFunc(func() {
-				w.link.closed(time.Now())
-				w.change()
-			})}, nil
+			f.set(func() { f.watching = true })
+			f.change()
+			return &observedWatch{opened, sync.OnceFunc(func() { f.ended(began, options.TimeoutSeconds) })}, nil
 		},
 	}
 }
 
-// failed tells apart an API server that cannot be reached, one that refuses, and
-// one that is too old for the kind of watch that is tried first.
-func (w *Watcher) failed(ctx context.Context, f *feed, err error) {
-	var refused apierrors.APIStatus
-	if !errors.As(err, &refused) {
-		w.link.failed(time.Now(), err)
-		w.change()
+// mayGoOn is whether a watch may go on from where the last ended.
+func (f *feed) mayGoOn() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.told
+}
+
+// ended is called when a watch has. One that the API server ends at the time that it was
+// asked to has missed nothing, and the next goes on at once.
+func (f *feed) ended(began time.Time, seconds *int64) {
+	inTime := seconds != nil && time.Since(began) >= time.Duration(*seconds)*time.Second
+	f.set(func() { f.watching, f.told = false, f.told && inTime })
+	f.change()
+}
+
+// failed tells the link, but where the API server is too old for the kind of watch that
+// is tried first.
+func (f *feed) failed(ctx context.Context, err error) {
+	if apierrors.IsInvalid(err) {
+		return
 	}
-	if !apierrors.IsInvalid(err) {
-		f.pause(ctx)
-	}
+	f.set(func() { f.told = false })
+	f.link.failed(time.Now(), err)
+	f.change()
+	f.pause(ctx)
 }
 
 // observedWatch relies on whoever reads a watch to stop it as soon as it ends.

@@ -64,7 +64,7 @@ func (d *drains) update(s nodehealth.State, serving bool, now time.Time) {
 	}
 	seen := map[types.UID]time.Time{}
 	for _, pod := range s.Pods {
-		if pod.EndsAt.IsZero() {
+		if !pod.Ending {
 			continue
 		}
 		at, known := d.seen[pod.UID]
@@ -139,11 +139,10 @@ func (r *Responder) reconsiderDrains() {
 		}
 		r.log.Info("A pod may stop", "heldSeconds", time.Since(h.asked).Seconds())
 		delete(r.drains.waiting, h)
-		h.timer.Stop()
-		r.writing.Go(func() { r.reply(&h.poll) })
+		r.send(&h.poll)
 	}
 	if len(r.drains.waiting) == 0 {
-		r.drained.Broadcast()
+		r.settled.Broadcast()
 	}
 }
 
@@ -151,9 +150,8 @@ func (r *Responder) reconsiderDrains() {
 // period of its pod.
 func (r *Responder) waitForDrains() {
 	r.mu.Lock()
-	for len(r.drains.waiting) > 0 {
-		r.drained.Wait()
+	defer r.mu.Unlock()
+	for len(r.drains.waiting) > 0 || r.writing > 0 {
+		r.settled.Wait()
 	}
-	r.mu.Unlock()
-	r.writing.Wait()
 }

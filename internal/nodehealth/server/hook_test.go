@@ -14,7 +14,7 @@ import (
 // ends is a node of which a pod is being stopped that is still a target.
 func ends(target bool) nodehealth.State {
 	s := serving()
-	s.Pods = append(s.Pods, nodehealth.Pod{UID: "old", Name: "old", Leaving: true, EndsAt: time.Now().Add(time.Hour), Grace: time.Hour, InTargets: target})
+	s.Pods = append(s.Pods, nodehealth.Pod{UID: "old", Name: "old", Leaving: true, Ending: true, Grace: time.Hour, InTargets: target})
 	return s
 }
 

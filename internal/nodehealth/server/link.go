@@ -1,8 +1,12 @@
 package server
 
 import (
+	"errors"
+	"net/url"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 const (
@@ -13,6 +17,8 @@ const (
 	// settleTime is how long the API server is not believed after it was away:
 	// a kubelet repeats a report that failed after 10 s.
 	settleTime = 15 * time.Second
+	// blindAfter is how long the API server may be away until a checker is called blind.
+	blindAfter = time.Minute
 )
 
 // link tells from the watches whether the API server can be believed.
@@ -28,11 +34,13 @@ type link struct {
 	awayAt, settledAt time.Time
 	// cause is why a watch could not be opened last.
 	cause error
+	// blindAfter is blindAfter, but in tests.
+	blindAfter time.Duration
 }
 
 // newLink is for a number of watches that are yet to be opened.
 func newLink(watches int, heardAt, now time.Time) *link {
-	return &link{watches: watches, lostAt: heardAt, awayAt: now.Add(startPatience)}
+	return &link{watches: watches, lostAt: heardAt, awayAt: now.Add(startPatience), blindAfter: blindAfter}
 }
 
 func (l *link) opened(now time.Time) {
@@ -57,12 +65,14 @@ func (l *link) closed(now time.Time) {
 	l.open--
 }
 
-// failed is when a watch cannot be opened. At the start nothing is gained by patience then.
+// failed is when nothing can be listed or watched. At the start nothing is gained by
+// patience with an API server that cannot be reached.
 func (l *link) failed(now time.Time, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cause = cause
-	if !l.began && now.Before(l.awayAt) {
+	var refused apierrors.APIStatus
+	if !errors.As(cause, &refused) && !l.began && now.Before(l.awayAt) {
 		l.awayAt = now
 	}
 }
@@ -73,6 +83,8 @@ type view struct {
 	cause  error
 	// away is whether the API server is away, probing whether own probes count.
 	away, probing bool
+	// blind is why it has been away for long; empty where it has not.
+	blind string
 	// next is when the view changes by itself; zero where it does not.
 	next time.Time
 }
@@ -89,6 +101,23 @@ func (l *link) view(now time.Time) view {
 		v.probing, v.next = now.Before(l.settledAt), l.awayAt
 	default:
 		v.away, v.probing = true, true
+		if blindAt := l.lostAt.Add(l.blindAfter); now.Before(blindAt) {
+			v.next = blindAt
+		} else {
+			v.blind = reason(l.cause)
+		}
 	}
 	return v
+}
+
+// reason leaves out of a failed request what was asked for.
+func reason(cause error) string {
+	if cause == nil {
+		return "its watches are open and do not tell what there is"
+	}
+	var request *url.Error
+	if errors.As(cause, &request) {
+		cause = request.Err
+	}
+	return cause.Error()
 }

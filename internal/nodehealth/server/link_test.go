@@ -2,14 +2,19 @@ package server
 
 import (
 	"errors"
+	"net/url"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestLink(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 	heard, refused := start.Add(-time.Hour), errors.New("refused")
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil)
 
 	for name, test := range map[string]struct {
 		happens func(*link)
@@ -17,8 +22,8 @@ func TestLink(t *testing.T) {
 		want    view
 	}{
 		"at the start":         {func(*link) {}, 1, view{lostAt: heard, next: at(3)}},
-		"no answer for long":   {func(*link) {}, 3, view{lostAt: heard, away: true, probing: true}},
-		"refused at the start": {func(l *link) { l.failed(at(1), refused) }, 1, view{lostAt: heard, cause: refused, away: true, probing: true}},
+		"no answer for long":   {func(*link) {}, 3, view{lostAt: heard, away: true, probing: true, blind: "its watches are open and do not tell what there is"}},
+		"refused at the start": {func(l *link) { l.failed(at(1), refused) }, 1, view{lostAt: heard, cause: refused, away: true, probing: true, blind: "refused"}},
 		"one watch is not all": {func(l *link) { l.opened(at(1)) }, 2, view{lostAt: heard, next: at(3)}},
 		"open": {func(l *link) {
 			l.opened(at(1))
@@ -53,14 +58,28 @@ func TestLink(t *testing.T) {
 			l.opened(at(1))
 			l.closed(at(9))
 			l.closed(at(10))
-		}, 11, view{lostAt: at(9), away: true, probing: true}},
+		}, 11, view{lostAt: at(9), away: true, probing: true, next: at(69)}},
 		"one watch reopened in a long gap": {func(l *link) {
 			l.opened(at(1))
 			l.opened(at(1))
 			l.closed(at(9))
 			l.closed(at(10))
 			l.opened(at(12))
-		}, 13, view{lostAt: at(9), away: true, probing: true}},
+		}, 13, view{lostAt: at(9), away: true, probing: true, next: at(69)}},
+		"blind": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(1))
+			l.closed(at(9))
+			l.failed(at(60), &url.Error{Op: "Get", URL: "https://10.0.0.1/?a=b", Err: refused})
+		}, 69, view{lostAt: at(9), cause: refused, away: true, probing: true, blind: "refused"}},
+		"sighted again": {func(l *link) {
+			l.opened(at(1))
+			l.opened(at(1))
+			l.closed(at(9))
+			l.failed(at(60), refused)
+			l.opened(at(80))
+		}, 80, view{probing: true, next: at(95)}},
+		"forbidden at the start": {func(l *link) { l.failed(at(1), forbidden) }, 2, view{lostAt: heard, cause: forbidden, next: at(3)}},
 		"a gap while settling": {func(l *link) {
 			l.failed(at(1), refused)
 			l.opened(at(5))
@@ -71,7 +90,11 @@ func TestLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLink(2, heard, start)
 			test.happens(l)
-			if got := l.view(at(test.at)); got != test.want {
+			got := l.view(at(test.at))
+			if errors.Is(got.cause, test.want.cause) {
+				got.cause = test.want.cause
+			}
+			if got != test.want {
 				t.Errorf("view is %+v, want %+v", got, test.want)
 			}
 		})

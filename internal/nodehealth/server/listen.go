@@ -125,6 +125,7 @@ func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 		ErrorLog:                     slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
 	server.SetKeepAlivesEnabled(false)
+	defer r.countAsking()()
 	b := &bounded{TCPListener: l, limit: maxConnections}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(b) }()

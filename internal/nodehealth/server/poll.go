@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 const (
@@ -16,6 +18,9 @@ const (
 	maxPolls = 256
 	// writeTimeout bounds the answer to a client that does not read.
 	writeTimeout = 5 * time.Second
+	// signTime bounds a sign of life, which fits into any buffer.
+	signTime = 10 * time.Millisecond
+	sign     = "HTTP/1.1 102 Processing\r\n\r\n"
 )
 
 // poll is a request that waits for a change. Its connection is taken from the
@@ -24,6 +29,10 @@ type poll struct {
 	conn   net.Conn
 	method string
 	timer  *time.Timer
+	// until is when it is answered at the latest, life how often it is shown that there
+	// will be an answer; 0 for never.
+	until time.Time
+	life  time.Duration
 }
 
 // waits is how long the request asks to wait by its Prefer headers (RFC 7240).
@@ -40,6 +49,16 @@ func waits(req *http.Request) time.Duration {
 		return time.Duration(min(seconds, int(maxWait.Seconds()))) * time.Second
 	}
 	return 0
+}
+
+// life is how often the request wants to see a sign of life while it waits; 0 for never.
+func life(req *http.Request) time.Duration {
+	seconds, err := strconv.Atoi(req.Header.Get(v1alpha1.HeaderLife))
+	// HTTP/1.0 knows no interim responses.
+	if err != nil || seconds < 1 || !req.ProtoAtLeast(1, 1) {
+		return 0
+	}
+	return time.Duration(min(seconds, int(maxWait.Seconds()))) * time.Second
 }
 
 // hold puts a request that has the present verdict already off, until that
@@ -62,16 +81,43 @@ func (r *Responder) hold(w http.ResponseWriter, req *http.Request, wait time.Dur
 	if c, ok := conn.(*boundedConn); ok {
 		c.leave()
 	}
-	p := &poll{conn: conn, method: req.Method}
-	p.timer = time.AfterFunc(wait, func() { r.expire(p) })
+	p := &poll{conn: conn, method: req.Method, until: time.Now().Add(wait), life: life(req)}
 	r.polls[p] = struct{}{}
+	first := wait
+	if p.life > 0 {
+		first = 0
+	}
+	p.timer = time.AfterFunc(first, func() { r.wake(p) })
 	return true
 }
 
-func (r *Responder) expire(p *poll) {
+// wake answers a request whose time is over, and shows life to one that waits on.
+func (r *Responder) wake(p *poll) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.finish(p)
+	left := time.Until(p.until)
+	if _, waiting := r.polls[p]; !waiting {
+		return
+	}
+	if left <= 0 {
+		r.finish(p)
+		return
+	}
+	if err := p.showLife(); err != nil {
+		r.log.Debug("Client went away", "error", err)
+		delete(r.polls, p)
+		p.conn.Close()
+		return
+	}
+	p.timer.Reset(min(left, p.life))
+}
+
+func (p *poll) showLife() error {
+	if err := p.conn.SetWriteDeadline(time.Now().Add(signTime)); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.conn, sign)
+	return err
 }
 
 // answerPolls answers all requests that wait. r.mu is held.
@@ -87,8 +133,21 @@ func (r *Responder) finish(p *poll) {
 		return
 	}
 	delete(r.polls, p)
+	r.send(p)
+}
+
+// send answers a request that has waited. r.mu is held.
+func (r *Responder) send(p *poll) {
 	p.timer.Stop()
-	r.writing.Go(func() { r.reply(p) })
+	r.writing++
+	go func() {
+		r.reply(p)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.writing--; r.writing == 0 {
+			r.settled.Broadcast()
+		}
+	}()
 }
 
 func (r *Responder) reply(p *poll) {
@@ -120,8 +179,10 @@ func (r *Responder) reply(p *poll) {
 // closePolls answers all requests that wait, and makes none wait any more.
 func (r *Responder) closePolls() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed = true
 	r.answerPolls()
-	r.mu.Unlock()
-	r.writing.Wait()
+	for r.writing > 0 {
+		r.settled.Wait()
+	}
 }

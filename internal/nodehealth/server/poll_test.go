@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"net/http"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
 
@@ -29,6 +31,24 @@ func TestLongPollIsAnsweredOnChange(t *testing.T) {
 				t.Errorf("headers are %v", got.header)
 			}
 		})
+	}
+}
+
+// TestBlindnessIsToldAtOnce answers those that wait, and leaves the age of the verdict.
+func TestBlindnessIsToldAtOnce(t *testing.T) {
+	r := NewResponder(quiet)
+	url, _ := start(t, r)
+	r.Update(serving())
+	tag := ask(t, "GET", url).header.Get("ETag")
+	blind := serving()
+	blind.Blind = "refused"
+	time.AfterFunc(500*time.Millisecond, func() { r.Update(blind) })
+	got := ask(t, "GET", url, "If-None-Match", tag, "Prefer", "wait=10")
+	if got.status != 200 || got.answer.Blind != "refused" || got.took > 5*time.Second {
+		t.Errorf("status %d and %+v after %v", got.status, got.answer, got.took)
+	}
+	if got.answer.AgeSeconds < 0.5 {
+		t.Errorf("the verdict has held for %v s only", got.answer.AgeSeconds)
 	}
 }
 
@@ -61,6 +81,45 @@ func TestLongPollIsAnsweredAtOnce(t *testing.T) {
 	} {
 		if got := ask(t, "GET", url, header...); got.status != 200 || got.took > 5*time.Second {
 			t.Errorf("%s: status %d after %v", name, got.status, got.took)
+		}
+	}
+}
+
+// TestLongPollShowsLife tells a checker that waits from one that hangs.
+func TestLongPollShowsLife(t *testing.T) {
+	r := NewResponder(quiet)
+	r.Update(serving())
+	url, _ := start(t, r)
+	if got := ask(t, "GET", url).header.Get(v1alpha1.HeaderLife); got != strconv.Itoa(v1alpha1.LifeSeconds) {
+		t.Errorf("an answer says %q of signs of life", got)
+	}
+	for version, signs := range map[string]int{"HTTP/1.1": 4, "HTTP/1.0": 0} {
+		begin := time.Now()
+		conn := hang(t, url, "GET / "+version+"\r\nHost: a\r\nIf-None-Match: "+r.tag+"\r\nPrefer: wait=3\r\n"+v1alpha1.HeaderLife+": 1\r\n\r\n", 1)[0]
+		in := bufio.NewReader(conn)
+		seen := 0
+		for ; ; seen++ {
+			start, err := in.Peek(len(sign))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(start) != sign {
+				break
+			}
+			if late := time.Since(begin) - time.Duration(seen)*time.Second; late > 900*time.Millisecond {
+				t.Errorf("sign %d comes %v late", seen, late)
+			}
+			if _, err := in.Discard(len(sign)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		response, err := http.ReadResponse(in, nil)
+		if err != nil || response.StatusCode != 200 || time.Since(begin) < 2900*time.Millisecond {
+			t.Fatalf("%s: %+v (%v) after %v", version, response, err, time.Since(begin))
+		}
+		response.Body.Close()
+		if min(seen, 3) != min(signs, 3) {
+			t.Errorf("%s: %d signs of life in 3 s", version, seen)
 		}
 	}
 }

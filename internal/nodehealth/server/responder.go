@@ -30,15 +30,19 @@ type Responder struct {
 	mu     sync.Mutex
 	answer v1alpha1.HealthCheckAnswer
 	tag    string
+	// since is when the verdict began: what else the tag depends on does not restart it.
 	since  time.Time
 	lostAt time.Time
 	polls  map[*poll]struct{}
 	drains drains
-	// drained is told when no drain hook waits any more.
-	drained *sync.Cond
-	closed  bool
-	// writing are answers to long polls under way.
-	writing sync.WaitGroup
+	// asking is who else asks, turnsQuiet fires when nobody has for long.
+	asking     nodehealth.Asking
+	turnsQuiet *time.Timer
+	closed     bool
+	// writing is how many answers to requests that waited are under way, settled is told
+	// when that or the number of drain hooks that wait has come to nothing.
+	writing int
+	settled *sync.Cond
 }
 
 // NewResponder answers that it is starting, until Update.
@@ -46,35 +50,47 @@ func NewResponder(log *slog.Logger) *Responder {
 	answer := nodehealth.Decide(nodehealth.State{})
 	r := &Responder{
 		log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{},
-		drains: drains{waiting: map[*drain]struct{}{}},
+		drains: drains{waiting: map[*drain]struct{}{}}, asking: nodehealth.Asking{AtLeast: nodehealth.QuietAtLeast},
 	}
-	r.drained = sync.NewCond(&r.mu)
+	r.settled = sync.NewCond(&r.mu)
 	return r
 }
 
 // Update replaces the State that is answered from.
 func (r *Responder) Update(s nodehealth.State) {
 	answer := nodehealth.Decide(s)
-	tag := etag(answer)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.answer
+	answer.Quiet = before.Quiet
 	r.answer, r.lostAt = answer, s.LostAt
 	r.drains.update(s, answer.Serving, time.Now())
 	r.reconsiderDrains()
-	if tag == r.tag {
-		return
+	if verdict(answer) != verdict(before) {
+		r.since = time.Now()
+		r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,
+			"readyPods", answer.ReadyPods, "wantedPods", answer.WantedPods)
 	}
-	r.tag, r.since = tag, time.Now()
-	r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,
-		"readyPods", answer.ReadyPods, "wantedPods", answer.WantedPods)
-	r.answerPolls()
+	r.announce()
+}
+
+// announce answers those that wait where the answer has changed for them. r.mu is held.
+func (r *Responder) announce() {
+	if tag := etag(r.answer); tag != r.tag {
+		r.tag = tag
+		r.answerPolls()
+	}
 }
 
 // ServeHTTP answers 200 or 503 on every path and method.
 func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if asksToDrain(req) && r.holdPod(w, req) {
-		return
+	if asksToDrain(req) {
+		if r.holdPod(w, req) {
+			return
+		}
+	} else {
+		r.note(req)
 	}
 	var connections []v1alpha1.PortConnections
 	if r.connections != nil && asksForConnections(req) {
@@ -101,6 +117,7 @@ func asksForConnections(req *http.Request) bool {
 func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, header http.Header, body []byte) {
 	r.mu.Lock()
 	answer, tag, since, lostAt := r.answer, r.tag, r.since, r.lostAt
+	answer.Asked, _ = r.asking.Told(time.Now())
 	r.mu.Unlock()
 
 	answer.Connections = connections
@@ -114,10 +131,11 @@ func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, 
 	}
 	body = append(body, '\n')
 	header = http.Header{
-		"Content-Type":   {"application/json"},
-		"Content-Length": {strconv.Itoa(len(body))},
-		"Cache-Control":  {"no-store"},
-		"Etag":           {tag},
+		"Content-Type":      {"application/json"},
+		"Content-Length":    {strconv.Itoa(len(body))},
+		"Cache-Control":     {"no-store"},
+		"Etag":              {tag},
+		v1alpha1.HeaderLife: {strconv.Itoa(v1alpha1.LifeSeconds)},
 	}
 	if answer.Serving {
 		return http.StatusOK, header, body
@@ -125,10 +143,21 @@ func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, 
 	return http.StatusServiceUnavailable, header, body
 }
 
-// etag depends on nothing but the verdict, so that it outlives a hand-over to
-// another process. It is weak, since the ages beside the verdict change.
+// verdict is what an answer's age counts from.
+func verdict(answer v1alpha1.HealthCheckAnswer) string {
+	return fmt.Sprintf("%t %q %q", answer.Serving, answer.Reason, answer.Mark)
+}
+
+// etag depends on the verdict, and where there is any on what else is told at once, so
+// that it outlives a hand-over to another process. It is weak, since the ages change.
 func etag(answer v1alpha1.HealthCheckAnswer) string {
 	hash := fnv.New64a()
-	fmt.Fprintf(hash, "%t %q %q", answer.Serving, answer.Reason, answer.Mark)
+	hash.Write([]byte(verdict(answer)))
+	if answer.Blind != "" {
+		hash.Write([]byte(" blind"))
+	}
+	if answer.Quiet {
+		hash.Write([]byte(" quiet"))
+	}
 	return fmt.Sprintf(`W/"%016x"`, hash.Sum64())
 }

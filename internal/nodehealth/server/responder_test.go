@@ -178,7 +178,9 @@ func TestTagOutlivesTheProcess(t *testing.T) {
 		t.Errorf("tags differ: %s, %s", a, b)
 	}
 	seen := map[string]string{}
-	for _, s := range []nodehealth.State{{}, serving(), marked(""), marked("a"), marked("b")} {
+	blind := serving()
+	blind.Blind = "refused"
+	for _, s := range []nodehealth.State{{}, serving(), marked(""), marked("a"), marked("b"), blind} {
 		answer := nodehealth.Decide(s)
 		if earlier, found := seen[etag(answer)]; found {
 			t.Errorf("%+v has the tag of %s", answer, earlier)

@@ -3,9 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,19 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/transport"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
-)
-
-// A connection on which nothing came for pingAfter is pinged, and given up where
-// the answer takes longer than pingTimeout: so long may a dead API server go
-// unnoticed.
-const (
-	pingAfter   = 5 * time.Second
-	pingTimeout = 5 * time.Second
-	dialTimeout = 5 * time.Second
 )
 
 // Sources are where the objects of one node are listed and watched.
@@ -81,37 +69,4 @@ func newRESTClient(config *rest.Config, client *http.Client, version schema.Grou
 	own.ContentType = runtime.ContentTypeProtobuf
 	own.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return rest.RESTClientForConfigAndClient(own, client)
-}
-
-// newHTTPClient is what client-go would make, but with connections that notice
-// soon that the other end is gone.
-func newHTTPClient(config *rest.Config) (*http.Client, error) {
-	settings, err := config.TransportConfig()
-	if err != nil {
-		return nil, err
-	}
-	tls, err := transport.TLSConfigFor(settings)
-	if err != nil {
-		return nil, err
-	}
-	dialer := net.Dialer{
-		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2},
-	}
-	proxy := config.Proxy
-	if proxy == nil {
-		proxy = http.ProxyFromEnvironment
-	}
-	tripper, err := transport.HTTPWrappersForConfig(settings, &http.Transport{
-		Proxy:               proxy,
-		DialContext:         dialer.DialContext,
-		TLSClientConfig:     tls,
-		TLSHandshakeTimeout: dialTimeout,
-		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: tripper}, nil
 }

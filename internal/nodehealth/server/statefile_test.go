@@ -16,7 +16,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
 
-var n1 = nodehealth.Subject{Node: "n1", Name: "web"}
+var n1 = nodehealth.Subject{Node: "n1", Name: "web", UID: "web-uid"}
 
 func rich() nodehealth.State {
 	s := marked("m")

@@ -99,7 +99,7 @@ func (w *Watcher) publish(ctx context.Context) (next time.Time) {
 	view := w.link.view(time.Now())
 	w.report(view)
 	s := w.state()
-	s.LostAt, s.Probing = view.lostAt, view.probing
+	s.LostAt, s.Probing, s.Blind = view.lostAt, view.probing, view.blind
 	w.prober.probe(ctx, nodehealth.Targets(s))
 	s.Probed = w.prober.results()
 	w.sink(s)

@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
@@ -20,12 +24,23 @@ type watching struct {
 
 func startWatcher(t *testing.T, api *fakeAPI, stateDir string) *watching {
 	t.Helper()
-	sources, err := NewSources(api.config(), "ns", n1)
+	w := newWatching(t, api.config(), stateDir)
+	w.start(t)
+	return w
+}
+
+func newWatching(t *testing.T, config *rest.Config, stateDir string) *watching {
+	t.Helper()
+	sources, err := NewSources(config, "ns", n1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &watching{}
 	w.Watcher = NewWatcher(sources, n1, stateDir, func(s nodehealth.State) { w.last.Store(&s) }, quiet)
+	return w
+}
+
+func (w *watching) start(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -37,7 +52,6 @@ func startWatcher(t *testing.T, api *fakeAPI, stateDir string) *watching {
 		<-done
 	}
 	t.Cleanup(w.stop)
-	return w
 }
 
 func (w *watching) becomes(t *testing.T, reason string) nodehealth.State {
@@ -86,6 +100,30 @@ func TestWatcherFollowsTheAPIServer(t *testing.T) {
 	}
 }
 
+// TestFleetThatIsOrphanedGoesOnServing plays kubectl delete --cascade=orphan, and an
+// IngressDaemonSet of the same name that takes over what was left.
+func TestFleetThatIsOrphanedGoesOnServing(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, nil))
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	orphan := apiDeployment(nil)
+	orphan.OwnerReferences = nil
+	api.set("deployments", orphan)
+	w.stays(t, nodehealth.Serving, 300*time.Millisecond)
+	api.set("deployments", with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "another" }))
+	w.stays(t, nodehealth.Serving, 300*time.Millisecond)
+	api.set("deployments", nil)
+	w.becomes(t, nodehealth.DeploymentMissing)
+}
+
+func with[T any](v *T, change func(*T)) *T {
+	change(v)
+	return v
+}
+
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(application())
@@ -130,6 +168,54 @@ func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	w.stays(t, nodehealth.TooFewPodsReady, time.Second)
 	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
 	w.becomes(t, nodehealth.Marked)
+}
+
+// TestWatchThatOpensAndStaysSilentIsNotBelieved plays an API server that returns and
+// knows nothing new: Ready is as old as its outage.
+func TestWatchThatOpensAndStaysSilentIsNotBelieved(t *testing.T) {
+	for name, old := range map[string]bool{"with streamed lists": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			web := httptest.NewServer(application())
+			api := newFakeAPI(t)
+			api.old = old
+			api.set("deployments", apiDeployment(nil))
+			api.set("pods", apiPod(true, true, pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))))
+			w := startWatcher(t, api, t.TempDir())
+			w.becomes(t, nodehealth.Serving)
+			eventually(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() })
+
+			api.leave()
+			eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
+			api.silent.Store(true)
+			api.come()
+			web.Close()
+			w.becomes(t, nodehealth.TooFewPodsReady)
+			w.stays(t, nodehealth.TooFewPodsReady, settleTime+5*time.Second)
+			if w.last.Load().LostAt.IsZero() {
+				t.Error("the API server counts as watched")
+			}
+		})
+	}
+}
+
+// TestWatchThatEndsInTimeGoesOn lists nothing again: thousands of watches end every
+// few minutes.
+func TestWatchThatEndsInTimeGoesOn(t *testing.T) {
+	f := &feed{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), link: newLink(1, time.Now(), time.Now()), change: func() {}}
+	if err := f.Replace(nil, "1"); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func() { f.watching = true })
+	f.ended(time.Now().Add(-5*time.Minute), new(int64(300)))
+	if !f.mayGoOn() {
+		t.Error("a watch that ended in time is not gone on with")
+	}
+	f.set(func() { f.watching = true })
+	f.ended(time.Now().Add(-299*time.Second), new(int64(300)))
+	if f.mayGoOn() {
+		t.Error("a watch that broke off is gone on with")
+	}
 }
 
 func TestWatcherProbesPodsOfANodeThatWasCutOff(t *testing.T) {

@@ -53,13 +53,17 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 		}
 		carriedOut[i] = true
 	}
-	end := time.Now().Add(max(shortestAct, actPerEffort*time.Since(o.state.Now)))
-	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), func(node string) error {
-		if time.Now().After(end) {
+	end := r.now().Add(max(shortestAct, actPerEffort*r.now().Sub(o.state.Now)))
+	errs = append(errs, forEach(slices.Sorted(maps.Keys(perNode)), r.parallel, func(node string) error {
+		if r.now().After(end) {
 			return nil
 		}
 		for _, i := range perNode[node] {
-			if err := r.carryOut(ctx, o, steps[i]); err != nil {
+			err := r.stillClaims(ctx, o, steps[i])
+			if err == nil {
+				err = r.carryOut(ctx, o, steps[i])
+			}
+			if err != nil {
 				return fmt.Errorf("%s %s: %w", steps[i].Action, node, err)
 			}
 			carriedOut[i] = true
@@ -92,7 +96,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 		return r.create(ctx, o, s)
 	case rollout.Update, rollout.HoldBack:
 		return r.update(ctx, o, s)
-	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero:
+	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero, rollout.Stamp:
 		return r.amend(ctx, o, s)
 	case rollout.RequestDetachment:
 		return r.requestDetachment(ctx, o, s)
@@ -132,13 +136,13 @@ func (r *Reconciler) write(ctx context.Context, obj client.Object, opts ...clien
 // dryRun asks the API server whether it would accept the Deployment of some node.
 func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 	d := objects.Deployment(o.set, "dry-run", objects.DeploymentName(o.set, "dry-run", true), objects.Pods{
-		Revision: o.state.Revision, Template: o.template, Replicas: o.set.Spec.Pods(), PerNode: o.set.Spec.Pods(), UpdatedAt: time.Now(),
+		Revision: o.state.Revision, Template: o.template, Replicas: o.set.Spec.Pods(), PerNode: o.set.Spec.Pods(), UpdatedAt: r.now(),
 	})
 	err := r.write(ctx, d, client.DryRunAll, client.ForceOwnership)
 	if err != nil && !refusal(err) {
 		return err
 	}
-	r.dryRuns.set(o.dryRunKey(), err)
+	r.dryRuns.set(o, err)
 	// No event tells of the answer.
 	o.lookAt = o.state.Now
 	return nil
@@ -155,7 +159,7 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 	if !present {
 		value = a.Value
 	}
-	asked, err := json.Marshal(objects.Request{At: o.state.Now.UTC(), StaleTimestamp: s.StaleTimestamp})
+	asked, err := json.Marshal(objects.Request{At: s.At.UTC(), StaleTimestamp: s.StaleTimestamp})
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}

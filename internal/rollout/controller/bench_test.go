@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -92,12 +93,10 @@ func newReconciler(set *v1alpha1.IngressDaemonSet) (*Reconciler, *filled, error)
 	}
 	full := &filled{informers: map[reflect.Type]toolscache.SharedIndexInformer{}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build()
-	r := &Reconciler{
-		client: api, live: api, cache: full, written: newWritten(), dryRuns: newDryRuns(),
-		memory: newMemory(), changes: newChanges(), pace: newPace(),
-	}
+	r := emptyReconciler(time.Now)
+	r.client, r.live, r.index = api, api, indexed(full)
 	nobody := func(types.NamespacedName) {}
-	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody)
+	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody, r.now)
 	return r, full, nil
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -25,6 +27,8 @@ import (
 type checks struct {
 	// changed is called when an answer for the IngressDaemonSet differs from the last.
 	changed func(types.NamespacedName)
+	// begin begins to listen to a port, until the context ends.
+	begin func(context.Context, types.NamespacedName, *caller)
 
 	mu      sync.Mutex
 	callers map[types.NamespacedName]map[endpoint]*caller
@@ -44,17 +48,29 @@ type caller struct {
 	last rollout.Check
 	// asked is whether a first question had its answer, or none.
 	asked bool
+	// failures counts the questions without an answer since the last one that had it.
+	failures int
+	// alive is whether the port shows signs of life while a question waits there.
+	alive bool
 }
 
 const (
 	waitForChange = 290 * time.Second
+	// answerTime is how long a port may take to answer a question that does not wait, and
+	// silence how long one that shows signs of life may go without while a question waits.
+	answerTime = 3 * time.Second
+	silence    = 2 * v1alpha1.LifeSeconds * time.Second
+	// signOfLife is an interim response to a question that waits.
+	signOfLife    = "HTTP/1.1 102 Processing\r\n\r\n"
 	askPlainEvery = time.Second
 	dialTimeout   = 3 * time.Second
 	mostAnswer    = 64 << 10
 )
 
 func newChecks(changed func(types.NamespacedName)) *checks {
-	return &checks{changed: changed, callers: map[types.NamespacedName]map[endpoint]*caller{}}
+	c := &checks{changed: changed, callers: map[types.NamespacedName]map[endpoint]*caller{}}
+	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) { go c.listen(ctx, set, to) }
+	return c
 }
 
 // want sets the ports to listen to for an IngressDaemonSet; none for none.
@@ -69,7 +85,7 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		wanted[e] = &caller{endpoint: e, stop: stop, last: rollout.Check{Port: e.port, Unmarked: e.plain}}
-		go c.listen(ctx, set, wanted[e])
+		c.begin(ctx, set, wanted[e])
 	}
 	for e, old := range c.callers[set] {
 		if wanted[e] == nil {
@@ -104,30 +120,35 @@ func (c *checks) heardAll(set types.NamespacedName) bool {
 	return true
 }
 
-// listen asks a port again and again. A single failure is asked again at once,
-// since a health checker that hands over to its next version ends what waits.
+// listen asks a port again and again.
 func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
-	failures := 0
 	for ctx.Err() == nil {
 		answer, etag, err := to.ask(ctx)
-		var pause time.Duration
-		switch {
-		case err == nil:
-			failures = 0
-			// What brings no news was answered for want of patience.
-			if news := c.heard(set, to, answer, etag); !news || etag == "" {
-				pause = askPlainEvery
-			}
-		case failures == 0:
-			failures, pause = 1, 50*time.Millisecond
-		default:
-			pause = askPlainEvery
-			c.heard(set, to, rollout.Check{Port: to.port, Unmarked: to.plain}, "")
-		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(c.take(set, to, answer, etag, err)):
 		}
+	}
+}
+
+// take takes the outcome of a question and tells when to ask the next. After a single
+// failure that is at once, since a health checker that hands over to its next version
+// ends what waits. One that is silent has failed.
+func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
+	switch {
+	case err == nil:
+		from.failures = 0
+		// What brings no news was answered for want of patience.
+		if news := c.heard(set, from, answer, etag); !news || etag == "" {
+			return askPlainEvery
+		}
+		return 0
+	case from.failures == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
+		from.failures = 1
+		return 50 * time.Millisecond
+	default:
+		c.heard(set, from, rollout.Check{Port: from.port, Unmarked: from.plain}, "")
+		return askPlainEvery
 	}
 }
 
@@ -135,14 +156,16 @@ func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *calle
 func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Check, etag string) bool {
 	c.mu.Lock()
 	last := &from.last
-	same := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
+	verdict := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
+	same := verdict && last.Quiet == answer.Quiet && (last.Blind == "") == (answer.Blind == "")
 	first := !from.asked
 	from.etag, from.asked = etag, true
-	if !same {
-		*last = answer
+	if verdict {
+		answer.Since = last.Since
 	}
+	*last = answer
 	c.mu.Unlock()
-	if !same && !first {
+	if !verdict && !first {
 		flipCounter.WithLabelValues(set.Namespace, set.Name).Inc()
 	}
 	if !same || first {
@@ -160,9 +183,36 @@ func (e *caller) ask(ctx context.Context) (rollout.Check, string, error) {
 		return rollout.Check{Port: e.port, Unmarked: e.plain}, "", err
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	var first [1]byte
-	_, err = conn.Read(first[:])
-	return e.read(conn, first[0], err)
+	head, err := e.listenTo(conn)
+	return e.read(conn, head, err)
+}
+
+// listenTo returns the beginning of the answer. Signs of life may come before it.
+func (e *caller) listenTo(conn net.Conn) ([]byte, error) {
+	head, end := make([]byte, len(signOfLife)), time.Now().Add(waitForChange+silence)
+	for {
+		n, err := io.ReadFull(conn, head)
+		switch {
+		case err == nil && e.etag != "" && string(head) == signOfLife && time.Now().Before(end):
+			_ = conn.SetDeadline(time.Now().Add(silence))
+		case n > 0 && errors.Is(err, io.ErrUnexpectedEOF):
+			return head[:n], nil
+		default:
+			return head, err
+		}
+	}
+}
+
+// patience is how long a question may go without an answer or a sign of life. Health
+// checkers of v0.1.0 show none.
+func (e *caller) patience() time.Duration {
+	switch {
+	case e.etag == "":
+		return answerTime
+	case e.alive:
+		return silence
+	}
+	return waitForChange + 10*time.Second
 }
 
 // send connects and writes the request.
@@ -178,7 +228,7 @@ func (e *caller) send(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dialing: %w", err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(waitForChange + 10*time.Second))
+	_ = conn.SetDeadline(time.Now().Add(e.patience()))
 	if _, err := io.WriteString(conn, e.request(address)); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("asking: %w", err)
@@ -189,19 +239,22 @@ func (e *caller) send(ctx context.Context) (net.Conn, error) {
 func (e *caller) request(address string) string {
 	conditional := ""
 	if e.etag != "" {
-		conditional = fmt.Sprintf("If-None-Match: %s\r\nPrefer: wait=%d\r\n", e.etag, int(waitForChange.Seconds()))
+		conditional = fmt.Sprintf("If-None-Match: %s\r\nPrefer: wait=%d\r\n%s: %d\r\n",
+			e.etag, int(waitForChange.Seconds()), v1alpha1.HeaderLife, v1alpha1.LifeSeconds)
 	}
-	return "GET / HTTP/1.1\r\nHost: " + address + "\r\nUser-Agent: ingress-daemonset-controller\r\n" + conditional + "Connection: close\r\n\r\n"
+	return "GET / HTTP/1.1\r\nHost: " + address + "\r\nUser-Agent: ingress-daemonset-controller\r\n" +
+		v1alpha1.HeaderClient + ": controller\r\n" + conditional + "Connection: close\r\n\r\n"
 }
 
-// read reads the answer, of which the first byte, or an error, has come.
-func (e *caller) read(conn net.Conn, first byte, err error) (rollout.Check, string, error) {
+// read reads the answer, of which the head, or an error, has come.
+func (e *caller) read(conn net.Conn, head []byte, err error) (rollout.Check, string, error) {
 	defer conn.Close()
 	out := rollout.Check{Port: e.port, Unmarked: e.plain}
 	if err != nil {
 		return out, "", fmt.Errorf("reading: %w", err)
 	}
-	rest := io.MultiReader(byteReader(first), io.LimitReader(conn, mostAnswer))
+	_ = conn.SetDeadline(time.Now().Add(answerTime))
+	rest := io.MultiReader(bytes.NewReader(head), io.LimitReader(conn, mostAnswer))
 	response, err := http.ReadResponse(bufio.NewReaderSize(rest, 1024), nil)
 	if err != nil {
 		return out, "", fmt.Errorf("reading: %w", err)
@@ -217,17 +270,11 @@ func (e *caller) read(conn net.Conn, first byte, err error) (rollout.Check, stri
 		// Somebody else answers on the port: that node is not ours to call serving.
 		return rollout.Check{Port: e.port}, "", fmt.Errorf("decoding: %w", err)
 	}
-	out.Mark = body.Mark
-	out.Since = received.Add(-time.Duration(body.AgeSeconds * float64(time.Second)))
-	return out, response.Header.Get("ETag"), nil
-}
-
-type byteReader byte
-
-func (b byteReader) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	out.Mark, out.Quiet, out.Blind = body.Mark, body.Quiet, body.Blind
+	if body.Asked != nil {
+		out.AskedBy = body.Asked.By
 	}
-	p[0] = byte(b)
-	return 1, io.EOF
+	out.Since = received.Add(-time.Duration(body.AgeSeconds * float64(time.Second)))
+	e.alive = response.Header.Get(v1alpha1.HeaderLife) != ""
+	return out, response.Header.Get("ETag"), nil
 }

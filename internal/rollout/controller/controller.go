@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,11 +27,15 @@ import (
 // Reconciler brings IngressDaemonSets to what they should be.
 type Reconciler struct {
 	client client.Client
-	// cache is what client reads.
-	cache cache.Cache
+	// index is where client reads the objects of a kind.
+	index index
 	// live reads past the cache.
 	live     client.Reader
 	recorder events.EventRecorder
+	// now is the clock.
+	now func() time.Time
+	// parallel is how many nodes are written to at a time.
+	parallel int
 	// image is the health checker's, where an IngressDaemonSet names none.
 	image  string
 	checks *checks
@@ -41,6 +44,7 @@ type Reconciler struct {
 	written      *written
 	dryRuns      *dryRuns
 	memory       *memory
+	sights       *sights
 	changes      *changes
 	waves        *waveClock
 	pace         *pace
@@ -68,12 +72,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	r.pace.decide(req)
-	begun := time.Now()
+	begun := r.now()
 	decision := rollout.Plan(o.state)
-	took := time.Since(begun)
-	r.pace.effort(req, time.Since(o.state.Now))
+	took := r.now().Sub(begun)
+	r.pace.effort(req, r.now().Sub(o.state.Now))
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
+	keepClaims(&decision.Status, decision.Steps, done)
 	measure(req.NamespacedName, decision.Status, done, took)
 	timeTurns(req.NamespacedName, o.state, decision.Status, done)
 	r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
@@ -89,13 +94,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "Failed", "Reconcile", "%s", shortened(err.Error()))
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o.dryRunKey()))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o))}, nil
 }
 
 func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.measurements.forget(req.NamespacedName)
+	r.dryRuns.forget(req.NamespacedName)
 	r.memory.forget(req.NamespacedName)
+	r.sights.forget(req.NamespacedName)
 	r.changes.forget(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)
@@ -113,14 +120,14 @@ func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaem
 	return nil
 }
 
-// untilNext is the time to the earlier of two moments, 0 where both are zero.
-func untilNext(moments ...time.Time) time.Duration {
+// untilNext is the time from now to the earliest of the moments, 0 where all are zero.
+func untilNext(now time.Time, moments ...time.Time) time.Duration {
 	var next time.Duration
 	for _, at := range moments {
 		if at.IsZero() {
 			continue
 		}
-		if d := max(time.Until(at), time.Millisecond); next == 0 || d < next {
+		if d := max(at.Sub(now), time.Millisecond); next == 0 || d < next {
 			next = d
 		}
 	}

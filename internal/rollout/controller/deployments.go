@@ -87,7 +87,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 	template, err := o.templateOf(s.Revision)
 	return objects.Pods{
 		Revision: s.Revision, Template: template, Replicas: s.Replicas, PerNode: o.set.Spec.Pods(),
-		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: o.state.Now,
+		Hold: s.Hold, Paused: s.Paused, Rolling: s.Rolling, UpdatedAt: s.At,
 	}, err
 }
 
@@ -152,9 +152,8 @@ func (r *Reconciler) templateOfReplicaSet(ctx context.Context, d *appsv1.Deploym
 
 // keepMark keeps what an update of the pods does not change.
 func keepMark(d, live *appsv1.Deployment) {
-	key := live.Annotations[v1alpha1.AnnotationMarkKey]
-	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, key} {
-		if value, ok := live.Annotations[kept]; ok && kept != "" {
+	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations)} {
+		if value, ok := live.Annotations[kept]; ok {
 			d.Annotations[kept] = value
 		}
 	}
@@ -218,21 +217,24 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	switch s.Action {
 	case rollout.Mark:
 		key := o.strategy.MarkKey
+		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
-			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(o.state.Now)
+			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
 		}
 	case rollout.Unmark:
-		set[live.Annotations[v1alpha1.AnnotationMarkKey]] = nil
+		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
-		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(o.state.Now)
+		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
+	case rollout.Stamp:
+		set[v1alpha1.AnnotationClaimDropped] = rollout.Timestamp(s.At)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set, rollout.Rolling{}), "paused": nil}
 	case rollout.HoldBack, rollout.Update:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		if s.Action == rollout.Update {
-			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(o.state.Now), nil
+			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At), nil
 		}
 		spec = map[string]any{"replicas": s.Replicas, "paused": s.Paused, "strategy": strategyPatch(o.set, s.Rolling)}
 	case rollout.ScaleToZero:

@@ -2,16 +2,23 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // guarded writes to a Deployment if its spec and annotations are still those that
-// were observed. They are as long as its generation is the same; its status, which
-// the Deployment controller writes all the time, may have changed meanwhile.
+// were observed; its status, which the Deployment controller writes all the time, may
+// have changed meanwhile.
 func (r *Reconciler) guarded(ctx context.Context, live *appsv1.Deployment, write func(resourceVersion string) (*appsv1.Deployment, error)) error {
 	const attempts = 5
 	version := r.cachedVersion(ctx, live)
@@ -26,7 +33,7 @@ func (r *Reconciler) guarded(ctx context.Context, live *appsv1.Deployment, write
 		}
 		now := &metav1.PartialObjectMetadata{}
 		now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-		if r.live.Get(ctx, client.ObjectKeyFromObject(live), now) != nil || !sameGeneration(now, live) {
+		if r.live.Get(ctx, client.ObjectKeyFromObject(live), now) != nil || !untouched(now, live) {
 			return err
 		}
 		version = now.ResourceVersion
@@ -39,12 +46,62 @@ func (r *Reconciler) cachedVersion(ctx context.Context, live *appsv1.Deployment)
 	if r.client.Get(ctx, client.ObjectKeyFromObject(live), cached) != nil {
 		return live.ResourceVersion
 	}
-	if newest := latest(r.written, cached); sameGeneration(newest, live) {
+	if newest := latest(r.written, cached); untouched(newest, live) {
 		return newest.ResourceVersion
 	}
 	return live.ResourceVersion
 }
 
-func sameGeneration(a, b client.Object) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
+// untouched is whether spec and annotations of an object are the same in two versions.
+func untouched(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+		maps.Equal(withoutCount(a.GetAnnotations()), withoutCount(b.GetAnnotations()))
+}
+
+// withoutCount leaves out what the Deployment controller writes beside its status.
+func withoutCount(annotations map[string]string) map[string]string {
+	const count = "deployment.kubernetes.io/revision"
+	if _, counted := annotations[count]; !counted {
+		return annotations
+	}
+	rest := maps.Clone(annotations)
+	delete(rest, count)
+	return rest
+}
+
+// stillClaims refuses the first touch of a node whose claim does not stand any more: this
+// controller may have been frozen since it decided. What changes after this look
+// is noticed by the Deployment's version (rollout.Stamp). One look serves a pass.
+func (r *Reconciler) stillClaims(ctx context.Context, o *observed, s rollout.Step) error {
+	first := s.Action == rollout.Mark && !s.Drained || s.Action == rollout.Update
+	if !first || !slices.Contains(o.state.Status.Wave, s.Node) || o.markedBefore(s.Node) {
+		return nil
+	}
+	o.claims.once.Do(func() {
+		live := &v1alpha1.IngressDaemonSet{}
+		err := r.live.Get(ctx, client.ObjectKeyFromObject(o.set), live)
+		switch {
+		case err != nil:
+			o.claims.err = fmt.Errorf("looking whether the claim stands: %w", err)
+		case live.UID != o.set.UID || live.ResourceVersion != o.set.ResourceVersion:
+			o.claims.err = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ingressdaemonsets"}, o.set.Name, errors.New("it has changed since nodes were claimed"))
+		}
+	})
+	return o.claims.err
+}
+
+func (o *observed) markedBefore(node string) bool {
+	i := slices.IndexFunc(o.state.Nodes, func(n rollout.Node) bool { return n.Name == node })
+	return i >= 0 && o.state.Nodes[i].Marked()
+}
+
+// keepClaims keeps the claims in the status whose Deployments could not be stamped.
+func keepClaims(status *v1alpha1.IngressDaemonSetStatus, steps, done []rollout.Step) {
+	for _, s := range steps {
+		stamped := slices.ContainsFunc(done, func(d rollout.Step) bool { return d.Action == rollout.Stamp && d.Node == s.Node })
+		if s.Action == rollout.Stamp && !stamped {
+			status.Wave = append(status.Wave, s.Node)
+		}
+	}
+	slices.Sort(status.Wave)
 }

@@ -14,11 +14,13 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // observeRivals finds health-check ports that an older IngressDaemonSet answers
-// on, on a node of both. Two answers on one port would take turns.
+// on, on a node of both. Two answers on one port would take turns. It warns of ports
+// that the pods of both take there.
 func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 	o.taken = map[int32]bool{}
 	list := &v1alpha1.IngressDaemonSetList{}
@@ -30,18 +32,33 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 		if !older(rival, o.set) {
 			continue
 		}
+		if !meets(rival, o.set) {
+			continue
+		}
+		node := o.shared(rival)
+		if node == "" {
+			continue
+		}
 		for _, port := range o.set.Spec.HealthCheckNodePorts {
-			if !slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
-				continue
-			}
-			if node := o.shared(rival); node != "" {
+			if slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
 				o.taken[port] = true
 				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d too, on node %s: choose another port",
 					rival.Namespace, rival.Name, port, node))
 			}
 		}
+		for _, port := range objects.SharedHostPorts(o.set, rival) {
+			o.state.Warnings = append(o.state.Warnings, rollout.Fault{Reason: v1alpha1.ReasonHostPortShared, Message: fmt.Sprintf(
+				"the pods of IngressDaemonSet %s/%s take %s port %d of node %s too: both get its connections, or one does not start; choose another port, or other nodes",
+				rival.Namespace, rival.Name, port.Protocol, port.Port, node)})
+		}
 	}
 	return nil
+}
+
+// meets is whether the two want the same port wherever they share a node.
+func meets(a, b *v1alpha1.IngressDaemonSet) bool {
+	return slices.ContainsFunc(a.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(b.Spec.HealthCheckNodePorts, p) }) ||
+		len(objects.SharedHostPorts(a, b)) > 0
 }
 
 // older is whether a came first, by time of creation, then by namespace and name.
@@ -92,20 +109,65 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	if err := r.observeClaims(ctx, o); err != nil {
 		return err
 	}
-	for port := range o.checkers {
-		if !slices.Contains(o.set.Spec.HealthCheckNodePorts, port) {
-			o.state.Checkers = append(o.state.Checkers, rollout.Checker{Port: port, Exists: true})
-		}
+	if err := r.observeRetired(ctx, o); err != nil {
+		return err
+	}
+	for port, ds := range o.checkers {
+		c := rollout.Checker{Port: port, Wanted: !o.retiring(port), Exists: true, Taken: o.taken[port]}
+		c.Outdated = objects.CheckerRevision(ds.Spec.Template.Labels) != r.wantedChecker(o, port)
+		o.state.Checkers = append(o.state.Checkers, c)
 	}
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
-		c := rollout.Checker{Port: port, Wanted: true, Exists: o.checkers[port] != nil, Taken: o.taken[port]}
-		if c.Exists {
-			c.Outdated = objects.CheckerRevision(o.checkers[port].Spec.Template.Labels) != r.wantedChecker(o, port)
+		if o.checkers[port] == nil {
+			o.state.Checkers = append(o.state.Checkers, rollout.Checker{Port: port, Wanted: true, Taken: o.taken[port]})
 		}
-		o.state.Checkers = append(o.state.Checkers, c)
 	}
 	slices.SortFunc(o.state.Checkers, func(a, b rollout.Checker) int { return int(a.Port - b.Port) })
 	return nil
+}
+
+// observeRetired finds health-check ports on which another IngressDaemonSet still
+// answers, on a node of both, although they are not in its spec any more.
+func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
+	for _, port := range o.set.Spec.HealthCheckNodePorts {
+		if o.checkers[port] != nil {
+			continue
+		}
+		list := &appsv1.DaemonSetList{}
+		if err := r.client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing the health checkers of port %d: %w", port, err)
+		}
+		for i := range list.Items {
+			ds := &list.Items[i]
+			rival := &v1alpha1.IngressDaemonSet{}
+			err := r.client.Get(ctx, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Labels[v1alpha1.LabelName]}, rival)
+			if apierrors.IsNotFound(err) || err == nil && (!controlledBy(ds, rival.UID) || slices.Contains(rival.Spec.HealthCheckNodePorts, port)) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("reading whose health checkers answer on port %d: %w", port, err)
+			}
+			if node := o.shared(rival); node != "" {
+				o.taken[port] = true
+				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s still answers on port %d, on node %s: it was removed there, and is free when nobody asks it any more, or when it is released",
+					rival.Namespace, rival.Name, port, node))
+				// No event of this IngressDaemonSet tells when it is free.
+				o.lookAt = o.state.Now.Add(askAgain)
+			}
+		}
+	}
+	return nil
+}
+
+// releasedPorts are the ports that somebody wants closed whoever asks them.
+func releasedPorts(set *v1alpha1.IngressDaemonSet) map[int32]bool {
+	out := map[int32]bool{}
+	for _, text := range strings.Split(set.Annotations[v1alpha1.AnnotationReleasedPorts], ",") {
+		if port, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); err == nil {
+			out[int32(port)] = true
+		}
+	}
+	return out
 }
 
 // observeClaims finds what health checkers need and is not there, and what

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -9,8 +11,10 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Measure makes one measurement of a check of the analysis; nil is a pass.
@@ -23,6 +27,9 @@ type measurements struct {
 	make Measure
 	// changed is called when one is done.
 	changed func(types.NamespacedName)
+	now     func() time.Time
+	// beside has something done beside everything else.
+	beside func(func())
 
 	mu   sync.Mutex
 	done map[types.NamespacedName]map[string]rollout.Measurement
@@ -30,9 +37,10 @@ type measurements struct {
 	underWay map[types.NamespacedName]map[string]string
 }
 
-func newMeasurements(make Measure, changed func(types.NamespacedName)) *measurements {
+func newMeasurements(make Measure, changed func(types.NamespacedName), now func() time.Time) *measurements {
 	return &measurements{
-		make: make, changed: changed,
+		make: make, changed: changed, now: now,
+		beside:   func(do func()) { go do() },
 		done:     map[types.NamespacedName]map[string]rollout.Measurement{},
 		underWay: map[types.NamespacedName]map[string]string{},
 	}
@@ -68,15 +76,18 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 		m.underWay[set], m.done[set] = map[string]string{}, map[string]rollout.Measurement{}
 	}
 	m.underWay[set][check.Name] = analysis
-	go m.finish(set, check, analysis, wave)
+	m.beside(func() { m.finish(set, check, analysis, wave) })
 }
 
 func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
 	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
-	if err := m.make(context.Background(), check, wave); err != nil {
+	if err := m.guarded(set, check, wave); err != nil {
 		one.Failure = shortened(err.Error())
+		if on := (&rollout.NodesFailed{}); errors.As(err, &on) {
+			one.FailedOn = on.Nodes
+		}
 	}
-	one.At = time.Now()
+	one.At = m.now()
 	m.mu.Lock()
 	if m.underWay[set][check.Name] != analysis {
 		// It is measured for another wave by now, or the IngressDaemonSet is gone.
@@ -89,13 +100,25 @@ func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisC
 	m.changed(set)
 }
 
+// guarded makes a measurement. One that panics has failed: it reads what others answer,
+// and would otherwise end this controller and, after it, each next leader.
+func (m *measurements) guarded(set types.NamespacedName, check v1alpha1.AnalysisCheck, wave rollout.Wave) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Log.Error(nil, "a measurement panicked", "ingressdaemonset", set, "check", check.Name, "panic", p, "stack", string(debug.Stack()))
+			err = errors.New("measuring it failed by a fault of the controller, whose log says more")
+		}
+	}()
+	return m.make(context.Background(), check, wave)
+}
+
 // measure begins a measurement of the wave that is judged.
 func (r *Reconciler) measure(o *observed, s rollout.Step) error {
-	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: time.Now()}
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: r.now()}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
 		for _, name := range a.Nodes {
-			if n := o.nodes[name]; n != nil && n.node != nil {
+			if n := o.nodes[name]; n != nil && n.node != nil && objects.NodeReady(n.node) {
 				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node)})
 			}
 		}

@@ -31,7 +31,7 @@ func deployment(version string) *appsv1.Deployment {
 // TestWritten sees own writes until the cache has caught up with them.
 func TestWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWritten()
+		w := newWritten(time.Now)
 		never := func(*appsv1.Deployment) bool { return false }
 		cached, own, newer := deployment("9"), deployment("10"), deployment("11")
 		if latest(w, cached) != cached {
@@ -89,7 +89,7 @@ func TestPace(t *testing.T) {
 			}
 		}
 		p.decide(req)
-		p.report(req)
+		p.report(req, time.Now())
 		if !p.decided(req) || p.lastReport(req) != time.Now() {
 			t.Error("it does not remember")
 		}
@@ -103,21 +103,24 @@ func TestPace(t *testing.T) {
 // TestDryRuns let a refusal stand for a while, and an acceptance for good.
 func TestDryRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDryRuns()
-		if d.get("a").Done || !d.retryAt("a").IsZero() {
+		of := func(name string) *observed {
+			return &observed{set: &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		}
+		d, a, b := newDryRuns(time.Now), of("a"), of("b")
+		if d.get(a).Done || !d.retryAt(a).IsZero() {
 			t.Error("nothing was asked")
 		}
-		d.set("a", nil)
-		d.set("b", errors.New(strings.Repeat("no ", 10000)))
-		if a, b := d.get("a"), d.get("b"); !a.Done || a.Refusal != "" || !b.Done || len(b.Refusal) > 2000 {
-			t.Errorf("%v, %d", a, len(b.Refusal))
+		d.set(a, nil)
+		d.set(b, errors.New(strings.Repeat("no ", 10000)))
+		if accepted, refused := d.get(a), d.get(b); !accepted.Done || accepted.Refusal != "" || !refused.Done || len(refused.Refusal) > 2000 {
+			t.Errorf("%v, %d", accepted, len(refused.Refusal))
 		}
-		if got := d.retryAt("b"); got != time.Now().Add(askAgain) || !d.get("b").Done {
+		if got := d.retryAt(b); got != time.Now().Add(askAgain) || !d.get(b).Done {
 			t.Errorf("it asks again at %s", got)
 		}
 		time.Sleep(askAgain + time.Second)
-		d.retryAt("b")
-		if !d.get("a").Done || d.get("b").Done {
+		d.retryAt(b)
+		if !d.get(a).Done || d.get(b).Done {
 			t.Error("it does not ask again about a refusal alone")
 		}
 	})
@@ -215,7 +218,7 @@ func TestUntilNext(t *testing.T) {
 			{nil, 0}, {[]time.Time{{}, {}}, 0}, {[]time.Time{{}, now.Add(time.Minute), now.Add(time.Second)}, time.Second},
 			{[]time.Time{now.Add(-time.Minute), now.Add(time.Second)}, time.Millisecond},
 		} {
-			if got := untilNext(c.moments...); got != c.want {
+			if got := untilNext(now, c.moments...); got != c.want {
 				t.Errorf("%v: got %s, want %s", c.moments, got, c.want)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ports are the health-check ports of every node, without an address.
+// ports are the health-check ports of every node, without an address: those of the spec,
+// and those that were removed from it and are still answered.
 func (o *observed) ports() []endpoint {
 	var out []endpoint
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
@@ -22,10 +23,20 @@ func (o *observed) ports() []endpoint {
 			out = append(out, endpoint{port: port})
 		}
 	}
+	for _, port := range slices.Sorted(maps.Keys(o.checkers)) {
+		if o.retiring(port) {
+			out = append(out, endpoint{port: port})
+		}
+	}
 	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
 		out = append(out, endpoint{port: o.service.Spec.HealthCheckNodePort, plain: true})
 	}
 	return out
+}
+
+// retiring is whether a port that is answered was removed from the spec.
+func (o *observed) retiring(port int32) bool {
+	return o.checkers[port] != nil && !slices.Contains(o.set.Spec.HealthCheckNodePorts, port)
 }
 
 // endpointsAt are the ports of a node.
@@ -219,7 +230,7 @@ func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {
 	var out []rollout.Check
 	for i, e := range n.reading.endpoints {
 		c := r.checks.last(client.ObjectKeyFromObject(o.set), e)
-		c.Gone = n.reading.gone[i]
+		c.Gone, c.Retiring = n.reading.gone[i], o.retiring(e.port)
 		out = append(out, c)
 	}
 	return out

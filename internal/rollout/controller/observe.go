@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -38,6 +39,11 @@ type observed struct {
 	taken map[int32]bool
 	// known is what earlier passes read.
 	known *readings
+	// claims is whether the claims of the wave still stand.
+	claims struct {
+		once sync.Once
+		err  error
+	}
 	// released is whether the finalizer was removed.
 	released bool
 }
@@ -50,8 +56,6 @@ type nodeObjects struct {
 	reading    *reading
 }
 
-func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state.Revision }
-
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	o := &observed{
@@ -60,11 +64,11 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	}
 	revision := objects.Revision(o.template)
 	o.state = rollout.State{
-		Now: time.Now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
+		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
 		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
-		Promoted: set.Annotations[v1alpha1.AnnotationPromoted],
+		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 	}
-	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
+	o.state.DryRun = r.dryRuns.get(o)
 	for _, read := range []func(context.Context, *observed) error{
 		r.observeDeletion, r.observeRevisions, r.observeFleet, r.observeService, r.observeRivals, r.observeCheckers,
 	} {
@@ -75,6 +79,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		}
 	}
 	r.assemble(o)
+	r.sights.of(set).See(&o.state)
 	return o, nil
 }
 
@@ -91,7 +96,7 @@ func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
 }
 
 func (r *Reconciler) observeAll(ctx context.Context, o *observed) error {
-	nodes, err := stored(ctx, r.cache, &corev1.Node{}, "")
+	nodes, err := stored(ctx, r.index, &corev1.Node{}, "")
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
@@ -111,15 +116,15 @@ func (r *Reconciler) observeAll(ctx context.Context, o *observed) error {
 
 // observeChanged reads again what stands on the nodes.
 func (r *Reconciler) observeChanged(ctx context.Context, o *observed, changed map[string]bool) error {
-	nodes, err := storedAs(ctx, r.cache, &corev1.Node{}, changed)
+	nodes, err := storedAs(ctx, r.index, &corev1.Node{}, changed)
 	if err != nil {
 		return fmt.Errorf("reading Nodes: %w", err)
 	}
-	deployments, err := storedOn(ctx, r.cache, &appsv1.Deployment{}, o.set, changed)
+	deployments, err := storedOn(ctx, r.index, &appsv1.Deployment{}, o.set, changed)
 	if err != nil {
 		return fmt.Errorf("reading Deployments: %w", err)
 	}
-	pods, err := storedOn(ctx, r.cache, &corev1.Pod{}, o.set, changed)
+	pods, err := storedOn(ctx, r.index, &corev1.Pod{}, o.set, changed)
 	if err != nil {
 		return fmt.Errorf("reading Pods: %w", err)
 	}

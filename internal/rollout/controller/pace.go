@@ -83,10 +83,10 @@ func (p *pace) lastReport(req reconcile.Request) time.Time {
 	return p.reported[req]
 }
 
-func (p *pace) report(req reconcile.Request) {
+func (p *pace) report(req reconcile.Request, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reported[req] = time.Now()
+	p.reported[req] = at
 }
 
 func (p *pace) forget(req reconcile.Request) {

@@ -43,7 +43,7 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 	wanted := map[string]*discoveryv1.EndpointSlice{}
 	if o.service != nil {
 		for _, n := range o.state.Nodes {
-			marked := n.Deployment == nil || n.Deployment.Mark != ""
+			marked := n.Deployment == nil || n.Marked()
 			if slice := objects.EndpointSlice(o.set, o.service, n.Name, o.nodes[n.Name].pods, marked); slice != nil {
 				wanted[slice.Name] = slice
 			}
@@ -73,7 +73,7 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 		// published to a Service that may be meant for something else.
 		maps.DeleteFunc(wanted, func(name string, _ *discoveryv1.EndpointSlice) bool { return !published[name] })
 	}
-	return forEach(slices.Sorted(maps.Keys(wanted)), func(name string) error {
+	return forEach(slices.Sorted(maps.Keys(wanted)), r.parallel, func(name string) error {
 		if err := r.write(ctx, wanted[name], client.ForceOwnership); err != nil {
 			return fmt.Errorf("publishing EndpointSlice %s: %w", name, err)
 		}

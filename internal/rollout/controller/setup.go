@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -64,39 +63,62 @@ func CacheOptions(allPods bool) cache.Options {
 // made with CacheOptions. image is the health checker's, measure makes the
 // measurements of the analysis.
 func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
-	if err := index(context.Background(), mgr.GetCache()); err != nil {
+	if err := addIndexes(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
 	queue := &bell{}
-	r := &Reconciler{
-		client: mgr.GetClient(), cache: mgr.GetCache(), live: mgr.GetAPIReader(),
-		recorder: mgr.GetEventRecorder(objects.FieldManager), image: image,
-		written: newWritten(), dryRuns: newDryRuns(), memory: newMemory(), changes: newChanges(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
-	}
+	r := emptyReconciler(time.Now)
+	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
+	r.recorder, r.image = mgr.GetEventRecorder(objects.FieldManager), image
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
-	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring)
+	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring, r.now)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
-		For(&v1alpha1.IngressDaemonSet{}, specChanges()).
+		For(&v1alpha1.IngressDaemonSet{}, builder.WithPredicates(specChanges())).
 		WatchesRawSource(source.Func(queue.open)).
-		Watches(&v1alpha1.IngressDaemonSet{}, r.enqueue(r.rivals), specChanges()).
-		Watches(&corev1.Node{}, r.enqueue(r.allSets), nodeChanges()).
 		// A heartbeat calls for no pass, but the next one must know the newest version.
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			r.changes.saw(e.ObjectNew)
 		}}).
-		Watches(&corev1.Service{}, r.enqueue(r.setsOfService)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4})
-	for _, named := range []client.Object{
-		&appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &discoveryv1.EndpointSlice{},
-		&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}, &corev1.Pod{},
-	} {
-		b = b.Watches(named, r.enqueue(setByLabel))
+	for _, w := range r.watches() {
+		b = b.Watches(w.kind, r.enqueue(w.sets), builder.WithPredicates(w.changes))
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
 	return nil
+}
+
+// emptyReconciler remembers nothing yet.
+func emptyReconciler(now func() time.Time) *Reconciler {
+	return &Reconciler{
+		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
+		changes: newChanges(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
+	}
+}
+
+// watch is a kind, which of its changes call for passes, and of which IngressDaemonSets.
+type watch struct {
+	kind    client.Object
+	sets    handler.MapFunc
+	changes predicate.Predicate
+}
+
+func (r *Reconciler) watches() []watch {
+	every := predicate.Funcs{}
+	out := []watch{
+		{&v1alpha1.IngressDaemonSet{}, r.rivals, specChanges()},
+		{&corev1.Node{}, r.allSets, nodeChanges()},
+		{&corev1.Service{}, r.setsOfService, every},
+	}
+	for _, named := range []client.Object{
+		&appsv1.Deployment{}, &appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &discoveryv1.EndpointSlice{},
+		&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}, &corev1.Pod{},
+	} {
+		out = append(out, watch{named, setByLabel, every})
+	}
+	return out
 }
 
 // setByLabel is the IngressDaemonSet that an object carries the name of. Names
@@ -114,11 +136,10 @@ func (r *Reconciler) allSets(ctx context.Context, _ client.Object) []reconcile.R
 	return r.setsWhere(ctx, func(*v1alpha1.IngressDaemonSet) bool { return true })
 }
 
-// rivals are the other IngressDaemonSets with a health-check port of this one.
+// rivals are the other IngressDaemonSets that want a port of this one's.
 func (r *Reconciler) rivals(ctx context.Context, obj client.Object) []reconcile.Request {
-	ports := obj.(*v1alpha1.IngressDaemonSet).Spec.HealthCheckNodePorts
 	return r.setsWhere(ctx, func(set *v1alpha1.IngressDaemonSet) bool {
-		return set.UID != obj.GetUID() && slices.ContainsFunc(set.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(ports, p) })
+		return set.UID != obj.GetUID() && meets(set, obj.(*v1alpha1.IngressDaemonSet))
 	})
 }
 
@@ -176,18 +197,19 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 }
 
 // specChanges leaves out changes of the status, which are the controller's own.
-func specChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
+func specChanges() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
-				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPromoted] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPromoted]
+				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPromoted] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPromoted] ||
+				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationReleasedPorts] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationReleasedPorts]
 		},
-	}))
+	})
 }
 
 // nodeChanges leaves out the heartbeats.
-func nodeChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+func nodeChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return objects.NodeReady(before) != objects.NodeReady(after) ||
 			nodeAddress(before) != nodeAddress(after) ||
@@ -195,7 +217,7 @@ func nodeChanges() builder.Predicates {
 			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
 			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
 			!sameTime(before.DeletionTimestamp, after.DeletionTimestamp)
-	}})
+	}}
 }
 
 func sameTime(a, b *metav1.Time) bool { return (a == nil) == (b == nil) }

@@ -12,33 +12,52 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// index gives the stored objects of a kind, which can be found by namespace and,
+// Deployments and pods, by node.
+type index func(ctx context.Context, kind client.Object) (toolscache.Indexer, error)
+
+// indexed is where a cache stores what it holds.
+func indexed(c cache.Cache) index {
+	return func(ctx context.Context, kind client.Object) (toolscache.Indexer, error) {
+		informer, err := c.GetInformer(ctx, kind)
+		if err != nil {
+			return nil, fmt.Errorf("reading the cache: %w", err)
+		}
+		shared, ok := informer.(toolscache.SharedIndexInformer)
+		if !ok {
+			return nil, fmt.Errorf("reading the cache: %T has no index", informer)
+		}
+		return shared.GetIndexer(), nil
+	}
+}
+
 // stored are the objects of a kind in the cache, of one namespace or, where that
 // is empty, of all. They are the cache's own and must not be changed: the lists of
 // the client copy each object, and copies of the pods of a large fleet were most of
 // what a pass allocated.
-func stored[T client.Object](ctx context.Context, c cache.Cache, kind T, namespace string) ([]T, error) {
-	index, err := indexOf(ctx, c, kind)
+func stored[T client.Object](ctx context.Context, in index, kind T, namespace string) ([]T, error) {
+	held, err := in(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	var objects []any
 	if namespace == "" {
-		objects = index.List()
-	} else if objects, err = index.ByIndex(toolscache.NamespaceIndex, namespace); err != nil {
+		objects = held.List()
+	} else if objects, err = held.ByIndex(toolscache.NamespaceIndex, namespace); err != nil {
 		return nil, fmt.Errorf("reading the cache: %w", err)
 	}
 	return typed(make([]T, 0, len(objects)), objects), nil
 }
 
 // storedAs are those of the names, of a kind without namespaces.
-func storedAs[T client.Object](ctx context.Context, c cache.Cache, kind T, names map[string]bool) ([]T, error) {
-	index, err := indexOf(ctx, c, kind)
+func storedAs[T client.Object](ctx context.Context, in index, kind T, names map[string]bool) ([]T, error) {
+	held, err := in(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	var out []T
 	for name := range names {
-		object, found, err := index.GetByKey(name)
+		object, found, err := held.GetByKey(name)
 		if err != nil {
 			return nil, fmt.Errorf("reading the cache: %w", err)
 		}
@@ -50,32 +69,20 @@ func storedAs[T client.Object](ctx context.Context, c cache.Cache, kind T, names
 }
 
 // storedOn are those of an IngressDaemonSet on the nodes.
-func storedOn[T client.Object](ctx context.Context, c cache.Cache, kind T, set *v1alpha1.IngressDaemonSet, nodes map[string]bool) ([]T, error) {
-	index, err := indexOf(ctx, c, kind)
+func storedOn[T client.Object](ctx context.Context, in index, kind T, set *v1alpha1.IngressDaemonSet, nodes map[string]bool) ([]T, error) {
+	held, err := in(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	var out []T
 	for node := range nodes {
-		objects, err := index.ByIndex(byNode, nodeKey(set.Namespace, v1alpha1.LabelValue(set.Name), node))
+		objects, err := held.ByIndex(byNode, nodeKey(set.Namespace, v1alpha1.LabelValue(set.Name), node))
 		if err != nil {
 			return nil, fmt.Errorf("reading the cache: %w", err)
 		}
 		out = typed(out, objects)
 	}
 	return out, nil
-}
-
-func indexOf(ctx context.Context, c cache.Cache, kind client.Object) (toolscache.Indexer, error) {
-	informer, err := c.GetInformer(ctx, kind)
-	if err != nil {
-		return nil, fmt.Errorf("reading the cache: %w", err)
-	}
-	indexed, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, fmt.Errorf("reading the cache: %T has no index", informer)
-	}
-	return indexed.GetIndexer(), nil
 }
 
 func typed[T client.Object](to []T, objects []any) []T {
@@ -103,9 +110,9 @@ func nodeOf(obj client.Object) string {
 	return obj.GetAnnotations()[v1alpha1.AnnotationNode]
 }
 
-// index has the cache find Deployments and pods by node. It must come before the
+// addIndexes has the cache find Deployments and pods by node. It must come before the
 // cache starts.
-func index(ctx context.Context, c cache.Cache) error {
+func addIndexes(ctx context.Context, c cache.Cache) error {
 	for _, kind := range []client.Object{&appsv1.Deployment{}, &corev1.Pod{}} {
 		informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err == nil {
@@ -120,7 +127,7 @@ func index(ctx context.Context, c cache.Cache) error {
 
 // named are those that carry the name of the IngressDaemonSet, in its namespace.
 func named[T client.Object](ctx context.Context, r *Reconciler, o *observed, kind T) ([]T, error) {
-	all, err := stored(ctx, r.cache, kind, o.set.Namespace)
+	all, err := stored(ctx, r.index, kind, o.set.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 // written keeps the objects that the controller wrote until the cache has
 // caught up with them, so that it sees its own writes at once.
 type written struct {
+	now     func() time.Time
 	mu      sync.Mutex
 	objects map[identity]own
 }
@@ -34,14 +35,16 @@ type own struct {
 // more: it was deleted while the watch was broken.
 const longestLag = time.Minute
 
-func newWritten() *written { return &written{objects: map[identity]own{}} }
+func newWritten(now func() time.Time) *written {
+	return &written{now: now, objects: map[identity]own{}}
+}
 
 // remember keeps an object as the API server returned it and the cache will hold it.
 func (w *written) remember(obj client.Object) {
 	_, _ = leanDeployment(obj) // which never fails
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.objects[identityOf(obj)] = own{obj, time.Now()}
+	w.objects[identityOf(obj)] = own{obj, w.now()}
 }
 
 // gone drops an object that was deleted.
@@ -78,7 +81,7 @@ func unseen[T client.Object](w *written, owner types.UID, seen func(T) bool) []T
 		mine, ok := obj.Object.(T)
 		switch {
 		case !ok || !controlledBy(mine, owner) || seen(mine):
-		case time.Since(obj.at) > longestLag:
+		case w.now().Sub(obj.at) > longestLag:
 			delete(w.objects, key)
 		default:
 			out = append(out, mine)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -46,7 +47,8 @@ func DeploymentName(set *v1alpha1.IngressDaemonSet, node string, taken bool) str
 		return name
 	}
 	suffix := "-" + digest([]byte(set.Name+"/"+node), 10)
-	return name[:min(len(name), longest-len(suffix))] + suffix
+	// A dash may not follow a dot.
+	return strings.TrimRight(name[:min(len(name), longest-len(suffix))], ".") + suffix
 }
 
 // Deployment is the Deployment of a node. Its selector never changes.

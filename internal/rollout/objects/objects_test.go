@@ -150,6 +150,7 @@ func TestRecord(t *testing.T) {
 func TestNames(t *testing.T) {
 	a, ab := named("a"), named("a-b")
 	long := strings.Repeat("n", 250)
+	dashed, dotted := long[:228]+"-n"+long[230:], long[:228]+".n"+long[230:]
 	for _, c := range []struct {
 		set   *v1alpha1.IngressDaemonSet
 		node  string
@@ -161,6 +162,8 @@ func TestNames(t *testing.T) {
 		{&a, "b-c", true, "a-b-c-" + digest([]byte("a/b-c"), 10)},
 		{&ab, "c", true, "a-b-c-" + digest([]byte("a-b/c"), 10)},
 		{&a, long, false, "a-" + long[:229] + "-" + digest([]byte("a/"+long), 10)},
+		{&a, dashed, false, "a-" + dashed[:229] + "-" + digest([]byte("a/"+dashed), 10)},
+		{&a, dotted, false, "a-" + dotted[:228] + "-" + digest([]byte("a/"+dotted), 10)},
 	} {
 		if got := DeploymentName(c.set, c.node, c.taken); got != c.want || len(got) > 242 {
 			t.Errorf("%s on %s: got %s (%d), want %s", c.set.Name, c.node, got, len(got), c.want)

@@ -126,17 +126,15 @@ func evicted(pod *corev1.Pod) bool {
 }
 
 func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
-	key := d.Annotations[v1alpha1.AnnotationMarkKey]
-	if key == "" {
-		key = v1alpha1.DefaultMarkKey
-	}
+	mark, marked := v1alpha1.MarkOf(d.Annotations)
 	out := &rollout.Deployment{
 		Name: d.Name, Deleting: d.DeletionTimestamp != nil,
 		Revision:        d.Spec.Template.Labels[v1alpha1.LabelRevision],
 		Settled:         d.Status.ObservedGeneration >= d.Generation,
 		UpdatedReplicas: d.Status.UpdatedReplicas,
 		Drifted:         drifted(d),
-		Mark:            d.Annotations[key],
+		Mark:            mark,
+		EmptyMark:       marked && mark == "",
 		UpdatedAt:       Moment(d, v1alpha1.AnnotationUpdatedAt),
 		AttachedAt:      Moment(d, v1alpha1.AnnotationAttachedAt),
 		DrainedAt:       Moment(d, v1alpha1.AnnotationDrainedAt),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -24,21 +25,53 @@ func Template(set *v1alpha1.IngressDaemonSet) corev1.PodTemplateSpec {
 // before it stops. The cluster autoscaler is to evict such pods, and not to count
 // them as reasons to keep a node.
 func addDrainHook(t *corev1.PodTemplateSpec, port int32) {
-	get := &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: intstr.FromInt32(port)}
-	if !t.Spec.HostNetwork {
-		// The kubelet asks, which shares the network of the node with the checker.
-		get.Host = "127.0.0.1"
-	}
 	for i := range t.Spec.Containers {
 		c := &t.Spec.Containers[i]
 		if c.Lifecycle == nil {
 			c.Lifecycle = &corev1.Lifecycle{}
 		}
 		if c.Lifecycle.PreStop == nil {
-			c.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: get.DeepCopy()}
+			c.Lifecycle.PreStop = drainHook(t, intstr.FromInt32(port))
 		}
 	}
 	t.Annotations = merge(t.Annotations, map[string]string{v1alpha1.AnnotationDaemonPod: "true"})
+}
+
+// removeDrainHook takes off what addDrainHook added, whatever the port was then. It
+// adds the annotation and leaves no container without a hook: a template that is
+// otherwise is the user's own.
+func removeDrainHook(t *corev1.PodTemplateSpec) {
+	added := t.Annotations[v1alpha1.AnnotationDaemonPod] == "true" && !slices.ContainsFunc(t.Spec.Containers, func(c corev1.Container) bool {
+		return c.Lifecycle == nil || c.Lifecycle.PreStop == nil
+	})
+	if !added || !slices.ContainsFunc(t.Spec.Containers, func(c corev1.Container) bool { return generated(t, c.Lifecycle.PreStop) }) {
+		return
+	}
+	for i := range t.Spec.Containers {
+		c := &t.Spec.Containers[i]
+		if generated(t, c.Lifecycle.PreStop) {
+			c.Lifecycle.PreStop = nil
+		}
+		if *c.Lifecycle == (corev1.Lifecycle{}) {
+			c.Lifecycle = nil
+		}
+	}
+	delete(t.Annotations, v1alpha1.AnnotationDaemonPod)
+}
+
+// drainHook asks the health checker on a port of the node.
+func drainHook(t *corev1.PodTemplateSpec, port intstr.IntOrString) *corev1.LifecycleHandler {
+	get := &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: port}
+	if !t.Spec.HostNetwork {
+		// The kubelet asks, which shares the network of the node with the checker.
+		get.Host = "127.0.0.1"
+	}
+	return &corev1.LifecycleHandler{HTTPGet: get}
+}
+
+// generated is whether a hook is as drainHook makes it, for any port.
+func generated(t *corev1.PodTemplateSpec, hook *corev1.LifecycleHandler) bool {
+	return hook.HTTPGet != nil && equality.Semantic.DeepEqual(hook, drainHook(t, hook.HTTPGet.Port))
 }
 
 // podTemplate is the template for one node: the user's, placed on the node,

@@ -166,6 +166,7 @@ func (c *connections) ask(ctx context.Context, at checker) ([]v1alpha1.PortConne
 		return nil, err
 	}
 	request.Header.Set("User-Agent", "ingress-daemonset-controller")
+	request.Header.Set(v1alpha1.HeaderClient, "controller")
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err

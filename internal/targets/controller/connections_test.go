@@ -85,7 +85,7 @@ type answering struct {
 
 func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.asked.Add(1)
-	if !r.URL.Query().Has("connections") {
+	if !r.URL.Query().Has("connections") || r.Header.Get(v1alpha1.HeaderClient) == "" {
 		http.Error(w, "no such question", http.StatusBadRequest)
 		return
 	}

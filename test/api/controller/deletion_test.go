@@ -104,11 +104,17 @@ func TestDeletionInWaves(t *testing.T) {
 	}
 }
 
-// TestForegroundDeletion waits for nothing, and leaves nothing on the Nodes.
+// TestForegroundDeletion is refused until it is allowed. Then it waits for nothing, and
+// leaves nothing on the Nodes.
 func TestForegroundDeletion(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
 	set, node := f.stuck()
+	err := api.Delete(t.Context(), set, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if err == nil || !strings.Contains(err.Error(), "stops the pods of all nodes at once") {
+		t.Fatalf("the deletion was answered with %v", err)
+	}
+	f.kubectl("annotate", "ids", "proxy", v1alpha1.AnnotationAllowForegroundDeletion+"=")
 	f.kubectl("delete", "ids", "proxy", "--cascade=foreground", "--wait=false")
 	f.gone(set)
 	f.released(node)

@@ -1,0 +1,96 @@
+package analysis
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// TestPrometheusAnswersOddly asks what is no Prometheus, or not well: each answer is
+// read as a value only where it has one, and none ends the program.
+func TestPrometheusAnswersOddly(t *testing.T) {
+	of := func(data string) string { return `{"status":"success","data":` + data + `}` }
+	vector := func(result string) string { return of(`{"resultType":"vector","result":` + result + `}`) }
+	for answer, want := range map[string]string{
+		``:                                       "bad_response",
+		`null`:                                   "the query gives nothing",
+		`{}`:                                     "the query gives nothing",
+		`{"status":"ok"}`:                        "the query gives nothing",
+		`{"status":"success"}`:                   "the query gives nothing",
+		of(`null`):                               "the query gives nothing",
+		of(`{}`):                                 "bad_response",
+		of(`[]`):                                 "bad_response",
+		of(`"0"`):                                "bad_response",
+		of(`0`):                                  "bad_response",
+		`[]`:                                     "bad_response",
+		`0`:                                      "bad_response",
+		`"0"`:                                    "bad_response",
+		`<html>`:                                 "bad_response",
+		`{"status":"error"}`:                     "",
+		`{"status":1,"data":null}`:               "bad_response",
+		of(`{"resultType":null}`):                "bad_response",
+		of(`{"resultType":"none"}`):              "bad_response",
+		of(`{"resultType":7,"result":[]}`):       "bad_response",
+		of(`{"resultType":"scalar"}`):            "bad_response",
+		of(`{"resultType":"vector"}`):            "bad_response",
+		of(`{"result":[1767225600,"0.5"]}`):      "bad_response",
+		vector(`null`):                           "the query has no result",
+		vector(`[]`):                             "the query has no result",
+		vector(`{}`):                             "bad_response",
+		vector(`"0"`):                            "bad_response",
+		vector(`[null]`):                         "the query gives a sample without a value",
+		vector(`[{}]`):                           "the query gives a sample without a value",
+		vector(`[{"metric":null}]`):              "the query gives a sample without a value",
+		vector(`[{"value":null}]`):               "the query gives a sample without a value",
+		vector(`[{"value":[]}]`):                 "the query gives a sample without a value",
+		vector(`[{"value":[null,null]}]`):        "the query gives a sample without a value",
+		vector(`[{"value":[1767225600,0]}]`):     "bad_response",
+		vector(`[{"value":[1767225600,""]}]`):    "bad_response",
+		vector(`[{"value":{}}]`):                 "bad_response",
+		vector(`[[1767225600,"0.5"]]`):           "bad_response",
+		vector(`[{"value":[1767225600,"NaN"]}]`): "the value is NaN",
+		vector(`[{"value":[1767225600,"+Inf"]}]`):                                               "the value is +Inf",
+		vector(`[{"value":[1767225600,"1e999"]}]`):                                              "bad_response",
+		vector(`[{"metric":{},"histogram":[1767225600,{"count":"1","sum":"2","buckets":[]}]}]`): "the query gives a histogram",
+		of(`{"resultType":"scalar","result":null}`):                                             "bad_response",
+		of(`{"resultType":"scalar","result":[]}`):                                               "bad_response",
+		of(`{"resultType":"scalar","result":[null,null]}`):                                      "bad_response",
+		of(`{"resultType":"scalar","result":["now","0.5"]}`):                                    "bad_response",
+		of(`{"resultType":"scalar","result":[1767225600,"NaN"]}`):                               "the value is NaN",
+		of(`{"resultType":"string","result":[1767225600,"0"]}`):                                 "bad_response",
+		of(`{"resultType":"matrix","result":null}`):                                             "the query gives a matrix",
+		of(`{"resultType":"matrix","result":[null]}`):                                           "the query gives a matrix",
+		of(`{"resultType":"matrix","result":[{"metric":{},"values":[[1767225600,"0.5"]]}]}`):    "the query gives a matrix",
+		strings.Repeat(`[`, 100_000):                                                            "bad_response",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, answer)
+		}))
+		wave, _ := waveOf(t, server)
+		check := v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: "errors", Success: "< 1"}}
+		if err := Measure(context.Background(), check, wave); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v, want %q", answer, err, want)
+		}
+		server.Close()
+	}
+}
+
+// TestPrometheusAnswersWithoutEnd reads no more than a real answer can have, also of
+// what is small on its way.
+func TestPrometheusAnswersWithoutEnd(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		packed := gzip.NewWriter(w)
+		defer packed.Close()
+		_, _ = io.WriteString(packed, strings.Repeat(" ", 4*longestAnswer))
+	}))
+	t.Cleanup(server.Close)
+	wave, _ := waveOf(t, server)
+	expect(t, v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: "errors", Success: "< 1"}}, wave, "the answer is longer than")
+}

@@ -1,0 +1,136 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	prometheusapi "github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+)
+
+// longestAnswer of a Prometheus is read, which is the values of some 10,000 series.
+const longestAnswer = 2 << 20
+
+func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) error {
+	passes, err := condition(check.Success)
+	if err != nil {
+		return err
+	}
+	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: check.Address, Client: bounded(client(&http.Transport{}))})
+	if err != nil {
+		return err
+	}
+	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), wave.Now)
+	if err != nil {
+		return withoutURL(err)
+	}
+	values, err := valuesOf(result)
+	if err != nil {
+		return err
+	}
+	if len(values) == 0 && check.Empty != "Pass" {
+		return errors.New("the query has no result")
+	}
+	for _, v := range values {
+		if !passes(v) {
+			return fmt.Errorf("the value is %g and should be %s", v, check.Success)
+		}
+	}
+	return nil
+}
+
+// query fills in what stands for the wave.
+func query(text string, wave rollout.Wave) string {
+	var names, addresses []string
+	for _, n := range wave.Nodes {
+		// Doubly, for the string of PromQL and for its regular expression.
+		names = append(names, strings.ReplaceAll(regexp.QuoteMeta(n.Name), `\`, `\\`))
+		addresses = append(addresses, strings.ReplaceAll(regexp.QuoteMeta(n.Address), `\`, `\\`))
+	}
+	return strings.NewReplacer(
+		"$(NODES)", strings.Join(names, "|"), "$(ADDRESSES)", strings.Join(addresses, "|"),
+		"$(REVISION)", wave.Revision, "$(NAMESPACE)", wave.Namespace, "$(NAME)", wave.Name,
+	).Replace(text)
+}
+
+// valuesOf are the values of a scalar or a vector. The client reads fields that are
+// missing or null as nothing: a result as nil, a sample as nil or as 0 at time 0.
+func valuesOf(result model.Value) ([]float64, error) {
+	switch r := result.(type) {
+	case nil:
+		return nil, errors.New("the query gives nothing, as if its address were not that of a Prometheus")
+	case *model.Scalar:
+		return valuesOfSamples(&model.Sample{Value: r.Value, Timestamp: r.Timestamp})
+	case model.Vector:
+		return valuesOfSamples(r...)
+	}
+	return nil, fmt.Errorf("the query gives a %s instead of a vector or a scalar", result.Type())
+}
+
+func valuesOfSamples(samples ...*model.Sample) ([]float64, error) {
+	var out []float64
+	for _, sample := range samples {
+		switch {
+		case sample == nil || sample.Timestamp == 0:
+			return nil, errors.New("the query gives a sample without a value")
+		case sample.Histogram != nil:
+			return nil, errors.New("the query gives a histogram instead of a value")
+		}
+		out = append(out, float64(sample.Value))
+	}
+	return out, nil
+}
+
+// condition is a comparison with a number. NaN fulfils none but !=.
+func condition(text string) (func(float64) bool, error) {
+	operator := strings.TrimRight(text, "-0123456789.e ")
+	limit, err := strconv.ParseFloat(strings.TrimSpace(text[len(operator):]), 64)
+	compare := map[string]func(a, b float64) bool{
+		"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
+		">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
+		"==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a != b },
+	}[operator]
+	if err != nil || compare == nil {
+		return nil, fmt.Errorf("success: %q is not a comparison and a number, such as '< 0.01'", text)
+	}
+	return func(v float64) bool { return compare(v, limit) }, nil
+}
+
+// bounded is a client that fails where an answer is longer than longestAnswer. The
+// client of Prometheus reads all that it gets.
+func bounded(c *http.Client) *http.Client {
+	c.Transport = boundedTransport{c.Transport}
+	return c
+}
+
+type boundedTransport struct{ http.RoundTripper }
+
+func (t boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(request)
+	if err == nil {
+		response.Body = &boundedBody{response.Body, longestAnswer}
+	}
+	return response, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	if b.left -= n; b.left < 0 {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", longestAnswer)
+	}
+	return n, err
+}

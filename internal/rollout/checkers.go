@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// applyCheckers creates the health checkers at once, but replaces or deletes
+// them only while no node is in the middle of its update: a checker must not be
+// exchanged while its answer is what keeps traffic away from a node.
+func (p *planner) applyCheckers() {
+	idle := !slices.ContainsFunc(p.views, func(v view) bool { return p.needsCheckers(&v) })
+	for _, c := range p.Checkers {
+		switch {
+		case c.Taken && c.Exists && idle:
+			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port belongs to another IngressDaemonSet"})
+		case c.Taken:
+		case c.Wanted && !c.Exists:
+			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
+		case !c.Wanted && c.Exists && idle && p.mayClose(c.Port):
+			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
+		case c.Exists && c.Outdated && idle:
+			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "its template changed"})
+		}
+	}
+}
+
+// needsCheckers is whether the health checkers of a node must stay as they are.
+// A node whose pods are complete may be waiting for nothing but a better
+// checker, and so is one that is to be updated again; a drained one has nothing
+// that traffic could reach.
+func (p *planner) needsCheckers(v *view) bool {
+	d := v.Deployment
+	switch {
+	case d == nil || !v.Exists, !v.Ready, v.keptOut():
+		// The new checker of one that is dead, or out for as long as somebody likes, fails
+		// until it has read the mark.
+		return false
+	case v.Marked():
+		return d.DrainedAt.IsZero() || v.readyPods() > 0
+	case !p.wave[v.Name] || p.outdated(v):
+		return false
+	}
+	done, _, _ := v.complete(p.Now, p.minReady())
+	return !done
+}
+
+// checkersCurrent is whether no health checker waits to be replaced. While one
+// does, no further node starts, so that its turn comes.
+func (p *planner) checkersCurrent() bool {
+	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated || c.Taken) })
+}
+
+// mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
+// and no pod asks it before it stops; or somebody said that it may be closed.
+func (p *planner) mayClose(port int32) bool {
+	if p.ReleasedPorts[port] {
+		return true
+	}
+	for i := range p.views {
+		v := &p.views[i]
+		hooked := p.Spec.DrainHook != nil && v.Deployment != nil && v.Deployment.Revision != p.Revision
+		if v.Exists && (hooked || v.asks(port)) {
+			return false
+		}
+	}
+	return true
+}
+
+// asks is whether somebody may ask the health-check port of the node. One that nobody can
+// reach is asked by nobody.
+func (n *Node) asks(port int32) bool {
+	return slices.ContainsFunc(n.Checks, func(c Check) bool {
+		return c.Port == port && !c.Quiet && !c.silenced() && (c.Answered || n.Ready)
+	})
+}
+
+// warnOfCheckers reports health-check ports that were removed and are still asked, and
+// health checkers that cannot see what they should.
+func (p *planner) warnOfCheckers() (warnings []Fault) {
+	asked := map[int32]bool{}
+	for i := range p.views {
+		v := &p.views[i]
+		for _, c := range v.Checks {
+			if c.Retiring && c.AskedBy != "" && !c.Quiet && !asked[c.Port] {
+				asked[c.Port] = true
+				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckPortAsked, fmt.Sprintf(
+					"port %d is not in healthCheckNodePorts any more, and %s still asks it on node %s: point its health checks at a port of the spec", c.Port, c.AskedBy, v.Name)})
+			}
+			if c.Blind != "" {
+				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckerBlind, fmt.Sprintf("the health checker of port %d on node %s cannot read the API server: %s", c.Port, v.Name, c.Blind)})
+			}
+		}
+	}
+	return warnings
+}
+
+// blind is whether a health checker of the node cannot see a mark.
+func (n *Node) blind() bool {
+	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Blind != "" })
+}

@@ -1,0 +1,223 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// No duration is measured between the clocks of two machines (docs/adr/0017). What
+// stands in an object was written by the clock of a detacher, a kubelet, the API server
+// or another leader; so a grace or a deadline counts from when this controller first
+// saw its beginning. A controller that has just begun to look begins it anew, and never
+// shortens it. The times in the objects are compared with each other only.
+
+// Seen is when this controller first saw what stands on a node now; zero for what was
+// there when it began to look.
+type Seen struct {
+	// Claim is of the name in status.wave, Ready of the Node's readiness.
+	Claim, Ready time.Time
+	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
+	// Timestamp of the Node's.
+	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
+}
+
+// Sights remember, for one IngressDaemonSet, when what stands in its objects was first
+// seen. The zero value has seen nothing.
+type Sights struct {
+	began time.Time
+	nodes map[string]*sight
+	// pass counts the States that were seen, so that nodes that are gone can be told.
+	pass int
+	gate gateValue
+	// gateAt is when the present phase of the analysis was first seen.
+	gateAt time.Time
+}
+
+type sight struct {
+	pass   int
+	values nodeValues
+	seen   Seen
+	// ready is since when each pod is seen to be ready.
+	ready map[string]time.Time
+}
+
+// nodeValues are what is told apart of a node; times in nanoseconds.
+type nodeValues struct {
+	claimed, ready, marked             bool
+	mark, timestamp                    string
+	updated, attached, hold, requested int64
+}
+
+type gateValue struct {
+	began int64
+	phase v1alpha1.AnalysisPhase
+}
+
+// See fills in when the values of a State were first seen.
+func (s *Sights) See(state *State) {
+	fresh := state.Now
+	if s.began.IsZero() {
+		s.began, fresh = state.Now, time.Time{}
+	}
+	state.Began = s.began
+	claimed := map[string]bool{}
+	for _, name := range state.Status.Wave {
+		claimed[name] = true
+	}
+	if s.nodes == nil {
+		s.nodes = make(map[string]*sight, len(state.Nodes))
+	}
+	s.pass++
+	for i := range state.Nodes {
+		n := &state.Nodes[i]
+		known := s.nodes[n.Name]
+		if known == nil {
+			known = &sight{}
+			s.nodes[n.Name] = known
+		}
+		known.pass = s.pass
+		known.see(n, claimed[n.Name], fresh)
+		if state.Spec.MinReadySeconds > 0 {
+			known.seePods(n, fresh)
+		}
+		n.Seen = &known.seen
+	}
+	if len(s.nodes) > len(state.Nodes) {
+		maps.DeleteFunc(s.nodes, func(_ string, known *sight) bool { return known.pass != s.pass })
+	}
+	s.seeGate(state)
+}
+
+func (s *sight) see(n *Node, claimed bool, now time.Time) {
+	last := s.values
+	s.values = valuesOf(n, claimed)
+	for _, v := range []struct {
+		at      *time.Time
+		changed bool
+	}{
+		{&s.seen.Claim, s.values.claimed != last.claimed},
+		{&s.seen.Ready, s.values.ready != last.ready},
+		{&s.seen.Mark, s.values.marked != last.marked || s.values.mark != last.mark},
+		{&s.seen.Updated, s.values.updated != last.updated},
+		{&s.seen.Attached, s.values.attached != last.attached},
+		{&s.seen.Hold, s.values.hold != last.hold},
+		{&s.seen.Requested, s.values.requested != last.requested},
+		{&s.seen.Timestamp, s.values.timestamp != last.timestamp},
+	} {
+		if v.changed {
+			*v.at = now
+		}
+	}
+}
+
+func valuesOf(n *Node, claimed bool) nodeValues {
+	v := nodeValues{claimed: claimed, ready: n.Ready, timestamp: n.Detachment.Timestamp}
+	if n.Detachment.Requested {
+		v.requested = n.Detachment.RequestedAt.UnixNano()
+	}
+	if d := n.Deployment; d != nil {
+		v.marked, v.mark = n.Marked(), d.Mark
+		v.updated, v.attached = d.UpdatedAt.UnixNano(), d.AttachedAt.UnixNano()
+		if d.Hold != nil {
+			v.hold = d.Hold.At.UnixNano()
+		}
+	}
+	return v
+}
+
+// seePods notes since when pods are ready.
+func (s *sight) seePods(n *Node, now time.Time) {
+	last := s.ready
+	s.ready = make(map[string]time.Time, len(n.Pods))
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		if !p.Ready {
+			continue
+		}
+		at, known := last[p.Name]
+		if !known {
+			at = now
+		}
+		s.ready[p.Name], p.SeenReady = at, at
+	}
+}
+
+func (s *Sights) seeGate(state *State) {
+	value := gateValue{}
+	if a := state.Status.Analysis; a != nil {
+		value = gateValue{began: a.Began.UnixNano(), phase: a.Phase}
+	}
+	if value != s.gate || s.gateAt.IsZero() {
+		s.gate, s.gateAt = value, state.Now
+	}
+	state.GateSeen = s.gateAt
+}
+
+// seen is when what stands on a node counts as first seen. Without Sights, as in a
+// forecast, all clocks are one and the objects themselves tell.
+func (p *planner) seen(n *Node) Seen {
+	if n.Seen == nil {
+		return asWritten(n)
+	}
+	s := *n.Seen
+	for _, at := range []*time.Time{&s.Claim, &s.Ready, &s.Mark, &s.Updated, &s.Attached, &s.Hold, &s.Requested, &s.Timestamp} {
+		*at = later(*at, p.Began)
+	}
+	if n.Seen.Attached.IsZero() && !p.wave[n.Name] {
+		// It was attached long before, or it would still be under way.
+		s.Attached = time.Time{}
+	}
+	return s
+}
+
+// readyAsSeen are the pods of a node, ready since this controller saw them so where the
+// node is under way. Those of the others were ready before.
+func (p *planner) readyAsSeen(n *Node) []Pod {
+	if n.Seen == nil || p.minReady() == 0 || !p.wave[n.Name] && !n.Marked() {
+		return n.Pods
+	}
+	pods := slices.Clone(n.Pods)
+	for i := range pods {
+		pods[i].ReadySince = later(pods[i].SeenReady, p.Began)
+	}
+	return pods
+}
+
+func asWritten(n *Node) Seen {
+	s := Seen{Requested: n.Detachment.RequestedAt}
+	s.Timestamp, _ = time.Parse(time.RFC3339, n.Detachment.Timestamp)
+	if d := n.Deployment; d != nil {
+		s.Mark, _ = n.markedAt()
+		s.Updated, s.Attached = d.UpdatedAt, d.AttachedAt
+		if d.Hold != nil {
+			s.Hold = d.Hold.At.Time
+		}
+	}
+	return s
+}
+
+// moment is the time to write into the objects of a node: now, or just after the
+// latest that stands there, should another clock have been ahead. So the times on one
+// node are in the order in which they were written, whoever wrote them.
+func (p *planner) moment(n *Node) time.Time {
+	at := p.Now
+	after := func(t time.Time) {
+		if !t.IsZero() {
+			at = later(at, t.Add(time.Millisecond))
+		}
+	}
+	if d := n.Deployment; d != nil {
+		marked, _ := n.markedAt()
+		after(marked)
+		after(d.UpdatedAt)
+		after(d.AttachedAt)
+		after(d.DrainedAt)
+	}
+	if n.Detachment.Requested {
+		after(n.Detachment.RequestedAt)
+	}
+	return at
+}

@@ -1,0 +1,162 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// look is the decision of a controller after it saw the State, some time after start.
+func look(sights *Sights, s State, after time.Duration) Decision {
+	s.Now = start.Add(after)
+	sights.See(&s)
+	return Plan(s)
+}
+
+// TestClockOfTheDetacher: the grace after the detacher's answer lasts as long as it
+// should, wherever the clock of the detacher stands.
+func TestClockOfTheDetacher(t *testing.T) {
+	for _, skew := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			s := markedFleet(3)
+			byBoth(&s.Spec)
+			s.Nodes[0].Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-20 * time.Second)}
+			sights := &Sights{}
+			if got := steps(look(sights, s, 20*time.Second)); got != "" {
+				t.Fatalf("before the answer: %q", got)
+			}
+			s.Nodes[0].Detachment.Timestamp = start.Add(30*time.Second + skew).Format(time.RFC3339)
+			for after, want := range map[time.Duration]string{30 * time.Second: "", 34 * time.Second: ""} {
+				if got := steps(look(sights, s, after)); got != want {
+					t.Errorf("after %s: %q", after, got)
+				}
+			}
+			if got := steps(look(sights, s, 40*time.Second)); got != "Update n0000 to r2 x2" {
+				t.Errorf("after the grace: %q", got)
+			}
+		})
+	}
+}
+
+// TestClockOfAnotherLeader: what another leader wrote, by a clock that is behind or
+// ahead, shortens no grace and no deadline: a new leader begins them anew.
+func TestClockOfAnotherLeader(t *testing.T) {
+	for _, skew := range []time.Duration{-15 * time.Minute, 15 * time.Minute} {
+		wrote := start.Add(skew)
+		for name, test := range map[string]struct {
+			change func(s *State)
+			// until is when it has lasted long enough for this leader.
+			until time.Duration
+			want  string
+		}{
+			"the mark's deadline": {func(s *State) {
+				s.Nodes[0].Deployment.Mark = MarkValue(wrote, "r2")
+				s.Nodes[0].Checks[0].Answered = false
+				s.Spec.UpdateStrategy.RollingUpdate.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
+			}, 610 * time.Second, "Update n0000 to r2 x2"},
+			"the mark's grace without health checks": {func(s *State) {
+				s.Nodes[0].Deployment.Mark = MarkValue(wrote, "r2")
+				s.Nodes[0].Checks = nil
+			}, 10 * time.Second, "Update n0000 to r2 x2"},
+			"the grace of the request": {func(s *State) {
+				byBoth(&s.Spec)
+				s.Spec.UpdateStrategy.RollingUpdate.WaitForDetachmentByAnnotatedTimestamp = nil
+				s.Nodes[0].Detachment = Detachment{Requested: true, Held: true, RequestedAt: wrote}
+			}, 2 * time.Second, "Update n0000 to r2 x2"},
+			"a held-back node's next attempt": {func(s *State) {
+				n := &s.Nodes[0]
+				n.Deployment.Hold = &Hold{Attempts: 3, Revision: "r2", Generation: 1, At: metav1.NewMicroTime(wrote)}
+			}, 4 * time.Second, "Update n0000 to r2 x2"},
+		} {
+			t.Run(name+" "+skew.String(), func(t *testing.T) {
+				s := markedFleet(3)
+				test.change(&s)
+				sights := &Sights{}
+				for _, after := range []time.Duration{0, test.until - time.Second} {
+					if got := steps(look(sights, s, after)); got != "" {
+						t.Fatalf("after %s: %q", after, got)
+					}
+				}
+				if got := steps(look(sights, s, test.until)); got != test.want {
+					t.Errorf("after %s: %q", test.until, got)
+				}
+			})
+		}
+	}
+}
+
+// TestClockOfTheKubelet: a pod of a node under way is available when this controller
+// has seen it ready for long enough, and pods of nodes at rest are not judged anew.
+func TestClockOfTheKubelet(t *testing.T) {
+	s := markedFleet(3)
+	s.Spec.MinReadySeconds = 30
+	n := &s.Nodes[0]
+	n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", start.Add(-10*time.Second)
+	n.Pods[0].Revision, n.Pods[1].Revision, n.Pods[1].Ready = "r2", "r2", false
+	sights := &Sights{}
+	look(sights, s, 0)
+	n.Pods[1].Ready, n.Pods[1].ReadySince = true, start.Add(-time.Hour)
+	if got := steps(look(sights, s, 10*time.Second)); got != "" {
+		t.Fatalf("as soon as it is ready: %q", got)
+	}
+	if got := steps(look(sights, s, 39*time.Second)); got != "" {
+		t.Errorf("a second before it is available: %q", got)
+	}
+	d := look(sights, s, 40*time.Second)
+	if steps(d) != "Unmark n0000" || d.Status.ServingNodes != 2 {
+		t.Errorf("when it is available:\n%s", summary(d))
+	}
+}
+
+// TestNewLeaderFindsFleetServing: a controller that begins to look takes nodes that
+// serve for what they are.
+func TestNewLeaderFindsFleetServing(t *testing.T) {
+	s := servingFleet(3)
+	s.Spec.MinReadySeconds = 60
+	each(&s, func(n *Node) { n.Deployment.AttachedAt = start.Add(10 * time.Minute) })
+	if d := look(&Sights{}, s, 0); d.Status.ServingNodes != 3 {
+		t.Errorf("%s", summary(d))
+	}
+}
+
+// TestSightsForget: nothing is kept of nodes that are gone.
+func TestSightsForget(t *testing.T) {
+	s := servingFleet(3)
+	sights := &Sights{}
+	look(sights, s, 0)
+	s.Nodes = s.Nodes[1:]
+	look(sights, s, time.Second)
+	if len(sights.nodes) != 2 {
+		t.Errorf("%d nodes are remembered", len(sights.nodes))
+	}
+}
+
+// TestMoments: what is written into the objects of a node is never before what stands
+// there, by whatever clock that was written.
+func TestMoments(t *testing.T) {
+	ahead := start.Add(15 * time.Minute)
+	s := servingFleet(2)
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	s.Nodes[0].Deployment.UpdatedAt = ahead
+	marks := Plan(s)
+	at, _ := v1alpha1.MarkedAt(marks.Steps[0].Mark)
+	if steps(marks) != "Mark n0000" || !at.After(ahead) {
+		t.Fatalf("marked at %s, updated at %s", at, ahead)
+	}
+
+	s = markedFleet(2)
+	s.Nodes[0].Deployment.Mark = MarkValue(ahead, "r2")
+	s.Nodes[0].Checks[0].Mark = s.Nodes[0].Deployment.Mark
+	s.Nodes[0].Seen = &Seen{}
+	updates := Plan(s)
+	if steps(updates) != "Update n0000 to r2 x2" || !updates.Steps[0].At.After(ahead) {
+		t.Fatalf("marked at %s, updates at %+v", ahead, updates.Steps)
+	}
+	n := &s.Nodes[0]
+	n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", updates.Steps[0].At
+	if d := Plan(s); steps(d) != "" || stateOf(d, "n0000") != v1alpha1.NodeUpdating {
+		t.Errorf("pods of an older revision are left:\n%s", summary(d))
+	}
+}
