@@ -121,14 +121,14 @@ func checks(n *rollout.Node, set *v1alpha1.IngressDaemonSet, status v1alpha1.Ing
 }
 
 // pace is how long the present pods took to be ready, as the median, and of how many.
-func (f fleet) pace() (ready time.Duration, pods int) {
+// A pod tells when it became ready last: where that is later than a start may take, or
+// a container was started again since, it has been unready meanwhile and tells nothing.
+func (f fleet) pace(longest time.Duration) (ready time.Duration, pods int) {
 	var took []time.Duration
 	for _, pods := range f.pods {
 		for _, pod := range pods {
-			for _, c := range pod.Status.Conditions {
-				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-					took = append(took, c.LastTransitionTime.Sub(pod.CreationTimestamp.Time))
-				}
+			if t, told := readyAfter(pod); told && t <= longest {
+				took = append(took, t)
 			}
 		}
 	}
@@ -137,4 +137,18 @@ func (f fleet) pace() (ready time.Duration, pods int) {
 	}
 	slices.Sort(took)
 	return took[len(took)/2], len(took)
+}
+
+// readyAfter is how long after its creation the containers of a pod were ready. The
+// condition Ready also changes where nothing happens to the pod but to its node's lease.
+func readyAfter(pod *corev1.Pod) (took time.Duration, told bool) {
+	if slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 }) {
+		return 0, false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Sub(pod.CreationTimestamp.Time), true
+		}
+	}
+	return 0, false
 }

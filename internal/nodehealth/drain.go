@@ -1,6 +1,7 @@
 package nodehealth
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,8 +12,11 @@ const (
 	// learn of a deletion before the checker. There is none where a container is only
 	// restarted, which needs no traffic to end.
 	unseen = 10 * time.Second
-	// together is how much earlier than its hook a pod's deletion may be seen.
-	together = 2 * time.Second
+	// Together is how much earlier than its hook a pod's deletion may be seen.
+	Together = 2 * time.Second
+	// Shutdown is how long a checker that is told to end, without another that takes over,
+	// waits for the hooks of pods that end with it.
+	Shutdown = 10 * time.Second
 )
 
 // Lingering is why a hook is held when no new connection comes any more.
@@ -95,12 +99,15 @@ func (s State) ending(d Drain) (e ending) {
 		if !pod.Ending || seen.After(d.Asked.Add(unseen)) {
 			continue
 		}
-		e.seen = e.seen || !seen.Before(d.Asked.Add(-together))
+		e.seen = e.seen || !seen.Before(d.Asked.Add(-Together))
 		e.target = e.target || pod.InTargets
 		e.killed = later(e.killed, earlier(seen, d.Asked).Add(pod.Grace))
 	}
-	if e.seen || s.LostAt.IsZero() {
+	switch {
+	case e.seen || s.LostAt.IsZero() && !s.ShuttingDown:
 		return e
+	case s.ShuttingDown:
+		return s.stopped(d)
 	}
 	for _, pod := range s.Pods {
 		if s.Deployment != nil && s.ready(pod) {
@@ -108,6 +115,29 @@ func (s State) ending(d Drain) (e ending) {
 		}
 	}
 	return e
+}
+
+// stopped is what is known where the node shuts down: any of its pods may have asked.
+func (s State) stopped(d Drain) (e ending) {
+	e.seen = true
+	for _, pod := range s.Pods {
+		if pod.Ending || !pod.Leaving {
+			e.target = e.target || pod.InTargets
+			e.killed = later(e.killed, d.Asked.Add(pod.Grace))
+		}
+	}
+	return e
+}
+
+// Unannounced is whether a hook was asked a while ago by a pod of which no deletion is
+// seen, although deletions can be seen: the kubelet stops it by itself.
+func (s State) Unannounced(d Drain) bool {
+	return s.LostAt.IsZero() && !s.ending(d).seen && !d.Now.Before(d.Asked.Add(Together))
+}
+
+// MayDrain is whether a pod of the node may still ask for a drain hook.
+func (s State) MayDrain() bool {
+	return slices.ContainsFunc(s.Pods, func(pod Pod) bool { return pod.Drains && (pod.Ending || !pod.Leaving) })
 }
 
 func later(a, b time.Time) time.Time {

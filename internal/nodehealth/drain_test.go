@@ -39,6 +39,12 @@ func blind(s nodehealth.State) nodehealth.State {
 	return s
 }
 
+func shutdown(s nodehealth.State) nodehealth.State {
+	s = blind(s)
+	s.LostAt, s.ShuttingDown = time.Time{}, true
+	return s
+}
+
 func TestDrainHook(t *testing.T) {
 	second := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 	target := with(ending("a"), func(p *nodehealth.Pod) { p.InTargets = true })
@@ -76,6 +82,11 @@ func TestDrainHook(t *testing.T) {
 		},
 		"blind, a pod serves":                {state: blind(known(pod("a"), pod("b"))), now: second(30), holds: true, until: second(55)},
 		"blind, its time is over":            {state: blind(known(pod("a"), pod("b"))), now: second(55)},
+		"shutting down, checks just fail":    {state: shutdown(known(pod("a"))), failing: second(2), now: second(3), holds: true, until: second(12)},
+		"shutting down, checks have failed":  {state: shutdown(known(pod("a"))), failing: second(2), free: second(12), now: second(15)},
+		"shutting down, a target":            {state: shutdown(known(with(pod("a"), func(p *nodehealth.Pod) { p.InTargets = true }))), failing: second(2), now: second(30), holds: true, until: second(55)},
+		"shutting down, its time is over":    {state: shutdown(known(pod("a"))), failing: second(50), now: second(55)},
+		"shutting down, no pod is left":      {state: shutdown(known()), failing: second(2), now: second(3)},
 		"blind, no pod serves":               {state: blind(known(unready("a"))), now: second(10)},
 		"blind, the node is out":             {state: blind(marked(known(pod("a")), true)), now: second(10)},
 		"blind, since the deletion was seen": {state: blind(known(pod("b"), ending("a"))), seen: first, free: second(0), now: second(3)},
@@ -130,8 +141,11 @@ func TestDrainHookEnds(t *testing.T) {
 		if rapid.Bool().Draw(t, "marked") {
 			s = marked(s, rapid.Bool().Draw(t, "released"))
 		}
-		if rapid.Bool().Draw(t, "blind") {
+		switch rapid.IntRange(0, 2).Draw(t, "sight") {
+		case 1:
 			s = blind(s)
+		case 2:
+			s = shutdown(s)
 		}
 		if rapid.Bool().Draw(t, "free") {
 			d.Free = at("free")

@@ -21,6 +21,9 @@ type Subject struct {
 	// Name is the IngressDaemonSet's. UID may be empty: then any of that name counts.
 	Name string
 	UID  types.UID
+	// MarkKey is the key that the Deployment last had on record for its mark. Where
+	// somebody removes that record, the mark still counts.
+	MarkKey string
 }
 
 // Observe makes a State of what the API server has: the Deployments and pods
@@ -35,9 +38,10 @@ func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.P
 		Name:        own.Name,
 		Terminating: own.DeletionTimestamp != nil,
 		Wanted:      wanted(own),
-		Mark:        mark(own),
-		Released:    released(own),
+		Mark:        mark(own, subject.MarkKey),
+		MarkKey:     own.Annotations[v1alpha1.AnnotationMarkKey],
 	}
+	s.Deployment.Released = released(own, s.Deployment.Mark)
 	for _, pod := range pods {
 		if createdBy(pod, deployments) == own {
 			s.Pods = append(s.Pods, observePod(pod))
@@ -140,22 +144,24 @@ func wanted(d *appsv1.Deployment) int32 {
 	return 1
 }
 
-func mark(d *appsv1.Deployment) *string {
-	key := d.Annotations[v1alpha1.AnnotationMarkKey]
-	if key == "" {
-		key = v1alpha1.DefaultMarkKey
+// mark is looked for under the key on record, or where there is none under the default
+// and the one that was last on record. Its presence counts, whatever its value is.
+func mark(d *appsv1.Deployment, last string) *string {
+	keys := []string{v1alpha1.DefaultMarkKey, last}
+	if recorded := d.Annotations[v1alpha1.AnnotationMarkKey]; recorded != "" {
+		keys = []string{recorded}
 	}
-	value, marked := d.Annotations[key]
-	if !marked {
-		return nil
+	for _, key := range keys {
+		if value, marked := d.Annotations[key]; marked && key != "" {
+			return &value
+		}
 	}
-	return &value
+	return nil
 }
 
 // released is whether the pods were changed since the mark, or are stopped because
 // somebody drains the node, both of which the controller does only when the node is out.
-func released(d *appsv1.Deployment) bool {
-	value := mark(d)
+func released(d *appsv1.Deployment, value *string) bool {
 	if value == nil {
 		return false
 	}
@@ -183,12 +189,18 @@ func observePod(pod *corev1.Pod) Pod {
 		Leaving:         pod.DeletionTimestamp != nil || ended,
 		Ending:          pod.DeletionTimestamp != nil && !ended,
 		Grace:           grace,
+		Drains:          slices.ContainsFunc(pod.Spec.Containers, drains),
 		InTargets:       pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn,
 		Ready:           isTrue(pod, corev1.PodReady),
 		ContainersReady: isTrue(pod, corev1.ContainersReady),
 		GatesPassed:     gatesPassed(pod),
 		Containers:      observeContainers(pod),
 	}
+}
+
+func drains(c corev1.Container) bool {
+	return c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.HTTPGet != nil &&
+		c.Lifecycle.PreStop.HTTPGet.Path == v1alpha1.DrainPath
 }
 
 func gatesPassed(pod *corev1.Pod) bool {

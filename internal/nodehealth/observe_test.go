@@ -75,11 +75,16 @@ func TestObserveDeployment(t *testing.T) {
 		"marked under a key of its own": {func(d *appsv1.Deployment) {
 			d.Annotations[v1alpha1.AnnotationMarkKey] = "example.com/out"
 			d.Annotations["example.com/out"] = ""
-		}, &nodehealth.Deployment{Wanted: 2, Mark: new("")}},
+		}, &nodehealth.Deployment{Wanted: 2, Mark: new(""), MarkKey: "example.com/out"}},
+		"marked under the key that was on record": {annotate("example.com/last", ""), &nodehealth.Deployment{Wanted: 2, Mark: new("")}},
+		"marked under another key than that": {func(d *appsv1.Deployment) {
+			d.Annotations[v1alpha1.AnnotationMarkKey], d.Annotations["example.com/last"] = "example.com/out", "m"
+		}, &nodehealth.Deployment{Wanted: 2, MarkKey: "example.com/out"}},
+		"marked with nothing": {annotate(v1alpha1.DefaultMarkKey, ""), &nodehealth.Deployment{Wanted: 2, Mark: new("")}},
 		"marked under a key that does not count": {func(d *appsv1.Deployment) {
 			d.Annotations[v1alpha1.AnnotationMarkKey] = "example.com/out"
 			d.Annotations[v1alpha1.DefaultMarkKey] = "m"
-		}, &nodehealth.Deployment{Wanted: 2}},
+		}, &nodehealth.Deployment{Wanted: 2, MarkKey: "example.com/out"}},
 
 		"updated before the mark": {updated("2026-01-02T11:59:59Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon)}},
 		"updated since the mark":  {updated("2026-01-02T12:00:00Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon), Released: true}},
@@ -112,7 +117,9 @@ func TestObserveDeployment(t *testing.T) {
 			if test.want != nil {
 				test.want.Name = "web-n1"
 			}
-			got := nodehealth.Observe(subject, []*appsv1.Deployment{deployment("web-n1", test.change)}, nil)
+			last := subject
+			last.MarkKey = "example.com/last"
+			got := nodehealth.Observe(last, []*appsv1.Deployment{deployment("web-n1", test.change)}, nil)
 			want := nodehealth.State{Node: "n1", Known: true, Deployment: test.want}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
@@ -215,6 +222,12 @@ func TestObservePod(t *testing.T) {
 		"terminated": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Status.Phase = &end, corev1.PodSucceeded
 		}, func(p *nodehealth.Pod) { p.Leaving = true }},
+		"a drain hook": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: v1alpha1.DrainPath}}}
+		}, func(p *nodehealth.Pod) { p.Drains = true }},
+		"another hook": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}
+		}, func(*nodehealth.Pod) {}},
 		"its grace period": {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) }, func(p *nodehealth.Pod) { p.Grace = time.Minute }},
 		"deleted with another": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Spec.TerminationGracePeriodSeconds, p.DeletionGracePeriodSeconds = &end, new(int64(60)), new(int64(5))

@@ -21,6 +21,10 @@ type State struct {
 	// LostAt is when the API server was last heard of; zero while it is watched.
 	LostAt time.Time `json:"lostAt,omitzero"`
 
+	// ShuttingDown is whether the node stops its pods, this checker among them, without
+	// that they are deleted.
+	ShuttingDown bool `json:"-"`
+
 	// Blind is why the API server could not be read for long; empty where it can.
 	Blind string `json:"-"`
 
@@ -43,6 +47,8 @@ type Deployment struct {
 	Wanted int32 `json:"wanted"`
 	// Mark is the value of the health-check mark; nil where there is no mark.
 	Mark *string `json:"mark,omitempty"`
+	// MarkKey is the key on record for the mark; empty where there is none.
+	MarkKey string `json:"markKey,omitempty"`
 	// Released is whether the pods were changed, or stopped, since the mark: whoever
 	// did that knows that no traffic reaches them any more.
 	Released bool `json:"released,omitempty"`
@@ -60,6 +66,8 @@ type Pod struct {
 	// Grace is how long it is, or would be, given from its deletion until it is killed. When that is
 	// counts by the checker's own clock, never by the time that the API server wrote.
 	Grace time.Duration `json:"grace,omitempty"`
+	// Drains is whether the pod has a drain hook.
+	Drains bool `json:"drains,omitempty"`
 	// InTargets is whether the pod may get traffic as a target of its own.
 	InTargets bool `json:"inTargets,omitempty"`
 	// Ready and ContainersReady are the pod's conditions.

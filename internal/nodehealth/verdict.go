@@ -21,6 +21,8 @@ const (
 	DeploymentTerminating = "DeploymentTerminating"
 	// NoPodsWanted: the node is to run no pods.
 	NoPodsWanted = "NoPodsWanted"
+	// ShuttingDown: the node stops its pods.
+	ShuttingDown = "ShuttingDown"
 	// TooFewPodsReady: fewer pods are ready than the node is to run.
 	TooFewPodsReady = "TooFewPodsReady"
 )
@@ -50,6 +52,8 @@ func (s State) judge(ready int32) (reason, message string) {
 		return DeploymentMissing, "the node has no Deployment"
 	case d.Mark != nil && !d.servesMarked():
 		return Marked, "the pods of the node are to be updated"
+	case s.ShuttingDown:
+		return ShuttingDown, "the node shuts down"
 	case d.Terminating:
 		return DeploymentTerminating, "the Deployment of the node is being deleted"
 	case d.Wanted <= 0:

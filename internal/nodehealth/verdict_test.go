@@ -90,6 +90,10 @@ func TestDecide(t *testing.T) {
 			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark = new("") }),
 			reason: nodehealth.Marked, ready: 1,
 		},
+		"shutting down": {
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.ShuttingDown = true }),
+			reason: nodehealth.ShuttingDown, ready: 1,
+		},
 		"marked and terminating": {
 			state: with(known(), func(s *nodehealth.State) {
 				s.Deployment.Mark, s.Deployment.Terminating = new("m"), true

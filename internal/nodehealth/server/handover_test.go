@@ -221,7 +221,7 @@ func TestHandOverTurnsToSomebodyElse(t *testing.T) {
 				}
 			}()
 		}
-		if err := group[leaving].handOver(); err != nil {
+		if _, err := group[leaving].handOver(); err != nil {
 			t.Fatal(err)
 		}
 		for range 20 {

@@ -53,6 +53,10 @@ func local(req *http.Request) bool {
 	return err == nil && (remote.Addr().Unmap().IsLoopback() || remote.Addr().Unmap() == own.Addr().Unmap())
 }
 
+func (d *drains) of(h *drain, now time.Time) nodehealth.Drain {
+	return nodehealth.Drain{Now: now, Asked: h.asked, Failing: d.failing, Free: h.free, Seen: d.seen}
+}
+
 // update takes note of a State. r.mu is held.
 func (d *drains) update(s nodehealth.State, serving bool, now time.Time) {
 	d.state = s
@@ -85,6 +89,9 @@ func (r *Responder) holdPod(w http.ResponseWriter, req *http.Request) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.leaving.IsZero() {
+		time.AfterFunc(nodehealth.Together, r.reconsider)
+	}
 	h := &drain{asked: time.Now()}
 	why, until := r.holds(h)
 	if why == "" || len(r.drains.waiting) >= maxHooks {
@@ -107,9 +114,7 @@ func (r *Responder) holdPod(w http.ResponseWriter, req *http.Request) bool {
 
 func (r *Responder) holds(h *drain) (why string, until time.Time) {
 	now := time.Now()
-	why, until = r.drains.hook.Holds(r.drains.state, nodehealth.Drain{
-		Now: now, Asked: h.asked, Failing: r.drains.failing, Free: h.free, Seen: r.drains.seen,
-	})
+	why, until = r.drains.hook.Holds(r.drains.state, r.drains.of(h, now))
 	switch {
 	case why != nodehealth.Lingering:
 		h.free = time.Time{}
@@ -127,6 +132,7 @@ func (r *Responder) reconsider() {
 
 // reconsiderDrains answers the hooks of pods that may stop. r.mu is held.
 func (r *Responder) reconsiderDrains() {
+	r.noticeShutdown()
 	for h := range r.drains.waiting {
 		why, until := r.holds(h)
 		if why != "" {
@@ -143,6 +149,36 @@ func (r *Responder) reconsiderDrains() {
 	}
 	if len(r.drains.waiting) == 0 {
 		r.settled.Broadcast()
+	}
+}
+
+// noticeShutdown lets health checks fail where the node stops its pods: the checker is
+// told to end, and a pod that was not deleted is stopped. r.mu is held.
+func (r *Responder) noticeShutdown() {
+	s := r.drains.state
+	if r.leaving.IsZero() || s.ShuttingDown {
+		return
+	}
+	for h := range r.drains.waiting {
+		if s.Unannounced(r.drains.of(h, time.Now())) {
+			s.ShuttingDown = true
+			r.judge(s)
+			return
+		}
+	}
+}
+
+// outlast returns when no pod of the node will be held any more: none has a hook, or
+// none asked in time after the checker was told to end, and none that did is held.
+func (r *Responder) outlast() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaving = time.Now()
+	for _, after := range []time.Duration{nodehealth.Together, nodehealth.Shutdown} {
+		time.AfterFunc(after, r.reconsider)
+	}
+	for len(r.drains.waiting) > 0 || r.drains.state.MayDrain() && time.Since(r.leaving) < nodehealth.Shutdown {
+		r.settled.Wait()
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"sync"
 	"testing"
@@ -34,5 +35,106 @@ func TestHooksAreAnsweredWhileACheckerLeaves(t *testing.T) {
 		r.closePolls()
 		r.waitForDrains()
 		clients.Wait()
+	}
+}
+
+// drainable is a node that serves by a pod with a drain hook.
+func drainable() nodehealth.State {
+	s := serving()
+	s.Pods[0].Drains, s.Pods[0].Grace = true, time.Minute
+	return s
+}
+
+// TestCheckerOutlastsThePodsOfANodeThatShutsDown stops checker and pod together, as the
+// kubelet does then, which deletes neither: the hook comes after the checker's SIGTERM.
+func TestCheckerOutlastsThePodsOfANodeThatShutsDown(t *testing.T) {
+	t.Parallel()
+	r := NewResponder(quiet)
+	r.drains.hook = nodehealth.DrainHook{Grace: time.Second, Linger: 500 * time.Millisecond, Stop: 5 * time.Second}
+	r.Update(drainable())
+	url, stop := start(t, r)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stop()
+	}()
+	eventually(t, "it is leaving", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !r.leaving.IsZero()
+	})
+	held := make(chan reply, 1)
+	go func() {
+		got, err := tryAsk("GET", url+"/?drain")
+		if err != nil {
+			t.Error(err)
+		}
+		held <- got
+	}()
+	if got := ask(t, "GET", url); got.status != 200 {
+		t.Errorf("status %d before a pod is stopped", got.status)
+	}
+	eventually(t, "the health check fails", func() bool { return ask(t, "GET", url).answer.Reason == nodehealth.ShuttingDown })
+	failing := time.Now()
+	got := <-held
+	if noticed := time.Since(failing); noticed < time.Second || noticed > 10*time.Second {
+		t.Errorf("the pod may stop %v after health checks began to fail", noticed)
+	}
+	if got.status != 503 {
+		t.Errorf("the hook is answered with %d", got.status)
+	}
+	// The pod's end is seen: nothing is left to wait for.
+	gone := drainable()
+	gone.Pods = nil
+	r.Update(gone)
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("it does not end")
+	}
+}
+
+// TestCheckerLeavesToAnother at once, although its pods may ask to be held: they ask the other.
+func TestCheckerLeavesToAnother(t *testing.T) {
+	t.Parallel()
+	r := NewResponder(quiet)
+	r.Update(drainable())
+	url, stop := start(t, r)
+	l, err := Listen(t.Context(), url[len("http://"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := NewResponder(quiet)
+	other.Update(drainable())
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := other.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		other.Update(nodehealth.State{})
+		cancel()
+		running.Wait()
+	})
+	begin := time.Now()
+	stop()
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %v to leave", took)
+	}
+}
+
+// TestCheckerThatNobodyAsksEnds waits for hooks for a while only.
+func TestCheckerThatNobodyAsksEnds(t *testing.T) {
+	t.Parallel()
+	r := NewResponder(quiet)
+	r.Update(drainable())
+	url, stop := start(t, r)
+	begin := time.Now()
+	time.AfterFunc(time.Second, func() { _, _ = tryAsk("GET", url) })
+	stop()
+	if took := time.Since(begin); took < nodehealth.Shutdown || took > nodehealth.Shutdown+5*time.Second {
+		t.Errorf("it took %v to end", took)
 	}
 }

@@ -47,21 +47,21 @@ func share(_, _ string, conn syscall.RawConn) error {
 	})
 }
 
-// handOver sends new connections to another listener of the port, if there is
-// one. The kernel numbers the listeners of a port in the order in which they came,
+// handOver sends new connections to another listener of the port, and is whether there
+// is one. The kernel numbers the listeners of a port in the order in which they came,
 // and moves the last to the place of one that closes. So whoever leaves is number
 // 0 and whoever takes over number 1, every time, unless more than two met: then
 // the leaving one may be number 1, which shows in a connection of its own.
-func (b *bounded) handOver() error {
+func (b *bounded) handOver() (taken bool, err error) {
 	for _, number := range []uint32{1, 0} {
 		if err := steer(b.TCPListener, number); err != nil {
-			return err
+			return false, err
 		}
 		if !b.reaches() {
-			return nil
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // steer makes the kernel give new connections of the port to the listener of that
@@ -113,8 +113,9 @@ func vacant(address string) bool {
 }
 
 // Serve answers on the listener, which it closes, until ctx is done. Then it
-// hands over to another listener of the same port, if there is one, and returns
-// when all requests are answered.
+// hands over to another listener of the same port, or where there is none goes on
+// while pods of the node may ask to be held, since the node may be shutting down. It
+// returns when all requests are answered.
 func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 	server := http.Server{
 		Handler:                      r,
@@ -135,7 +136,11 @@ func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 		return fmt.Errorf("answering health checks: %w", err)
 	case <-ctx.Done():
 	}
-	err := b.handOver()
+	taken, err := b.handOver()
+	if !taken {
+		r.outlast()
+		_, err = b.handOver()
+	}
 	time.Sleep(handshakeTime)
 	r.closePolls()
 	b.Close()

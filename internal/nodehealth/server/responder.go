@@ -39,6 +39,9 @@ type Responder struct {
 	asking     nodehealth.Asking
 	turnsQuiet *time.Timer
 	closed     bool
+	// leaving is since when the checker is to end without another that takes over;
+	// zero while it is not.
+	leaving time.Time
 	// writing is how many answers to requests that waited are under way, settled is told
 	// when that or the number of drain hooks that wait has come to nothing.
 	writing int
@@ -58,15 +61,19 @@ func NewResponder(log *slog.Logger) *Responder {
 
 // Update replaces the State that is answered from.
 func (r *Responder) Update(s nodehealth.State) {
-	answer := nodehealth.Decide(s)
-
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.answer
+	s.ShuttingDown = r.drains.state.ShuttingDown
+	r.judge(s)
+	r.reconsiderDrains()
+}
+
+// judge answers from a State. r.mu is held.
+func (r *Responder) judge(s nodehealth.State) {
+	answer, before := nodehealth.Decide(s), r.answer
 	answer.Quiet = before.Quiet
 	r.answer, r.lostAt = answer, s.LostAt
 	r.drains.update(s, answer.Serving, time.Now())
-	r.reconsiderDrains()
 	if verdict(answer) != verdict(before) {
 		r.since = time.Now()
 		r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,

@@ -44,6 +44,7 @@ func NewWatcher(sources Sources, subject nodehealth.Subject, stateDir string, si
 		decided: make(chan struct{}),
 	}
 	w.stored = w.file.load(subject)
+	w.remember(w.stored)
 	if w.stored.LostAt.IsZero() {
 		// Whoever stored it watched the API server until it ended, which was just now.
 		w.stored.LostAt = now
@@ -128,9 +129,18 @@ func (w *Watcher) decide() {
 	}
 }
 
+// remember keeps the mark's key, also over a restart.
+func (w *Watcher) remember(s nodehealth.State) {
+	if s.Deployment != nil && s.Deployment.MarkKey != "" {
+		w.subject.MarkKey = s.Deployment.MarkKey
+	}
+}
+
 func (w *Watcher) state() nodehealth.State {
 	if !w.deployments.synced.Load() || !w.pods.synced.Load() {
 		return w.stored
 	}
-	return nodehealth.Observe(w.subject, listed[*appsv1.Deployment](w.deployments), listed[*corev1.Pod](w.pods))
+	s := nodehealth.Observe(w.subject, listed[*appsv1.Deployment](w.deployments), listed[*corev1.Pod](w.pods))
+	w.remember(s)
+	return s
 }

@@ -124,6 +124,21 @@ func with[T any](v *T, change func(*T)) *T {
 	return v
 }
 
+// TestMarkCountsWithoutItsKeyOnRecord removes the record of a mark's key in a turn.
+func TestMarkCountsWithoutItsKeyOnRecord(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	const key = "example.com/out"
+	api.set("deployments", apiDeployment(map[string]string{v1alpha1.AnnotationMarkKey: key, key: ""}))
+	api.set("pods", apiPod(true, true, nil))
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Marked)
+	api.set("deployments", apiDeployment(map[string]string{key: ""}))
+	w.stays(t, nodehealth.Marked, 300*time.Millisecond)
+	api.set("deployments", apiDeployment(nil))
+	w.becomes(t, nodehealth.Serving)
+}
+
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(application())

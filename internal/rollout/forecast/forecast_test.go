@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,16 @@ func text(f Forecast) string {
 	return b.String()
 }
 
+// played is a forecast to its end.
+func played(t rapid.TB, s rollout.State, pace Pace) Forecast {
+	t.Helper()
+	f, err := Play(context.Background(), s, pace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func TestPlay(t *testing.T) {
 	pace := Pace{Ready: 3 * time.Second, Stop: 2 * time.Second, Detach: 30 * time.Second, Attach: 20 * time.Second}
 	for name, c := range map[string]struct {
@@ -105,7 +116,7 @@ func TestPlay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := served(3, detaching(1))
 			c.change(&s)
-			if diff := cmp.Diff(c.want, text(Play(s, pace))); diff != "" {
+			if diff := cmp.Diff(c.want, text(played(t, s, pace))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -134,7 +145,7 @@ func TestPlayIsWhole(t *testing.T) {
 			}
 		}
 		before := fmt.Sprintf("%+v %+v %+v", s.Nodes, s.Nodes[0].Deployment, s.Status)
-		f := Play(s, Pace{Ready: time.Duration(rapid.IntRange(1, 5).Draw(t, "ready")) * time.Second})
+		f := played(t, s, Pace{Ready: time.Duration(rapid.IntRange(1, 5).Draw(t, "ready")) * time.Second})
 		if after := fmt.Sprintf("%+v %+v %+v", s.Nodes, s.Nodes[0].Deployment, s.Status); before != after {
 			t.Fatalf("the state was changed:\n%s\n%s", before, after)
 		}

@@ -80,8 +80,10 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 	grace := int64(10)
 	if hook := set.Spec.DrainHook; hook != nil {
 		args = append(args, "--drain-grace="+drainGrace(set).String(), "--drain-linger="+hook.LingerTime().String(), "--drain-stop="+hook.StopTime().String())
-		// One that ends goes on holding the pods that it holds.
-		grace += podGrace(&pod)
+		// One that ends waits for the hooks of pods that end with it, and goes on holding
+		// the pods that it holds. It has their priority, since the kubelet of a node that
+		// shuts down stops pods by it.
+		grace += podGrace(&pod) + 10
 	}
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		HostNetwork:                   true,

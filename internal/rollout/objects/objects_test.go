@@ -514,7 +514,7 @@ func TestDrainHook(t *testing.T) {
 	if args := spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=10s") || !slices.Contains(args, "--drain-linger=10s") || !slices.Contains(args, "--drain-stop=7s") {
 		t.Errorf("arguments %v", args)
 	}
-	if got, want := *spec.TerminationGracePeriodSeconds, *plain.Spec.Template.Spec.TerminationGracePeriodSeconds+30; got != want {
+	if got, want := *spec.TerminationGracePeriodSeconds, *plain.Spec.Template.Spec.TerminationGracePeriodSeconds+40; got != want {
 		t.Errorf("the health checker has %d s to end, want %d", got, want)
 	}
 	if slices.ContainsFunc(plain.Spec.Template.Spec.Containers[0].Args, func(a string) bool { return strings.HasPrefix(a, "--drain") }) {
