@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -200,5 +201,42 @@ func TestPutsLabelsBack(t *testing.T) {
 	}
 	if d.Labels[v1alpha1.LabelNode] != "node-1" {
 		t.Errorf("its labels are %v", d.Labels)
+	}
+}
+
+// TestClaimsHealthCheckers that were left behind, without replacing them; what gives
+// them access is used as it is.
+func TestClaimsHealthCheckers(t *testing.T) {
+	set := benchSet()
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, binding, account := objects.Checker(set, 10080, "old"), objects.CheckerRoleBinding(set), objects.CheckerServiceAccount(set)
+	for _, object := range []client.Object{ds, binding, account} {
+		object.SetOwnerReferences(nil)
+		if err := r.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &observed{set: set, taken: map[int32]bool{}}
+	if err := r.observeCheckers(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.state.Faults) > 0 || len(o.state.Checkers) != 1 || !o.state.Checkers[0].Exists || !o.state.Checkers[0].Outdated {
+		t.Errorf("faults %v, health checkers %+v", o.state.Faults, o.state.Checkers)
+	}
+	if err := r.grant(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), ds); err != nil {
+		t.Fatal(err)
+	}
+	if image := ds.Spec.Template.Spec.Containers[0].Image; !controlledBy(ds, set.UID) || image != "old" {
+		t.Errorf("it belongs to %v and runs %s", ds.OwnerReferences, image)
+	}
+	binding.RoleRef.Name = "cluster-admin"
+	if grantsTheSame(binding, objects.CheckerRoleBinding(set)) || grantsTheSame(ds, ds) {
+		t.Error("what grants something else is taken for the same")
 	}
 }

@@ -33,6 +33,8 @@ type observed struct {
 	unusable bool
 	// missing are the health checkers' account and its binding where they are not there.
 	missing []client.Object
+	// orphans are health checkers that an IngressDaemonSet of the same name left behind.
+	orphans []*appsv1.DaemonSet
 	// lookAt is when something that no event tells of is worth another look.
 	lookAt time.Time
 	// taken are the health-check ports that belong to another IngressDaemonSet.
