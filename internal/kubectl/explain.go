@@ -80,8 +80,9 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 	add := func(what, by string) { rows = append(rows, []string{what, by}) }
 	if d != nil {
 		add("Deployment", fmt.Sprintf("%s, %d of %d pods ready", d.Name, d.Status.ReadyReplicas, *d.Spec.Replicas))
-		if mark, marked := v1alpha1.MarkOf(d.Annotations); marked {
-			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations)+"="+mark)
+		known := set.Spec.Strategy().MarkKey
+		if mark, marked := v1alpha1.MarkOf(d.Annotations, known); marked {
+			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+mark)
 		}
 		if hold := d.Annotations[v1alpha1.AnnotationHold]; hold != "" {
 			add("Held back", hold)

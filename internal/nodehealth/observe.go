@@ -21,9 +21,10 @@ type Subject struct {
 	// Name is the IngressDaemonSet's. UID may be empty: then any of that name counts.
 	Name string
 	UID  types.UID
-	// MarkKey is the key that the Deployment last had on record for its mark. Where
-	// somebody removes that record, the mark still counts.
-	MarkKey string
+	// MarkKey is the key of the IngressDaemonSet's strategy, LastMarkKey the one that the
+	// Deployment last had on record. Where somebody removes that record, a mark under
+	// either still counts.
+	MarkKey, LastMarkKey string
 }
 
 // Observe makes a State of what the API server has: the Deployments and pods
@@ -38,7 +39,7 @@ func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.P
 		Name:        own.Name,
 		Terminating: own.DeletionTimestamp != nil,
 		Wanted:      wanted(own),
-		Mark:        mark(own, subject.MarkKey),
+		Mark:        mark(own, subject.MarkKey, subject.LastMarkKey),
 		MarkKey:     own.Annotations[v1alpha1.AnnotationMarkKey],
 	}
 	s.Deployment.Released = released(own, s.Deployment.Mark)
@@ -109,7 +110,7 @@ func onNode(subject Subject, d *appsv1.Deployment) bool {
 }
 
 // createdBy is the Deployment whose ReplicaSet controls the pod. ReplicaSets are
-// not watched: theirs are named after the Deployment, a dash and a hash, and
+// not watched: theirs are named after the Deployment, a dash and a hash without one, and
 // where one Deployment's name starts with another's, the longer one is meant.
 func createdBy(pod *corev1.Pod, deployments []*appsv1.Deployment) (creator *appsv1.Deployment) {
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -117,19 +118,23 @@ func createdBy(pod *corev1.Pod, deployments []*appsv1.Deployment) (creator *apps
 		return nil
 	}
 	for _, d := range deployments {
-		if strings.HasPrefix(owner.Name, replicaSetPrefix(d.Name)) && (creator == nil || len(d.Name) > len(creator.Name)) {
+		if named(owner.Name, d.Name) && (creator == nil || len(d.Name) > len(creator.Name)) {
 			creator = d
 		}
 	}
 	return creator
 }
 
-// replicaSetPrefix allows for a Deployment's name being cut in that of its
-// ReplicaSet, to make room for a dash and a hash of up to ten characters within
-// 253.
-func replicaSetPrefix(deployment string) string {
+// named is whether a ReplicaSet is named after a Deployment. It allows for the
+// Deployment's name being cut, to make room for a dash and a hash of up to ten
+// characters within 253.
+func named(replicaSet, deployment string) bool {
 	prefix := deployment + "-"
-	return prefix[:min(len(prefix), 242)]
+	if len(prefix) > 242 {
+		return strings.HasPrefix(replicaSet, prefix[:242])
+	}
+	hash, ok := strings.CutPrefix(replicaSet, prefix)
+	return ok && !strings.Contains(hash, "-")
 }
 
 // wanted falls back to the replicas, such as before the controller has annotated
@@ -145,16 +150,10 @@ func wanted(d *appsv1.Deployment) int32 {
 }
 
 // mark is looked for under the key on record, or where there is none under the default
-// and the one that was last on record. Its presence counts, whatever its value is.
-func mark(d *appsv1.Deployment, last string) *string {
-	keys := []string{v1alpha1.DefaultMarkKey, last}
-	if recorded := d.Annotations[v1alpha1.AnnotationMarkKey]; recorded != "" {
-		keys = []string{recorded}
-	}
-	for _, key := range keys {
-		if value, marked := d.Annotations[key]; marked && key != "" {
-			return &value
-		}
+// and those that are known. Its presence counts, whatever its value is.
+func mark(d *appsv1.Deployment, known ...string) *string {
+	if value, marked := v1alpha1.MarkOf(d.Annotations, known...); marked {
+		return &value
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func TestObserveOnlyPodsOfTheDeployment(t *testing.T) {
 	daemon := podOf("web-n1-5d", "daemon")
 	daemon.OwnerReferences[0].Kind = "DaemonSet"
 	pods := []*corev1.Pod{
-		podOf("web-n1-5d", "own-2"), podOf("web-n1-7f", "own-1"), podOf("web-n1-x-5d", "longer"), podOf("web-n2-5d", "shorter"),
+		podOf("web-n1-5d", "own-2"), podOf("web-n1-7f", "own-1"), podOf("web-n1-x-5d", "longer"), podOf("web-n1-0a1b2c3d4e-5d", "gone"), podOf("web-n2-5d", "shorter"),
 		podOf(long[:242]+"-5d5b5d5b5d", "long"), bare, daemon,
 	}
 	var got []string

@@ -18,19 +18,23 @@ type Target struct {
 	Ready bool
 	// FirstCounts is whether the first result counts at once.
 	FirstCounts bool
+	// Rehearsal is whether nothing is to be found but that the probe can pass.
+	Rehearsal bool
 }
 
-// Targets are the containers to probe: none while the API server can be
-// believed on all pods.
+// Targets are the containers to probe. While the API server can be believed on a pod
+// they are those that are ready and of which no own probe has passed yet.
 func Targets(s State) []Target {
 	var targets []Target
 	for _, pod := range s.Pods {
-		if pod.Leaving || pod.IP == "" || !s.distrusts(pod) {
+		if pod.Leaving || pod.IP == "" {
 			continue
 		}
+		rehearsal := !s.distrusts(pod)
 		for _, c := range pod.Containers {
-			if c.Probe != nil {
-				targets = append(targets, Target{Container{pod.UID, c.Name}, pod.IP, c.Probe, c.Ready, s.Cold})
+			container := Container{pod.UID, c.Name}
+			if c.Probe != nil && !(rehearsal && (s.Proven[container] || !c.Ready)) {
+				targets = append(targets, Target{container, pod.IP, c.Probe, c.Ready, s.Cold, rehearsal})
 			}
 		}
 	}
@@ -41,7 +45,7 @@ func Targets(s State) []Target {
 func (s State) Judged() bool {
 	return !slices.ContainsFunc(Targets(s), func(t Target) bool {
 		_, probed := s.Probed[t.Container]
-		return !probed
+		return !probed && !t.Rehearsal
 	})
 }
 

@@ -12,14 +12,20 @@ import (
 
 func TestTargets(t *testing.T) {
 	target := nodehealth.Target{Container: app, IP: "10.0.0.1", Probe: tcpProbe, Ready: true}
+	rehearsal := with(target, func(t *nodehealth.Target) { t.Rehearsal = true })
+	proven := func(s nodehealth.State) nodehealth.State {
+		s.Proven = map[nodehealth.Container]bool{app: true}
+		return s
+	}
 	for name, test := range map[string]struct {
 		state nodehealth.State
 		want  []nodehealth.Target
 	}{
-		"none while the API server is believed": {state: known(pod("a"), unready("b"))},
-		"pods of a node that was cut off":       {state: known(cutOff("a"), pod("b")), want: []nodehealth.Target{target}},
+		"what has not passed yet, while the API server is believed": {state: known(pod("a"), unready("b")), want: []nodehealth.Target{rehearsal}},
+		"none that has passed, while the API server is believed":    {state: proven(known(pod("a"), unready("b")))},
+		"pods of a node that was cut off":                           {state: proven(known(cutOff("a"))), want: []nodehealth.Target{target}},
 		"none behind a failing readiness gate": {
-			state: known(with(cutOff("a"), func(p *nodehealth.Pod) { p.GatesPassed = false })),
+			state: proven(known(with(cutOff("a"), func(p *nodehealth.Pod) { p.GatesPassed = false }))),
 		},
 		"all while the API server is away": {
 			state: with(known(pod("a"), unready("b")), func(s *nodehealth.State) { s.Probing = true }),
@@ -54,6 +60,9 @@ func TestJudged(t *testing.T) {
 	s.Probed = map[nodehealth.Container]bool{app: false}
 	if !s.Judged() {
 		t.Error("not judged after it was probed")
+	}
+	if !known(pod("a")).Judged() {
+		t.Error("a rehearsal is waited for")
 	}
 }
 

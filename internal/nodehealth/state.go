@@ -4,6 +4,7 @@
 package nodehealth
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,10 @@ type State struct {
 	// LostAt is when the API server was last heard of; zero while it is watched.
 	LostAt time.Time `json:"lostAt,omitzero"`
 
+	// Unkept is whether the mark would be lost with this process: until it is stored it
+	// fails the health check and is not acknowledged.
+	Unkept bool `json:"-"`
+
 	// ShuttingDown is whether the node stops its pods, this checker among them, without
 	// that they are deleted.
 	ShuttingDown bool `json:"-"`
@@ -37,6 +42,8 @@ type State struct {
 	Cold bool `json:"-"`
 	// Probed is what own probes found, for the containers they run on.
 	Probed map[Container]bool `json:"-"`
+	// Proven are the containers of which an own probe has ever passed.
+	Proven map[Container]bool `json:"proven,omitempty"`
 }
 
 // Deployment is the node's Deployment.
@@ -92,4 +99,14 @@ type ContainerState struct {
 type Container struct {
 	Pod  types.UID
 	Name string
+}
+
+// MarshalText makes a key of JSON of it.
+func (c Container) MarshalText() ([]byte, error) { return []byte(string(c.Pod) + "/" + c.Name), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (c *Container) UnmarshalText(text []byte) error {
+	pod, name, _ := strings.Cut(string(text), "/")
+	*c = Container{types.UID(pod), name}
+	return nil
 }

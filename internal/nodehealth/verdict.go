@@ -29,12 +29,12 @@ const (
 
 // Decide makes the answer to a health check, all but its two ages. A mark is
 // repeated whatever the reason is, since that is how the controller learns that
-// it was seen.
+// it was seen and will not be forgotten.
 func Decide(s State) v1alpha1.HealthCheckAnswer {
 	answer := v1alpha1.HealthCheckAnswer{Node: s.Node, Blind: s.Blind}
 	if d := s.Deployment; d != nil {
 		answer.WantedPods, answer.ReadyPods = d.Wanted, s.readyPods()
-		if d.Mark != nil {
+		if d.Mark != nil && !s.Unkept {
 			answer.Mark = *d.Mark
 		}
 	}
@@ -108,12 +108,16 @@ func (s State) distrusts(pod Pod) bool {
 }
 
 // containersReady goes by the own probe of each container, or where that has
-// not said anything by the kubelet's last report.
+// not said anything by the kubelet's last report. One that has never passed, although
+// the kubelet's does, does not reach the container from here: it fails on every node.
 func (s State) containersReady(pod Pod) bool {
 	for _, c := range pod.Containers {
 		ready, probed := s.Probed[Container{pod.UID, c.Name}]
-		if !probed {
+		switch {
+		case !probed:
 			ready = c.Ready && !(s.Cold && c.Probe != nil)
+		case !ready && !s.Cold && !s.Proven[Container{pod.UID, c.Name}]:
+			ready = c.Ready
 		}
 		if !ready {
 			return false

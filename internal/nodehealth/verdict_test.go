@@ -94,6 +94,10 @@ func TestDecide(t *testing.T) {
 			state:  with(known(pod("a")), func(s *nodehealth.State) { s.ShuttingDown = true }),
 			reason: nodehealth.ShuttingDown, ready: 1,
 		},
+		"marked, which is not stored yet": {
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark, s.Unkept = new("m"), true }),
+			reason: nodehealth.Marked, ready: 1,
+		},
 		"marked and terminating": {
 			state: with(known(), func(s *nodehealth.State) {
 				s.Deployment.Mark, s.Deployment.Terminating = new("m"), true
@@ -103,7 +107,9 @@ func TestDecide(t *testing.T) {
 
 		"cut off, not probed yet": {state: known(cutOff("a")), reason: nodehealth.Serving, ready: 1},
 		"cut off, probe fails": {
-			state:  with(known(cutOff("a")), func(s *nodehealth.State) { s.Probed = map[nodehealth.Container]bool{app: false} }),
+			state: with(known(cutOff("a")), func(s *nodehealth.State) {
+				s.Probed, s.Proven = map[nodehealth.Container]bool{app: false}, map[nodehealth.Container]bool{app: true}
+			}),
 			reason: nodehealth.TooFewPodsReady,
 		},
 		"cut off, probe passes": {
@@ -121,7 +127,25 @@ func TestDecide(t *testing.T) {
 		},
 		"API server away, probe fails": {
 			state: with(known(pod("a")), func(s *nodehealth.State) {
+				s.Probing, s.Probed, s.Proven = true, map[nodehealth.Container]bool{app: false}, map[nodehealth.Container]bool{app: true}
+			}),
+			reason: nodehealth.TooFewPodsReady,
+		},
+		"API server away, a probe fails that never passed": {
+			state: with(known(pod("a")), func(s *nodehealth.State) {
 				s.Probing, s.Probed = true, map[nodehealth.Container]bool{app: false}
+			}),
+			reason: nodehealth.Serving, ready: 1,
+		},
+		"API server away, a probe fails that never passed, as the kubelet's does": {
+			state: with(known(unready("a")), func(s *nodehealth.State) {
+				s.Probing, s.Probed = true, map[nodehealth.Container]bool{app: false}
+			}),
+			reason: nodehealth.TooFewPodsReady,
+		},
+		"restarted without API server, a probe fails that never passed": {
+			state: with(known(pod("a")), func(s *nodehealth.State) {
+				s.Probing, s.Cold, s.Probed = true, true, map[nodehealth.Container]bool{app: false}
 			}),
 			reason: nodehealth.TooFewPodsReady,
 		},
@@ -216,6 +240,7 @@ func anyState(t *rapid.T) nodehealth.State {
 		Probing: rapid.Bool().Draw(t, "probing"),
 		Cold:    rapid.Bool().Draw(t, "cold"),
 		Probed:  map[nodehealth.Container]bool{},
+		Proven:  map[nodehealth.Container]bool{app: rapid.Bool().Draw(t, "proven")},
 	}
 	if !s.Known || rapid.IntRange(0, 9).Draw(t, "missing") == 0 {
 		return s

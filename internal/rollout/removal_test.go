@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestDrain: the steps while somebody drains a node.
@@ -40,6 +41,46 @@ func TestDrain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)
 			test.change(&s.Nodes[0])
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestDrainByDeletion: whoever deletes pods of a node that is leaving drains it, as who
+// evicts them does. What we delete ourselves is no drain.
+func TestDrainByDeletion(t *testing.T) {
+	deleted := func(n *Node) {
+		n.Leaving = true
+		for i := range n.Pods {
+			n.Pods[i].Created = start.Add(-time.Hour)
+		}
+		n.Pods[0].Terminating, n.Pods[0].Deleted = true, start.Add(-10*time.Second)
+	}
+	fresh := Pod{Name: "new", Revision: "r1", Running: true, Created: start.Add(-9 * time.Second)}
+	for name, test := range map[string]struct {
+		change func(s *State, n *Node)
+		want   string
+	}{
+		"a pod is missing":     {func(*State, *Node) {}, "Mark n0000"},
+		"a pod was made again": {func(_ *State, n *Node) { n.Pods = append(n.Pods, fresh) }, "Mark n0000"},
+		"the node stays":       {func(_ *State, n *Node) { n.Leaving = false }, ""},
+		"it was one too many":  {func(_ *State, n *Node) { old := n.Pods[1]; old.Name = "old"; n.Pods = append(n.Pods, old) }, ""},
+		"it was an older pod":  {func(_ *State, n *Node) { n.Pods[0].Revision = "r0" }, ""},
+		"of another template": {func(_ *State, n *Node) {
+			n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet, n.Pods[1].Created = "a", "b", start
+		}, ""},
+		"in its turn": {func(s *State, _ *Node) { s.Status.Wave = []string{"n0000"} }, ""},
+		"while it is held back": {func(_ *State, n *Node) {
+			n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
+		}, ""},
+		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			deleted(&s.Nodes[0])
+			test.change(&s, &s.Nodes[0])
 			if got := steps(Plan(s)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -129,7 +129,7 @@ type Deployment struct {
 	Settled         bool
 	UpdatedReplicas int32
 	// Drifted is whether somebody else changed the spec, Outmoded whether fields
-	// that restart no pod differ from what is wanted.
+	// that restart no pod, or its labels, differ from what is wanted.
 	Drifted, Outmoded bool
 	// Detached is whether somebody wants the node out of the load balancer.
 	Detached bool
@@ -171,7 +171,8 @@ type Pod struct {
 	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
 	// template from those of another, also where their revision is the same.
 	ReplicaSet string
-	Created    time.Time
+	// Created is when it was made, Deleted when somebody asked for its end.
+	Created, Deleted time.Time
 	// Ready is whether its containers are ready and no readiness gate fails.
 	Ready      bool
 	ReadySince time.Time

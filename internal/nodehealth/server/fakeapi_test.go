@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,6 +43,9 @@ type fakeAPI struct {
 	changed chan struct{}
 	listed  int
 }
+
+// deploymentNames are those that the Deployment of web on n1 may have.
+var deploymentNames = v1alpha1.DeploymentNames("web", "n1")
 
 func newFakeAPI(t *testing.T) *fakeAPI {
 	f := &fakeAPI{t: t, address: "127.0.0.1:0", objects: map[string]metav1.Object{}, changed: make(chan struct{})}
@@ -88,10 +92,14 @@ func (f *fakeAPI) set(resource string, object metav1.Object) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeAPI) now(resource string) (object metav1.Object, version int, changed chan struct{}) {
+func (f *fakeAPI) now(resource, selector string) (object metav1.Object, version int, changed chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.objects[resource], f.version, f.changed
+	object = f.objects[resource]
+	if name, named := strings.CutPrefix(selector, "metadata.name="); named && object != nil && object.GetName() != name {
+		object = nil
+	}
+	return object, f.version, f.changed
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -101,8 +109,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		resource, kind, want = "deployments", "Deployment", "/apis/apps/v1/namespaces/ns/deployments"
 	}
 	q := req.URL.Query()
-	selected := q.Get("labelSelector") == v1alpha1.LabelNode+"=n1,"+v1alpha1.LabelName+"=web" &&
-		(q.Get("fieldSelector") == "spec.nodeName=n1") == (resource == "pods")
+	selected := q.Get("labelSelector") == v1alpha1.LabelNode+"=n1,"+v1alpha1.LabelName+"=web" && q.Get("fieldSelector") == "spec.nodeName=n1"
+	if resource == "deployments" {
+		// An index of the API server's serves no other.
+		selected = q.Get("labelSelector") == "" && slices.Contains(deploymentNames, strings.TrimPrefix(q.Get("fieldSelector"), "metadata.name="))
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if f.forbids.Load() {
 		refuse(w, http.StatusForbidden, metav1.StatusReasonForbidden)
@@ -115,7 +126,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case q.Get("watch") == "" && q.Get("resourceVersion") == "" && f.silent.Load():
 		<-req.Context().Done()
 	case q.Get("watch") == "" && q.Get("resourceVersion") == "":
-		f.list(w, resource, kind)
+		f.list(w, q.Get("fieldSelector"), resource, kind)
 	case q.Get("watch") == "":
 		f.t.Errorf("a list that may be old is asked for: %s", req.URL)
 	case q.Get("sendInitialEvents") == "true" && f.old:
@@ -133,8 +144,8 @@ func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
 	})
 }
 
-func (f *fakeAPI) list(w http.ResponseWriter, resource, kind string) {
-	object, version, _ := f.now(resource)
+func (f *fakeAPI) list(w http.ResponseWriter, selector, resource, kind string) {
+	object, version, _ := f.now(resource, selector)
 	f.mu.Lock()
 	f.listed++
 	f.mu.Unlock()
@@ -165,7 +176,8 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 		<-req.Context().Done()
 		return
 	}
-	sent, version, changed := f.now(resource)
+	selector := req.URL.Query().Get("fieldSelector")
+	sent, version, changed := f.now(resource, selector)
 	if req.URL.Query().Get("sendInitialEvents") == "true" {
 		if sent != nil {
 			send("ADDED", sent)
@@ -189,7 +201,7 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 			return
 		}
 		var object metav1.Object
-		object, _, changed = f.now(resource)
+		object, _, changed = f.now(resource, selector)
 		switch {
 		case object == sent:
 		case object == nil:

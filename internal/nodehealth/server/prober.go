@@ -8,9 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
+
+// rehearseEvery is how often a probe is tried at most that has not passed yet, while the
+// kubelet's is believed.
+const rehearseEvery = 10 * time.Second
 
 // prober runs the readiness probes of some containers in the kubelet's stead.
 type prober struct {
@@ -19,6 +24,7 @@ type prober struct {
 
 	mu      sync.Mutex
 	found   map[nodehealth.Container]bool
+	proven  map[nodehealth.Container]bool
 	workers map[nodehealth.Container]*worker
 	running sync.WaitGroup
 }
@@ -34,6 +40,7 @@ func newProber(news func()) *prober {
 		news:    news,
 		attempt: newAttempts().attempt,
 		found:   map[nodehealth.Container]bool{},
+		proven:  map[nodehealth.Container]bool{},
 		workers: map[nodehealth.Container]*worker{},
 	}
 }
@@ -60,7 +67,7 @@ func (p *prober) probe(ctx context.Context, targets []nodehealth.Target) {
 }
 
 func same(a, b nodehealth.Target) bool {
-	return a.IP == b.IP && equality.Semantic.DeepEqual(a.Probe, b.Probe)
+	return a.IP == b.IP && a.Rehearsal == b.Rehearsal && equality.Semantic.DeepEqual(a.Probe, b.Probe)
 }
 
 func (p *prober) begin(ctx context.Context, container nodehealth.Container, target nodehealth.Target) {
@@ -85,8 +92,14 @@ func (p *prober) run(ctx context.Context, w *worker) {
 		if ctx.Err() != nil {
 			return
 		}
-		if ready, news := tally.Add(success, w.target.Probe); news {
+		if success {
+			p.prove(w)
+		}
+		if ready, news := tally.Add(success, w.target.Probe); news && !w.target.Rehearsal {
 			p.record(w, ready)
+		}
+		if w.target.Rehearsal {
+			ticker.Reset(max(seconds(w.target.Probe.PeriodSeconds), rehearseEvery))
 		}
 		select {
 		case <-ticker.C:
@@ -107,6 +120,29 @@ func (p *prober) record(w *worker, ready bool) {
 	if current {
 		p.news()
 	}
+}
+
+// prove keeps that a probe has passed.
+func (p *prober) prove(w *worker) {
+	p.mu.Lock()
+	news := !p.proven[w.target.Container]
+	p.proven[w.target.Container] = true
+	p.mu.Unlock()
+	if news && w.target.Rehearsal {
+		p.news()
+	}
+}
+
+// provenOf are those of the pods of which a probe has passed. The others are forgotten.
+func (p *prober) provenOf(pods []nodehealth.Pod) map[nodehealth.Container]bool {
+	there := map[types.UID]bool{}
+	for _, pod := range pods {
+		there[pod.UID] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.proven, func(c nodehealth.Container, _ bool) bool { return !there[c.Pod] })
+	return maps.Clone(p.proven)
 }
 
 func (p *prober) results() map[nodehealth.Container]bool {

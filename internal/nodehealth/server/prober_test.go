@@ -72,6 +72,34 @@ func TestProberGoesByThresholdsAndPeriod(t *testing.T) {
 	})
 }
 
+// TestRehearsal ends with the first success, which is all that it tells.
+func TestRehearsal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		var news atomic.Int32
+		broken.Store(true)
+		p := fakeProber(&broken, func() { news.Add(1) })
+		defer p.stop()
+		rehearsed := target(func(t *nodehealth.Target) { t.Rehearsal = true })
+		pods := []nodehealth.Pod{{UID: rehearsed.Pod}}
+		p.probe(t.Context(), []nodehealth.Target{rehearsed})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(p.results())+len(p.provenOf(pods)) > 0 || news.Load() > 0 {
+			t.Errorf("a probe that fails tells %v and %v", p.results(), p.provenOf(pods))
+		}
+		broken.Store(false)
+		time.Sleep(rehearseEvery)
+		synctest.Wait()
+		if len(p.results()) > 0 || !p.provenOf(pods)[rehearsed.Container] || news.Load() != 1 {
+			t.Errorf("a probe that passes tells %v and %v", p.results(), p.provenOf(pods))
+		}
+		if got := p.provenOf(nil); len(got) > 0 {
+			t.Errorf("of pods that are gone it knows %v", got)
+		}
+	})
+}
+
 func TestProberForgetsWhatIsNoTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool

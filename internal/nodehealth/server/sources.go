@@ -22,20 +22,25 @@ import (
 
 // Sources are where the objects of one node are listed and watched.
 type Sources struct {
-	Deployments, Pods *cache.ListWatch
+	// Deployments are the sources of one each, by each name that it may have.
+	Deployments []*cache.ListWatch
+	Pods        *cache.ListWatch
 }
 
 // NewSources selects the subject's objects at the API server, in the namespace
 // of the IngressDaemonSet. It needs the verbs list and watch. The error is in
 // the config, such as an unreadable certificate; the server is not asked yet.
+//
+// The API server has an index of watches by an object's name, and for pods by their node.
+// By labels alone it compares each change with each watch: the square of the nodes.
 func NewSources(config *rest.Config, namespace string, subject nodehealth.Subject) (Sources, error) {
-	labelled := metav1.ListOptions{LabelSelector: labels.Set{
-		v1alpha1.LabelNode: v1alpha1.LabelValue(subject.Node),
-		v1alpha1.LabelName: v1alpha1.LabelValue(subject.Name),
-	}.String()}
-	onNode := labelled
-	onNode.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", subject.Node).String()
-
+	onNode := metav1.ListOptions{
+		LabelSelector: labels.Set{
+			v1alpha1.LabelNode: v1alpha1.LabelValue(subject.Node),
+			v1alpha1.LabelName: v1alpha1.LabelValue(subject.Name),
+		}.String(),
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", subject.Node).String(),
+	}
 	client, err := newHTTPClient(config)
 	if err != nil {
 		return Sources{}, fmt.Errorf("making a client of the API server: %w", err)
@@ -45,10 +50,12 @@ func NewSources(config *rest.Config, namespace string, subject nodehealth.Subjec
 	if err := errors.Join(appsErr, coreErr); err != nil {
 		return Sources{}, fmt.Errorf("making a client of the API server: %w", err)
 	}
-	return Sources{
-		Deployments: cache.NewFilteredListWatchFromClient(apps, "deployments", namespace, narrow(labelled)),
-		Pods:        cache.NewFilteredListWatchFromClient(core, "pods", namespace, narrow(onNode)),
-	}, nil
+	sources := Sources{Pods: cache.NewFilteredListWatchFromClient(core, "pods", namespace, narrow(onNode))}
+	for _, name := range v1alpha1.DeploymentNames(subject.Name, subject.Node) {
+		named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+		sources.Deployments = append(sources.Deployments, cache.NewFilteredListWatchFromClient(apps, "deployments", namespace, narrow(named)))
+	}
+	return sources, nil
 }
 
 func narrow(to metav1.ListOptions) func(*metav1.ListOptions) {

@@ -55,31 +55,64 @@ func (f *stateFile) read() (s nodehealth.State, err error) {
 	return s, nil
 }
 
-// save stores a State that differs from the last. A failure is logged: answering
-// goes on.
-func (f *stateFile) save(s nodehealth.State) {
+// save stores a State that differs from the last, and is whether nothing older is stored
+// any more: where the disk is full it removes what there is, since a checker that knows
+// nothing is better than one that has not seen a mark.
+func (f *stateFile) save(s nodehealth.State) bool {
 	if f.dir == "" || !s.Known {
-		return
+		return true
 	}
 	state, err := json.Marshal(s)
 	if err == nil && bytes.Equal(state, f.saved) {
-		return
+		return true
 	}
 	if err == nil {
 		err = f.write(state)
 	}
-	if err != nil {
-		f.log.Warn("State could not be stored", "error", err)
-		return
+	if err == nil {
+		f.saved = state
+		return true
 	}
-	f.saved = state
+	f.saved = nil
+	removed := f.remove()
+	f.log.Warn("State could not be stored", "error", err, "removing", removed)
+	return removed == nil
 }
 
-// write leaves either the old or the new content, whenever the process dies.
+// write leaves either the old or the new content, whenever the process or the machine dies.
 func (f *stateFile) write(content []byte) error {
 	name := filepath.Join(f.dir, stateName)
-	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
+	file, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name)
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		return err
+	}
+	return f.sync()
+}
+
+func (f *stateFile) remove() error {
+	for _, name := range []string{stateName + ".new", stateName} {
+		if err := os.Remove(filepath.Join(f.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return f.sync()
+}
+
+// sync makes a change of the folder last.
+func (f *stateFile) sync() error {
+	dir, err := os.Open(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -83,6 +83,26 @@ func TestStateFileThatCannotBeUsedIsIgnored(t *testing.T) {
 	}
 }
 
+// TestFullDiskLeavesNoOldState forgets what it cannot replace: a state of before a mark
+// would have a restarted checker answer 200 on a node that is being updated.
+func TestFullDiskLeavesNoOldState(t *testing.T) {
+	dir := t.TempDir()
+	file := stateFile{dir: dir, log: quiet}
+	file.save(serving())
+	if err := os.Symlink("/dev/full", filepath.Join(dir, stateName+".new")); err != nil {
+		t.Fatal(err)
+	}
+	if !file.save(marked("m")) {
+		t.Error("the old state could not be removed")
+	}
+	if got := file.load(n1); got.Known {
+		t.Errorf("what is left is %+v", got)
+	}
+	if !file.save(marked("m")) || file.load(n1).Deployment.Mark == nil {
+		t.Error("the mark is not stored when there is room again")
+	}
+}
+
 func TestNoStateFile(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		var log bytes.Buffer

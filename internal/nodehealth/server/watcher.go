@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,14 +17,14 @@ import (
 // probes where that cannot be believed, and at first from a stored State.
 type Watcher struct {
 	subject nodehealth.Subject
-	file    stateFile
 	sink    func(nodehealth.State)
 	log     *slog.Logger
 
 	link        *link
-	deployments *feed
+	deployments []*feed
 	pods        *feed
 	prober      *prober
+	keeper      *keeper
 	stored      nodehealth.State
 	away        bool
 
@@ -37,22 +38,26 @@ func NewWatcher(sources Sources, subject nodehealth.Subject, stateDir string, si
 	now := time.Now()
 	w := &Watcher{
 		subject: subject,
-		file:    stateFile{dir: stateDir, log: log},
 		sink:    sink,
 		log:     log,
 		changed: make(chan struct{}, 1),
 		decided: make(chan struct{}),
 	}
-	w.stored = w.file.load(subject)
+	file := stateFile{dir: stateDir, log: log}
+	w.stored = file.load(subject)
+	w.keeper = newKeeper(file, w.stored, w.change)
 	w.remember(w.stored)
 	if w.stored.LostAt.IsZero() {
 		// Whoever stored it watched the API server until it ended, which was just now.
 		w.stored.LostAt = now
 	}
-	w.link = newLink(2, w.stored.LostAt, now)
-	w.deployments = w.newFeed("deployments", sources.Deployments, &appsv1.Deployment{})
+	w.link = newLink(1+len(sources.Deployments), w.stored.LostAt, now)
+	for _, source := range sources.Deployments {
+		w.deployments = append(w.deployments, w.newFeed("deployments", source, &appsv1.Deployment{}))
+	}
 	w.pods = w.newFeed("pods", sources.Pods, &corev1.Pod{})
 	w.prober = newProber(w.change)
+	maps.Copy(w.prober.proven, w.stored.Proven)
 	return w
 }
 
@@ -64,8 +69,11 @@ func (w *Watcher) Decided() <-chan struct{} { return w.decided }
 func (w *Watcher) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { w.deployments.reflector.RunWithContext(ctx) })
+	for _, f := range w.deployments {
+		running.Go(func() { f.reflector.RunWithContext(ctx) })
+	}
 	running.Go(func() { w.pods.reflector.RunWithContext(ctx) })
+	running.Go(func() { w.keeper.run(ctx) })
 	defer w.prober.stop()
 
 	for {
@@ -101,10 +109,12 @@ func (w *Watcher) publish(ctx context.Context) (next time.Time) {
 	w.report(view)
 	s := w.state()
 	s.LostAt, s.Probing, s.Blind = view.lostAt, view.probing, view.blind
+	s.Proven = w.prober.provenOf(s.Pods)
 	w.prober.probe(ctx, nodehealth.Targets(s))
 	s.Probed = w.prober.results()
+	s.Unkept = w.keeper.lacks(s)
 	w.sink(s)
-	w.file.save(s)
+	w.keeper.keep(s)
 	if s.Known && (!s.Cold || view.away && s.Judged()) {
 		w.decide()
 	}
@@ -132,15 +142,22 @@ func (w *Watcher) decide() {
 // remember keeps the mark's key, also over a restart.
 func (w *Watcher) remember(s nodehealth.State) {
 	if s.Deployment != nil && s.Deployment.MarkKey != "" {
-		w.subject.MarkKey = s.Deployment.MarkKey
+		w.subject.LastMarkKey = s.Deployment.MarkKey
 	}
 }
 
 func (w *Watcher) state() nodehealth.State {
-	if !w.deployments.synced.Load() || !w.pods.synced.Load() {
+	var deployments []*appsv1.Deployment
+	for _, f := range w.deployments {
+		if !f.synced.Load() {
+			return w.stored
+		}
+		deployments = append(deployments, listed[*appsv1.Deployment](f)...)
+	}
+	if !w.pods.synced.Load() {
 		return w.stored
 	}
-	s := nodehealth.Observe(w.subject, listed[*appsv1.Deployment](w.deployments), listed[*corev1.Pod](w.pods))
+	s := nodehealth.Observe(w.subject, deployments, listed[*corev1.Pod](w.pods))
 	w.remember(s)
 	return s
 }

@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -139,6 +142,65 @@ func TestMarkCountsWithoutItsKeyOnRecord(t *testing.T) {
 	w.becomes(t, nodehealth.Serving)
 }
 
+// TestDeploymentUnderItsOtherName is deleted, created under the name that it has where
+// the first is taken, and while a Deployment of somebody else has that.
+func TestDeploymentUnderItsOtherName(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	hashed := func() *appsv1.Deployment {
+		return with(apiDeployment(nil), func(d *appsv1.Deployment) { d.Name = deploymentNames[1] })
+	}
+	pod := apiPod(true, true, nil)
+	pod.OwnerReferences[0].Name = deploymentNames[1] + "-5d"
+	api.set("deployments", hashed())
+	api.set("pods", pod)
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	api.set("deployments", nil)
+	w.becomes(t, nodehealth.DeploymentMissing)
+	api.set("deployments", with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences, d.Labels = nil, nil }))
+	w.stays(t, nodehealth.DeploymentMissing, 300*time.Millisecond)
+	api.set("deployments", hashed())
+	w.becomes(t, nodehealth.Serving)
+	api.set("deployments", apiDeployment(nil))
+	w.becomes(t, nodehealth.TooFewPodsReady)
+}
+
+// TestMarkIsAcknowledgedWhenItIsStored, and fails the health check at once, on a disk
+// that hangs: whoever opens a FIFO to write waits for somebody who reads.
+func TestMarkIsAcknowledgedWhenItIsStored(t *testing.T) {
+	t.Parallel()
+	api, dir := newFakeAPI(t), t.TempDir()
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, nil))
+	w := startWatcher(t, api, dir)
+	w.becomes(t, nodehealth.Serving)
+	eventually(t, "it sees and has stored that", func() bool {
+		s, err := (&stateFile{dir: dir, log: quiet}).read()
+		return err == nil && s.LostAt.IsZero()
+	})
+	hang := filepath.Join(dir, stateName+".new")
+	if err := unix.Mkfifo(hang, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
+	w.becomes(t, nodehealth.Marked)
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if got := nodehealth.Decide(*w.last.Load()); got.Mark != "" {
+			t.Fatalf("a mark is acknowledged that a crash would forget: %+v", got)
+		}
+	}
+	reader, err := os.Open(hang)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	eventually(t, "the mark is acknowledged", func() bool { return nodehealth.Decide(*w.last.Load()).Mark == "m" })
+	if s, err := (&stateFile{dir: dir, log: quiet}).read(); err == nil && s.Deployment.Mark == nil {
+		t.Errorf("what is stored has no mark: %+v", s)
+	}
+}
+
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(application())
@@ -198,7 +260,7 @@ func TestWatchThatOpensAndStaysSilentIsNotBelieved(t *testing.T) {
 			api.set("pods", apiPod(true, true, pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))))
 			w := startWatcher(t, api, t.TempDir())
 			w.becomes(t, nodehealth.Serving)
-			eventually(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() })
+			eventually(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() && len(w.last.Load().Proven) > 0 })
 
 			api.leave()
 			eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
@@ -248,6 +310,23 @@ func TestWatcherProbesPodsOfANodeThatWasCutOff(t *testing.T) {
 	if s := w.becomes(t, nodehealth.Serving); len(s.Probed) != 0 {
 		t.Errorf("a pod that is believed is still probed: %v", s.Probed)
 	}
+}
+
+// TestOwnProbeThatNeverPassedDecidesNothing plays a probe that only the kubelet's network
+// reaches, in an outage of the API server that all nodes see at once.
+func TestOwnProbeThatNeverPassedDecidesNothing(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	api.set("deployments", apiDeployment(nil))
+	api.set("pods", apiPod(true, true, pace(httpProbe(closedPort(t), "/ok"))))
+	w := startWatcher(t, api, t.TempDir())
+	w.becomes(t, nodehealth.Serving)
+	api.leave()
+	eventually(t, "its own probe has failed", func() bool {
+		ready, probed := w.last.Load().Probed[nodehealth.Container{Pod: "a", Name: "app"}]
+		return probed && !ready
+	})
+	w.stays(t, nodehealth.Serving, time.Second)
 }
 
 func TestWatcherWithoutFileAndAPIServerDoesNotDecide(t *testing.T) {

@@ -33,6 +33,8 @@ type observed struct {
 	unusable bool
 	// missing are the health checkers' account and its binding where they are not there.
 	missing []client.Object
+	// orphans are health checkers that an IngressDaemonSet of the same name left behind.
+	orphans []*appsv1.DaemonSet
 	// lookAt is when something that no event tells of is worth another look.
 	lookAt time.Time
 	// taken are the health-check ports that belong to another IngressDaemonSet.
@@ -243,8 +245,8 @@ func (o *observed) place(d *appsv1.Deployment) {
 }
 
 // orphaned is whether the Deployment is one of ours that has no owner any more.
-func orphaned(d *appsv1.Deployment) bool {
-	return metav1.GetControllerOfNoCopy(d) == nil && d.Annotations[v1alpha1.AnnotationPodsPerNode] != ""
+func orphaned(d client.Object) bool {
+	return metav1.GetControllerOfNoCopy(d) == nil && d.GetAnnotations()[v1alpha1.AnnotationPodsPerNode] != ""
 }
 
 // at is the node of the name, although its Node object may be gone.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -40,20 +39,16 @@ type Pods struct {
 // DeploymentName is <name>-<node>. Where that is taken or too long, a hash of
 // both is appended.
 func DeploymentName(set *v1alpha1.IngressDaemonSet, node string, taken bool) string {
-	name := set.Name + "-" + node
-	// A ReplicaSet's name is the Deployment's and up to 11 characters more.
-	const longest = 253 - 11
-	if !taken && len(name) <= longest {
-		return name
+	names := v1alpha1.DeploymentNames(set.Name, node)
+	if taken {
+		return names[len(names)-1]
 	}
-	suffix := "-" + digest([]byte(set.Name+"/"+node), 10)
-	// A dash may not follow a dot.
-	return strings.TrimRight(name[:min(len(name), longest-len(suffix))], ".") + suffix
+	return names[0]
 }
 
 // Deployment is the Deployment of a node. Its selector never changes.
 func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *appsv1.Deployment {
-	own := ownLabels(set, node)
+	own := OwnLabels(set, node)
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -124,7 +119,8 @@ func holdsHostPort(spec *corev1.PodSpec) bool {
 	})
 }
 
-func ownLabels(set *v1alpha1.IngressDaemonSet, node string) map[string]string {
+// OwnLabels are the labels by which the Deployment of a node, and its pods, are found.
+func OwnLabels(set *v1alpha1.IngressDaemonSet, node string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelNode: v1alpha1.LabelValue(node),
 		v1alpha1.LabelName: v1alpha1.LabelValue(set.Name),

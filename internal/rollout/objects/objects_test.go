@@ -248,6 +248,31 @@ func TestTolerationsForATime(t *testing.T) {
 	}
 }
 
+// TestDeleted: a pod's deletion is told by when its grace will be over.
+func TestDeleted(t *testing.T) {
+	over := metav1.Now()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &over, DeletionGracePeriodSeconds: new(int64(30))}}
+	if got := readPod(pod).Deleted; !got.Equal(over.Add(-30 * time.Second)) {
+		t.Errorf("it was deleted at %s", got)
+	}
+	if got := readPod(&corev1.Pod{}).Deleted; !got.IsZero() {
+		t.Errorf("one that was not was deleted at %s", got)
+	}
+}
+
+// TestLostLabels: a Deployment that lacks a label by which others find it is outmoded.
+func TestLostLabels(t *testing.T) {
+	set := proxy()
+	d := Deployment(set, "n", "proxy-n", Pods{Replicas: 1, PerNode: 1})
+	if n, err := ReaderOf(set).Node("n", nil, d, nil); err != nil || n.Deployment.Outmoded {
+		t.Fatalf("as it should be: %+v, %v", n.Deployment, err)
+	}
+	delete(d.Labels, v1alpha1.LabelNode)
+	if n, err := ReaderOf(set).Node("n", nil, d, nil); err != nil || !n.Deployment.Outmoded {
+		t.Errorf("without its label: %+v, %v", n.Deployment, err)
+	}
+}
+
 // TestTainted: a taint counts that takes pods away, also from a node that stays in the set.
 func TestTainted(t *testing.T) {
 	seconds := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))}

@@ -79,7 +79,7 @@ func generated(t *corev1.PodTemplateSpec, hook *corev1.LifecycleHandler) bool {
 // network could not share.
 func podTemplate(set *v1alpha1.IngressDaemonSet, node string, p Pods) corev1.PodTemplateSpec {
 	t := *p.Template.DeepCopy()
-	t.Labels = merge(t.Labels, ownLabels(set, node), map[string]string{v1alpha1.LabelRevision: p.Revision})
+	t.Labels = merge(t.Labels, OwnLabels(set, node), map[string]string{v1alpha1.LabelRevision: p.Revision})
 	t.Annotations = merge(t.Annotations, map[string]string{v1alpha1.AnnotationNode: node})
 	t.Spec.Tolerations = daemonTolerations(&t.Spec)
 	if set.Spec.Placement() == v1alpha1.PlaceByScheduler {
