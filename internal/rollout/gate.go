@@ -31,6 +31,11 @@ func (p *planner) openGate() {
 		return
 	}
 	p.gate = last.DeepCopy()
+	if p.gate.Nodes = p.stillWanted(last.Nodes); len(p.gate.Nodes) == 0 {
+		// They left before they were judged, and so tell nothing.
+		p.gate = nil
+		return
+	}
 	switch {
 	case p.gate.Phase == v1alpha1.AnalysisPassed:
 		return
@@ -45,6 +50,14 @@ func (p *planner) openGate() {
 		p.count(&p.strategy.Analysis[i])
 	}
 	p.judgeWave()
+}
+
+// stillWanted are those of the nodes that are there and in the node set.
+func (p *planner) stillWanted(names []string) []string {
+	wanted := func(name string) bool {
+		return slices.ContainsFunc(p.views, func(v view) bool { return v.Name == name && v.Exists && v.Wanted })
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !wanted(name) })
 }
 
 // AnalysisID tells one analysis from the next.
@@ -163,12 +176,18 @@ func (p *planner) barred(v *view) bool {
 	switch {
 	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
 		return false
-	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis):
-		// One that passed is acted on when that is written.
+	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis), p.gate == nil && p.unfinishedOnRecord():
+		// One that passed, or whose nodes have left, is acted on when that is written.
 		return true
 	default:
 		return !p.wave[v.Name] && slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
 	}
+}
+
+// unfinishedOnRecord is whether the status still says that the present template is analysed.
+func (p *planner) unfinishedOnRecord() bool {
+	a := p.Status.Analysis
+	return a != nil && a.Revision == p.Revision && a.Phase != v1alpha1.AnalysisPassed
 }
 
 // turns is whether the node, where it is in the wave, is there for its turn: not

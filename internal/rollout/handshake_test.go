@@ -210,16 +210,17 @@ func TestDetachTimeout(t *testing.T) {
 func TestComplete(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(n *Node)
-		want   string
+		// missing is what is waited for; empty where the node is attached again.
+		missing string
 	}{
-		"complete":                  {func(*Node) {}, "Unmark n0000"},
-		"change not seen":           {func(n *Node) { n.Deployment.Settled = false }, ""},
-		"pods not updated":          {func(n *Node) { n.Deployment.UpdatedReplicas = 1 }, ""},
-		"a pod not ready":           {func(n *Node) { n.Pods[0].Ready = false }, ""},
-		"not ready for long enough": {func(n *Node) { n.Pods[0].ReadySince = start.Add(-time.Second) }, ""},
-		"an older pod":              {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Running: true}) }, ""},
-		"an older pod terminating":  {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true}) }, ""},
-		"a surplus pod":             {func(n *Node) { n.Pods = append(n.Pods, n.Pods[0]) }, ""},
+		"complete":                  {func(*Node) {}, ""},
+		"change not seen":           {func(n *Node) { n.Deployment.Settled = false }, "the Deployment controller has not seen the change yet"},
+		"pods not updated":          {func(n *Node) { n.Deployment.UpdatedReplicas = 1 }, "1 of 2 pods are updated"},
+		"a pod not ready":           {func(n *Node) { n.Pods[0].Ready = false }, "1 of 2 pods are available"},
+		"not ready for long enough": {func(n *Node) { n.Pods[0].ReadySince = start.Add(-time.Second) }, "1 of 2 pods are available"},
+		"an older pod":              {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Running: true}) }, "an older pod is left"},
+		"an older pod terminating":  {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true}) }, "an older pod is terminating"},
+		"a surplus pod":             {func(n *Node) { n.Pods = append(n.Pods, n.Pods[0]) }, "a surplus pod is left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := markedFleet(3)
@@ -230,8 +231,12 @@ func TestComplete(t *testing.T) {
 				n.Pods[i].Revision = "r2"
 			}
 			test.change(n)
-			if got := steps(Plan(s)); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+			d := Plan(s)
+			if test.missing == "" && steps(d) != "Unmark n0000" {
+				t.Errorf("got %q", steps(d))
+			}
+			if test.missing != "" && (steps(d) != "" || d.Status.Nodes[0].Reason != test.missing) {
+				t.Errorf("got %q because %q, want to wait because %q", steps(d), d.Status.Nodes[0].Reason, test.missing)
 			}
 		})
 	}

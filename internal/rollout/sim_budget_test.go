@@ -22,6 +22,10 @@ func (a *audit) settleBooks() {
 // long as that is how nodes are updated.
 func (a *audit) noLongerCounts(name string, begun Action) bool {
 	n := a.w.nodes[name]
+	if at := a.w.deployments[name].attachedAt; n.moving && !n.holders[us] && !a.w.now.Before(at.Add(a.w.set.spec.Strategy().DetachTimeout)) {
+		// Its detacher does not put it back: it is waited for no more.
+		return true
+	}
 	return !n.wanted || !n.ready && !n.holders[us] || a.w.set.deletion != NotDeleted || begun == Update && a.w.set.spec.Strategy().Detaching
 }
 
@@ -150,7 +154,7 @@ func (a *audit) checkCheckers(seen *picture, s Step) {
 		}
 	}
 	n := seen.node(s.Node)
-	if s.Action != Mark || s.Drained || !n.Wanted || seen.Deletion != NotDeleted {
+	if s.Action != Mark || s.Drained || !n.Wanted || n.Marked() || seen.Deletion != NotDeleted {
 		return
 	}
 	w := a.w.nodes[s.Node]

@@ -237,3 +237,21 @@ func TestJoiningNode(t *testing.T) {
 		}
 	}
 }
+
+// TestShrunkBudget: nodes whose update was to be changed halfway take turns where the
+// budget is smaller than when they began.
+func TestShrunkBudget(t *testing.T) {
+	for budget, want := range []int{0: 0, 1: 1, 2: 2, 3: 3} {
+		s := servingFleet(4)
+		s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: number(budget)}
+		s.Revision, s.Revisions["r3"] = "r3", true
+		for i := range 3 {
+			n := &s.Nodes[i]
+			n.Deployment.Revision, n.Pods[0].Revision = "r2", "r2"
+			s.Status.Wave = append(s.Status.Wave, n.Name)
+		}
+		if d := Plan(s); len(d.Steps) != want {
+			t.Errorf("with a budget of %d: %s", budget, steps(d))
+		}
+	}
+}

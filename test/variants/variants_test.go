@@ -29,7 +29,10 @@ type variant struct {
 	in, tests, say string
 }
 
-var variants = []variant{
+var variants = slices.Concat(targets, rollouts)
+
+// targets are slips in what keeps targets and nodes in load balancers.
+var targets = []variant{
 	{
 		name: "the detachment timestamp is written when the call to deregister returns",
 		file: "internal/targets/leave.go",
