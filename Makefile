@@ -15,7 +15,11 @@ ROOT := $(filter 0,$(shell id -u))
 NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
-UNIT_TESTS = $(shell go list ./... | grep -v /test/)
+# The shells, in which goroutines meet; their tests run under the race detector.
+RACED = analysis detach/controller detach/webhook kubectl nodehealth/flows nodehealth/server \
+	rollout/controller targets/aws targets/controller
+SHELLS = $(addprefix ./internal/,$(RACED))
+UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v /test/))
 # These share the machine's processors and the cluster's network, and take turns.
 CLUSTER_TESTS = $(filter-out $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/...))
 
@@ -47,9 +51,20 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 	if [[ $$before != "$$(sums)" ]]; then echo 'generated files were stale; they are up to date now: commit them'; exit 1; fi
 
 .PHONY: unit
-unit: ## Run the tests that need nothing: unit tests and the simulation
+unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@echo '== unit tests and simulation'
 	@go test -timeout 30m $(UNIT_TESTS)
+
+# The race detector needs a C compiler, which only root can install.
+.PHONY: race
+race: ## Run the shells' tests under the race detector (installs gcc, for root)
+	@echo '== the tests of the shells, under the race detector'
+ifneq ($(ROOT),)
+	@command -v gcc >/dev/null || { echo 'installing gcc'; apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev >/dev/null; }
+endif
+	@if command -v gcc >/dev/null; then CGO_ENABLED=1 go test -race -timeout 30m $(SHELLS); \
+	else echo 'without the race detector, since there is no gcc'; go test -timeout 30m $(SHELLS); fi
 
 # rapid takes the seed 0 for one of its own.
 CHECKS ?= 12000

@@ -54,17 +54,24 @@ const (
 
 // MarkKeyOf is the key under which the health-check mark is looked for among the
 // annotations of a node's Deployment: the one on record there, whatever the spec says.
-func MarkKeyOf(annotations map[string]string) string {
+// Somebody may have removed that record: then it is the default one, or another that
+// the mark is known to be under.
+func MarkKeyOf(annotations map[string]string, known ...string) string {
 	if key := annotations[AnnotationMarkKey]; key != "" {
 		return key
+	}
+	for _, key := range append([]string{DefaultMarkKey}, known...) {
+		if _, marked := annotations[key]; marked && key != "" {
+			return key
+		}
 	}
 	return DefaultMarkKey
 }
 
 // MarkOf is the health-check mark among the annotations of a node's Deployment. Its
 // presence counts, also where its value is empty.
-func MarkOf(annotations map[string]string) (value string, present bool) {
-	value, present = annotations[MarkKeyOf(annotations)]
+func MarkOf(annotations map[string]string, known ...string) (value string, present bool) {
+	value, present = annotations[MarkKeyOf(annotations, known...)]
 	return value, present
 }
 

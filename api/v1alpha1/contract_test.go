@@ -6,8 +6,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// TestMarkOf reads the mark under the key on record, else under the default one; an
-// empty mark is one.
+// TestMarkOf reads the mark under the key on record, else under the default one, else
+// under one that is known; an empty mark is one.
 func TestMarkOf(t *testing.T) {
 	const recorded = v1alpha1.AnnotationMarkKey
 	for name, c := range map[string]struct {
@@ -21,9 +21,11 @@ func TestMarkOf(t *testing.T) {
 		"recorded":        {map[string]string{recorded: "k", "k": "b", v1alpha1.DefaultMarkKey: "a"}, "b", true},
 		"recorded, empty": {map[string]string{recorded: "k", "k": ""}, "", true},
 		"only a record":   {map[string]string{recorded: "k", v1alpha1.DefaultMarkKey: "a"}, "", false},
+		"a known key":     {map[string]string{"known": "c"}, "c", true},
+		"a known record":  {map[string]string{recorded: "k", "known": "c"}, "", false},
 		"an empty record": {map[string]string{recorded: "", v1alpha1.DefaultMarkKey: "a"}, "a", true},
 	} {
-		if value, present := v1alpha1.MarkOf(c.annotations); value != c.value || present != c.present {
+		if value, present := v1alpha1.MarkOf(c.annotations, "", "known"); value != c.value || present != c.present {
 			t.Errorf("%s: %q, %t", name, value, present)
 		}
 	}

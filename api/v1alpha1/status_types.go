@@ -133,7 +133,8 @@ const (
 	// ConditionBlocked is True while something must change before the rollout can go on.
 	ConditionBlocked = "Blocked"
 	// ConditionWarning is True while nothing stands in the way and yet something loses
-	// connections, or does not do what it was written for.
+	// requests, or does not do what it was written for. It is set since the first time
+	// that it was True.
 	ConditionWarning = "Warning"
 )
 
@@ -173,7 +174,7 @@ const (
 	ReasonNoNodes = "NoNodes"
 	// ReasonNodesNotServing: some nodes do not serve and are not under way.
 	ReasonNodesNotServing = "NodesNotServing"
-	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU.
+	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU, or a taint evicts them.
 	ReasonPodsRejected = "PodsRejected"
 	// ReasonFloorReached: another node taken out would leave fewer than minServingNodes.
 	ReasonFloorReached = "FloorReached"
@@ -197,6 +198,8 @@ const (
 	ReasonHealthCheckerBlind = "HealthCheckerBlind"
 	// ReasonPortConflict: another IngressDaemonSet answers on the same health-check port of a node.
 	ReasonPortConflict = "PortConflict"
+	// ReasonHostPortShared: an older IngressDaemonSet declares the same port of a node of both.
+	ReasonHostPortShared = "HostPortShared"
 	// ReasonForeignObject: an object that the controller must write belongs to somebody else.
 	ReasonForeignObject = "ForeignObject"
 	// ReasonTargetsHealthy: every target that should be registered is healthy.

@@ -36,10 +36,10 @@ const usage = `Answers the external load balancer's health checks for the node i
 `
 
 type flags struct {
-	namespace, name, uid, node, address, stateDir, kubeconfig string
-	port                                                      int
-	ingressPorts                                              portList
-	drainHook                                                 nodehealth.DrainHook
+	namespace, name, uid, node, address, markKey, stateDir, kubeconfig string
+	port                                                               int
+	ingressPorts                                                       portList
+	drainHook                                                          nodehealth.DrainHook
 }
 
 // portList is a flag: ports with commas between them.
@@ -99,6 +99,7 @@ func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
 		set.StringVar(&f.name, "name", "", "`name` of the IngressDaemonSet")
 		set.StringVar(&f.uid, "uid", "", "`UID` of the IngressDaemonSet; empty: any of that name")
 		set.StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "`name` of the node to answer for; $NODE_NAME by default")
+		set.StringVar(&f.markKey, "mark-key", os.Getenv("MARK_KEY"), "`annotation` that is the health-check mark too, where the Deployment does not say which is; $MARK_KEY by default")
 		set.IntVar(&f.port, "port", 0, "`port` that health checks are answered on, 1 to 65535")
 		set.StringVar(&f.address, "address", "", "`IP` address that health checks are answered on; empty: all, IPv4 and IPv6")
 		set.Var(&f.ingressPorts, "ingress-ports", "`ports` of the node's own network namespace, with commas between them, of which the connections are told to whoever asks for /?connections; empty: none")
@@ -159,7 +160,7 @@ func serve(f flags) error {
 	options := server.Options{
 		Config:    config,
 		Namespace: f.namespace,
-		Subject:   nodehealth.Subject{Node: f.node, Name: f.name, UID: types.UID(f.uid)},
+		Subject:   nodehealth.Subject{Node: f.node, Name: f.name, UID: types.UID(f.uid), MarkKey: f.markKey},
 		Address:   net.JoinHostPort(f.address, strconv.Itoa(f.port)),
 		StateDir:  f.stateDir,
 		DrainHook: f.drainHook,

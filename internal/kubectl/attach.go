@@ -160,29 +160,13 @@ func (a attaching) begin(ctx context.Context, api client.Client, n *outNode) err
 			return err
 		}
 	}
-	if !n.asked() || n.heldByRollout() {
-		return nil
-	}
-	patch := client.MergeFrom(n.node.DeepCopy())
-	delete(n.node.Annotations, v1alpha1.AnnotationNodeDetached)
-	return api.Patch(ctx, n.node, patch, client.FieldOwner(fieldManager))
+	return n.letGo(ctx, api)
 }
 
 // asked is whether the Node's annotation asks for its detachment.
 func (n *outNode) asked() bool {
 	_, asked := n.node.Annotations[v1alpha1.AnnotationNodeDetached]
 	return asked
-}
-
-// heldByRollout is whether an IngressDaemonSet asked for the detachment: it lets go by
-// itself when the node has had its turn.
-func (n *outNode) heldByRollout() bool {
-	for key := range n.node.Annotations {
-		if strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // mayReturn is an error where the node cannot be put back, or would be taken out again,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,33 @@ func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, n
 		return "", errors.New("no earlier revision is on record")
 	}
 	return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
+}
+
+// releasePort has a health-check port that was removed from the spec closed at once, and
+// not only when nobody asks it any more.
+func releasePort(set *v1alpha1.IngressDaemonSet, port int32) (string, error) {
+	if slices.Contains(set.Spec.HealthCheckNodePorts, port) {
+		return "", fmt.Errorf("port %d is in spec.healthCheckNodePorts, and load balancers are to ask it: remove it there first", port)
+	}
+	var released []int32
+	for _, entry := range strings.Split(set.Annotations[v1alpha1.AnnotationReleasedPorts], ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(entry), 10, 32)
+		switch {
+		case err != nil, slices.Contains(set.Spec.HealthCheckNodePorts, int32(n)):
+			// A port that is wanted again is not to be closed when it is removed again.
+		case int32(n) == port:
+			return "", fmt.Errorf("port %d is released already", port)
+		default:
+			released = append(released, int32(n))
+		}
+	}
+	released = append(released, port)
+	slices.Sort(released)
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	set.Annotations[v1alpha1.AnnotationReleasedPorts] = strings.Trim(strings.ReplaceAll(fmt.Sprint(released), " ", ","), "[]")
+	return fmt.Sprintf("released port %d", port), nil
 }
 
 // ownRevisions are the revisions of the IngressDaemonSet, newest first.

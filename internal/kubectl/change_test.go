@@ -238,7 +238,7 @@ func TestExplanationReadsTheMark(t *testing.T) {
 		"default":         {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a"},
 		"recorded":        {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b"},
 		"empty":           {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "="},
-		"of the spec":     {map[string]string{"example.com/new": "c"}, ""},
+		"of the spec":     {map[string]string{"example.com/new": "c"}, "example.com/new=c"},
 		"none":            {nil, ""},
 		"record, no mark": {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
 	} {

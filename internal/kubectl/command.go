@@ -1,13 +1,14 @@
 // Package kubectl is the kubectl plugin: what an operator sees of a rollout and
 // does about it. command.go has the root and the way to the API server, show.go,
-// plan.go, steer.go, maintain.go and attach.go the commands, live.go what is shown anew, fleet.go what a plan
-// is made from; text.go and explain.go make text of objects, change.go changes specs,
+// plan.go, steer.go, maintain.go and attach.go the commands, letgo.go what attach takes off a
+// Node, live.go what is shown anew, fleet.go what a plan is made from; text.go and explain.go make text of objects, change.go changes specs,
 // all without I/O.
 package kubectl
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +47,10 @@ func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Comma
 	o.flags.AddFlags(c.PersistentFlags())
 	rollout := &cobra.Command{Use: "rollout", Short: "Steer a rollout"}
 	rollout.AddCommand(o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
-	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), rollout)
-	for _, named := range append(c.Commands(), rollout.Commands()...) {
+	port := &cobra.Command{Use: "port", Short: "Steer health-check ports"}
+	port.AddCommand(o.releasePort())
+	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), port, rollout)
+	for _, named := range slices.Concat(c.Commands(), port.Commands(), rollout.Commands()) {
 		named.ValidArgsFunction = o.complete
 	}
 	return c
@@ -115,14 +118,19 @@ func (o *operator) get(ctx context.Context, name string) (client.WithWatch, *v1a
 	return c, set, c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, set)
 }
 
-// change patches the IngressDaemonSet with what edit makes of it, once more where
-// somebody else changed it meanwhile.
+// change patches the IngressDaemonSet with what edit makes of it, again where only the
+// status or the metadata changed meanwhile. A spec that somebody else changed is not what
+// the caller saw: an undo after theirs would take that back.
 func (o *operator) change(ctx context.Context, name string, edit func(client.Client, *v1alpha1.IngressDaemonSet) (done string, err error)) error {
-	for {
+	for seen := int64(0); ; {
 		c, set, err := o.get(ctx, name)
 		if err != nil {
 			return err
 		}
+		if seen != 0 && set.Generation != seen {
+			return fmt.Errorf("somebody else changed the spec of ingressdaemonset %q at the same time, and nothing was done here: see what it is now, and try again", name)
+		}
+		seen = set.Generation
 		before := set.DeepCopy()
 		done, err := edit(c, set)
 		if err != nil {

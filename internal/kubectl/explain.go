@@ -25,11 +25,11 @@ func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments 
 	case i >= 0:
 		n := set.Status.Nodes[i]
 		say("It is %s%s: %s.", n.State, since(age(n.Since, now)), n.Reason)
-	case d == nil && len(set.Status.Nodes) >= 50:
+	case d == nil && len(set.Status.Nodes) >= mostListed:
 		say("It has no Deployment. The status names only the first 50 nodes that do not serve.")
 	case d == nil:
 		say("It is not in the node set: spec.nodeSelector and the template's node selector and affinity decide that.")
-	case len(set.Status.Nodes) >= 50:
+	case len(set.Status.Nodes) >= mostListed:
 		say("It serves, or is not among the first 50 nodes that do not.")
 	default:
 		say("It serves.")
@@ -80,8 +80,9 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 	add := func(what, by string) { rows = append(rows, []string{what, by}) }
 	if d != nil {
 		add("Deployment", fmt.Sprintf("%s, %d of %d pods ready", d.Name, d.Status.ReadyReplicas, *d.Spec.Replicas))
-		if mark, marked := v1alpha1.MarkOf(d.Annotations); marked {
-			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations)+"="+mark)
+		known := set.Spec.Strategy().MarkKey
+		if mark, marked := v1alpha1.MarkOf(d.Annotations, known); marked {
+			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+mark)
 		}
 		if hold := d.Annotations[v1alpha1.AnnotationHold]; hold != "" {
 			add("Held back", hold)

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -26,17 +27,38 @@ type fleet struct {
 
 func readFleet(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet) (fleet, error) {
 	var nodes corev1.NodeList
+	if err := api.List(ctx, &nodes); err != nil {
+		return fleet{}, err
+	}
+	return readOwn(ctx, api, set, nodes.Items, client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name)})
+}
+
+// readNode is the fleet as far as it concerns one node, which may be gone.
+func readNode(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet, name string) (fleet, error) {
+	nodes := make([]corev1.Node, 1)
+	switch err := api.Get(ctx, client.ObjectKey{Name: name}, &nodes[0]); {
+	case apierrors.IsNotFound(err):
+		nodes = nil
+	case err != nil:
+		return fleet{}, err
+	}
+	return readOwn(ctx, api, set, nodes, client.MatchingLabels{
+		v1alpha1.LabelName: v1alpha1.LabelValue(set.Name), v1alpha1.LabelNode: v1alpha1.LabelValue(name),
+	})
+}
+
+// readOwn reads what belongs to the IngressDaemonSet beside the nodes.
+func readOwn(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet, nodes []corev1.Node, labels client.MatchingLabels) (fleet, error) {
 	var deployments appsv1.DeploymentList
 	var pods corev1.PodList
 	var daemonSets appsv1.DaemonSetList
 	var revisions appsv1.ControllerRevisionList
-	err := api.List(ctx, &nodes)
 	for _, list := range []client.ObjectList{&deployments, &pods, &daemonSets, &revisions} {
-		if err == nil {
-			err = api.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name)})
+		if err := api.List(ctx, list, client.InNamespace(set.Namespace), labels); err != nil {
+			return fleet{}, err
 		}
 	}
-	f := fleet{nodes.Items, map[string]*appsv1.Deployment{}, map[string][]*corev1.Pod{}, daemonSets.Items, revisions.Items}
+	f := fleet{nodes, map[string]*appsv1.Deployment{}, map[string][]*corev1.Pod{}, daemonSets.Items, revisions.Items}
 	for i := range deployments.Items {
 		f.deployments[deployments.Items[i].Annotations[v1alpha1.AnnotationNode]] = &deployments.Items[i]
 	}
@@ -46,7 +68,7 @@ func readFleet(ctx context.Context, api client.Client, set *v1alpha1.IngressDaem
 			f.pods[name] = append(f.pods[name], &pods.Items[i])
 		}
 	}
-	return f, err
+	return f, nil
 }
 
 // state is what the planner would see with the spec of set. Health checks, which
@@ -95,7 +117,7 @@ func (f fleet) state(live, set *v1alpha1.IngressDaemonSet, now time.Time) (rollo
 // planned are the reasons for Blocked that a plan comes to on its own.
 var planned = map[string]bool{
 	v1alpha1.ReasonFloorReached: true, v1alpha1.ReasonNodeNotReady: true, v1alpha1.ReasonBudgetExhausted: true,
-	v1alpha1.ReasonHealthCheckerNotReady: true,
+	v1alpha1.ReasonHealthCheckerNotReady: true, v1alpha1.ReasonAttachTimedOut: true,
 }
 
 // checks are the answers of a node's health-check ports, and of the Service's where there is one.
@@ -103,7 +125,7 @@ func checks(n *rollout.Node, set *v1alpha1.IngressDaemonSet, status v1alpha1.Ing
 	if n.Deployment == nil {
 		return nil
 	}
-	c := rollout.Check{Answered: true, Serving: n.Deployment.Mark == "", Mark: n.Deployment.Mark}
+	c := rollout.Check{Answered: true, Serving: n.Deployment.Mark == "" && !n.Deployment.EmptyMark, Mark: n.Deployment.Mark}
 	for _, reported := range status.Nodes {
 		if reported.Name == n.Name && reported.State == v1alpha1.NodeUnavailable {
 			c.Serving = false
@@ -121,14 +143,14 @@ func checks(n *rollout.Node, set *v1alpha1.IngressDaemonSet, status v1alpha1.Ing
 }
 
 // pace is how long the present pods took to be ready, as the median, and of how many.
-func (f fleet) pace() (ready time.Duration, pods int) {
+// A pod tells when it became ready last: where that is later than a start may take, or
+// a container was started again since, it has been unready meanwhile and tells nothing.
+func (f fleet) pace(longest time.Duration) (ready time.Duration, pods int) {
 	var took []time.Duration
 	for _, pods := range f.pods {
 		for _, pod := range pods {
-			for _, c := range pod.Status.Conditions {
-				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-					took = append(took, c.LastTransitionTime.Sub(pod.CreationTimestamp.Time))
-				}
+			if t, told := readyAfter(pod); told && t <= longest {
+				took = append(took, t)
 			}
 		}
 	}
@@ -137,4 +159,18 @@ func (f fleet) pace() (ready time.Duration, pods int) {
 	}
 	slices.Sort(took)
 	return took[len(took)/2], len(took)
+}
+
+// readyAfter is how long after its creation the containers of a pod were ready. The
+// condition Ready also changes where nothing happens to the pod but to its node's lease.
+func readyAfter(pod *corev1.Pod) (took time.Duration, told bool) {
+	if slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 }) {
+		return 0, false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Sub(pod.CreationTimestamp.Time), true
+		}
+	}
+	return 0, false
 }

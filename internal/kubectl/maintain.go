@@ -182,10 +182,16 @@ func (m maintenance) await(ctx context.Context, o *operator, api client.Client, 
 			return err
 		}
 		state, reason := stateOf(set, node)
+		if state == "" && !m.detach {
+			var err error
+			if state, reason, err = judged(ctx, api, set, node); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
 		if state == wanted {
 			break
 		}
-		if line := fmt.Sprintf("Waiting for %s: %s, %s...", name, strings.ToLower(string(state)), reason); line != last {
+		if line := fmt.Sprintf("Waiting for %s: %s...", name, strings.TrimPrefix(strings.ToLower(string(state))+", "+reason, ", ")); line != last {
 			fmt.Fprintln(o.streams.Out, line)
 			last = line
 		}
@@ -203,15 +209,42 @@ func (m maintenance) await(ctx context.Context, o *operator, api client.Client, 
 	return nil
 }
 
-// stateOf is what the status says of a node; those that it does not list serve.
+// mostListed is how many nodes the planner lists in a status.
+const mostListed = 50
+
+// stateOf is what the status says of a node, empty where it does not: those that it does
+// not list serve, unless there are more than it can list.
 func stateOf(set *v1alpha1.IngressDaemonSet, node string) (v1alpha1.NodeState, string) {
 	for _, n := range set.Status.Nodes {
 		if n.Name == node {
 			return n.State, n.Reason
 		}
 	}
-	if slices.Contains(set.Status.Wave, node) {
+	switch {
+	case slices.Contains(set.Status.Wave, node):
 		return v1alpha1.NodeDetaching, "it is its turn"
+	case len(set.Status.Nodes) >= mostListed:
+		return "", fmt.Sprintf("it is not among the %d nodes that the status lists, and more do not serve", mostListed)
 	}
 	return v1alpha1.NodeServing, "it waits for its turn"
+}
+
+// judged is what the controller's own planner says of one node, from its objects. Its
+// health checks, which are not asked, are taken to follow its mark at once: that is
+// enough to tell whether it is back, not whether traffic to it has ended.
+func judged(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet, node string) (v1alpha1.NodeState, string, error) {
+	f, err := readNode(ctx, api, set, node)
+	if err != nil {
+		return "", "", err
+	}
+	s, err := f.state(set, set, time.Now())
+	if err != nil {
+		return "", "", err
+	}
+	for _, n := range rollout.Plan(s).Status.Nodes {
+		if n.Name == node {
+			return n.State, n.Reason, nil
+		}
+	}
+	return v1alpha1.NodeServing, "", nil
 }

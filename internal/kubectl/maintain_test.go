@@ -1,10 +1,13 @@
 package kubectl
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -44,5 +47,45 @@ func TestMayDetach(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestAttachOfAnUnlistedNode does not take a node to serve because the status, which
+// lists other nodes, has no room for it.
+func TestAttachOfAnUnlistedNode(t *testing.T) {
+	f := newFakeAPI(t)
+	set := midway()
+	set.Status.Nodes, set.Status.Wave = nil, nil
+	for i := range mostListed {
+		set.Status.Nodes = append(set.Status.Nodes, v1alpha1.NodeStatus{Name: fmt.Sprintf("a-%d", i), State: v1alpha1.NodeUnavailable})
+	}
+	f.put(kindSet, set)
+	objects := onNodes(1, "aaaaaaaaaa")
+	f.put(kindNode, &objects.nodes[0])
+	d := objects.deployments["node-1"]
+	d.Namespace, d.Labels = "default", map[string]string{v1alpha1.LabelName: "nginx", v1alpha1.LabelNode: "node-1"}
+	d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)}
+	d.Annotations[v1alpha1.AnnotationDetached], d.Annotations[v1alpha1.DefaultMarkKey] = "somebody", "2026-01-01T11:00:00Z/aaaaaaaaaa"
+	f.put(kindDeployment, d)
+	for _, pod := range objects.pods["node-1"] {
+		pod.Namespace, pod.Labels = "default", d.Labels
+		pod.Labels[v1alpha1.LabelRevision] = "aaaaaaaaaa"
+		f.put(kindPod, pod)
+	}
+	out, err := f.idsUntil("node-1", "attach", "node-1")
+	if !errors.Is(err, errInterrupted) || strings.Contains(out, " attached") {
+		t.Errorf("while it is marked: %v, %s", err, out)
+	}
+	f.read(kindDeployment, d.Name, d)
+	if _, detached := d.Annotations[v1alpha1.AnnotationDetached]; detached {
+		t.Error("it was not asked back")
+	}
+	delete(d.Annotations, v1alpha1.DefaultMarkKey)
+	f.put(kindDeployment, d)
+	if out, err := f.ids("attach", "node-1"); err != nil || !strings.Contains(out, "nginx attached") {
+		t.Errorf("when it serves: %v, %s", err, out)
+	}
+	if state, reason := stateOf(set, "node-1"); state != "" || !strings.Contains(reason, "more do not serve") {
+		t.Errorf("the status says %q, %s", state, reason)
 	}
 }

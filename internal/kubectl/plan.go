@@ -50,7 +50,7 @@ func (o *operator) plan() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := planOf(live, set, objects, a, time.Now())
+			p, err := planOf(c.Context(), live, set, objects, a, time.Now())
 			if err != nil {
 				return err
 			}
@@ -124,39 +124,59 @@ func fromManifests(content []byte, name string) (*v1alpha1.IngressDaemonSet, err
 
 // remaining is how long a rollout would still take.
 type remaining struct {
-	text string
-	at   time.Time
+	// plan reads the fleet and plans.
+	plan func(context.Context, *v1alpha1.IngressDaemonSet) (plan, error)
+
+	last plan
+	// planned is the version of the IngressDaemonSet that it was planned for, empty
+	// where that failed; at is when, and took how long that took.
+	planned string
+	at      time.Time
+	took    time.Duration
 }
 
-// of is planned anew every few seconds at most, since that reads the whole fleet.
-// It is empty where the rollout is complete, or where the objects cannot be read:
-// the status is worth showing without it.
-func (r *remaining) of(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet) string {
+func remainingOf(api client.Client) *remaining {
+	return &remaining{plan: func(ctx context.Context, set *v1alpha1.IngressDaemonSet) (plan, error) {
+		objects, err := readFleet(ctx, api, set)
+		if err != nil {
+			return plan{}, err
+		}
+		return planOf(ctx, set, set, objects, assumed{ready: -1, stop: -1}, time.Now())
+	}}
+}
+
+// of is planned anew only where the IngressDaemonSet has changed, and seldom enough to
+// spend a tenth of the time on it at most; meanwhile the time passes. It is empty where
+// the rollout is complete, or where the objects cannot be read: the status is worth
+// showing without it.
+func (r *remaining) of(ctx context.Context, set *v1alpha1.IngressDaemonSet, now time.Time) string {
 	if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing); c == nil || c.Reason == v1alpha1.ReasonComplete {
 		return ""
 	}
-	if time.Since(r.at) < 5*time.Second {
-		return r.text
+	if pause := max(5*time.Second, 10*r.took); r.planned != set.ResourceVersion && (r.at.IsZero() || now.Sub(r.at) >= pause) {
+		began := time.Now()
+		p, err := r.plan(ctx, set)
+		r.last, r.planned, r.at, r.took = p, set.ResourceVersion, now, time.Since(began)
+		if err != nil {
+			r.planned = ""
+		}
 	}
-	r.text, r.at = "", time.Now()
-	objects, err := readFleet(ctx, api, set)
-	if err != nil {
+	if r.planned == "" {
 		return ""
 	}
-	if p, err := planOf(set, set, objects, assumed{ready: -1, stop: -1}, time.Now()); err == nil {
-		r.text = p.remaining()
-	}
-	return r.text
+	return r.last.remaining(now.Sub(r.at))
 }
 
-func (p plan) remaining() string {
+// remaining is what is left of the plan after a while.
+func (p plan) remaining(passed time.Duration) string {
+	left := func(took time.Duration) string { return seconds(max(0, took-passed)) }
 	switch f := p.forecast; {
 	case f.Stops != "":
 		return "it would stop: " + f.Stops
 	case p.longest > f.Took:
-		return fmt.Sprintf("%s to %s, by how long pods take to stop", seconds(f.Took), seconds(p.longest))
+		return fmt.Sprintf("%s to %s, by how long pods take to stop", left(f.Took), left(p.longest))
 	default:
-		return seconds(f.Took)
+		return left(f.Took)
 	}
 }
 
@@ -169,28 +189,36 @@ type plan struct {
 	longest time.Duration
 }
 
-func planOf(live, set *v1alpha1.IngressDaemonSet, f fleet, a assumed, now time.Time) (plan, error) {
+func planOf(ctx context.Context, live, set *v1alpha1.IngressDaemonSet, f fleet, a assumed, now time.Time) (plan, error) {
 	s, err := f.state(live, set, now)
 	if err != nil {
 		return plan{}, err
 	}
-	ready, measured := f.pace()
-	out := plan{
-		heading:    fmt.Sprintf("%s/%s: revision %s, %s", set.Namespace, set.Name, s.Revision, strategyInWords(set.Spec.Strategy())),
-		assumption: fmt.Sprintf("a pod is ready after %s (the median of %d pods)", seconds(ready), measured),
-	}
-	if a.ready >= 0 {
+	out := plan{heading: fmt.Sprintf("%s/%s: revision %s, %s", set.Namespace, set.Name, s.Revision, strategyInWords(set.Spec.Strategy()))}
+	ready, measured := f.pace(set.Spec.ProgressDeadline())
+	switch {
+	case a.ready >= 0:
 		ready, out.assumption = a.ready, fmt.Sprintf("a pod is ready after %s", seconds(a.ready))
+	case measured == 0:
+		out.assumption = "a pod is ready at once (no pod tells how long that takes, --ready does)"
+	default:
+		out.assumption = fmt.Sprintf("a pod is ready after %s (the median of %d pods)", seconds(ready), measured)
 	}
 	pace := forecast.Pace{Ready: ready, Stop: max(0, a.stop), Detach: a.detach, Attach: a.attach}
-	out.forecast = forecast.Play(s, pace)
+	if out.forecast, err = forecast.Play(ctx, s, pace); err != nil {
+		return plan{}, fmt.Errorf("planning: %w", err)
+	}
 	out.assumption += fmt.Sprintf(" and gone %s after it is stopped", seconds(pace.Stop))
 	if t := set.Spec.UpdateStrategy.RollingUpdate; t != nil && t.WaitForDetachmentByAnnotatedTimestamp != nil {
 		out.assumption += fmt.Sprintf(", and the detacher takes %s to detach and %s to attach", seconds(a.detach), seconds(a.attach))
 	}
 	if grace := set.Spec.Template.Spec.TerminationGracePeriodSeconds; a.stop < 0 && grace != nil {
 		pace.Stop = time.Duration(*grace) * time.Second
-		out.longest = forecast.Play(s, pace).Took
+		slowest, err := forecast.Play(ctx, s, pace)
+		if err != nil {
+			return plan{}, fmt.Errorf("planning: %w", err)
+		}
+		out.longest = slowest.Took
 	}
 	return out, nil
 }

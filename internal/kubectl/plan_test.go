@@ -1,12 +1,15 @@
 package kubectl
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/forecast"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -64,7 +67,7 @@ func TestPlan(t *testing.T) {
 			set := live.DeepCopy()
 			set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(300))
 			c.change(set)
-			p, err := planOf(live, set, onNodes(c.nodes, "aaaaaaaaaa"), c.assumed, now)
+			p, err := planOf(t.Context(), live, set, onNodes(c.nodes, "aaaaaaaaaa"), c.assumed, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +77,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestPlanAsJSON(t *testing.T) {
-	p, err := planOf(midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now)
+	p, err := planOf(t.Context(), midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +90,98 @@ func TestPlanAsJSON(t *testing.T) {
 	}
 	if _, err := p.show("xml"); err == nil {
 		t.Error("a plan is shown as xml")
+	}
+}
+
+// TestPace is from starts: a pod that was unready meanwhile, or whose Node was, tells
+// nothing of how long a start takes.
+func TestPace(t *testing.T) {
+	ready := func(kind corev1.PodConditionType, after time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			for i, c := range pod.Status.Conditions {
+				if c.Type == kind {
+					pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(pod.CreationTimestamp.Add(after))
+				}
+			}
+		}
+	}
+	flapped := ready(corev1.ContainersReady, 719*time.Hour)
+	restarted := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{}, {RestartCount: 1}}
+		ready(corev1.ContainersReady, time.Minute)(pod)
+	}
+	for name, c := range map[string]struct {
+		of, odd int
+		change  func(*corev1.Pod)
+		want    string
+	}{
+		"none was unready":      {3, 0, flapped, "a pod is ready after 4s (the median of 6 pods)"},
+		"most flapped":          {3, 2, flapped, "a pod is ready after 4s (the median of 2 pods)"},
+		"all flapped":           {3, 3, flapped, "a pod is ready at once (no pod tells how long that takes, --ready does)"},
+		"all Nodes flapped":     {3, 3, ready(corev1.PodReady, 719*time.Hour), "a pod is ready after 4s (the median of 6 pods)"},
+		"containers restarted":  {3, 2, restarted, "a pod is ready after 4s (the median of 2 pods)"},
+		"starts take that long": {3, 3, ready(corev1.ContainersReady, 599*time.Second), "a pod is ready after 9m59s (the median of 6 pods)"},
+	} {
+		f := onNodes(c.of, "aaaaaaaaaa")
+		for i := range c.odd {
+			for _, pod := range f.pods[fmt.Sprintf("node-%d", i+1)] {
+				c.change(pod)
+			}
+		}
+		p, err := planOf(t.Context(), midway(), midway(), f, assumed{ready: -1, stop: -1}, now)
+		if err != nil || !strings.HasPrefix(p.assumption, c.want) {
+			t.Errorf("%s: %v, %s; want %s", name, err, p.assumption, c.want)
+		}
+	}
+}
+
+// TestPlanEndsWithTheContext leaves a plan that nobody waits for any more.
+func TestPlanEndsWithTheContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := planOf(ctx, midway(), midway(), onNodes(2, "aaaaaaaaaa"), assumed{}, now); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestRemaining plans again where the IngressDaemonSet has changed, not more often than
+// that is worth, and lets the time pass meanwhile.
+func TestRemaining(t *testing.T) {
+	plans, failure := 0, error(nil)
+	r := &remaining{plan: func(context.Context, *v1alpha1.IngressDaemonSet) (plan, error) {
+		plans++
+		return plan{forecast: forecast.Forecast{Took: time.Minute}}, failure
+	}}
+	set := midway()
+	for i, step := range []struct {
+		version string
+		at      time.Duration
+		fails   bool
+		want    string
+		plans   int
+	}{
+		{"1", 0, false, "1m0s", 1},
+		{"1", 30 * time.Second, false, "30s", 1},
+		{"1", 5 * time.Minute, false, "0s", 1},
+		{"2", 5 * time.Minute, false, "1m0s", 2},
+		{"3", 5*time.Minute + 2*time.Second, false, "58s", 2},
+		{"3", 5*time.Minute + 6*time.Second, false, "1m0s", 3},
+		{"4", 6 * time.Minute, true, "", 4},
+		{"4", 6*time.Minute + time.Second, true, "", 4},
+		{"4", 6*time.Minute + 6*time.Second, false, "1m0s", 5},
+	} {
+		set.ResourceVersion, failure = step.version, nil
+		if step.fails {
+			failure = errors.New("no answer")
+		}
+		if got := r.of(t.Context(), set, now.Add(step.at)); got != step.want || plans != step.plans {
+			t.Errorf("step %d: %q after %d plans, want %q after %d", i, got, plans, step.want, step.plans)
+		}
+	}
+	set.Status.Conditions[1].Reason = v1alpha1.ReasonComplete
+	set.ResourceVersion = "5"
+	if got := r.of(t.Context(), set, now.Add(time.Hour)); got != "" || plans != 5 {
+		t.Errorf("%q of a rollout that is complete, after %d plans", got, plans)
 	}
 }
 
@@ -110,6 +205,25 @@ func TestFromManifests(t *testing.T) {
 			t.Errorf("%s\n%v, %v", manifests, got, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s\n%v, want %s", manifests, err, want)
+		}
+	}
+}
+
+// BenchmarkPlan plans a rollout of 5,000 nodes one by one, for pods that stop at once
+// and for pods that use their whole grace period.
+func BenchmarkPlan(b *testing.B) {
+	set := midway()
+	set.Status = v1alpha1.IngressDaemonSetStatus{}
+	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(300))
+	f := onNodes(5000, "aaaaaaaaaa")
+	f.revisions = []appsv1.ControllerRevision{{ObjectMeta: metav1.ObjectMeta{
+		Labels:          map[string]string{v1alpha1.LabelRevision: "aaaaaaaaaa"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)},
+	}}}
+	for b.Loop() {
+		p, err := planOf(b.Context(), set, set, f, assumed{ready: -1, stop: -1}, now)
+		if err != nil || len(p.forecast.Waves) != 5000 {
+			b.Fatalf("%d waves, %v", len(p.forecast.Waves), err)
 		}
 	}
 }

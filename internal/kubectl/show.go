@@ -31,9 +31,10 @@ func (o *operator) status() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			remaining := &remaining{}
+			remaining := remainingOf(api)
 			text := func(set *v1alpha1.IngressDaemonSet) string {
-				return tree(set, remaining.of(c.Context(), api, set), time.Now(), styleOf(o.streams.Out), output == "wide")
+				now := time.Now()
+				return tree(set, remaining.of(c.Context(), set, now), now, styleOf(o.streams.Out), output == "wide")
 			}
 			show := func(set *v1alpha1.IngressDaemonSet) error {
 				if p != nil {

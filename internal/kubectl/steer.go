@@ -1,10 +1,14 @@
 package kubectl
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -56,6 +60,33 @@ func (o *operator) promote() *cobra.Command {
 	})
 	c.Flags().BoolVar(&past, "partition", false, "go past the partition: every node that it holds back gets the template too")
 	return c
+}
+
+// releasePort refuses a port that nobody answers on, which is a slip.
+func (o *operator) releasePort() *cobra.Command {
+	return &cobra.Command{
+		Use:   "release NAME PORT",
+		Short: "Close a health-check port that was removed from the spec, although somebody may still ask it",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			port, err := strconv.ParseUint(args[1], 10, 16)
+			if err != nil {
+				return fmt.Errorf("%q is not a port", args[1])
+			}
+			return o.change(c.Context(), args[0], func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {
+				checkers := &appsv1.DaemonSetList{}
+				if err := api.List(c.Context(), checkers, client.InNamespace(set.Namespace), client.MatchingLabels{
+					v1alpha1.LabelName: v1alpha1.LabelValue(set.Name), v1alpha1.LabelHealthCheckPort: objects.PortLabel(int32(port)),
+				}); err != nil {
+					return "", err
+				}
+				if len(checkers.Items) == 0 {
+					return "", fmt.Errorf("no health checker of ingressdaemonset %q answers on port %d", set.Name, port)
+				}
+				return releasePort(set, int32(port))
+			})
+		},
+	}
 }
 
 func (o *operator) restart() *cobra.Command {

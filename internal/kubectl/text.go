@@ -180,6 +180,7 @@ func conditionRows(conditions []metav1.Condition, now time.Time, look style) [][
 	bad := map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionAvailable: metav1.ConditionFalse, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
 		v1alpha1.ConditionDegraded: metav1.ConditionTrue, v1alpha1.ConditionBlocked: metav1.ConditionTrue,
+		v1alpha1.ConditionWarning: metav1.ConditionTrue,
 	}
 	var rows [][]string
 	for _, c := range conditions {

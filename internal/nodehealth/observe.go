@@ -21,9 +21,10 @@ type Subject struct {
 	// Name is the IngressDaemonSet's. UID may be empty: then any of that name counts.
 	Name string
 	UID  types.UID
-	// MarkKey is the key that the Deployment last had on record for its mark. Where
-	// somebody removes that record, the mark still counts.
-	MarkKey string
+	// MarkKey is the key of the IngressDaemonSet's strategy, LastMarkKey the one that the
+	// Deployment last had on record. Where somebody removes that record, a mark under
+	// either still counts.
+	MarkKey, LastMarkKey string
 }
 
 // Observe makes a State of what the API server has: the Deployments and pods
@@ -38,7 +39,7 @@ func Observe(subject Subject, deployments []*appsv1.Deployment, pods []*corev1.P
 		Name:        own.Name,
 		Terminating: own.DeletionTimestamp != nil,
 		Wanted:      wanted(own),
-		Mark:        mark(own, subject.MarkKey),
+		Mark:        mark(own, subject.MarkKey, subject.LastMarkKey),
 		MarkKey:     own.Annotations[v1alpha1.AnnotationMarkKey],
 	}
 	s.Deployment.Released = released(own, s.Deployment.Mark)
@@ -149,16 +150,10 @@ func wanted(d *appsv1.Deployment) int32 {
 }
 
 // mark is looked for under the key on record, or where there is none under the default
-// and the one that was last on record. Its presence counts, whatever its value is.
-func mark(d *appsv1.Deployment, last string) *string {
-	keys := []string{v1alpha1.DefaultMarkKey, last}
-	if recorded := d.Annotations[v1alpha1.AnnotationMarkKey]; recorded != "" {
-		keys = []string{recorded}
-	}
-	for _, key := range keys {
-		if value, marked := d.Annotations[key]; marked && key != "" {
-			return &value
-		}
+// and those that are known. Its presence counts, whatever its value is.
+func mark(d *appsv1.Deployment, known ...string) *string {
+	if value, marked := v1alpha1.MarkOf(d.Annotations, known...); marked {
+		return &value
 	}
 	return nil
 }

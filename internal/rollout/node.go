@@ -46,10 +46,12 @@ func (n *Node) readyPods() int32 {
 	return ready
 }
 
-// broken is whether the node serves nothing: no pod is ready and no health check passes.
+// broken is whether the node serves nothing: no pod is ready and every health check has
+// answered that it fails, or nobody is there to answer. One that does not answer tells
+// nothing.
 func (n *Node) broken() bool {
 	for _, c := range n.Checks {
-		if c.Serving {
+		if c.Serving || !c.Answered && !c.Gone {
 			return false
 		}
 	}

@@ -143,7 +143,7 @@ func (p *planner) advance(v *view) {
 	case p.stopsStorm(v):
 	case !v.Wanted:
 		p.remove(v)
-	case !d.DrainedAt.IsZero(), v.Evicting && v.Leaving:
+	case !d.DrainedAt.IsZero(), p.drains(v):
 		p.drain(v)
 	case d.Detached:
 		p.keepOut(v)

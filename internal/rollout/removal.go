@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -9,7 +10,7 @@ import (
 // remove takes a node out of the load balancer for good, then deletes its Deployment.
 func (p *planner) remove(v *view) {
 	switch marked, ours := v.markedAt(); {
-	case !v.Marked() && v.readyPods() == 0:
+	case !v.Marked() && v.broken():
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
 		p.act(v, Step{Action: Delete, Reason: "the node is not in the node set and serves nothing"})
 	case !ours:
@@ -23,6 +24,28 @@ func (p *planner) remove(v *view) {
 			p.act(v, Step{Action: Delete, Reason: "the node is detached"})
 		}
 	}
+}
+
+// drains is whether somebody takes pods from a node that is leaving: by eviction, or by
+// deleting them, which tells no reason. Of pods that were deleted only those count that
+// neither our doing nor anybody's change of the Deployment explains: the node is not in
+// its turn, and a pod of the present template was deleted that is made again.
+func (p *planner) drains(v *view) bool {
+	d := v.Deployment
+	switch {
+	case !v.Leaving || v.Evicting:
+		return v.Leaving
+	case p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
+		return false
+	}
+	return slices.ContainsFunc(v.Pods, func(gone Pod) bool {
+		if !gone.Terminating || gone.Failed != "" || gone.Revision != d.Revision || gone.ReplicaSet != v.presentReplicaSet() {
+			return false
+		}
+		left := slices.DeleteFunc(slices.Clone(v.Pods), func(o Pod) bool { return o.Terminating || o.Failed != "" })
+		again := func(o Pod) bool { return !o.Created.Before(gone.Deleted) }
+		return len(left) < int(d.Replicas) || slices.ContainsFunc(left, again)
+	})
 }
 
 // drain gives way to somebody who drains the node: a Deployment that recreates

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestDrain: the steps while somebody drains a node.
@@ -47,22 +48,71 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainByDeletion: whoever deletes pods of a node that is leaving drains it, as who
+// evicts them does. What we delete ourselves is no drain.
+func TestDrainByDeletion(t *testing.T) {
+	deleted := func(n *Node) {
+		n.Leaving = true
+		for i := range n.Pods {
+			n.Pods[i].Created = start.Add(-time.Hour)
+		}
+		n.Pods[0].Terminating, n.Pods[0].Deleted = true, start.Add(-10*time.Second)
+	}
+	fresh := Pod{Name: "new", Revision: "r1", Running: true, Created: start.Add(-9 * time.Second)}
+	for name, test := range map[string]struct {
+		change func(s *State, n *Node)
+		want   string
+	}{
+		"a pod is missing":     {func(*State, *Node) {}, "Mark n0000"},
+		"a pod was made again": {func(_ *State, n *Node) { n.Pods = append(n.Pods, fresh) }, "Mark n0000"},
+		"the node stays":       {func(_ *State, n *Node) { n.Leaving = false }, ""},
+		"it was one too many":  {func(_ *State, n *Node) { old := n.Pods[1]; old.Name = "old"; n.Pods = append(n.Pods, old) }, ""},
+		"it was an older pod":  {func(_ *State, n *Node) { n.Pods[0].Revision = "r0" }, ""},
+		"of another template": {func(_ *State, n *Node) {
+			n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet, n.Pods[1].Created = "a", "b", start
+		}, ""},
+		"in its turn": {func(s *State, _ *Node) { s.Status.Wave = []string{"n0000"} }, ""},
+		"while it is held back": {func(_ *State, n *Node) {
+			n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
+		}, ""},
+		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			deleted(&s.Nodes[0])
+			test.change(&s, &s.Nodes[0])
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // TestLeaving: a node that left the set, or is gone.
 func TestLeaving(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(n *Node)
 		want   string
 	}{
-		"serves":                 {func(n *Node) { n.Wanted = false }, "Mark n0000"},
-		"serves nothing":         {func(n *Node) { n.Wanted, n.Pods = false, nil }, "Delete n0000"},
-		"is gone":                {func(n *Node) { n.Exists, n.Wanted = false, false }, "Delete n0000"},
-		"is being deleted":       {func(n *Node) { n.Wanted, n.Deployment.Deleting = false, true }, ""},
-		"pods terminate":         {func(n *Node) { n.Wanted, n.Deployment, n.Detachment.Requested = false, nil, true }, ""},
-		"NotReady pods":          {func(n *Node) { n.Wanted, n.Ready, n.Deployment, n.Detachment.Requested = false, false, nil, true }, "ReleaseDetachment n0000"},
-		"pods are gone":          {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
-		"is rejecting":           {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
-		"is wanted again":        {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
-		"and detached, complete": {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
+		"serves": {func(n *Node) { n.Wanted = false }, "Mark n0000"},
+		"serves nothing": {func(n *Node) {
+			n.Wanted, n.Pods, n.Checks[0].Serving = false, nil, false
+		}, "Delete n0000"},
+		"serves nothing, a checker is gone": {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Gone: true} }, "Delete n0000"},
+		"its check still passes":            {func(n *Node) { n.Wanted, n.Pods = false, nil }, "Mark n0000"},
+		"its check does not answer":         {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Port: 10080} }, "Mark n0000"},
+		"one of two does not answer": {func(n *Node) {
+			n.Wanted, n.Pods, n.Checks = false, nil, []Check{{Port: 10080, Answered: true}, {Port: 10081}}
+		}, "Mark n0000"},
+		"has no check, and no pod is ready": {func(n *Node) { n.Wanted, n.Pods, n.Checks = false, nil, nil }, "Delete n0000"},
+		"is gone":                           {func(n *Node) { n.Exists, n.Wanted = false, false }, "Delete n0000"},
+		"is being deleted":                  {func(n *Node) { n.Wanted, n.Deployment.Deleting = false, true }, ""},
+		"pods terminate":                    {func(n *Node) { n.Wanted, n.Deployment, n.Detachment.Requested = false, nil, true }, ""},
+		"NotReady pods":                     {func(n *Node) { n.Wanted, n.Ready, n.Deployment, n.Detachment.Requested = false, false, nil, true }, "ReleaseDetachment n0000"},
+		"pods are gone":                     {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
+		"is rejecting":                      {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
+		"is wanted again":                   {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
+		"and detached, complete":            {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
 		"and unmarked since, not complete": {func(n *Node) {
 			n.Detachment.Requested, n.Detachment.RequestedAt, n.Deployment.AttachedAt, n.Pods = true, start.Add(-time.Minute), start, n.Pods[:1]
 		}, "ReleaseDetachment n0000"},
@@ -144,6 +194,33 @@ func TestMarkOfSomebodyElse(t *testing.T) {
 			s.Deletion = DeleteOrphaning
 			if d := Plan(s); steps(d) != "Unmark n0000" {
 				t.Errorf("is orphaned: %+v", d.Steps)
+			}
+		})
+	}
+}
+
+// TestBroken: pods are replaced without a turn only where nothing can be lost. A port that
+// does not answer tells nothing.
+func TestBroken(t *testing.T) {
+	for name, test := range map[string]struct {
+		checks []Check
+		want   string
+	}{
+		"every check fails":         {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true}}, "Update n0000 to r2 x2"},
+		"a check passes":            {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true, Serving: true}}, ""},
+		"a check does not answer":   {[]Check{{Port: 10080, Answered: true}, {Port: 10081}}, ""},
+		"nobody is there to answer": {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true}}, "Update n0000 to r2 x2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Revision = "r2"
+			n := &s.Nodes[0]
+			n.Checks = test.checks
+			for i := range n.Pods {
+				n.Pods[i].Ready = false
+			}
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
 	}

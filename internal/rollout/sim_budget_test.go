@@ -143,7 +143,9 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 func (a *audit) checkCheckers(seen *picture, s Step) {
 	replaces := s.Action == DeleteChecker && seen.Deletion == NotDeleted || s.Action == ApplyChecker && a.w.daemonSets[s.Port] != nil && a.w.daemonSets[s.Port].outdated
 	for name, d := range a.w.deployments {
-		if replaces && d.mark != "" && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 {
+		n := a.w.nodes[name]
+		// The new checker of a node that is out for long fails until it has read the mark.
+		if replaces && d.mark != "" && n != nil && n.ready && !d.keptOut && a.w.readyPods(name) > 0 {
 			a.fault("%s while %s is marked", s, name)
 		}
 	}

@@ -11,7 +11,7 @@ type simPod struct {
 	name, node         string
 	owner              int
 	template, revision string
-	created            time.Time
+	created, deleted   time.Time
 	running, ready     bool
 	readySince         time.Time
 	terminating        bool
@@ -82,7 +82,7 @@ func (w *world) deletePod(p *simPod) {
 	if p.terminating {
 		return
 	}
-	p.terminating = true
+	p.terminating, p.deleted = true, w.now
 	w.podsChanged(p.node)
 	w.finishPod(p)
 }

@@ -87,7 +87,7 @@ func (w *world) observeNode(name string) Node {
 	}
 	for _, p := range w.pods {
 		if p.node == name {
-			out.Pods = append(out.Pods, Pod{Name: p.name, Revision: p.revision, ReplicaSet: p.template, Created: p.created, Ready: p.ready, ReadySince: p.readySince, Running: p.running, Terminating: p.terminating, Failed: p.failed})
+			out.Pods = append(out.Pods, Pod{Name: p.name, Revision: p.revision, ReplicaSet: p.template, Created: p.created, Deleted: p.deleted, Ready: p.ready, ReadySince: p.readySince, Running: p.running, Terminating: p.terminating, Failed: p.failed})
 			out.Evicting = out.Evicting || p.evicted
 		}
 	}

@@ -36,6 +36,9 @@ type State struct {
 	// Faults are what else was found to stand in the way, such as a Service of
 	// the wrong form; each becomes the condition Blocked.
 	Faults []Fault
+	// Warnings are what was found to lose requests and stands in the way of nothing;
+	// they become the condition Warning.
+	Warnings []Fault
 	// Nodes are those in the node set and those with a Deployment or a mark of ours, by name.
 	Nodes    []Node
 	Checkers []Checker
@@ -97,9 +100,11 @@ type Node struct {
 	// Leaving is whether the node is cordoned or about to be removed, Evicting
 	// whether somebody has evicted pods of ours from it.
 	Leaving, Evicting bool
-	Labels            map[string]string
-	Detachment        Detachment
-	Deployment        *Deployment
+	// Tainted is whether the node has a taint NoExecute that pods do not tolerate for good.
+	Tainted    bool
+	Labels     map[string]string
+	Detachment Detachment
+	Deployment *Deployment
 	// Pods are those of the Deployment, terminating and failed ones included.
 	Pods []Pod
 	// Checks are the answers of the node's health-check ports.
@@ -124,7 +129,7 @@ type Deployment struct {
 	Settled         bool
 	UpdatedReplicas int32
 	// Drifted is whether somebody else changed the spec, Outmoded whether fields
-	// that restart no pod differ from what is wanted.
+	// that restart no pod, or its labels, differ from what is wanted.
 	Drifted, Outmoded bool
 	// Detached is whether somebody wants the node out of the load balancer.
 	Detached bool
@@ -166,7 +171,8 @@ type Pod struct {
 	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
 	// template from those of another, also where their revision is the same.
 	ReplicaSet string
-	Created    time.Time
+	// Created is when it was made, Deleted when somebody asked for its end.
+	Created, Deleted time.Time
 	// Ready is whether its containers are ready and no readiness gate fails.
 	Ready      bool
 	ReadySince time.Time

@@ -197,12 +197,14 @@ func (p *planner) setDegraded() {
 	p.set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsExpected, "")
 }
 
+// setWarning sets a condition that is not there before the first warning.
 func (p *planner) setWarning() {
-	if warnings := p.warnOfCheckers(); len(warnings) > 0 {
+	switch warnings := append(slices.Clone(p.Warnings), p.warnOfCheckers()...); {
+	case len(warnings) > 0:
 		p.set(v1alpha1.ConditionWarning, true, warnings[0].Reason, messages(warnings))
-		return
+	case meta.FindStatusCondition(p.out.Status.Conditions, v1alpha1.ConditionWarning) != nil:
+		p.set(v1alpha1.ConditionWarning, false, v1alpha1.ReasonAsExpected, "")
 	}
-	p.set(v1alpha1.ConditionWarning, false, v1alpha1.ReasonAsExpected, "")
 }
 
 func (p *planner) set(condition string, status bool, reason, message string) {

@@ -13,6 +13,7 @@ import (
 // TestConditions: each reason can be reached, and says what is the matter.
 func TestConditions(t *testing.T) {
 	const available, progressing, degraded, blocked = v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionBlocked
+	const warning = v1alpha1.ConditionWarning
 	outdate := func(s *State) { s.Revision = "r2" }
 	for _, test := range []struct {
 		kind, reason string
@@ -55,6 +56,12 @@ func TestConditions(t *testing.T) {
 		{blocked, v1alpha1.ReasonServiceUnusable, "True", func(s *State) {
 			s.Faults = []Fault{{v1alpha1.ReasonServiceUnusable, "it has a selector"}}
 		}, "it has a selector"},
+		{warning, v1alpha1.ReasonHostPortShared, "True", func(s *State) {
+			s.Warnings = []Fault{{v1alpha1.ReasonHostPortShared, "port 80"}}
+		}, "port 80"},
+		{warning, v1alpha1.ReasonAsExpected, "False", func(s *State) {
+			s.Status.Conditions = []metav1.Condition{{Type: warning, Status: "True", Reason: v1alpha1.ReasonHostPortShared}}
+		}, ""},
 	} {
 		t.Run(test.kind+test.reason, func(t *testing.T) {
 			s := servingFleet(2)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod with spec.nodeName that the kubelet rejects is replaced by its
-// ReplicaSet at once, ten times a second. So at the first rejection no more pods
+// A pod with spec.nodeName that the kubelet rejects, or that a taint evicts, is replaced
+// by its ReplicaSet at once, ten times a second. So at the first rejection no more pods
 // are asked for than run, and all are tried again later: when older pods have
 // gone, whose ports and CPU the new ones may have waited for, or else after a
 // time that doubles from a second to a quarter of an hour.
@@ -38,10 +38,12 @@ const (
 // this decision leaves the node at that.
 func (p *planner) stopsStorm(v *view) bool {
 	failed := v.failedPods()
-	if len(failed) == 0 {
+	switch {
+	case len(failed) > 0:
+		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
+	case !v.evicts():
 		return false
 	}
-	p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
 	step := p.holdBack(v)
 	if v.Deployment.heldBack() && !v.stillRejects(step) {
 		return false
@@ -54,6 +56,14 @@ func (p *planner) stopsStorm(v *view) bool {
 	p.wake(p.Now.Add(firstRetry))
 	p.act(v, step)
 	return true
+}
+
+// evicts is whether a taint has taken pods from the node: each new one would be deleted
+// as fast as its ReplicaSet makes it. Until then they may use the time that they
+// tolerate the taint, and those that tolerate it for good stay.
+func (n *Node) evicts() bool {
+	_, _, all, _ := n.running()
+	return n.Tainted && all < n.Deployment.Replicas
 }
 
 // holdBack asks for no more pods than run, and writes no template but that of the
@@ -74,8 +84,10 @@ func (p *planner) holdBack(v *view) Step {
 		step.Rolling = Rolling{Surge: max(1, d.Replicas+d.Surge-older)}
 	case older == all && older > 0:
 		step.goBack(oldest, max(d.PodsPerNode, older))
-		step.Rolling = atOnce
-	case older > present && (v.Marked() || p.rollsInTurn(v)):
+		if step.Rolling = atOnce; v.Tainted {
+			step.Replicas = older
+		}
+	case older > present && !v.Tainted && (v.Marked() || p.rollsInTurn(v)):
 		step.goBack(oldest, d.PodsPerNode)
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
@@ -206,9 +218,13 @@ func (p *planner) lacksPods(v *view) bool {
 }
 
 // heldBack is whether the revision that the node should have was rejected there,
-// under the present spec, and it is not time yet to try again.
+// under the present spec, and it is not time yet to try again. While a taint evicts pods
+// it never is.
 func (p *planner) heldBack(v *view) bool {
 	h := v.Deployment.Hold
+	if v.Tainted && v.Deployment.heldBack() {
+		return true
+	}
 	if h == nil || h.Trying || h.Revision != v.target || h.Generation != p.Generation {
 		return false
 	}
@@ -250,6 +266,9 @@ func (n *Node) failedPods() []string {
 // what failed before it was held back is no reason.
 func (n *Node) stillRejects(step Step) bool {
 	d := n.Deployment
+	if n.Tainted {
+		return step.Replicas < d.Replicas
+	}
 	hash := n.presentReplicaSet()
 	present := func(p Pod) bool {
 		return p.Failed != "" && !p.Terminating && p.Revision == d.Revision && p.ReplicaSet == hash
@@ -264,7 +283,7 @@ func (n *Node) rejection() string {
 			return "the kubelet rejects its pods: " + p.Failed
 		}
 	}
-	return ""
+	return "a taint of the node evicts its pods"
 }
 
 func (n *Node) anyTerminating() bool {

@@ -300,3 +300,54 @@ func TestTriesAgainWithTheSameTemplate(t *testing.T) {
 		})
 	}
 }
+
+// TestTaintEvicts: from the first pod that a taint takes, no more are asked for than
+// run, in whatever station the node is, and none again while the taint is there.
+func TestTaintEvicts(t *testing.T) {
+	evicted := func(n *Node, pods ...int) {
+		for _, i := range pods {
+			n.Pods[i].Terminating = true
+		}
+	}
+	marked := func(n *Node) {
+		n.Deployment.Mark = MarkValue(start.Add(-30*time.Second), "r1")
+		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
+	}
+	held := func(n *Node, replicas int32) {
+		n.Deployment.Replicas, n.Deployment.UpdatedReplicas = replicas, replicas
+		n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: replicas, At: metav1.NewMicroTime(start.Add(-time.Hour))}
+	}
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"the first is evicted":       {func(n *Node) { evicted(n, 0) }, "HoldBack n0000 to r1 x1"},
+		"all are evicted":            {func(n *Node) { evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
+		"they are gone already":      {func(n *Node) { n.Pods = nil }, "HoldBack n0000 to r1 x0"},
+		"the new ones start":         {func(n *Node) { n.Pods = []Pod{{Name: "x", Revision: "r1"}} }, "HoldBack n0000 to r1 x0"},
+		"none is evicted yet":        {func(*Node) {}, "Mark n0000"},
+		"the next is evicted":        {func(n *Node) { held(n, 1); evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
+		"held already":               {func(n *Node) { held(n, 1); evicted(n, 0) }, "Mark n0000"},
+		"while a detacher is slow":   {func(n *Node) { marked(n); evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
+		"held while one is slow":     {func(n *Node) { marked(n); held(n, 0); evicted(n, 0, 1) }, "RequestDetachment n0000"},
+		"wanted, and held":           {func(n *Node) { n.Wanted = true; held(n, 0); evicted(n, 0, 1) }, ""},
+		"not tainted any more":       {func(n *Node) { n.Wanted, n.Tainted, n.Pods = true, false, nil; held(n, 0) }, "Update n0000 to r1 x2"},
+		"others tolerate it":         {func(n *Node) { older(n); evicted(n, 0) }, "HoldBack n0000 to r0 x1"},
+		"others tolerate it, halted": {func(n *Node) { older(n); held(n, 1); n.Deployment.Revision = "r0" }, "Mark n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			byBoth(&s.Spec)
+			s.Status.Wave = []string{"n0000"}
+			n := &s.Nodes[0]
+			n.Tainted, n.Wanted = true, false
+			test.change(n)
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// older leaves the node a pod of another template.
+func older(n *Node) { n.Pods[1].Revision = "r0" }

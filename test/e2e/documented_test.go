@@ -75,6 +75,7 @@ var documented = []step{
 	{documented: "kubectl ids explain NAME NODE", says: "It serves."},
 	{documented: "kubectl ids detach NODE", says: "detached"},
 	{documented: "kubectl ids attach NODE", says: "attached"},
+	{documented: "kubectl ids port release NAME PORT", run: "kubectl ids port release NAME 10080", fails: "is in spec.healthCheckNodePorts"},
 	{documented: "kubectl ids attach --all", says: "No node is out of its load balancers"},
 
 	// The recorded session, in which the template changes.

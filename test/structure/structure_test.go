@@ -11,6 +11,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -122,6 +123,25 @@ func list() ([]goPackage, error) {
 			return nil, err
 		}
 		list = append(list, p)
+	}
+}
+
+// TestShellsAreRaced has make run the tests of every shell under the race detector.
+func TestShellsAreRaced(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(strings.ReplaceAll(string(makefile), "\\\n", " "), "\nRACED = ")
+	list, _, _ = strings.Cut(list, "\n")
+	raced := strings.Fields(list)
+	for shell := range shells {
+		if !slices.Contains(raced, strings.TrimPrefix(shell, "internal/")) {
+			t.Errorf("%s is not in RACED of the Makefile", shell)
+		}
+	}
+	if len(raced) != len(shells) {
+		t.Errorf("raced are %v, which are not all shells", raced)
 	}
 }
 

@@ -142,7 +142,7 @@ func (w *Watcher) decide() {
 // remember keeps the mark's key, also over a restart.
 func (w *Watcher) remember(s nodehealth.State) {
 	if s.Deployment != nil && s.Deployment.MarkKey != "" {
-		w.subject.MarkKey = s.Deployment.MarkKey
+		w.subject.LastMarkKey = s.Deployment.MarkKey
 	}
 }
 

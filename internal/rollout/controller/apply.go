@@ -142,7 +142,7 @@ func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 	if err != nil && !refusal(err) {
 		return err
 	}
-	r.dryRuns.set(o.dryRunKey(), err)
+	r.dryRuns.set(o, err)
 	// No event tells of the answer.
 	o.lookAt = o.state.Now
 	return nil

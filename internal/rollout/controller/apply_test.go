@@ -1,9 +1,13 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestDryRunIsFollowedUp looks again after the API server has been asked: in a fleet
@@ -21,7 +25,37 @@ func TestDryRunIsFollowedUp(t *testing.T) {
 	if _, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.DryRunDeployment}}); err != nil {
 		t.Fatal(err)
 	}
-	if o.lookAt.IsZero() || !r.dryRuns.get(o.dryRunKey()).Done {
+	if o.lookAt.IsZero() || !r.dryRuns.get(o).Done {
 		t.Error("nobody would look at the answer")
+	}
+}
+
+// TestDryRunsAreForgotten keeps one answer for each IngressDaemonSet, of whatever many
+// revisions, and none when it is gone. Another object of its name has none.
+func TestDryRunsAreForgotten(t *testing.T) {
+	set := benchSet()
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observed{set: set}
+	for revision := range 100 {
+		o.state.Revision = fmt.Sprint(revision)
+		if r.dryRuns.get(o).Done {
+			t.Fatalf("revision %d is answered with that of another", revision)
+		}
+		r.dryRuns.set(o, nil)
+	}
+	if n := len(r.dryRuns.results); n != 1 || !r.dryRuns.get(o).Done {
+		t.Errorf("%d answers are kept, that for the present revision: %v", n, r.dryRuns.get(o))
+	}
+	again := &observed{set: set.DeepCopy(), state: o.state}
+	again.set.UID = types.UID("another")
+	if r.dryRuns.get(again).Done {
+		t.Error("another object has the answer of the one before")
+	}
+	r.forget(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+	if n := len(r.dryRuns.results); n != 0 {
+		t.Errorf("%d answers are kept for what is gone", n)
 	}
 }

@@ -94,12 +94,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "Failed", "Reconcile", "%s", shortened(err.Error()))
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o.dryRunKey()))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o))}, nil
 }
 
 func (r *Reconciler) forget(req ctrl.Request) {
 	r.checks.want(req.NamespacedName, nil)
 	r.measurements.forget(req.NamespacedName)
+	r.dryRuns.forget(req.NamespacedName)
 	r.memory.forget(req.NamespacedName)
 	r.sights.forget(req.NamespacedName)
 	r.changes.forget(req.NamespacedName)

@@ -19,8 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// create makes the Deployment of a node. A foreign object of its name is left
-// alone and a hash appended; should one appear in between, its fields conflict.
+// create makes the Deployment of a node, or claims the one that is there already. A
+// foreign object of its name is left alone and a hash appended; should one appear in
+// between, its fields conflict.
 func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) error {
 	pods, err := o.pods(s)
 	if err != nil {
@@ -41,12 +42,45 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 			return nil
 		case err != nil:
 			return fmt.Errorf("looking for a Deployment of the same name: %w", err)
-		case controlledBy(existing, o.set.UID) && existing.Annotations[v1alpha1.AnnotationNode] == s.Node:
-			return nil
+		case belongs(existing, o.set, s.Node):
+			return r.claim(ctx, o, s.Node, existing)
 		}
 		name = objects.DeploymentName(o.set, s.Node, true)
 	}
 	return fmt.Errorf("Deployment %s belongs to somebody else: rename or delete it", name)
+}
+
+// belongs is whether a Deployment is the node's: one of this IngressDaemonSet, which the
+// cache does not show where somebody took its labels or annotations, or one that another
+// of the same name has left behind.
+func belongs(d *metav1.PartialObjectMetadata, set *v1alpha1.IngressDaemonSet, node string) bool {
+	on := d.Annotations[v1alpha1.AnnotationNode]
+	own := controlledBy(d, set.UID) && (on == "" || on == node)
+	return own || orphaned(d) && on == node && d.Labels[v1alpha1.LabelName] == v1alpha1.LabelValue(set.Name)
+}
+
+// claim puts owner, labels and annotation back by which a Deployment is found. Its
+// template stays: what is outdated waits for the node's turn.
+func (r *Reconciler) claim(ctx context.Context, o *observed, node string, found *metav1.PartialObjectMetadata) error {
+	labels, owners := objects.OwnLabels(o.set, node), found.OwnerReferences
+	if !controlledBy(found, o.set.UID) {
+		owners = append(owners, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
+	} else if found.Annotations[v1alpha1.AnnotationNode] == node && maps.Equal(merged(found.Labels, labels), found.Labels) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": found.UID, "resourceVersion": found.ResourceVersion, "ownerReferences": owners,
+		"labels": labels, "annotations": map[string]string{v1alpha1.AnnotationNode: node},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding: %w", err)
+	}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name}}
+	if err := r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldManager)); err != nil {
+		return fmt.Errorf("claiming Deployment %s: %w", d.Name, err)
+	}
+	r.written.remember(d)
+	return nil
 }
 
 func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
@@ -73,7 +107,7 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 	live := o.nodes[s.Node].deployment
 	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := objects.Deployment(o.set, s.Node, live.Name, pods)
-		keepMark(d, live)
+		keepMark(d, live, o.strategy.MarkKey)
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
 		if slices.ContainsFunc(live.ManagedFields, objects.Outlives) {
 			return d, r.replace(ctx, d)
@@ -117,8 +151,8 @@ func (r *Reconciler) templateOfReplicaSet(ctx context.Context, d *appsv1.Deploym
 }
 
 // keepMark keeps what an update of the pods does not change.
-func keepMark(d, live *appsv1.Deployment) {
-	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations)} {
+func keepMark(d, live *appsv1.Deployment, key string) {
+	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations, key)} {
 		if value, ok := live.Annotations[kept]; ok {
 			d.Annotations[kept] = value
 		}
@@ -160,9 +194,10 @@ func merged(a, b map[string]string) map[string]string {
 func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) error {
 	live := o.nodes[s.Node].deployment
 	set, spec := amendment(o, live, s)
+	labels := objects.OwnLabels(o.set, s.Node)
 	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
 		patch := map[string]any{"metadata": map[string]any{
-			"uid": live.UID, "resourceVersion": resourceVersion, "annotations": set,
+			"uid": live.UID, "resourceVersion": resourceVersion, "annotations": set, "labels": labels,
 		}}
 		if spec != nil {
 			patch["spec"] = spec
@@ -182,13 +217,13 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	switch s.Action {
 	case rollout.Mark:
 		key := o.strategy.MarkKey
-		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
+		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
 			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
 		}
 	case rollout.Unmark:
-		set[v1alpha1.MarkKeyOf(live.Annotations)] = nil
+		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
 		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
 	case rollout.Stamp:

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,5 +115,128 @@ func TestAReplicaSetThatIsGone(t *testing.T) {
 	err = r.carryOut(t.Context(), o, rollout.Step{Action: rollout.HoldBack, Node: "node-1", ReplicaSet: "gone", Hold: &rollout.Hold{}})
 	if !onlyConflicts(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestClaimsDeployments that are the node's already, instead of making a second one,
+// which would give the node twice the pods. Its spec stays as it is.
+func TestClaimsDeployments(t *testing.T) {
+	elder := *metav1.NewControllerRef(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "proxy", UID: "elder"}}, v1alpha1.Kind)
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "other"}
+	for name, test := range map[string]struct {
+		change func(d *appsv1.Deployment)
+		claims bool
+		owners int
+	}{
+		"left by one of the same name": {func(d *appsv1.Deployment) { d.OwnerReferences = nil }, true, 1},
+		"with another owner":           {func(d *appsv1.Deployment) { d.OwnerReferences = []metav1.OwnerReference{other} }, true, 2},
+		"without its labels":           {func(d *appsv1.Deployment) { d.Labels = map[string]string{"team": "edge"} }, true, 1},
+		"without its annotation":       {func(d *appsv1.Deployment) { delete(d.Annotations, v1alpha1.AnnotationNode) }, true, 1},
+		"of an owner that still is":    {func(d *appsv1.Deployment) { d.OwnerReferences[0] = elder }, false, 1},
+		"left by one of another name": {func(d *appsv1.Deployment) {
+			d.OwnerReferences, d.Labels[v1alpha1.LabelName] = nil, "another"
+		}, false, 0},
+		"somebody's": {func(d *appsv1.Deployment) { d.OwnerReferences, d.Annotations = nil, nil }, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := benchSet()
+			r, _, err := newReconciler(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := benchDeployment(set, "node-1")
+			d.ResourceVersion, d.Spec.Template.Spec.NodeName = "", "as it is"
+			test.change(d)
+			if err := r.client.Create(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			o := &observed{set: set, strategy: set.Spec.Strategy()}
+			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Create, Node: "node-1", Replicas: 2}); err != nil {
+				t.Fatal(err)
+			}
+			list := &appsv1.DeploymentList{}
+			if err := r.client.List(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]int{true: 1, false: 2}[test.claims]; len(list.Items) != want {
+				t.Fatalf("there are %d Deployments, want %d", len(list.Items), want)
+			}
+			before := d.DeepCopy()
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+				t.Fatal(err)
+			}
+			found := d.Labels[v1alpha1.LabelName] == set.Name && d.Labels[v1alpha1.LabelNode] == "node-1" && d.Annotations[v1alpha1.AnnotationNode] == "node-1"
+			if controlledBy(d, set.UID) != test.claims || len(d.OwnerReferences) != test.owners || test.claims && !found {
+				t.Errorf("it is now %v", d.ObjectMeta)
+			}
+			if diff := cmp.Diff(before.Spec, d.Spec); diff != "" || !test.claims && d.ResourceVersion != before.ResourceVersion {
+				t.Errorf("it was changed (-before +after):\n%s", diff)
+			}
+			if got := unseen(r.written, set.UID, func(*appsv1.Deployment) bool { return false }); len(got) != 1 {
+				t.Errorf("the next pass would not see it: %v", got)
+			}
+		})
+	}
+}
+
+// TestPutsLabelsBack by which the health checkers find a Deployment.
+func TestPutsLabelsBack(t *testing.T) {
+	set := benchSet()
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := benchDeployment(set, "node-1")
+	d.ResourceVersion = ""
+	delete(d.Labels, v1alpha1.LabelNode)
+	if err := r.client.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	o := &observed{set: set, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d}}}
+	if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.SetFields, Node: "node-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Labels[v1alpha1.LabelNode] != "node-1" {
+		t.Errorf("its labels are %v", d.Labels)
+	}
+}
+
+// TestClaimsHealthCheckers that were left behind, without replacing them; what gives
+// them access is used as it is.
+func TestClaimsHealthCheckers(t *testing.T) {
+	set := benchSet()
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, binding, account := objects.Checker(set, 10080, "old"), objects.CheckerRoleBinding(set), objects.CheckerServiceAccount(set)
+	for _, object := range []client.Object{ds, binding, account} {
+		object.SetOwnerReferences(nil)
+		if err := r.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := &observed{set: set, taken: map[int32]bool{}}
+	if err := r.observeCheckers(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.state.Faults) > 0 || len(o.state.Checkers) != 1 || !o.state.Checkers[0].Exists || !o.state.Checkers[0].Outdated {
+		t.Errorf("faults %v, health checkers %+v", o.state.Faults, o.state.Checkers)
+	}
+	if err := r.grant(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), ds); err != nil {
+		t.Fatal(err)
+	}
+	if image := ds.Spec.Template.Spec.Containers[0].Image; !controlledBy(ds, set.UID) || image != "old" {
+		t.Errorf("it belongs to %v and runs %s", ds.OwnerReferences, image)
+	}
+	binding.RoleRef.Name = "cluster-admin"
+	if grantsTheSame(binding, objects.CheckerRoleBinding(set)) || grantsTheSame(ds, ds) {
+		t.Error("what grants something else is taken for the same")
 	}
 }

@@ -13,13 +13,17 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // observeRivals finds health-check ports that an older IngressDaemonSet answers
-// on, on a node of both. Two answers on one port would take turns.
+// on, on a node of both. Two answers on one port would take turns. It warns of ports
+// that the pods of both take there.
 func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 	o.taken = map[int32]bool{}
 	list := &v1alpha1.IngressDaemonSetList{}
@@ -31,18 +35,33 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 		if !older(rival, o.set) {
 			continue
 		}
+		if !meets(rival, o.set) {
+			continue
+		}
+		node := o.shared(rival)
+		if node == "" {
+			continue
+		}
 		for _, port := range o.set.Spec.HealthCheckNodePorts {
-			if !slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
-				continue
-			}
-			if node := o.shared(rival); node != "" {
+			if slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
 				o.taken[port] = true
 				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d too, on node %s: choose another port",
 					rival.Namespace, rival.Name, port, node))
 			}
 		}
+		for _, port := range objects.SharedHostPorts(o.set, rival) {
+			o.state.Warnings = append(o.state.Warnings, rollout.Fault{Reason: v1alpha1.ReasonHostPortShared, Message: fmt.Sprintf(
+				"the pods of IngressDaemonSet %s/%s take %s port %d of node %s too: both get its connections, or one does not start; choose another port, or other nodes",
+				rival.Namespace, rival.Name, port.Protocol, port.Port, node)})
+		}
 	}
 	return nil
+}
+
+// meets is whether the two want the same port wherever they share a node.
+func meets(a, b *v1alpha1.IngressDaemonSet) bool {
+	return slices.ContainsFunc(a.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(b.Spec.HealthCheckNodePorts, p) }) ||
+		len(objects.SharedHostPorts(a, b)) > 0
 }
 
 // older is whether a came first, by time of creation, then by namespace and name.
@@ -82,8 +101,13 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		ds := latest(r.written, &list.Items[i])
 		seen[ds.Name] = true
 		port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
-		if err == nil && controlledBy(ds, o.set.UID) {
+		switch {
+		case err != nil:
+		case controlledBy(ds, o.set.UID):
 			o.checkers[int32(port)] = ds
+		case leftBehind(ds, o.set):
+			o.checkers[int32(port)] = ds
+			o.orphans = append(o.orphans, ds)
 		}
 	}
 	for _, ds := range unseen(r.written, o.set.UID, func(ds *appsv1.DaemonSet) bool { return seen[ds.Name] }) {
@@ -203,7 +227,7 @@ func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Objec
 		return false, false, nil
 	case err != nil:
 		return false, false, fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
-	case controlledBy(have, o.set.UID):
+	case controlledBy(have, o.set.UID), leftBehind(have, o.set) && grantsTheSame(have, want):
 		return true, false, nil
 	}
 	o.fault(v1alpha1.ReasonForeignObject, fmt.Sprintf("%s %s belongs to somebody else: rename or delete it", kind, key.Name))
@@ -211,16 +235,45 @@ func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Objec
 	return true, true, nil
 }
 
+// leftBehind is whether an object is one of an IngressDaemonSet of the same name that was
+// deleted without it.
+func leftBehind(obj client.Object, set *v1alpha1.IngressDaemonSet) bool {
+	return set.DeletionTimestamp == nil && metav1.GetControllerOfNoCopy(obj) == nil &&
+		obj.GetLabels()[v1alpha1.LabelName] == v1alpha1.LabelValue(set.Name)
+}
+
+// grantsTheSame is whether health checkers may do no more and no less by what is there.
+// The controller may not write to it: it goes on to serve as it is, without an owner.
+func grantsTheSame(have, want client.Object) bool {
+	a, ok := have.(*rbacv1.RoleBinding)
+	if !ok {
+		_, account := have.(*corev1.ServiceAccount)
+		return account
+	}
+	b := want.(*rbacv1.RoleBinding)
+	return a.RoleRef == b.RoleRef && slices.Equal(a.Subjects, b.Subjects)
+}
+
 func (r *Reconciler) wantedChecker(o *observed, port int32) string {
 	return objects.CheckerRevision(objects.Checker(o.set, port, r.image).Spec.Template.Labels)
 }
 
-// grant makes what the health checkers need beside their DaemonSets.
+// grant makes what the health checkers need beside their DaemonSets, and claims
+// DaemonSets that were left behind: their pods stay until it is time to replace them.
 func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 	for _, obj := range o.missing {
 		if err := r.client.Create(ctx, obj, client.FieldOwner(objects.FieldManager)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("creating %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)
 		}
+	}
+	for _, ds := range o.orphans {
+		claimed := ds.DeepCopy()
+		claimed.OwnerReferences = append(claimed.OwnerReferences, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
+		patch := client.MergeFromWithOptions(ds, client.MergeFromWithOptimisticLock{})
+		if err := r.client.Patch(ctx, claimed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
+			return fmt.Errorf("claiming DaemonSet %s: %w", ds.Name, err)
+		}
+		r.written.remember(claimed)
 	}
 	return nil
 }

@@ -103,21 +103,24 @@ func TestPace(t *testing.T) {
 // TestDryRuns let a refusal stand for a while, and an acceptance for good.
 func TestDryRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDryRuns(time.Now)
-		if d.get("a").Done || !d.retryAt("a").IsZero() {
+		of := func(name string) *observed {
+			return &observed{set: &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		}
+		d, a, b := newDryRuns(time.Now), of("a"), of("b")
+		if d.get(a).Done || !d.retryAt(a).IsZero() {
 			t.Error("nothing was asked")
 		}
-		d.set("a", nil)
-		d.set("b", errors.New(strings.Repeat("no ", 10000)))
-		if a, b := d.get("a"), d.get("b"); !a.Done || a.Refusal != "" || !b.Done || len(b.Refusal) > 2000 {
-			t.Errorf("%v, %d", a, len(b.Refusal))
+		d.set(a, nil)
+		d.set(b, errors.New(strings.Repeat("no ", 10000)))
+		if accepted, refused := d.get(a), d.get(b); !accepted.Done || accepted.Refusal != "" || !refused.Done || len(refused.Refusal) > 2000 {
+			t.Errorf("%v, %d", accepted, len(refused.Refusal))
 		}
-		if got := d.retryAt("b"); got != time.Now().Add(askAgain) || !d.get("b").Done {
+		if got := d.retryAt(b); got != time.Now().Add(askAgain) || !d.get(b).Done {
 			t.Errorf("it asks again at %s", got)
 		}
 		time.Sleep(askAgain + time.Second)
-		d.retryAt("b")
-		if !d.get("a").Done || d.get("b").Done {
+		d.retryAt(b)
+		if !d.get(a).Done || d.get(b).Done {
 			t.Error("it does not ask again about a refusal alone")
 		}
 	})

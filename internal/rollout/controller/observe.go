@@ -33,6 +33,8 @@ type observed struct {
 	unusable bool
 	// missing are the health checkers' account and its binding where they are not there.
 	missing []client.Object
+	// orphans are health checkers that an IngressDaemonSet of the same name left behind.
+	orphans []*appsv1.DaemonSet
 	// lookAt is when something that no event tells of is worth another look.
 	lookAt time.Time
 	// taken are the health-check ports that belong to another IngressDaemonSet.
@@ -56,8 +58,6 @@ type nodeObjects struct {
 	reading    *reading
 }
 
-func (o *observed) dryRunKey() string { return string(o.set.UID) + "/" + o.state.Revision }
-
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	o := &observed{
@@ -70,7 +70,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 	}
-	o.state.DryRun = r.dryRuns.get(o.dryRunKey())
+	o.state.DryRun = r.dryRuns.get(o)
 	for _, read := range []func(context.Context, *observed) error{
 		r.observeDeletion, r.observeRevisions, r.observeFleet, r.observeService, r.observeRivals, r.observeCheckers,
 	} {
@@ -245,8 +245,8 @@ func (o *observed) place(d *appsv1.Deployment) {
 }
 
 // orphaned is whether the Deployment is one of ours that has no owner any more.
-func orphaned(d *appsv1.Deployment) bool {
-	return metav1.GetControllerOfNoCopy(d) == nil && d.Annotations[v1alpha1.AnnotationPodsPerNode] != ""
+func orphaned(d client.Object) bool {
+	return metav1.GetControllerOfNoCopy(d) == nil && d.GetAnnotations()[v1alpha1.AnnotationPodsPerNode] != ""
 }
 
 // at is the node of the name, although its Node object may be gone.

@@ -91,7 +91,7 @@ func (r *Reconciler) announce(o *observed, done []rollout.Step, status v1alpha1.
 			r.recorder.Eventf(o.set, nil, kind, reason, string(action), "%s", shortened(summary(steps)))
 		}
 	}
-	for _, bad := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionDegraded} {
+	for _, bad := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionDegraded, v1alpha1.ConditionWarning} {
 		now, before := meta.FindStatusCondition(status.Conditions, bad), meta.FindStatusCondition(o.set.Status.Conditions, bad)
 		if now != nil && now.Status == "True" && (before == nil || before.Status != "True" || before.Reason != now.Reason) {
 			r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, now.Reason, bad, "%s", shortened(now.Message))

@@ -137,11 +137,10 @@ func (r *Reconciler) allSets(ctx context.Context, _ client.Object) []reconcile.R
 	return r.setsWhere(ctx, func(*v1alpha1.IngressDaemonSet) bool { return true })
 }
 
-// rivals are the other IngressDaemonSets with a health-check port of this one.
+// rivals are the other IngressDaemonSets that want a port of this one's.
 func (r *Reconciler) rivals(ctx context.Context, obj client.Object) []reconcile.Request {
-	ports := obj.(*v1alpha1.IngressDaemonSet).Spec.HealthCheckNodePorts
 	return r.setsWhere(ctx, func(set *v1alpha1.IngressDaemonSet) bool {
-		return set.UID != obj.GetUID() && slices.ContainsFunc(set.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(ports, p) })
+		return set.UID != obj.GetUID() && meets(set, obj.(*v1alpha1.IngressDaemonSet))
 	})
 }
 
@@ -167,11 +166,16 @@ func (r *Reconciler) setsWhere(ctx context.Context, match func(*v1alpha1.Ingress
 	return out
 }
 
-// enqueue gathers events for a moment that grows with the work of a pass.
+// enqueue gathers events for a moment that grows with the work of a pass. Pods that are
+// made and lost without end do not wait: in that moment there would be dozens more.
 func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, req := range sets(ctx, obj) {
-			q.AddAfter(req, r.pace.pause(req))
+			pause := r.pace.pause(req)
+			if lost(obj) {
+				pause = shortestPause
+			}
+			q.AddAfter(req, pause)
 		}
 	}
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -185,6 +189,10 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 			r.changes.saw(e.ObjectOld)
 			r.changes.saw(e.ObjectNew)
 			add(ctx, e.ObjectNew, q)
+			if e.ObjectOld.GetLabels()[v1alpha1.LabelName] != e.ObjectNew.GetLabels()[v1alpha1.LabelName] {
+				// Somebody took it from its IngressDaemonSet.
+				add(ctx, e.ObjectOld, q)
+			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.written.gone(e.Object)
@@ -192,6 +200,18 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 			add(ctx, e.Object, q)
 		},
 	}
+}
+
+// evictedByTaint is the reason of the condition DisruptionTarget where a taint is.
+const evictedByTaint = "DeletionByTaintManager"
+
+// lost is whether the object is a pod that a kubelet rejected or a taint evicts, which its
+// ReplicaSet replaces at once.
+func lost(obj client.Object) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && (pod.Status.Phase == corev1.PodFailed || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Reason == evictedByTaint
+	}))
 }
 
 // specChanges leaves out changes of the status, which are the controller's own.

@@ -13,6 +13,10 @@ type fleet struct {
 	rollout.State
 	pace   Pace
 	events []event
+	// places are the nodes' places in Nodes, pending how many events each waits for.
+	places  map[string]int
+	pending map[string]int
+	sight   *sight
 	// names is how many pods were made.
 	names int
 }
@@ -26,7 +30,7 @@ type event struct {
 
 // newFleet copies a state. What is on its way in it arrives after the pace.
 func newFleet(s rollout.State, pace Pace) *fleet {
-	f := &fleet{State: s, pace: pace}
+	f := &fleet{State: s, pace: pace, places: map[string]int{}, pending: map[string]int{}}
 	f.Nodes = slices.Clone(s.Nodes)
 	f.Checkers = slices.Clone(s.Checkers)
 	f.Revisions = map[string]bool{}
@@ -35,6 +39,7 @@ func newFleet(s rollout.State, pace Pace) *fleet {
 	}
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
+		f.places[n.Name] = i
 		n.Pods = slices.Clone(n.Pods)
 		n.Checks = slices.Clone(n.Checks)
 		if n.Deployment != nil {
@@ -44,6 +49,7 @@ func newFleet(s rollout.State, pace Pace) *fleet {
 		}
 		f.answerDetacher(n)
 	}
+	f.sight = newSight(f)
 	return f
 }
 
@@ -71,6 +77,10 @@ func (f *fleet) settle(n *rollout.Node) {
 
 // carryOut takes the steps of a decision at once.
 func (f *fleet) carryOut(d rollout.Decision) {
+	if v := f.sight; v != nil && v.stay > 0 && (len(d.Steps) > 0 || !slices.Equal(d.Status.Wave, f.Status.Wave)) {
+		// Other nodes may be those that the partition holds back.
+		v.nodes = nil
+	}
 	f.Status = d.Status
 	for _, step := range d.Steps {
 		switch step.Action {
@@ -84,9 +94,15 @@ func (f *fleet) carryOut(d rollout.Decision) {
 		case rollout.ApplyChecker, rollout.DeleteChecker:
 			f.check(step)
 		}
-		if i := slices.IndexFunc(f.Nodes, func(n rollout.Node) bool { return n.Name == step.Node }); i >= 0 {
+		if i, ok := f.places[step.Node]; ok {
+			f.touch(i)
 			f.act(&f.Nodes[i], step)
 			f.answer(&f.Nodes[i])
+		}
+	}
+	for _, name := range d.Status.Wave {
+		if i, ok := f.places[name]; ok {
+			f.touch(i)
 		}
 	}
 }
@@ -125,7 +141,7 @@ func (f *fleet) act(n *rollout.Node, step rollout.Step) {
 		n.Detachment.StaleTimestamp = step.StaleTimestamp
 		f.answerDetacher(n)
 	case rollout.ReleaseDetachment:
-		n.Detachment.Requested, n.Detachment.Held = false, false
+		n.Detachment = rollout.Detachment{Timestamp: n.Detachment.Timestamp, Moving: n.Detachment.Moving}
 		f.after(f.pace.Attach, n, func(n *rollout.Node) { n.Detachment.Timestamp = "" })
 	case rollout.Update:
 		d.Revision, d.Replicas, d.PodsPerNode = step.Revision, step.Replicas, f.Spec.Pods()
@@ -249,9 +265,12 @@ func (f *fleet) answer(n *rollout.Node) {
 	}
 }
 
+func (f *fleet) minReady() time.Duration { return time.Duration(f.Spec.MinReadySeconds) * time.Second }
+
 // after has something happen to a node after a while.
 func (f *fleet) after(d time.Duration, n *rollout.Node, happens func(*rollout.Node)) {
 	f.events = append(f.events, event{at: f.Now.Add(max(0, d)), node: n.Name, happens: happens})
+	f.pending[n.Name]++
 }
 
 // moveOn goes to the moment at which something happens or the planner wants to
@@ -273,12 +292,10 @@ func (f *fleet) moveOn(wakeAt time.Time) bool {
 		if e.at.After(next) {
 			continue
 		}
-		for i := range f.Nodes {
-			if f.Nodes[i].Name == e.node {
-				e.happens(&f.Nodes[i])
-				f.answer(&f.Nodes[i])
-			}
-		}
+		n := &f.Nodes[f.places[e.node]]
+		f.pending[e.node]--
+		e.happens(n)
+		f.answer(n)
 	}
 	return true
 }

@@ -4,6 +4,7 @@
 package forecast
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"time"
@@ -50,13 +51,19 @@ const mostLooks = 200
 // Play plays a rollout from a state until nothing happens any more. The state
 // itself is not changed. The health checks of a node to which something happens
 // are taken to pass as soon as enough of its pods are ready, and measurements of
-// the analysis to pass at once.
-func Play(s rollout.State, pace Pace) Forecast {
-	f := newFleet(s, pace)
-	turns := &turns{from: s.Now, begun: map[string]bool{}}
-	for range mostLooks * (1 + len(s.Nodes)) {
-		d := rollout.Plan(f.State)
-		turns.hear(f.State, d)
+// the analysis to pass at once. It is an error where the context ends before.
+func Play(ctx context.Context, s rollout.State, pace Pace) (Forecast, error) {
+	return newFleet(s, pace).play(ctx)
+}
+
+func (f *fleet) play(ctx context.Context) (Forecast, error) {
+	turns := &turns{from: f.Now, begun: map[string]bool{}}
+	for range mostLooks * (1 + len(f.Nodes)) {
+		if ctx.Err() != nil {
+			return Forecast{}, context.Cause(ctx)
+		}
+		d := f.decide()
+		turns.hear(f.Now, d.Status)
 		idle := len(d.Steps) == 0 && reflect.DeepEqual(d.Status, f.Status)
 		f.carryOut(d)
 		if !idle {
@@ -66,7 +73,7 @@ func Play(s rollout.State, pace Pace) Forecast {
 			break
 		}
 	}
-	return turns.tell(f.State)
+	return turns.tell(f.State), nil
 }
 
 // turns are the nodes' turns as they are played.
@@ -74,27 +81,33 @@ type turns struct {
 	from  time.Time
 	begun map[string]bool
 	waves []*wave
+	// done is how many of the first waves are over.
+	done int
 }
 
+// wave is one of which nodes are left that do not serve again.
 type wave struct {
 	Wave
 	left map[string]bool
 }
 
 // hear notes which nodes begin and which serve again.
-func (t *turns) hear(s rollout.State, d rollout.Decision) {
-	for _, w := range t.waves {
+func (t *turns) hear(now time.Time, status v1alpha1.IngressDaemonSetStatus) {
+	for t.done < len(t.waves)-1 && len(t.waves[t.done].left) == 0 {
+		t.done++
+	}
+	for _, w := range t.waves[t.done:] {
 		for name := range w.left {
-			if !slices.Contains(d.Status.Wave, name) && !under(d.Status, name) {
+			if !slices.Contains(status.Wave, name) && !under(status, name) {
 				delete(w.left, name)
-				w.Serves = s.Now.Sub(t.from)
+				w.Serves = now.Sub(t.from)
 			}
 		}
 	}
-	for _, name := range d.Status.Wave {
+	for _, name := range status.Wave {
 		if !t.begun[name] {
 			t.begun[name] = true
-			t.join(name, s.Now.Sub(t.from))
+			t.join(name, now.Sub(t.from))
 		}
 	}
 }
@@ -126,7 +139,8 @@ func (t *turns) tell(s rollout.State) Forecast {
 	}
 	slices.Sort(out.Left)
 	if len(out.Left) > 0 || len(s.Status.Wave) > 0 {
-		out.Stops = stops(s.Status)
+		// The status of the play counts what was in sight.
+		out.Stops = stops(rollout.Plan(s).Status)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func served(nodes int, u v1alpha1.RollingUpdate) rollout.State {
 		n := rollout.Node{Name: fmt.Sprintf("n%d", i+1), Exists: true, Wanted: true, Ready: true, CheckersSettled: true, Labels: map[string]string{}}
 		n.Deployment = &rollout.Deployment{Revision: "r1", Replicas: 2, PodsPerNode: 2, Settled: true, UpdatedReplicas: 2, Surge: 1}
 		for j := range 2 {
-			n.Pods = append(n.Pods, rollout.Pod{Name: fmt.Sprintf("p%d", j), Revision: "r1", Running: true, Ready: true, ReadySince: now.Add(-time.Hour)})
+			n.Pods = append(n.Pods, rollout.Pod{Name: fmt.Sprintf("p%d", j), Revision: "r1", ReplicaSet: "h1", Created: now.Add(-time.Hour), Running: true, Ready: true, ReadySince: now.Add(-time.Hour)})
 		}
 		n.Checks = []rollout.Check{{Port: 10080, Answered: true, Serving: true, Since: now.Add(-time.Hour)}}
 		s.Nodes = append(s.Nodes, n)
@@ -54,6 +55,16 @@ func text(f Forecast) string {
 		fmt.Fprintf(&b, "left %s: %s\n", strings.Join(f.Left, " "), f.Stops)
 	}
 	return b.String()
+}
+
+// played is a forecast to its end.
+func played(t rapid.TB, s rollout.State, pace Pace) Forecast {
+	t.Helper()
+	f, err := Play(context.Background(), s, pace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func TestPlay(t *testing.T) {
@@ -105,7 +116,7 @@ func TestPlay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := served(3, detaching(1))
 			c.change(&s)
-			if diff := cmp.Diff(c.want, text(Play(s, pace))); diff != "" {
+			if diff := cmp.Diff(c.want, text(played(t, s, pace))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -134,7 +145,7 @@ func TestPlayIsWhole(t *testing.T) {
 			}
 		}
 		before := fmt.Sprintf("%+v %+v %+v", s.Nodes, s.Nodes[0].Deployment, s.Status)
-		f := Play(s, Pace{Ready: time.Duration(rapid.IntRange(1, 5).Draw(t, "ready")) * time.Second})
+		f := played(t, s, Pace{Ready: time.Duration(rapid.IntRange(1, 5).Draw(t, "ready")) * time.Second})
 		if after := fmt.Sprintf("%+v %+v %+v", s.Nodes, s.Nodes[0].Deployment, s.Status); before != after {
 			t.Fatalf("the state was changed:\n%s\n%s", before, after)
 		}

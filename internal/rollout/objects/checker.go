@@ -101,8 +101,7 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 		Containers: []corev1.Container{{
 			Name: "healthchecker", Image: image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources,
 			Command: []string{"/healthchecker"}, Args: args,
-			Env: []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{
-				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+			Env:          checkerEnv(set),
 			VolumeMounts: []corev1.VolumeMount{{Name: "state", MountPath: stateDir}},
 			ReadinessProbe: &corev1.Probe{
 				ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/healthchecker", "ready", "--state-dir=" + stateDir}}},
@@ -115,6 +114,16 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 		}},
 		Volumes: []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 	}}
+}
+
+func checkerEnv(set *v1alpha1.IngressDaemonSet) []corev1.EnvVar {
+	out := []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}}
+	if key := set.Spec.Strategy().MarkKey; key != v1alpha1.DefaultMarkKey {
+		// No flag: a health checker of another release, which spec.healthChecker.image may
+		// name, would not know it.
+		out = append(out, corev1.EnvVar{Name: "MARK_KEY", Value: key})
+	}
+	return out
 }
 
 // drainGrace is how long health checks have to fail until pods may stop. The

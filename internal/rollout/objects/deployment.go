@@ -48,7 +48,7 @@ func DeploymentName(set *v1alpha1.IngressDaemonSet, node string, taken bool) str
 
 // Deployment is the Deployment of a node. Its selector never changes.
 func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *appsv1.Deployment {
-	own := ownLabels(set, node)
+	own := OwnLabels(set, node)
 	return &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -119,7 +119,8 @@ func holdsHostPort(spec *corev1.PodSpec) bool {
 	})
 }
 
-func ownLabels(set *v1alpha1.IngressDaemonSet, node string) map[string]string {
+// OwnLabels are the labels by which the Deployment of a node, and its pods, are found.
+func OwnLabels(set *v1alpha1.IngressDaemonSet, node string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelNode: v1alpha1.LabelValue(node),
 		v1alpha1.LabelName: v1alpha1.LabelValue(set.Name),

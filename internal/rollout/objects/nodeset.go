@@ -31,7 +31,8 @@ func NodeSetOf(set *v1alpha1.IngressDaemonSet) NodeSet {
 // Wants is whether the node belongs to the set: it matches the template's
 // nodeSelector and required node affinity and spec.nodeSelector, and its taints
 // are tolerated. Taints of effect NoSchedule keep new pods away and leave those
-// that are there (present).
+// that are there (present). One of effect NoExecute that pods tolerate only for a time
+// ends that time too: the node uses it to leave the load balancer.
 func (s NodeSet) Wants(node *corev1.Node, present bool) (bool, error) {
 	for key, value := range s.selector {
 		if got, ok := node.Labels[key]; !ok || got != value {
@@ -48,10 +49,20 @@ func (s NodeSet) Wants(node *corev1.Node, present bool) (bool, error) {
 	}), nil
 }
 
+// evicts is whether a taint of the node takes its pods away, now or after a time.
+func (s NodeSet) evicts(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoExecute && !tolerated(s.tolerations, &t)
+	})
+}
+
+// tolerated is whether pods tolerate a taint for good.
 func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
 		switch {
 		case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
+			return false
+		case t.TolerationSeconds != nil && taint.Effect == corev1.TaintEffectNoExecute:
 			return false
 		case t.Operator == corev1.TolerationOpExists:
 			return true

@@ -232,6 +232,71 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
+// TestTolerationsForATime: pods stay on a node that is not ready for as long as it is
+// not, as those of a DaemonSet, and not only for as long as the template says.
+func TestTolerationsForATime(t *testing.T) {
+	forATime := corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))}
+	other := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))}
+	got := daemonTolerations(&corev1.PodSpec{Tolerations: []corev1.Toleration{forATime, other}})
+	for i, tol := range got {
+		if tol.Key == corev1.TaintNodeNotReady && tol.TolerationSeconds != nil || tol.TolerationSeconds != nil && i > 0 {
+			t.Errorf("toleration %d is %v", i, tol)
+		}
+	}
+	if len(got) != 7 || !reflect.DeepEqual(got[0], other) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestDeleted: a pod's deletion is told by when its grace will be over.
+func TestDeleted(t *testing.T) {
+	over := metav1.Now()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &over, DeletionGracePeriodSeconds: new(int64(30))}}
+	if got := readPod(pod).Deleted; !got.Equal(over.Add(-30 * time.Second)) {
+		t.Errorf("it was deleted at %s", got)
+	}
+	if got := readPod(&corev1.Pod{}).Deleted; !got.IsZero() {
+		t.Errorf("one that was not was deleted at %s", got)
+	}
+}
+
+// TestLostLabels: a Deployment that lacks a label by which others find it is outmoded.
+func TestLostLabels(t *testing.T) {
+	set := proxy()
+	d := Deployment(set, "n", "proxy-n", Pods{Replicas: 1, PerNode: 1})
+	if n, err := ReaderOf(set).Node("n", nil, d, nil); err != nil || n.Deployment.Outmoded {
+		t.Fatalf("as it should be: %+v, %v", n.Deployment, err)
+	}
+	delete(d.Labels, v1alpha1.LabelNode)
+	if n, err := ReaderOf(set).Node("n", nil, d, nil); err != nil || !n.Deployment.Outmoded {
+		t.Errorf("without its label: %+v, %v", n.Deployment, err)
+	}
+}
+
+// TestTainted: a taint counts that takes pods away, also from a node that stays in the set.
+func TestTainted(t *testing.T) {
+	seconds := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))}
+	for name, c := range map[string]struct {
+		taint       corev1.Taint
+		tolerations []corev1.Toleration
+		want        bool
+	}{
+		"not tolerated":        {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}, nil, true},
+		"tolerated":            {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}, []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}, false},
+		"tolerated for a time": {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoExecute}, []corev1.Toleration{seconds}, true},
+		"NoSchedule":           {corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoSchedule}, []corev1.Toleration{seconds}, false},
+		"of a node that goes":  {corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoExecute}, nil, true},
+		"not ready":            {corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}, nil, false},
+	} {
+		set := proxy()
+		set.Spec.Template.Spec.Tolerations = c.tolerations
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{c.taint}}}
+		if got, err := ReaderOf(set).Node("n", node, nil, nil); got.Tainted != c.want || err != nil {
+			t.Errorf("%s: %t, want %t, %v", name, got.Tainted, c.want, err)
+		}
+	}
+}
+
 func TestNodeSet(t *testing.T) {
 	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 		return func(n *corev1.Node) {
@@ -261,9 +326,12 @@ func TestNodeSet(t *testing.T) {
 		"other value":          {tolerate(corev1.Toleration{Key: "x", Value: "w"}), taint("x", corev1.TaintEffectNoExecute), false, false},
 		"other effect":         {tolerate(corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}), taint("x", corev1.TaintEffectNoExecute), false, false},
 		"everything tolerated": {tolerate(corev1.Toleration{Operator: corev1.TolerationOpExists}), taint("x", corev1.TaintEffectNoExecute), true, true},
+		"tolerated for a time": {tolerate(corev1.Toleration{Key: "x", Value: "v", TolerationSeconds: new(int64(60))}), taint("x", corev1.TaintEffectNoExecute), false, false},
 		"unreachable":          {none, taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), true, true},
-		"cordoned":             {none, taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), true, true},
-		"about to be removed":  {none, taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), true, true},
+		"unreachable, for a time": {tolerate(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(60))}),
+			taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), true, true},
+		"cordoned":            {none, taint(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule), true, true},
+		"about to be removed": {none, taint("karpenter.sh/disrupted", corev1.TaintEffectNoSchedule), true, true},
 	} {
 		set := proxy()
 		c.set(set)

@@ -48,6 +48,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 		out.Wanted = wanted && r.set.DeletionTimestamp == nil
 		out.Ready = NodeReady(node)
 		out.Leaving = Leaving(node)
+		out.Tainted = r.Nodes.evicts(node)
 		out.Labels = node.Labels
 		out.Detachment = r.detachment(node)
 	}
@@ -106,6 +107,10 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 			out.Failed = string(pod.Status.Phase)
 		}
 	}
+	if at, grace := pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds; at != nil && grace != nil {
+		// It stands for the moment at which the grace is over.
+		out.Deleted = at.Add(-time.Duration(*grace) * time.Second)
+	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue {
 			out.ReadySince = c.LastTransitionTime.Time
@@ -121,7 +126,7 @@ func evicted(pod *corev1.Pod) bool {
 }
 
 func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
-	mark, marked := v1alpha1.MarkOf(d.Annotations)
+	mark, marked := v1alpha1.MarkOf(d.Annotations, r.strategy.MarkKey)
 	out := &rollout.Deployment{
 		Name: d.Name, Deleting: d.DeletionTimestamp != nil,
 		Revision:        d.Spec.Template.Labels[v1alpha1.LabelRevision],
@@ -153,8 +158,18 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		surge, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, int(out.Replicas), true)
 		out.Surge = int32(surge)
 	}
-	out.Outmoded = d.Spec.MinReadySeconds != r.set.Spec.MinReadySeconds || !equality.Semantic.DeepEqual(d.Spec.Strategy, r.deployments)
+	out.Outmoded = r.lacksLabels(d) || d.Spec.MinReadySeconds != r.set.Spec.MinReadySeconds || !equality.Semantic.DeepEqual(d.Spec.Strategy, r.deployments)
 	return out
+}
+
+// lacksLabels is whether somebody took labels by which the health checkers find it.
+func (r Reader) lacksLabels(d *appsv1.Deployment) bool {
+	for key, value := range OwnLabels(r.set, d.Annotations[v1alpha1.AnnotationNode]) {
+		if d.Labels[key] != value {
+			return true
+		}
+	}
+	return false
 }
 
 // drifted is whether somebody else owns a field of the spec: what server-side

@@ -79,7 +79,7 @@ func generated(t *corev1.PodTemplateSpec, hook *corev1.LifecycleHandler) bool {
 // network could not share.
 func podTemplate(set *v1alpha1.IngressDaemonSet, node string, p Pods) corev1.PodTemplateSpec {
 	t := *p.Template.DeepCopy()
-	t.Labels = merge(t.Labels, ownLabels(set, node), map[string]string{v1alpha1.LabelRevision: p.Revision})
+	t.Labels = merge(t.Labels, OwnLabels(set, node), map[string]string{v1alpha1.LabelRevision: p.Revision})
 	t.Annotations = merge(t.Annotations, map[string]string{v1alpha1.AnnotationNode: node})
 	t.Spec.Tolerations = daemonTolerations(&t.Spec)
 	if set.Spec.Placement() == v1alpha1.PlaceByScheduler {
@@ -94,11 +94,12 @@ func podTemplate(set *v1alpha1.IngressDaemonSet, node string, p Pods) corev1.Pod
 }
 
 // daemonTolerations are the template's and those that the DaemonSet controller
-// gives to its pods, so that a pod stays where its node is in trouble.
+// gives to its pods, so that a pod stays where its node is in trouble, however long.
 func daemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 	out := slices.Clone(spec.Tolerations)
 	add := func(key string, effect corev1.TaintEffect) {
 		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
+		out = slices.DeleteFunc(out, func(o corev1.Toleration) bool { return o.TolerationSeconds != nil && o.MatchToleration(&t) })
 		if !slices.Contains(out, t) {
 			out = append(out, t)
 		}

@@ -2,9 +2,13 @@ package controller
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -47,4 +51,60 @@ func TestHeldBackOutOfTurn(t *testing.T) {
 			t.Errorf("%s is left", pod.Name)
 		}
 	}
+}
+
+// TestTaintedWhileADetacherIsSlow shows that pods which a taint evicts are not made again
+// while their node waits to leave the load balancer, and are when the taint is gone.
+func TestTaintedWhileADetacherIsSlow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	node := f.nodes[0]
+	set := f.create("proxy", answered)
+	f.complete(set)
+	made := f.podsMade(node)
+	f.kubectl("taint", "node", node, "maintenance=now:NoExecute")
+	f.waitAsked(node)
+	f.eventually("no pod is asked for", func() error {
+		if d := f.deployment(set, node); *d.Spec.Replicas != 0 || !marked(d) {
+			return fmt.Errorf("%d are, marked %t", *d.Spec.Replicas, marked(d))
+		}
+		return nil
+	})
+	if left := f.pods(set, node); len(left) > 0 {
+		t.Errorf("%d pods are left", len(left))
+	}
+	f.kubectl("taint", "node", node, "maintenance-")
+	f.answer(node)
+	f.eventually("the node is released", func() error { return f.clear(node) })
+	f.complete(set)
+	if got := len(f.pods(set, node)); got != 2 {
+		t.Errorf("%d pods are on the node again", got)
+	}
+	if n := made(); n > 22 {
+		t.Errorf("%d pods were made", n)
+	}
+}
+
+// podsMade counts the pods that are made on a node from now on.
+func (f *fixture) podsMade(node string) func() int {
+	f.Helper()
+	w, err := api.Watch(f.Context(), &corev1.PodList{}, client.InNamespace(f.ns))
+	f.must(err)
+	f.Cleanup(w.Stop)
+	before := map[types.UID]bool{}
+	list := &corev1.PodList{}
+	f.must(api.List(f.Context(), list, client.InNamespace(f.ns)))
+	for _, pod := range list.Items {
+		before[pod.UID] = true
+	}
+	var made atomic.Int32
+	go func() {
+		for e := range w.ResultChan() {
+			pod, ok := e.Object.(*corev1.Pod)
+			if ok && e.Type == watch.Added && !before[pod.UID] && pod.Labels[v1alpha1.LabelNode] == v1alpha1.LabelValue(node) {
+				made.Add(1)
+			}
+		}
+	}()
+	return func() int { return int(made.Load()) }
 }

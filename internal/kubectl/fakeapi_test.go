@@ -1,0 +1,234 @@
+package kubectl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// fakeAPI is as much of an API server as the commands use: objects that are read,
+// listed by label, and merged into, where the version is the one that the patch names.
+type fakeAPI struct {
+	t   *testing.T
+	url string
+
+	mu      sync.Mutex
+	objects map[string]*unstructured.Unstructured
+	version int
+	// beforePatch is what somebody else does just before a patch arrives, once.
+	beforePatch func()
+}
+
+// kind is a resource that discovery tells of.
+type kind struct {
+	version, resource, name string
+	namespaced              bool
+}
+
+var (
+	kindSet        = kind{v1alpha1.GroupVersion.String(), "ingressdaemonsets", "IngressDaemonSet", true}
+	kindAttachment = kind{v1alpha1.GroupVersion.String(), "attachments", "Attachment", false}
+	kindDeployment = kind{"apps/v1", "deployments", "Deployment", true}
+	kindDaemonSet  = kind{"apps/v1", "daemonsets", "DaemonSet", true}
+	kindRevision   = kind{"apps/v1", "controllerrevisions", "ControllerRevision", true}
+	kindNode       = kind{"v1", "nodes", "Node", false}
+	kindPod        = kind{"v1", "pods", "Pod", true}
+
+	kinds = []kind{kindSet, kindAttachment, kindDeployment, kindDaemonSet, kindRevision, kindNode, kindPod}
+)
+
+func (k kind) path() string {
+	if strings.Contains(k.version, "/") {
+		return "/apis/" + k.version
+	}
+	return "/api/" + k.version
+}
+
+func (k kind) collection() string {
+	if k.namespaced {
+		return k.path() + "/namespaces/default/" + k.resource
+	}
+	return k.path() + "/" + k.resource
+}
+
+func newFakeAPI(t *testing.T) *fakeAPI {
+	f := &fakeAPI{t: t, objects: map[string]*unstructured.Unstructured{}}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	f.url = server.URL
+	return f
+}
+
+// ids runs kubectl ids against it.
+func (f *fakeAPI) ids(args ...string) (string, error) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	c := NewCommand(streams, "v0")
+	c.SetArgs(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
+	err := c.ExecuteContext(f.t.Context())
+	return out.String(), err
+}
+
+// idsUntil is ids, ended when it prints that.
+func (f *fakeAPI) idsUntil(line string, args ...string) (string, error) {
+	ctx, cancel := context.WithCancelCause(f.t.Context())
+	out := &interrupter{line: line, cancel: func() { cancel(errInterrupted) }}
+	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}, "v0")
+	c.SetArgs(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
+	err := c.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+var errInterrupted = errors.New("interrupted")
+
+type interrupter struct {
+	strings.Builder
+	line   string
+	cancel func()
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	n, err := i.Builder.Write(p)
+	if strings.Contains(i.String(), i.line) {
+		i.cancel()
+	}
+	return n, err
+}
+
+// put stores an object, as a write of the controller or of somebody else.
+func (f *fakeAPI) put(k kind, object runtime.Object) {
+	f.t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetAPIVersion(k.version)
+	u.SetKind(k.name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.store(k.collection()+"/"+u.GetName(), u)
+}
+
+// store gives the object the next version.
+func (f *fakeAPI) store(path string, u *unstructured.Unstructured) {
+	f.version++
+	u.SetResourceVersion(fmt.Sprint(f.version))
+	f.objects[path] = u
+}
+
+// read gives an object as it is stored.
+func (f *fakeAPI) read(k kind, name string, into runtime.Object) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(f.objects[k.collection()+"/"+name].Object, into); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method == http.MethodPatch {
+		f.mu.Lock()
+		before := f.beforePatch
+		f.beforePatch = nil
+		f.mu.Unlock()
+		if before != nil {
+			before()
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	code, answer := f.answer(req)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (f *fakeAPI) answer(req *http.Request) (int, any) {
+	object, found := f.objects[req.URL.Path]
+	switch {
+	case found && req.Method == http.MethodPatch:
+		return f.patch(req, object)
+	case found:
+		return http.StatusOK, object.Object
+	}
+	switch req.URL.Path {
+	case "/api":
+		return http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+	case "/apis":
+		var list metav1.APIGroupList
+		for _, version := range []string{"apps/v1", v1alpha1.GroupVersion.String()} {
+			group, v, _ := strings.Cut(version, "/")
+			known := metav1.GroupVersionForDiscovery{GroupVersion: version, Version: v}
+			list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{known}, PreferredVersion: known})
+		}
+		return http.StatusOK, list
+	}
+	var resources metav1.APIResourceList
+	for _, k := range kinds {
+		if req.URL.Path == k.collection() || k.namespaced && req.URL.Path == k.path()+"/"+k.resource {
+			return http.StatusOK, f.list(k, req.URL.Query().Get("labelSelector"))
+		}
+		if req.URL.Path == k.path() {
+			resources.GroupVersion = k.version
+			resources.APIResources = append(resources.APIResources, metav1.APIResource{Name: k.resource, Kind: k.name, Namespaced: k.namespaced})
+		}
+	}
+	if len(resources.APIResources) > 0 {
+		return http.StatusOK, resources
+	}
+	return http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: req.URL.Path + " not found"}
+}
+
+func (f *fakeAPI) list(k kind, selector string) any {
+	items := []any{}
+	for path, u := range f.objects {
+		selected := strings.HasPrefix(path, k.collection()+"/")
+		for _, term := range strings.Split(selector, ",") {
+			key, value, _ := strings.Cut(term, "=")
+			selected = selected && (term == "" || u.GetLabels()[key] == value)
+		}
+		if selected {
+			items = append(items, u.Object)
+		}
+	}
+	return map[string]any{"kind": k.name + "List", "apiVersion": k.version, "items": items}
+}
+
+func (f *fakeAPI) patch(req *http.Request, object *unstructured.Unstructured) (int, any) {
+	patch, err := io.ReadAll(req.Body)
+	if err != nil {
+		f.t.Error(err)
+	}
+	var named metav1.PartialObjectMetadata
+	present, _ := object.MarshalJSON()
+	merged, err := jsonpatch.MergePatch(present, patch)
+	after := &unstructured.Unstructured{}
+	if err != nil || json.Unmarshal(patch, &named) != nil || after.UnmarshalJSON(merged) != nil {
+		f.t.Errorf("%v: %s", err, patch)
+	}
+	if v := named.ResourceVersion; v != "" && v != object.GetResourceVersion() {
+		return http.StatusConflict, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonConflict, Code: http.StatusConflict, Message: "the object has been modified"}
+	}
+	was, _, _ := unstructured.NestedMap(object.Object, "spec")
+	is, _, _ := unstructured.NestedMap(after.Object, "spec")
+	if fmt.Sprint(was) != fmt.Sprint(is) {
+		after.SetGeneration(object.GetGeneration() + 1)
+	}
+	f.store(req.URL.Path, after)
+	return http.StatusOK, after.Object
+}

@@ -1,0 +1,113 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// TestCheckersOfNodesThatWait: a node that is dead, or kept out for as long as somebody
+// likes, does not keep the health checkers from being replaced; one in its turn does.
+func TestCheckersOfNodesThatWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"in its turn":    {func(*Node) {}, "Update n0000 to r2 x2"},
+		"dead":           {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, "ApplyChecker 10080"},
+		"kept out":       {func(n *Node) { n.Deployment.Detached = true }, "ApplyChecker 10080"},
+		"its checker is": {func(n *Node) { n.CheckersSettled = false }, "Update n0000 to r2 x2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := markedFleet(3)
+			s.Checkers[0].Outdated = true
+			test.change(&s.Nodes[0])
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// retiring is a fleet from whose spec a health-check port was removed.
+func retiring() State {
+	s := servingFleet(2)
+	s.Checkers = append(s.Checkers, Checker{Port: 10079, Exists: true})
+	each(&s, func(n *Node) {
+		n.Checks = append(n.Checks, Check{Port: 10079, Retiring: true, Answered: true, Serving: true, Since: start.Add(-time.Hour), Quiet: true})
+	})
+	return s
+}
+
+// TestRetiringPort: a port that was removed from the spec goes on answering until nobody
+// asks it on any node, or somebody releases it.
+func TestRetiringPort(t *testing.T) {
+	const closes = "DeleteChecker 10079"
+	check := func(s *State) *Check { return &s.Nodes[1].Checks[1] }
+	for name, test := range map[string]struct {
+		change func(s *State)
+		want   string
+	}{
+		"nobody asks it":               {func(*State) {}, closes},
+		"asked on one node":            {func(s *State) { check(s).Quiet = false }, ""},
+		"asked and released":           {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
+		"it does not answer":           {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
+		"nobody is there to answer":    {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true, Gone: true} }, closes},
+		"the node is dead":             {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
+		"asked when the node died":     {func(s *State) { check(s).Quiet, s.Nodes[1].Ready = false, false }, ""},
+		"a hook of older pods asks it": {func(s *State) { s.Spec.DrainHook, s.Nodes[0].Deployment.Revision = &v1alpha1.DrainHook{}, "r0" }, ""},
+		"replaced like any other":      {func(s *State) { check(s).Quiet, s.Checkers[1].Outdated = false, true }, "ApplyChecker 10079"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := retiring()
+			s.Spec.Paused = true
+			test.change(&s)
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestRetiringPortTakesPart: while it is asked a retiring port is one like the others:
+// the node serves only if it passes, and is detached only when it fails.
+func TestRetiringPortTakesPart(t *testing.T) {
+	s := retiring()
+	c := &s.Nodes[0].Checks[1]
+	c.Quiet, c.AskedBy, c.Serving = false, "192.0.2.7", false
+	d := Plan(s)
+	if stateOf(d, "n0000") != v1alpha1.NodeUnavailable {
+		t.Errorf("%s", summary(d))
+	}
+	if w := condition(t, d, v1alpha1.ConditionWarning); w.Reason != v1alpha1.ReasonHealthCheckPortAsked || !strings.Contains(w.Message, "192.0.2.7 still asks it on node n0000") {
+		t.Errorf("warns %+v", w)
+	}
+	c.Quiet = true
+	if d := Plan(s); stateOf(d, "n0000") != v1alpha1.NodeServing {
+		t.Errorf("nobody asks it:\n%s", summary(d))
+	}
+
+	s = markedFleet(2)
+	s.Nodes[0].Checks = append(s.Nodes[0].Checks, Check{Port: 10079, Retiring: true, Answered: true, Serving: true})
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("before the retiring port fails: %q", got)
+	}
+	s.Nodes[0].Checks[1].Serving, s.Nodes[0].Checks[1].Mark = false, s.Nodes[0].Deployment.Mark
+	if got := steps(Plan(s)); got != "Update n0000 to r2 x2" {
+		t.Errorf("when it fails: %q", got)
+	}
+}
+
+// TestBlindCheckers: a node whose health checkers see no mark does not begin.
+func TestBlindCheckers(t *testing.T) {
+	s := servingFleet(2)
+	s.Revision = "r2"
+	each(&s, func(n *Node) { n.Checks[0].Blind = "x509: certificate signed by unknown authority" })
+	d := Plan(s)
+	if len(d.Status.Wave) != 0 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonHealthCheckerBlind ||
+		condition(t, d, v1alpha1.ConditionWarning).Reason != v1alpha1.ReasonHealthCheckerBlind {
+		t.Errorf("%s", summary(d))
+	}
+}

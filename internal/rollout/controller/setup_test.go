@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// delays is a queue that remembers for how long each request was to wait.
+type delays struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	of map[string][]time.Duration
+}
+
+func (d delays) AddAfter(req reconcile.Request, after time.Duration) {
+	d.of[req.Name] = append(d.of[req.Name], after)
+}
+
+// TestLostPodsDoNotWait: what is replaced as fast as it is lost is looked at at once,
+// however long a pass takes; other events are gathered.
+func TestLostPodsDoNotWait(t *testing.T) {
+	r := &Reconciler{changes: newChanges(), pace: newPace(), written: newWritten(time.Now)}
+	r.pace.effort(reconcile.Request{NamespacedName: theSet}, time.Minute)
+	for name, test := range map[string]struct {
+		status corev1.PodStatus
+		want   time.Duration
+	}{
+		"rejected": {corev1.PodStatus{Phase: corev1.PodFailed}, shortestPause},
+		"evicted by a taint": {corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: evictedByTaint},
+		}}, shortestPause},
+		"evicted by somebody": {corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"},
+		}}, longestPause},
+		"running": {corev1.PodStatus{Phase: corev1.PodRunning}, longestPause},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: theSet.Namespace, Labels: map[string]string{v1alpha1.LabelName: theSet.Name}}, Status: test.status}
+		q := delays{of: map[string][]time.Duration{}}
+		r.enqueue(setByLabel).Update(t.Context(), event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}, q)
+		if got := q.of[theSet.Name]; len(got) != 1 || got[0] != test.want {
+			t.Errorf("%s: it waits for %v, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestTakenLabel: an IngressDaemonSet hears of an object that was taken from it.
+func TestTakenLabel(t *testing.T) {
+	r := &Reconciler{changes: newChanges(), pace: newPace(), written: newWritten(time.Now)}
+	before := benchDeployment(benchSet(), "node-1")
+	after := before.DeepCopy()
+	after.Labels[v1alpha1.LabelName] = "another"
+	q := delays{of: map[string][]time.Duration{}}
+	r.enqueue(setByLabel).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+	if len(q.of["another"]) != 1 || len(q.of["proxy"]) != 1 {
+		t.Errorf("these heard of it: %v", q.of)
+	}
+}

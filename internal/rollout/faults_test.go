@@ -1,0 +1,314 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// updatedTo gives a node's Deployment and pods a revision.
+func updatedTo(n *Node, revision string) {
+	n.Deployment.Revision = revision
+	for i := range n.Pods {
+		n.Pods[i].Revision = revision
+	}
+}
+
+// TestFieldsWaitForTheTurn: fields by which pods are replaced are not set while pods of
+// a node are replaced that traffic may reach, but in a degraded node's own turn.
+func TestFieldsWaitForTheTurn(t *testing.T) {
+	halfway := func(s *State) {
+		n := &s.Nodes[0]
+		updatedTo(n, "r2")
+		n.Pods[0].Revision, n.Deployment.UpdatedReplicas, n.Deployment.Outmoded = "r1", 1, true
+		s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+		each(s, func(o *Node) {
+			if o.Name != n.Name {
+				updatedTo(o, "r2")
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		change func(s *State)
+		want   string
+	}{
+		"detaching since":       {halfway, ""},
+		"degraded, in its turn": {func(s *State) { halfway(s); s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{} }, "SetFields n0000"},
+		"degraded, not in its turn": {func(s *State) {
+			halfway(s)
+			s.Spec.UpdateStrategy.RollingUpdate, s.Status.Wave = &v1alpha1.RollingUpdate{}, nil
+		}, ""},
+		"degraded, kept out": {func(s *State) {
+			halfway(s)
+			s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{}
+			s.Nodes[0].Deployment.Detached = true
+		}, ""},
+		"marked, and not yet detached": {func(s *State) {
+			halfway(s)
+			s.Nodes[0].Deployment.Mark = MarkValue(start, "r2")
+			s.Nodes[0].Deployment.UpdatedAt = start.Add(-time.Minute)
+		}, ""},
+		"marked and updated": {func(s *State) {
+			halfway(s)
+			s.Nodes[0].Deployment.Mark = MarkValue(start.Add(-time.Minute), "r2")
+			s.Nodes[0].Deployment.UpdatedAt = start
+		}, "SetFields n0000"},
+		"at rest":                        {func(s *State) { s.Nodes[0].Deployment.Outmoded = true }, "SetFields n0000"},
+		"at rest, as it seems":           {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Deployment.Settled = true, false }, ""},
+		"with another step of this look": {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Detachment.Requested = true, true }, "ReleaseDetachment n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			test.change(&s)
+			got := steps(Plan(s))
+			if test.want == "" && strings.Contains(got, "SetFields") || test.want != "" && got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestProvenRevision: a revision becomes current when every wanted Ready node, at least
+// one, runs it and serves, but for those that somebody keeps out or drains.
+func TestProvenRevision(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(s *State)
+		want   string
+	}{
+		"all serve":       {func(*State) {}, "r2"},
+		"one is dead":     {func(s *State) { s.Nodes[0].Ready = false; updatedTo(&s.Nodes[0], "r1") }, "r2"},
+		"one is kept out": {func(s *State) { s.Nodes[0].Deployment.Detached = true; updatedTo(&s.Nodes[0], "r1") }, "r2"},
+		"one is drained": {func(s *State) {
+			s.Nodes[0].Deployment.DrainedAt, s.Nodes[0].Leaving = start, true
+			updatedTo(&s.Nodes[0], "r1")
+		}, "r2"},
+		"one is older":       {func(s *State) { updatedTo(&s.Nodes[0], "r1") }, "r1"},
+		"one does not serve": {func(s *State) { s.Nodes[0].Checks[0].Serving = false }, "r1"},
+		"all are dead":       {func(s *State) { each(s, func(n *Node) { n.Ready = false }) }, "r1"},
+		"none is wanted":     {func(s *State) { each(s, func(n *Node) { n.Wanted = false }) }, "r1"},
+		"there is none":      {func(s *State) { s.Nodes = nil }, "r1"},
+		"not yet measured": {func(s *State) {
+			analysed(&s.Spec)
+			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000"}}
+		}, "r1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Revision = "r2"
+			each(&s, func(n *Node) { updatedTo(n, "r2") })
+			test.change(&s)
+			if d := Plan(s); d.Status.CurrentRevision != test.want {
+				t.Errorf("%s is current, want %s\n%s", d.Status.CurrentRevision, test.want, summary(d))
+			}
+		})
+	}
+	if d := Plan(State{Now: start, Spec: specOfStories(), Revision: "r1"}); d.Status.CurrentRevision != "" {
+		t.Errorf("%s is current without a node", d.Status.CurrentRevision)
+	}
+}
+
+// overdueFleet has a node that has been updated for longer than it may take, and rolls
+// back what fails.
+func overdueFleet() State {
+	s := markedFleet(3)
+	s.Spec.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
+	n := &s.Nodes[0]
+	updatedTo(n, "r2")
+	n.Deployment.Mark = MarkValue(start.Add(-time.Hour), "r2")
+	n.Deployment.UpdatedAt = start.Add(-30 * time.Minute)
+	n.Pods[0].Ready = false
+	return s
+}
+
+// TestOnlyPodsRejectATemplate: a node that takes too long rejects the template where its
+// pods do not get ready, and not where the machine or a detacher is at fault.
+func TestOnlyPodsRejectATemplate(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   bool
+	}{
+		"a pod is not ready": {func(*Node) {}, true},
+		"the node is dead":   {func(n *Node) { n.Ready = false }, false},
+		"an older pod does not end": {func(n *Node) {
+			n.Pods[0].Ready = true
+			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true})
+		}, false},
+		"nobody looks after it": {func(n *Node) { n.Deployment.Settled = false }, false},
+		"its timestamp is not cleared": {func(n *Node) {
+			n.Pods[0].Ready, n.Deployment.Mark, n.Deployment.AttachedAt, n.Detachment.Timestamp = true, "", start.Add(-29*time.Minute), "x"
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := overdueFleet()
+			test.change(&s.Nodes[0])
+			d := Plan(s)
+			if got := d.Status.Rejected != nil; got != test.want {
+				t.Errorf("rejected: %t\n%s", got, summary(d))
+			}
+		})
+	}
+}
+
+// TestDeadlineAfterADeadNode: what a node was NotReady for does not count against its
+// template.
+func TestDeadlineAfterADeadNode(t *testing.T) {
+	s := overdueFleet()
+	s.Nodes[0].Ready = false
+	sights := &Sights{}
+	look(sights, s, 0)
+	s.Nodes[0].Ready = true
+	if d := look(sights, s, 30*time.Minute); d.Status.Rejected != nil {
+		t.Errorf("as soon as the node is back: %+v", d.Status.Rejected)
+	}
+	if d := look(sights, s, 30*time.Minute+s.Spec.ProgressDeadline()); d.Status.Rejected == nil {
+		t.Errorf("when its pods took too long since:\n%s", summary(d))
+	}
+}
+
+// TestMeasurementOfADeadNode: a measurement that failed on nodes that are NotReady says
+// nothing, and none is made while no node of the wave is Ready.
+func TestMeasurementOfADeadNode(t *testing.T) {
+	s := servingFleet(3)
+	analysed(&s.Spec)
+	s.Revision = "r2"
+	each(&s, func(n *Node) { updatedTo(n, "r2") })
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
+	s.Measurements = []Measurement{{Check: "errors", Analysis: AnalysisID(s.Status.Analysis), At: start.Add(-time.Second), Failure: "node n0000: refused", FailedOn: []string{"n0000"}}}
+	s.Nodes[0].Ready = false
+	d := Plan(s)
+	if c := d.Status.Analysis.Checks[0]; c.Failed != 0 || d.Status.Analysis.Phase != v1alpha1.AnalysisMeasuring {
+		t.Errorf("one is dead: %+v", d.Status.Analysis)
+	}
+	s.Measurements[0].FailedOn = []string{"n0000", "n0001"}
+	if d := Plan(s); d.Status.Analysis.Phase != v1alpha1.AnalysisFailed {
+		t.Errorf("it failed on one that is not: %+v", d.Status.Analysis)
+	}
+	s.Measurements, s.Nodes[1].Ready = nil, false
+	d = Plan(s)
+	if b := condition(t, d, v1alpha1.ConditionBlocked); steps(d) != "" || b.Reason != v1alpha1.ReasonNodeNotReady || !strings.Contains(b.Message, "n0000, n0001") {
+		t.Errorf("all are dead:\n%s", summary(d))
+	}
+}
+
+// TestRollbackAfterATimeOut: a rollback passes by a node whose detachment timed out, and
+// takes back the others.
+func TestRollbackAfterATimeOut(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision = "r2"
+	s.Status.CurrentRevision = "r1"
+	s.Status.Rejected = &v1alpha1.RejectedRevision{Revision: "r2", Message: "it fails"}
+	s.Status.DetachTimedOut = &v1alpha1.NodesTimedOut{Generation: 1, Nodes: []string{"n0000"}}
+	for i := range 2 {
+		updatedTo(&s.Nodes[i], "r2")
+	}
+	d := Plan(s)
+	if !slices.Equal(d.Status.Wave, []string{"n0001"}) || !strings.Contains(condition(t, d, v1alpha1.ConditionProgressing).Message, "not tried again until the spec changes: n0000") {
+		t.Errorf("%s", summary(d))
+	}
+	s.Status, s.Generation = d.Status, 2
+	s.Status.Wave = nil
+	if d := Plan(s); !slices.Equal(d.Status.Wave, []string{"n0000"}) {
+		t.Errorf("after a change of the spec:\n%s", summary(d))
+	}
+
+	s = markedFleet(3)
+	s.Now = start.Add(time.Hour)
+	s.Nodes[0].Checks[0].Answered = false
+	s.Status.Rejected, s.Revision = &v1alpha1.RejectedRevision{Revision: "r1"}, "r1"
+	s.Status.CurrentRevision = "r2"
+	d = Plan(s)
+	if d.Status.DetachTimedOut == nil || !slices.Equal(d.Status.DetachTimedOut.Nodes, []string{"n0000"}) || steps(d) != "" {
+		t.Fatalf("the time-out is not on record before the node is let go:\n%s", summary(d))
+	}
+	s.Status = d.Status
+	if got := steps(Plan(s)); got != "Unmark n0000" {
+		t.Errorf("then %q", got)
+	}
+}
+
+// TestTimestampThatStays: a node whose detacher does not put it back does not hold up
+// its wave for ever; the others go on within the budget, and Blocked says why not.
+func TestTimestampThatStays(t *testing.T) {
+	for budget, want := range []int{1: 0, 2: 1} {
+		if budget == 0 {
+			continue
+		}
+		s := servingFleet(4)
+		byBoth(&s.Spec)
+		s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(budget)
+		n := &s.Nodes[0]
+		updatedTo(n, "r2")
+		n.Deployment.AttachedAt, n.Detachment.Timestamp = start.Add(-time.Minute), "2026-01-01T00:00:00Z"
+		if d := Plan(s); stateOf(d, "n0000") != v1alpha1.NodeAttaching || !slices.Contains(d.Status.Wave, "n0000") {
+			t.Errorf("a minute after it was released:\n%s", summary(d))
+		}
+		n.Deployment.AttachedAt = start.Add(-11 * time.Minute)
+		d := Plan(s)
+		if b := condition(t, d, v1alpha1.ConditionBlocked); len(d.Status.Wave) != want || slices.Contains(d.Status.Wave, "n0000") || b.Reason != v1alpha1.ReasonAttachTimedOut {
+			t.Errorf("budget %d:\n%s", budget, summary(d))
+		}
+	}
+}
+
+// TestDeadNodeAndBudget: one pass says why a dead node stops a rollout, and the ways out;
+// with the time set for it the budget leaves the node out, and the floor does not.
+func TestDeadNodeAndBudget(t *testing.T) {
+	for name, inTurn := range map[string]bool{"before its turn": false, "in its turn": true} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(4)
+			if inTurn {
+				s = markedFleet(4)
+			}
+			s.Revision = "r2"
+			s.Nodes[0].Ready, s.Nodes[0].Checks[0].Answered = false, false
+			sights := &Sights{}
+			d := look(sights, s, 0)
+			b := condition(t, d, v1alpha1.ConditionBlocked)
+			if !strings.Contains(b.Message, "node n0000 does not serve (the Node is NotReady), which uses up the budget") || !strings.Contains(b.Message, "ignoreNotReadyNodesAfterSeconds") {
+				t.Errorf("%+v", b)
+			}
+			s.Spec.UpdateStrategy.RollingUpdate.IgnoreNotReadyNodesAfterSeconds = number32(300)
+			if d := look(sights, s, 299*time.Second); slices.Contains(d.Status.Wave, "n0001") || d.WakeAt.After(start.Add(300*time.Second)) {
+				t.Errorf("a second before its time:\n%s", summary(d))
+			}
+			if d := look(sights, s, 300*time.Second); !slices.Contains(d.Status.Wave, "n0001") {
+				t.Errorf("when its time is over:\n%s", summary(d))
+			}
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(3)
+			if d := look(sights, s, 300*time.Second); slices.Contains(d.Status.Wave, "n0001") || !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, "minServingNodes is 3") {
+				t.Errorf("the floor counts it:\n%s", summary(d))
+			}
+		})
+	}
+}
+
+// TestDroppedClaim: a claim that ends without that its node was touched leaves a stamp on
+// the Deployment; one that was touched needs none.
+func TestDroppedClaim(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision = "r2"
+	sights := &Sights{}
+	look(sights, s, 0)
+	s.Status.Wave = []string{"n0000"}
+	if got := steps(look(sights, s, time.Second)); got != "Mark n0000" {
+		t.Fatalf("the claim is taken up by %q", got)
+	}
+	s.Spec.Paused = true
+	d := look(sights, s, 2*time.Second)
+	if steps(d) != "Stamp n0000" || len(d.Status.Wave) != 0 {
+		t.Errorf("paused before it was touched:\n%s", summary(d))
+	}
+	updatedTo(&s.Nodes[0], "r2")
+	s.Nodes[0].Deployment.UpdatedAt = start.Add(3 * time.Second)
+	s.Nodes[0].Deployment.AttachedAt = start.Add(4 * time.Second)
+	look(sights, s, time.Minute)
+	if d := look(sights, s, 2*time.Minute); steps(d) != "" || len(d.Status.Wave) != 0 {
+		t.Errorf("after its turn:\n%s", summary(d))
+	}
+}

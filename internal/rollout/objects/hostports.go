@@ -1,0 +1,54 @@
+package objects
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// HostPort is a port of the node that pods take.
+type HostPort struct {
+	Protocol corev1.Protocol
+	Port     int32
+	// ip is the one address that it is taken on, empty for all.
+	ip string
+}
+
+// SharedHostPorts are the ports of a node that the templates of both declare. On the
+// host network both sets of pods get their connections, in turn, where they listen with
+// SO_REUSEPORT, and one cannot start where they do not.
+func SharedHostPorts(a, b *v1alpha1.IngressDaemonSet) []HostPort {
+	theirs := hostPorts(&b.Spec.Template.Spec)
+	var shared []HostPort
+	for _, mine := range hostPorts(&a.Spec.Template.Spec) {
+		if slices.ContainsFunc(theirs, mine.meets) {
+			shared = append(shared, HostPort{Protocol: mine.Protocol, Port: mine.Port})
+		}
+	}
+	slices.SortFunc(shared, func(a, b HostPort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
+	})
+	return slices.Compact(shared)
+}
+
+func (p HostPort) meets(other HostPort) bool {
+	return p.Protocol == other.Protocol && p.Port == other.Port && (p.ip == "" || other.ip == "" || p.ip == other.ip)
+}
+
+func hostPorts(pod *corev1.PodSpec) []HostPort {
+	var ports []HostPort
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, p := range c.Ports {
+			port := p.HostPort
+			if pod.HostNetwork {
+				port = p.ContainerPort
+			}
+			if port != 0 {
+				ports = append(ports, HostPort{Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP), Port: port, ip: p.HostIP})
+			}
+		}
+	}
+	return ports
+}
