@@ -141,19 +141,20 @@ const AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-he
 // foreground, which stops the pods of all nodes at once. Its presence counts.
 const AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion"
 
-// HeaderClient names the program of this project that asks a health-check port, such as
-// "controller". A request without it is taken for the external load balancer's.
-const HeaderClient = "Ingress-Daemonset-Client"
-
-// A request that waits (HealthCheckAnswer) may carry HeaderLife with the number of
-// seconds in which it wants to see a sign of life: the health checker then sends the
-// interim response 102 Processing (RFC 2518, section 10.1) at once and that often until
-// it answers. Health checkers that do so say it by HeaderLife in each answer; those
-// of v0.1.0 do not.
+// Headers of requests to health checkers and of their answers.
 const (
-	HeaderLife  = "Ingress-Daemonset-Life"
-	LifeSeconds = 5
+	// HeaderClient names the program of this project that asks a health-check port, such
+	// as "controller". A request without it is taken for the external load balancer's.
+	HeaderClient = "Ingress-Daemonset-Client"
+	// HeaderLife on a request that waits (HealthCheckAnswer) is in how many seconds it
+	// wants to see a sign of life: the health checker then sends the interim response 102
+	// Processing (RFC 2518, section 10.1) at once, and that often until it answers. Health
+	// checkers that do so have it in each answer; those of v0.1.0 do not.
+	HeaderLife = "Ingress-Daemonset-Life"
 )
+
+// LifeSeconds is the least that HeaderLife asks for, and what health checkers say.
+const LifeSeconds = 5
 
 // DrainPath is the path and query of the drain hook: a health checker answers it, to
 // its own node, when no traffic reaches the pods of the node that are being stopped.

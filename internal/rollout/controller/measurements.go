@@ -114,6 +114,17 @@ func (m *measurements) guarded(set types.NamespacedName, check v1alpha1.Analysis
 
 // measure begins a measurement of the wave that is judged.
 func (r *Reconciler) measure(o *observed, s rollout.Step) error {
+	wave := r.measured(o)
+	for _, check := range o.strategy.Analysis {
+		if check.Name == s.Check {
+			r.measurements.begin(client.ObjectKeyFromObject(o.set), check, s.Analysis, wave)
+		}
+	}
+	return nil
+}
+
+// measured is the wave as it is measured: a NotReady node tells nothing of its pods.
+func (r *Reconciler) measured(o *observed) rollout.Wave {
 	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: r.now()}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
@@ -123,10 +134,5 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 			}
 		}
 	}
-	for _, check := range o.strategy.Analysis {
-		if check.Name == s.Check {
-			r.measurements.begin(client.ObjectKeyFromObject(o.set), check, s.Analysis, wave)
-		}
-	}
-	return nil
+	return wave
 }

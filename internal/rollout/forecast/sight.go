@@ -32,6 +32,10 @@ type sight struct {
 	// open are the nodes that are not settled, settled tells the others.
 	open    []int
 	settled []bool
+	// revisions are those that settled nodes have, the present one first; has is the
+	// place of a node's own among them.
+	revisions []string
+	has       []int
 	// nodes are those in sight, stays how many of them the partition holds back, and
 	// others how many are out of sight. They are nil where they are to be found anew.
 	nodes         []int
@@ -40,7 +44,7 @@ type sight struct {
 
 // newSight is nil where the planner has to see the whole fleet.
 func newSight(f *fleet) *sight {
-	v := &sight{strategy: f.Spec.Strategy(), pods: f.Spec.Pods(), settled: make([]bool, len(f.Nodes))}
+	v := &sight{strategy: f.Spec.Strategy(), pods: f.Spec.Pods(), settled: make([]bool, len(f.Nodes)), has: make([]int, len(f.Nodes)), revisions: []string{f.Revision}}
 	wanted := 0
 	for i := range f.Nodes {
 		v.order = append(v.order, i)
@@ -129,7 +133,7 @@ func (f *fleet) settleOpen() {
 	v := f.sight
 	v.open = slices.DeleteFunc(v.open, func(i int) bool {
 		if v.settled[i] = f.settled(&f.Nodes[i]); v.settled[i] {
-			v.nodes = nil
+			v.has[i], v.nodes = v.place(f.Nodes[i].Deployment.Revision), nil
 		}
 		return v.settled[i]
 	})
@@ -166,24 +170,37 @@ func (f *fleet) settled(n *rollout.Node) bool {
 	})
 }
 
-// find finds what is in sight.
+// place is that of a revision among those that settled nodes have.
+func (v *sight) place(revision string) int {
+	if i := slices.Index(v.revisions, revision); i >= 0 {
+		return i
+	}
+	v.revisions = append(v.revisions, revision)
+	return len(v.revisions) - 1
+}
+
+// find finds what is in sight. It runs for each node that begins and that serves again.
 func (f *fleet) find() {
 	v := f.sight
 	stays := f.staying()
 	v.nodes, v.stays, v.others = []int{}, 0, 0
-	// Few revisions are about, fewer than a map is worth.
-	var seen, begin tally
+	most := min(v.budget, mostAtOnce) + 1
+	// Both are by the place of a revision: whether a node has it, and how many go to it.
+	shown, next := make([]bool, len(v.revisions)), make([]int, len(v.revisions))
 	for _, i := range v.order {
 		if v.settled[i] {
-			d, target := f.Nodes[i].Deployment, f.Revision
+			has, target := v.has[i], 0
 			if stays[i] {
-				target = d.Revision
+				target = has
 			}
-			waits := d.PodsPerNode != v.pods || d.Revision != target
-			first, next := seen.add(d.Revision, 1), waits && begin.add(target, min(v.budget, mostAtOnce)+1)
-			if !first && !next {
+			waits := has != target || f.Nodes[i].Deployment.PodsPerNode != v.pods
+			if shown[has] && (!waits || next[target] >= most) {
 				v.others++
 				continue
+			}
+			shown[has] = true
+			if waits {
+				next[target]++
 			}
 		}
 		v.nodes = append(v.nodes, i)
@@ -191,27 +208,6 @@ func (f *fleet) find() {
 			v.stays++
 		}
 	}
-}
-
-// tally counts nodes of each revision.
-type tally []struct {
-	revision string
-	nodes    int
-}
-
-// add counts one more, unless there are so many already.
-func (t *tally) add(revision string, most int) bool {
-	for i := range *t {
-		if c := &(*t)[i]; c.revision == revision {
-			c.nodes++
-			return c.nodes <= most
-		}
-	}
-	*t = append(*t, struct {
-		revision string
-		nodes    int
-	}{revision, 1})
-	return true
 }
 
 // staying are the nodes that the partition holds back: the last ones, those that have

@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// frozen is a controller that has decided to mark a node that its claim is for, and what
+// it saw; then it was frozen.
+func frozen(t *testing.T) (*Reconciler, *observed, rollout.Step) {
+	t.Helper()
+	set := benchSet()
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := benchDeployment(set, "node-1")
+	d.ResourceVersion = ""
+	if err := r.client.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	live := &v1alpha1.IngressDaemonSet{}
+	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(set), live); err != nil {
+		t.Fatal(err)
+	}
+	o := &observed{set: live, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy()}}}
+	o.state.Status.Wave = []string{"node-1"}
+	o.state.Nodes = []rollout.Node{{Name: "node-1", Deployment: &rollout.Deployment{}}}
+	return r, o, rollout.Step{Action: rollout.Mark, Node: "node-1", Mark: "a mark"}
+}
+
+// TestClaimsOfAFrozenController: a first touch is refused where the claim does not stand
+// any more, or where its Deployment was stamped since.
+func TestClaimsOfAFrozenController(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(t *testing.T, r *Reconciler, o *observed)
+		refused   bool
+	}{
+		"nothing happened": {func(*testing.T, *Reconciler, *observed) {}, false},
+		"the claims changed": {func(t *testing.T, r *Reconciler, o *observed) {
+			other := o.set.DeepCopy()
+			other.Annotations = map[string]string{"changed": "by another"}
+			if err := r.client.Update(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		"the claims were looked at before": {func(t *testing.T, r *Reconciler, o *observed) {
+			o.claims.once.Do(func() {})
+		}, false},
+		"stamped after the claims were looked at": {func(t *testing.T, r *Reconciler, o *observed) {
+			o.claims.once.Do(func() {})
+			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Stamp, Node: "node-1", At: r.now()}); err != nil {
+				t.Fatal(err)
+			}
+			// The other controller remembers what it wrote, this one does not.
+			r.written = newWritten(r.now)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, mark := frozen(t)
+			test.meanwhile(t, r, o)
+			done, err := r.apply(t.Context(), o, []rollout.Step{mark})
+			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
+				t.Errorf("refused: %t, %v", refused, err)
+			}
+			d := o.nodes["node-1"].deployment.DeepCopy()
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+				t.Fatal(err)
+			}
+			if _, marked := v1alpha1.MarkOf(d.Annotations); marked == test.refused {
+				t.Errorf("marked: %t", marked)
+			}
+		})
+	}
+}
+
+// TestClaimsThatCannotBeStamped stay in the status.
+func TestClaimsThatCannotBeStamped(t *testing.T) {
+	stamps := []rollout.Step{{Action: rollout.Stamp, Node: "b"}, {Action: rollout.Stamp, Node: "a"}}
+	status := v1alpha1.IngressDaemonSetStatus{Wave: []string{"c"}}
+	keepClaims(&status, stamps, stamps[:1])
+	if !slices.Equal(status.Wave, []string{"a", "c"}) {
+		t.Errorf("the wave is %v", status.Wave)
+	}
+}
+
+// TestUnmarkWithoutARecord removes the mark wherever it is found.
+func TestUnmarkWithoutARecord(t *testing.T) {
+	for name, key := range map[string]string{"default": v1alpha1.DefaultMarkKey, "of the strategy": "example.com/out"} {
+		t.Run(name, func(t *testing.T) {
+			r, o, mark := frozen(t)
+			o.strategy.MarkKey = key
+			live := o.nodes["node-1"].deployment
+			for _, step := range []rollout.Step{mark, {Action: rollout.Unmark, Node: "node-1"}} {
+				if err := r.carryOut(t.Context(), o, step); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+					t.Fatal(err)
+				}
+				delete(live.Annotations, v1alpha1.AnnotationMarkKey)
+				if _, marked := live.Annotations[key]; marked != (step.Action == rollout.Mark) {
+					t.Errorf("after %s: marked %t", step.Action, marked)
+				}
+				if step.Action == rollout.Mark {
+					if err := r.client.Update(t.Context(), live); err != nil {
+						t.Fatal(err)
+					}
+					r.written = newWritten(r.now)
+				}
+			}
+		})
+	}
+}
+
+// TestMeasuredNodes: NotReady nodes of a wave are not measured.
+func TestMeasuredNodes(t *testing.T) {
+	ready, dead := benchNode(1), benchNode(2)
+	dead.Status.Conditions[0].Status = corev1.ConditionFalse
+	set := benchSet()
+	set.Status.Analysis = &v1alpha1.AnalysisStatus{Nodes: []string{ready.Name, dead.Name, "gone"}}
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &observed{set: set, nodes: map[string]*nodeObjects{ready.Name: {node: ready}, dead.Name: {node: dead}}}
+	if nodes := r.measured(o).Nodes; len(nodes) != 1 || nodes[0].Name != ready.Name {
+		t.Errorf("measured are %v", nodes)
+	}
+}
