@@ -10,7 +10,7 @@ import (
 // TestWhoElseAsksIsTold counts neither this project's programs nor drain hooks.
 func TestWhoElseAsksIsTold(t *testing.T) {
 	r := NewResponder(quiet)
-	r.Update(serving())
+	r.Update(ends(false))
 	url, _ := start(t, r)
 	ours := func() reply { return ask(t, "GET", url, v1alpha1.HeaderClient, "controller") }
 	ask(t, "GET", url+"/?drain")

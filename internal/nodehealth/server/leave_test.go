@@ -125,6 +125,40 @@ func TestCheckerLeavesToAnother(t *testing.T) {
 	}
 }
 
+// TestTwoCheckersTakeNoTurns leaves all answers to the one that came last, which has seen
+// the mark, and after its end to the other.
+func TestTwoCheckersTakeNoTurns(t *testing.T) {
+	t.Parallel()
+	blind := NewResponder(quiet)
+	blind.Update(serving())
+	url, _ := start(t, blind)
+	l, err := Listen(t.Context(), url[len("http://"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	sighted := NewResponder(quiet)
+	sighted.Update(marked("m"))
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := sighted.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the mark is acknowledged", func() bool { return ask(t, "GET", url).answer.Mark == "m" })
+	time.Sleep(2 * acceptTime)
+	for range 100 {
+		if got := ask(t, "GET", url); got.status != 503 {
+			t.Fatalf("a load balancer is told %d after the mark was acknowledged", got.status)
+		}
+	}
+	cancel()
+	running.Wait()
+	if got := ask(t, "GET", url); got.status != 200 {
+		t.Errorf("the one that is left answers %d", got.status)
+	}
+}
+
 // TestCheckerThatNobodyAsksEnds waits for hooks for a while only.
 func TestCheckerThatNobodyAsksEnds(t *testing.T) {
 	t.Parallel()

@@ -64,6 +64,11 @@ func (b *bounded) handOver() (taken bool, err error) {
 	return false, nil
 }
 
+// takeOver sends new connections to this listener, where one other has the port too: it
+// came last and knows no less. Otherwise the two would take turns, and one could
+// acknowledge a mark while the other, which has not seen it, tells the load balancer 200.
+func (b *bounded) takeOver() error { return steer(b.TCPListener, 1) }
+
 // steer makes the kernel give new connections of the port to the listener of that
 // number. Where there is none it goes on as it did.
 func steer(l *net.TCPListener, number uint32) error {
@@ -129,6 +134,9 @@ func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 	defer r.countAsking()()
 	b := &bounded{TCPListener: l, limit: maxConnections}
 	ended := make(chan error, 1)
+	if err := b.takeOver(); err != nil {
+		r.log.Warn("Another health checker on the port would answer too", "error", err)
+	}
 	go func() { ended <- server.Serve(b) }()
 	select {
 	case err := <-ended:

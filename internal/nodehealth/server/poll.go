@@ -18,8 +18,8 @@ const (
 	maxPolls = 256
 	// writeTimeout bounds the answer to a client that does not read.
 	writeTimeout = 5 * time.Second
-	// signTime bounds a sign of life, which fits into any buffer.
-	signTime = 10 * time.Millisecond
+	// signTime bounds a sign of life: all those of one request fit into any buffer.
+	signTime = time.Second
 	sign     = "HTTP/1.1 102 Processing\r\n\r\n"
 )
 
