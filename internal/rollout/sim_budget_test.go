@@ -22,8 +22,11 @@ func (a *audit) settleBooks() {
 // long as that is how nodes are updated.
 func (a *audit) noLongerCounts(name string, begun Action) bool {
 	n := a.w.nodes[name]
-	if at := a.w.deployments[name].attachedAt; n.moving && !n.holders[us] && !a.w.now.Before(at.Add(a.w.set.spec.Strategy().DetachTimeout)) {
-		// Its detacher does not put it back: it is waited for no more.
+	d := a.w.deployments[name]
+	late := !a.w.now.Before(d.attachedAt.Add(a.w.set.spec.Strategy().DetachTimeout))
+	again := d.revision != a.w.set.revision || d.podsPerNode != a.w.set.spec.Pods()
+	if n.moving && !n.holders[us] && (late || again) {
+		// Its detacher does not put it back, or it waits for another turn: it is waited for no more.
 		return true
 	}
 	return !n.wanted || !n.ready && !n.holders[us] || a.w.set.deletion != NotDeleted || begun == Update && a.w.set.spec.Strategy().Detaching
