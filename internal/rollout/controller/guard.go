@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -17,8 +16,8 @@ import (
 )
 
 // guarded writes to a Deployment if its spec and annotations are still those that
-// were observed; its status, which the Deployment controller writes all the time, may
-// have changed meanwhile.
+// were observed. They are as long as its generation is the same; its status, which
+// the Deployment controller writes all the time, may have changed meanwhile.
 func (r *Reconciler) guarded(ctx context.Context, live *appsv1.Deployment, write func(resourceVersion string) (*appsv1.Deployment, error)) error {
 	const attempts = 5
 	version := r.cachedVersion(ctx, live)
@@ -33,7 +32,7 @@ func (r *Reconciler) guarded(ctx context.Context, live *appsv1.Deployment, write
 		}
 		now := &metav1.PartialObjectMetadata{}
 		now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-		if r.live.Get(ctx, client.ObjectKeyFromObject(live), now) != nil || !untouched(now, live) {
+		if r.live.Get(ctx, client.ObjectKeyFromObject(live), now) != nil || !sameGeneration(now, live) {
 			return err
 		}
 		version = now.ResourceVersion
@@ -46,27 +45,16 @@ func (r *Reconciler) cachedVersion(ctx context.Context, live *appsv1.Deployment)
 	if r.client.Get(ctx, client.ObjectKeyFromObject(live), cached) != nil {
 		return live.ResourceVersion
 	}
-	if newest := latest(r.written, cached); untouched(newest, live) {
+	if newest := latest(r.written, cached); sameGeneration(newest, live) {
 		return newest.ResourceVersion
 	}
 	return live.ResourceVersion
 }
 
-// untouched is whether spec and annotations of an object are the same in two versions.
-func untouched(a, b client.Object) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
-		maps.Equal(withoutCount(a.GetAnnotations()), withoutCount(b.GetAnnotations()))
-}
-
-// withoutCount leaves out what the Deployment controller writes beside its status.
-func withoutCount(annotations map[string]string) map[string]string {
-	const count = "deployment.kubernetes.io/revision"
-	if _, counted := annotations[count]; !counted {
-		return annotations
-	}
-	rest := maps.Clone(annotations)
-	delete(rest, count)
-	return rest
+// sameGeneration is whether spec and annotations of a Deployment are the same in two
+// versions: its generation counts both.
+func sameGeneration(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
 // stillClaims refuses the first touch of a node whose claim does not stand any more: this

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -57,8 +58,17 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Stamp, Node: "node-1", At: r.now()}); err != nil {
 				t.Fatal(err)
 			}
-			// The other controller remembers what it wrote, this one does not.
+			// The other controller remembers what it wrote, this one does not. And the
+			// generation of a Deployment counts its annotations, which this server does not.
 			r.written = newWritten(r.now)
+			stamped := &appsv1.Deployment{}
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(o.nodes["node-1"].deployment), stamped); err != nil {
+				t.Fatal(err)
+			}
+			stamped.Generation++
+			if err := r.client.Update(t.Context(), stamped); err != nil {
+				t.Fatal(err)
+			}
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -329,6 +329,7 @@ func TestHealthCheckers(t *testing.T) {
 		set.Spec.HealthCheckNodePorts = []int32{port}
 		set.Spec.HealthChecker.ServiceAccountName = "default"
 	})
+	f.release(set, port+1)
 	f.eventually("one DaemonSet with that account is left", func() error {
 		ds := &appsv1.DaemonSet{}
 		if err := api.Get(t.Context(), client.ObjectKey{Namespace: f.ns, Name: "proxy-10080"}, ds); err != nil {

@@ -18,6 +18,7 @@ import (
 // TestClockOfTheDetacher: the grace after the detacher's timestamp is neither skipped
 // nor stretched where the detacher's clock is 10 minutes behind, or ahead.
 func TestClockOfTheDetacher(t *testing.T) {
+	t.Parallel()
 	for name, skew := range map[string]time.Duration{"behind": -10 * time.Minute, "ahead": 10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,7 +132,7 @@ func TestRetiringPort(t *testing.T) {
 	}
 	f.must(api.Delete(t.Context(), other))
 	f.gone(other)
-	f.patch(set, fmt.Sprintf(`{"metadata": {"annotations": {%q: "%d"}}}`, v1alpha1.AnnotationReleasedPorts, port))
+	f.release(set, port)
 	f.gone(old)
 	f.complete(set)
 }
@@ -140,11 +141,9 @@ func TestRetiringPort(t *testing.T) {
 // that is not marked.
 func TestFromDegradedToDetaching(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, 1)
+	f := newFixture(t, 0)
 	k := f.addKubelet()
 	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
-		set.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": k.node}
-		set.Spec.PodsPerNode = new(int32(2))
 		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(int32)}
 	})
 	f.complete(set)

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -276,7 +277,18 @@ func TestPortConflict(t *testing.T) {
 		t.Errorf("its health checkers: %v", err)
 	}
 	f.change(elder, func(set *v1alpha1.IngressDaemonSet) { set.Spec.HealthCheckNodePorts = []int32{port + 1} })
+	f.waitFor("it waits until nobody asks the port", younger, func(set *v1alpha1.IngressDaemonSet) bool {
+		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionBlocked)
+		return c.Reason == v1alpha1.ReasonPortConflict && strings.Contains(c.Message, f.ns+"/a still answers")
+	})
+	f.release(elder, port)
 	f.waitReason(younger, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
 	f.complete(younger)
 	f.complete(elder)
+}
+
+// release has a health-check port closed that was removed from the spec.
+func (f *fixture) release(set *v1alpha1.IngressDaemonSet, port int) {
+	f.Helper()
+	f.patch(set, fmt.Sprintf(`{"metadata": {"annotations": {%q: "%d"}}}`, v1alpha1.AnnotationReleasedPorts, port))
 }

@@ -59,7 +59,12 @@ func TestTaintedWhileADetacherIsSlow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
 	node := f.nodes[0]
-	set := f.create("proxy", answered)
+	set := f.create("proxy", answered, func(set *v1alpha1.IngressDaemonSet) {
+		// Long enough for the detacher to be asked before the pods are evicted.
+		set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{
+			Key: "maintenance", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(10)),
+		}}
+	})
 	f.complete(set)
 	made := f.podsMade(node)
 	f.kubectl("taint", "node", node, "maintenance=now:NoExecute")
