@@ -1,0 +1,401 @@
+package controller
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// audit holds what becomes of every write against what must never happen. It judges by
+// the world itself and by its own books, and never by the planner's code.
+type audit struct {
+	w *world
+	// faults are what was found; the test fails on the first.
+	faults []string
+	// turns are what the controller may do to the pods of a node at present.
+	turns map[string]*turn
+	// begun are the nodes that we took out or began to update, until they serve
+	// again, and how.
+	begun map[string]rollout.Action
+	// writes are counted by node.
+	deploymentWrites, nodeWrites map[string]int
+	// failed counts the rejected pods of a node since its last attempt, and
+	// floor is how many ready pods it must keep while it is held back.
+	failed map[string]int
+	floor  map[string]int32
+	// away is when a pod was last rejected while no controller was there.
+	away time.Time
+	// measurements are how many passed and failed, by analysis and check.
+	passed, failures map[string]int32
+
+	decisions int
+	// marks counts the marks of a node with one generation of the spec, repeats how often
+	// the same was written to it in a row.
+	marks   map[string]int
+	repeats map[string]int
+	last    map[string]string
+	// since is when something that must end was first seen.
+	since map[string]time.Time
+}
+
+// turn is what our last writes to a Deployment permit.
+type turn struct {
+	// detached is whether no traffic reached the node when its pods were given up, or
+	// nobody was to wait any longer.
+	detached bool
+	// degraded is whether pods are replaced while traffic reaches the node, of which
+	// keep must always be ready.
+	degraded bool
+	keep     int32
+	// foreign is whether somebody else wrote the spec since, overruled when we wrote it after that.
+	foreign   bool
+	overruled time.Time
+	// spec is what the last decision was made with, why what it was not detached for.
+	spec v1alpha1.IngressDaemonSetSpec
+	step string
+}
+
+func newAudit(w *world) *audit {
+	return &audit{
+		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
+		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
+		marks: map[string]int{}, repeats: map[string]int{}, last: map[string]string{}, since: map[string]time.Time{},
+	}
+}
+
+func (a *audit) fault(format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	for hash, word := range a.w.words {
+		what = strings.ReplaceAll(what, hash, word)
+	}
+	a.faults = append(a.faults, a.w.now.Sub(start).String()+": "+what)
+}
+
+func (a *audit) turnOf(node string) *turn {
+	if a.turns[node] == nil {
+		a.turns[node] = &turn{}
+	}
+	return a.turns[node]
+}
+
+// decided checks what holds of every decision.
+func (a *audit) decided(seen *picture, d rollout.Decision) {
+	a.decisions++
+	a.settleBooks()
+	if a.decisions%20 == 0 {
+		a.checkPure(seen.State, d)
+	}
+	a.checkHeldPods()
+	a.checkEnds()
+}
+
+// acts checks a step that is being carried out.
+func (a *audit) acts(seen *picture, s rollout.Step) {
+	switch s.Action {
+	case rollout.RequestDetachment, rollout.ReleaseDetachment:
+		a.nodeWrites[s.Node]++
+	default:
+		if ofDeployment(s.Action) {
+			a.deploymentWrites[s.Node]++
+		}
+	}
+	a.settleBooks()
+	a.checkRepeats(seen, s)
+	a.permits(seen, s)
+	switch s.Action {
+	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
+		a.failed[s.Node] = 0
+		delete(a.floor, s.Node)
+	case rollout.Unmark:
+		if seen.Deletion == rollout.NotDeleted && seen.taken.Equal(a.w.now) {
+			a.checkComplete(seen, s)
+		}
+	case rollout.HoldBack:
+		if !a.protected(s.Node) && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) {
+			a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
+		}
+	}
+	a.checkCheckers(seen, s)
+	a.checkBudget(seen, s)
+	a.checkGate(seen, s)
+}
+
+// permits follows what a step permits to the controllers of Deployments.
+func (a *audit) permits(seen *picture, s rollout.Step) {
+	d := a.w.deployments[s.Node]
+	if d == nil {
+		return
+	}
+	t := a.turnOf(s.Node)
+	detached := a.attached(s.Node, &seen.Spec) == "" || a.outOfTime(seen, s)
+	if n := a.w.nodes[s.Node]; n != nil && !n.tampered.Before(seen.taken) {
+		// Nobody could have known.
+		detached = true
+	}
+	switch s.Action {
+	case rollout.Unmark:
+		*t = turn{foreign: t.foreign, overruled: t.overruled}
+	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
+		*t = turn{detached: detached, overruled: a.overrules(t)}
+		if strategy := seen.Spec.Strategy(); s.Action == rollout.Update && !strategy.Detaching && !marked(seen.node(s.Node)) {
+			pods := min(d.podsPerNode(), seen.Spec.Pods())
+			t.degraded, t.keep = true, pods-scaled(&strategy.MaxUnavailablePods, pods, false)
+		}
+	case rollout.HoldBack:
+		t.overruled = a.overrules(t)
+		t.detached, t.foreign = t.detached || detached, false
+	case rollout.SetFields:
+		t.detached = t.detached || detached
+	}
+	t.step, t.spec = s.String(), seen.Spec
+}
+
+// overrules is when somebody else's spec was last replaced: what was chosen by it may
+// still be on its way.
+func (a *audit) overrules(t *turn) time.Time {
+	if t.foreign {
+		return a.w.now
+	}
+	return t.overruled
+}
+
+// stops judges the end of a pod that served.
+func (a *audit) stops(p *simPod, by string) {
+	n := a.w.nodes[p.node]
+	set := a.w.set()
+	switch t := a.turnOf(p.node); {
+	case n == nil, by == others:
+		if n != nil {
+			n.unready = a.w.now
+		}
+	case !n.alive, set == nil, a.deletion() == rollout.DeleteAtOnce, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keep || a.w.now.Sub(n.unready) < time.Second):
+	default:
+		if reason := a.attached(p.node, &t.spec); reason != "" && a.attached(p.node, a.w.spec()) != "" {
+			a.fault("%s stops a ready pod of %s although %s; the last step was %s", by, p.node, reason, t.step)
+		}
+	}
+}
+
+// checkComplete: a node whose pods were updated in its turn is attached only when
+// they are complete.
+func (a *audit) checkComplete(seen *picture, s rollout.Step) {
+	mark, _ := a.w.deployments[s.Node].mark()
+	marked, _ := v1alpha1.MarkedAt(mark)
+	reason := a.incomplete(s.Node)
+	if reason != "" && !a.w.deployments[s.Node].updatedAt().Before(marked) && a.w.nodes[s.Node].alive {
+		a.fault("%s although %s", s, reason)
+	}
+}
+
+// inMotion is whether the Deployment controller had just chosen pods to stop, and
+// the picture could not show it yet: then no count of pods is safe to hold at.
+func (a *audit) inMotion(seen *picture, name string) bool {
+	return seen.taken.Sub(a.w.deployments[name].resizedAt) < slowestReplication
+}
+
+// mustRun is how many pods of a node a rolling update must leave available.
+func (a *audit) mustRun(name string) int32 {
+	pods := a.w.deployments[name].podsPerNode()
+	unavailable := a.w.spec().Strategy().MaxUnavailablePods
+	return pods - scaled(&unavailable, pods, false)
+}
+
+// protected is whether the loss of a pod of the node loses no request.
+func (a *audit) protected(name string) bool {
+	return a.w.nodes[name] == nil || a.w.deployments[name].marked()
+}
+
+// attached says why traffic may still reach a node that the spec says how to take out,
+// or nothing.
+func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) string {
+	w, n, d := a.w, a.w.nodes[name], a.w.deployments[name]
+	if n == nil || d == nil {
+		return ""
+	}
+	strategy := spec.Strategy()
+	mark, marked := d.mark()
+	if !marked {
+		return "its Deployment is not marked"
+	}
+	since, _ := v1alpha1.MarkedAt(mark)
+	passes := strings.HasSuffix(mark, v1alpha1.MarkServing)
+	if passes && (strategy.AnnotateNode == nil || strategy.AnnotateNode.TimestampKey == "") {
+		return "its health checks pass, and nobody has taken it out"
+	}
+	began := time.Time{}
+	for _, port := range spec.HealthCheckNodePorts {
+		c := n.checks[port]
+		if c == nil {
+			continue
+		}
+		// One that went down since it failed with the mark attracts no traffic either.
+		if c.serving && !passes || c.mark != mark {
+			return fmt.Sprintf("port %d does not fail with the mark", port)
+		}
+		if c.since.After(began) {
+			began = c.since
+		}
+	}
+	_ = since
+	if w.now.Before(began.Add(strategy.MarkGrace)) {
+		return "the grace after the mark is not over"
+	}
+	if at := strategy.AnnotateNode; at != nil {
+		_, held := n.api.Annotations[at.Key]
+		switch {
+		case !held:
+			return "the Node is not annotated"
+		case w.now.Before(n.askedAt[at.Key].Add(at.Grace)):
+			return "the grace after the annotation is not over"
+		case at.TimestampKey != "" && !n.detached[at.Key]:
+			return "the detacher has not detached it"
+		case at.TimestampKey != "" && w.now.Before(n.detachedAt[at.Key].Add(at.TimestampGrace)):
+			return "the grace after the timestamp is not over"
+		}
+	}
+	return ""
+}
+
+// outOfTime is whether the detachment took longer than it may and the node goes all the same.
+func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
+	n, d := seen.node(s.Node), a.w.deployments[s.Node]
+	strategy := seen.Spec.Strategy()
+	if n == nil || d == nil || !d.marked() {
+		return false
+	}
+	mark, _ := d.mark()
+	_, ours := v1alpha1.MarkedAt(mark)
+	limit := strategy.DetachTimeout + strategy.MarkGrace
+	if at := strategy.AnnotateNode; at != nil {
+		limit += at.Grace + at.TimestampGrace
+	}
+	marked := d.markedAt
+	late := !a.w.now.Before(marked.Add(limit))
+	leaves := !n.Wanted || s.Action == rollout.ScaleToZero || seen.Deletion != rollout.NotDeleted
+	began, _ := v1alpha1.MarkedAt(mark)
+	updated := !d.updatedAt().Before(began)
+	return leaves && (late || !ours) || late && (strategy.ProceedOnTimeout || updated)
+}
+
+// checkHeldPods: holding a node back takes no pod from it that served.
+func (a *audit) checkHeldPods() {
+	for name, floor := range a.floor {
+		d := a.w.deployments[name]
+		if d == nil || a.w.nodes[name] == nil {
+			delete(a.floor, name)
+			continue
+		}
+		kept := int32(0)
+		for _, s := range d.sets {
+			kept += min(s.size, int32(len(a.w.podsOf(d, s))))
+		}
+		if kept < floor {
+			a.fault("%s is held back at %d pods, %d served before", name, kept, floor)
+		}
+	}
+}
+
+// checkPure checks that Plan gives the same again whatever the order of its
+// input, leaves its input alone, and asks to be woken before it would decide otherwise.
+func (a *audit) checkPure(s rollout.State, d rollout.Decision) {
+	before := copyState(s)
+	shuffled := copyState(s)
+	slices.Reverse(shuffled.Nodes)
+	slices.Reverse(shuffled.Checkers)
+	for i := range shuffled.Nodes {
+		slices.Reverse(shuffled.Nodes[i].Pods)
+		slices.Reverse(shuffled.Nodes[i].Checks)
+	}
+	if again := rollout.Plan(shuffled); !reflect.DeepEqual(d, again) {
+		a.fault("another order of the same State gives another Decision:\n%s\n%s", inWords(d), inWords(again))
+	}
+	if !reflect.DeepEqual(s, before) {
+		a.fault("Plan changed its State")
+	}
+	waiting := copyState(s)
+	waiting.Status = *d.Status.DeepCopy()
+	waiting.Now = s.Now.Add(24 * time.Hour)
+	settled := rollout.Plan(copyWithStatus(s, d.Status))
+	if len(d.Steps) > 0 || len(settled.Steps) > 0 || !reflect.DeepEqual(settled.Status, d.Status) {
+		return
+	}
+	if !settled.WakeAt.IsZero() {
+		waiting.Now = settled.WakeAt.Add(-time.Millisecond)
+	}
+	late := rollout.Plan(waiting)
+	if !reflect.DeepEqual(settled.Steps, late.Steps) || !reflect.DeepEqual(settled.Status, late.Status) {
+		a.fault("nobody would have woken the controller at %s for this:\n%s\n%s", settled.WakeAt, inWords(settled), inWords(late))
+	}
+}
+
+func copyWithStatus(s rollout.State, status v1alpha1.IngressDaemonSetStatus) rollout.State {
+	c := copyState(s)
+	c.Status = *status.DeepCopy()
+	return c
+}
+
+func copyState(s rollout.State) rollout.State {
+	c := s
+	c.Spec, c.Status = *s.Spec.DeepCopy(), *s.Status.DeepCopy()
+	c.Revisions = map[string]bool{}
+	for k, v := range s.Revisions {
+		c.Revisions[k] = v
+	}
+	c.Faults, c.Checkers = slices.Clone(s.Faults), slices.Clone(s.Checkers)
+	c.Nodes = slices.Clone(s.Nodes)
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		n.Pods, n.Checks = slices.Clone(n.Pods), slices.Clone(n.Checks)
+		if n.Deployment != nil {
+			d := *n.Deployment
+			if d.Hold != nil {
+				h := *d.Hold
+				d.Hold = &h
+			}
+			n.Deployment = &d
+		}
+	}
+	return c
+}
+
+func inWords(d rollout.Decision) string {
+	out := fmt.Sprintf("wake %s, wave %v", d.WakeAt, d.Status.Wave)
+	for _, s := range d.Steps {
+		out += "\n  " + s.String()
+	}
+	for _, n := range d.Status.Nodes {
+		out += fmt.Sprintf("\n  %s %s %q %s", n.Name, n.State, n.Reason, n.Since)
+	}
+	for _, c := range d.Status.Conditions {
+		out += fmt.Sprintf("\n  %s=%s %s %q", c.Type, c.Status, c.Reason, c.Message)
+	}
+	return out
+}
+
+// portCloses judges the end of a health checker whose DaemonSet was deleted.
+func (a *audit) portCloses(c *simCheck) {
+	until, removed := a.w.asked[c.port]
+	d := a.w.deployments[c.node.name]
+	serves := c.up && c.node.alive && c.serving && d != nil
+	if removed && serves && a.w.now.Before(until) && a.deletion() == rollout.NotDeleted {
+		a.fault("port %d of %s closes while the load balancer asks it", c.port, c.node.name)
+	}
+}
+
+func (p *picture) node(name string) *rollout.Node {
+	i := slices.IndexFunc(p.Nodes, func(n rollout.Node) bool { return n.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &p.Nodes[i]
+}
+
+func percent(n int) *intstr.IntOrString { return new(intstr.FromString(fmt.Sprintf("%d%%", n))) }
+func number(n int) *intstr.IntOrString  { return new(intstr.FromInt32(int32(n))) }

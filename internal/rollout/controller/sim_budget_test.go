@@ -1,0 +1,298 @@
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// settleBooks closes the account of nodes that serve again, or are gone.
+func (a *audit) settleBooks() {
+	for name, action := range a.begun {
+		n, d := a.w.nodes[name], a.w.deployments[name]
+		if n == nil || d == nil || d.keptOut() && d.marked() || !d.marked() && (a.servesTruly(name) || a.attachedAgain(name) && action == rollout.Mark || a.noLongerCounts(name, action)) {
+			delete(a.begun, name)
+		}
+	}
+}
+
+// noLongerCounts is whether a node that is not marked is free: one that leaves
+// counts from its mark on, one that is NotReady is not out by our doing, and updates of nodes that serve are counted only as
+// long as that is how nodes are updated.
+func (a *audit) noLongerCounts(name string, begun rollout.Action) bool {
+	n := a.w.nodes[name]
+	return !n.wanted() || !n.ready() && !n.requested() || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
+}
+
+// servesTruly is whether a node takes part in the load balancing with all its pods,
+// and nothing is to be tried there again.
+func (a *audit) servesTruly(name string) bool {
+	w, n, d := a.w, a.w.nodes[name], a.w.deployments[name]
+	again := d != nil && w.triedAgain(d)
+	return n != nil && d != nil && !d.marked() && !again && a.attachedAgain(name) && a.incomplete(name) == ""
+}
+
+// attachedAgain is whether we let go of a node and its health checks pass. A
+// machine that died is noticed by those, or else only by its Node.
+func (a *audit) attachedAgain(name string) bool {
+	n := a.w.nodes[name]
+	if !n.ready() || n.requested() || n.moving {
+		return false
+	}
+	for _, port := range a.w.spec().HealthCheckNodePorts {
+		if c := n.checks[port]; c == nil || !c.up || !n.alive || !c.serving {
+			return false
+		}
+	}
+	return true
+}
+
+// incomplete says what is missing from the pods of a node, older ones that still
+// terminate included (FACTS.md: 23 of 40 new connections reached those).
+func (a *audit) incomplete(name string) string {
+	d := a.w.deployments[name]
+	if a.w.readyPods(name) < d.podsPerNode() {
+		return "too few pods are ready"
+	}
+	pods := int32(0)
+	for _, p := range a.w.pods {
+		switch {
+		case p.node != name:
+		case p.terminating:
+			return "a pod is terminating"
+		case p.set.hash != d.hash:
+			return "an older pod is left"
+		default:
+			pods++
+		}
+	}
+	if pods > d.podsPerNode() {
+		return "a surplus pod is left"
+	}
+	return ""
+}
+
+// checkBudget: a node is begun only within the budget and above the floor.
+func (a *audit) checkBudget(seen *picture, s rollout.Step) {
+	n := seen.node(s.Node)
+	if n == nil || !begins(n, s) {
+		return
+	}
+	_, retarget := a.begun[s.Node]
+	a.begun[s.Node] = s.Action
+	desired, others := 0, 0
+	for i := range seen.Nodes {
+		o := &seen.Nodes[i]
+		if o.Wanted && seen.Deletion == rollout.NotDeleted {
+			desired++
+		}
+		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.silent(o.Name)) {
+			others++
+		}
+	}
+	wanted := n.Wanted && seen.Deletion == rollout.NotDeleted
+	budget := a.budget(seen, wanted && !n.Deployment.Detached)
+	// A node that lacks pods in its turn goes on with it.
+	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name) && s.Action == rollout.Update
+	if !retarget && len(a.begun) > budget {
+		a.fault("%s: %d nodes are under way, %d may be: %v", s, len(a.begun), budget, a.begun)
+	}
+	if !retarget && !isOut(n) && !degraded(seen, n) && len(a.begun)+others > budget {
+		a.fault("%s: %d nodes are under way and %d out, %d may be\n%s", s, len(a.begun), others, budget, inWords(seen.decision))
+	}
+	a.checkFloor(seen, s, n, wanted, desired)
+}
+
+// degraded is whether nodes are to stay in the load balancer, and this one lacks
+// pods in it already.
+func degraded(seen *picture, n *rollout.Node) bool {
+	return !seen.Spec.Strategy().Detaching && lacks(n)
+}
+
+// begins is whether the step takes a node out, or begins to replace pods that serve.
+func begins(n *rollout.Node, s rollout.Step) bool {
+	switch {
+	case s.Action == rollout.Mark:
+		return !s.Drained
+	case s.Action != rollout.Update || marked(n) || !n.Deployment.DrainedAt.IsZero():
+		return false
+	case s.Hold != nil && n.Deployment.Revision == s.Revision:
+		return false
+	}
+	return !isOut(n) || ready(n) > 0
+}
+
+func (a *audit) budget(seen *picture, wanted bool) int {
+	nodes := 0
+	for _, n := range seen.Nodes {
+		if n.Wanted {
+			nodes++
+		}
+	}
+	budget, _ := v1alpha1.Resolve(seen.Spec.Strategy().MaxNodes, nodes)
+	if !wanted {
+		budget = max(1, budget)
+	}
+	return budget
+}
+
+// checkCheckers: no health checker is replaced while its answer keeps traffic away
+// from pods, and no node is taken out while its checker is being replaced.
+func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
+	replaces := s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted || s.Action == rollout.ApplyChecker && a.w.daemonSets[s.Port] != nil && a.w.outdated(s.Port)
+	for _, name := range a.w.order() {
+		d, o := a.w.deployments[name], seen.node(name)
+		// The new checker of a node that is out for long fails until it has read the mark.
+		waits := o != nil && (!o.Ready || o.Deployment != nil && o.Deployment.Detached)
+		if replaces && !waits && d != nil && d.marked() && d.markedAt.Before(seen.taken) && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 {
+			a.fault("%s while %s is marked", s, name)
+		}
+	}
+	n := seen.node(s.Node)
+	if s.Action != rollout.Mark || s.Drained || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
+		return
+	}
+	w := a.w.nodes[s.Node]
+	if w == nil {
+		return
+	}
+	for _, c := range w.checks {
+		if !c.settled(a.w) && c.movedAt.Before(seen.taken) && a.w.daemonSets[c.port] != nil && a.w.daemonSets[c.port].movedAt.Before(seen.taken) {
+			a.fault("%s while its health checker is being replaced", s)
+		}
+	}
+}
+
+// checkFloor: a node is not taken out when too few go on serving.
+func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wanted bool, desired int) {
+	if s.Action != rollout.Mark || isOut(n) {
+		return
+	}
+	floor := seen.Spec.Strategy().MinServingNodes
+	if !wanted {
+		floor = min(floor, desired)
+	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached {
+		return
+	}
+	left := 0
+	for i := range seen.Nodes {
+		o := &seen.Nodes[i]
+		if o.Wanted && o.Name != s.Node && a.begun[o.Name] == "" && !isOut(o) && !a.silent(o.Name) && ready(o) > 0 {
+			left++
+		}
+	}
+	if left < floor {
+		a.fault("%s: %d nodes are left serving, %d must be", s, left, floor)
+	}
+}
+
+// silent is whether a port of a node has accepted questions and answered none for so
+// long that the load balancer has taken the node out.
+func (a *audit) silent(name string) bool {
+	n := a.w.nodes[name]
+	if n == nil {
+		return false
+	}
+	for _, port := range a.w.spec().HealthCheckNodePorts {
+		if c := n.checks[port]; c != nil && c.hangs && a.w.now.Sub(c.hungAt) > 30*time.Second {
+			return true
+		}
+	}
+	return false
+}
+
+// isOut is whether no new traffic reaches a node, for whatever reason.
+func isOut(n *rollout.Node) bool {
+	switch {
+	case !n.Ready || n.Deployment == nil || marked(n) || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
+		return true
+	case len(n.Checks) == 0:
+		return ready(n) == 0
+	}
+	return slices.ContainsFunc(n.Checks, func(c rollout.Check) bool { return !c.Answered || !c.Serving })
+}
+
+// rejected counts a pod that a kubelet rejected.
+func (a *audit) rejected(p *simPod) {
+	a.w.storms[p.node]++
+	if a.runsForeignPods(p.node) {
+		return
+	}
+	if a.w.controllerAway() {
+		a.away = a.w.now
+	}
+	// One that is back finds what has gathered, and hears all ports first: a dead node's
+	// are dialled twice, for 3 seconds.
+	if !a.away.IsZero() && a.w.now.Sub(a.away) < 10*time.Second {
+		a.failed[p.node] = 0
+		return
+	}
+	a.failed[p.node]++
+	if a.failed[p.node] > 20 {
+		a.fault("%s: %d pods failed in one attempt", p.node, a.failed[p.node])
+	}
+}
+
+// runsForeignPods is whether pods of a template that somebody else wrote run on a
+// node: nobody could then go back without giving them up.
+func (a *audit) runsForeignPods(name string) bool {
+	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
+		return p.node == name && p.running && a.turnOf(name).foreign && p.set.hash == a.w.deployments[name].hash
+	})
+}
+
+// reports keeps an eye on the status.
+func (a *audit) reports(before, after *v1alpha1.IngressDaemonSetStatus) {
+	a.checkVerdict(before, after)
+	a.checkTemplates(before, after)
+	if after.ServingNodes+after.DegradedNodes+after.UnavailableNodes != after.DesiredNodes {
+		a.fault("%d serving + %d degraded + %d unavailable nodes are not the %d desired", after.ServingNodes, after.DegradedNodes, after.UnavailableNodes, after.DesiredNodes)
+	}
+}
+
+// controllerAway is whether no controller could react at the moment.
+func (w *world) controllerAway() bool {
+	if d := w.audit.deletion(); w.set() == nil || d == rollout.DeleteAtOnce || d == rollout.DeleteOrphaning {
+		return true
+	}
+	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {
+		return !l.stopped && !w.now.Before(l.frozenUntil) && w.crashes == 0 && w.freezes == 0 && w.now.Sub(l.asOf()) < time.Second
+	})
+}
+
+// deletion is whether and how the IngressDaemonSet is being deleted.
+func (a *audit) deletion() rollout.Deletion {
+	set := a.w.set()
+	switch {
+	case set == nil:
+		return rollout.DeleteInWaves
+	case set.DeletionTimestamp == nil:
+		return rollout.NotDeleted
+	case slices.Contains(set.Finalizers, metav1.FinalizerDeleteDependents):
+		return rollout.DeleteAtOnce
+	case slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents):
+		return rollout.DeleteOrphaning
+	}
+	return rollout.DeleteInWaves
+}
+
+func marked(n *rollout.Node) bool { return n.Deployment != nil && n.Deployment.Mark != "" }
+
+func ready(n *rollout.Node) (count int32) {
+	for _, p := range n.Pods {
+		if p.Ready && !p.Terminating && p.Failed == "" {
+			count++
+		}
+	}
+	return count
+}
+
+// lacks is whether pods of the node are missing, or too many.
+func lacks(n *rollout.Node) bool {
+	d := n.Deployment
+	return d == nil || d.Replicas != d.PodsPerNode || ready(n) != d.PodsPerNode || len(n.Pods) != int(d.PodsPerNode) ||
+		slices.ContainsFunc(n.Pods, func(p rollout.Pod) bool { return p.Revision != d.Revision })
+}

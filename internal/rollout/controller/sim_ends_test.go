@@ -1,0 +1,122 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+)
+
+// What must come to an end, and what must not be begun again and again.
+
+// checkRepeats: nothing is written to a node without end.
+func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
+	if s.Node == "" {
+		return
+	}
+	if what := s.String(); a.last[s.Node] == what {
+		a.repeats[s.Node]++
+	} else {
+		a.last[s.Node], a.repeats[s.Node] = what, 0
+	}
+	if a.repeats[s.Node] > 50 && s.Action != rollout.DeletePods {
+		a.fault("%s is written again and again", s)
+	}
+	if s.Action == rollout.Mark && !s.Drained {
+		key := fmt.Sprint(s.Node, seen.Generation, s.Reason)
+		if a.marks[key]++; a.marks[key] > 3 && strings.HasPrefix(s.Reason, "it has revision") {
+			a.fault("%s: the node was marked %d times with one spec", s, a.marks[key])
+		}
+	}
+}
+
+// lasts is whether something is so for longer than it may be.
+func (a *audit) lasts(what string, so bool, longest time.Duration) bool {
+	if !so {
+		delete(a.since, what)
+		return false
+	}
+	if _, ok := a.since[what]; !ok {
+		a.since[what] = a.w.now
+	}
+	return a.w.now.Sub(a.since[what]) > longest
+}
+
+// checkEnds: what waits for a node that may never be back holds up nothing else, and what
+// waits for a detacher holds up nothing for ever.
+func (a *audit) checkEnds() {
+	set := a.w.set()
+	if set == nil || set.DeletionTimestamp != nil {
+		return
+	}
+	for _, n := range set.Status.Nodes {
+		stuck := n.State == v1alpha1.NodeAttaching && strings.Contains(n.Reason, "timestamp")
+		if a.lasts("attaching "+n.Name, stuck, set.Spec.Strategy().DetachTimeout+5*time.Minute) {
+			a.fault("%s is attaching for %s: %s", n.Name, a.w.now.Sub(a.since["attaching "+n.Name]), n.Reason)
+		}
+	}
+	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) {
+		a.fault("every Ready node serves with %s, and currentRevision is %s", a.w.revision(), set.Status.CurrentRevision)
+	}
+	for port := range a.w.daemonSets {
+		what := fmt.Sprint("checkers ", port)
+		if a.lasts(what, a.w.outdated(port) && a.onlyKeptOut(), 5*time.Minute) {
+			a.fault("the health checkers of port %d wait for nodes that are kept out or dead", port)
+		}
+	}
+}
+
+// everyReadyNodeServes is whether all wanted nodes that are Ready, at least one, and one
+// that is not, so serve with the present template.
+func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
+	served, dead := 0, 0
+	for _, name := range a.w.order() {
+		n, d := a.w.nodes[name], a.w.deployments[name]
+		switch {
+		case !n.wanted():
+		case !n.ready():
+			dead++
+		case d == nil || d.revision() != a.w.revision() || !a.servesTruly(name):
+			return false
+		default:
+			served++
+		}
+	}
+	return served > 0 && dead > 0 && len(set.Spec.Strategy().Analysis) == 0 && set.Status.Rejected == nil
+}
+
+// onlyKeptOut is whether all nodes that are marked or degraded are kept out or dead, at
+// least one.
+func (a *audit) onlyKeptOut() bool {
+	apart := 0
+	for _, name := range a.w.order() {
+		n, d := a.w.nodes[name], a.w.deployments[name]
+		switch {
+		case d == nil || !n.wanted():
+		case d.keptOut() && d.marked(), !n.ready() && !n.alive:
+			apart++
+		case !a.servesTruly(name):
+			return false
+		}
+	}
+	return apart > 0
+}
+
+// checkTemplates: a template is rejected for its pods and its analysis alone, and becomes
+// current where a node serves with it.
+func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
+	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] {
+		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
+	}
+	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted {
+		return
+	}
+	for _, name := range a.w.order() {
+		if n := a.w.nodes[name]; n.wanted() && n.ready() {
+			return
+		}
+	}
+	a.fault("revision %s becomes current although no node is wanted and Ready", after.CurrentRevision)
+}

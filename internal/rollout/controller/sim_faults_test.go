@@ -1,0 +1,352 @@
+package controller
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What others do to the world, and how it heals.
+
+var errRefused = apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", errors.New("no"))
+
+// cordon is what node-detacher takes for a request to detach, too.
+func (w *world) cordon(n *simNode, on bool) {
+	if n.api.Spec.Unschedulable != on {
+		w.dropStrayTimestamps(n)
+		w.edit(n, func(node *corev1.Node) { node.Spec.Unschedulable = on })
+	}
+}
+
+// tamper lets somebody else write into a node's Deployment.
+func (w *world) tamper(n *simNode, change func(*appsv1.Deployment)) {
+	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
+		delete(w.audit.floor, n.name)
+		w.audit.turnOf(n.name).foreign = true
+		w.rewrite(d, change)
+	}
+}
+
+// rewrite lets somebody else write to a Deployment what replaces no pod.
+func (w *world) rewrite(d *simDeployment, change func(*appsv1.Deployment)) {
+	changed := d.api.DeepCopy()
+	change(changed)
+	err := w.user("kubectl").Update(ctx, changed, client.FieldOwner("kubectl"))
+	if !apierrors.IsForbidden(err) {
+		w.must(err)
+	}
+}
+
+// keepOut is somebody who wants a node out of the load balancer, or no more.
+func (w *world) keepOut(n *simNode, yes bool) {
+	d := w.deployments[n.name]
+	if d == nil || d.api.DeletionTimestamp != nil || d.keptOut() == yes {
+		return
+	}
+	w.rewrite(d, func(api *appsv1.Deployment) {
+		annotate(api, v1alpha1.AnnotationDetached, map[bool]string{true: "somebody", false: ""}[yes])
+	})
+}
+
+func (w *world) restartOne(n *simNode) {
+	for _, p := range w.pods {
+		if p.node == n.name && p.ready {
+			w.restart(p)
+			return
+		}
+	}
+}
+
+// repair makes every template good: pods that waited become ready.
+func (w *world) repair() {
+	w.bad = map[string]bool{}
+	for _, p := range w.pods {
+		if p.running && !p.ready {
+			w.becomeReady(p)
+		}
+	}
+}
+
+// upgrade is a new version of the controller, with a new health checker.
+func (w *world) upgrade() {
+	version, _ := strconv.Atoi(w.image[len("healthchecker:"):])
+	w.image = "healthchecker:" + strconv.Itoa(version+1)
+	for _, l := range slices.Clone(w.leaders) {
+		l.stop()
+		w.lead(l.skew)
+	}
+}
+
+// spoil lets the present template be among those that are no good.
+func (w *world) spoil(among map[string]bool) {
+	image := imageOf(w.spec().Template)
+	among[image], w.everBad[image] = true, true
+}
+
+// wipeNode lets somebody remove an annotation of a Node by hand.
+func (w *world) wipeNode(n *simNode, which int) {
+	keys := slices.Sorted(maps.Keys(n.api.Annotations))
+	if len(keys) > 0 {
+		n.tampered = w.now
+		w.edit(n, func(node *corev1.Node) { annotate(node, keys[which%len(keys)], "") })
+	}
+}
+
+// wipeDeployment lets somebody remove or rewrite annotations of a Deployment by hand.
+func (w *world) wipeDeployment(n *simNode, which int) {
+	d := w.deployments[n.name]
+	if d == nil || d.api.DeletionTimestamp != nil {
+		return
+	}
+	key := d.api.Annotations[v1alpha1.AnnotationMarkKey]
+	w.rewrite(d, func(api *appsv1.Deployment) {
+		switch which {
+		case 0:
+			annotate(api, v1alpha1.AnnotationMarkKey, "")
+		case 1:
+			annotate(api, key, "")
+		case 2:
+			// An empty mark is one, too.
+			api.Annotations[v1alpha1.DefaultMarkKey] = ""
+		case 3:
+			annotate(api, v1alpha1.DefaultMarkKey, "by-hand")
+		case 4:
+			annotate(api, v1alpha1.AnnotationUpdatedAt, "")
+		}
+	})
+}
+
+// unmarkByHand removes the marks that somebody set by hand.
+func (w *world) unmarkByHand(n *simNode) {
+	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
+		mark, there := d.api.Annotations[v1alpha1.DefaultMarkKey]
+		if _, ours := v1alpha1.MarkedAt(mark); there && !ours {
+			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, v1alpha1.DefaultMarkKey, "") })
+		}
+	}
+}
+
+// label gives a node other labels beside that of the node set.
+func (w *world) label(name string, labels map[string]string) {
+	w.edit(w.nodes[name], func(node *corev1.Node) { maps.Copy(node.Labels, labels) })
+}
+
+// promote does not want to wait for the analysis.
+func (w *world) promote() {
+	set := w.set()
+	if set == nil || set.Status.Analysis == nil {
+		return
+	}
+	changed := set.DeepCopy()
+	annotate(changed, v1alpha1.AnnotationPromoted, rollout.AnalysisID(set.Status.Analysis))
+	w.must(w.user("kubectl-ids").Update(ctx, changed, client.FieldOwner("kubectl-ids")))
+}
+
+// remove deletes the IngressDaemonSet.
+func (w *world) remove(how rollout.Deletion) {
+	set := w.set()
+	if set == nil || set.DeletionTimestamp != nil {
+		return
+	}
+	if finalizer := map[rollout.Deletion]string{rollout.DeleteAtOnce: metav1.FinalizerDeleteDependents, rollout.DeleteOrphaning: metav1.FinalizerOrphanDependents}[how]; finalizer != "" {
+		changed := set.DeepCopy()
+		changed.Finalizers = append(changed.Finalizers, finalizer)
+		w.must(w.user("kubectl").Update(ctx, changed))
+	}
+	w.must(w.user("kubectl").Delete(ctx, set))
+}
+
+// setChanged is the garbage collector, where the IngressDaemonSet is deleted at once or
+// orphans what it owns.
+func (w *world) setChanged(before, after client.Object) {
+	if after == nil {
+		w.tell("cluster", "the IngressDaemonSet is gone")
+		return
+	}
+	if before == nil || (before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
+		return
+	}
+	w.after(w.between(100*time.Millisecond, 2*time.Second), func() {
+		switch w.audit.deletion() {
+		case rollout.DeleteAtOnce:
+			w.collectAll()
+			w.dropFinalizer(metav1.FinalizerDeleteDependents)
+		case rollout.DeleteOrphaning:
+			w.orphanAll()
+			w.dropFinalizer(metav1.FinalizerOrphanDependents)
+		}
+	})
+}
+
+func (w *world) collectAll() {
+	for _, kind := range []string{"Deployment", "DaemonSet"} {
+		for _, obj := range w.api.All(kind) {
+			w.must(client.IgnoreNotFound(w.user("gc").Delete(ctx, obj)))
+		}
+	}
+}
+
+func (w *world) orphanAll() {
+	for _, kind := range []string{"Deployment", "DaemonSet"} {
+		for _, obj := range w.api.All(kind) {
+			orphan := obj.DeepCopyObject().(client.Object)
+			orphan.SetOwnerReferences(nil)
+			w.must(w.user("gc").Update(ctx, orphan, client.FieldOwner("kube-controller-manager")))
+		}
+	}
+}
+
+func (w *world) dropFinalizer(name string) {
+	if set := w.set(); set != nil {
+		changed := set.DeepCopy()
+		changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == name })
+		w.must(w.user("gc").Update(ctx, changed))
+	}
+}
+
+// heal ends every fault that does not lie in the spec.
+func (w *world) heal() {
+	w.crashes, w.freezes = 0, 0
+	for _, l := range w.leaders {
+		for _, v := range l.views {
+			v.lag = 0
+		}
+	}
+	w.misbehaves, w.refused = map[string]bool{}, map[string]bool{}
+	for _, n := range w.nodes {
+		n.rejects, n.capacity = false, 0
+	}
+	w.run(w.now.Add(16 * time.Minute))
+	for len(w.leaders) > 1 {
+		w.leaders[0].stop()
+	}
+	if len(w.leaders) == 0 {
+		w.lead(0)
+	}
+	w.repair()
+	w.detacherReturns()
+	for _, name := range w.order() {
+		n := w.nodes[name]
+		w.cordon(n, false)
+		w.keepOut(n, false)
+		for _, c := range n.checkers() {
+			w.setHangs(n, c.port, false, 0)
+		}
+		w.revive(n)
+		w.untaint(n)
+		w.unmarkByHand(n)
+		w.hold(n, false)
+		w.dropStrayTimestamps(n)
+	}
+}
+
+// leftovers are the traces of a rollout that should be gone when it rests.
+func (w *world) leftovers() []string {
+	var out []string
+	set := w.set()
+	if set == nil {
+		return nil
+	}
+	for _, name := range set.Status.Wave {
+		out = append(out, name+" is in the wave")
+	}
+	for _, name := range w.order() {
+		n, d := w.nodes[name], w.deployments[name]
+		switch {
+		case n.requested():
+			out = append(out, name+" is annotated")
+		case n.wanted() && d == nil:
+			out = append(out, name+" has no Deployment")
+		case d == nil:
+		case d.marked():
+			out = append(out, name+" is marked")
+		}
+	}
+	return out
+}
+
+// goal is the revision that nodes should have: a template that was rejected stays so.
+func (w *world) goal() string {
+	if r := w.set().Status.Rejected; r != nil && r.Revision == w.revision() {
+		return w.set().Status.CurrentRevision
+	}
+	return w.revision()
+}
+
+// triedAgain is whether the pods that a Deployment should have wait to be tried again.
+func (w *world) triedAgain(d *simDeployment) bool {
+	var hold rollout.Hold
+	_ = json.Unmarshal([]byte(d.api.Annotations[v1alpha1.AnnotationHold]), &hold)
+	return d.held() && hold.Revision == w.revision() && d.podsPerNode() == w.spec().Pods()
+}
+
+// drifted is whether somebody else's changes are in a Deployment.
+func (d *simDeployment) drifted() bool {
+	return slices.ContainsFunc(d.api.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == "kubectl" && m.FieldsV1 != nil && slices.Contains([]string{`{"f:spec":{}}`, `{"f:metadata":{},"f:spec":{}}`}, string(m.FieldsV1.GetRawBytes()))
+	})
+}
+
+// unfinished says what is missing from a finished rollout.
+func (w *world) unfinished() []string {
+	out := w.leftovers()
+	if w.set() == nil {
+		return out
+	}
+	updated, wanted := 0, 0
+	for _, name := range w.order() {
+		n, d := w.nodes[name], w.deployments[name]
+		if !n.wanted() && d != nil {
+			out = append(out, name+" has a Deployment")
+		}
+		if !n.wanted() || d == nil {
+			continue
+		}
+		wanted++
+		if d.revision() == w.goal() {
+			updated++
+		}
+		if d.podsPerNode() != w.spec().Pods() || d.drifted() {
+			out = append(out, name+" is out of date")
+		}
+		if d.held() {
+			out = append(out, name+" is held back")
+		}
+		if !w.audit.servesTruly(name) {
+			out = append(out, name+" does not serve")
+		}
+	}
+	stay, _ := v1alpha1.Resolve(w.spec().Strategy().Partition, wanted)
+	if updated < wanted-stay {
+		out = append(out, "too few nodes have the new revision")
+	}
+	for port := range w.daemonSets {
+		if w.outdated(port) || !slices.Contains(w.spec().HealthCheckNodePorts, port) {
+			out = append(out, "a health checker is out of date")
+		}
+	}
+	return out
+}
+
+// outdated is whether the health checkers of a port are those of an older controller.
+func (w *world) outdated(port int32) bool {
+	s := w.daemonSets[port]
+	return s != nil && imageOf(s.api.Spec.Template) != w.image
+}
+
+func labelSet(obj client.Object) labels.Set { return labels.Set(obj.GetLabels()) }
+
+const patience = 3 * time.Hour

@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+)
+
+// measured keeps the books of measurements.
+func (a *audit) measured(m rollout.Measurement) {
+	if m.Failure != "" {
+		a.failures[m.Analysis+m.Check]++
+	} else {
+		a.passed[m.Analysis+m.Check]++
+	}
+}
+
+// checkGate: no node begins with the present template while the last wave is
+// measured or has failed, and none gets a template that was rejected.
+func (a *audit) checkGate(seen *picture, s rollout.Step) {
+	n, status := seen.node(s.Node), &seen.Status
+	if n == nil || !n.Wanted || n.Deployment != nil && n.Deployment.Detached || seen.Deletion != rollout.NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
+		return
+	}
+	marks := s.Action == rollout.Mark && !s.Drained && strings.HasSuffix(s.Mark, "/"+seen.Revision)
+	updates := s.Action == rollout.Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
+	starts := !marked(n) && (marks || updates)
+	rejected := status.Rejected != nil && status.Rejected.Revision == seen.Revision
+	if rejected && (s.Action == rollout.Update || s.Action == rollout.Create) && s.Revision == seen.Revision {
+		a.fault("%s although it was rejected", s)
+	}
+	gate := status.Analysis
+	if !starts || rejected || gate == nil || gate.Revision != seen.Revision || slices.Contains(status.Wave, s.Node) && degraded(seen, n) {
+		return
+	}
+	switch gate.Phase {
+	case v1alpha1.AnalysisOfWave:
+		if !slices.Contains(gate.Nodes, s.Node) && !slices.Contains(status.Wave, s.Node) {
+			a.fault("%s during the wave of %v", s, gate.Nodes)
+		}
+	case v1alpha1.AnalysisMeasuring, v1alpha1.AnalysisFailed:
+		a.fault("%s although the analysis of %v is %s", s, gate.Nodes, gate.Phase)
+	}
+}
+
+// checkVerdict: an analysis passes and fails by what was measured.
+func (a *audit) checkVerdict(before, after *v1alpha1.IngressDaemonSetStatus) {
+	gate, last := after.Analysis, before.Analysis
+	if gate == nil || last == nil || gate.Phase == last.Phase || rollout.AnalysisID(gate) != rollout.AnalysisID(last) {
+		return
+	}
+	failed := false
+	for _, check := range a.w.spec().Strategy().Analysis {
+		key := rollout.AnalysisID(gate) + check.Name
+		failed = failed || a.failures[key] > check.MayFail()
+		if gate.Phase == v1alpha1.AnalysisPassed && a.w.set().Annotations[v1alpha1.AnnotationPromoted] != rollout.AnalysisID(gate) &&
+			(a.passed[key]+a.failures[key] < check.Measurements() || a.passed[key] == 0) {
+			a.fault("an analysis passed with %d passed and %d failed measurements of %s", a.passed[key], a.failures[key], check.Name)
+		}
+	}
+	if gate.Phase == v1alpha1.AnalysisFailed && !failed {
+		a.fault("an analysis failed by no check")
+	}
+}

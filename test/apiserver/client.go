@@ -1,0 +1,436 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Client reads and writes a Server. What nobody here uses of client.Client is missing.
+type Client struct {
+	client.Client
+	Server *Server
+}
+
+// Get reads the newest version.
+func (c *Client) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	id := identity{kindOf(obj), key.Namespace, key.Name}
+	e := c.Server.objects[id]
+	if e == nil {
+		return notFound(id)
+	}
+	return Assign(obj, e.object)
+}
+
+// Assign copies an object into another of its type, or its metadata.
+func Assign(to, from client.Object) error {
+	if meta, ok := to.(*metav1.PartialObjectMetadata); ok {
+		copied := reflect.ValueOf(from.DeepCopyObject()).Elem().FieldByName("ObjectMeta").Interface().(metav1.ObjectMeta)
+		meta.ObjectMeta = copied
+		return nil
+	}
+	if reflect.TypeOf(to) != reflect.TypeOf(from) {
+		return fmt.Errorf("%T cannot be read into %T", from, to)
+	}
+	gvk := to.GetObjectKind().GroupVersionKind()
+	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
+	to.GetObjectKind().SetGroupVersionKind(gvk)
+	return nil
+}
+
+// Create stores a new object.
+func (c *Client) Create(_ context.Context, obj client.Object, opts ...client.CreateOption) error {
+	var o client.CreateOptions
+	o.ApplyOptions(opts)
+	s, id := c.Server, c.Server.identify(obj)
+	if s.objects[id] != nil {
+		return apierrors.NewAlreadyExists(resource(id.kind), id.name)
+	}
+	made := obj.DeepCopyObject().(client.Object)
+	made.SetUID("")
+	content, err := treeOf(made)
+	if err != nil {
+		return err
+	}
+	if err := s.admit(made); err != nil || len(o.DryRun) > 0 {
+		return err
+	}
+	s.add(id, made, []claim{{holder{manager: o.FieldManager}, keys(leaves(ownable(content)))}})
+	return Assign(obj, made)
+}
+
+func keys(m map[string]any) map[string]bool {
+	out := make(map[string]bool, len(m))
+	for key := range m {
+		out[key] = true
+	}
+	return out
+}
+
+func (s *Server) admit(obj client.Object) error {
+	if s.Admit == nil {
+		return nil
+	}
+	return s.Admit(obj)
+}
+
+// Update replaces an object whole, but for its status.
+func (c *Client) Update(_ context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	var o client.UpdateOptions
+	o.ApplyOptions(opts)
+	s, id := c.Server, c.Server.identify(obj)
+	e := s.objects[id]
+	if e == nil {
+		return notFound(id)
+	}
+	if err := check(e, id, obj.GetUID(), obj.GetResourceVersion()); err != nil {
+		return err
+	}
+	next := obj.DeepCopyObject().(client.Object)
+	keepStatus(e.object, next)
+	next.SetDeletionTimestamp(e.object.GetDeletionTimestamp())
+	claims := slices.DeleteFunc(slices.Clone(e.claims), func(c claim) bool {
+		// Who takes an entry out of the list takes the claim away.
+		return !slices.ContainsFunc(obj.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+			return m.Manager == c.manager && m.Operation == c.operation() && m.Subresource == c.subresource
+		})
+	})
+	return s.change(id, e, obj, next, claims, holder{manager: o.FieldManager})
+}
+
+// change stores what was made of an object by somebody who claims what differs, and
+// answers with it.
+func (s *Server) change(id identity, e *stored, answer, next client.Object, claims []claim, who holder) error {
+	next.SetUID(e.object.GetUID())
+	next.SetCreationTimestamp(e.object.GetCreationTimestamp())
+	if tracked(id.kind) {
+		before, err := e.tree()
+		if err != nil {
+			return err
+		}
+		after, err := treeOf(next)
+		if err != nil {
+			return err
+		}
+		set, gone := difference(leaves(ownable(before)), leaves(ownable(after)))
+		claims = take(claims, who, set, gone)
+	}
+	return s.store(id, e, answer, next, claims)
+}
+
+// tracked is whether anybody asks who wrote which fields of a kind.
+func tracked(kind string) bool { return kind != "IngressDaemonSet" && kind != "Pod" }
+
+// difference are the paths whose values differ, and those that are gone.
+func difference(before, after map[string]any) (set, gone map[string]bool) {
+	set, gone = map[string]bool{}, map[string]bool{}
+	for path, value := range after {
+		if old, ok := before[path]; !ok || !reflect.DeepEqual(old, value) {
+			set[path] = true
+		}
+	}
+	for path := range before {
+		if _, ok := after[path]; !ok {
+			gone[path] = true
+		}
+	}
+	return set, gone
+}
+
+// store stores a next version unless it is the same, and answers with what is stored.
+func (s *Server) store(id identity, e *stored, answer, next client.Object, claims []claim) error {
+	if err := s.admit(next); err != nil {
+		return err
+	}
+	if same(e, next, claims) {
+		return Assign(answer, e.object)
+	}
+	s.replace(id, e, next, claims)
+	return Assign(answer, next)
+}
+
+// Patch does merge patches.
+func (c *Client) Patch(_ context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	var o client.PatchOptions
+	o.ApplyOptions(opts)
+	s, id := c.Server, c.Server.identify(obj)
+	e := s.objects[id]
+	if e == nil {
+		return notFound(id)
+	}
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	if patch.Type() != types.MergePatchType {
+		return fmt.Errorf("%s is not known here", patch.Type())
+	}
+	var delta map[string]any
+	if err := utiljson.Unmarshal(data, &delta); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	meta, _ := delta["metadata"].(map[string]any)
+	uid, _ := meta["uid"].(string)
+	version, _ := meta["resourceVersion"].(string)
+	if err := check(e, id, types.UID(uid), version); err != nil {
+		return err
+	}
+	before, err := e.tree()
+	if err != nil {
+		return err
+	}
+	next, err := s.typed(id, patched(before, delta))
+	if err != nil {
+		return err
+	}
+	keepStatus(e.object, next)
+	return s.change(id, e, obj, next, slices.Clone(e.claims), holder{manager: o.FieldManager})
+}
+
+// patched is a tree after a JSON merge patch (RFC 7396).
+func patched(tree, patch map[string]any) map[string]any {
+	out := maps.Clone(tree)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range patch {
+		switch inner, isMap := value.(map[string]any); {
+		case value == nil:
+			delete(out, key)
+		case isMap:
+			mine, _ := out[key].(map[string]any)
+			out[key] = patched(mine, inner)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// typed is a tree as an object of its kind.
+func (s *Server) typed(id identity, content map[string]any) (client.Object, error) {
+	obj := made(id.kind)
+	if obj == nil {
+		return nil, fmt.Errorf("kind %s is not known here", id.kind)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return obj, nil
+}
+
+func made(kind string) client.Object {
+	switch kind {
+	case "IngressDaemonSet":
+		return &v1alpha1.IngressDaemonSet{}
+	case "Deployment":
+		return &appsv1.Deployment{}
+	case "DaemonSet":
+		return &appsv1.DaemonSet{}
+	case "ControllerRevision":
+		return &appsv1.ControllerRevision{}
+	case "Node":
+		return &corev1.Node{}
+	case "EndpointSlice":
+		return &discoveryv1.EndpointSlice{}
+	case "ServiceAccount":
+		return &corev1.ServiceAccount{}
+	case "RoleBinding":
+		return &rbacv1.RoleBinding{}
+	}
+	return nil
+}
+
+// Apply does server-side apply, and answers in the configuration where that is
+// unstructured.
+func (c *Client) Apply(_ context.Context, configuration runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	var o client.ApplyOptions
+	o.ApplyOptions(opts)
+	u, ok := configuration.(interface {
+		client.Object
+		UnstructuredContent() map[string]any
+		SetUnstructuredContent(map[string]any)
+	})
+	if !ok {
+		return fmt.Errorf("%T cannot be applied here", configuration)
+	}
+	s, id := c.Server, c.Server.identify(u)
+	config, who := ownable(u.UnstructuredContent()), holder{manager: o.FieldManager, applied: true}
+	fields := leaves(config)
+	e := s.objects[id]
+	if e == nil && u.GetUID() != "" {
+		return conflict(id, "uid mismatch: the provided object specified uid %s, and no existing object was found", u.GetUID())
+	}
+	force := o.Force != nil && *o.Force
+	next, claims, err := s.applied(id, e, u, config, fields, who, force)
+	if err != nil {
+		return err
+	}
+	dry := len(o.DryRun) > 0
+	switch {
+	case dry:
+		err = s.admit(next)
+	case e == nil:
+		if err = s.admit(next); err == nil {
+			s.add(id, next, claims)
+		}
+	case !dry:
+		answer := made(id.kind)
+		err = s.store(id, e, answer, next, claims)
+		next = answer
+	}
+	if err != nil {
+		return err
+	}
+	content, err := treeOf(next)
+	if err != nil {
+		return err
+	}
+	content["apiVersion"], content["kind"] = u.UnstructuredContent()["apiVersion"], id.kind
+	u.SetUnstructuredContent(content)
+	return nil
+}
+
+// applied is what an object becomes, and whose its fields are then.
+func (s *Server) applied(id identity, e *stored, u client.Object, config, fields map[string]any, who holder, force bool) (client.Object, []claim, error) {
+	live, claims := map[string]any{}, []claim(nil)
+	if e != nil {
+		if err := check(e, id, u.GetUID(), u.GetResourceVersion()); err != nil {
+			return nil, nil, err
+		}
+		var err error
+		if live, err = e.tree(); err != nil {
+			return nil, nil, err
+		}
+		claims = slices.Clone(e.claims)
+	}
+	have := leaves(live)
+	changed := map[string]bool{}
+	for path, value := range fields {
+		if old, ok := have[path]; !ok || !reflect.DeepEqual(old, value) {
+			changed[path] = true
+		}
+	}
+	if err := disputed(claims, who, changed); err != nil && !force {
+		return nil, nil, apierrors.NewConflict(resource(id.kind), id.name, err)
+	}
+	last := map[string]bool{}
+	if i := holderOf(claims, who); i >= 0 {
+		last = claims[i].fields
+		claims = slices.Delete(claims, i, i+1)
+	}
+	claims = take(claims, holder{}, changed, nil)
+	claims = slices.DeleteFunc(claims, func(c claim) bool { return c.holder == holder{} })
+	content := with(live, config)
+	for path := range last {
+		_, kept := fields[path]
+		if !kept && !slices.ContainsFunc(claims, func(c claim) bool { return c.fields[path] }) {
+			content = without(content, path)
+		}
+	}
+	claims = append([]claim{{who, keys(fields)}}, claims...)
+	if e == nil {
+		content["metadata"] = with(content["metadata"].(map[string]any), map[string]any{"name": id.name, "namespace": id.namespace})
+	}
+	next, err := s.typed(id, content)
+	return next, claims, err
+}
+
+// disputed says whose fields would be changed.
+func disputed(claims []claim, by holder, changed map[string]bool) error {
+	for _, c := range claims {
+		for path := range changed {
+			if c.holder != by && c.fields[path] {
+				return fmt.Errorf("conflict with %q: %q", c.manager, path)
+			}
+		}
+	}
+	return nil
+}
+
+// Delete deletes an object, or has its finalizers or kubelet do so.
+func (c *Client) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	var o client.DeleteOptions
+	o.ApplyOptions(opts)
+	s, id := c.Server, c.Server.identify(obj)
+	e := s.objects[id]
+	if e == nil {
+		return notFound(id)
+	}
+	if p := o.Preconditions; p != nil && p.UID != nil {
+		if err := check(e, id, *p.UID, ""); err != nil {
+			return err
+		}
+	}
+	atOnce := o.GracePeriodSeconds != nil && *o.GracePeriodSeconds == 0
+	if len(e.object.GetFinalizers()) == 0 && (atOnce || !graceful(e.object)) {
+		s.drop(id, e)
+		return nil
+	}
+	if e.object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	next := e.object.DeepCopyObject().(client.Object)
+	now := metav1.NewTime(s.Now().Truncate(0))
+	next.SetDeletionTimestamp(&now)
+	s.replace(id, e, next, e.claims)
+	return nil
+}
+
+// graceful is whether a kubelet ends an object.
+func graceful(obj client.Object) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+}
+
+// Status writes the status alone.
+func (c *Client) Status() client.SubResourceWriter { return statusWriter{Server: c.Server} }
+
+// shallow is an object that shares all but its metadata's own fields with another.
+func shallow(obj client.Object) client.Object {
+	out := reflect.New(reflect.TypeOf(obj).Elem())
+	out.Elem().Set(reflect.ValueOf(obj).Elem())
+	return out.Interface().(client.Object)
+}
+
+type statusWriter struct {
+	client.SubResourceWriter
+	Server *Server
+}
+
+func (w statusWriter) Update(_ context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	var o client.SubResourceUpdateOptions
+	o.ApplyOptions(opts)
+	s, id := w.Server, w.Server.identify(obj)
+	e := s.objects[id]
+	if e == nil {
+		return notFound(id)
+	}
+	if err := check(e, id, obj.GetUID(), obj.GetResourceVersion()); err != nil {
+		return err
+	}
+	next := shallow(e.object)
+	if !keepStatus(obj.DeepCopyObject().(client.Object), next) {
+		return errors.New("the kind has no status here")
+	}
+	claims := e.claims
+	if tracked(id.kind) {
+		claims = take(slices.Clone(claims), holder{manager: o.FieldManager, subresource: "status"}, map[string]bool{"status": true}, nil)
+	}
+	return s.store(id, e, obj, next, claims)
+}

@@ -1,0 +1,66 @@
+package apiserver
+
+import (
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// groups are the API groups of kinds that are not in the core group.
+var groups = map[string]string{
+	"IngressDaemonSet": v1alpha1.GroupVersion.Group, "Deployment": "apps", "DaemonSet": "apps", "ReplicaSet": "apps",
+	"ControllerRevision": "apps", "EndpointSlice": "discovery.k8s.io", "RoleBinding": "rbac.authorization.k8s.io",
+}
+
+func lower(s string) string { return strings.ToLower(s) }
+
+// counts is whether objects of a kind have a generation.
+func counts(kind string) bool {
+	switch kind {
+	case "IngressDaemonSet", "Deployment", "DaemonSet", "ReplicaSet", "EndpointSlice":
+		return true
+	}
+	return false
+}
+
+// moves is whether the generation counts a change: of the spec and of when the object
+// was deleted, of Deployments their annotations too.
+func moves(a, b client.Object) bool {
+	if (a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) {
+		return true
+	}
+	differ := func(x, y any) bool { return !equality.Semantic.DeepEqual(x, y) }
+	switch b := b.(type) {
+	case *v1alpha1.IngressDaemonSet:
+		return differ(a.(*v1alpha1.IngressDaemonSet).Spec, b.Spec)
+	case *appsv1.Deployment:
+		return differ(a.GetAnnotations(), b.Annotations) || differ(a.(*appsv1.Deployment).Spec, b.Spec)
+	case *appsv1.DaemonSet:
+		return differ(a.(*appsv1.DaemonSet).Spec, b.Spec)
+	case *appsv1.ReplicaSet:
+		return differ(a.(*appsv1.ReplicaSet).Spec, b.Spec)
+	case *discoveryv1.EndpointSlice:
+		return differ(a.(*discoveryv1.EndpointSlice).Endpoints, b.Endpoints) || differ(a.(*discoveryv1.EndpointSlice).Ports, b.Ports)
+	}
+	return false
+}
+
+// keepStatus gives an object the status of another, and everything but the status where
+// that is what is written. It is whether the kind has a status.
+func keepStatus(from, to client.Object) bool {
+	switch to := to.(type) {
+	case *v1alpha1.IngressDaemonSet:
+		to.Status = from.(*v1alpha1.IngressDaemonSet).Status
+	case *appsv1.Deployment:
+		to.Status = from.(*appsv1.Deployment).Status
+	case *appsv1.DaemonSet:
+		to.Status = from.(*appsv1.DaemonSet).Status
+	default:
+		return false
+	}
+	return true
+}
