@@ -218,9 +218,14 @@ func (p *planner) underWay() (names []string, acting int) {
 }
 
 // midway is whether an update that is to be changed still goes on: the node keeps
-// its place, and is finished even when the rollout is paused.
+// its place, and is finished even when the rollout is paused. One whose pods are all
+// ready lacks nothing, though they may not have been so for long enough yet.
 func (p *planner) midway(v *view) bool {
-	return !p.strategy.Detaching && v.Wanted && !v.keptOut() && v.starts && p.wave[v.Name] && !v.done
+	if p.strategy.Detaching || !v.Wanted || v.keptOut() || !v.starts || !p.wave[v.Name] {
+		return false
+	}
+	whole, _, _ := v.complete(p.Now, 0)
+	return !whole
 }
 
 // takesNothing is whether an update takes nothing more from the load balancer.

@@ -255,3 +255,22 @@ func TestShrunkBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestReadyPodsAreNotMidway: a node all of whose pods are ready is not in the middle of
+// an update, though they have not been so for long enough: to change its update takes
+// something away, and needs the budget.
+func TestReadyPodsAreNotMidway(t *testing.T) {
+	s := servingFleet(3)
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: number(1)}
+	s.Spec.MinReadySeconds = 30
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	s.Nodes[0].Pods[0].ReadySince, s.Nodes[0].Pods[1].ReadySince = start, start
+	s.Nodes[1].Checks[0].Serving = false
+	if d := Plan(s); steps(d) != "" {
+		t.Errorf("another node does not serve, and the budget is 1: %s", steps(d))
+	}
+	s.Nodes[0].Pods[0].Ready = false
+	if d := Plan(s); steps(d) != "Update n0000 to r2 x2" {
+		t.Errorf("a pod is not ready: %s", steps(d))
+	}
+}

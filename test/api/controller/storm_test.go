@@ -75,9 +75,12 @@ func TestTaintedWhileADetacherIsSlow(t *testing.T) {
 		}
 		return nil
 	})
-	if left := f.pods(set, node); len(left) > 0 {
-		t.Errorf("%d pods are left", len(left))
-	}
+	f.eventually("no pod is left", func() error {
+		if left := f.pods(set, node); len(left) > 0 {
+			return fmt.Errorf("%d are", len(left))
+		}
+		return nil
+	})
 	f.kubectl("taint", "node", node, "maintenance-")
 	f.answer(node)
 	f.eventually("the node is released", func() error { return f.clear(node) })
