@@ -71,6 +71,7 @@ CHECKS ?= 12000
 .PHONY: soak
 soak: ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property)
 	@go test -count 1 -timeout 2h ./internal/rollout -run 'Convergence|Tight|Deletion' -rapid.seed=0 -rapid.checks=$(CHECKS)
+	@go test -count 1 -timeout 2h ./internal/rollout/controller -run 'Convergence|Deletion' -draws=$$(($(CHECKS) / 10)) -first=$$((RANDOM * 1000))
 	@go test -count 1 -timeout 2h ./internal/targets -run Convergence -rapid.seed=0 -rapid.checks=$(CHECKS)
 
 .PHONY: soak-aws
