@@ -182,9 +182,19 @@ func TestDetachmentTimesOut(t *testing.T) {
 	f.complete(set)
 }
 
-// TestDrain gives way to kubectl drain, and returns when the node is uncordoned.
+// TestDrain gives way to kubectl drain, whether it evicts pods or deletes them, and
+// returns when the node is uncordoned.
 func TestDrain(t *testing.T) {
 	t.Parallel()
+	for name, how := range map[string]string{"evictions": "--disable-eviction=false", "deletions": "--disable-eviction"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drain(t, how)
+		})
+	}
+}
+
+func drain(t *testing.T, how string) {
 	f := newFixture(t, 1)
 	k := f.addKubelet()
 	node := k.node
@@ -196,7 +206,7 @@ func TestDrain(t *testing.T) {
 	// Pods take their time to end, as they do on a real node.
 	k.lingers.Store(true)
 	drained := make(chan string, 1)
-	go func() { drained <- f.kubectl("drain", node, "--ignore-daemonsets", "--timeout=60s") }()
+	go func() { drained <- f.kubectl("drain", node, "--ignore-daemonsets", "--timeout=60s", how) }()
 	f.eventually("its Deployment is scaled to 0", func() error {
 		if d := f.deployment(set, node); *d.Spec.Replicas != 0 || !marked(d) {
 			return fmt.Errorf("it has %d replicas, marked: %v", *d.Spec.Replicas, marked(d))
