@@ -96,7 +96,10 @@ var documented = []step{
 	{documented: "kubectl ids rollout undo NAME", says: "rolled back to revision 2"},
 	{documented: "kubectl ids rollout restart NAME", says: "restarted"},
 
+	{documented: "kubectl annotate ids NAME ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion=", says: "annotated"},
 	{documented: "kubectl delete ids NAME --cascade=orphan", says: "deleted"},
+	{documented: "kubectl label --overwrite node NODE example.com/ingress=moving", says: "labeled"},
+	{documented: "kubectl label --overwrite node NODE example.com/ingress=moved", says: "labeled"},
 	{documented: `kubectl patch ids NAME --type=merge -p '{"metadata":{"finalizers":null}}'`, before: stuckInDeletion, says: "patched"},
 	{documented: "kubectl apply --server-side -k .", before: kustomize, run: "kubectl apply --server-side --force-conflicts -k mine", says: "serverside-applied"},
 	{
@@ -104,7 +107,13 @@ var documented = []step{
 		before:     uninstall, says: "Before an uninstall, delete the IngressDaemonSets",
 	},
 	{documented: "kubectl apply --server-side --force-conflicts -f charts/ingress-daemonset-controller/crds", says: "serverside-applied"},
-	{documented: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reuse-values", run: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reuse-values --set verbosity=1", before: serveAgain, says: "REVISION: 2", after: keepsPods},
+	{
+		documented: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v2",
+		run:        "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v1,verbosity=1",
+		before:     serveAgain, says: "REVISION: 2", after: keepsPods,
+	},
+	{documented: "helm get values ingress-daemonset-controller --namespace ingress-daemonset-system", says: "tag: v1"},
+	{documented: "kubectl get deployment ingress-daemonset-controller --namespace ingress-daemonset-system -o wide", says: "registry.example.com/ingress-daemonset-controller:v1"},
 	{documented: "helm uninstall ingress-daemonset-controller --namespace ingress-daemonset-system", before: endForGood, says: "uninstalled", after: keepsCRD},
 
 	{documented: "make help", says: "make demo"},
@@ -117,6 +126,7 @@ var documented = []step{
 	{documented: "make soak CHECKS=12000", run: "make soak CHECKS=20", says: "ok"},
 	{documented: "make aws-check", fails: "set AWS_CHECK_TARGET_GROUP to"},
 	{documented: "go test ./internal/rollout -run TestConvergence -rapid.seed=SEED", run: "go test ./internal/rollout -run TestConvergence -rapid.seed=1 -rapid.checks=20", says: "ok"},
+	{documented: "go test ./internal/rollout/controller -run TestConvergence -first=43 -draws=1", says: "ok"},
 	{documented: "go test ./internal/rollout -update", run: "go test ./internal/rollout -update -rapid.checks=20", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
 	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
@@ -132,6 +142,7 @@ var elsewhere = map[string]string{
 	"make test":         "this is part of it",
 	"make check":        "make test runs it",
 	"make unit":         "make test runs it",
+	"make race":         "make test runs it",
 	"make cluster-test": "make test runs it",
 	"make generate":     "make check runs it",
 	"make bench":        "it takes half an hour",
