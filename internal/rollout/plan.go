@@ -51,6 +51,8 @@ type planner struct {
 	askedForDryRun bool
 	// halts is whether the rollout halts with this decision.
 	halts string
+	// waits is whether a deletion that leaves the Deployments waits for one of them.
+	waits bool
 	out   Decision
 }
 

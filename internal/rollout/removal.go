@@ -146,6 +146,9 @@ func (p *planner) letGo() {
 		switch {
 		case p.Deletion == DeleteInWaves:
 			p.letGoOf(v)
+		case p.Deletion == DeleteOrphaning && p.finishesTurn(v):
+			p.waits = true
+			continue
 		case p.Deletion == DeleteOrphaning && v.Marked():
 			p.act(v, Step{Action: Unmark, Reason: "the IngressDaemonSet is deleted and leaves its Deployments"})
 		}
@@ -160,6 +163,20 @@ func (p *planner) letGo() {
 	if len(p.out.Steps) == 0 && !p.anythingLeft() {
 		p.finishDeletion()
 	}
+}
+
+// finishesTurn is whether the pods of a node are still replaced in its turn: unmarked
+// meanwhile, it would get traffic back and lose the pods that take it. It has as long as
+// any update may take.
+func (p *planner) finishesTurn(v *view) bool {
+	deadline := v.seen.Updated.Add(p.Spec.ProgressDeadline())
+	if !v.Exists || !v.Ready || !v.Marked() || !v.updatedInTurn() || !p.Now.Before(deadline) {
+		return false
+	}
+	done, _, until := v.complete(p.Now, p.minReady())
+	p.wake(until)
+	p.wake(deadline)
+	return !done
 }
 
 func (p *planner) letGoOf(v *view) {
@@ -180,7 +197,7 @@ func (p *planner) letGoOf(v *view) {
 // is not: nobody would ever remove its pods.
 func (p *planner) anythingLeft() bool {
 	if p.Deletion != DeleteInWaves {
-		return false
+		return p.waits
 	}
 	for i := range p.views {
 		v := &p.views[i]

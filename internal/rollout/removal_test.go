@@ -225,3 +225,35 @@ func TestBroken(t *testing.T) {
 		})
 	}
 }
+
+// TestOrphaningInATurn: a node whose pods are being replaced is unmarked when they are
+// complete, or when that takes longer than an update may.
+func TestOrphaningInATurn(t *testing.T) {
+	s := markedFleet(3)
+	s.Deletion = DeleteOrphaning
+	n := &s.Nodes[0]
+	n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", start.Add(-10*time.Second)
+	n.Pods[1].Revision = "r2"
+	for name, test := range map[string]struct {
+		change func(s *State, n *Node)
+		want   string
+	}{
+		"an older pod is left":      {func(*State, *Node) {}, ""},
+		"not updated yet":           {func(_ *State, n *Node) { n.Deployment.UpdatedAt = start.Add(-time.Hour) }, "Unmark n0000"},
+		"complete":                  {func(_ *State, n *Node) { n.Pods[0].Revision = "r2" }, "Unmark n0000"},
+		"for longer than it may be": {func(s *State, _ *Node) { s.Now = start.Add(time.Hour) }, "Unmark n0000"},
+		"the node is dead":          {func(_ *State, n *Node) { n.Ready = false }, "Unmark n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := copyState(s)
+			test.change(&c, &c.Nodes[0])
+			d := Plan(c)
+			if got := steps(d); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if test.want == "" && d.WakeAt.IsZero() {
+				t.Error("nobody would look again")
+			}
+		})
+	}
+}
