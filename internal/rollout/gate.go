@@ -54,10 +54,10 @@ func (p *planner) openGate() {
 
 // stillWanted are those of the nodes that are there and in the node set.
 func (p *planner) stillWanted(names []string) []string {
-	wanted := func(name string) bool {
-		return slices.ContainsFunc(p.views, func(v view) bool { return v.Name == name && v.Exists && v.Wanted })
-	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !wanted(name) })
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		v := p.find(name)
+		return v == nil || !v.Exists || !v.Wanted
+	})
 }
 
 // AnalysisID tells one analysis from the next.
@@ -94,8 +94,7 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 
 // allNotReady is whether these are nodes, and none of them is Ready.
 func (p *planner) allNotReady(names []string) bool {
-	ready := func(v view) bool { return v.Ready && slices.Contains(names, v.Name) }
-	return len(names) > 0 && !slices.ContainsFunc(p.views, ready)
+	return len(names) > 0 && !slices.ContainsFunc(names, p.ready)
 }
 
 func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {

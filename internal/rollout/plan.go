@@ -111,6 +111,21 @@ func newPlanner(s State) *planner {
 	return p
 }
 
+// find is the view of the node of a name, nil where there is none.
+func (p *planner) find(name string) *view {
+	i, found := slices.BinarySearchFunc(p.views, name, func(v view, name string) int { return strings.Compare(v.Name, name) })
+	if !found {
+		return nil
+	}
+	return &p.views[i]
+}
+
+// ready is whether the node of a name is there and Ready.
+func (p *planner) ready(name string) bool {
+	v := p.find(name)
+	return v != nil && v.Ready
+}
+
 // sorted is a list in order, so that the order of the State does not matter.
 func sorted[T any](list []T, compare func(a, b T) int) []T {
 	if slices.IsSortedFunc(list, compare) {

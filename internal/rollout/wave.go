@@ -33,7 +33,7 @@ func (p *planner) continueWave() {
 			p.begin(v)
 		}
 	}
-	if c.blocked && !slices.ContainsFunc(p.views, func(v view) bool { return v.Ready && slices.Contains(wave, v.Name) }) {
+	if c.blocked && !slices.ContainsFunc(wave, p.ready) {
 		p.blockOnBudget()
 	}
 	slices.Sort(wave)
@@ -45,10 +45,12 @@ func (p *planner) continueWave() {
 // touched. A controller that was frozen before it touched one then finds that the
 // Deployment has changed, and is refused (docs/adr/0001).
 func (p *planner) dropClaims() {
-	for i := range p.views {
-		v := &p.views[i]
-		touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
-		if p.wave[v.Name] && v.Deployment != nil && !v.acted && !touched && !v.Marked() && !slices.Contains(p.out.Status.Wave, v.Name) {
+	for _, name := range p.Status.Wave {
+		v := p.find(name)
+		if _, kept := slices.BinarySearch(p.out.Status.Wave, name); kept || v == nil || v.Deployment == nil || v.acted || v.Marked() {
+			continue
+		}
+		if touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim); !touched {
 			p.act(v, Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)})
 		}
 	}

@@ -62,7 +62,10 @@ func sameGeneration(a, b client.Object) bool {
 // is noticed by the Deployment's version (rollout.Stamp). One look serves a pass.
 func (r *Reconciler) stillClaims(ctx context.Context, o *observed, s rollout.Step) error {
 	first := s.Action == rollout.Mark && !s.Drained || s.Action == rollout.Update
-	if !first || !slices.Contains(o.state.Status.Wave, s.Node) || o.markedBefore(s.Node) {
+	if !first || !slices.Contains(o.state.Status.Wave, s.Node) {
+		return nil
+	}
+	if _, marked := v1alpha1.MarkOf(o.nodes[s.Node].deployment.Annotations, o.strategy.MarkKey); marked {
 		return nil
 	}
 	o.claims.once.Do(func() {
@@ -78,16 +81,14 @@ func (r *Reconciler) stillClaims(ctx context.Context, o *observed, s rollout.Ste
 	return o.claims.err
 }
 
-func (o *observed) markedBefore(node string) bool {
-	i := slices.IndexFunc(o.state.Nodes, func(n rollout.Node) bool { return n.Name == node })
-	return i >= 0 && o.state.Nodes[i].Marked()
-}
-
 // keepClaims keeps the claims in the status whose Deployments could not be stamped.
 func keepClaims(status *v1alpha1.IngressDaemonSetStatus, steps, done []rollout.Step) {
 	for _, s := range steps {
+		if s.Action != rollout.Stamp {
+			continue
+		}
 		stamped := slices.ContainsFunc(done, func(d rollout.Step) bool { return d.Action == rollout.Stamp && d.Node == s.Node })
-		if s.Action == rollout.Stamp && !stamped {
+		if !stamped {
 			status.Wave = append(status.Wave, s.Node)
 		}
 	}

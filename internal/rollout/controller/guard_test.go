@@ -31,7 +31,6 @@ func frozen(t *testing.T) (*Reconciler, *observed, rollout.Step) {
 	}
 	o := &observed{set: live, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy()}}}
 	o.state.Status.Wave = []string{"node-1"}
-	o.state.Nodes = []rollout.Node{{Name: "node-1", Deployment: &rollout.Deployment{}}}
 	return r, o, rollout.Step{Action: rollout.Mark, Node: "node-1", Mark: "a mark"}
 }
 
