@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -135,39 +134,4 @@ func TestRetiringPort(t *testing.T) {
 	f.release(set, port)
 	f.gone(old)
 	f.complete(set)
-}
-
-// TestFromDegradedToDetaching in the middle of a rolling update stops no pod of a node
-// that is not marked.
-func TestFromDegradedToDetaching(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 0)
-	k := f.addKubelet()
-	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
-		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(int32)}
-	})
-	f.complete(set)
-	versions := f.record(set)
-	k.starts.Store(false)
-	f.change(set, version("v2"))
-	f.eventually("the update has begun", func() error {
-		if len(f.pods(set, k.node)) < 3 {
-			return fmt.Errorf("there is no pod of the new template yet")
-		}
-		return nil
-	})
-	f.change(set, rolling(func(u *v1alpha1.RollingUpdate) {
-		*u = *base(f.ns, "").Spec.UpdateStrategy.RollingUpdate
-		u.MinServingNodes = new(int32)
-	}))
-	f.waitFor("it has seen that", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ObservedGeneration == set.Generation })
-	k.starts.Store(true)
-	f.complete(set)
-	all := intstr.FromString("100%")
-	for _, d := range versions() {
-		rolls := d.Status.UpdatedReplicas < 2 || d.Status.Replicas > d.Status.UpdatedReplicas
-		if u := d.Spec.Strategy.RollingUpdate; u != nil && *u.MaxUnavailable == all && rolls && !marked(d) {
-			t.Errorf("all pods may be stopped at once with %d of %d updated, unmarked", d.Status.UpdatedReplicas, d.Status.Replicas)
-		}
-	}
 }
