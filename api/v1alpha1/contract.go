@@ -27,6 +27,9 @@ const (
 	// MarkServing ends the value of a health-check mark with which the health checks
 	// go on passing until the pods are changed.
 	MarkServing = "/serving"
+	// MarkOutOfTurn ends the value of a health-check mark of a node that served nothing
+	// when it was marked: it was not its turn.
+	MarkOutOfTurn = "/out-of-turn"
 	// AnnotationMarkKey holds the key under which the health-check mark of this
 	// Deployment is looked for, so that a change of the key strands no mark.
 	AnnotationMarkKey = "ingressdaemonsets.mumoshu.github.io/mark-key"
@@ -144,7 +147,8 @@ const AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/a
 // Headers of requests to health checkers and of their answers.
 const (
 	// HeaderClient names the program of this project that asks a health-check port, such
-	// as "controller". A request without it is taken for the external load balancer's.
+	// as "controller". A request without it is taken for the external load balancer's, and
+	// so is a connection that ends without a request.
 	HeaderClient = "Ingress-Daemonset-Client"
 	// HeaderLife on a request that waits (HealthCheckAnswer) is in how many seconds it
 	// wants to see a sign of life: the health checker then sends the interim response 102
@@ -196,17 +200,20 @@ type HealthCheckAnswer struct {
 	Mark string `json:"mark,omitempty"`
 	// AgeSeconds is how long this verdict (Serving, Reason and Mark) has held.
 	AgeSeconds float64 `json:"ageSeconds"`
+	// FailingSeconds is how long Serving has been false, whatever the reasons were; 0 while
+	// it is true. Health checkers of v0.1.0 do not tell.
+	FailingSeconds float64 `json:"failingSeconds,omitempty"`
 	// APIAgeSeconds is how long ago the API server was last heard of; 0 while the watch is open.
 	APIAgeSeconds float64 `json:"apiAgeSeconds"`
 	// ReadyPods and WantedPods are what the verdict was made from.
 	ReadyPods  int32  `json:"readyPods"`
 	WantedPods int32  `json:"wantedPods"`
 	Node       string `json:"node,omitempty"`
-	// Asked tells of requests without HeaderClient; nil before the first since the
-	// health checker started.
+	// Asked tells of requests without HeaderClient and of connections that ended without a
+	// request; nil before the first since the health checker started.
 	Asked *Asked `json:"asked,omitempty"`
-	// Quiet is whether no such request came for three of the longest interval between
-	// two of them, and for at least 5 minutes. A change of it answers those that wait.
+	// Quiet is whether none of them came for three of the longest interval between
+	// two, and for at least 5 minutes. A change of it answers those that wait.
 	Quiet bool `json:"quiet,omitempty"`
 	// Blind is why the API server could not be read for a minute or more, although it
 	// should be; empty otherwise. A change of it from or to empty answers those that wait.
@@ -221,8 +228,8 @@ type HealthCheckAnswer struct {
 type Asked struct {
 	// By is the address of who asked last, without the port.
 	By string `json:"by"`
-	// SecondsAgo is how long ago that was, IntervalSeconds the longest time between two
-	// such requests, 0 before the second.
+	// SecondsAgo is how long ago that was, IntervalSeconds the longest time from one
+	// of them to the next, 0 before the second.
 	SecondsAgo      float64 `json:"secondsAgo"`
 	IntervalSeconds float64 `json:"intervalSeconds"`
 }

@@ -23,6 +23,9 @@ type Strategy struct {
 
 	MarkKey   string
 	MarkGrace time.Duration
+	// NoticeGrace is how long the load balancer may take to notice that health checks fail,
+	// also where MarkGrace is 0 because a detacher is asked.
+	NoticeGrace time.Duration
 	// FailAfterDetachment is whether health checks pass until the detacher has answered.
 	FailAfterDetachment bool
 	AnnotateNode        *NodeAnnotation
@@ -100,6 +103,7 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 		Detaching:           positive(u.MaxUnavailableNodes),
 		Partition:           *first(u.Partition, fromInt(0)),
 		MarkKey:             DefaultMarkKey,
+		NoticeGrace:         10 * time.Second,
 		AttachGrace:         10 * time.Second,
 		DetachTimeout:       seconds(u.DetachTimeoutSeconds, 600),
 		ProceedOnTimeout:    u.DetachTimeoutPolicy == ProceedOnDetachTimeout,
@@ -122,7 +126,7 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 		r.AttachGrace = 0
 		if s.answered() {
 			// A node that leaves the set for good is taken out in this mode too.
-			r.MarkGrace = 10 * time.Second
+			r.MarkGrace = r.NoticeGrace
 		}
 	}
 	return r
@@ -143,7 +147,7 @@ func (s *IngressDaemonSetSpec) resolveDetaching(u *RollingUpdate, r *Strategy) {
 			r.MarkKey = mark.Key
 		}
 		r.MarkGrace = seconds(mark.GracePeriodSeconds, 10)
-		r.AttachGrace = r.MarkGrace
+		r.AttachGrace, r.NoticeGrace = r.MarkGrace, r.MarkGrace
 	}
 	if u.FailHealthChecks == FailAfterDetachment {
 		// Nobody has to notice that they fail: the traffic has stopped by then.

@@ -24,6 +24,7 @@ func degradedDefaults(change func(*Strategy)) Strategy {
 		MaxSurgedPods:      count(1),
 		Partition:          count(0),
 		MarkKey:            "ingressdaemonsets.mumoshu.github.com/to-be-updated",
+		NoticeGrace:        10 * time.Second,
 		DetachTimeout:      10 * time.Minute,
 		MinServingNodes:    1,
 	}
@@ -109,7 +110,7 @@ func TestStrategy(t *testing.T) {
 			want: detachingDefaults(func(s *Strategy) {
 				s.MaxNodes = count(2)
 				s.MarkKey = "example.com/leave"
-				s.MarkGrace = 25 * time.Second
+				s.MarkGrace, s.NoticeGrace = 25*time.Second, 25*time.Second
 				s.AttachGrace = 25 * time.Second
 			}),
 		},
@@ -122,7 +123,7 @@ func TestStrategy(t *testing.T) {
 			}),
 			want: detachingDefaults(func(s *Strategy) {
 				s.MaxNodes = count(2)
-				s.MarkGrace = 0
+				s.MarkGrace, s.NoticeGrace = 0, 0
 				s.AttachGrace = 5 * time.Second
 				s.MinServingNodes = 0
 			}),

@@ -186,7 +186,8 @@ const (
 	ReasonDeploymentRefused = "DeploymentRefused"
 	// ReasonHealthCheckerNotReady: a health checker is missing or being replaced.
 	ReasonHealthCheckerNotReady = "HealthCheckerNotReady"
-	// ReasonServiceUnusable: the Service in spec.serviceName is missing or not of the needed form.
+	// ReasonServiceUnusable: the Service in spec.serviceName is missing, not of the needed
+	// form, or names a target port that a template does not declare.
 	ReasonServiceUnusable = "ServiceUnusable"
 	// ReasonInvalidSpec: the spec cannot be carried out; admission would have refused it.
 	ReasonInvalidSpec = "InvalidSpec"

@@ -9,14 +9,17 @@ import (
 
 // applyCheckers creates the health checkers at once, but replaces or deletes
 // them only while no node is in the middle of its update: a checker must not be
-// exchanged while its answer is what keeps traffic away from a node.
+// exchanged while its answer is what keeps traffic away from a node. One whose port an
+// older IngressDaemonSet has come to answer too stays: without it a whole fleet would fail
+// its checks for one node that both have.
 func (p *planner) applyCheckers() {
+	if p.unclear() {
+		return
+	}
 	idle := !slices.ContainsFunc(p.views, func(v view) bool { return p.needsCheckers(&v) })
 	for _, c := range p.Checkers {
 		switch {
-		case c.Taken && c.Exists && idle:
-			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port belongs to another IngressDaemonSet"})
-		case c.Taken:
+		case c.Taken && !c.Exists:
 		case c.Wanted && !c.Exists:
 			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
 		case !c.Wanted && c.Exists && idle && p.mayClose(c.Port):
@@ -27,10 +30,16 @@ func (p *planner) applyCheckers() {
 	}
 }
 
+// unclear is whether it cannot be told which nodes are wanted: health checkers that are
+// placed by the same spec could leave all of them.
+func (p *planner) unclear() bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Reason == v1alpha1.ReasonInvalidSpec })
+}
+
 // needsCheckers is whether the health checkers of a node must stay as they are.
 // A node whose pods are complete may be waiting for nothing but a better
-// checker, and so is one that is to be updated again; a drained one has nothing
-// that traffic could reach.
+// checker, and so is one that is to be updated again; one that is drained or served
+// nothing when it was marked may have nothing that traffic could reach.
 func (p *planner) needsCheckers(v *view) bool {
 	d := v.Deployment
 	switch {
@@ -39,7 +48,7 @@ func (p *planner) needsCheckers(v *view) bool {
 		// until it has read the mark.
 		return false
 	case v.Marked():
-		return d.DrainedAt.IsZero() || v.readyPods() > 0
+		return d.DrainedAt.IsZero() && !v.outOfTurn() || v.readyPods() > 0
 	case !p.wave[v.Name] || p.outdated(v):
 		return false
 	}

@@ -41,6 +41,31 @@ func retiring() State {
 	return s
 }
 
+// TestPortOfAnother: an older IngressDaemonSet that comes to answer a port too keeps health
+// checkers from being made, and takes none away.
+func TestPortOfAnother(t *testing.T) {
+	for exists, want := range map[bool]string{true: "ApplyChecker 10080", false: ""} {
+		s := servingFleet(3)
+		s.Faults = []Fault{{v1alpha1.ReasonPortConflict, "another answers it too"}}
+		s.Checkers[0] = Checker{Port: 10080, Wanted: true, Exists: exists, Taken: true, Outdated: exists}
+		if got := steps(Plan(s)); got != want {
+			t.Errorf("exists %t: got %q, want %q", exists, got, want)
+		}
+	}
+}
+
+// TestUnclearNodes: where it cannot be told which nodes are wanted, no health checker is
+// written, and nothing is finished.
+func TestUnclearNodes(t *testing.T) {
+	s := retiring()
+	s.Checkers[0].Outdated = true
+	s.Faults = []Fault{{v1alpha1.ReasonInvalidSpec, "Gt four"}}
+	d := Plan(s)
+	if steps(d) != "" || condition(t, d, v1alpha1.ConditionProgressing).Reason == v1alpha1.ReasonComplete {
+		t.Errorf("steps %s, %+v", steps(d), d.Status.Conditions)
+	}
+}
+
 // TestRetiringPort: a port that was removed from the spec goes on answering until nobody
 // asks it on any node, or somebody releases it.
 func TestRetiringPort(t *testing.T) {
@@ -58,6 +83,7 @@ func TestRetiringPort(t *testing.T) {
 		"the node is dead":             {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
 		"asked when the node died":     {func(s *State) { check(s).Quiet, s.Nodes[1].Ready = false, false }, ""},
 		"a hook of older pods asks it": {func(s *State) { s.Spec.DrainHook, s.Nodes[0].Deployment.Revision = &v1alpha1.DrainHook{}, "r0" }, ""},
+		"no older pods are left":       {func(s *State) { s.Spec.DrainHook = &v1alpha1.DrainHook{} }, closes},
 		"replaced like any other":      {func(s *State) { check(s).Quiet, s.Checkers[1].Outdated = false, true }, "ApplyChecker 10079"},
 	} {
 		t.Run(name, func(t *testing.T) {

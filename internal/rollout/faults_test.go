@@ -57,7 +57,11 @@ func TestFieldsWaitForTheTurn(t *testing.T) {
 			s.Nodes[0].Deployment.Mark = MarkValue(start.Add(-time.Minute), "r2")
 			s.Nodes[0].Deployment.UpdatedAt = start
 		}, "SetFields n0000"},
-		"at rest":                        {func(s *State) { s.Nodes[0].Deployment.Outmoded = true }, "SetFields n0000"},
+		"at rest": {func(s *State) { s.Nodes[0].Deployment.Outmoded = true }, "SetFields n0000"},
+		"drifted, with older pods of the same revision": {func(s *State) {
+			d := s.Nodes[0].Deployment
+			s.Spec.Paused, d.Drifted, d.Outmoded, d.OlderReplicas = true, true, true, 2
+		}, ""},
 		"at rest, as it seems":           {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Deployment.Settled = true, false }, ""},
 		"with another step of this look": {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Detachment.Requested = true, true }, "ReleaseDetachment n0000"},
 	} {
@@ -133,6 +137,8 @@ func TestOnlyPodsRejectATemplate(t *testing.T) {
 	}{
 		"a pod is not ready": {func(*Node) {}, true},
 		"the node is dead":   {func(n *Node) { n.Ready = false }, false},
+		"it is about to be":  {func(n *Node) { n.Checks = []Check{{Port: 10080}} }, false},
+		"its check fails":    {func(n *Node) { n.Checks = []Check{{Port: 10080, Answered: true}} }, true},
 		"an older pod does not end": {func(n *Node) {
 			n.Pods[0].Ready = true
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true})

@@ -160,9 +160,11 @@ func (p *planner) rejectOverdue() {
 }
 
 // podsFail is whether pods of the node do not get ready although it is. Nothing else,
-// such as a detacher or a dead machine, tells anything of a template.
+// such as a detacher or a dead machine, tells anything of a template: of one that died a
+// moment ago only the ports are known to be silent.
 func (p *planner) podsFail(v *view) bool {
-	return v.Ready && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
+	silent := slices.ContainsFunc(v.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
+	return v.Ready && !silent && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
 
 func (p *planner) overdue(v *view) string {
@@ -286,7 +288,6 @@ func (p *planner) lastMeasured(check string) time.Time {
 type Wave struct {
 	Namespace, Name, Revision string
 	Nodes                     []WaveNode
-	Now                       time.Time
 }
 
 // NodesFailed is why a measurement failed that was made of nodes, and on which of them.

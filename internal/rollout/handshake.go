@@ -18,7 +18,10 @@ import (
 //	timestamp -> grace] -> updated -> complete -> unmarked, released -> grace -> serving
 //
 // With a mark of the kind MarkServing the health checks acknowledge it and pass,
-// and fail only with the update.
+// and fail only with the update. One of the kind MarkOutOfTurn is on a node that served
+// nothing when it was marked. While no pod of it is ready and it has health checks, no
+// detacher is asked: its pods are replaced when these have failed for the grace, which they
+// mostly had before.
 
 // finish takes a marked node through its turn.
 func (p *planner) finish(v *view) {
@@ -30,6 +33,8 @@ func (p *planner) finish(v *view) {
 	case p.outdated(v) && p.heldBack(v):
 		p.wait(v, v1alpha1.NodeUpdating, d.Hold.At.Time, d.Hold.Reason)
 		p.watchDeadline(v, v.seen.Updated)
+	case p.outdated(v) && p.servesAgain(v):
+		p.attach(v, servesAgainReason)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
@@ -70,6 +75,8 @@ func (p *planner) detach(v *view) bool {
 			p.act(v, *step)
 		}
 		return false
+	case v.outOfTurn() && !v.updatedInTurn():
+		return p.stillBroken(v)
 	case p.strategy.ProceedOnTimeout || !v.Wanted:
 		return true
 	case v.updatedInTurn():
@@ -141,11 +148,16 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if !ok {
 		return false, nil, reason, until
 	}
-	if until = since.Add(p.strategy.MarkGrace); p.Now.Before(until) {
+	grace := p.strategy.MarkGrace
+	if v.outOfTurn() && len(v.Checks) > 0 {
+		// No detacher is asked, so that the load balancer must have noticed.
+		grace = p.strategy.NoticeGrace
+	}
+	if until = since.Add(grace); p.Now.Before(until) {
 		return false, nil, "the grace period after the health checks began to fail is not over", until
 	}
 	a := p.strategy.AnnotateNode
-	if a == nil {
+	if a == nil || v.outOfTurn() && len(v.Checks) > 0 && v.readyPods() == 0 {
 		return true, nil, "", until
 	}
 	if !v.Detachment.Requested || !v.Detachment.Held {
@@ -224,11 +236,69 @@ func (p *planner) attached(v *view) {
 	if !v.starts {
 		p.watchDeadline(v, later(v.seen.Updated, v.seen.Attached))
 	}
-	// Nothing is lost, so no turn and no handshake is needed.
 	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.accepted(v.target) {
-		p.update(v, "no pod of it is ready and no health check passes")
+		p.replaceBroken(v)
 	}
 }
+
+// replaceBroken begins to replace the pods of a node that serves nothing. It waits for no
+// turn. Older pods may get ready at any moment, so it is marked first.
+func (p *planner) replaceBroken(v *view) {
+	const reason = "no pod of it is ready and no health check passes"
+	if p.strategy.Detaching {
+		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
+		p.markOutOfTurn(v, reason)
+		return
+	}
+	p.update(v, reason)
+}
+
+func (p *planner) markOutOfTurn(v *view, reason string) {
+	mark := MarkValue(p.moment(v.Node), p.revisionOf(v)) + v1alpha1.MarkOutOfTurn
+	p.act(v, Step{Action: Mark, Mark: mark, Reason: reason})
+}
+
+// servesAgain is whether a node that was marked out of turn would serve by now with the pods
+// that it had: it waits for its turn like any other. Pods that crash again and again are
+// ready for a moment only.
+func (p *planner) servesAgain(v *view) bool {
+	if !v.outOfTurn() || v.updatedInTurn() {
+		return false
+	}
+	if len(v.Checks) == 0 {
+		return v.readyPods() > 0
+	}
+	steady := int32(0)
+	for _, pod := range v.Pods {
+		if at := pod.ReadySince.Add(max(steadyAfter, p.minReady())); !pod.Ready || pod.Terminating || pod.Failed != "" {
+			continue
+		} else if p.Now.Before(at) {
+			p.wake(at)
+			continue
+		}
+		steady++
+	}
+	return steady > 0 && steady >= v.Deployment.PodsPerNode
+}
+
+// steadyAfter is how long pods must have been ready to be taken for good again.
+const steadyAfter = 5 * time.Second
+
+// stillBroken is whether a node that was marked out of turn serves nothing although its
+// mark was not acknowledged in time. One that may serve is left to its turn, one that is
+// NotReady until it is Ready, or gone.
+func (p *planner) stillBroken(v *view) bool {
+	passes := slices.ContainsFunc(v.Checks, func(c Check) bool { return c.Serving })
+	switch {
+	case passes || v.Ready && v.readyPods() > 0:
+		p.attach(v, servesAgainReason)
+		return false
+	default:
+		return v.broken() && (v.Ready || !v.Wanted)
+	}
+}
+
+const servesAgainReason = "it serves again before its pods are replaced"
 
 // judge tells whether an unmarked node serves.
 func (p *planner) judge(v *view, reason string) {
@@ -316,7 +386,10 @@ func (p *planner) updating(v *view, reason string) Step {
 	case !d.heldBack() && v.between():
 		// Scaled in the middle of a rolling update to just the older pods that are
 		// left, the Deployment controller would take itself to be done.
-		step.Replicas = d.Replicas
+		if step.Replicas = d.Replicas; d.Replicas < p.pods {
+			// The spec counts from as many as there should be.
+			step.Rolling = Rolling{Surge: 1}
+		}
 	}
 	same := d.Hold != nil && d.Hold.Revision == v.target
 	if same || step.Replicas != p.pods {
@@ -336,7 +409,7 @@ func (p *planner) minReady() time.Duration {
 
 // watchDeadline reports a node of the wave that takes too long since its update.
 func (p *planner) watchDeadline(v *view, since time.Time) {
-	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing {
+	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing || v.outOfTurn() {
 		return
 	}
 	// What cost it time while its node was NotReady is not its pods' fault.

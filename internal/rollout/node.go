@@ -24,6 +24,11 @@ func MarkValue(at time.Time, revision string) string {
 // until the pods are changed.
 func (n *Node) marksServing() bool { return strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing) }
 
+// outOfTurn is whether the node served nothing when it was marked: it was not its turn.
+func (n *Node) outOfTurn() bool {
+	return n.Deployment != nil && strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkOutOfTurn)
+}
+
 // Timestamp is how moments are written into annotations: RFC 3339 with milliseconds.
 func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
@@ -69,10 +74,11 @@ func (n *Node) out() bool {
 	return len(n.Checks) > 0 || n.readyPods() == 0
 }
 
-// rolling is whether the Deployment controller is still replacing pods.
+// rolling is whether the Deployment controller is still replacing pods. Older ones may be
+// of the same revision, where somebody changed the template.
 func (n *Node) rolling() bool {
 	d := n.Deployment
-	return !d.Settled || d.UpdatedReplicas != d.Replicas || n.between()
+	return !d.Settled || d.UpdatedReplicas != d.Replicas || d.OlderReplicas > 0 || n.between()
 }
 
 // between is whether older pods are left that are to be replaced.
@@ -103,7 +109,7 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 			return false, "a failed pod is left", until
 		case p.Revision != d.Revision:
 			return false, "an older pod is left", until
-		case !p.Ready:
+		case !p.Ready, minReady == 0:
 		case now.Before(since):
 			if until.IsZero() || since.Before(until) {
 				until = since
@@ -119,10 +125,12 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 	return true, "", until
 }
 
-// available counts the pods of the Deployment's revision that have been ready for long enough.
+// available counts the pods of the Deployment's revision that have been ready for long
+// enough. Where any time is, the kubelet's clock does not matter.
 func (n *Node) available(now time.Time, minReady time.Duration) (available int32) {
 	for _, p := range n.Pods {
-		if p.Ready && !p.Terminating && p.Failed == "" && p.Revision == n.Deployment.Revision && !now.Before(p.ReadySince.Add(minReady)) {
+		longEnough := minReady == 0 || !now.Before(p.ReadySince.Add(minReady))
+		if p.Ready && !p.Terminating && p.Failed == "" && p.Revision == n.Deployment.Revision && longEnough {
 			available++
 		}
 	}

@@ -11,8 +11,10 @@ import (
 func (p *planner) remove(v *view) {
 	switch marked, ours := v.markedAt(); {
 	case !v.Marked() && v.broken():
-		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
-		p.act(v, Step{Action: Delete, Reason: "the node is not in the node set and serves nothing"})
+		p.wait(v, v1alpha1.NodeRemoving, p.Now, "it is being marked")
+		p.markOutOfTurn(v, "the node is not in the node set and serves nothing")
+	case p.servesAgain(v):
+		p.attach(v, servesAgainReason)
 	case !ours:
 		// A mark that somebody else set tells neither since when nor for how long.
 		v.starts = true
@@ -56,7 +58,7 @@ func (p *planner) drain(v *view) {
 	switch _, ours := v.markedAt(); {
 	case d.DrainedAt.IsZero(), !ours && v.Leaving:
 		step := Step{Action: Mark, Mark: d.Mark, Drained: true, Reason: "somebody drains the node", At: p.moment(v.Node)}
-		if !ours {
+		if !ours || v.outOfTurn() {
 			step.Mark = p.markValue(v)
 		}
 		p.wait(v, v1alpha1.NodeDrained, p.Now, "somebody drains the node")
@@ -122,6 +124,10 @@ func (p *planner) keepOut(v *view) {
 	if !v.Marked() {
 		p.attached(v)
 		v.starts = !v.acted
+		return
+	}
+	if p.servesAgain(v) {
+		p.attach(v, servesAgainReason)
 		return
 	}
 	marked, _ := v.markedAt()

@@ -97,20 +97,20 @@ func TestLeaving(t *testing.T) {
 		"serves": {func(n *Node) { n.Wanted = false }, "Mark n0000"},
 		"serves nothing": {func(n *Node) {
 			n.Wanted, n.Pods, n.Checks[0].Serving = false, nil, false
-		}, "Delete n0000"},
-		"serves nothing, a checker is gone": {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Gone: true} }, "Delete n0000"},
+		}, "Mark n0000 out of turn"},
+		"serves nothing, a checker is gone": {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Gone: true} }, "Mark n0000 out of turn"},
 		"its check still passes":            {func(n *Node) { n.Wanted, n.Pods = false, nil }, "Mark n0000"},
 		"its check does not answer":         {func(n *Node) { n.Wanted, n.Pods, n.Checks[0] = false, nil, Check{Port: 10080} }, "Mark n0000"},
 		"one of two does not answer": {func(n *Node) {
 			n.Wanted, n.Pods, n.Checks = false, nil, []Check{{Port: 10080, Answered: true}, {Port: 10081}}
 		}, "Mark n0000"},
-		"has no check, and no pod is ready": {func(n *Node) { n.Wanted, n.Pods, n.Checks = false, nil, nil }, "Delete n0000"},
+		"has no check, and no pod is ready": {func(n *Node) { n.Wanted, n.Pods, n.Checks = false, nil, nil }, "Mark n0000 out of turn"},
 		"is gone":                           {func(n *Node) { n.Exists, n.Wanted = false, false }, "Delete n0000"},
 		"is being deleted":                  {func(n *Node) { n.Wanted, n.Deployment.Deleting = false, true }, ""},
 		"pods terminate":                    {func(n *Node) { n.Wanted, n.Deployment, n.Detachment.Requested = false, nil, true }, ""},
 		"NotReady pods":                     {func(n *Node) { n.Wanted, n.Ready, n.Deployment, n.Detachment.Requested = false, false, nil, true }, "ReleaseDetachment n0000"},
 		"pods are gone":                     {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
-		"is rejecting":                      {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "DeletePods n0000, HoldBack n0000 to r1 x1"},
+		"is rejecting":                      {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "HoldBack n0000 to r1 x1, DeletePods n0000"},
 		"is wanted again":                   {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
 		"and detached, complete":            {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
 		"and unmarked since, not complete": {func(n *Node) {
@@ -206,10 +206,10 @@ func TestBroken(t *testing.T) {
 		checks []Check
 		want   string
 	}{
-		"every check fails":         {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true}}, "Update n0000 to r2 x2"},
+		"every check fails":         {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true}}, "Mark n0000 out of turn"},
 		"a check passes":            {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true, Serving: true}}, ""},
 		"a check does not answer":   {[]Check{{Port: 10080, Answered: true}, {Port: 10081}}, ""},
-		"nobody is there to answer": {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true}}, "Update n0000 to r2 x2"},
+		"nobody is there to answer": {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true}}, "Mark n0000 out of turn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)

@@ -174,14 +174,20 @@ func (p *planner) seen(n *Node) Seen {
 }
 
 // readyAsSeen are the pods of a node, ready since this controller saw them so where the
-// node is under way. Those of the others were ready before.
+// node is under way. Those of the others were ready before, or by the kubelet's clock.
 func (p *planner) readyAsSeen(n *Node) []Pod {
-	if n.Seen == nil || p.minReady() == 0 || !p.wave[n.Name] && !n.Marked() {
+	if n.Seen == nil || p.minReady() == 0 {
 		return n.Pods
 	}
+	underWay := p.wave[n.Name] || n.Marked()
 	pods := slices.Clone(n.Pods)
 	for i := range pods {
-		pods[i].ReadySince = later(pods[i].SeenReady, p.Began)
+		switch pod := &pods[i]; {
+		case underWay:
+			pod.ReadySince = later(pod.SeenReady, p.Began)
+		case pod.SeenReady.Before(pod.ReadySince):
+			pod.ReadySince = pod.SeenReady
+		}
 	}
 	return pods
 }

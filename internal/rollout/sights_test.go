@@ -110,6 +110,20 @@ func TestClockOfTheKubelet(t *testing.T) {
 	}
 }
 
+// TestKubeletsClockAhead: a pod that need not be ready for any time is available when it is
+// ready, whatever the time there.
+func TestKubeletsClockAhead(t *testing.T) {
+	s := markedFleet(3)
+	n := &s.Nodes[0]
+	n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", start.Add(-10*time.Second)
+	for i := range n.Pods {
+		n.Pods[i].Revision, n.Pods[i].ReadySince = "r2", start.Add(10*time.Minute)
+	}
+	if got := steps(look(&Sights{}, s, 0)); got != "Unmark n0000" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestNewLeaderFindsFleetServing: a controller that begins to look takes nodes that
 // serve for what they are.
 func TestNewLeaderFindsFleetServing(t *testing.T) {

@@ -255,7 +255,7 @@ func (a *audit) attached(seen *picture, name string) string {
 	if w.now.Before(since.Add(strategy.MarkGrace)) {
 		return "the grace after the mark is not over"
 	}
-	if at := strategy.AnnotateNode; at != nil {
+	if at := strategy.AnnotateNode; at != nil && !(strings.HasSuffix(d.mark, v1alpha1.MarkOutOfTurn) && w.readyPods(name) == 0) {
 		stamp, _ := time.Parse(time.RFC3339, n.timestamp)
 		switch {
 		case !n.holders[us]:

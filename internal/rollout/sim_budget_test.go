@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -122,7 +123,7 @@ func degraded(seen *picture, n *Node) bool {
 func begins(n *Node, s Step) bool {
 	switch {
 	case s.Action == Mark:
-		return !s.Drained
+		return !s.Drained && !strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn)
 	case s.Action != Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
@@ -157,7 +158,7 @@ func (a *audit) checkCheckers(seen *picture, s Step) {
 		}
 	}
 	n := seen.node(s.Node)
-	if s.Action != Mark || s.Drained || !n.Wanted || n.Marked() || seen.Deletion != NotDeleted {
+	if s.Action != Mark || s.Drained || strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn) || !n.Wanted || n.Marked() || seen.Deletion != NotDeleted {
 		return
 	}
 	w := a.w.nodes[s.Node]

@@ -40,9 +40,9 @@ type simDeployment struct {
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
 	resizedAt time.Time
 
-	sets                      []*replicaSet
-	observed, updatedReplicas int
-	syncing                   bool
+	sets                                     []*replicaSet
+	observed, updatedReplicas, olderReplicas int
+	syncing                                  bool
 }
 
 type replicaSet struct {
@@ -264,12 +264,16 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 
 // report writes the Deployment's status.
 func (w *world) report(d *simDeployment, current *replicaSet) {
-	updated := 0
-	if current != nil {
-		updated = len(w.podsOf(d, current))
+	updated, older := 0, 0
+	for _, s := range d.sets {
+		if s == current {
+			updated = len(w.podsOf(d, s))
+		} else {
+			older += len(w.podsOf(d, s))
+		}
 	}
-	if d.observed != d.generation || d.updatedReplicas != updated {
-		d.observed, d.updatedReplicas = d.generation, updated
+	if d.observed != d.generation || d.updatedReplicas != updated || d.olderReplicas != older {
+		d.observed, d.updatedReplicas, d.olderReplicas = d.generation, updated, older
 		d.rv = w.version()
 	}
 	if next := w.nextAvailable(d); !next.IsZero() {

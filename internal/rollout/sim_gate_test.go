@@ -23,7 +23,7 @@ func (a *audit) checkGate(seen *picture, s Step) {
 	if n == nil || !n.Wanted || n.Deployment != nil && n.Deployment.Detached || seen.Deletion != NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
 		return
 	}
-	marks := s.Action == Mark && !s.Drained && strings.HasSuffix(s.Mark, "/"+seen.Revision)
+	marks := s.Action == Mark && !s.Drained && strings.HasSuffix(strings.TrimSuffix(s.Mark, v1alpha1.MarkOutOfTurn), "/"+seen.Revision)
 	updates := s.Action == Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
 	starts := !n.Marked() && (marks || updates)
 	rejected := status.Rejected != nil && status.Rejected.Revision == seen.Revision

@@ -116,7 +116,7 @@ func (w *world) observeDeployment(d *simDeployment) *Deployment {
 	w.setFields(&wanted)
 	return &Deployment{
 		Name: d.node, Deleting: d.deleting, Revision: d.revision, PodsPerNode: d.podsPerNode, Replicas: d.replicas, Surge: d.maxSurge(),
-		Settled: d.observed == d.generation, UpdatedReplicas: int32(d.updatedReplicas),
+		Settled: d.observed == d.generation, UpdatedReplicas: int32(d.updatedReplicas), OlderReplicas: int32(d.olderReplicas),
 		Drifted: d.foreign > 0 || d.scaled, Outmoded: d.fields() != wanted.fields(),
 		Mark: d.mark, UpdatedAt: d.updatedAt, AttachedAt: d.attachedAt, DrainedAt: d.drainedAt, Hold: d.hold, Detached: d.keptOut,
 	}

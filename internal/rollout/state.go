@@ -124,10 +124,11 @@ type Deployment struct {
 	PodsPerNode, Replicas int32
 	// Surge is how many pods more the Deployment may have at the moment.
 	Surge int32
-	// Settled is whether the Deployment controller has seen the present spec, and
-	// UpdatedReplicas how many pods it then counted of the present template.
-	Settled         bool
-	UpdatedReplicas int32
+	// Settled is whether the Deployment controller has seen the present spec;
+	// UpdatedReplicas is how many pods it then counted of the present template, and
+	// OlderReplicas of others.
+	Settled                        bool
+	UpdatedReplicas, OlderReplicas int32
 	// Drifted is whether somebody else changed the spec, Outmoded whether fields
 	// that restart no pod, or its labels, differ from what is wanted.
 	Drifted, Outmoded bool
@@ -196,7 +197,8 @@ type Check struct {
 	// kube-proxy's, repeat none.
 	Mark     string
 	Unmarked bool
-	// Since is when the port began to answer so.
+	// Since is when the port began to pass or, whatever marks came meanwhile, to fail.
+	// Where the health checker does not tell, it is when its answer last changed.
 	Since time.Time
 	// Quiet is whether nobody but this project's programs asks the port any more, AskedBy
 	// who did last.

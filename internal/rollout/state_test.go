@@ -56,7 +56,11 @@ func steps(d Decision) string {
 	var out []string
 	for _, s := range d.Steps {
 		s.Reason = ""
-		out = append(out, s.String())
+		line := s.String()
+		if strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn) {
+			line += " out of turn"
+		}
+		out = append(out, line)
 	}
 	return strings.Join(out, ", ")
 }

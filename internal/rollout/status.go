@@ -46,7 +46,7 @@ func (p *planner) writeStatus() {
 		}
 		finished = finished && (v.state == v1alpha1.NodeServing || v.emptied) && !v.starts
 	}
-	finished = finished && p.passed()
+	finished = finished && p.passed() && !p.unclear()
 	s.Analysis = p.gate
 	if p.rejected != nil {
 		s.Rejected = p.rejected

@@ -34,28 +34,29 @@ const (
 	patienceWithTry = 10 * time.Second
 )
 
-// stopsStorm cleans up rejected pods and asks for no more of them. It is whether
-// this decision leaves the node at that.
+// stopsStorm asks for no more pods that are rejected, and then cleans those up: there may
+// be thousands, and more while it lasts. It is whether this decision leaves the node at
+// that.
 func (p *planner) stopsStorm(v *view) bool {
 	failed := v.failedPods()
-	switch {
-	case len(failed) > 0:
-		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
-	case !v.evicts():
+	if len(failed) == 0 && !v.evicts() {
 		return false
 	}
 	step := p.holdBack(v)
-	if v.Deployment.heldBack() && !v.stillRejects(step) {
-		return false
+	holds := !v.Deployment.heldBack() || v.stillRejects(step)
+	if holds {
+		state := v1alpha1.NodeUnavailable
+		if v.readyPods() > 0 {
+			state = v1alpha1.NodeDegraded
+		}
+		p.wait(v, state, p.Now, step.Hold.Reason)
+		p.wake(p.Now.Add(firstRetry))
+		p.act(v, step)
 	}
-	state := v1alpha1.NodeUnavailable
-	if v.readyPods() > 0 {
-		state = v1alpha1.NodeDegraded
+	if len(failed) > 0 {
+		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
 	}
-	p.wait(v, state, p.Now, step.Hold.Reason)
-	p.wake(p.Now.Add(firstRetry))
-	p.act(v, step)
-	return true
+	return holds
 }
 
 // evicts is whether a taint has taken pods from the node: each new one would be deleted

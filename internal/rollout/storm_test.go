@@ -57,10 +57,10 @@ func TestHoldBack(t *testing.T) {
 			s := rejecting(test.older, test.present)
 			test.change(&s)
 			d := Plan(s)
-			if len(d.Steps) != 2 || d.Steps[0].Action != DeletePods || len(d.Steps[0].Pods) != 2 {
+			if len(d.Steps) != 2 || d.Steps[1].Action != DeletePods || len(d.Steps[1].Pods) != 2 {
 				t.Fatalf("got %s", steps(d))
 			}
-			hold := d.Steps[1]
+			hold := d.Steps[0]
 			hold.Reason = ""
 			if hold.String() != test.want || hold.Paused != test.paused || hold.Rolling != test.rolling {
 				t.Errorf("got %s (paused %t, %+v), want %s", hold, hold.Paused, hold.Rolling, test.want)
@@ -110,7 +110,7 @@ func TestHeldBack(t *testing.T) {
 		"what failed before":       {func(_ *State, n *Node, _ *Hold) { n.Pods = append(n.Pods, rejectedPod) }, "DeletePods n0000"},
 		"rejected once more": {func(_ *State, n *Node, _ *Hold) {
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
-		}, "DeletePods n0000, HoldBack n0000 to r1 x2"},
+		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},
 		"another spec": {func(s *State, _ *Node, h *Hold) { s.Generation, h.Attempts = 2, 9 }, "Update n0000 to r2 x3"},
 		"not seen yet": {func(_ *State, n *Node, _ *Hold) {
 			n.Deployment.Settled = false
@@ -143,6 +143,23 @@ func TestHalfway(t *testing.T) {
 	}
 }
 
+// TestAnotherTemplateHalfway: what may be unavailable counts from as many pods as there
+// should be, also where fewer are asked for.
+func TestAnotherTemplateHalfway(t *testing.T) {
+	s := rejecting(2, 1)
+	s.Revision, s.Revisions["r3"] = "r3", true
+	n := &s.Nodes[0]
+	n.Pods, n.Deployment.Replicas, n.Deployment.UpdatedReplicas = n.Pods[:3], 2, 1
+	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 2, Trying: true, At: metav1.NewMicroTime(start)}
+	d := Plan(s)
+	if steps(d) != "RecordRevision, Update n0000 to r3 x2" && steps(d) != "Update n0000 to r3 x2" {
+		t.Fatalf("got %s", summary(d))
+	}
+	if got := d.Steps[len(d.Steps)-1].Rolling; got != (Rolling{Surge: 1}) {
+		t.Errorf("replaces pods by %+v", got)
+	}
+}
+
 // TestTrying: an attempt that goes on, succeeds or fails.
 func TestTrying(t *testing.T) {
 	trying := rejecting(0, 3)
@@ -159,7 +176,7 @@ func TestTrying(t *testing.T) {
 	}
 	n.Pods[0].Running, n.Pods[0].Failed = false, "OutOfcpu"
 	d := Plan(trying)
-	if got := steps(d); got != "DeletePods n0000, HoldBack n0000 to r2 x2" || d.Steps[1].Hold.Attempts != 4 {
+	if got := steps(d); got != "HoldBack n0000 to r2 x2, DeletePods n0000" || d.Steps[0].Hold.Attempts != 4 {
 		t.Errorf("rejected again: %q", got)
 	}
 }
@@ -249,10 +266,10 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 			s.Nodes[0].Pods = test.pods
 			test.change(&s)
 			d := Plan(s)
-			if len(d.Steps) != 2 || d.Steps[1].Action != HoldBack {
+			if len(d.Steps) != 2 || d.Steps[0].Action != HoldBack {
 				t.Fatalf("got %s", steps(d))
 			}
-			got := d.Steps[1]
+			got := d.Steps[0]
 			if got.Paused != test.paused || got.Hold.ReplicaSet != got.ReplicaSet && got.Hold.ReplicaSet != "old" {
 				t.Errorf("paused %t, remembers %+v", got.Paused, got.Hold)
 			}

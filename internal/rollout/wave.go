@@ -179,7 +179,7 @@ func (p *planner) tally(underWay, acting int) count {
 func (p *planner) down(v *view) bool {
 	switch {
 	case !v.Wanted:
-		return v.Marked()
+		return v.Marked() && !v.outOfTurn()
 	case v.emptied, v.ignored:
 		return false
 	case v.state == v1alpha1.NodeDegraded:
@@ -206,7 +206,8 @@ func (p *planner) ignores(v *view) bool {
 func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
 		v := &p.views[i]
-		touched := v.Marked() || v.Detachment.Requested || p.wave[v.Name] && !v.starts || p.midway(v)
+		inTurn := v.Marked() || p.wave[v.Name] && !v.starts
+		touched := inTurn && !v.outOfTurn() || v.Detachment.Requested || p.midway(v)
 		// One that is kept out uses up the budget, but is under way no more.
 		touched = touched && !(v.keptOut() && v.Marked()) && !v.unreturned && !v.ignored && !(v.emptied && !v.Marked())
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {

@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,8 +76,8 @@ func TestTwoSteps(t *testing.T) {
 	}
 }
 
-// TestBrokenNodes: ready nodes that serve nothing are updated at once and
-// together, without a handshake.
+// TestBrokenNodes: ready nodes that serve nothing begin at once and together, beside the
+// budget.
 func TestBrokenNodes(t *testing.T) {
 	s := servingFleet(4)
 	s.Revision = "r2"
@@ -85,8 +86,101 @@ func TestBrokenNodes(t *testing.T) {
 		n.Checks[0].Serving, n.Pods[0].Ready, n.Pods[1].Ready = false, false, false
 	}
 	s.Nodes[2].Ready = false
-	if got, want := steps(Plan(s)), "Update n0000 to r2 x2, Update n0001 to r2 x2"; got != want {
+	d := Plan(s)
+	if got, want := steps(d), "Mark n0000 out of turn, Mark n0001 out of turn"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if len(d.Status.Wave) > 0 {
+		t.Errorf("the wave is %v", d.Status.Wave)
+	}
+	s.Spec.UpdateStrategy.RollingUpdate = nil
+	if got, want := steps(Plan(s)), "Update n0000 to r2 x2, Update n0001 to r2 x2"; got != want {
+		t.Errorf("updated while nodes serve: got %q, want %q", got, want)
+	}
+}
+
+// TestOutOfTurn: what becomes of a node that was marked because it served nothing.
+func TestOutOfTurn(t *testing.T) {
+	steady := func(n *Node, pods int) {
+		for i := range pods {
+			n.Pods[i].Ready, n.Pods[i].ReadySince = true, start.Add(-6*time.Second)
+		}
+	}
+	bothAfter := func(s *State) {
+		byBoth(&s.Spec)
+		s.Spec.UpdateStrategy.RollingUpdate.FailHealthChecks = v1alpha1.FailAfterDetachment
+	}
+	for name, test := range map[string]struct {
+		change func(s *State, n *Node)
+		want   string
+	}{
+		"acknowledged":                  {func(*State, *Node) {}, "Update n0000 to r2 x2"},
+		"not acknowledged yet":          {func(_ *State, n *Node) { n.Checks[0].Mark = "" }, ""},
+		"failing for less than grace":   {func(_ *State, n *Node) { n.Checks[0].Since = start.Add(-9 * time.Second) }, ""},
+		"a detacher is not asked":       {func(s *State, _ *Node) { byBoth(&s.Spec) }, "Update n0000 to r2 x2"},
+		"not for long, after detaching": {func(s *State, n *Node) { bothAfter(s); n.Checks[0].Since = start.Add(-9 * time.Second) }, ""},
+		"for long, after detaching":     {func(s *State, _ *Node) { bothAfter(s) }, "Update n0000 to r2 x2"},
+		"no port but a detacher":        {func(s *State, n *Node) { byAnnotation(&s.Spec); n.Checks = nil }, "RequestDetachment n0000"},
+		"no port, and a pod is ready":   {func(s *State, n *Node) { byAnnotation(&s.Spec); n.Checks = nil; n.Pods[0].Ready = true }, "Unmark n0000"},
+		"all pods are ready for a moment": {func(_ *State, n *Node) {
+			n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince, n.Checks[0].Mark = true, true, start, start, ""
+		}, ""},
+		"all pods are ready again":      {func(_ *State, n *Node) { steady(n, 2) }, "Unmark n0000"},
+		"one of two is ready again":     {func(_ *State, n *Node) { steady(n, 1) }, "Update n0000 to r2 x2"},
+		"one is ready, and a detacher":  {func(s *State, n *Node) { byBoth(&s.Spec); steady(n, 1) }, "RequestDetachment n0000"},
+		"it needs no update any more":   {func(s *State, _ *Node) { s.Revision = "r1" }, "Unmark n0000"},
+		"never acknowledged":            {func(s *State, n *Node) { n.Checks[0].Mark, s.Now = "", start.Add(time.Hour) }, "Update n0000 to r2 x2"},
+		"never, and it is NotReady":     {func(s *State, n *Node) { n.Ready, n.Checks[0].Mark, s.Now = false, "", start.Add(time.Hour) }, ""},
+		"never, and its check passes":   {func(s *State, n *Node) { n.Checks[0].Mark, n.Checks[0].Serving, s.Now = "", true, start.Add(time.Hour) }, "Unmark n0000"},
+		"never, and it does not answer": {func(s *State, n *Node) { n.Checks[0] = Check{Port: 10080}; s.Now = start.Add(time.Hour) }, ""},
+		"a pod is ready, half updated":  {func(_ *State, n *Node) { n.Deployment.UpdatedAt, n.Pods[0].Ready = start, true }, "Update n0000 to r2 x2"},
+		"it left the set":               {func(_ *State, n *Node) { n.Wanted = false }, "Delete n0000"},
+		"it left the set and serves":    {func(_ *State, n *Node) { n.Wanted = false; steady(n, 2) }, "Unmark n0000"},
+		"it left, dead and unanswered": {func(s *State, n *Node) {
+			n.Wanted, n.Ready, n.Checks[0], s.Now = false, false, Check{Gone: true}, start.Add(time.Hour)
+		}, "Delete n0000"},
+		"somebody drains it":         {func(_ *State, n *Node) { n.Leaving, n.Evicting = true, true }, "Mark n0000"},
+		"kept out, and serves again": {func(_ *State, n *Node) { n.Deployment.Detached = true; steady(n, 2) }, "Unmark n0000"},
+		"named in the wave before":   {func(s *State, n *Node) { s.Status.Wave, n.Checks[0].Mark = []string{n.Name}, "" }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Revision = "r2"
+			n := &s.Nodes[0]
+			n.Deployment.Mark = MarkValue(start.Add(-time.Second), "r2") + v1alpha1.MarkOutOfTurn
+			n.Pods[0].Ready, n.Pods[1].Ready = false, false
+			// It had failed for long when it was marked.
+			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Hour)}
+			for i := range 2 {
+				s.Nodes[1+i].Deployment.Revision = s.Revision
+				s.Nodes[1].Pods[i].Revision, s.Nodes[2].Pods[i].Revision = s.Revision, s.Revision
+			}
+			test.change(&s, n)
+			d := Plan(s)
+			if got := steps(d); got != test.want && !strings.HasPrefix(got, test.want+", ") {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if len(d.Status.Wave) > 0 {
+				t.Errorf("the wave is %v", d.Status.Wave)
+			}
+		})
+	}
+}
+
+// TestOutOfTurnUsesNoBudget: a node that left the set and served nothing delays nobody.
+func TestOutOfTurnUsesNoBudget(t *testing.T) {
+	s := servingFleet(4)
+	s.Revision = "r2"
+	n := &s.Nodes[0]
+	n.Wanted, n.Deployment.Mark, n.Pods = false, MarkValue(start, "r1")+v1alpha1.MarkOutOfTurn, nil
+	n.Checks[0] = Check{Port: 10080, Answered: true, Mark: "another"}
+	s.Checkers[0].Outdated = true
+	if d := Plan(s); steps(d) != "ApplyChecker 10080" {
+		t.Errorf("the health checkers: %s", steps(d))
+	}
+	s.Checkers[0].Outdated = false
+	if d := Plan(s); !slices.Equal(d.Status.Wave, []string{"n0001"}) {
+		t.Errorf("the wave is %v", d.Status.Wave)
 	}
 }
 

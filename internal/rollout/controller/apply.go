@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,17 +59,23 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 		if r.now().After(end) {
 			return nil
 		}
+		var failed error
 		for _, i := range perNode[node] {
+			// Rejected pods are cleaned up even where nothing keeps more from coming.
+			if failed != nil && steps[i].Action != rollout.DeletePods {
+				continue
+			}
 			err := r.stillClaims(ctx, o, steps[i])
 			if err == nil {
 				err = r.carryOut(ctx, o, steps[i])
 			}
 			if err != nil {
-				return fmt.Errorf("%s %s: %w", steps[i].Action, node, err)
+				failed = errors.Join(failed, fmt.Errorf("%s %s: %w", steps[i].Action, node, err))
+				continue
 			}
 			carriedOut[i] = true
 		}
-		return nil
+		return failed
 	}), r.publish(ctx, o), r.pruneRevisions(ctx, o))
 	for i, s := range steps {
 		if carriedOut[i] {
@@ -105,7 +112,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	case rollout.DeletePods:
 		return r.deletePods(ctx, o, s)
 	case rollout.Delete:
-		return r.delete(ctx, o.nodes[s.Node].deployment)
+		return r.deleteAsSeen(ctx, o.nodes[s.Node].deployment)
 	case rollout.Measure:
 		return r.measure(o, s)
 	case rollout.RemoveFinalizer:
@@ -171,30 +178,45 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 
 // annotateNode makes these the only annotations on the Node that are ours. Each
 // IngressDaemonSet is a field manager of its own, so that an annotation that
-// several ask for goes when the last lets go of it.
+// several ask for goes when the last lets go of it. Where the Node has changed, our own
+// record on it and its Deployment must be those that were observed: a controller that was
+// frozen since would undo what another did.
 func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string, annotations map[string]any) error {
 	live := o.nodes[name].node
-	meta := map[string]any{"name": name, "uid": string(live.UID)}
-	if annotations != nil {
-		meta["annotations"] = annotations
+	record := v1alpha1.AnnotationDetachPrefix + string(o.set.UID)
+	same := func(now, live client.Object) bool {
+		return now.GetUID() == live.GetUID() && now.GetAnnotations()[record] == live.GetAnnotations()[record] &&
+			r.deploymentAsSeen(ctx, o.nodes[name].deployment)
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": meta}}
 	manager := client.FieldOwner("ids/" + o.set.Namespace + "/" + o.set.Name)
-	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), manager); err != nil {
-		return err
-	}
-	node := live.DeepCopy()
-	node.Annotations, node.ResourceVersion = u.GetAnnotations(), u.GetResourceVersion()
-	r.written.remember(node)
-	return nil
+	return r.whileSame(ctx, live, corev1.SchemeGroupVersion.WithKind("Node"), live.ResourceVersion, same, func(version string) error {
+		meta := map[string]any{"name": name, "uid": string(live.UID), "resourceVersion": version}
+		if annotations != nil {
+			meta["annotations"] = annotations
+		}
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": meta}}
+		if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), manager); err != nil {
+			return err
+		}
+		node := live.DeepCopy()
+		node.Annotations, node.ResourceVersion = u.GetAnnotations(), u.GetResourceVersion()
+		r.written.remember(node)
+		return nil
+	})
 }
 
 func (r *Reconciler) deletePods(ctx context.Context, o *observed, s rollout.Step) error {
+	pods := map[string]*corev1.Pod{}
 	for _, pod := range o.nodes[s.Node].pods {
-		if slices.Contains(s.Pods, pod.Name) {
-			if err := r.delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
-				return err
-			}
+		pods[pod.Name] = pod
+	}
+	for _, name := range s.Pods {
+		pod := pods[name]
+		if pod == nil {
+			continue
+		}
+		if err := r.delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -203,10 +225,12 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observed, s rollout.Step
 // delete deletes an object if it is still the one that was observed.
 func (r *Reconciler) delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	uid := obj.GetUID()
-	opts = append(opts, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	err := r.client.Delete(ctx, obj, opts...)
+	opts = append([]client.DeleteOption{client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)}, opts...)
+	if err := client.IgnoreNotFound(r.client.Delete(ctx, obj, opts...)); err != nil {
+		return err
+	}
 	r.written.gone(obj)
-	return client.IgnoreNotFound(err)
+	return nil
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, o *observed) error {

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +30,35 @@ func TestDryRunIsFollowedUp(t *testing.T) {
 	}
 	if o.lookAt.IsZero() || !r.dryRuns.get(o).Done {
 		t.Error("nobody would look at the answer")
+	}
+}
+
+// TestRejectedPodsAreCleanedUp even where the Deployment cannot be written, and its
+// ReplicaSet makes more.
+func TestRejectedPodsAreCleanedUp(t *testing.T) {
+	set := benchSet()
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := r.observe(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: "rejected"}}
+	if err := r.client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	o.nodes["node-1"] = &nodeObjects{deployment: benchDeployment(set, "node-1"), pods: []*corev1.Pod{pod}}
+	done, err := r.apply(t.Context(), o, []rollout.Step{
+		{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{}},
+		{Action: rollout.DeletePods, Node: "node-1", Pods: []string{pod.Name}},
+	})
+	if err == nil || len(done) != 1 || done[0].Action != rollout.DeletePods {
+		t.Errorf("carried out: %v, error %v", done, err)
+	}
+	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) {
+		t.Errorf("the rejected pod: %v", err)
 	}
 }
 

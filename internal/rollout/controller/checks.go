@@ -274,7 +274,11 @@ func (e *caller) read(conn net.Conn, head []byte, err error) (rollout.Check, str
 	if body.Asked != nil {
 		out.AskedBy = body.Asked.By
 	}
-	out.Since = received.Add(-time.Duration(body.AgeSeconds * float64(time.Second)))
+	age := body.AgeSeconds
+	if !out.Serving {
+		age = max(age, body.FailingSeconds)
+	}
+	out.Since = received.Add(-time.Duration(age * float64(time.Second)))
 	e.alive = response.Header.Get(v1alpha1.HeaderLife) != ""
 	return out, response.Header.Get("ETag"), nil
 }

@@ -140,6 +140,33 @@ func TestChecksHearAtOnce(t *testing.T) {
 	}
 }
 
+// TestChecksHearSinceWhen a port fails, whatever the reasons were, from health checkers
+// that tell it. One that serves does so for as long as its verdict holds.
+func TestChecksHearSinceWhen(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   time.Duration
+	}{
+		"fails for longer than by its last reason": {503, `{"mark": "m", "ageSeconds": 10, "failingSeconds": 1000}`, 1000 * time.Second},
+		"fails, by the release before":             {503, `{"mark": "m", "ageSeconds": 10}`, 10 * time.Second},
+		"serves":                                   {200, `{"serving": true, "ageSeconds": 10}`, 10 * time.Second},
+		"serves, and tells all the same":           {200, `{"serving": true, "ageSeconds": 10, "failingSeconds": 1000}`, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				fmt.Fprint(w, c.body)
+			})
+			p.await(t, "an answer", func(c rollout.Check) bool { return c.Answered })
+			got := time.Since(p.checks.last(theSet, p.endpoint).Since)
+			if got < c.want || got > c.want+5*time.Minute {
+				t.Errorf("since %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // TestChecksForgiveOnce: a checker that hands over ends what waits, which is no
 // news; a port that stays closed is.
 func TestChecksForgiveOnce(t *testing.T) {

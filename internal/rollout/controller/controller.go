@@ -17,6 +17,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if set.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
 		return ctrl.Result{}, nil
 	}
+	if set.DeletionTimestamp == nil && releasedAgain(set) {
+		return ctrl.Result{}, r.endReleases(ctx, set)
+	}
 	o, err := r.observe(ctx, set)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
@@ -78,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.pace.effort(req, r.now().Sub(o.state.Now))
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
-	keepClaims(&decision.Status, decision.Steps, done)
+	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
 	measure(req.NamespacedName, decision.Status, done, took)
 	timeTurns(req.NamespacedName, o.state, decision.Status, done)
 	r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
@@ -142,7 +146,9 @@ func onlyConflicts(err error) bool {
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return apierrors.IsConflict(err)
+		// A patch with another UID is taken for an attempt to change it.
+		cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+		return apierrors.IsConflict(err) || cause.Field == "metadata.uid"
 	}
 	for _, e := range joined.Unwrap() {
 		if !onlyConflicts(e) {

@@ -20,8 +20,7 @@ import (
 )
 
 // create makes the Deployment of a node, or claims the one that is there already. A
-// foreign object of its name is left alone and a hash appended; should one appear in
-// between, its fields conflict.
+// foreign object of its name is left alone and a hash appended.
 func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) error {
 	pods, err := o.pods(s)
 	if err != nil {
@@ -29,17 +28,23 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 	}
 	name := objects.DeploymentName(o.set, s.Node, false)
 	for range 2 {
+		d := objects.Deployment(o.set, s.Node, name, pods)
+		d.ResourceVersion = versionOfNone
+		conflict := r.write(ctx, d)
+		if conflict == nil {
+			r.written.remember(d)
+			return nil
+		}
+		if !apierrors.IsConflict(conflict) {
+			return conflict
+		}
 		existing := &metav1.PartialObjectMetadata{}
 		existing.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 		err := r.live.Get(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: name}, existing)
 		switch {
 		case apierrors.IsNotFound(err):
-			d := objects.Deployment(o.set, s.Node, name, pods)
-			if err := r.write(ctx, d); err != nil {
-				return err
-			}
-			r.written.remember(d)
-			return nil
+			// It went in between.
+			return conflict
 		case err != nil:
 			return fmt.Errorf("looking for a Deployment of the same name: %w", err)
 		case belongs(existing, o.set, s.Node):
@@ -49,6 +54,10 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 	}
 	return fmt.Errorf("Deployment %s belongs to somebody else: rename or delete it", name)
 }
+
+// versionOfNone is the version of no object: an apply with it creates one that is not
+// there, and conflicts where there is one, whoever applied that.
+const versionOfNone = "1"
 
 // belongs is whether a Deployment is the node's: one of this IngressDaemonSet, which the
 // cache does not show where somebody took its labels or annotations, or one that another

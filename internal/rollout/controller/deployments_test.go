@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -9,7 +11,9 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -179,6 +183,48 @@ func TestClaimsDeployments(t *testing.T) {
 	}
 }
 
+// TestLostAfterAWrite: what somebody took from a Deployment since the controller last wrote
+// it is seen at once, although the next event may never come.
+func TestLostAfterAWrite(t *testing.T) {
+	for name, take := range map[string]func(d *appsv1.Deployment){
+		"its name":       func(d *appsv1.Deployment) { d.Labels[v1alpha1.LabelName] = "another" },
+		"its annotation": func(d *appsv1.Deployment) { delete(d.Annotations, v1alpha1.AnnotationNode) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := benchSet()
+			r, full, err := newReconciler(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			node := benchNode(1)
+			node.Status.Addresses = nil
+			own := benchDeployment(set, node.Name)
+			r.written.remember(own)
+			for _, lost := range []bool{false, true} {
+				if lost {
+					d := own.DeepCopy()
+					d.ResourceVersion = "2"
+					take(d)
+					if err := full.of(d).GetIndexer().Add(d); err != nil {
+						t.Fatal(err)
+					}
+					r.changes.saw(own)
+				}
+				if err := full.of(node).GetIndexer().Add(node); err != nil {
+					t.Fatal(err)
+				}
+				o, err := r.observe(t.Context(), set)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen := o.state.Nodes[0].Deployment != nil; seen == lost {
+					t.Errorf("lost: %t, seen: %t", lost, seen)
+				}
+			}
+		})
+	}
+}
+
 // TestPutsLabelsBack by which the health checkers find a Deployment.
 func TestPutsLabelsBack(t *testing.T) {
 	set := benchSet()
@@ -204,6 +250,33 @@ func TestPutsLabelsBack(t *testing.T) {
 	}
 }
 
+// TestCreatesNoneTwice: a controller that was frozen before it creates a Deployment leaves
+// alone the one that another leader has made meanwhile, though both write by one name.
+func TestCreatesNoneTwice(t *testing.T) {
+	w := newWorld(0)
+	w.addNode("n1", nil)
+	w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2))})
+	w.run(start.Add(time.Minute))
+	made := w.deployments["n1"].api
+	l := w.leaders[0]
+	o, err := l.r.observe(ctx, w.set())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.r.live = blind{}
+	err = l.r.create(ctx, o, rollout.Step{Action: rollout.Create, Node: "n1", Revision: o.state.Revision, Replicas: 1})
+	if !apierrors.IsConflict(err) || w.deployments["n1"].api != made {
+		t.Errorf("got %v", err)
+	}
+}
+
+// blind finds nothing.
+type blind struct{ client.Reader }
+
+func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
 // TestClaimsHealthCheckers that were left behind, without replacing them; what gives
 // them access is used as it is.
 func TestClaimsHealthCheckers(t *testing.T) {
@@ -219,10 +292,11 @@ func TestClaimsHealthCheckers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := &observed{set: set, taken: map[int32]bool{}}
+	o := &observed{set: set, taken: map[int32]bool{}, known: r.memory.of(set)}
 	if err := r.observeCheckers(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
+	r.compareCheckers(o)
 	if len(o.state.Faults) > 0 || len(o.state.Checkers) != 1 || !o.state.Checkers[0].Exists || !o.state.Checkers[0].Outdated {
 		t.Errorf("faults %v, health checkers %+v", o.state.Faults, o.state.Checkers)
 	}

@@ -19,20 +19,47 @@ import (
 // were observed. They are as long as its generation is the same; its status, which
 // the Deployment controller writes all the time, may have changed meanwhile.
 func (r *Reconciler) guarded(ctx context.Context, live *appsv1.Deployment, write func(resourceVersion string) (*appsv1.Deployment, error)) error {
-	const attempts = 5
-	version := r.cachedVersion(ctx, live)
-	for attempt := 1; ; attempt++ {
+	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("Deployment"), r.cachedVersion(ctx, live), sameGeneration, func(version string) error {
 		d, err := write(version)
 		if err == nil {
 			r.written.remember(d)
-			return nil
 		}
+		return err
+	})
+}
+
+// deleteAsSeen deletes a Deployment if its spec and annotations are still those that
+// were observed: a controller that was frozen since may find one that serves again.
+func (r *Reconciler) deleteAsSeen(ctx context.Context, live *appsv1.Deployment) error {
+	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("Deployment"), r.cachedVersion(ctx, live), sameGeneration, func(version string) error {
+		return r.delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &version})
+	})
+}
+
+// deploymentAsSeen is whether spec and annotations of a Deployment, if there was one, are
+// still those that were observed, or what this controller made of them.
+func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployment) bool {
+	if live == nil {
+		return true
+	}
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(live), now)
+	return err == nil && sameGeneration(now, latest(r.written, live))
+}
+
+// whileSame writes to an object of a version, and to later ones as long as what counts of
+// it is the same as in the one that was observed.
+func (r *Reconciler) whileSame(ctx context.Context, live client.Object, kind schema.GroupVersionKind, version string, same func(now, live client.Object) bool, write func(resourceVersion string) error) error {
+	const attempts = 5
+	for attempt := 1; ; attempt++ {
+		err := write(version)
 		if !apierrors.IsConflict(err) || attempt == attempts {
 			return err
 		}
 		now := &metav1.PartialObjectMetadata{}
-		now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-		if r.live.Get(ctx, client.ObjectKeyFromObject(live), now) != nil || !sameGeneration(now, live) {
+		now.SetGroupVersionKind(kind)
+		if r.live.Get(ctx, client.ObjectKeyFromObject(live), now) != nil || !same(now, live) {
 			return err
 		}
 		version = now.ResourceVersion
@@ -57,12 +84,12 @@ func sameGeneration(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
-// stillClaims refuses the first touch of a node whose claim does not stand any more: this
-// controller may have been frozen since it decided. What changes after this look
+// stillClaims refuses the first touch of a node whose claim does not stand any more, and a
+// mark of an object that has changed: this controller may have been frozen since it decided. What changes after this look
 // is noticed by the Deployment's version (rollout.Stamp). One look serves a pass.
 func (r *Reconciler) stillClaims(ctx context.Context, o *observed, s rollout.Step) error {
-	first := s.Action == rollout.Mark && !s.Drained || s.Action == rollout.Update
-	if !first || !slices.Contains(o.state.Status.Wave, s.Node) {
+	first := s.Action == rollout.Mark || s.Action == rollout.Update && slices.Contains(o.state.Status.Wave, s.Node)
+	if !first {
 		return nil
 	}
 	if _, marked := v1alpha1.MarkOf(o.nodes[s.Node].deployment.Annotations, o.strategy.MarkKey); marked {
@@ -81,16 +108,15 @@ func (r *Reconciler) stillClaims(ctx context.Context, o *observed, s rollout.Ste
 	return o.claims.err
 }
 
-// keepClaims keeps the claims in the status whose Deployments could not be stamped.
-func keepClaims(status *v1alpha1.IngressDaemonSetStatus, steps, done []rollout.Step) {
+// keepClaims keeps the claims in the status of nodes of which something was to be written
+// and was not: only a write makes what a frozen controller has decided out of date.
+func keepClaims(status *v1alpha1.IngressDaemonSetStatus, claimed []string, steps, done []rollout.Step) {
 	for _, s := range steps {
-		if s.Action != rollout.Stamp {
-			continue
-		}
-		stamped := slices.ContainsFunc(done, func(d rollout.Step) bool { return d.Action == rollout.Stamp && d.Node == s.Node })
-		if !stamped {
+		same := func(d rollout.Step) bool { return d.Action == s.Action && d.Node == s.Node }
+		if slices.Contains(claimed, s.Node) && !slices.ContainsFunc(done, same) {
 			status.Wave = append(status.Wave, s.Node)
 		}
 	}
 	slices.Sort(status.Wave)
+	status.Wave = slices.Compact(status.Wave)
 }

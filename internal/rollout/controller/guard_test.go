@@ -1,13 +1,16 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -88,12 +91,15 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 	}
 }
 
-// TestClaimsThatCannotBeStamped stay in the status.
+// TestClaimsThatCannotBeStamped stay in the status, whatever was to be written instead.
 func TestClaimsThatCannotBeStamped(t *testing.T) {
-	stamps := []rollout.Step{{Action: rollout.Stamp, Node: "b"}, {Action: rollout.Stamp, Node: "a"}}
+	steps := []rollout.Step{
+		{Action: rollout.Stamp, Node: "b"}, {Action: rollout.Stamp, Node: "a"}, {Action: rollout.SetFields, Node: "d"},
+		{Action: rollout.SetFields, Node: "c"}, {Action: rollout.Mark, Node: "e"},
+	}
 	status := v1alpha1.IngressDaemonSetStatus{Wave: []string{"c"}}
-	keepClaims(&status, stamps, stamps[:1])
-	if !slices.Equal(status.Wave, []string{"a", "c"}) {
+	keepClaims(&status, []string{"a", "b", "c", "d"}, steps, steps[:1])
+	if !slices.Equal(status.Wave, []string{"a", "c", "d"}) {
 		t.Errorf("the wave is %v", status.Wave)
 	}
 }
@@ -140,5 +146,45 @@ func TestMeasuredNodes(t *testing.T) {
 	o := &observed{set: set, nodes: map[string]*nodeObjects{ready.Name: {node: ready}, dead.Name: {node: dead}}}
 	if nodes := r.measured(o).Nodes; len(nodes) != 1 || nodes[0].Name != ready.Name {
 		t.Errorf("measured are %v", nodes)
+	}
+}
+
+// TestThawed: what a controller decided before it was frozen is refused where the node's
+// Deployment has changed since, and done where only others wrote to the Node.
+func TestThawed(t *testing.T) {
+	for _, action := range []rollout.Action{rollout.Delete, rollout.RequestDetachment, rollout.ReleaseDetachment} {
+		for changed, want := range map[string]func(error) bool{
+			"nothing":           func(err error) bool { return err == nil },
+			"the Node":          func(err error) bool { return err == nil },
+			"both":              apierrors.IsConflict,
+			"the Node's record": func(err error) bool { return (err == nil) == (action == rollout.Delete) },
+		} {
+			t.Run(fmt.Sprint(action, " after a change of ", changed), func(t *testing.T) {
+				w := newWorld(0)
+				n := w.addNode("n1", nil)
+				w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2)), UpdateStrategy: v1alpha1.UpdateStrategy{RollingUpdate: &v1alpha1.RollingUpdate{
+					MaxUnavailableNodes: number(1), AnnotateNodeToDetach: &v1alpha1.AnnotateNodeToDetach{Key: "detached"},
+				}}})
+				w.run(start.Add(time.Minute))
+				r := w.leaders[0].r
+				o, err := r.observe(ctx, w.set())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if changed == "both" {
+					w.rewrite(w.deployments["n1"], func(d *appsv1.Deployment) { annotate(d, v1alpha1.AnnotationAttachedAt, "later") })
+				}
+				if changed != "nothing" {
+					record := "somebody's"
+					if changed == "the Node's record" {
+						record = v1alpha1.AnnotationDetachPrefix + string(w.set().UID)
+					}
+					w.edit(n, func(node *corev1.Node) { annotate(node, record, "{}") })
+				}
+				if err := r.carryOut(ctx, o, rollout.Step{Action: action, Node: "n1"}); !want(err) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
 	}
 }

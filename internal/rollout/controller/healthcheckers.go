@@ -91,6 +91,9 @@ func (o *observed) shared(rival *v1alpha1.IngressDaemonSet) string {
 }
 
 func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
+	if err := r.catchUp(ctx, o, &appsv1.DaemonSet{}); err != nil {
+		return err
+	}
 	list := &appsv1.DaemonSetList{}
 	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
 		return fmt.Errorf("listing DaemonSets: %w", err)
@@ -120,10 +123,8 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	if err := r.observeRetired(ctx, o); err != nil {
 		return err
 	}
-	for port, ds := range o.checkers {
-		c := rollout.Checker{Port: port, Wanted: !o.retiring(port), Exists: true, Taken: o.taken[port]}
-		c.Outdated = objects.CheckerRevision(ds.Spec.Template.Labels) != r.wantedChecker(o, port)
-		o.state.Checkers = append(o.state.Checkers, c)
+	for port := range o.checkers {
+		o.state.Checkers = append(o.state.Checkers, rollout.Checker{Port: port, Wanted: !o.retiring(port), Exists: true, Taken: o.taken[port]})
 	}
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
 		if o.checkers[port] == nil {
@@ -176,6 +177,36 @@ func releasedPorts(set *v1alpha1.IngressDaemonSet) map[int32]bool {
 		}
 	}
 	return out
+}
+
+// releasedAgain is whether a port was released that is in the spec again: removed once
+// more, it would close while load balancers ask it.
+func releasedAgain(set *v1alpha1.IngressDaemonSet) bool {
+	released := releasedPorts(set)
+	return slices.ContainsFunc(set.Spec.HealthCheckNodePorts, func(port int32) bool { return released[port] })
+}
+
+// endReleases forgets the releases of ports that are in the spec.
+func (r *Reconciler) endReleases(ctx context.Context, set *v1alpha1.IngressDaemonSet) error {
+	released := releasedPorts(set)
+	for _, port := range set.Spec.HealthCheckNodePorts {
+		delete(released, port)
+	}
+	changed := set.DeepCopy()
+	delete(changed.Annotations, v1alpha1.AnnotationReleasedPorts)
+	if len(released) > 0 {
+		var left []string
+		for _, port := range slices.Sorted(maps.Keys(released)) {
+			left = append(left, strconv.Itoa(int(port)))
+		}
+		changed.Annotations[v1alpha1.AnnotationReleasedPorts] = strings.Join(left, ",")
+	}
+	patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
+		return fmt.Errorf("forgetting the release of a port that is wanted again: %w", client.IgnoreNotFound(err))
+	}
+	r.written.remember(changed)
+	return nil
 }
 
 // observeClaims finds what health checkers need and is not there, and what
@@ -254,8 +285,44 @@ func grantsTheSame(have, want client.Object) bool {
 	return a.RoleRef == b.RoleRef && slices.Equal(a.Subjects, b.Subjects)
 }
 
-func (r *Reconciler) wantedChecker(o *observed, port int32) string {
-	return objects.CheckerRevision(objects.Checker(o.set, port, r.image).Spec.Template.Labels)
+// compareCheckers finds health checkers that are to be replaced.
+func (r *Reconciler) compareCheckers(o *observed) {
+	for i := range o.state.Checkers {
+		if c := &o.state.Checkers[i]; c.Exists {
+			have := o.checkers[c.Port].Spec.Template.Labels
+			c.Outdated = objects.CheckerRevision(have) != r.wantedRevision(o, c.Port)
+		}
+	}
+}
+
+// wantedRevision is that of the health checker that is wanted for a port. It is made once
+// for each spec, unless nodes leave.
+func (r *Reconciler) wantedRevision(o *observed, port int32) string {
+	of := func() string { return objects.CheckerRevision(r.checker(o, port).Spec.Template.Labels) }
+	if o.nodesLeave() {
+		return of()
+	}
+	wanted := o.known.wantedCheckers
+	if wanted[port] == "" {
+		wanted[port] = of()
+	}
+	return wanted[port]
+}
+
+// checker is the DaemonSet that is wanted for a port. Nodes that a change of the spec
+// took out of the set leave one after the other, and keep their health checkers until
+// then: the DaemonSet controller would take them all away at once.
+func (r *Reconciler) checker(o *observed, port int32) *appsv1.DaemonSet {
+	ds := objects.Checker(o.set, port, r.image)
+	if present := o.checkers[port]; present != nil && o.nodesLeave() {
+		objects.AlsoWhere(ds, present)
+	}
+	return ds
+}
+
+// nodesLeave is whether a node that is there is to lose its pods.
+func (o *observed) nodesLeave() bool {
+	return slices.ContainsFunc(o.state.Nodes, func(n rollout.Node) bool { return !n.Wanted && n.Exists && n.Deployment != nil })
 }
 
 // grant makes what the health checkers need beside their DaemonSets, and claims
@@ -279,7 +346,7 @@ func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 }
 
 func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) error {
-	ds := objects.Checker(o.set, port, r.image)
+	ds := r.checker(o, port)
 	var force []client.ApplyOption
 	if o.checkers[port] != nil {
 		force = append(force, client.ForceOwnership)

@@ -125,7 +125,7 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 
 // measured is the wave as it is measured: a NotReady node tells nothing of its pods.
 func (r *Reconciler) measured(o *observed) rollout.Wave {
-	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Now: r.now()}
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
 		for _, name := range a.Nodes {

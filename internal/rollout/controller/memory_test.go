@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -195,11 +196,14 @@ func TestLean(t *testing.T) {
 func TestOnlyConflicts(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("outdated"))
 	wrapped := fmt.Errorf("writing: %w", conflict)
+	invalid := func(name string) error {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", field.ErrorList{field.Invalid(field.NewPath("metadata", name), "x", "no")})
+	}
 	for _, c := range []struct {
 		err  error
 		want bool
 	}{
-		{nil, false}, {conflict, true}, {wrapped, true}, {errors.New("x"), false},
+		{nil, false}, {conflict, true}, {wrapped, true}, {invalid("uid"), true}, {invalid("annotations"), false}, {errors.New("x"), false},
 		{errors.Join(conflict, wrapped), true}, {errors.Join(errors.Join(conflict), wrapped), true}, {errors.Join(conflict, errors.New("x")), false},
 	} {
 		if got := onlyConflicts(c.err); got != c.want {

@@ -19,7 +19,7 @@ import (
 func (o *observed) ports() []endpoint {
 	var out []endpoint
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
-		if !o.taken[port] {
+		if !o.taken[port] || o.checkers[port] != nil {
 			out = append(out, endpoint{port: port})
 		}
 	}
@@ -87,6 +87,10 @@ type readings struct {
 	// checkers behind them, that the readings were made with.
 	ports    []endpoint
 	checkers map[int32]string
+	// revision is that of the template, wantedCheckers are those that the health checkers
+	// should have, as far as they were asked for.
+	revision       string
+	wantedCheckers map[int32]string
 	// nodes are nil before all were read once.
 	nodes map[string]*nodeObjects
 	// names are the nodes', in order; nil where nodes came or went.
@@ -204,7 +208,10 @@ func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
 	deleted := set.DeletionTimestamp != nil
 	last := m.sets[key]
 	if last == nil || last.uid != set.UID || last.generation != set.Generation || last.deleted != deleted {
-		last = &readings{uid: set.UID, generation: set.Generation, deleted: deleted}
+		last = &readings{
+			uid: set.UID, generation: set.Generation, deleted: deleted,
+			revision: objects.Revision(objects.Template(set)), wantedCheckers: map[int32]string{},
+		}
 		m.sets[key] = last
 	}
 	return last

@@ -31,6 +31,8 @@ type observed struct {
 	service   *corev1.Service
 	// unusable is whether the service must change before it can be published to.
 	unusable bool
+	// podSpecs are what pods were made from, by revision, where there is a Service.
+	podSpecs map[string]*corev1.PodSpec
 	// missing are the health checkers' account and its binding where they are not there.
 	missing []client.Object
 	// orphans are health checkers that an IngressDaemonSet of the same name left behind.
@@ -64,10 +66,9 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
 		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),
 	}
-	revision := objects.Revision(o.template)
 	o.state = rollout.State{
 		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
-		Revision: revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
+		Revision: o.known.revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 	}
 	o.state.DryRun = r.dryRuns.get(o)
@@ -81,6 +82,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		}
 	}
 	r.assemble(o)
+	r.compareCheckers(o)
 	r.sights.of(set).See(&o.state)
 	return o, nil
 }
@@ -90,10 +92,16 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 // which something has changed.
 func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
 	changed := r.changes.take(client.ObjectKeyFromObject(o.set))
-	if changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil {
+	all := changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil
+	if !all {
+		r.written.nodes(o.set, changed)
+	}
+	if err := r.catchUp(ctx, o, &appsv1.Deployment{}); err != nil {
+		return err
+	}
+	if all {
 		return r.observeAll(ctx, o)
 	}
-	r.written.nodes(o.set, changed)
 	return r.observeChanged(ctx, o, changed)
 }
 
@@ -183,7 +191,6 @@ func (r *Reconciler) assemble(o *observed) {
 		n := o.nodes[name]
 		if err := n.reading.err; err != nil {
 			o.fault(v1alpha1.ReasonInvalidSpec, err.Error())
-			continue
 		}
 		node := n.reading.out
 		node.Checks = r.answers(o, n)

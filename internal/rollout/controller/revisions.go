@@ -14,6 +14,9 @@ import (
 )
 
 func (r *Reconciler) observeRevisions(ctx context.Context, o *observed) error {
+	if err := r.catchUp(ctx, o, &appsv1.ControllerRevision{}); err != nil {
+		return err
+	}
 	list := &appsv1.ControllerRevisionList{}
 	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
 		return fmt.Errorf("listing ControllerRevisions: %w", err)
@@ -62,7 +65,8 @@ func (r *Reconciler) recordRevision(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// pruneRevisions deletes the oldest revisions over the limit that no node has.
+// pruneRevisions deletes the oldest revisions over the limit that no node has, nor any of
+// its pods: the record tells which ports they listen on.
 func (r *Reconciler) pruneRevisions(ctx context.Context, o *observed) error {
 	if len(o.revisions) <= o.set.Spec.HistoryLimit() {
 		return nil
@@ -71,6 +75,9 @@ func (r *Reconciler) pruneRevisions(ctx context.Context, o *observed) error {
 	for _, n := range o.state.Nodes {
 		if n.Deployment != nil {
 			used[n.Deployment.Revision] = true
+		}
+		for _, pod := range n.Pods {
+			used[pod.Revision] = true
 		}
 	}
 	old := slices.SortedFunc(maps.Values(o.revisions), func(a, b *appsv1.ControllerRevision) int {

@@ -1,17 +1,21 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -35,50 +39,175 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 		o.unusable = true
 	}
 	o.service = svc
+	o.observeTargetPorts()
 	return nil
+}
+
+// observeTargetPorts reads the templates that tell which ports pods listen on: each
+// pod's own, since the number behind a name changes with the pod. Without a name in the
+// present template no pod may be replaced; without one in another, or without its
+// record, pods stay as they are published, and the rollout is what mends it.
+func (o *observed) observeTargetPorts() {
+	o.podSpecs = map[string]*corev1.PodSpec{o.state.Revision: &o.template.Spec}
+	missing := objects.MissingTargetPorts(o.service, &o.template.Spec)
+	if len(missing) > 0 && o.set.DeletionTimestamp == nil {
+		o.fault(v1alpha1.ReasonServiceUnusable, fmt.Sprintf("Service %s has the targetPort %s, which the template declares in no container: declare it, or give the port's number in targetPort",
+			o.service.Name, strings.Join(missing, ", ")))
+	}
+	for _, revision := range o.podRevisions() {
+		if o.podSpecs[revision] != nil {
+			continue
+		}
+		if template, err := o.templateOf(revision); err == nil {
+			o.podSpecs[revision] = &template.Spec
+		}
+		if missing := objects.MissingTargetPorts(o.service, o.podSpecs[revision]); len(missing) > 0 {
+			o.state.Warnings = append(o.state.Warnings, rollout.Fault{Reason: v1alpha1.ReasonServiceUnusable, Message: fmt.Sprintf(
+				"Service %s has the targetPort %s, and no template of revision %s that declares it is on record: its pods stay published on the ports that they had, and on no other",
+				o.service.Name, strings.Join(missing, ", "), revision)})
+		}
+	}
+}
+
+// podRevisions are those that there are pods of.
+func (o *observed) podRevisions() []string {
+	seen := map[string]bool{}
+	for _, n := range o.nodes {
+		for _, pod := range n.pods {
+			seen[pod.Labels[v1alpha1.LabelRevision]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // publish brings the EndpointSlices of the Service to what they should be.
 func (r *Reconciler) publish(ctx context.Context, o *observed) error {
-	wanted := map[string]*discoveryv1.EndpointSlice{}
-	if o.service != nil {
-		for _, n := range o.state.Nodes {
-			marked := n.Deployment == nil || n.Marked()
-			if slice := objects.EndpointSlice(o.set, o.service, n.Name, o.nodes[n.Name].pods, marked); slice != nil {
-				wanted[slice.Name] = slice
+	published, err := r.published(ctx, o)
+	if err != nil {
+		return err
+	}
+	wanted := o.wantedSlices(published)
+	have := onNodes(published, wanted)
+	nodes := slices.Sorted(maps.Keys(wanted))
+	for node := range have {
+		if wanted[node] == nil {
+			nodes = append(nodes, node)
+		}
+	}
+	return forEach(nodes, r.parallel, func(node string) error {
+		if o.unusable && !slices.ContainsFunc(have[node], o.ofService) {
+			// Nothing is published to a Service that may be meant for something else.
+			return r.publishNode(ctx, o, have[node], nil)
+		}
+		// What is published stays true, or its traffic would end.
+		return r.publishNode(ctx, o, have[node], wanted[node])
+	})
+}
+
+// publishNode writes before it deletes: a pod that goes from one slice to another is
+// always in one.
+func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted []*discoveryv1.EndpointSlice) error {
+	kept := map[string]bool{}
+	for _, want := range wanted {
+		kept[want.Name] = true
+		if slices.ContainsFunc(have, func(s *discoveryv1.EndpointSlice) bool {
+			return s.Name == want.Name && controlledBy(s, o.set.UID) && samePublication(s, want)
+		}) {
+			continue
+		}
+		if err := r.write(ctx, want, client.ForceOwnership); err != nil {
+			return fmt.Errorf("publishing EndpointSlice %s: %w", want.Name, err)
+		}
+	}
+	for _, old := range have {
+		if kept[old.Name] {
+			continue
+		}
+		if err := r.delete(ctx, old); err != nil {
+			return fmt.Errorf("deleting EndpointSlice %s: %w", old.Name, err)
+		}
+	}
+	return nil
+}
+
+// wantedSlices are those of each node.
+func (o *observed) wantedSlices(published []*discoveryv1.EndpointSlice) map[string][]*discoveryv1.EndpointSlice {
+	wanted := map[string][]*discoveryv1.EndpointSlice{}
+	if o.service == nil {
+		return wanted
+	}
+	p := objects.Publication{Set: o.set, Service: o.service, Templates: o.podSpecs, Published: o.publishedPorts(published)}
+	for _, n := range o.state.Nodes {
+		marked := n.Deployment == nil || n.Marked()
+		if made := p.EndpointSlices(n.Name, o.nodes[n.Name].pods, marked); len(made) > 0 {
+			wanted[n.Name] = made
+		}
+	}
+	return wanted
+}
+
+// publishedPorts are the ports that the Service's slices say of pods, by revision.
+func (o *observed) publishedPorts(published []*discoveryv1.EndpointSlice) map[string][]discoveryv1.EndpointPort {
+	revisions := map[types.UID]string{}
+	for _, n := range o.nodes {
+		for _, pod := range n.pods {
+			revisions[pod.UID] = pod.Labels[v1alpha1.LabelRevision]
+		}
+	}
+	ports := map[string][]discoveryv1.EndpointPort{}
+	for _, slice := range published {
+		for _, e := range slice.Endpoints {
+			if e.TargetRef == nil || !o.ofService(slice) {
+				continue
+			}
+			if revision, ok := revisions[e.TargetRef.UID]; ok && ports[revision] == nil {
+				ports[revision] = slice.Ports
 			}
 		}
 	}
+	return ports
+}
+
+func (o *observed) ofService(slice *discoveryv1.EndpointSlice) bool {
+	return slice.Labels[discoveryv1.LabelServiceName] == o.set.Spec.ServiceName
+}
+
+// published are our EndpointSlices in the order of their names, with those that an
+// IngressDaemonSet of the same name has left behind.
+func (r *Reconciler) published(ctx context.Context, o *observed) ([]*discoveryv1.EndpointSlice, error) {
 	list := &discoveryv1.EndpointSliceList{}
 	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
-		return fmt.Errorf("listing EndpointSlices: %w", err)
+		return nil, fmt.Errorf("listing EndpointSlices: %w", err)
 	}
-	published := map[string]bool{}
+	var out []*discoveryv1.EndpointSlice
 	for i := range list.Items {
-		have := &list.Items[i]
-		want := wanted[have.Name]
-		published[have.Name] = controlledBy(have, o.set.UID)
-		switch {
-		case !controlledBy(have, o.set.UID):
-		case want == nil:
-			if err := r.delete(ctx, have); err != nil {
-				return fmt.Errorf("deleting EndpointSlice %s: %w", have.Name, err)
-			}
-		case samePublication(have, want):
-			delete(wanted, have.Name)
+		slice := &list.Items[i]
+		left := metav1.GetControllerOfNoCopy(slice) == nil && slice.Labels[discoveryv1.LabelManagedBy] == objects.SliceManager
+		if left || controlledBy(slice, o.set.UID) {
+			out = append(out, slice)
 		}
 	}
-	if o.unusable {
-		// What is published stays true, or its traffic would end; but nothing is
-		// published to a Service that may be meant for something else.
-		maps.DeleteFunc(wanted, func(name string, _ *discoveryv1.EndpointSlice) bool { return !published[name] })
-	}
-	return forEach(slices.Sorted(maps.Keys(wanted)), r.parallel, func(name string) error {
-		if err := r.write(ctx, wanted[name], client.ForceOwnership); err != nil {
-			return fmt.Errorf("publishing EndpointSlice %s: %w", name, err)
+	slices.SortFunc(out, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// onNodes are slices by node: the one that they are wanted on, else the one that they say.
+func onNodes(published []*discoveryv1.EndpointSlice, wanted map[string][]*discoveryv1.EndpointSlice) map[string][]*discoveryv1.EndpointSlice {
+	nodes := map[string]string{}
+	for node, made := range wanted {
+		for _, slice := range made {
+			nodes[slice.Name] = node
 		}
-		return nil
-	})
+	}
+	out := map[string][]*discoveryv1.EndpointSlice{}
+	for _, slice := range published {
+		node, found := nodes[slice.Name]
+		if !found && len(slice.Endpoints) > 0 && slice.Endpoints[0].NodeName != nil {
+			node = *slice.Endpoints[0].NodeName
+		}
+		out[node] = append(out[node], slice)
+	}
+	return out
 }
 
 func samePublication(a, b *discoveryv1.EndpointSlice) bool {

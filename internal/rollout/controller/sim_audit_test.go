@@ -39,7 +39,9 @@ type audit struct {
 	// the same was written to it in a row.
 	marks   map[string]int
 	repeats map[string]int
-	last    map[string]string
+	// timedOut is the generation of the spec with which the detachment of a node timed out.
+	timedOut map[string]int64
+	last     map[string]string
 	// since is when something that must end was first seen.
 	since map[string]time.Time
 }
@@ -56,16 +58,17 @@ type turn struct {
 	// foreign is whether somebody else wrote the spec since, overruled when we wrote it after that.
 	foreign   bool
 	overruled time.Time
-	// spec is what the last decision was made with, why what it was not detached for.
-	spec v1alpha1.IngressDaemonSetSpec
-	step string
+	// spec is what the last decision was made with, why what it was not detached for, of a
+	// Deployment that is being deleted.
+	spec      v1alpha1.IngressDaemonSetSpec
+	step, why string
 }
 
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
 		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
-		marks: map[string]int{}, repeats: map[string]int{}, last: map[string]string{}, since: map[string]time.Time{},
+		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, since: map[string]time.Time{},
 	}
 }
 
@@ -139,21 +142,43 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		detached = true
 	}
 	switch s.Action {
+	case rollout.ReleaseDetachment:
+		mark, marked := d.mark()
+		began, _ := v1alpha1.MarkedAt(mark)
+		if reason := a.incomplete(s.Node); marked && !d.updatedAt().Before(began) && reason != "" && seen.Deletion == rollout.NotDeleted && a.w.nodes[s.Node] != nil {
+			a.fault("%s although %s", s, reason)
+		}
+	case rollout.Mark:
+		if outOfTurn(s.Mark) && !a.servesNothing(s.Node, seen.taken) {
+			a.fault("%s although it serves", s)
+		}
 	case rollout.Unmark:
 		*t = turn{foreign: t.foreign, overruled: t.overruled}
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		*t = turn{detached: detached, overruled: a.overrules(t)}
-		if strategy := seen.Spec.Strategy(); s.Action == rollout.Update && !strategy.Detaching && !marked(seen.node(s.Node)) {
-			pods := min(d.podsPerNode(), seen.Spec.Pods())
-			t.degraded, t.keep = true, pods-scaled(&strategy.MaxUnavailablePods, pods, false)
+		if s.Action == rollout.Delete && !detached {
+			t.why = a.attached(s.Node, &seen.Spec)
+		}
+		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !marked(seen.node(s.Node)) {
+			t.degraded, t.keep = true, mustStay(&seen.Spec, d)
 		}
 	case rollout.HoldBack:
 		t.overruled = a.overrules(t)
 		t.detached, t.foreign = t.detached || detached, false
 	case rollout.SetFields:
 		t.detached = t.detached || detached
+		if t.degraded && !seen.Spec.Strategy().Detaching && slices.Contains(seen.Status.Wave, s.Node) {
+			// The spec may permit more, or less, in the middle of a node's own turn.
+			t.keep = mustStay(&seen.Spec, d)
+		}
 	}
 	t.step, t.spec = s.String(), seen.Spec
+}
+
+// mustStay is how many pods of a node must be ready while they are replaced in its turn.
+func mustStay(spec *v1alpha1.IngressDaemonSetSpec, d *simDeployment) int32 {
+	pods, unavailable := min(d.podsPerNode(), spec.Pods()), spec.Strategy().MaxUnavailablePods
+	return pods - scaled(&unavailable, pods, false)
 }
 
 // overrules is when somebody else's spec was last replaced: what was chosen by it may
@@ -174,13 +199,34 @@ func (a *audit) stops(p *simPod, by string) {
 		if n != nil {
 			n.unready = a.w.now
 		}
-	case !n.alive, set == nil, a.deletion() == rollout.DeleteAtOnce, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case !n.alive, set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keep || a.w.now.Sub(n.unready) < time.Second):
 	default:
-		if reason := a.attached(p.node, &t.spec); reason != "" && a.attached(p.node, a.w.spec()) != "" {
+		reason, now := a.attached(p.node, &t.spec), a.attached(p.node, a.w.spec())
+		if a.w.deployments[p.node] == nil {
+			reason, now = t.why, t.why
+		}
+		if reason != "" && now != "" {
 			a.fault("%s stops a ready pod of %s although %s; the last step was %s", by, p.node, reason, t.step)
 		}
 	}
+}
+
+// servesNothing is whether nobody could tell, by what was so at a time, that a node
+// serves: neither by a pod that the API server calls ready nor by a port.
+func (a *audit) servesNothing(name string, then time.Time) bool {
+	for _, p := range a.w.pods {
+		if p.node == name && p.ready && !p.notReadyByNode && !p.terminating && p.readySince.Before(then) {
+			return false
+		}
+	}
+	for _, port := range a.w.spec().HealthCheckNodePorts {
+		// An answer needs a moment.
+		if c := a.w.nodes[name].checks[port]; c != nil && c.up && c.serving && c.since.Before(then.Add(-time.Second)) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkComplete: a node whose pods were updated in its turn is attached only when
@@ -232,22 +278,27 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 	began := time.Time{}
 	for _, port := range spec.HealthCheckNodePorts {
 		c := n.checks[port]
-		if c == nil {
+		if c == nil || !c.up || len(c.pods) == 0 && (c.hangs || c.slow >= answerTime) {
+			// Missing and silent counts as failing.
 			continue
 		}
 		// One that went down since it failed with the mark attracts no traffic either.
 		if c.serving && !passes || c.mark != mark {
 			return fmt.Sprintf("port %d does not fail with the mark", port)
 		}
-		if c.since.After(began) {
-			began = c.since
+		held := c.failed
+		if c.serving {
+			held = c.same
+		}
+		if held.After(began) {
+			began = held
 		}
 	}
 	_ = since
 	if w.now.Before(began.Add(strategy.MarkGrace)) {
 		return "the grace after the mark is not over"
 	}
-	if at := strategy.AnnotateNode; at != nil {
+	if at := strategy.AnnotateNode; at != nil && !(outOfTurn(mark) && w.readyPods(name) == 0) {
 		_, held := n.api.Annotations[at.Key]
 		switch {
 		case !held:

@@ -2,10 +2,12 @@ package controller
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -35,6 +37,10 @@ func (a *audit) servesTruly(name string) bool {
 	return n != nil && d != nil && !d.marked() && !again && a.attachedAgain(name) && a.incomplete(name) == ""
 }
 
+// unnoticed is for how long a machine may be dead while its health checks seem to pass: a
+// question that waits there shows no life for that long.
+const unnoticed = 15 * time.Second
+
 // attachedAgain is whether we let go of a node and its health checks pass. A
 // machine that died is noticed by those, or else only by its Node.
 func (a *audit) attachedAgain(name string) bool {
@@ -43,7 +49,8 @@ func (a *audit) attachedAgain(name string) bool {
 		return false
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {
-		if c := n.checks[port]; c == nil || !c.up || !n.alive || !c.serving {
+		dead := !n.alive && a.w.now.Sub(n.unready) > unnoticed
+		if c := n.checks[port]; c == nil || !c.up || dead || !c.serving {
 			return false
 		}
 	}
@@ -97,13 +104,27 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	budget := a.budget(seen, wanted && !n.Deployment.Detached)
 	// A node that lacks pods in its turn goes on with it.
 	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name) && s.Action == rollout.Update
-	if !retarget && len(a.begun) > budget {
-		a.fault("%s: %d nodes are under way, %d may be: %v", s, len(a.begun), budget, a.begun)
+	underWay := 0
+	for name := range a.begun {
+		if name == s.Node || !isOut(n) || !a.unreturned(name, &seen.Spec) {
+			underWay++
+		}
+	}
+	if !retarget && underWay > budget {
+		a.fault("%s: %d nodes are under way, %d may be: %v", s, underWay, budget, a.begun)
 	}
 	if !retarget && !isOut(n) && !degraded(seen, n) && len(a.begun)+others > budget {
 		a.fault("%s: %d nodes are under way and %d out, %d may be\n%s", s, len(a.begun), others, budget, inWords(seen.decision))
 	}
 	a.checkFloor(seen, s, n, wanted, desired)
+}
+
+// unreturned is whether a detacher does not put back a node in time that was released: it
+// uses up the budget, but nobody waits for it any more.
+func (a *audit) unreturned(name string, spec *v1alpha1.IngressDaemonSetSpec) bool {
+	n, d := a.w.nodes[name], a.w.deployments[name]
+	return n != nil && d != nil && !d.marked() && !n.requested() &&
+		a.w.now.Sub(objects.Moment(d.api, v1alpha1.AnnotationAttachedAt)) >= spec.Strategy().DetachTimeout
 }
 
 // degraded is whether nodes are to stay in the load balancer, and this one lacks
@@ -116,7 +137,9 @@ func degraded(seen *picture, n *rollout.Node) bool {
 func begins(n *rollout.Node, s rollout.Step) bool {
 	switch {
 	case s.Action == rollout.Mark:
-		return !s.Drained
+		// One that lets the health checks pass is changed into another: the node is out already.
+		changed := n.Deployment != nil && strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing)
+		return !s.Drained && !outOfTurn(s.Mark) && !changed
 	case s.Action != rollout.Update || marked(n) || !n.Deployment.DrainedAt.IsZero():
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
@@ -152,7 +175,7 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 		}
 	}
 	n := seen.node(s.Node)
-	if s.Action != rollout.Mark || s.Drained || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
+	if s.Action != rollout.Mark || s.Drained || outOfTurn(s.Mark) || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
 		return
 	}
 	w := a.w.nodes[s.Node]
@@ -160,7 +183,8 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 		return
 	}
 	for _, c := range w.checks {
-		if !c.settled(a.w) && c.movedAt.Before(seen.taken) && a.w.daemonSets[c.port] != nil && a.w.daemonSets[c.port].movedAt.Before(seen.taken) {
+		// One that retires may be down: its answer counts all the same.
+		if slices.Contains(seen.Spec.HealthCheckNodePorts, c.port) && !c.settled(a.w) && c.movedAt.Before(seen.taken) && a.w.daemonSets[c.port] != nil && a.w.daemonSets[c.port].movedAt.Before(seen.taken) {
 			a.fault("%s while its health checker is being replaced", s)
 		}
 	}
@@ -218,7 +242,8 @@ func isOut(n *rollout.Node) bool {
 // rejected counts a pod that a kubelet rejected.
 func (a *audit) rejected(p *simPod) {
 	a.w.storms[p.node]++
-	if a.runsForeignPods(p.node) {
+	if a.runsForeignPods(p.node) || a.w.refused[p.image()] {
+		// Nobody can then write to its Deployment, to ask for fewer.
 		return
 	}
 	if a.w.controllerAway() {
@@ -239,8 +264,9 @@ func (a *audit) rejected(p *simPod) {
 // runsForeignPods is whether pods of a template that somebody else wrote run on a
 // node: nobody could then go back without giving them up.
 func (a *audit) runsForeignPods(name string) bool {
-	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
-		return p.node == name && p.running && a.turnOf(name).foreign && p.set.hash == a.w.deployments[name].hash
+	d := a.w.deployments[name]
+	return d != nil && slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
+		return p.node == name && p.running && a.turnOf(name).foreign && p.set.hash == d.hash
 	})
 }
 
@@ -278,6 +304,9 @@ func (a *audit) deletion() rollout.Deletion {
 	}
 	return rollout.DeleteInWaves
 }
+
+// outOfTurn is whether a mark waits for no budget, since the node served nothing.
+func outOfTurn(mark string) bool { return strings.HasSuffix(mark, v1alpha1.MarkOutOfTurn) }
 
 func marked(n *rollout.Node) bool { return n.Deployment != nil && n.Deployment.Mark != "" }
 

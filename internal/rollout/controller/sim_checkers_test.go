@@ -41,8 +41,13 @@ type simCheck struct {
 	movedAt time.Time
 	serving bool
 	mark    string
-	since   time.Time
-	pending bool
+	// since is from when it reports its answer, same from when that was the answer, also of
+	// the process before.
+	since, same time.Time
+	// failing is since when it reports to fail, failed since when it does, also the process
+	// before; zero while it passes.
+	failing, failed time.Time
+	pending         bool
 	// rolling counts its replacements.
 	rolling int
 	waiting []*question
@@ -170,8 +175,7 @@ func (w *world) startsChecker(c *simCheck, current func() bool) {
 		w.api.Put(pod)
 		w.stopAnswering(c)
 		c.up = true
-		c.serving, c.mark = w.verdict(c.node)
-		c.since = w.now
+		c.starts(w)
 		for _, old := range slices.Clone(c.pods[:newest]) {
 			w.api.Remove("Pod", old.Namespace, old.Name)
 		}
@@ -213,6 +217,28 @@ func (w *world) checkersChanged(name string) {
 	}
 }
 
+// starts is a process that reports anew since when its answer holds.
+func (c *simCheck) starts(w *world) {
+	serving, mark := w.verdict(c.node)
+	if serving != c.serving || mark != c.mark || c.same.IsZero() {
+		c.same = w.now
+	}
+	c.serving, c.mark, c.since, c.failing = serving, mark, w.now, time.Time{}
+	c.fails(w.now)
+}
+
+// fails keeps since when a checker fails.
+func (c *simCheck) fails(now time.Time) {
+	for _, since := range []*time.Time{&c.failing, &c.failed} {
+		switch {
+		case c.serving:
+			*since = time.Time{}
+		case since.IsZero():
+			*since = now
+		}
+	}
+}
+
 // checkSoon evaluates a checker a moment after something that it watches changed.
 func (w *world) checkSoon(c *simCheck) {
 	if c.pending {
@@ -226,7 +252,8 @@ func (w *world) checkSoon(c *simCheck) {
 		}
 		serving, mark := w.verdict(c.node)
 		if serving != c.serving || mark != c.mark {
-			c.serving, c.mark, c.since = serving, mark, w.now
+			c.serving, c.mark, c.since, c.same = serving, mark, w.now, w.now
+			c.fails(w.now)
 			w.tell("health check", "%s: port %d %s", c.node.name, c.port, verdictInWords(serving, mark))
 			w.answerAll(c)
 		}
@@ -282,8 +309,7 @@ func (w *world) stopChecker(n *simNode, port int32, d time.Duration) {
 			return
 		}
 		c.up = true
-		c.serving, c.mark = w.verdict(n)
-		c.since = w.now
+		c.starts(w)
 		w.sayChecker(c, true)
 	})
 }
@@ -335,12 +361,11 @@ func (w *world) setHangs(n *simNode, port int32, hangs bool, slow time.Duration)
 	}
 }
 
-// markOf is the mark of a Deployment; its presence counts.
+// otherMarkKey is what specs name instead of the default.
+const otherMarkKey = "to-be-updated"
+
+// markOf is the mark of a Deployment; its presence counts. Health checkers are told the
+// key of the spec, should the record of it be gone.
 func markOf(obj client.Object) (string, bool) {
-	key := obj.GetAnnotations()[v1alpha1.AnnotationMarkKey]
-	if key == "" {
-		key = v1alpha1.DefaultMarkKey
-	}
-	value, ok := obj.GetAnnotations()[key]
-	return value, ok
+	return v1alpha1.MarkOf(obj.GetAnnotations(), otherMarkKey)
 }

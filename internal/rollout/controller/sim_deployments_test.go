@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -41,6 +42,8 @@ type replicaSet struct {
 	hash               string
 	size, desired, max int32
 	turn               int
+	// replicating is whether its controller is about to look at it.
+	replicating bool
 }
 
 // labels are those of the pods.
@@ -342,14 +345,18 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 
 // report writes the Deployment's status.
 func (w *world) report(d *simDeployment, current *replicaSet) {
-	updated := 0
-	if current != nil {
-		updated = len(w.podsOf(d, current))
+	status := d.api.Status
+	status.ObservedGeneration, status.Replicas, status.UpdatedReplicas = d.api.Generation, 0, 0
+	for _, s := range d.sets {
+		status.Replicas += int32(len(w.podsOf(d, s)))
 	}
-	if s := &d.api.Status; s.ObservedGeneration != d.api.Generation || s.UpdatedReplicas != int32(updated) {
+	if current != nil {
+		status.UpdatedReplicas = int32(len(w.podsOf(d, current)))
+	}
+	if !equality.Semantic.DeepEqual(d.api.Status, status) {
 		next := *d.api
 		next.ObjectMeta = *d.api.ObjectMeta.DeepCopy()
-		next.Status.ObservedGeneration, next.Status.UpdatedReplicas = d.api.Generation, int32(updated)
+		next.Status = status
 		w.api.Put(&next)
 	}
 	if next := w.nextAvailable(d); !next.IsZero() {
@@ -394,12 +401,12 @@ const slowestReplication = 120 * time.Millisecond
 // that a rejecting kubelet makes about five a second of each (FACTS.md: 156 in
 // 15 s from a Deployment of 2).
 func (w *world) replicate(d *simDeployment, s *replicaSet) {
-	after := w.between(30*time.Millisecond, slowestReplication)
-	if w.storms[d.node] > 60 {
-		// A storm is a storm; more of it would only cost time.
-		after *= 100
+	if s.replicating {
+		return
 	}
-	w.after(after, func() {
+	s.replicating = true
+	w.after(w.between(30*time.Millisecond, slowestReplication), func() {
+		s.replicating = false
 		if w.deployments[d.node] != d || d.api.DeletionTimestamp != nil {
 			return
 		}

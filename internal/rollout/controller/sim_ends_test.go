@@ -24,7 +24,13 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 	if a.repeats[s.Node] > 50 && s.Action != rollout.DeletePods {
 		a.fault("%s is written again and again", s)
 	}
+	if s.Action == rollout.Unmark && strings.HasPrefix(s.Reason, "its detachment timed out") {
+		a.timedOut[s.Node] = seen.Generation
+	}
 	if s.Action == rollout.Mark && !s.Drained {
+		if seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
+			a.fault("%s: the detachment timed out with the same spec", s)
+		}
 		key := fmt.Sprint(s.Node, seen.Generation, s.Reason)
 		if a.marks[key]++; a.marks[key] > 3 && strings.HasPrefix(s.Reason, "it has revision") {
 			a.fault("%s: the node was marked %d times with one spec", s, a.marks[key])
@@ -104,10 +110,21 @@ func (a *audit) onlyKeptOut() bool {
 	return apart > 0
 }
 
+// deadUnnoticed is whether a machine is dead whose Node is still called Ready: until then a
+// measurement on it counts (docs/guides/analysis.md).
+func (a *audit) deadUnnoticed() bool {
+	for _, n := range a.w.nodes {
+		if !n.alive && n.ready() {
+			return true
+		}
+	}
+	return false
+}
+
 // checkTemplates: a template is rejected for its pods and its analysis alone, and becomes
 // current where a node serves with it.
 func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
-	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] {
+	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
 	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted {

@@ -192,6 +192,7 @@ func (w *world) setChanged(before, after client.Object) {
 }
 
 func (w *world) collectAll() {
+	w.collected = true
 	for _, kind := range []string{"Deployment", "DaemonSet"} {
 		for _, obj := range w.api.All(kind) {
 			w.must(client.IgnoreNotFound(w.user("gc").Delete(ctx, obj)))
@@ -249,6 +250,7 @@ func (w *world) heal() {
 		w.untaint(n)
 		w.unmarkByHand(n)
 		w.hold(n, false)
+		w.dropStrayRequests(n)
 		w.dropStrayTimestamps(n)
 	}
 }

@@ -102,7 +102,12 @@ func (w *world) createPod(d *simDeployment, s *replicaSet) {
 // takesOn is how a kubelet takes on a pod: it rejects it where it does not fit,
 // and a terminating pod still takes its place (FACTS.md: 105 OutOfcpu in 12 s).
 func (w *world) takesOn(p *simPod) {
-	w.after(w.between(50*time.Millisecond, 150*time.Millisecond), func() {
+	after := w.between(50*time.Millisecond, 150*time.Millisecond)
+	if w.storms[p.node] > 60 {
+		// A storm is a storm; more of it would only cost time.
+		after *= 100
+	}
+	w.after(after, func() {
 		n := w.nodes[p.node]
 		switch {
 		case !w.has(p) || n == nil || !n.alive || p.running || p.failed != "" || p.terminating:

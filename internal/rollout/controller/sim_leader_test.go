@@ -299,8 +299,8 @@ func (l *leader) step(obj client.Object) *rollout.Step {
 		return nil
 	}
 	s := l.left[i]
-	if s.Action == rollout.DeletePods && len(s.Pods) > 1 {
-		l.left[i].Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(name string) bool { return name == obj.GetName() })
+	if s.Action == rollout.DeletePods && s.Pods[len(s.Pods)-1] != obj.GetName() {
+		// They are deleted in this order.
 		return nil
 	}
 	l.left = slices.Delete(l.left, i, i+1)
@@ -341,6 +341,8 @@ func (l *leader) measured(_ context.Context, check v1alpha1.AnalysisCheck, wave 
 		}
 		if d := w.deployments[n.Name]; d != nil && w.misbehaves[imageOf(d.api.Spec.Template)] {
 			m.Failure = "it misbehaves"
+			// A check during the wave meets pods of before too, and cannot tell them apart.
+			w.everBad[imageOf(w.spec().Template)] = true
 			return errors.New(m.Failure)
 		}
 	}

@@ -326,6 +326,19 @@ func (w *world) hold(n *simNode, on bool) {
 	w.must(w.user(others).Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(others)))
 }
 
+// dropStrayRequests is somebody who sees a Node detached that nobody on record asks for:
+// without the record ours is like anybody's.
+func (w *world) dropStrayRequests(n *simNode) {
+	if n.requested() {
+		return
+	}
+	w.edit(n, func(node *corev1.Node) {
+		for key := range w.detacher.keys {
+			annotate(node, key, "")
+		}
+	})
+}
+
 func (w *world) dropStrayTimestamps(n *simNode) {
 	for _, key := range slices.Sorted(maps.Keys(w.detacher.keys)) {
 		timestamp := w.detacher.keys[key]

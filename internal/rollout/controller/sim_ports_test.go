@@ -86,7 +86,11 @@ func (l *leader) etag(c *simCheck) string { return fmt.Sprint(c.serving, c.mark,
 
 // answer is what the checker says, by the leader's clock.
 func (l *leader) answer(c *simCheck) rollout.Check {
-	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: c.mark, Since: l.now().Add(-l.w.now.Sub(c.since)), Quiet: l.w.quiet(c.port)}
+	since := c.since
+	if !c.serving {
+		since = c.failing
+	}
+	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: c.mark, Since: l.now().Add(-l.w.now.Sub(since)), Quiet: l.w.quiet(c.port)}
 }
 
 // quiet is whether the load balancer has not asked a port for five minutes.

@@ -1,7 +1,12 @@
 package controller
 
 import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,16 +31,39 @@ func TestDeletion(t *testing.T) { holds(t, isDeleted, 9) }
 // property plays a scenario that is drawn, and says what is amiss then.
 type property func(*rapid.T) string
 
-// holds plays draws one after another, from -first on: so many, or as many as -draws says.
+// holds plays draws from -first on, one on each processor at a time: so many, or as many
+// as -draws says.
 func holds(t *testing.T, p property, many int) {
 	if *draws > 0 {
 		many = *draws
 	}
-	for draw := *first; draw < *first+many; draw++ {
-		if amiss := rapid.Custom(p).Example(draw); amiss != "" {
-			t.Fatalf("draw %d: %s", draw, amiss)
-		}
+	var draw atomic.Int64
+	draw.Store(int64(*first))
+	var players sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		players.Go(func() {
+			for !t.Failed() {
+				this := int(draw.Add(1)) - 1
+				if this >= *first+many {
+					return
+				}
+				if amiss := rapid.Custom(p.play).Example(this); amiss != "" {
+					t.Errorf("draw %d: %s", this, amiss)
+				}
+			}
+		})
 	}
+	players.Wait()
+}
+
+// play plays one draw. rapid would take a panic for a reason to draw another one.
+func (p property) play(t *rapid.T) (amiss string) {
+	defer func() {
+		if r := recover(); r != nil {
+			amiss = fmt.Sprintf("%v\n%s", r, debug.Stack())
+		}
+	}()
+	return p(t)
 }
 
 func converges(t *rapid.T) string {

@@ -39,6 +39,9 @@ func (g *generator) world() *world {
 	g.w = w
 	w.story = func(actor, what string) { g.Logf("%-9s %s: %s", w.now.Sub(start), actor, what) }
 	g.spec = v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(g.number("pods", 1, 3))), MinReadySeconds: int32(g.number("minReady", 0, 2))}
+	if g.oneIn("short deadline", 4) {
+		g.spec.ProgressDeadlineSeconds = new(int32(g.number("deadline", 20, 200)))
+	}
 	for i := range g.number("ports", 0, 2) {
 		g.spec.HealthCheckNodePorts = append(g.spec.HealthCheckNodePorts, 10080+int32(i))
 	}
@@ -101,7 +104,7 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 		u.MaxSurgedPodsPerNode = number(1)
 	}
 	if len(g.ports()) > 0 {
-		u.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: []string{"", "to-be-updated"}[g.number("mark key", 0, 1)], GracePeriodSeconds: new(int32(g.number("grace", 0, 8)))}
+		u.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: []string{"", otherMarkKey}[g.number("mark key", 0, 1)], GracePeriodSeconds: new(int32(g.number("grace", 0, 8)))}
 	}
 	key := []string{"detached", "out"}[g.number("key", 0, 1)]
 	if u.AnnotateDeploymentToDetach == nil || g.oneIn("annotates nodes", 2) {
@@ -199,6 +202,15 @@ var happenings = []happening{
 	{"pod restarts", func(g *generator, n *simNode) { g.w.restartOne(n) }},
 	{"detacher goes", func(g *generator, _ *simNode) { g.w.detacher.answers = false }},
 	{"detacher returns", func(g *generator, _ *simNode) { g.w.detacherReturns() }},
+	{"detacher goes in the middle of a bad update", func(g *generator, _ *simNode) {
+		image, deadline := fmt.Sprintf("r%d", g.number("revision", 2, 4)), int32(g.number("deadline", 20, 200))
+		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
+			s.Template.Spec.Containers[0].Image, s.ProgressDeadlineSeconds = image, &deadline
+			s.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
+		})
+		g.w.spoil(rapid.SampledFrom([]map[string]bool{g.w.bad, g.w.misbehaves}).Draw(g.T, "how"))
+		g.w.after(time.Duration(g.number("seconds", 1, 90))*time.Second, func() { g.w.detacher.answers = false })
+	}},
 	{"others detach", func(g *generator, n *simNode) { g.w.hold(n, true) }},
 	{"others let go", func(g *generator, n *simNode) { g.w.hold(n, false) }},
 	{"checker down", func(g *generator, n *simNode) {
@@ -233,6 +245,10 @@ var happenings = []happening{
 	}},
 	{"no taint", func(g *generator, n *simNode) { g.w.untaint(n) }},
 	{"node is cut off", func(g *generator, n *simNode) { g.w.cutOff(n, time.Duration(g.number("seconds", 5, 120))*time.Second) }},
+	{"node is cut off, and leaves the set", func(g *generator, n *simNode) {
+		g.w.cutOff(n, time.Duration(g.number("seconds", 5, 120))*time.Second)
+		g.w.after(time.Duration(g.number("later", 0, 20))*time.Second, func() { g.w.setWanted(n, false) })
+	}},
 	{"Node's annotation removed", func(g *generator, n *simNode) { g.w.wipeNode(n, g.number("which", 0, 2)) }},
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
 	{"checker loses its pod", func(g *generator, n *simNode) { g.w.losePod(n) }},

@@ -49,9 +49,9 @@ func (l *leader) openViews() {
 		kind := kindOf(w.kind)
 		v := l.views[kind]
 		if v == nil {
-			v = &view{l: l, store: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{
+			v = &view{l: l, store: inOrder{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{
 				toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc, byNode: nodeIndexers[byNode],
-			})}
+			})}}
 			l.views[kind] = v
 			for _, obj := range l.w.api.All(kind) {
 				_ = v.store.Add(lean(obj))
@@ -70,18 +70,42 @@ func kindOf(obj client.Object) string {
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
+// inOrder is a store that lists what it holds in order, so that a world is the same
+// whenever it is played.
+type inOrder struct{ toolscache.Indexer }
+
+func (s inOrder) List() []any { return sortedByName(s.Indexer.List()) }
+
+func (s inOrder) ByIndex(index, value string) ([]any, error) {
+	objects, err := s.Indexer.ByIndex(index, value)
+	return sortedByName(objects), err
+}
+
+func sortedByName(objects []any) []any {
+	slices.SortFunc(objects, func(a, b any) int {
+		return strings.Compare(a.(client.Object).GetName(), b.(client.Object).GetName())
+	})
+	return objects
+}
+
 // lean is an object as the cache keeps it.
 func lean(obj client.Object) client.Object {
-	copied := obj.DeepCopyObject().(client.Object)
-	switch copied.(type) {
+	switch o := obj.(type) {
 	case *appsv1.Deployment:
-		_, _ = leanDeployment(copied)
+		stripped := *o
+		stripped.ManagedFields = slices.Clone(o.ManagedFields)
+		_, _ = leanDeployment(&stripped)
+		return stripped.DeepCopy()
 	case *corev1.Pod:
-		_, _ = leanPod(copied)
+		stripped := *o
+		_, _ = leanPod(&stripped)
+		return stripped.DeepCopy()
 	case *corev1.Node:
-		_, _ = leanNode(copied)
+		stripped := *o
+		_, _ = leanNode(&stripped)
+		return stripped.DeepCopy()
 	}
-	return copied
+	return obj.DeepCopyObject().(client.Object)
 }
 
 // hears sends a change on its way to the leader.
@@ -194,7 +218,6 @@ func listed[T any, P interface {
 	client.Object
 }](l *leader, o client.ListOptions) []T {
 	objects := typed([]P(nil), l.views[kindOf(P(nil))].store.List())
-	slices.SortFunc(objects, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
 	var out []T
 	for _, obj := range objects {
 		if o.Namespace != "" && obj.GetNamespace() != o.Namespace || o.LabelSelector != nil && !o.LabelSelector.Matches(labelSet(obj)) {

@@ -36,6 +36,11 @@ type world struct {
 	rng   *rand.Rand
 
 	api *apiserver.Server
+	// revised is the revision of the template with a generation of the spec.
+	revised struct {
+		generation int64
+		revision   string
+	}
 	// writer is who writes to the API server at the moment, nil for others than leaders.
 	writer *leader
 
@@ -58,6 +63,8 @@ type world struct {
 	asked map[int32]time.Time
 	// detacher is how the detacher behaves.
 	detacher simDetacher
+	// collected is whether the garbage collector has deleted what the object owns.
+	collected bool
 	// checkersStay is whether health checkers stay on nodes that left the set.
 	checkersStay bool
 	// checkersLag is how much later than usual health checkers see what changed.
@@ -138,10 +145,14 @@ func (w *world) spec() *v1alpha1.IngressDaemonSetSpec {
 
 // revision is that of the present template.
 func (w *world) revision() string {
-	if set := w.set(); set != nil {
-		return objects.Revision(objects.Template(set))
+	set := w.set()
+	if set == nil {
+		return ""
 	}
-	return ""
+	if w.revised.generation != set.Generation {
+		w.revised.generation, w.revised.revision = set.Generation, objects.Revision(objects.Template(set))
+	}
+	return w.revised.revision
 }
 
 // user is somebody who writes to the API server.

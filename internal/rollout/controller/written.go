@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"reflect"
 	"sync"
 	"time"
@@ -63,12 +64,17 @@ func latest[T client.Object](w *written, cached T) T {
 	if !ok {
 		return cached
 	}
-	newer, err := resourceversion.CompareResourceVersion(mine.GetResourceVersion(), cached.GetResourceVersion())
-	if err != nil || newer <= 0 || mine.GetUID() != cached.GetUID() {
+	if !newer(mine, cached) {
 		delete(w.objects, key)
 		return cached
 	}
 	return mine
+}
+
+// newer is whether a is a later version of the object that b is.
+func newer(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0 && a.GetUID() == b.GetUID()
 }
 
 // unseen are the written objects of a type that belong to the owner and that were
@@ -104,6 +110,27 @@ func (w *written) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
 			}
 		}
 	}
+}
+
+// catchUp drops what was written to objects of a kind where the cache holds it, or what
+// became of it since: somebody may have taken from an object by which it is found. It
+// comes before the cache is read, so that what is dropped is read.
+func (r *Reconciler) catchUp(ctx context.Context, o *observed, kind client.Object) error {
+	held, err := r.index(ctx, kind)
+	if err != nil {
+		return err
+	}
+	r.written.mu.Lock()
+	defer r.written.mu.Unlock()
+	for key, mine := range r.written.objects {
+		if key.kind != reflect.TypeOf(kind) || !controlledBy(mine, o.set.UID) {
+			continue
+		}
+		if cached, found, err := held.Get(mine.Object); err == nil && found && !newer(mine, cached.(client.Object)) {
+			delete(r.written.objects, key)
+		}
+	}
+	return nil
 }
 
 func identityOf(obj client.Object) identity {

@@ -27,10 +27,10 @@ const stateDir = "/state"
 func Checker(set *v1alpha1.IngressDaemonSet, port int32, image string) *appsv1.DaemonSet {
 	labels := checkerLabels(set, port)
 	name := CheckerName(set, port)
-	template := checkerTemplate(set, port, image)
-	template.Labels = merge(labels, map[string]string{v1alpha1.LabelHealthCheckerRevision: hash(template)})
-	none, quarter := intstr.FromInt32(0), intstr.FromString("25%")
-	return &appsv1.DaemonSet{
+	// A dead node counts as one that surges, for as long as it is dead: where fewer may,
+	// it holds up the others.
+	none, all := intstr.FromInt32(0), intstr.FromString("100%")
+	ds := &appsv1.DaemonSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: set.Namespace, Labels: labels,
@@ -38,13 +38,22 @@ func Checker(set *v1alpha1.IngressDaemonSet, port int32, image string) *appsv1.D
 		},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: template,
+			Template: checkerTemplate(set, port, image),
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
 				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &quarter},
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &all},
 			},
 		},
 	}
+	labelCheckers(ds)
+	return ds
+}
+
+// labelCheckers labels the pods of health checkers with the hash of their template.
+func labelCheckers(ds *appsv1.DaemonSet) {
+	t := &ds.Spec.Template
+	t.Labels = nil
+	t.Labels = merge(ds.Labels, map[string]string{v1alpha1.LabelHealthCheckerRevision: hash(*t)})
 }
 
 // CheckerName is <name>-<port>.

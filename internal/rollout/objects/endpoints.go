@@ -3,6 +3,7 @@ package objects
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -27,36 +28,69 @@ func ServiceFault(svc *corev1.Service) string {
 	return ""
 }
 
-// EndpointSlice publishes the pods of a node to the Service, nil where there are
-// none of its address family. While the node is under update they are
-// terminating: kube-proxy then fails its health check and goes on serving.
-func EndpointSlice(set *v1alpha1.IngressDaemonSet, svc *corev1.Service, node string, pods []*corev1.Pod, marked bool) *discoveryv1.EndpointSlice {
+// Publication is what the pods of an IngressDaemonSet are published with.
+type Publication struct {
+	Set     *v1alpha1.IngressDaemonSet
+	Service *corev1.Service
+	// Templates are what pods were made from, by revision, as far as they are on record.
+	Templates map[string]*corev1.PodSpec
+	// Published are the ports that pods are published with already, by revision. They
+	// stay where the template does not tell the number of a port.
+	Published map[string][]discoveryv1.EndpointPort
+}
+
+// EndpointSlices publish the pods of a node that are of the Service's address family.
+// While the node is under update they are terminating: kube-proxy then fails its health
+// check and goes on serving. Pods that listen on different ports have slices of their
+// own: the number of a port changes with a pod's revision, and a slice has but one.
+func (p Publication) EndpointSlices(node string, pods []*corev1.Pod, marked bool) []*discoveryv1.EndpointSlice {
 	family := discoveryv1.AddressTypeIPv4
-	if len(svc.Spec.IPFamilies) > 0 && svc.Spec.IPFamilies[0] == corev1.IPv6Protocol {
+	if len(p.Service.Spec.IPFamilies) > 0 && p.Service.Spec.IPFamilies[0] == corev1.IPv6Protocol {
 		family = discoveryv1.AddressTypeIPv6
 	}
-	var endpoints []discoveryv1.Endpoint
+	made := map[string]*discoveryv1.EndpointSlice{}
 	for _, pod := range pods {
-		if e, ok := endpoint(pod, family, node, marked); ok {
-			endpoints = append(endpoints, e)
+		e, ok := endpoint(pod, family, node, marked)
+		ports := p.ports(pod.Labels[v1alpha1.LabelRevision])
+		if !ok || len(ports) == 0 {
+			continue
 		}
+		name := p.sliceName(node, family, ports)
+		if made[name] == nil {
+			made[name] = p.slice(name, family, ports)
+		}
+		made[name].Endpoints = append(made[name].Endpoints, e)
 	}
-	if len(endpoints) == 0 {
-		return nil
+	for _, s := range made {
+		slices.SortFunc(s.Endpoints, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.TargetRef.Name, b.TargetRef.Name) })
 	}
-	slices.SortFunc(endpoints, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.TargetRef.Name, b.TargetRef.Name) })
-	meta := ownedMeta(set, svc.Name+"-"+digest([]byte(set.Name+"/"+node+"/"+string(family)), 10))
+	return slices.SortedFunc(maps.Values(made), func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (p Publication) slice(name string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) *discoveryv1.EndpointSlice {
+	meta := ownedMeta(p.Set, name)
 	meta.Labels = merge(meta.Labels, map[string]string{
-		discoveryv1.LabelServiceName: svc.Name,
+		discoveryv1.LabelServiceName: p.Service.Name,
 		discoveryv1.LabelManagedBy:   SliceManager,
 	})
 	return &discoveryv1.EndpointSlice{
 		TypeMeta:    metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
 		ObjectMeta:  meta,
 		AddressType: family,
-		Endpoints:   endpoints,
-		Ports:       slicePorts(svc, &set.Spec.Template.Spec),
+		Ports:       ports,
 	}
+}
+
+// sliceName differs where the numbers of ports do that the Service gives by name: pods
+// of two revisions may differ in those alone.
+func (p Publication) sliceName(node string, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {
+	key := p.Set.Name + "/" + node + "/" + string(family)
+	for _, port := range ports {
+		if slices.ContainsFunc(p.Service.Spec.Ports, func(s corev1.ServicePort) bool { return s.Name == *port.Name && byName(s) }) {
+			key += fmt.Sprintf("/%s=%d", *port.Name, *port.Port)
+		}
+	}
+	return p.Service.Name + "-" + digest([]byte(key), 10)
 }
 
 func endpoint(pod *corev1.Pod, family discoveryv1.AddressType, node string, marked bool) (discoveryv1.Endpoint, bool) {
@@ -80,25 +114,60 @@ func endpoint(pod *corev1.Pod, family discoveryv1.AddressType, node string, mark
 	}, true
 }
 
-// slicePorts resolves the Service's target ports, by name against the ports that
-// the template declares, although host-network pods lose them.
-func slicePorts(svc *corev1.Service, spec *corev1.PodSpec) []discoveryv1.EndpointPort {
+// ports are those of the Service on pods of a revision. One whose number nothing tells
+// is left out: nobody may listen on any other.
+func (p Publication) ports(revision string) []discoveryv1.EndpointPort {
 	var out []discoveryv1.EndpointPort
-	for _, p := range svc.Spec.Ports {
-		number := p.TargetPort.IntVal
-		if p.TargetPort.Type == intstr.String {
-			for _, c := range spec.Containers {
-				if n, ok := portNumber(c.Ports, p.TargetPort.StrVal); ok {
-					number = n
-				}
-			}
+	for _, port := range p.Service.Spec.Ports {
+		number, ok := targetPort(port, p.Templates[revision])
+		if !ok {
+			number, ok = publishedPort(port, p.Published[revision])
 		}
-		if number == 0 {
-			number = p.Port
+		if ok {
+			out = append(out, discoveryv1.EndpointPort{Name: &port.Name, Protocol: &port.Protocol, Port: &number, AppProtocol: port.AppProtocol})
 		}
-		out = append(out, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &number, AppProtocol: p.AppProtocol})
 	}
 	return out
+}
+
+// MissingTargetPorts are the names of the Service's target ports that a template does
+// not declare.
+func MissingTargetPorts(svc *corev1.Service, spec *corev1.PodSpec) []string {
+	var missing []string
+	for _, p := range svc.Spec.Ports {
+		if _, ok := targetPort(p, spec); !ok && !slices.Contains(missing, p.TargetPort.StrVal) {
+			missing = append(missing, p.TargetPort.StrVal)
+		}
+	}
+	return missing
+}
+
+// targetPort is the number of a Service's target port. A name is looked up among the
+// ports that the template declares, although pods of the host network lose them.
+func targetPort(p corev1.ServicePort, spec *corev1.PodSpec) (int32, bool) {
+	if !byName(p) {
+		return cmp.Or(p.TargetPort.IntVal, p.Port), true
+	}
+	if spec == nil {
+		return 0, false
+	}
+	for _, c := range slices.Concat(spec.Containers, spec.InitContainers) {
+		if n, ok := portNumber(c.Ports, p.TargetPort.StrVal); ok {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+func byName(p corev1.ServicePort) bool { return p.TargetPort.Type == intstr.String }
+
+func publishedPort(p corev1.ServicePort, published []discoveryv1.EndpointPort) (int32, bool) {
+	for _, have := range published {
+		if have.Name != nil && *have.Name == p.Name && have.Port != nil {
+			return *have.Port, true
+		}
+	}
+	return 0, false
 }
 
 // PodReady is whether the pod's containers are ready and no readiness gate

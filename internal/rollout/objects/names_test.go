@@ -39,6 +39,8 @@ func TestNamesAreValid(t *testing.T) {
 		svc := &corev1.Service{}
 		svc.Name = rapid.StringMatching(`[a-z]([-a-z0-9]{0,61}[a-z0-9])?`).Draw(t, "service")
 		port := rapid.Int32Range(1, 65535).Draw(t, "port")
+		svc.Spec.Ports = []corev1.ServicePort{{Port: port}}
+		published := Publication{Set: set, Service: svc}
 
 		revision, err := ControllerRevision(set, Revision(set.Spec.Template), 1)
 		if err != nil {
@@ -49,7 +51,7 @@ func TestNamesAreValid(t *testing.T) {
 			"DaemonSet":          Checker(set, port, "image"),
 			"ServiceAccount":     CheckerServiceAccount(set),
 			"RoleBinding":        CheckerRoleBinding(set),
-			"EndpointSlice":      EndpointSlice(set, svc, node, []*corev1.Pod{withAddress("10.0.0.1")}, false),
+			"EndpointSlice":      published.EndpointSlices(node, []*corev1.Pod{withAddress("10.0.0.1")}, false)[0],
 		}
 		for kind, taken := range map[string]bool{"Deployment": false, "Deployment beside another": true} {
 			named[kind] = Deployment(set, node, DeploymentName(set, node, taken), pods(set))

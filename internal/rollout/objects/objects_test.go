@@ -2,6 +2,7 @@ package objects
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -347,6 +348,15 @@ func TestNodeSet(t *testing.T) {
 	set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Near"}}}},
 	}}}
+	for _, present := range []bool{true, false} {
+		d := &appsv1.Deployment{}
+		if !present {
+			d = nil
+		}
+		if n, err := ReaderOf(set).Node("n", &corev1.Node{}, d, nil); err == nil || n.Wanted != present || !n.Exists {
+			t.Errorf("with a Deployment %t: %+v, %v", present, n, err)
+		}
+	}
 	if _, err := NodeSetOf(set).Wants(&corev1.Node{}, false); err == nil {
 		t.Error("an impossible operator is no error")
 	}
@@ -398,14 +408,22 @@ func TestServiceFault(t *testing.T) {
 	}
 }
 
-// TestEndpointSlice publishes pods of the Service's family that may serve.
-func TestEndpointSlice(t *testing.T) {
+// TestEndpointSlices publishes pods of the Service's family that may serve.
+func TestEndpointSlices(t *testing.T) {
 	set := proxy()
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 		{Name: "named", Port: 1, TargetPort: intstr.FromString("http")}, {Name: "number", Port: 2, TargetPort: intstr.FromInt32(8443)}, {Name: "same", Port: 3},
 	}}}
+	published := Publication{Set: set, Service: svc, Templates: map[string]*corev1.PodSpec{"r1": &set.Spec.Template.Spec}}
+	slice := func(pods []*corev1.Pod, marked bool) *discoveryv1.EndpointSlice {
+		made := published.EndpointSlices("node", pods, marked)
+		if len(made) != 1 {
+			t.Fatalf("%d slices", len(made))
+		}
+		return made[0]
+	}
 	pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelRevision: "r1"}}, Status: corev1.PodStatus{
 			PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}},
 		}}
 		change(p)
@@ -425,7 +443,7 @@ func TestEndpointSlice(t *testing.T) {
 		}
 		return out
 	}
-	s := EndpointSlice(set, svc, "node", all, false)
+	s := slice(all, false)
 	want := map[string][3]bool{"ready 10.0.0.1": {true, true, false}, "terminating 10.0.0.1": {false, true, true}, "unready 10.0.0.1": {false, false, false}}
 	if diff := cmp.Diff(want, flags(s)); diff != "" {
 		t.Error(diff)
@@ -438,13 +456,79 @@ func TestEndpointSlice(t *testing.T) {
 		t.Error(diff)
 	}
 	svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
-	six := EndpointSlice(set, svc, "node", all, true)
+	six := slice(all, true)
 	want = map[string][3]bool{"ready fd00::1": {false, true, true}, "terminating fd00::1": {false, true, true}, "unready fd00::1": {false, false, true}}
 	if diff := cmp.Diff(want, flags(six)); diff != "" || six.AddressType != discoveryv1.AddressTypeIPv6 || six.Name == s.Name {
 		t.Errorf("%s %s %s", six.Name, six.AddressType, diff)
 	}
-	if none := EndpointSlice(set, svc, "node", all[2:4], false); none != nil {
+	if none := published.EndpointSlices("node", all[2:4], false); len(none) > 0 {
 		t.Errorf("nothing to publish: %v", none)
+	}
+}
+
+// TestEndpointSlicesOfRevisions publishes each pod on the ports of its own template.
+// Where that does not tell, it is published as it was, and never on a port that nobody
+// may listen on.
+func TestEndpointSlicesOfRevisions(t *testing.T) {
+	declares := func(ports ...corev1.ContainerPort) *corev1.PodSpec {
+		return &corev1.PodSpec{Containers: []corev1.Container{{Name: "logs"}, {Name: "proxy", Ports: ports}}}
+	}
+	http := func(number int32) corev1.ContainerPort {
+		return corev1.ContainerPort{Name: "http", ContainerPort: number}
+	}
+	p := Publication{
+		Set: proxy(),
+		Service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
+			{Name: "plain", Port: 80, TargetPort: intstr.FromString("http")}, {Name: "tls", Port: 443, TargetPort: intstr.FromString("https")},
+		}}},
+		Templates: map[string]*corev1.PodSpec{
+			"old": declares(http(8080), corev1.ContainerPort{Name: "https", ContainerPort: 8443}),
+			"new": declares(http(9090), corev1.ContainerPort{Name: "https", ContainerPort: 8443}),
+			// Another image with the same ports.
+			"newer":   declares(http(9090), corev1.ContainerPort{Name: "https", ContainerPort: 8443}),
+			"half":    declares(http(8080)),
+			"none":    declares(),
+			"sidecar": {InitContainers: declares(http(7070)).Containers},
+		},
+		Published: map[string][]discoveryv1.EndpointPort{"none": {{Name: new("plain"), Port: new(int32(8081))}}},
+	}
+	published := func(revisions ...string) map[string]string {
+		var pods []*corev1.Pod
+		for _, revision := range revisions {
+			pod := withAddress("10.0.0.1")
+			pod.Name, pod.Labels = revision, map[string]string{v1alpha1.LabelRevision: revision}
+			pods = append(pods, pod)
+		}
+		out, names := map[string]string{}, map[string]bool{}
+		for _, s := range p.EndpointSlices("node", pods, false) {
+			var ports []string
+			for _, port := range s.Ports {
+				ports = append(ports, fmt.Sprintf("%s=%d", *port.Name, *port.Port))
+			}
+			for _, e := range s.Endpoints {
+				out[e.TargetRef.Name] = strings.Join(ports, " ")
+			}
+			if names[s.Name] {
+				t.Errorf("two slices are named %s", s.Name)
+			}
+			names[s.Name] = true
+		}
+		return out
+	}
+	want := map[string]string{
+		"old": "plain=8080 tls=8443", "new": "plain=9090 tls=8443", "newer": "plain=9090 tls=8443",
+		"half": "plain=8080", "none": "plain=8081", "sidecar": "plain=7070",
+	}
+	if diff := cmp.Diff(want, published("unknown", "old", "new", "newer", "half", "none", "sidecar")); diff != "" {
+		t.Error(diff)
+	}
+	if both := p.EndpointSlices("node", nil, false); len(both) > 0 {
+		t.Errorf("nothing to publish: %v", both)
+	}
+	for revision, want := range map[string]string{"old": "", "half": "https", "none": "http https", "unknown": "http https"} {
+		if got := strings.Join(MissingTargetPorts(p.Service, p.Templates[revision]), " "); got != want {
+			t.Errorf("of %s is missing %q, want %q", revision, got, want)
+		}
 	}
 }
 
@@ -467,7 +551,7 @@ func TestChecker(t *testing.T) {
 	if spec.Affinity.PodAntiAffinity != nil || spec.Affinity.NodeAffinity == nil || !reflect.DeepEqual(spec.Tolerations, set.Spec.Template.Spec.Tolerations) {
 		t.Errorf("affinity %v, tolerations %v", spec.Affinity, spec.Tolerations)
 	}
-	if u := ds.Spec.UpdateStrategy.RollingUpdate; u.MaxUnavailable.IntValue() != 0 || u.MaxSurge.String() != "25%" {
+	if u := ds.Spec.UpdateStrategy.RollingUpdate; u.MaxUnavailable.IntValue() != 0 || u.MaxSurge.String() != "100%" {
 		t.Errorf("strategy %v", u)
 	}
 	revision := func(ds *appsv1.DaemonSet) string {
@@ -491,10 +575,11 @@ func TestDrainHook(t *testing.T) {
 	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a"}, {Name: "b", Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{}}}}
 	without, plain := Revision(Template(set)), Checker(set, 10080, "image")
 	set.Spec.DrainHook = &v1alpha1.DrainHook{StopSeconds: new(int32(7))}
-	for hostNetwork, host := range map[bool]string{true: "", false: "127.0.0.1"} {
+	for _, hostNetwork := range []bool{true, false} {
 		set.Spec.Template.Spec.HostNetwork = hostNetwork
 		template := Template(set)
-		want := &corev1.HTTPGetAction{Path: "/?drain", Port: intstr.FromInt32(10080), Host: host}
+		// Without a host a kubelet asks nobody for a pod of the host network.
+		want := &corev1.HTTPGetAction{Path: "/?drain", Port: intstr.FromInt32(10080), Host: "127.0.0.1"}
 		for _, c := range template.Spec.Containers {
 			if diff := cmp.Diff(want, c.Lifecycle.PreStop.HTTPGet); diff != "" {
 				t.Errorf("container %s, hostNetwork %t: %s", c.Name, hostNetwork, diff)

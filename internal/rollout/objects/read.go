@@ -37,15 +37,15 @@ func ReaderOf(set *v1alpha1.IngressDaemonSet) Reader {
 
 // Node is what the planner sees of a node, but for its health checks. Node and
 // Deployment are nil where they do not exist. An error says why the node cannot
-// be told to belong to the set.
-func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployment, pods []*corev1.Pod) (rollout.Node, error) {
-	out := rollout.Node{Name: name, Exists: node != nil}
+// be told to belong to the set; then it does where it did.
+func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployment, pods []*corev1.Pod) (out rollout.Node, err error) {
+	out = rollout.Node{Name: name, Exists: node != nil}
 	if node != nil {
-		wanted, err := r.Nodes.Wants(node, deployment != nil)
+		out.Wanted, err = r.Nodes.Wants(node, deployment != nil)
 		if err != nil {
-			return out, fmt.Errorf("matching nodes against the template's affinity: %w", err)
+			out.Wanted, err = deployment != nil, fmt.Errorf("matching nodes against the template's affinity: %w", err)
 		}
-		out.Wanted = wanted && r.set.DeletionTimestamp == nil
+		out.Wanted = out.Wanted && r.set.DeletionTimestamp == nil
 		out.Ready = NodeReady(node)
 		out.Leaving = Leaving(node)
 		out.Tainted = r.Nodes.evicts(node)
@@ -60,7 +60,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 		out.Deployment = r.deployment(deployment)
 	}
 	slices.SortFunc(out.Pods, func(a, b rollout.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
+	return out, err
 }
 
 // CheckersSettled is whether each health-check port of a node has one health
@@ -132,6 +132,7 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		Revision:        d.Spec.Template.Labels[v1alpha1.LabelRevision],
 		Settled:         d.Status.ObservedGeneration >= d.Generation,
 		UpdatedReplicas: d.Status.UpdatedReplicas,
+		OlderReplicas:   d.Status.Replicas - d.Status.UpdatedReplicas,
 		Drifted:         drifted(d),
 		Mark:            mark,
 		EmptyMark:       marked && mark == "",

@@ -31,7 +31,7 @@ func addDrainHook(t *corev1.PodTemplateSpec, port int32) {
 			c.Lifecycle = &corev1.Lifecycle{}
 		}
 		if c.Lifecycle.PreStop == nil {
-			c.Lifecycle.PreStop = drainHook(t, intstr.FromInt32(port))
+			c.Lifecycle.PreStop = drainHook(intstr.FromInt32(port))
 		}
 	}
 	t.Annotations = merge(t.Annotations, map[string]string{v1alpha1.AnnotationDaemonPod: "true"})
@@ -44,12 +44,12 @@ func removeDrainHook(t *corev1.PodTemplateSpec) {
 	added := t.Annotations[v1alpha1.AnnotationDaemonPod] == "true" && !slices.ContainsFunc(t.Spec.Containers, func(c corev1.Container) bool {
 		return c.Lifecycle == nil || c.Lifecycle.PreStop == nil
 	})
-	if !added || !slices.ContainsFunc(t.Spec.Containers, func(c corev1.Container) bool { return generated(t, c.Lifecycle.PreStop) }) {
+	if !added || !slices.ContainsFunc(t.Spec.Containers, func(c corev1.Container) bool { return generated(c.Lifecycle.PreStop) }) {
 		return
 	}
 	for i := range t.Spec.Containers {
 		c := &t.Spec.Containers[i]
-		if generated(t, c.Lifecycle.PreStop) {
+		if generated(c.Lifecycle.PreStop) {
 			c.Lifecycle.PreStop = nil
 		}
 		if *c.Lifecycle == (corev1.Lifecycle{}) {
@@ -59,19 +59,23 @@ func removeDrainHook(t *corev1.PodTemplateSpec) {
 	delete(t.Annotations, v1alpha1.AnnotationDaemonPod)
 }
 
-// drainHook asks the health checker on a port of the node.
-func drainHook(t *corev1.PodTemplateSpec, port intstr.IntOrString) *corev1.LifecycleHandler {
-	get := &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: port}
-	if !t.Spec.HostNetwork {
-		// The kubelet asks, which shares the network of the node with the checker.
-		get.Host = "127.0.0.1"
-	}
-	return &corev1.LifecycleHandler{HTTPGet: get}
+// drainHook asks the health checker on a port of the node. The kubelet asks, which shares
+// the network of the node with it; and of pods of that network it knows no address.
+func drainHook(port intstr.IntOrString) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: port, Host: "127.0.0.1"}}
 }
 
-// generated is whether a hook is as drainHook makes it, for any port.
-func generated(t *corev1.PodTemplateSpec, hook *corev1.LifecycleHandler) bool {
-	return hook.HTTPGet != nil && equality.Semantic.DeepEqual(hook, drainHook(t, hook.HTTPGet.Port))
+// generated is whether a hook is as drainHook makes it, for any port. Releases before
+// named no host for pods of the host network.
+func generated(hook *corev1.LifecycleHandler) bool {
+	if hook.HTTPGet == nil {
+		return false
+	}
+	made := drainHook(hook.HTTPGet.Port)
+	if hook.HTTPGet.Host == "" {
+		made.HTTPGet.Host = ""
+	}
+	return equality.Semantic.DeepEqual(hook, made)
 }
 
 // podTemplate is the template for one node: the user's, placed on the node,

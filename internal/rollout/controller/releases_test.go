@@ -1,0 +1,41 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestReleaseEnds: a port that was released and is in the spec again goes on answering,
+// when it is removed once more, while it is asked.
+func TestReleaseEnds(t *testing.T) {
+	w := newWorld(0)
+	w.addNode("n1", nil)
+	w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2)), HealthCheckNodePorts: []int32{10080, 10081}})
+	w.run(start.Add(time.Minute))
+	ports := func(ports ...int32) {
+		w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = ports })
+		w.run(w.now.Add(time.Minute))
+	}
+	ports(10081)
+	set := w.set().DeepCopy()
+	annotate(set, v1alpha1.AnnotationReleasedPorts, "10079,10080")
+	w.must(w.user("kubectl-ids").Update(ctx, set, client.FieldOwner("kubectl-ids")))
+	w.run(w.now.Add(time.Minute))
+	if w.daemonSets[10080] != nil {
+		t.Fatal("a port that was released is not closed")
+	}
+	ports(10080, 10081)
+	ports(10081)
+	if w.daemonSets[10080] == nil {
+		t.Error("a port is closed since it was released once")
+	}
+	if got := w.set().Annotations[v1alpha1.AnnotationReleasedPorts]; got != "10079" {
+		t.Errorf("the ports %q are released", got)
+	}
+	for _, fault := range w.audit.faults {
+		t.Error(fault)
+	}
+}

@@ -1,0 +1,286 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// edge is an IngressDaemonSet on two nodes, and the Service that its pods are published to.
+type edge struct {
+	*testing.T
+	r    *Reconciler
+	full *filled
+	set  *v1alpha1.IngressDaemonSet
+	svc  *corev1.Service
+	// seen is what the last pass observed.
+	seen *observed
+}
+
+func newEdge(t *testing.T) *edge {
+	set := benchSet()
+	set.Spec.HealthCheckNodePorts, set.Spec.ServiceName = nil, "web"
+	r, full, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &edge{T: t, r: r, full: full, set: set, svc: &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			Ports: []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("http")}},
+		},
+	}}
+	e.template("http", 8080)
+	e.must(r.client.Create(t.Context(), e.svc))
+	for i := range 2 {
+		node := benchNode(i)
+		e.put(node, benchDeployment(set, node.Name))
+		for _, pod := range e.pods(node.Name) {
+			e.put(pod)
+		}
+	}
+	return e
+}
+
+func (e *edge) must(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *edge) put(objects ...client.Object) {
+	e.Helper()
+	for _, o := range objects {
+		e.must(e.full.of(o).GetIndexer().Add(o))
+	}
+}
+
+// template has the template declare one port.
+func (e *edge) template(port string, number int32) {
+	e.set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: port, ContainerPort: number}}
+	e.set.Generation++
+}
+
+// pods are two of the present template.
+func (e *edge) pods(node string) []*corev1.Pod {
+	var out []*corev1.Pod
+	for i, object := range benchPods(e.set, node)[:2] {
+		pod := object.(*corev1.Pod)
+		pod.Name += "-" + pod.Labels[v1alpha1.LabelRevision]
+		pod.UID = types.UID(pod.Name)
+		pod.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprintf("10.1.0.%d", i+1)}}
+		out = append(out, pod)
+	}
+	return out
+}
+
+// pass observes, records the template and publishes. It gives what is published of each
+// node.
+func (e *edge) pass() map[string][]string {
+	e.Helper()
+	e.r.memory.forget(client.ObjectKeyFromObject(e.set)) // since no event tells of changes
+	var err error
+	e.seen, err = e.r.observe(e.Context(), e.set)
+	e.must(err)
+	e.must(e.r.recordRevision(e.Context(), e.seen))
+	e.must(e.r.publish(e.Context(), e.seen))
+	return e.published()
+}
+
+// published are the endpoints of each node as "name of pod:port".
+func (e *edge) published() map[string][]string {
+	e.Helper()
+	list := &discoveryv1.EndpointSliceList{}
+	e.must(e.r.client.List(e.Context(), list, client.InNamespace(e.set.Namespace)))
+	out := map[string][]string{}
+	for _, slice := range list.Items {
+		for _, at := range slice.Endpoints {
+			for _, port := range slice.Ports {
+				out[*at.NodeName] = append(out[*at.NodeName], fmt.Sprintf("%s:%d", at.TargetRef.Name, *port.Port))
+			}
+		}
+	}
+	for _, endpoints := range out {
+		slices.Sort(endpoints)
+	}
+	return out
+}
+
+// on is what published gives where these pods have this port.
+func on(port int32, pods []*corev1.Pod) []string {
+	var out []string
+	for _, pod := range pods {
+		out = append(out, fmt.Sprintf("%s:%d", pod.Name, port))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// faults are the reasons and messages of what blocks, or warns.
+func faults(of []rollout.Fault) string {
+	var out []string
+	for _, f := range of {
+		out = append(out, f.Reason+": "+f.Message)
+	}
+	return strings.Join(out, "; ")
+}
+
+// TestPortsOfOwnTemplate publishes each pod on the port that its own template declares,
+// however long it stays while the template is another.
+func TestPortsOfOwnTemplate(t *testing.T) {
+	e := newEdge(t)
+	first, second := benchNode(0).Name, benchNode(1).Name
+	old := map[string][]*corev1.Pod{first: e.pods(first), second: e.pods(second)}
+	check := func(what string, want map[string][]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, e.pass()); diff != "" {
+			t.Errorf("%s:\n%s", what, diff)
+		}
+	}
+	before := map[string][]string{first: on(8080, old[first]), second: on(8080, old[second])}
+	check("at first", before)
+
+	e.template("http", 9090)
+	check("with another number, and all pods old", before)
+
+	updated := e.pods(first)
+	e.put(updated[0])
+	check("in the middle of a node's turn", map[string][]string{
+		first: slices.Sorted(slices.Values(slices.Concat(on(8080, old[first]), on(9090, updated[:1])))), second: before[second],
+	})
+
+	for _, pod := range old[first] {
+		e.must(e.full.of(pod).GetIndexer().Delete(pod))
+	}
+	e.put(updated[1])
+	check("after a node's turn", map[string][]string{first: on(9090, updated), second: before[second]})
+	if f := faults(e.seen.state.Faults) + faults(e.seen.state.Warnings); f != "" {
+		t.Errorf("nothing is wrong: %s", f)
+	}
+}
+
+// TestPortRenamed stops the rollout of a template that lacks the name of the Service's
+// target port. Pods whose own template lacks it stay published as they were.
+func TestPortRenamed(t *testing.T) {
+	e := newEdge(t)
+	before := e.pass()
+	check := func(what, blocks, warns string) {
+		t.Helper()
+		if diff := cmp.Diff(before, e.pass()); diff != "" {
+			t.Errorf("%s:\n%s", what, diff)
+		}
+		for got, want := range map[string]string{faults(e.seen.state.Faults): blocks, faults(e.seen.state.Warnings): warns} {
+			if (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("%s: got %q, want %q", what, got, want)
+			}
+		}
+	}
+	retarget := func(port string) {
+		t.Helper()
+		e.svc.Spec.Ports[0].TargetPort = intstr.FromString(port)
+		e.must(e.r.client.Update(t.Context(), e.svc))
+	}
+	e.template("plain", 8080)
+	check("the template's port is renamed", "ServiceUnusable: Service web has the targetPort http", "")
+	retarget("plain")
+	check("the Service's as well", "", "ServiceUnusable: Service web has the targetPort plain")
+	retarget("http")
+	e.template("http", 9090)
+	check("back, with another number", "", "")
+	e.must(e.r.client.DeleteAllOf(t.Context(), &appsv1.ControllerRevision{}, client.InNamespace(e.set.Namespace)))
+	e.r.written = newWritten(e.r.now)
+	check("the record of the old template is lost", "", "ServiceUnusable: Service web has the targetPort http")
+}
+
+// TestNeverUnpublished has pods in one slice or another at every moment in which they
+// go from one to the other.
+func TestNeverUnpublished(t *testing.T) {
+	e := newEdge(t)
+	before := e.pass()
+	var lost []string
+	e.r.client = interceptor.NewClient(e.r.client.(client.WithWatch), interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			err := c.Delete(ctx, obj, opts...)
+			for node, endpoints := range before {
+				if now := e.published()[node]; len(now) < len(endpoints) {
+					lost = append(lost, fmt.Sprintf("%s has %v", node, now))
+				}
+			}
+			return err
+		},
+	})
+	e.r.parallel = 1
+	// A port by number has the name of a slice that needs no number.
+	e.svc.Spec.Ports[0].TargetPort = intstr.FromInt32(8080)
+	e.must(e.r.client.Update(t.Context(), e.svc))
+	if diff := cmp.Diff(before, e.pass()); diff != "" || len(lost) > 0 {
+		t.Errorf("%v %s", lost, diff)
+	}
+
+	// What an IngressDaemonSet of the same name left behind is taken over.
+	list := &discoveryv1.EndpointSliceList{}
+	e.must(e.r.client.List(t.Context(), list))
+	for _, slice := range list.Items {
+		left := slice.DeepCopy()
+		left.ObjectMeta = metav1.ObjectMeta{Namespace: slice.Namespace, Name: slice.Name + "-left", Labels: slice.Labels}
+		e.must(e.r.client.Create(t.Context(), left))
+	}
+	if diff := cmp.Diff(before, e.pass()); diff != "" || len(lost) > 0 {
+		t.Errorf("%v %s", lost, diff)
+	}
+}
+
+// TestRecordOfPodsIsKept prunes no revision that pods are of: the record tells which
+// ports they listen on.
+func TestRecordOfPodsIsKept(t *testing.T) {
+	e := newEdge(t)
+	e.set.Spec.RevisionHistoryLimit = new(int32(1))
+	before := e.pass()
+	for number := range int32(4) {
+		e.template("http", 9090+number)
+		after := e.pass()
+		e.must(e.r.pruneRevisions(t.Context(), e.seen))
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if f := faults(e.seen.state.Warnings); f != "" {
+		t.Error(f)
+	}
+}
+
+// TestUnusableService keeps what is published to a Service up to date, and publishes no
+// other node, while the Service may be meant for something else.
+func TestUnusableService(t *testing.T) {
+	e := newEdge(t)
+	first, second, third := benchNode(0).Name, benchNode(1).Name, benchNode(2)
+	before := e.pass()
+	e.svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+	e.must(e.r.client.Update(t.Context(), e.svc))
+	e.put(third, benchDeployment(e.set, third.Name), e.pods(third.Name)[0])
+	e.template("http", 9090)
+	updated := e.pods(first)[0]
+	e.put(updated)
+	want := map[string][]string{
+		first: slices.Sorted(slices.Values(append(slices.Clone(before[first]), on(9090, []*corev1.Pod{updated})...))), second: before[second],
+	}
+	if diff := cmp.Diff(want, e.pass()); diff != "" {
+		t.Error(diff)
+	}
+}
