@@ -23,7 +23,7 @@ type Asking struct {
 	longest time.Duration
 }
 
-// Add takes note of a request from an address.
+// Add takes note of a request, or a connection without one, from an address.
 func (a *Asking) Add(by string, now time.Time) {
 	if !a.last.IsZero() {
 		a.longest = max(a.longest, now.Sub(a.last))

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // bounded is a listener with a bound on its open connections. A newcomer is
@@ -12,6 +13,8 @@ import (
 type bounded struct {
 	*net.TCPListener
 	limit int
+	// id is what whoever answers here says in its answers.
+	id string
 
 	mu   sync.Mutex
 	open list.List
@@ -21,6 +24,8 @@ type boundedConn struct {
 	*net.TCPConn
 	from    *bounded
 	element *list.Element
+	// asked is whether a request came on it.
+	asked atomic.Bool
 }
 
 func (b *bounded) Accept() (net.Conn, error) {
@@ -44,18 +49,6 @@ func (b *bounded) enter(conn *boundedConn) *boundedConn {
 		return nil
 	}
 	return b.open.Remove(b.open.Front()).(*boundedConn)
-}
-
-// has is whether a connection from the address is open.
-func (b *bounded) has(remote string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for e := b.open.Front(); e != nil; e = e.Next() {
-		if e.Value.(*boundedConn).RemoteAddr().String() == remote {
-			return true
-		}
-	}
-	return false
 }
 
 // inUse is whether any connection is open.

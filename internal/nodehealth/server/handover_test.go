@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -201,35 +202,105 @@ func TestLeavingWithNobodyElseThere(t *testing.T) {
 	t.Logf("%d polls, %d turned away, %d failed", p.asked.Load(), p.turnedAway.Load(), len(p.failures))
 }
 
+// holder holds the port beside others, and answers nobody until serve.
+type holder struct {
+	*bounded
+	server http.Server
+}
+
+func hold(t *testing.T, address, id string) *holder {
+	t.Helper()
+	l, err := Listen(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	h := &holder{bounded: &bounded{TCPListener: l, limit: maxConnections, id: id}}
+	h.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Etag", "any")
+		if id != "" {
+			w.Header().Set(headerID, id)
+		}
+	})
+	return h
+}
+
+func (h *holder) serve(t *testing.T) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.server.Serve(h.bounded)
+	}()
+	t.Cleanup(func() {
+		h.server.Close()
+		<-ended
+	})
+}
+
 func TestHandOverTurnsToSomebodyElse(t *testing.T) {
 	for leaving := range 3 {
-		var group [3]*bounded
+		var group [3]*holder
 		address := "127.0.0.1:0"
 		for i := range group {
-			l, err := Listen(t.Context(), address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			address = l.Addr().String()
-			group[i] = &bounded{TCPListener: l, limit: maxConnections}
-			go func() {
-				for {
-					if _, err := group[i].Accept(); err != nil {
-						return
-					}
-				}
-			}()
+			group[i] = hold(t, address, fmt.Sprint(i))
+			group[i].serve(t)
+			address = group[i].Addr().String()
 		}
-		if _, err := group[leaving].handOver(); err != nil {
-			t.Fatal(err)
+		if taken, err := group[leaving].handOver(); err != nil || !taken {
+			t.Errorf("number %d of 3 is followed: %t, %v", leaving, taken, err)
 		}
 		for range 20 {
-			if group[leaving].reaches() {
-				t.Errorf("number %d of 3 is reached after it handed over", leaving)
+			if by, err := group[leaving].answers(); err != nil || by == group[leaving].id {
+				t.Errorf("number %d of 3 handed over, and %q answers, %v", leaving, by, err)
 				break
 			}
 		}
+	}
+}
+
+// TestLoneCheckerIsNotFollowed however long it takes to answer itself, as on a node that
+// shuts down, where all want the processors.
+func TestLoneCheckerIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]time.Duration{
+		"at once": 0, "late": 200 * time.Millisecond, "after the first question": answerTime + 500*time.Millisecond, "never": time.Hour,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lone := hold(t, "127.0.0.1:0", "lone")
+			timer := time.AfterFunc(after, func() { lone.serve(t) })
+			defer timer.Stop()
+			if taken, err := lone.handOver(); taken || err != nil {
+				t.Errorf("it is followed: %t, %v", taken, err)
+			}
+		})
+	}
+}
+
+// TestSuccessorOfTheReleaseBeforeIsKnown although v0.1.0 tells no id.
+func TestSuccessorOfTheReleaseBeforeIsKnown(t *testing.T) {
+	leaving := hold(t, "127.0.0.1:0", "leaving")
+	leaving.serve(t)
+	old := hold(t, leaving.Addr().String(), "")
+	old.serve(t)
+	if taken, err := leaving.handOver(); !taken || err != nil {
+		t.Errorf("it is followed: %t, %v", taken, err)
+	}
+}
+
+// TestSilentSuccessorIsNotTrusted with the node's pods, but has new connections.
+func TestSilentSuccessorIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	leaving := hold(t, "127.0.0.1:0", "leaving")
+	leaving.serve(t)
+	silent := hold(t, leaving.Addr().String(), "silent")
+	if taken, err := leaving.handOver(); taken || err != nil {
+		t.Errorf("it is followed: %t, %v", taken, err)
+	}
+	silent.serve(t)
+	if by, err := leaving.answers(); by != silent.id || err != nil {
+		t.Errorf("%q answers, %v", by, err)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 const (
@@ -21,11 +23,13 @@ const (
 	// handshakeTime is how long a leaving listener still accepts after it was
 	// turned away from: what had begun to connect before arrives within it.
 	handshakeTime = 150 * time.Millisecond
-	// acceptTime is how long a listener may take to accept a connection.
-	acceptTime = 50 * time.Millisecond
+	// answerTime is how long whoever has the port may take to say that it does.
+	answerTime = 2 * time.Second
 	// drainTime is how long requests under way may take after that.
 	drainTime = 5 * time.Second
 )
+
+var errStranger = errors.New("the answer is not a health checker's")
 
 // Listen opens a TCP port that other checkers of the same user may hold too
 // (SO_REUSEPORT), so that one version can take over from another. Address is
@@ -47,19 +51,27 @@ func share(_, _ string, conn syscall.RawConn) error {
 	})
 }
 
-// handOver sends new connections to another listener of the port, and is whether there
-// is one. The kernel numbers the listeners of a port in the order in which they came,
+// handOver sends new connections to another listener of the port, and is whether one
+// answered. The kernel numbers the listeners of a port in the order in which they came,
 // and moves the last to the place of one that closes. So whoever leaves is number
 // 0 and whoever takes over number 1, every time, unless more than two met: then
-// the leaving one may be number 1, which shows in a connection of its own.
+// the leaving one may be number 1, which shows in its own answer. Without any answer
+// there may be nobody else, but if there is it is the first that was silent.
 func (b *bounded) handOver() (taken bool, err error) {
+	var silent []uint32
 	for _, number := range []uint32{1, 0} {
 		if err := steer(b.TCPListener, number); err != nil {
 			return false, err
 		}
-		if !b.reaches() {
+		switch by, err := b.answers(); {
+		case err != nil:
+			silent = append(silent, number)
+		case by != b.id:
 			return true, nil
 		}
+	}
+	if len(silent) > 0 {
+		return false, steer(b.TCPListener, silent[0])
 	}
 	return false, nil
 }
@@ -86,19 +98,29 @@ func steer(l *net.TCPListener, number uint32) error {
 	return nil
 }
 
-// reaches is whether a new connection to the port comes to this listener.
-func (b *bounded) reaches() bool {
-	conn, err := net.DialTimeout("tcp", b.Addr().String(), handshakeTime)
+// headerID on an answer is the id of the process that gives it.
+const headerID = "Ingress-Daemonset-Id"
+
+// answers is the id of whoever answers a new connection to the port; an error where
+// nobody does in time. The id is empty where that is a health checker of v0.1.0, which
+// tells none: since this one tells its own in each answer, it is another one all the same.
+func (b *bounded) answers() (id string, err error) {
+	request, err := http.NewRequest(http.MethodHead, "http://"+b.Addr().String()+"/", nil)
 	if err != nil {
-		return false
+		return "", err
 	}
-	defer conn.Close()
-	for end := time.Now().Add(acceptTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if b.has(conn.LocalAddr().String()) {
-			return true
-		}
+	request.Header.Set(v1alpha1.HeaderClient, "healthchecker")
+	// No proxy.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: answerTime}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
 	}
-	return false
+	response.Body.Close()
+	if response.Header.Get("Etag") == "" {
+		return "", errStranger
+	}
+	return response.Header.Get(headerID), nil
 }
 
 func control(conn syscall.RawConn, f func(fd int) error) error {
@@ -118,12 +140,14 @@ func vacant(address string) bool {
 }
 
 // Serve answers on the listener, which it closes, until ctx is done. Then it
-// hands over to another listener of the same port, or where there is none goes on
+// hands over to another listener of the same port, or where none answers goes on
 // while pods of the node may ask to be held, since the node may be shutting down. It
 // returns when all requests are answered.
 func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 	server := http.Server{
 		Handler:                      r,
+		ConnContext:                  withConn,
+		ConnState:                    r.noteEnd,
 		DisableGeneralOptionsHandler: true,
 		ReadTimeout:                  readTimeout,
 		WriteTimeout:                 readTimeout + writeTimeout,
@@ -132,7 +156,7 @@ func (r *Responder) Serve(ctx context.Context, l *net.TCPListener) error {
 	}
 	server.SetKeepAlivesEnabled(false)
 	defer r.countAsking()()
-	b := &bounded{TCPListener: l, limit: maxConnections}
+	b := &bounded{TCPListener: l, limit: maxConnections, id: r.id}
 	ended := make(chan error, 1)
 	if err := b.takeOver(); err != nil {
 		r.log.Warn("Another health checker on the port would answer too", "error", err)

@@ -6,6 +6,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -23,6 +24,8 @@ import (
 // Many can live in one process.
 type Responder struct {
 	log *slog.Logger
+	// id tells its answers from those of another health checker on the port.
+	id string
 	// connections tells of the connections to the ingress ports; nil where none is
 	// watched.
 	connections func(context.Context) []v1alpha1.PortConnections
@@ -31,10 +34,13 @@ type Responder struct {
 	answer v1alpha1.HealthCheckAnswer
 	tag    string
 	// since is when the verdict began: what else the tag depends on does not restart it.
-	since  time.Time
-	lostAt time.Time
-	polls  map[*poll]struct{}
-	drains drains
+	since time.Time
+	// failing is since when the answer has not been Serving; zero while it is, and before
+	// the first Update, since another health checker may answer on the port until then.
+	failing time.Time
+	lostAt  time.Time
+	polls   map[*poll]struct{}
+	drains  drains
 	// asking is who else asks, turnsQuiet fires when nobody has for long.
 	asking     nodehealth.Asking
 	turnsQuiet *time.Timer
@@ -52,7 +58,7 @@ type Responder struct {
 func NewResponder(log *slog.Logger) *Responder {
 	answer := nodehealth.Decide(nodehealth.State{})
 	r := &Responder{
-		log: log, answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{},
+		log: log, id: rand.Text(), answer: answer, tag: etag(answer), since: time.Now(), polls: map[*poll]struct{}{},
 		drains: drains{waiting: map[*drain]struct{}{}}, asking: nodehealth.Asking{AtLeast: nodehealth.QuietAtLeast},
 	}
 	r.settled = sync.NewCond(&r.mu)
@@ -79,6 +85,12 @@ func (r *Responder) judge(s nodehealth.State) {
 		r.log.Info("Verdict changed", "serving", answer.Serving, "reason", answer.Reason, "mark", answer.Mark,
 			"readyPods", answer.ReadyPods, "wantedPods", answer.WantedPods)
 	}
+	switch {
+	case answer.Serving:
+		r.failing = time.Time{}
+	case r.failing.IsZero():
+		r.failing = time.Now()
+	}
 	r.announce()
 }
 
@@ -92,12 +104,9 @@ func (r *Responder) announce() {
 
 // ServeHTTP answers 200 or 503 on every path and method.
 func (r *Responder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if asksToDrain(req) {
-		if r.holdPod(w, req) {
-			return
-		}
-	} else {
-		r.note(req)
+	r.note(req)
+	if asksToDrain(req) && r.holdPod(w, req) {
+		return
 	}
 	var connections []v1alpha1.PortConnections
 	if r.connections != nil && asksForConnections(req) {
@@ -123,12 +132,15 @@ func asksForConnections(req *http.Request) bool {
 
 func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, header http.Header, body []byte) {
 	r.mu.Lock()
-	answer, tag, since, lostAt := r.answer, r.tag, r.since, r.lostAt
+	answer, tag, since, failing, lostAt := r.answer, r.tag, r.since, r.failing, r.lostAt
 	answer.Asked, _ = r.asking.Told(time.Now())
 	r.mu.Unlock()
 
 	answer.Connections = connections
 	answer.AgeSeconds = time.Since(since).Seconds()
+	if !failing.IsZero() {
+		answer.FailingSeconds = time.Since(failing).Seconds()
+	}
 	if !lostAt.IsZero() {
 		answer.APIAgeSeconds = max(0, time.Since(lostAt).Seconds())
 	}
@@ -142,6 +154,7 @@ func (r *Responder) render(connections []v1alpha1.PortConnections) (status int, 
 		"Content-Length":    {strconv.Itoa(len(body))},
 		"Cache-Control":     {"no-store"},
 		"Etag":              {tag},
+		headerID:            {r.id},
 		v1alpha1.HeaderLife: {strconv.Itoa(v1alpha1.LifeSeconds)},
 	}
 	if answer.Serving {

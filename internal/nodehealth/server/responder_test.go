@@ -173,6 +173,55 @@ func TestAges(t *testing.T) {
 	}
 }
 
+// TestFailingSeconds are told from the first Update on, over changes of the reason, and
+// anew after the answer was Serving.
+func TestFailingSeconds(t *testing.T) {
+	unready, long := serving(), time.Hour
+	unready.Pods[0].Ready = false
+	r := NewResponder(quiet)
+	for _, step := range []struct {
+		update *nodehealth.State
+		reason string
+		// told is whether there is a number, and least its least.
+		told  bool
+		least time.Duration
+	}{
+		{nil, nodehealth.Starting, false, 0},
+		{new(unready), nodehealth.TooFewPodsReady, true, 0},
+		{new(marked("m")), nodehealth.Marked, true, long},
+		{new(unready), nodehealth.TooFewPodsReady, true, 2 * long},
+		{new(serving()), nodehealth.Serving, false, 0},
+		{new(serving()), nodehealth.Serving, false, 0},
+		{new(marked("m")), nodehealth.Marked, true, 0},
+		{new(marked("m")), nodehealth.Marked, true, long},
+	} {
+		if step.update != nil {
+			r.Update(*step.update)
+		}
+		_, _, body := r.render(nil)
+		var answer v1alpha1.HealthCheckAnswer
+		if err := json.Unmarshal(body, &answer); err != nil {
+			t.Fatal(err)
+		}
+		failing := time.Duration(answer.FailingSeconds * float64(time.Second))
+		if answer.Reason != step.reason || strings.Contains(string(body), "failingSeconds") != step.told ||
+			failing < step.least || failing > step.least+long/2 {
+			t.Errorf("want %s and at least %v, told %t: %s", step.reason, step.least, step.told, body)
+		}
+		pass(r, long)
+	}
+}
+
+// pass has time pass for what the responder has seen.
+func pass(r *Responder, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = r.since.Add(-d)
+	if !r.failing.IsZero() {
+		r.failing = r.failing.Add(-d)
+	}
+}
+
 func TestTagOutlivesTheProcess(t *testing.T) {
 	if a, b := etag(nodehealth.Decide(serving())), etag(nodehealth.Decide(serving())); a != b {
 		t.Errorf("tags differ: %s, %s", a, b)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -89,9 +90,12 @@ func TestWatcherFollowsTheAPIServer(t *testing.T) {
 			api.set("pods", apiPod(true, true, nil))
 			w.becomes(t, nodehealth.Serving)
 			api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
-			if s := w.becomes(t, nodehealth.Marked); nodehealth.Decide(s).Mark != "m" || !s.LostAt.IsZero() {
-				t.Errorf("state is %+v", s)
-			}
+			w.becomes(t, nodehealth.Marked)
+			// It is acknowledged when it is kept, a moment later.
+			eventually(t, "the mark is acknowledged", func() bool {
+				s := *w.last.Load()
+				return nodehealth.Decide(s).Mark == "m" && s.LostAt.IsZero()
+			})
 			api.set("deployments", apiDeployment(nil))
 			w.becomes(t, nodehealth.Serving)
 			api.set("pods", nil)
@@ -303,13 +307,19 @@ func TestWatchThatEndsInTimeGoesOn(t *testing.T) {
 
 func TestWatcherProbesPodsOfANodeThatWasCutOff(t *testing.T) {
 	t.Parallel()
-	web := httptest.NewServer(application())
+	var probed atomic.Bool
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		application().ServeHTTP(w, r)
+		probed.Store(true)
+	}))
 	probe := pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))
 	api := newFakeAPI(t)
 	api.set("deployments", apiDeployment(nil))
 	api.set("pods", apiPod(false, true, probe))
 	w := startWatcher(t, api, t.TempDir())
 	w.becomes(t, nodehealth.Serving)
+	// A probe that never passed once would decide nothing.
+	eventually(t, "its own probe has passed", probed.Load)
 	web.Close()
 	w.becomes(t, nodehealth.TooFewPodsReady)
 	api.set("pods", apiPod(true, true, probe))
