@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -26,7 +25,7 @@ func waveOf(t *testing.T, server *httptest.Server) (rollout.Wave, int32) {
 	}
 	host, port, _ := net.SplitHostPort(at.Host)
 	n, _ := strconv.Atoi(port)
-	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Now: time.Now(), Nodes: []rollout.WaveNode{{Name: "n1", Address: host}}}, int32(n)
+	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host}}}, int32(n)
 }
 
 func expect(t *testing.T, check v1alpha1.AnalysisCheck, wave rollout.Wave, want string) {
@@ -112,6 +111,9 @@ func TestPrometheus(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.FormValue("query")
+		if at := r.FormValue("time"); at != "" {
+			t.Errorf("it is asked as of %s, by another clock than its own", at)
+		}
 		if answers[query] == "" {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprintf(w, `{"status":"error","errorType":"bad_data","error":"no such query: %s"}`, query)

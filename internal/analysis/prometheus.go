@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -20,6 +21,10 @@ import (
 // longestAnswer of a Prometheus is read, which is the values of some 10,000 series.
 const longestAnswer = 2 << 20
 
+// itsOwnNow has Prometheus evaluate a query by its own clock: by ours it could be asked for
+// a time before the wave, or one of which it knows nothing yet.
+var itsOwnNow time.Time
+
 func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) error {
 	passes, err := condition(check.Success)
 	if err != nil {
@@ -29,7 +34,7 @@ func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave ro
 	if err != nil {
 		return err
 	}
-	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), wave.Now)
+	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), itsOwnNow)
 	if err != nil {
 		return withoutURL(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,18 +106,26 @@ func (o *operator) runningOn(ctx context.Context, api client.Client, node string
 		if err != nil {
 			return nil, err
 		}
+		if set == nil {
+			continue
+		}
 		own = append(own, running{set, d})
 	}
 	return own, nil
 }
 
+// ownerOf is the IngressDaemonSet of a Deployment, nil where it was left behind.
 func ownerOf(ctx context.Context, api client.Client, d *appsv1.Deployment) (*v1alpha1.IngressDaemonSet, error) {
 	owner := metav1.GetControllerOf(d)
 	if owner == nil {
-		return nil, fmt.Errorf("deployment %s/%s belongs to no IngressDaemonSet", d.Namespace, d.Name)
+		return nil, nil
 	}
 	set := &v1alpha1.IngressDaemonSet{}
-	return set, api.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: owner.Name}, set)
+	err := api.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: owner.Name}, set)
+	if apierrors.IsNotFound(err) || err == nil && set.UID != owner.UID {
+		return nil, nil
+	}
+	return set, err
 }
 
 // permitted asks the controller's own planner whether the node may go now.

@@ -89,3 +89,36 @@ func TestAttachOfAnUnlistedNode(t *testing.T) {
 		t.Errorf("the status says %q, %s", state, reason)
 	}
 }
+
+// TestOrphansOfTheNode: what an IngressDaemonSet that is gone left on a node keeps nobody
+// from detaching and attaching the others.
+func TestOrphansOfTheNode(t *testing.T) {
+	for name, owners := range map[string][]metav1.OwnerReference{
+		"no owner":            nil,
+		"gone":                {{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind.Kind, Name: "old", UID: "9", Controller: new(true)}},
+		"another of its name": {{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind.Kind, Name: "nginx", UID: "9", Controller: new(true)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeAPI(t)
+			set := midway()
+			f.put(kindSet, set)
+			objects := onNodes(1, "aaaaaaaaaa")
+			f.put(kindNode, &objects.nodes[0])
+			d := objects.deployments["node-1"]
+			d.Namespace, d.Labels = "default", map[string]string{v1alpha1.LabelName: "nginx", v1alpha1.LabelNode: "node-1"}
+			d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)}
+			d.Annotations[v1alpha1.AnnotationDetached] = "somebody"
+			f.put(kindDeployment, d)
+			left := d.DeepCopy()
+			left.Name, left.OwnerReferences = "old-node-1", owners
+			f.put(kindDeployment, left)
+			if out, err := f.ids("attach", "node-1", "--wait=false"); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			f.read(kindDeployment, d.Name, d)
+			if _, detached := d.Annotations[v1alpha1.AnnotationDetached]; detached {
+				t.Error("it is not asked back")
+			}
+		})
+	}
+}
