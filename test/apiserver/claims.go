@@ -31,10 +31,7 @@ func (h holder) operation() metav1.ManagedFieldsOperationType {
 
 // claim writes the claims where they can be read: who, how, and of what at the top.
 func (e *stored) claim(claims []claim) {
-	e.claims = slices.DeleteFunc(claims, func(c claim) bool { return len(c.fields) == 0 })
-	if len(e.claims) == 0 {
-		return
-	}
+	e.claims = held(claims)
 	var entries []metav1.ManagedFieldsEntry
 	for _, c := range e.claims {
 		tops := map[string]bool{}
@@ -52,6 +49,11 @@ func (e *stored) claim(claims []claim) {
 		})
 	}
 	e.object.SetManagedFields(entries)
+}
+
+// held are the claims to anything.
+func held(claims []claim) []claim {
+	return slices.DeleteFunc(claims, func(c claim) bool { return len(c.fields) == 0 })
 }
 
 // take moves fields to a holder from all others that do not apply the same value, and
@@ -82,6 +84,30 @@ func take(claims []claim, to holder, set, gone map[string]bool) []claim {
 // holderOf is where a claim of that holder stands.
 func holderOf(claims []claim, h holder) int {
 	return slices.IndexFunc(claims, func(c claim) bool { return c.holder == h })
+}
+
+// unclaimed is the highest place at or above a path where nobody claims anything, empty
+// where the path itself is claimed.
+func unclaimed(claims []claim, path string) string {
+	highest := ""
+	for !claimed(claims, path) {
+		highest = path
+		path = path[:max(strings.LastIndex(path, separator), 0)]
+	}
+	return highest
+}
+
+// claimed is whether anybody claims what is at a path or below it, as whoever applies does
+// the name.
+func claimed(claims []claim, path string) bool {
+	return path == "" || path == "metadata" || slices.ContainsFunc(claims, func(c claim) bool {
+		for field := range c.fields {
+			if field == path || strings.HasPrefix(field, path+separator) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // separator stands between the steps of a path; no name of a field has it.

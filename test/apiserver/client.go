@@ -1,12 +1,14 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -83,10 +86,19 @@ func keys(m map[string]any) map[string]bool {
 }
 
 func (s *Server) admit(obj client.Object) error {
-	if s.Admit == nil {
-		return nil
+	if err := valid(obj); err != nil || s.Admit == nil {
+		return err
 	}
 	return s.Admit(obj)
+}
+
+// valid is all that is validated here: what server-side apply may leave over from others.
+func valid(obj client.Object) error {
+	d, ok := obj.(*appsv1.Deployment)
+	if ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && d.Spec.Strategy.RollingUpdate != nil {
+		return invalid(identity{"Deployment", d.Namespace, d.Name}, field.Forbidden(field.NewPath("spec", "strategy", "rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
+	}
+	return nil
 }
 
 // Update replaces an object whole, but for its status.
@@ -98,15 +110,16 @@ func (c *Client) Update(_ context.Context, obj client.Object, opts ...client.Upd
 	if e == nil {
 		return notFound(id)
 	}
-	if err := check(e, id, obj.GetUID(), obj.GetResourceVersion()); err != nil {
+	if err := check(e, id, obj); err != nil {
 		return err
 	}
 	next := obj.DeepCopyObject().(client.Object)
 	keepStatus(e.object, next)
 	next.SetDeletionTimestamp(e.object.GetDeletionTimestamp())
 	claims := slices.DeleteFunc(slices.Clone(e.claims), func(c claim) bool {
-		// Who takes an entry out of the list takes the claim away.
-		return !slices.ContainsFunc(obj.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+		// Who takes an entry out of the list takes the claim away; who has no list knows
+		// nothing of claims.
+		return len(obj.GetManagedFields()) > 0 && !slices.ContainsFunc(obj.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
 			return m.Manager == c.manager && m.Operation == c.operation() && m.Subresource == c.subresource
 		})
 	})
@@ -154,6 +167,9 @@ func difference(before, after map[string]any) (set, gone map[string]bool) {
 
 // store stores a next version unless it is the same, and answers with what is stored.
 func (s *Server) store(id identity, e *stored, answer, next client.Object, claims []claim) error {
+	if err := unheld(e, id, next); err != nil {
+		return err
+	}
 	if err := s.admit(next); err != nil {
 		return err
 	}
@@ -187,7 +203,10 @@ func (c *Client) Patch(_ context.Context, obj client.Object, patch client.Patch,
 	meta, _ := delta["metadata"].(map[string]any)
 	uid, _ := meta["uid"].(string)
 	version, _ := meta["resourceVersion"].(string)
-	if err := check(e, id, types.UID(uid), version); err != nil {
+	if err := current(e, id, version); err != nil {
+		return err
+	}
+	if err := unchanged(e, id, types.UID(uid)); err != nil {
 		return err
 	}
 	before, err := e.tree()
@@ -310,7 +329,7 @@ func (c *Client) Apply(_ context.Context, configuration runtime.ApplyConfigurati
 func (s *Server) applied(id identity, e *stored, u client.Object, config, fields map[string]any, who holder, force bool) (client.Object, []claim, error) {
 	live, claims := map[string]any{}, []claim(nil)
 	if e != nil {
-		if err := check(e, id, u.GetUID(), u.GetResourceVersion()); err != nil {
+		if err := current(e, id, u.GetResourceVersion()); err != nil {
 			return nil, nil, err
 		}
 		var err error
@@ -329,26 +348,28 @@ func (s *Server) applied(id identity, e *stored, u client.Object, config, fields
 	if err := disputed(claims, who, changed); err != nil && !force {
 		return nil, nil, apierrors.NewConflict(resource(id.kind), id.name, err)
 	}
-	last := map[string]bool{}
-	if i := holderOf(claims, who); i >= 0 {
-		last = claims[i].fields
-		claims = slices.Delete(claims, i, i+1)
+	if err := unchanged(e, id, u.GetUID()); err != nil {
+		return nil, nil, err
 	}
-	claims = take(claims, holder{}, changed, nil)
-	claims = slices.DeleteFunc(claims, func(c claim) bool { return c.holder == holder{} })
+	var last map[string]bool
+	claims = take(claims, who, changed, nil)
+	if i := holderOf(claims, who); i >= 0 {
+		last, claims[i].fields = claims[i].fields, keys(fields)
+	} else {
+		claims = append(claims, claim{who, keys(fields)})
+	}
 	content := with(live, config)
 	for path := range last {
-		_, kept := fields[path]
-		if !kept && !slices.ContainsFunc(claims, func(c claim) bool { return c.fields[path] }) {
-			content = without(content, path)
+		if dropped := unclaimed(claims, path); dropped != "" {
+			content = without(content, dropped)
 		}
 	}
-	claims = append([]claim{{who, keys(fields)}}, claims...)
 	if e == nil {
-		content["metadata"] = with(content["metadata"].(map[string]any), map[string]any{"name": id.name, "namespace": id.namespace})
+		meta, _ := content["metadata"].(map[string]any)
+		content["metadata"] = with(meta, map[string]any{"name": id.name, "namespace": id.namespace})
 	}
 	next, err := s.typed(id, content)
-	return next, claims, err
+	return next, held(claims), err
 }
 
 // disputed says whose fields would be changed.
@@ -363,7 +384,7 @@ func disputed(claims []claim, by holder, changed map[string]bool) error {
 	return nil
 }
 
-// Delete deletes an object, or has its finalizers or kubelet do so.
+// Delete deletes an object, or has its finalizers hold it.
 func (c *Client) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	var o client.DeleteOptions
 	o.ApplyOptions(opts)
@@ -372,30 +393,54 @@ func (c *Client) Delete(_ context.Context, obj client.Object, opts ...client.Del
 	if e == nil {
 		return notFound(id)
 	}
-	if p := o.Preconditions; p != nil && p.UID != nil {
-		if err := check(e, id, *p.UID, ""); err != nil {
+	if p := o.Preconditions; p != nil {
+		if err := precondition(e, id, *cmp.Or(p.UID, new(types.UID))); err != nil {
+			return err
+		}
+		if err := current(e, id, *cmp.Or(p.ResourceVersion, new(string))); err != nil {
 			return err
 		}
 	}
-	atOnce := o.GracePeriodSeconds != nil && *o.GracePeriodSeconds == 0
-	if len(e.object.GetFinalizers()) == 0 && (atOnce || !graceful(e.object)) {
+	next := e.object.DeepCopyObject().(client.Object)
+	if p := o.PropagationPolicy; p != nil {
+		next.SetFinalizers(collected(next.GetFinalizers(), *p))
+	}
+	if id.kind == "Pod" && (o.GracePeriodSeconds == nil || *o.GracePeriodSeconds > 0) {
+		return errors.New("pods are not deleted gracefully here")
+	}
+	if len(next.GetFinalizers()) == 0 {
+		if p := o.Preconditions; p != nil && p.ResourceVersion != nil && len(e.object.GetFinalizers()) > 0 {
+			// It goes on with the version of an object that it has not updated, which is none
+			// (registry.Store.Delete of k8s.io/apiserver 0.36.3).
+			return conflict(id, "the version in the precondition does not match")
+		}
 		s.drop(id, e)
 		return nil
 	}
-	if e.object.GetDeletionTimestamp() != nil {
-		return nil
+	if next.GetDeletionTimestamp() == nil {
+		now := metav1.NewTime(s.Now().Truncate(time.Second))
+		next.SetDeletionTimestamp(&now)
+		next.SetDeletionGracePeriodSeconds(new(int64))
 	}
-	next := e.object.DeepCopyObject().(client.Object)
-	now := metav1.NewTime(s.Now().Truncate(0))
-	next.SetDeletionTimestamp(&now)
-	s.replace(id, e, next, e.claims)
+	if !same(e, next, e.claims) {
+		s.replace(id, e, next, e.claims)
+	}
 	return nil
 }
 
-// graceful is whether a kubelet ends an object.
-func graceful(obj client.Object) bool {
-	pod, ok := obj.(*corev1.Pod)
-	return ok && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded
+// collected are the finalizers of an object whose dependents the garbage collector is to
+// see to first.
+func collected(finalizers []string, policy metav1.DeletionPropagation) []string {
+	out := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	switch policy {
+	case metav1.DeletePropagationOrphan:
+		out = append(out, metav1.FinalizerOrphanDependents)
+	case metav1.DeletePropagationForeground:
+		out = append(out, metav1.FinalizerDeleteDependents)
+	}
+	return out
 }
 
 // Status writes the status alone.
@@ -421,7 +466,7 @@ func (w statusWriter) Update(_ context.Context, obj client.Object, opts ...clien
 	if e == nil {
 		return notFound(id)
 	}
-	if err := check(e, id, obj.GetUID(), obj.GetResourceVersion()); err != nil {
+	if err := check(e, id, obj); err != nil {
 		return err
 	}
 	next := shallow(e.object)

@@ -28,7 +28,7 @@ func counts(kind string) bool {
 }
 
 // moves is whether the generation counts a change: of the spec and of when the object
-// was deleted, of Deployments their annotations too.
+// was deleted, of Deployments their annotations too, of EndpointSlices their labels.
 func moves(a, b client.Object) bool {
 	if (a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) {
 		return true
@@ -44,7 +44,8 @@ func moves(a, b client.Object) bool {
 	case *appsv1.ReplicaSet:
 		return differ(a.(*appsv1.ReplicaSet).Spec, b.Spec)
 	case *discoveryv1.EndpointSlice:
-		return differ(a.(*discoveryv1.EndpointSlice).Endpoints, b.Endpoints) || differ(a.(*discoveryv1.EndpointSlice).Ports, b.Ports)
+		a := a.(*discoveryv1.EndpointSlice)
+		return differ(a.Labels, b.Labels) || differ(a.Endpoints, b.Endpoints) || differ(a.Ports, b.Ports)
 	}
 	return false
 }

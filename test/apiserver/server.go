@@ -1,7 +1,8 @@
 // Package apiserver is an API server in memory, for tests: as much of one as the
 // rollout controller and those around it need, and no more. It keeps typed objects with
 // resourceVersion, generation, UID, deletionTimestamp and finalizers, refuses what is
-// outdated, and does server-side apply on fields, lists as a whole.
+// outdated, and does server-side apply on fields, lists as a whole. It knows no defaults,
+// and validates next to nothing. Its tests play the same writes against a real one.
 //
 // It is not safe for concurrent use, and objects that it hands to Changed are its own
 // and must not be changed.
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -190,14 +192,55 @@ func same(e *stored, obj client.Object, claims []claim) bool {
 }
 
 // check compares what a writer takes for granted with what is there.
-func check(e *stored, id identity, uid types.UID, version string) error {
-	switch {
-	case uid != "" && uid != e.object.GetUID():
+func check(e *stored, id identity, obj client.Object) error {
+	if err := precondition(e, id, obj.GetUID()); err != nil {
+		return err
+	}
+	if obj.GetResourceVersion() == "" && id.kind == "IngressDaemonSet" {
+		// Built-in kinds can be written whatever they are.
+		return invalid(id, field.Invalid(field.NewPath("metadata", "resourceVersion"), "", "must be specified for an update"))
+	}
+	return current(e, id, obj.GetResourceVersion())
+}
+
+func precondition(e *stored, id identity, uid types.UID) error {
+	if uid != "" && uid != e.object.GetUID() {
 		return conflict(id, "the UID in the precondition (%s) is not that of the object (%s)", uid, e.object.GetUID())
-	case version != "" && version != e.object.GetResourceVersion():
+	}
+	return nil
+}
+
+// current is whether a writer has seen the newest version, or does not say which.
+func current(e *stored, id identity, version string) error {
+	if version != "" && version != e.object.GetResourceVersion() {
 		return conflict(id, "the object has been modified; please apply your changes to the latest version and try again")
 	}
 	return nil
+}
+
+// unchanged is how a patch is guarded by UID: to the API server it would change that.
+func unchanged(e *stored, id identity, uid types.UID) error {
+	if e == nil || uid == "" || uid == e.object.GetUID() {
+		return nil
+	}
+	return invalid(id, field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable"))
+}
+
+// unheld is that nobody holds up a deletion that is under way already.
+func unheld(e *stored, id identity, next client.Object) error {
+	if e.object.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	for _, f := range next.GetFinalizers() {
+		if !slices.Contains(e.object.GetFinalizers(), f) {
+			return invalid(id, field.Forbidden(field.NewPath("metadata", "finalizers"), "no new finalizers can be added if the object is being deleted"))
+		}
+	}
+	return nil
+}
+
+func invalid(id identity, err *field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: groups[id.kind], Kind: id.kind}, id.name, field.ErrorList{err})
 }
 
 func conflict(id identity, format string, args ...any) error {

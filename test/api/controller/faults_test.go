@@ -3,12 +3,14 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -134,4 +136,136 @@ func TestRetiringPort(t *testing.T) {
 	f.release(set, port)
 	f.gone(old)
 	f.complete(set)
+}
+
+// TestRollbackPastADeadNode: a template becomes the current one although a node is dead,
+// and nodes are taken back to it when the next one is rejected.
+func TestRollbackPastADeadNode(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	k := f.addKubelet()
+	judge := newJudge(t)
+	set := f.create("proxy", judge.by(v1alpha1.RollBackOnFailure), rolling(func(u *v1alpha1.RollingUpdate) { u.MaxUnavailableNodes.IntVal = 2 }))
+	f.complete(set)
+	k.ready.Store(false)
+	f.waitFor("the node is seen to be dead", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ServingNodes == 2 })
+	first := set.Status.CurrentRevision
+	f.change(set, version("v2"))
+	f.waitFor("the new template is the current one", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.Status.CurrentRevision != first && set.Status.CurrentRevision == set.Status.UpdateRevision
+	})
+	if got := f.images(set); got["proxy:v2"] != 2 || got["proxy:v1"] != 1 {
+		t.Errorf("the images are %v", got)
+	}
+	judge.reject(true)
+	f.change(set, version("v3"))
+	f.waitFor("the next one is rejected, and taken back", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.Status.Rejected != nil && set.Status.ServingNodes == 2 && len(set.Status.Wave) == 0
+	})
+	k.ready.Store(true)
+	f.waitReason(set, v1alpha1.ConditionProgressing, v1alpha1.ReasonRolledBack)
+	if got := f.images(set); got["proxy:v2"] != 3 {
+		t.Errorf("after the rollback the images are %v", got)
+	}
+}
+
+// TestNodesThatWait: a node that somebody keeps out, and one that died in its turn, hold
+// up neither the replacement of health checkers nor other nodes, those that leave included.
+func TestNodesThatWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 3)
+	k := f.addKubelet()
+	kept, leaves := f.nodes[0], f.nodes[2]
+	set := f.create("proxy", rolling(func(u *v1alpha1.RollingUpdate) { u.MaxUnavailableNodes.IntVal = 4 }))
+	f.complete(set)
+	f.says([]string{"detached"}, "detach", kept)
+	k.starts.Store(false)
+	f.change(set, version("v2"))
+	f.waitFor("two nodes are updated, and one is in its turn", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return set.Status.UpdatedNodes == 3 && set.Status.ServingNodes == 2 && slices.Equal(set.Status.Wave, []string{k.node})
+	})
+	k.ready.Store(false)
+	f.waitFor("the node is seen to be dead", set, func(set *v1alpha1.IngressDaemonSet) bool { return !isReady(f.node(k.node)) })
+	f.change(set, version("v3"), func(set *v1alpha1.IngressDaemonSet) { set.Spec.HealthChecker.Image = "checker:v2" })
+	f.waitFor("those that serve are updated", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return f.images(set)["proxy:v3"] >= 2 && set.Status.ServingNodes == 2 && set.Status.ObservedGeneration == set.Generation
+	})
+	for _, node := range f.nodes[:3] {
+		f.eventually("the health checker of "+node+" is the new one", func() error {
+			for _, pod := range f.allPods(set) {
+				if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" && pod.Spec.NodeName == node && pod.Spec.Containers[0].Image != "checker:v2" {
+					return fmt.Errorf("one has %s", pod.Spec.Containers[0].Image)
+				}
+			}
+			return nil
+		})
+	}
+	f.kubectl("label", "node", leaves, fixtureLabel+"-")
+	f.eventually("the node that leaves has no Deployment", func() error {
+		if f.deployments(set)[leaves] != nil {
+			return fmt.Errorf("it has one")
+		}
+		return nil
+	})
+	if d := f.deployment(set, kept); !marked(d) || d.Spec.Template.Spec.Containers[0].Image != "proxy:v1" {
+		t.Errorf("the node that is kept out runs %s, marked %t", d.Spec.Template.Spec.Containers[0].Image, marked(d))
+	}
+	k.starts.Store(true)
+	k.ready.Store(true)
+	f.says([]string{"attached"}, "attach", kept)
+	f.complete(set)
+}
+
+// TestFromDegradedToDetaching while pods are replaced stops no pod of a node that is not
+// marked, whoever has them replaced.
+func TestFromDegradedToDetaching(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(f *fixture, set *v1alpha1.IngressDaemonSet, node string){
+		"in a turn": func(f *fixture, set *v1alpha1.IngressDaemonSet, _ string) { f.change(set, version("v2")) },
+		"by somebody": func(f *fixture, set *v1alpha1.IngressDaemonSet, node string) {
+			// Otherwise it would be undone at once.
+			f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Paused = true })
+			f.observed(set)
+			f.kubectl("rollout", "restart", "deployment/proxy-"+node)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, 0)
+			k := f.addKubelet()
+			all := intstr.FromString("100%")
+			set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
+				set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(int32), MaxSurgedPodsPerNode: &all}
+			})
+			f.complete(set)
+			versions := f.record(set)
+			k.starts.Store(false)
+			replace(f, set, k.node)
+			f.eventually("the Deployment controller counts the new pods beside the old ones", func() error {
+				if s := f.deployment(set, k.node).Status; s.UpdatedReplicas < 2 || s.Replicas < 4 {
+					return fmt.Errorf("it counts %d of %d", s.UpdatedReplicas, s.Replicas)
+				}
+				return nil
+			})
+			f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Paused = false }, rolling(func(u *v1alpha1.RollingUpdate) {
+				*u = *base(f.ns, "").Spec.UpdateStrategy.RollingUpdate
+				u.MinServingNodes = new(int32)
+			}))
+			f.observed(set)
+			k.starts.Store(true)
+			f.complete(set)
+			for _, d := range versions() {
+				rolls := d.Status.UpdatedReplicas < 2 || d.Status.Replicas > d.Status.UpdatedReplicas
+				if u := d.Spec.Strategy.RollingUpdate; u != nil && *u.MaxUnavailable == all && rolls && !marked(d) {
+					t.Errorf("all pods may be stopped at once with %d of %d updated, unmarked", d.Status.UpdatedReplicas, d.Status.Replicas)
+				}
+			}
+		})
+	}
+}
+
+// observed waits until the controller has seen the present spec.
+func (f *fixture) observed(set *v1alpha1.IngressDaemonSet) {
+	f.Helper()
+	f.waitFor("the present spec is seen", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ObservedGeneration == set.Generation })
 }

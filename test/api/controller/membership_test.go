@@ -2,10 +2,16 @@ package controller
 
 import (
 	"fmt"
+	"strconv"
+	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -55,6 +61,80 @@ func TestRelabelledBack(t *testing.T) {
 	if now := uids(f.pods(set, node)); fmt.Sprint(now) != fmt.Sprint(before) {
 		t.Errorf("the pods were %v and are %v", before, now)
 	}
+}
+
+// TestOtherSelector: nodes that a change of the selector takes out of the set keep their
+// health checkers until they have left one after the other, since without them they
+// would all leave the load balancer at once.
+func TestOtherSelector(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	f.addNode(f.ns+"-3", func(n *corev1.Node) { n.Labels[fixtureLabel] = f.ns + "-b" })
+	set := f.create("proxy")
+	f.complete(set)
+	left := f.lastOf(set)
+	f.change(set, func(set *v1alpha1.IngressDaemonSet) {
+		set.Spec.NodeSelector = map[string]string{fixtureLabel: f.ns + "-b"}
+	})
+	f.waitFor("the other node serves alone", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return isComplete(set) && set.Status.ServingNodes == 1 && len(f.deployments(set)) == 1
+	})
+	f.eventually("no health checker is left on the others", func() error {
+		for _, pod := range f.allPods(set) {
+			if pod.Labels[v1alpha1.LabelHealthCheckPort] != "" && pod.Spec.NodeName != f.nodes[2] {
+				return fmt.Errorf("%s is on %s", pod.Name, pod.Spec.NodeName)
+			}
+		}
+		return nil
+	})
+	for _, node := range f.nodes[:2] {
+		deployment, checker := left(node)
+		if deployment == 0 || checker < deployment {
+			t.Errorf("on %s the Deployment was deleted at revision %d, the last health checker at %d", node, deployment, checker)
+		}
+	}
+}
+
+// lastOf returns a function that tells the resource versions at which a node's Deployment
+// was deleted, and the last of its health checkers was told to end; 0 for not yet.
+func (f *fixture) lastOf(set *v1alpha1.IngressDaemonSet) func(node string) (deployment, checker int64) {
+	f.Helper()
+	var mu sync.Mutex
+	deployments, checkers, ending := map[string]int64{}, map[string]int64{}, map[types.UID]bool{}
+	see := func(e watch.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch o := e.Object.(type) {
+		case *appsv1.Deployment:
+			if e.Type == watch.Deleted {
+				deployments[o.Annotations[v1alpha1.AnnotationNode]] = revisionOf(o)
+			}
+		case *corev1.Pod:
+			if o.Labels[v1alpha1.LabelHealthCheckPort] != "" && !ending[o.UID] && (o.DeletionTimestamp != nil || e.Type == watch.Deleted) {
+				checkers[o.Spec.NodeName], ending[o.UID] = revisionOf(o), true
+			}
+		}
+	}
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &corev1.PodList{}} {
+		w, err := api.Watch(f.Context(), list, client.InNamespace(f.ns), client.MatchingLabels{v1alpha1.LabelName: set.Name})
+		f.must(err)
+		f.Cleanup(w.Stop)
+		go func() {
+			for e := range w.ResultChan() {
+				see(e)
+			}
+		}()
+	}
+	return func(node string) (int64, int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		return deployments[node], checkers[node]
+	}
+}
+
+func revisionOf(o client.Object) int64 {
+	n, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	return n
 }
 
 // TestTaints keeps pods off nodes as a DaemonSet does: a new taint NoSchedule

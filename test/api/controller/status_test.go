@@ -150,6 +150,8 @@ func TestUnusableService(t *testing.T) {
 	f.patch(service, `{"spec": {"selector": null, "externalTrafficPolicy": "Cluster"}}`)
 	expect("Service edge must have externalTrafficPolicy Local")
 	f.patch(service, `{"spec": {"externalTrafficPolicy": "Local"}}`)
+	expect("Service edge has the targetPort web, which the template declares in no container")
+	f.patch(service, `{"spec": {"ports": [{"name": "http", "port": 80, "targetPort": 80}]}}`)
 	f.read(service)
 	f.kubeProxies(set, service)
 	f.complete(set)

@@ -36,6 +36,9 @@ func TestHeldBackOutOfTurn(t *testing.T) {
 		}
 		return nil
 	})
+	f.waitFor("the status tells of it", set, func(set *v1alpha1.IngressDaemonSet) bool {
+		return reason(set, v1alpha1.ConditionDegraded) != v1alpha1.ReasonAsExpected
+	})
 	k.rejects.Store(false)
 	f.waitFor("the node serves", set, func(set *v1alpha1.IngressDaemonSet) bool {
 		return reason(set, v1alpha1.ConditionDegraded) == v1alpha1.ReasonAsExpected && set.Status.ServingNodes == 1
