@@ -9,11 +9,12 @@ import (
 
 // The bars.
 const (
-	maxTimes            = 1.5
+	maxTimes            = 1.25
 	maxDeploymentWrites = 3
 	maxNodeWrites       = 2
-	maxPeakMB           = 250
+	maxPeakMB           = 200
 	maxTimesSmallCPU    = 1.5
+	maxTimesSmallAPI    = 1.2
 )
 
 // compare measures the same on each kind of fleet, which stand beside each other
@@ -34,7 +35,7 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 	if err != nil {
 		return err
 	}
-	r.small = rolled[3]
+	r.smallCreated, r.small = created[3], rolled[3]
 	r.small.bar("writes to a Deployment", r.small.WritesPerNode[controllerName]["deployments"], maxDeploymentWrites)
 	detached, err := b.rollDetached(ctx, own)
 	if err != nil {
@@ -149,6 +150,8 @@ func (b *bench) grow(ctx context.Context, r *report) error {
 	rolled.bar("controller's peak MB", rolled.ControllerPeakMB, maxPeakMB)
 	if r.small != nil {
 		rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/r.small.ControllerMsPerNode, maxTimesSmallCPU)
+		created.barOfAPI(r.smallCreated)
+		rolled.barOfAPI(r.small)
 	}
 	return r.add(created, rolled)
 }

@@ -180,17 +180,32 @@ func (f *ids) change(ctx context.Context, change func()) error {
 	return f.wait(ctx)
 }
 
+// wait watches, since reading the names of a thousand nodes again and again would disturb
+// what is measured.
 func (f *ids) wait(ctx context.Context) error {
-	err := until(ctx, func() (bool, error) {
-		err := f.get(ctx, f.set)
-		s, nodes := f.set.Status, int32(f.nodes)
-		return s.ObservedGeneration == f.set.Generation && s.ServingNodes == nodes && s.UpdatedNodes == nodes && len(s.Wave) == 0, err
-	})
+	w, err := f.client.Watch(ctx, &v1alpha1.IngressDaemonSetList{}, client.InNamespace(f.set.Namespace), client.MatchingFields{"metadata.name": f.set.Name})
 	if err != nil {
-		s := f.set.Status
-		return fmt.Errorf("%w: %d nodes serve, %d are updated; %v", err, s.ServingNodes, s.UpdatedNodes, s.Conditions)
+		return err
 	}
-	return nil
+	defer w.Stop()
+	nodes := int32(f.nodes)
+	for {
+		s := f.set.Status
+		if s.ObservedGeneration == f.set.Generation && s.ServingNodes == nodes && s.UpdatedNodes == nodes && len(s.Wave) == 0 {
+			return nil
+		}
+		state := fmt.Sprintf("%d nodes serve, %d are updated; %v", s.ServingNodes, s.UpdatedNodes, s.Conditions)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s", context.Cause(ctx), state)
+		case e, open := <-w.ResultChan():
+			set, ok := e.Object.(*v1alpha1.IngressDaemonSet)
+			if !open || !ok {
+				return fmt.Errorf("the watch of the IngressDaemonSet ended: %v; %s", e.Object, state)
+			}
+			f.set = set
+		}
+	}
 }
 
 // remove deletes the IngressDaemonSet, whose health checkers go with it, and does

@@ -100,6 +100,13 @@ func (r *result) barOfTime() {
 	r.bar("times native", r.TimesNative, maxTimes)
 }
 
+// barOfAPI is on the CPU time of the API server for a node, beside that of the same case
+// in the small cluster: what it does for one node must not grow with the number of others.
+func (r *result) barOfAPI(small *result) {
+	node := func(r *result) float64 { return r.CPUSeconds["kube-apiserver"] / float64(r.Nodes) }
+	r.bar("API server's CPU for a node, times that in the small cluster", node(r)/node(small), maxTimesSmallAPI)
+}
+
 func (r *result) bar(name string, value, limit float64) {
 	r.Bars = append(r.Bars, atMost(name, value, limit))
 }
@@ -114,8 +121,9 @@ func rounded(v float64) float64 { return math.Round(v*100) / 100 }
 type report struct {
 	out    io.Writer
 	missed bool
-	// small is the rollout that the large cluster's is compared with.
-	small *result
+	// smallCreated and small are the creation and the rollout that the large cluster's
+	// are compared with.
+	smallCreated, small *result
 }
 
 func (r *report) add(results ...*result) error {

@@ -30,23 +30,27 @@ func writeConfig(dir, name string, values any) (string, error) {
 }
 
 // writeKubeconfig writes a kubeconfig for the user that the authority has
-// issued a certificate to under that name.
+// issued a certificate to under that name. It trusts the next authority too.
 func writeKubeconfig(path, server string, ca *authority, name string) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["local"] = &clientcmdapi.Cluster{Server: server}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{}
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: name}
 	config.CurrentContext = "local"
-	for file, data := range map[string]*[]byte{
-		ca.certificateFile("ca"): &config.Clusters["local"].CertificateAuthorityData,
-		ca.certificateFile(name): &config.AuthInfos[name].ClientCertificateData,
-		ca.keyFile(name):         &config.AuthInfos[name].ClientKeyData,
+	for _, part := range []struct {
+		file string
+		data *[]byte
+	}{
+		{ca.certificateFile("ca"), &config.Clusters["local"].CertificateAuthorityData},
+		{ca.certificateFile(nextAuthority), &config.Clusters["local"].CertificateAuthorityData},
+		{ca.certificateFile(name), &config.AuthInfos[name].ClientCertificateData},
+		{ca.keyFile(name), &config.AuthInfos[name].ClientKeyData},
 	} {
-		content, err := os.ReadFile(file)
+		content, err := os.ReadFile(part.file)
 		if err != nil {
 			return err
 		}
-		*data = content
+		*part.data = append(*part.data, content...)
 	}
 	return clientcmd.WriteToFile(*config, path)
 }

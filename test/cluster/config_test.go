@@ -57,6 +57,9 @@ func TestNodeConfigurations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := c.issueServingCertificates(ca); err != nil {
+		t.Fatal(err)
+	}
 	node := newNode(c, 7)
 	files, err := node.writeConfigs(ca)
 	if err != nil {

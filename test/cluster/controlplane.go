@@ -168,16 +168,14 @@ func (c *Cluster) issueCertificates(plane *controlPlane) (*authority, error) {
 	if err := frontProxyCA.issue("front-proxy", "front-proxy", nil); err != nil {
 		return nil, err
 	}
+	if err := c.issueServingCertificates(ca); err != nil {
+		return nil, err
+	}
 	administrators := []string{"system:masters"}
 	for _, subject := range []struct {
 		name, user string
 		groups     []string
-		hosts      []string
 	}{
-		{name: "kube-apiserver", user: "kube-apiserver", hosts: []string{
-			"127.0.0.1", "localhost", hostAddress, serviceAddress,
-			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		}},
 		{name: "kubelet-client", user: "kube-apiserver-kubelet-client", groups: administrators},
 		{name: "service-account", user: "service-account"},
 		{name: "kube-controller-manager", user: "system:kube-controller-manager"},
@@ -186,7 +184,7 @@ func (c *Cluster) issueCertificates(plane *controlPlane) (*authority, error) {
 		{name: "kwok", user: "kwok", groups: administrators},
 		{name: "admin", user: "admin", groups: administrators},
 	} {
-		if err := ca.issue(subject.name, subject.user, subject.groups, subject.hosts...); err != nil {
+		if err := ca.issue(subject.name, subject.user, subject.groups); err != nil {
 			return nil, err
 		}
 	}
@@ -278,4 +276,10 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		return err
 	}
 	return c.waitForAPIServer(ctx)
+}
+
+// StopControllers kills kube-controller-manager and kube-scheduler: nobody writes then
+// but those who are asked to, and the API server itself.
+func (c *Cluster) StopControllers(ctx context.Context) error {
+	return errors.Join(c.host.StopService(ctx, "kube-controller-manager"), c.host.StopService(ctx, "kube-scheduler"))
 }

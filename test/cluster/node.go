@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -82,6 +83,16 @@ func (n *Node) StopService(ctx context.Context, name string) error {
 func (n *Node) StartService(ctx context.Context, name string) error {
 	return n.machine.StartService(ctx, name)
 }
+
+// File is where a file of the node is seen from outside. It fails when the node is
+// powered off.
+func (n *Node) File(path string) (string, error) {
+	pid, err := n.machine.PID()
+	return fmt.Sprintf("/proc/%d/root%s", pid, path), err
+}
+
+// KubeletConfig is the file that configures the kubelet, read when that starts.
+func (n *Node) KubeletConfig() string { return filepath.Join(n.dir(), "kubelet.yaml") }
 
 func (n *Node) dir() string { return n.cluster.path("machines", n.Name()) }
 

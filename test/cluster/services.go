@@ -118,7 +118,7 @@ func (c *Cluster) controllerManagerArgs(plane *controlPlane, ca *authority) []st
 		"--leader-elect=false",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + ca.keyFile("service-account"),
-		"--root-ca-file=" + ca.certificateFile("ca"),
+		"--root-ca-file=" + ca.certificateFile(publishedAuthorities),
 		"--cluster-signing-cert-file=" + ca.certificateFile("ca"),
 		"--cluster-signing-key-file=" + ca.keyFile("ca"),
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
@@ -61,6 +63,9 @@ type result struct {
 	// took is the time from the change of the template until its controller
 	// called it complete.
 	took time.Duration
+	// writes are how often something was written meanwhile in their namespace, by
+	// everybody; of these by our controller.
+	writes, ours int
 }
 
 // performance is one roll-out under traffic.
@@ -124,7 +129,7 @@ func (r *performance) rollOut(ctx context.Context) (result, error) {
 	if _, err := r.watch(ctx, func(now state) (bool, error) { return now.complete, nil }); err != nil {
 		return result{}, err
 	}
-	took := time.Since(changed)
+	out := result{took: time.Since(changed)}
 	r.phase = "after it"
 	if _, err := r.watch(ctx, func(state) (bool, error) { return r.allUp() }); err != nil {
 		return result{}, err
@@ -139,15 +144,36 @@ func (r *performance) rollOut(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	report, err := r.client.Stop()
-	if err != nil {
+	if err := r.countWrites(&out, changed); err != nil {
 		return result{}, err
 	}
-	return result{report, took}, errors.Join(
-		r.served(last, report.Snapshot, newVersion),
+	if out.traffic, err = r.client.Stop(); err != nil {
+		return result{}, err
+	}
+	return out, errors.Join(
+		r.served(last, out.traffic.Snapshot, newVersion),
 		replaced(before.pods, after.pods),
-		enough(report),
+		enough(out.traffic),
 		r.proxies.checkClean(ctx))
+}
+
+// countWrites counts what was written since the change, which the roll-out has cost the
+// API server.
+func (r *performance) countWrites(out *result, changed time.Time) error {
+	events, err := audit.Read(r.stage.AuditLog(), func(string) bool { return true })
+	if err != nil {
+		return err
+	}
+	for _, e := range audit.Writes(events) {
+		if e.ObjectRef.Namespace != r.proxies.namespace() || e.Received.Before(changed) || strings.Contains(e.RequestURI, "dryRun=All") {
+			continue
+		}
+		out.writes++
+		if strings.HasSuffix(e.User.Username, ":ingress-daemonset-controller") {
+			out.ours++
+		}
+	}
+	return nil
 }
 
 // steady watches for a while.

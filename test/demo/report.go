@@ -51,6 +51,8 @@ func compare(out io.Writer, ours, theirs result) {
 	line("99% answered within, ms", func(r result) string {
 		return fmt.Sprintf("%.1f", float64(r.traffic.Latency.P99)/float64(time.Millisecond))
 	})
+	line("writes to the API server", func(r result) string { return grouped(int64(r.writes)) })
+	line("  of our controller", func(r result) string { return grouped(int64(r.ours)) })
 	line("the roll-out took, s", func(r result) string { return fmt.Sprintf("%.1f", r.took.Seconds()) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
@@ -91,7 +92,7 @@ func (r rejection) play(t *testing.T) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	report := s.perform(ctx, t, hostTold, fleet.Tell(watching), func(*traffic.Process) error { return r.rejected(ctx, fleet) })
+	report := s.perform(ctx, t, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error { return r.rejected(ctx, fleet) })
 	canary := r.checkUntouched(ctx, t, fleet, before)
 	r.judge(t, report, canary)
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
-	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "skopeo"}, Log: os.Stdout})
+	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "skopeo", "dbus-daemon"}, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1
@@ -34,7 +34,12 @@ func run(ctx context.Context, dir string, m *testing.M) int {
 		fmt.Println("setting up:", err)
 		return 1
 	}
+	crashes := theStage.WatchCrashes(ctx)
 	code := m.Run()
+	if err := crashes(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
 	if err := checkPermissions(ctx); err != nil {
 		fmt.Println(err)
 		code = 1

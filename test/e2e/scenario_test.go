@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,7 @@ type scenario struct {
 	// detacher takes nodes out of the load balancer for their annotation.
 	detacher bool
 	// during plays while the rollout is under way; nil for nothing.
-	during func(context.Context, *testing.T, *stage.Fleet) error
+	during func(context.Context, *testing.T, *stage.Fleet, *lb.LB) error
 	// final is the version that nodes end with, v2 where it is empty.
 	final string
 }
@@ -55,7 +56,22 @@ func (s scenario) play(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	story := fleet.Tell(watching)
-	report := s.perform(ctx, t, s.told, story, func(*traffic.Process) error { return s.rollOut(ctx, t, fleet) })
+	report := s.perform(ctx, t, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
+	losesNothing(t, report)
+	if t.Failed() {
+		return
+	}
+	stop()
+	control := s.perform(ctx, t, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
+	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
+	if control.Failed == 0 {
+		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
+	}
+}
+
+// losesNothing fails the test where a request failed, or few were sent.
+func losesNothing(t *testing.T, report traffic.Report) {
+	t.Helper()
 	t.Logf("%d requests in %.0f s, %d failed", report.Requests, report.Elapsed.Seconds(), report.Failed)
 	if report.Failed != 0 {
 		t.Errorf("%d of %d requests failed:\n%s", report.Failed, report.Requests, report)
@@ -63,20 +79,11 @@ func (s scenario) play(t *testing.T) {
 	if report.Rate < leastRate {
 		t.Errorf("fewer than %d requests a second were sent: %s", leastRate, report)
 	}
-	if t.Failed() {
-		return
-	}
-	stop()
-	control := s.perform(ctx, t, s.untold, nil, func(client *traffic.Process) error { return loses(ctx, fleet, client) })
-	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
-	if control.Failed == 0 {
-		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
-	}
 }
 
 // perform sends requests through a load balancer while act plays. There is a
 // story where the load balancer is told.
-func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, story *stage.Story, act func(*traffic.Process) error) traffic.Report {
+func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, story *stage.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
 	t.Helper()
 	front, err := theStage.Front(ctx, ports)
 	if err != nil {
@@ -92,7 +99,7 @@ func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, 
 	}
 	defer client.Stop()
 	time.Sleep(2 * time.Second)
-	if err := act(client); err != nil {
+	if err := act(front, client); err != nil {
 		t.Error(err)
 	}
 	report, err := client.Stop()
@@ -244,7 +251,7 @@ func (s scenario) close(t *testing.T, namespace string) {
 }
 
 // rollOut changes the template and sees the change through.
-func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet) error {
+func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb.LB) error {
 	before, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -261,7 +268,7 @@ func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet)
 		return err
 	}
 	if s.during != nil {
-		if err := s.during(ctx, t, fleet); err != nil {
+		if err := s.during(ctx, t, fleet, front); err != nil {
 			return err
 		}
 	}

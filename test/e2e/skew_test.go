@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func TestReleaseBefore(t *testing.T) {
 			checkersOf(old)(set)
 			leave(1)(set)
 		},
-		during: func(ctx context.Context, _ *testing.T, fleet *stage.Fleet) error {
+		during: func(ctx context.Context, _ *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
 			if err := present.takeOver(ctx, fleet); err != nil {
 				return err
 			}
@@ -82,7 +83,7 @@ func (r release) takeOver(ctx context.Context, fleet *stage.Fleet) error {
 	if err := fleet.Change(ctx, checkersOf(r)); err != nil {
 		return err
 	}
-	return checkersRun(ctx, fleet, r.image)
+	return checkersRun(ctx, fleet, r.image, nodes)
 }
 
 // checkersOf has the health checkers of a release, whatever the controller.

@@ -15,7 +15,7 @@ const certificates = "/etc/ssl/certs/ca-certificates.crt"
 // Commands builds the product's own image for an architecture, named as Go does:
 // each program of the folder, statically linked, at the image's root, run as the user
 // nonroot (65532). No entrypoint is set: a pod names the command that it runs.
-func Commands(binDir, arch string) (v1.Image, error) {
+func Commands(binDir, arch string, env ...string) (v1.Image, error) {
 	programs, err := os.ReadDir(binDir)
 	if err != nil {
 		return nil, fmt.Errorf("commands image: %w", err)
@@ -33,7 +33,7 @@ func Commands(binDir, arch string) (v1.Image, error) {
 	if err := addCertificates(t); err != nil {
 		return nil, fmt.Errorf("commands image: %w", err)
 	}
-	return build(v1.Config{User: "65532:65532", WorkingDir: "/", Env: []string{"PATH=/"}}, arch, t)
+	return build(v1.Config{User: "65532:65532", WorkingDir: "/", Env: append([]string{"PATH=/"}, env...)}, arch, t)
 }
 
 // addCertificates adds the certificate authorities that this machine trusts, where it

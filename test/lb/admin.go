@@ -69,18 +69,26 @@ func (b *LB) Drain(server string) error { return b.setState(server, "drain") }
 // healthy until its checks fail.
 func (b *LB) Enable(server string) error { return b.setState(server, "ready") }
 
-func (b *LB) setState(server, state string) error {
+func (b *LB) setState(server, state string) error { return b.set(server, "state "+state) }
+
+// MoveCheck has the server's health check ask another port from now on.
+func (b *LB) MoveCheck(server string, port int) error {
+	return b.set(server, fmt.Sprintf("check-port %d", port))
+}
+
+// set changes the server in all backends.
+func (b *LB) set(server, setting string) error {
 	states, err := b.of(server)
 	if err != nil {
 		return err
 	}
 	for _, s := range states {
-		answer, err := b.admin.command(fmt.Sprintf("set server %s/%s state %s", s.Backend, s.Name, state))
+		answer, err := b.admin.command(fmt.Sprintf("set server %s/%s %s", s.Backend, s.Name, setting))
 		if err == nil && strings.TrimSpace(answer) != "" {
 			err = fmt.Errorf("haproxy says %q", strings.TrimSpace(answer))
 		}
 		if err != nil {
-			return fmt.Errorf("setting server %s to %s: %w", server, state, err)
+			return fmt.Errorf("setting server %s to %s: %w", server, setting, err)
 		}
 	}
 	return nil

@@ -152,6 +152,19 @@ func TestNothingIsLostWhenTheCheckFailsFirst(t *testing.T) {
 	}
 }
 
+func TestMoveCheck(t *testing.T) {
+	one, other := startNode(t, "one"), startNode(t, "other")
+	balancer, _ := startLB(t, one)
+	other.healthy.Store(false)
+	if err := balancer.MoveCheck("one", other.server.CheckPort); err != nil {
+		t.Fatal(err)
+	}
+	await(t, balancer.WaitDown, "one")
+	one.healthy.Store(false)
+	other.healthy.Store(true)
+	await(t, balancer.WaitUp, "one")
+}
+
 // The control: the same stop without the check failing first must be seen to lose.
 func TestLossIsSeenWhenAServerIsKilled(t *testing.T) {
 	one, two := startNode(t, "one"), startNode(t, "two")

@@ -159,12 +159,18 @@ func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	args, cgo, env := []string{"build", "-trimpath", "-ldflags=-s -w"}, "0", []string(nil)
+	if race() {
+		// The image has no C library. The first race that is found ends the program.
+		args, cgo = []string{"build", "-race", "-tags=netgo,osusergo", "-ldflags=-linkmode=external -extldflags=-static"}, "1"
+		env = []string{"GORACE=halt_on_error=1"}
+	}
+	build := exec.CommandContext(ctx, "go", append(args, "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")...)
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED="+cgo)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the commands: %w: %s", err, out)
 	}
-	image, err := images.Commands(bin, goruntime.GOARCH)
+	image, err := images.Commands(bin, goruntime.GOARCH, env...)
 	if err != nil {
 		return "", err
 	}

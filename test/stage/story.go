@@ -33,13 +33,18 @@ func (f *Fleet) Tell(ctx context.Context) *Story {
 
 // observe watches the fleet's objects of a kind, until ctx is over.
 func (f *Fleet) observe(ctx context.Context, kind client.ObjectList, hear func(client.Object)) {
+	f.Stage.observe(ctx, kind, hear, client.InNamespace(f.Key.Namespace), client.MatchingLabels{v1alpha1.LabelName: f.Key.Name})
+}
+
+// observe watches objects of a kind, until ctx is over.
+func (s *Stage) observe(ctx context.Context, kind client.ObjectList, hear func(client.Object), which ...client.ListOption) {
 	for ctx.Err() == nil {
-		_ = Wait(ctx, "the watch to be opened", func() (bool, error) { return true, f.observeOnce(ctx, kind, hear) })
+		_ = Wait(ctx, "the watch to be opened", func() (bool, error) { return true, s.observeOnce(ctx, kind, hear, which...) })
 	}
 }
 
-func (f *Fleet) observeOnce(ctx context.Context, kind client.ObjectList, hear func(client.Object)) error {
-	w, err := f.Watch(ctx, kind, client.InNamespace(f.Key.Namespace), client.MatchingLabels{v1alpha1.LabelName: f.Key.Name})
+func (s *Stage) observeOnce(ctx context.Context, kind client.ObjectList, hear func(client.Object), which ...client.ListOption) error {
+	w, err := s.Watch(ctx, kind, which...)
 	if err != nil {
 		return err
 	}
