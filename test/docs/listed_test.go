@@ -1,0 +1,63 @@
+package docs
+
+import (
+	"go/ast"
+	"testing"
+)
+
+const (
+	runs          = "test/e2e/documented_test.go"
+	sessionScript = "docs/session/session.sh"
+)
+
+// TestListed finds every command line of the pages in the list of those that test/e2e
+// runs, and nothing else there: that test starts too late to say so.
+func TestListed(t *testing.T) {
+	shown := map[string]string{}
+	for name, page := range pages(t) {
+		for _, command := range Commands(page) {
+			shown[command] = name
+		}
+	}
+	for _, command := range Commands("```sh\n" + read(t, sessionScript) + "```\n") {
+		shown[command] = sessionScript
+	}
+	listed := map[string]bool{}
+	for _, command := range listedCommands(t) {
+		listed[command] = true
+		if shown[command] == "" {
+			t.Errorf("no page shows %s, which %s lists", command, runs)
+		}
+	}
+	for command, page := range shown {
+		if !listed[command] {
+			t.Errorf("%s shows a command that %s does not list: %s", page, runs, command)
+		}
+	}
+}
+
+// listedCommands are the fields documented of the steps, and the keys of the map elsewhere.
+func listedCommands(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	add := func(e ast.Expr) {
+		if value, ok := text(e); ok {
+			out = append(out, value)
+		}
+	}
+	inspect(t, runs, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "documented" {
+				add(n.Value)
+			}
+		case *ast.ValueSpec:
+			if n.Names[0].Name == "elsewhere" {
+				for _, element := range n.Values[0].(*ast.CompositeLit).Elts {
+					add(element.(*ast.KeyValueExpr).Key)
+				}
+			}
+		}
+	})
+	return mustFind(t, runs, out)
+}
