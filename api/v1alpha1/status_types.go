@@ -21,7 +21,8 @@ type IngressDaemonSetStatus struct {
 	// updatedNodes is the number of nodes whose Deployment has the update revision.
 	UpdatedNodes int32 `json:"updatedNodes"`
 
-	// currentRevision is the last revision that every node had.
+	// currentRevision is the last revision that every Ready node ran and served with, and
+	// whose analysis passed; empty before the first. A rollback goes back to it.
 	//
 	// +optional
 	CurrentRevision string `json:"currentRevision,omitempty"`

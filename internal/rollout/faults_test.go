@@ -99,6 +99,15 @@ func TestProvenRevision(t *testing.T) {
 			analysed(&s.Spec)
 			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000"}}
 		}, "r1"},
+		"one waits for more pods": {func(s *State) { s.Spec.PodsPerNode = pointer[int32](3) }, "r2"},
+		"one is drifted":          {func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "r1"},
+		"one is not put back": {func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+			s.Nodes[0].Detachment.Timestamp, s.Nodes[0].Deployment.AttachedAt = start.Format(time.RFC3339), start.Add(-time.Hour)
+		}, "r2"},
+		"the first serves":                {func(s *State) { s.Status.CurrentRevision = "" }, "r2"},
+		"the first does not serve":        {func(s *State) { s.Status.CurrentRevision, s.Nodes[0].Checks[0].Serving = "", false }, ""},
+		"the first is not yet everywhere": {func(s *State) { s.Status.CurrentRevision, s.Nodes[0].Deployment = "", nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)

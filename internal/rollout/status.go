@@ -51,7 +51,7 @@ func (p *planner) writeStatus() {
 	if p.rejected != nil {
 		s.Rejected = p.rejected
 	}
-	if p.Deletion == NotDeleted && p.desired > 0 && (p.proven() || s.CurrentRevision == "") {
+	if p.Deletion == NotDeleted && p.proven() {
 		s.CurrentRevision = p.Revision
 	}
 	s.Nodes = p.listNodes()
@@ -59,17 +59,18 @@ func (p *planner) writeStatus() {
 }
 
 // proven is whether the present template has come through: every wanted Ready node, at
-// least one, runs it and serves, but for those that somebody keeps out or drains, and
-// its analysis passed. A dead node tells nothing of it.
+// least one, runs it and serves, but for those that somebody keeps out, does not put back
+// or drains, and its analysis passed. A dead node tells nothing of it, and that one waits for its turn for
+// another reason, such as more pods, nothing against it.
 func (p *planner) proven() bool {
 	proofs := 0
 	for i := range p.views {
 		v := &p.views[i]
 		drained := v.Deployment != nil && !v.Deployment.DrainedAt.IsZero()
-		if !v.Wanted || !v.Ready || v.keptOut() || drained {
+		if !v.Wanted || !v.Ready || v.keptOut() || v.unreturned || drained {
 			continue
 		}
-		if v.Deployment == nil || v.Deployment.Revision != p.Revision || v.starts || v.state != v1alpha1.NodeServing && !v.emptied {
+		if v.Deployment == nil || v.Deployment.Revision != p.Revision || v.Deployment.Drifted || v.state != v1alpha1.NodeServing && !v.emptied {
 			return false
 		}
 		proofs++
