@@ -99,6 +99,9 @@ func TestProvenRevision(t *testing.T) {
 			analysed(&s.Spec)
 			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000"}}
 		}, "r1"},
+		"it is rejected, though every node runs it": {func(s *State) {
+			s.Status.Rejected, s.Revisions = &v1alpha1.RejectedRevision{Revision: "r2"}, map[string]bool{"r1": true, "r2": true}
+		}, "r1"},
 		"one waits for more pods": {func(s *State) { s.Spec.PodsPerNode = pointer[int32](3) }, "r2"},
 		"one is drifted":          {func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "r1"},
 		"one is not put back": {func(s *State) {
@@ -229,6 +232,17 @@ func TestRollbackAfterATimeOut(t *testing.T) {
 	s.Status.Wave = nil
 	if d := Plan(s); !slices.Equal(d.Status.Wave, []string{"n0000"}) {
 		t.Errorf("after a change of the spec:\n%s", summary(d))
+	}
+
+	s.Status, s.Generation = d.Status, 1
+	s.Status.Wave = nil
+	s.Status.DetachTimedOut = &v1alpha1.NodesTimedOut{Generation: 1, Nodes: []string{"n0000"}}
+	s.Spec.UpdateStrategy.RollingUpdate.Order = v1alpha1.Order{TopologyKey: "zone"}
+	for i, zone := range []string{"a", "b", "c"} {
+		s.Nodes[i].Labels = map[string]string{"zone": zone}
+	}
+	if d := Plan(s); !slices.Equal(d.Status.Wave, []string{"n0001"}) {
+		t.Errorf("it holds up the next zone:\n%s", summary(d))
 	}
 
 	s = markedFleet(3)

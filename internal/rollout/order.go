@@ -111,12 +111,13 @@ func order(a, b bool) int {
 }
 
 // groupInTurn is the first group that is not finished; the nodes after it have to
-// wait. A node that is NotReady holds up nobody: it may never return.
+// wait. A node that is NotReady holds up nobody, since it may never return, and neither does
+// one that is not tried again.
 func (p *planner) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
 		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
-		if v.Wanted && v.Ready && unfinished && (!found || compareGroups(v.group, first) < 0) {
+		if v.Wanted && v.Ready && unfinished && !p.timedOut[v.Name] && (!found || compareGroups(v.group, first) < 0) {
 			first, found = v.group, true
 		}
 	}

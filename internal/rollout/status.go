@@ -51,7 +51,7 @@ func (p *planner) writeStatus() {
 	if p.rejected != nil {
 		s.Rejected = p.rejected
 	}
-	if p.Deletion == NotDeleted && p.proven() {
+	if p.Deletion == NotDeleted && p.rejected == nil && p.proven() {
 		s.CurrentRevision = p.Revision
 	}
 	s.Nodes = p.listNodes()

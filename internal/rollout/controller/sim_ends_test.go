@@ -66,6 +66,9 @@ func (a *audit) checkEnds() {
 	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) {
 		a.fault("every Ready node serves with %s, and currentRevision is %s", a.w.revision(), set.Status.CurrentRevision)
 	}
+	if r := set.Status.Rejected; r != nil && r.Revision == set.Status.CurrentRevision {
+		a.fault("%s was rejected and is current", r.Revision)
+	}
 	for port := range a.w.daemonSets {
 		what := fmt.Sprint("checkers ", port)
 		if a.lasts(what, a.w.outdated(port) && a.onlyKeptOut(), 5*time.Minute) {
