@@ -198,7 +198,8 @@ type Check struct {
 	Mark     string
 	Unmarked bool
 	// Since is when the port began to pass or, whatever marks came meanwhile, to fail.
-	// Where the health checker does not tell, it is when its answer last changed.
+	// Where the health checker does not tell, it is when its answer last changed, or when
+	// it fell silent; zero for one that never answered.
 	Since time.Time
 	// Quiet is whether nobody but this project's programs asks the port any more, AskedBy
 	// who did last.

@@ -96,7 +96,7 @@ func newReconciler(set *v1alpha1.IngressDaemonSet) (*Reconciler, *filled, error)
 	r := emptyReconciler(time.Now)
 	r.client, r.live, r.index = api, api, indexed(full)
 	nobody := func(types.NamespacedName) {}
-	r.checks, r.measurements = newChecks(nobody), newMeasurements(nil, nobody, r.now)
+	r.checks, r.measurements = newChecks(nobody, r.now), newMeasurements(nil, nobody, r.now)
 	return r, full, nil
 }
 

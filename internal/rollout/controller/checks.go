@@ -29,6 +29,7 @@ type checks struct {
 	changed func(types.NamespacedName)
 	// begin begins to listen to a port, until the context ends.
 	begin func(context.Context, types.NamespacedName, *caller)
+	now   func() time.Time
 
 	mu      sync.Mutex
 	callers map[types.NamespacedName]map[endpoint]*caller
@@ -67,8 +68,8 @@ const (
 	mostAnswer    = 64 << 10
 )
 
-func newChecks(changed func(types.NamespacedName)) *checks {
-	c := &checks{changed: changed, callers: map[types.NamespacedName]map[endpoint]*caller{}}
+func newChecks(changed func(types.NamespacedName), now func() time.Time) *checks {
+	c := &checks{changed: changed, now: now, callers: map[types.NamespacedName]map[endpoint]*caller{}}
 	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) { go c.listen(ctx, set, to) }
 	return c
 }
@@ -160,8 +161,12 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 	same := verdict && last.Quiet == answer.Quiet && (last.Blind == "") == (answer.Blind == "")
 	first := !from.asked
 	from.etag, from.asked = etag, true
-	if verdict {
+	switch {
+	case verdict:
 		answer.Since = last.Since
+	case !answer.Answered:
+		// Nobody tells since when a port is silent. It may have passed until now.
+		answer.Since = c.now()
 	}
 	*last = answer
 	c.mu.Unlock()

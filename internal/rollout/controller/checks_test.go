@@ -41,7 +41,7 @@ func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	p := &port{endpoint: endpoint{address: "127.0.0.1", port: int32(n), plain: plain}, answer: answer, changed: make(chan struct{}, 100)}
 	p.server = &http.Server{Handler: p}
 	go func() { _ = p.server.Serve(l) }()
-	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} })
+	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} }, time.Now)
 	p.checks.want(theSet, []endpoint{p.endpoint})
 	t.Cleanup(func() {
 		p.checks.want(theSet, nil)
@@ -162,6 +162,12 @@ func TestChecksHearSinceWhen(t *testing.T) {
 			got := time.Since(p.checks.last(theSet, p.endpoint).Since)
 			if got < c.want || got > c.want+5*time.Minute {
 				t.Errorf("since %v, want %v", got, c.want)
+			}
+			closed := time.Now()
+			p.server.Close()
+			p.await(t, "silence", unanswered)
+			if since := p.checks.last(theSet, p.endpoint).Since; since.Before(closed) {
+				t.Errorf("silent since %v before it closed", closed.Sub(since))
 			}
 		})
 	}

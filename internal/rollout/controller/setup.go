@@ -72,7 +72,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
 	r.recorder, r.image = mgr.GetEventRecorder(objects.FieldManager), image
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
-	r.checks, r.measurements = newChecks(ring), newMeasurements(measure, ring, r.now)
+	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(measure, ring, r.now)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
 		For(&v1alpha1.IngressDaemonSet{}, builder.WithPredicates(specChanges())).

@@ -270,7 +270,6 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 	if !marked {
 		return "its Deployment is not marked"
 	}
-	since, _ := v1alpha1.MarkedAt(mark)
 	passes := strings.HasSuffix(mark, v1alpha1.MarkServing)
 	if passes && (strategy.AnnotateNode == nil || strategy.AnnotateNode.TimestampKey == "") {
 		return "its health checks pass, and nobody has taken it out"
@@ -278,23 +277,23 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 	began := time.Time{}
 	for _, port := range spec.HealthCheckNodePorts {
 		c := n.checks[port]
-		if c == nil || !c.up || len(c.pods) == 0 && (c.hangs || c.slow >= answerTime) {
-			// Missing and silent counts as failing.
+		if c == nil {
 			continue
 		}
-		// One that went down since it failed with the mark attracts no traffic either.
-		if c.serving && !passes || c.mark != mark {
-			return fmt.Sprintf("port %d does not fail with the mark", port)
-		}
-		held := c.failed
-		if c.serving {
-			held = c.same
+		held := c.silentSince()
+		if !c.silent() {
+			// One that went down since it failed with the mark attracts no traffic either.
+			if c.serving && !passes || c.mark != mark {
+				return fmt.Sprintf("port %d does not fail with the mark", port)
+			}
+			if held = c.failed; c.serving {
+				held = c.same
+			}
 		}
 		if held.After(began) {
 			began = held
 		}
 	}
-	_ = since
 	if w.now.Before(began.Add(strategy.MarkGrace)) {
 		return "the grace after the mark is not over"
 	}

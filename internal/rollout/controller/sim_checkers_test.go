@@ -36,7 +36,8 @@ type simCheck struct {
 	// takes to answer.
 	up, hangs bool
 	slow      time.Duration
-	hungAt    time.Time
+	// hungAt is when it last began to hang, endedAt when it last ceased to run.
+	hungAt, endedAt time.Time
 	// movedAt is when its pods last came, went or changed.
 	movedAt time.Time
 	serving bool
@@ -51,6 +52,23 @@ type simCheck struct {
 	// rolling counts its replacements.
 	rolling int
 	waiting []*question
+}
+
+// silent is whether nobody answers, and no pod is there who could.
+func (c *simCheck) silent() bool {
+	return !c.up || len(c.pods) == 0 && (c.hangs || c.slow >= answerTime)
+}
+
+// silentSince is since when one that is silent attracts no traffic.
+func (c *simCheck) silentSince() time.Time {
+	switch {
+	case !c.serving:
+		return c.failed
+	case !c.up:
+		return c.endedAt
+	default:
+		return c.hungAt
+	}
 }
 
 // settled is whether its pod runs and is of the newest template.
@@ -196,7 +214,7 @@ func runningStatus(at time.Time, ready bool) corev1.PodStatus {
 func (w *world) removeChecker(c *simCheck) {
 	c.rolling++
 	w.stopAnswering(c)
-	c.up = false
+	c.up, c.endedAt = false, w.now
 	if c.node.checks[c.port] == c {
 		delete(c.node.checks, c.port)
 	}
@@ -301,7 +319,7 @@ func (w *world) stopChecker(n *simNode, port int32, d time.Duration) {
 	if c == nil || !c.up || len(c.pods) != 1 {
 		return
 	}
-	c.up = false
+	c.up, c.endedAt = false, w.now
 	w.stopAnswering(c)
 	w.sayChecker(c, false)
 	w.after(d, func() {
@@ -337,7 +355,7 @@ func (w *world) losePod(n *simNode) {
 			c.pending = false
 			if c.rolling == turn {
 				w.stopAnswering(c)
-				c.up = false
+				c.up, c.endedAt = false, w.now
 				w.placeCheckers(n)
 			}
 		})

@@ -67,7 +67,7 @@ func (w *world) lead(skew time.Duration) *leader {
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
-	l.r.checks = newChecks(l.ring)
+	l.r.checks = newChecks(l.ring, l.now)
 	l.r.checks.begin = l.listen
 	l.r.measurements = newMeasurements(l.measured, l.ring, l.now)
 	l.r.measurements.beside = func(do func()) {
