@@ -146,8 +146,8 @@ type FailurePolicy string
 const (
 	// PauseOnFailure starts no further node until the spec changes.
 	PauseOnFailure FailurePolicy = "Pause"
-	// RollBackOnFailure takes the nodes back to the last revision that every node
-	// had, until the template changes.
+	// RollBackOnFailure takes the nodes back to status.currentRevision, until the
+	// template changes.
 	RollBackOnFailure FailurePolicy = "Rollback"
 )
 
@@ -159,7 +159,7 @@ type AnalysisStatus struct {
 	//
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=20000
 	Nodes []string `json:"nodes,omitempty"`
 	// began is when the wave began, or when the spec was changed after a failure.
 	Began metav1.MicroTime `json:"began"`

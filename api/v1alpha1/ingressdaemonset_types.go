@@ -393,8 +393,8 @@ type RollingUpdate struct {
 	Analysis []AnalysisCheck `json:"analysis,omitempty"`
 
 	// failurePolicy is what follows a failed analysis: Pause (the default) starts no
-	// further node until the spec changes; Rollback takes all nodes back to the last
-	// revision that every node had, and leaves the spec alone: status.rejected says
+	// further node until the spec changes; Rollback takes all nodes back to
+	// status.currentRevision, and leaves the spec alone: status.rejected says
 	// so until the template changes. Where it is set, the same follows a node with
 	// the present template that takes longer than progressDeadlineSeconds.
 	//

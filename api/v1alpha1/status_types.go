@@ -32,14 +32,15 @@ type IngressDaemonSetStatus struct {
 	UpdateRevision string `json:"updateRevision,omitempty"`
 
 	// wave is the nodes whose update is under way together. A node is named here
-	// before it is touched, and until it serves again.
+	// before it is touched, and until it serves again. At most 1000 begin together; nodes
+	// that somebody else drains or takes out may be more.
 	//
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=20000
 	Wave []string `json:"wave,omitempty"`
 
-	// nodes are the first 50 nodes under way.
+	// nodes are the first 50 nodes that do not serve, those of the wave first.
 	//
 	// +optional
 	// +listType=map
@@ -78,11 +79,11 @@ type NodesTimedOut struct {
 	// nodes by name.
 	//
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:MaxItems=20000
 	Nodes []string `json:"nodes"`
 }
 
-// NodeStatus is where a node under way stands.
+// NodeStatus is where a node that does not serve stands.
 type NodeStatus struct {
 	// name of the node.
 	Name string `json:"name"`

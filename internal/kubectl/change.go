@@ -195,7 +195,7 @@ func historyText(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevi
 		case hash == present:
 			note = "the present template"
 		case hash == set.Status.CurrentRevision:
-			note = "the last that every node had"
+			note = "what a rollback goes back to"
 		}
 		cause := t.Annotations["kubernetes.io/change-cause"]
 		if cause == "" {

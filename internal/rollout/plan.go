@@ -37,8 +37,8 @@ type planner struct {
 	// desired is how many nodes are wanted, maxNodes the budget.
 	desired, maxNodes int
 	pods              int32
-	// goal is the revision that nodes are brought to: the present one, or the last
-	// that every node had where the present one was rejected.
+	// goal is the revision that nodes are brought to: the present one, or the
+	// current one where that was rejected.
 	goal     string
 	rejected *v1alpha1.RejectedRevision
 	// timedOut are the nodes whose detachment timed out with the present spec.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// maxWave bounds the nodes under way together, because their names are written
-// into the status.
+// maxWave bounds the nodes that begin together, because their names are written
+// into the status, which has room for all nodes that others take out beside them.
 const maxWave = 1000
 
 // continueWave lets nodes begin, within the budget and above the floor. A node
@@ -25,7 +25,7 @@ func (p *planner) continueWave() {
 	wave, acting := p.underWay()
 	c := p.tally(len(wave), acting)
 	for _, v := range p.candidates() {
-		if len(wave) == maxWave || !p.permits(v, &c) {
+		if len(wave) >= maxWave || !p.permits(v, &c) {
 			continue
 		}
 		wave = append(wave, v.Name)

@@ -214,6 +214,15 @@ func TestMaxWave(t *testing.T) {
 	if d := Plan(s); len(d.Status.Wave) != maxWave {
 		t.Errorf("%d nodes in the wave", len(d.Status.Wave))
 	}
+	drained := 0
+	for i := range s.Nodes[:maxWave+1] {
+		drained++
+		s.Nodes[i].Deployment.DrainedAt, s.Nodes[i].Leaving = start, true
+		s.Nodes[i].Deployment.Mark = MarkValue(start, "r1")
+	}
+	if d := Plan(s); len(d.Status.Wave) != drained {
+		t.Errorf("%d nodes in the wave with %d that are drained", len(d.Status.Wave), drained)
+	}
 }
 
 // TestReleasedNode: a node that was let go of keeps its place in the wave until
