@@ -265,9 +265,6 @@ func (p *planner) servesAgain(v *view) bool {
 	if !v.outOfTurn() || v.updatedInTurn() {
 		return false
 	}
-	if len(v.Checks) == 0 {
-		return v.readyPods() > 0
-	}
 	steady := int32(0)
 	for _, pod := range v.Pods {
 		if at := pod.ReadySince.Add(max(steadyAfter, p.minReady())); !pod.Ready || pod.Terminating || pod.Failed != "" {

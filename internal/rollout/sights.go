@@ -80,7 +80,7 @@ func (s *Sights) See(state *State) {
 		}
 		known.pass = s.pass
 		known.see(n, claimed[n.Name], fresh)
-		if state.Spec.MinReadySeconds > 0 {
+		if state.Spec.MinReadySeconds > 0 || n.Marked() {
 			known.seePods(n, fresh)
 		}
 		n.Seen = &known.seen
@@ -176,10 +176,10 @@ func (p *planner) seen(n *Node) Seen {
 // readyAsSeen are the pods of a node, ready since this controller saw them so where the
 // node is under way. Those of the others were ready before, or by the kubelet's clock.
 func (p *planner) readyAsSeen(n *Node) []Pod {
-	if n.Seen == nil || p.minReady() == 0 {
+	underWay := p.wave[n.Name] || n.Marked()
+	if n.Seen == nil || p.minReady() == 0 && !n.Marked() {
 		return n.Pods
 	}
-	underWay := p.wave[n.Name] || n.Marked()
 	pods := slices.Clone(n.Pods)
 	for i := range pods {
 		switch pod := &pods[i]; {

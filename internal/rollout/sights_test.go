@@ -135,6 +135,28 @@ func TestNewLeaderFindsFleetServing(t *testing.T) {
 	}
 }
 
+// TestSteadyByOurClock: pods that get ready on a node that was marked out of turn are taken
+// for good when this controller has seen them ready for long, whatever the kubelet's clock says.
+func TestSteadyByOurClock(t *testing.T) {
+	s := servingFleet(2)
+	s.Revision = "r2"
+	n := &s.Nodes[0]
+	n.Deployment.Mark = MarkValue(start, "r2") + v1alpha1.MarkOutOfTurn
+	n.Checks[0] = Check{Port: 10080, Answered: true, Since: start}
+	n.Pods[0].Ready, n.Pods[1].Ready = false, false
+	sights := &Sights{}
+	look(sights, s, 0)
+	for i := range n.Pods {
+		n.Pods[i].Ready, n.Pods[i].ReadySince = true, start.Add(-time.Hour)
+	}
+	if got := steps(look(sights, s, time.Minute)); got != "" {
+		t.Errorf("ready for a moment: %s", got)
+	}
+	if got := steps(look(sights, s, time.Minute+steadyAfter)); got != "Unmark n0000" {
+		t.Errorf("ready for %s: %q", steadyAfter, got)
+	}
+}
+
 // TestSightsForget: nothing is kept of nodes that are gone.
 func TestSightsForget(t *testing.T) {
 	s := servingFleet(3)

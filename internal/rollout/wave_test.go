@@ -121,7 +121,12 @@ func TestOutOfTurn(t *testing.T) {
 		"not for long, after detaching": {func(s *State, n *Node) { bothAfter(s); n.Checks[0].Since = start.Add(-9 * time.Second) }, ""},
 		"for long, after detaching":     {func(s *State, _ *Node) { bothAfter(s) }, "Update n0000 to r2 x2"},
 		"no port but a detacher":        {func(s *State, n *Node) { byAnnotation(&s.Spec); n.Checks = nil }, "RequestDetachment n0000"},
-		"no port, and a pod is ready":   {func(s *State, n *Node) { byAnnotation(&s.Spec); n.Checks = nil; n.Pods[0].Ready = true }, "Unmark n0000"},
+		"no port, and a pod is ready":   {func(s *State, n *Node) { byAnnotation(&s.Spec); n.Checks = nil; n.Pods[0].Ready = true }, "RequestDetachment n0000"},
+		"no port, and all are ready":    {func(s *State, n *Node) { byAnnotation(&s.Spec); n.Checks = nil; steady(n, 2) }, "Unmark n0000"},
+		"all are ready for a moment, by a kubelet's clock that is behind": {func(_ *State, n *Node) {
+			steady(n, 2)
+			n.Checks[0].Mark, n.Seen, n.Pods[0].SeenReady, n.Pods[1].SeenReady = "", &Seen{Mark: start}, start, start
+		}, ""},
 		"all pods are ready for a moment": {func(_ *State, n *Node) {
 			n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince, n.Checks[0].Mark = true, true, start, start, ""
 		}, ""},
