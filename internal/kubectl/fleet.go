@@ -118,6 +118,7 @@ func (f fleet) state(live, set *v1alpha1.IngressDaemonSet, now time.Time) (rollo
 var planned = map[string]bool{
 	v1alpha1.ReasonFloorReached: true, v1alpha1.ReasonNodeNotReady: true, v1alpha1.ReasonBudgetExhausted: true,
 	v1alpha1.ReasonHealthCheckerNotReady: true, v1alpha1.ReasonAttachTimedOut: true,
+	v1alpha1.ReasonHealthCheckerBlind: true,
 }
 
 // checks are the answers of a node's health-check ports, and of the Service's where there is one.

@@ -191,7 +191,7 @@ func (m maintenance) await(ctx context.Context, o *operator, api client.Client, 
 			return err
 		}
 		state, reason := stateOf(set, node)
-		if state == "" && !m.detach {
+		if state == "" {
 			var err error
 			if state, reason, err = judged(ctx, api, set, node); err != nil && ctx.Err() == nil {
 				return err

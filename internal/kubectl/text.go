@@ -248,7 +248,8 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 		return fmt.Sprintf("ingressdaemonset %q successfully rolled out: %d of %d nodes serve the present template", set.Name, s.UpdatedNodes, s.DesiredNodes), true, nil
 	case v1alpha1.ReasonRollingBack:
 		return fmt.Sprintf("Rolling back ingressdaemonset %q: %s...", set.Name, c.Message), false, nil
-	case v1alpha1.ReasonDetachTimedOut, v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonAnalysisFailed, v1alpha1.ReasonRolledBack:
+	case v1alpha1.ReasonDetachTimedOut, v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonAnalysisFailed,
+		v1alpha1.ReasonRolledBack, v1alpha1.ReasonDeploymentRefused:
 		return "", true, fmt.Errorf("ingressdaemonset %q: %s: %s", set.Name, c.Reason, c.Message)
 	}
 	line = fmt.Sprintf("Waiting for ingressdaemonset %q: %d of %d nodes are updated", set.Name, s.UpdatedNodes, s.DesiredNodes)
@@ -266,6 +267,9 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 		if more := len(s.Wave) - 3; more > 0 {
 			line += fmt.Sprintf(" and %d more", more)
 		}
+	}
+	if len(s.Wave) == 0 && len(s.Nodes) > 0 {
+		line += fmt.Sprintf(", %s is %s: %s", s.Nodes[0].Name, s.Nodes[0].State, s.Nodes[0].Reason)
 	}
 	return line + "...", false, nil
 }

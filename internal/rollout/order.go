@@ -13,7 +13,7 @@ import (
 // revision that the others stay at.
 func (p *planner) assignTargets() {
 	if p.DryRun.Refusal != "" {
-		p.block(v1alpha1.ReasonDeploymentRefused, "the API server refuses the Deployment of the present template: "+p.DryRun.Refusal)
+		p.block(v1alpha1.ReasonDeploymentRefused, p.refusal())
 	}
 	var wanted []*view
 	for _, v := range p.ordered() {
@@ -29,6 +29,15 @@ func (p *planner) assignTargets() {
 			v.target = p.present(v)
 		}
 	}
+}
+
+// refused is whether nodes wait for the present template because the API server refuses it.
+func (p *planner) refused() bool {
+	return p.DryRun.Refusal != "" && p.out.Status.UpdatedNodes < p.out.Status.DesiredNodes
+}
+
+func (p *planner) refusal() string {
+	return "the API server refuses the Deployment of the present template: " + p.DryRun.Refusal
 }
 
 // distance sorts nodes that have the present revision before those on the way

@@ -193,7 +193,7 @@ func (p *planner) readyAsSeen(n *Node) []Pod {
 }
 
 func asWritten(n *Node) Seen {
-	s := Seen{Requested: n.Detachment.RequestedAt}
+	s := Seen{Ready: n.ReadyAt, Requested: n.Detachment.RequestedAt}
 	s.Timestamp, _ = time.Parse(time.RFC3339, n.Detachment.Timestamp)
 	if d := n.Deployment; d != nil {
 		s.Mark, _ = n.markedAt()

@@ -96,7 +96,10 @@ type Node struct {
 	Seen *Seen
 	// Exists is whether the Node object is there, Wanted whether it is in the node set.
 	Exists, Wanted bool
-	Ready          bool
+	// Ready is whether the Node is, ReadyAt when that last changed, by the clock of whoever
+	// said so.
+	Ready   bool
+	ReadyAt time.Time
 	// Leaving is whether the node is cordoned or about to be removed, Evicting
 	// whether somebody has evicted pods of ours from it.
 	Leaving, Evicting bool

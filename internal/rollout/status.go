@@ -87,7 +87,8 @@ func (p *planner) degrades(v *view) bool {
 	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)
 }
 
-// listNodes lists the nodes that do not serve, those of the wave first.
+// listNodes lists the nodes that do not serve, those of the wave first and then those that
+// somebody keeps out, who waits for it.
 func (p *planner) listNodes() []v1alpha1.NodeStatus {
 	var views []*view
 	for i := range p.views {
@@ -96,7 +97,7 @@ func (p *planner) listNodes() []v1alpha1.NodeStatus {
 		}
 	}
 	slices.SortStableFunc(views, func(a, b *view) int {
-		return cmp.Or(order(!p.wave[a.Name], !p.wave[b.Name]), strings.Compare(a.Name, b.Name))
+		return cmp.Or(order(!p.wave[a.Name], !p.wave[b.Name]), order(!a.keptOut(), !b.keptOut()), strings.Compare(a.Name, b.Name))
 	})
 	var out []v1alpha1.NodeStatus
 	for _, v := range views[:min(len(views), maxListed)] {
@@ -140,6 +141,10 @@ func (p *planner) setConditions(finished bool) {
 		p.set(v1alpha1.ConditionBlocked, false, v1alpha1.ReasonAsExpected, "")
 		return
 	}
+	// A node that is NotReady delays only itself. What stops others comes first.
+	slices.SortStableFunc(p.blocked, func(a, b Fault) int {
+		return order(a.Reason == v1alpha1.ReasonNodeNotReady, b.Reason == v1alpha1.ReasonNodeNotReady)
+	})
 	p.set(v1alpha1.ConditionBlocked, true, p.blocked[0].Reason, messages(p.blocked))
 }
 
@@ -160,6 +165,8 @@ func (p *planner) setProgressing(finished bool) {
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.overdue(&p.views[overdue]))
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being released")
+	case p.refused():
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonDeploymentRefused, p.refusal())
 	case finished:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisMeasuring:

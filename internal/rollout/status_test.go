@@ -142,3 +142,17 @@ func TestNoPods(t *testing.T) {
 		t.Errorf("all are emptied:\n%s", summary(d))
 	}
 }
+
+// TestRefusedIsNotComplete: nodes that keep what they have because the API server refuses
+// the present template are no end of its rollout.
+func TestRefusedIsNotComplete(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision, s.DryRun = "r2", DryRun{Done: true, Refusal: "no such class"}
+	if c := condition(t, Plan(s), v1alpha1.ConditionProgressing); c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonDeploymentRefused {
+		t.Errorf("it is %s, %s: %s", c.Status, c.Reason, c.Message)
+	}
+	s.Revision = "r1"
+	if c := condition(t, Plan(s), v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonComplete {
+		t.Errorf("with nothing to be done it is %s: %s", c.Reason, c.Message)
+	}
+}

@@ -311,7 +311,7 @@ func (p *planner) blockOnBudget() {
 			reason, waysOut := v.reason, ""
 			if !v.Ready {
 				reason = "the Node is NotReady"
-				waysOut = ": repair or delete it, raise maxUnavailableNodes or maxDegradedNodes, or set ignoreNotReadyNodesAfterSeconds"
+				waysOut = ": repair or delete it, raise maxUnavailableNodes or maxDegradedNodes, or set updateStrategy.rollingUpdate.ignoreNotReadyNodesAfterSeconds"
 			}
 			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget%s", v.Name, reason, waysOut))
 			return

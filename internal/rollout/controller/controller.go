@@ -83,11 +83,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
-	measure(req.NamespacedName, decision.Status, done, took)
-	timeTurns(req.NamespacedName, o.state, decision.Status, done)
-	r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
-	r.announce(o, done, decision.Status)
+	count(req.NamespacedName, decision.Status, done, took)
+	r.announceSteps(o, done)
 	again, err := r.writeStatus(ctx, o, decision.Status)
+	if err == nil {
+		// Before it stands in the status, the next pass would tell of it again.
+		timeTurns(req.NamespacedName, o.state, decision.Status, done)
+		r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
+		r.announceStatus(o, decision.Status)
+	}
 	err = errors.Join(failed, err)
 	if onlyConflicts(err) {
 		// Something was written in between; its event may have come already.

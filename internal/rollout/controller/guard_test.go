@@ -133,17 +133,21 @@ func TestUnmarkWithoutARecord(t *testing.T) {
 	}
 }
 
-// TestMeasuredNodes: NotReady nodes of a wave are not measured.
+// TestMeasuredNodes: nodes of a wave that are NotReady or have left are not measured.
 func TestMeasuredNodes(t *testing.T) {
-	ready, dead := benchNode(1), benchNode(2)
-	dead.Status.Conditions[0].Status = corev1.ConditionFalse
+	ready, dead, left := benchNode(1), benchNode(2), benchNode(3)
 	set := benchSet()
-	set.Status.Analysis = &v1alpha1.AnalysisStatus{Nodes: []string{ready.Name, dead.Name, "gone"}}
+	set.Status.Analysis = &v1alpha1.AnalysisStatus{Nodes: []string{ready.Name, dead.Name, left.Name, "gone"}}
 	r, _, err := newReconciler(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &observed{set: set, nodes: map[string]*nodeObjects{ready.Name: {node: ready}, dead.Name: {node: dead}}}
+	o := &observed{set: set, nodes: map[string]*nodeObjects{}}
+	for node, out := range map[*corev1.Node]rollout.Node{
+		ready: {Wanted: true, Ready: true}, dead: {Wanted: true}, left: {Ready: true},
+	} {
+		o.nodes[node.Name] = &nodeObjects{node: node, reading: &reading{out: out}}
+	}
 	if nodes := r.measured(o).Nodes; len(nodes) != 1 || nodes[0].Name != ready.Name {
 		t.Errorf("measured are %v", nodes)
 	}

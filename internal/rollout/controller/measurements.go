@@ -11,7 +11,6 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -81,7 +80,7 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 
 func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
 	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
-	if err := m.guarded(set, check, wave); err != nil {
+	if err := m.recovering(set, check, wave); err != nil {
 		one.Failure = shortened(err.Error())
 		if on := (&rollout.NodesFailed{}); errors.As(err, &on) {
 			one.FailedOn = on.Nodes
@@ -100,9 +99,9 @@ func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisC
 	m.changed(set)
 }
 
-// guarded makes a measurement. One that panics has failed: it reads what others answer,
+// recovering makes a measurement. One that panics has failed: it reads what others answer,
 // and would otherwise end this controller and, after it, each next leader.
-func (m *measurements) guarded(set types.NamespacedName, check v1alpha1.AnalysisCheck, wave rollout.Wave) (err error) {
+func (m *measurements) recovering(set types.NamespacedName, check v1alpha1.AnalysisCheck, wave rollout.Wave) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.Log.Error(nil, "a measurement panicked", "ingressdaemonset", set, "check", check.Name, "panic", p, "stack", string(debug.Stack()))
@@ -116,20 +115,22 @@ func (m *measurements) guarded(set types.NamespacedName, check v1alpha1.Analysis
 func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 	wave := r.measured(o)
 	for _, check := range o.strategy.Analysis {
-		if check.Name == s.Check {
+		// No answer of no node says nothing. It is asked again when one is Ready.
+		if check.Name == s.Check && (check.HTTP == nil || len(wave.Nodes) > 0) {
 			r.measurements.begin(client.ObjectKeyFromObject(o.set), check, s.Analysis, wave)
 		}
 	}
 	return nil
 }
 
-// measured is the wave as it is measured: a NotReady node tells nothing of its pods.
+// measured is the wave as it is measured: a NotReady node tells nothing of its pods, one
+// that has left is not the template's.
 func (r *Reconciler) measured(o *observed) rollout.Wave {
 	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
 		for _, name := range a.Nodes {
-			if n := o.nodes[name]; n != nil && n.node != nil && objects.NodeReady(n.node) {
+			if n := o.nodes[name]; n != nil && n.node != nil && n.reading.out.Wanted && n.reading.out.Ready {
 				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node)})
 			}
 		}

@@ -136,8 +136,8 @@ func timeTurns(set types.NamespacedName, s rollout.State, status v1alpha1.Ingres
 	}
 }
 
-// measure reports a decision, and what was carried out of it.
-func measure(set types.NamespacedName, status v1alpha1.IngressDaemonSetStatus, done []rollout.Step, took time.Duration) {
+// count reports a decision, and what was carried out of it.
+func count(set types.NamespacedName, status v1alpha1.IngressDaemonSetStatus, done []rollout.Step, took time.Duration) {
 	for state, n := range map[string]int32{"serving": status.ServingNodes, "degraded": status.DegradedNodes, "unavailable": status.UnavailableNodes} {
 		nodesGauge.WithLabelValues(set.Namespace, set.Name, state).Set(float64(n))
 	}

@@ -45,7 +45,7 @@ func TestMetricsReference(t *testing.T) {
 // TestMeasure reports a decision, and forgets the IngressDaemonSet.
 func TestMeasure(t *testing.T) {
 	set := types.NamespacedName{Namespace: "measured", Name: "proxy"}
-	measure(set, v1alpha1.IngressDaemonSetStatus{
+	count(set, v1alpha1.IngressDaemonSetStatus{
 		ServingNodes: 3, DegradedNodes: 1, UnavailableNodes: 2, UpdatedNodes: 4, Wave: []string{"a", "b"},
 		Conditions: []metav1.Condition{{Type: "Available", Status: "True"}, {Type: "Blocked", Status: "False"}},
 	}, []rollout.Step{{Action: rollout.Mark}, {Action: rollout.Mark}, {Action: rollout.DeletePods, Pods: []string{"x", "y", "z"}}}, time.Millisecond)

@@ -56,6 +56,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 // what the controller itself goes by when it is started again.
 func onlyCounts(a, b v1alpha1.IngressDaemonSetStatus) bool {
 	return equality.Semantic.DeepEqual(a.Analysis, b.Analysis) && equality.Semantic.DeepEqual(a.Rejected, b.Rejected) &&
+		equality.Semantic.DeepEqual(a.DetachTimedOut, b.DetachTimedOut) &&
 		equality.Semantic.DeepEqual(a.Wave, b.Wave) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions) &&
 		a.ObservedGeneration == b.ObservedGeneration && a.CurrentRevision == b.CurrentRevision
 }
@@ -75,9 +76,9 @@ var reasons = map[rollout.Action]string{
 	rollout.DeleteChecker:     "HealthCheckerDeleted",
 }
 
-// announce makes one event for each kind of step, and one for each condition
-// that turned bad: a thousand nodes must not cost a thousand events.
-func (r *Reconciler) announce(o *observed, done []rollout.Step, status v1alpha1.IngressDaemonSetStatus) {
+// announceSteps makes one event for each kind of step: a thousand nodes must not cost a
+// thousand events.
+func (r *Reconciler) announceSteps(o *observed, done []rollout.Step) {
 	byAction := map[rollout.Action][]rollout.Step{}
 	for _, s := range done {
 		byAction[s.Action] = append(byAction[s.Action], s)
@@ -91,6 +92,10 @@ func (r *Reconciler) announce(o *observed, done []rollout.Step, status v1alpha1.
 			r.recorder.Eventf(o.set, nil, kind, reason, string(action), "%s", shortened(summary(steps)))
 		}
 	}
+}
+
+// announceStatus makes an event for each condition that turned bad.
+func (r *Reconciler) announceStatus(o *observed, status v1alpha1.IngressDaemonSetStatus) {
 	for _, bad := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionDegraded, v1alpha1.ConditionWarning} {
 		now, before := meta.FindStatusCondition(status.Conditions, bad), meta.FindStatusCondition(o.set.Status.Conditions, bad)
 		if now != nil && now.Status == "True" && (before == nil || before.Status != "True" || before.Reason != now.Reason) {

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"slices"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +82,16 @@ func Leaving(node *corev1.Node) bool {
 
 // NodeReady is whether the node's kubelet reports it ready.
 func NodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	ready, _ := readiness(node)
+	return ready
+}
+
+// readiness is whether the node's kubelet reports it ready, and when that last changed.
+func readiness(node *corev1.Node) (ready bool, at time.Time) {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+		}
+	}
+	return false, at
 }

@@ -46,7 +46,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 			out.Wanted, err = deployment != nil, fmt.Errorf("matching nodes against the template's affinity: %w", err)
 		}
 		out.Wanted = out.Wanted && r.set.DeletionTimestamp == nil
-		out.Ready = NodeReady(node)
+		out.Ready, out.ReadyAt = readiness(node)
 		out.Leaving = Leaving(node)
 		out.Tainted = r.Nodes.evicts(node)
 		out.Labels = node.Labels
