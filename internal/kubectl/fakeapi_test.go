@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -130,6 +132,32 @@ func (f *fakeAPI) store(path string, u *unstructured.Unstructured) {
 	f.objects[path] = u
 }
 
+// putFleet stores an IngressDaemonSet and what it has on its nodes.
+func (f *fakeAPI) putFleet(set *v1alpha1.IngressDaemonSet, on fleet) {
+	f.t.Helper()
+	f.put(kindSet, set)
+	for i := range on.nodes {
+		node := &on.nodes[i]
+		f.put(kindNode, node)
+		labels := map[string]string{v1alpha1.LabelName: set.Name, v1alpha1.LabelNode: node.Name}
+		d := on.deployments[node.Name]
+		d.Namespace, d.Labels = set.Namespace, labels
+		d.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)}
+		f.put(kindDeployment, d)
+		for _, pod := range on.pods[node.Name] {
+			pod.Namespace, pod.Labels = set.Namespace, maps.Clone(labels)
+			pod.Labels[v1alpha1.LabelRevision] = d.Spec.Template.Labels[v1alpha1.LabelRevision]
+			f.put(kindPod, pod)
+		}
+	}
+	for i := range on.daemonSets {
+		ds := &on.daemonSets[i]
+		ds.Namespace, ds.Name = set.Namespace, fmt.Sprintf("%s-%d", set.Name, i)
+		ds.Labels[v1alpha1.LabelName] = set.Name
+		f.put(kindDaemonSet, ds)
+	}
+}
+
 // read gives an object as it is stored.
 func (f *fakeAPI) read(k kind, name string, into runtime.Object) {
 	f.t.Helper()
@@ -163,7 +191,7 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	switch {
 	case found && req.Method == http.MethodPatch:
 		return f.patch(req, object)
-	case found:
+	case found && req.Method == http.MethodGet:
 		return http.StatusOK, object.Object
 	}
 	switch req.URL.Path {
@@ -216,9 +244,14 @@ func (f *fakeAPI) patch(req *http.Request, object *unstructured.Unstructured) (i
 	}
 	var named metav1.PartialObjectMetadata
 	present, _ := object.MarshalJSON()
-	merged, err := jsonpatch.MergePatch(present, patch)
+	var merged []byte
+	if types.PatchType(req.Header.Get("Content-Type")) == types.JSONPatchType {
+		merged, err = applyTo(present, patch)
+	} else {
+		merged, err = mergeInto(present, patch, &named)
+	}
 	after := &unstructured.Unstructured{}
-	if err != nil || json.Unmarshal(patch, &named) != nil || after.UnmarshalJSON(merged) != nil {
+	if err != nil || after.UnmarshalJSON(merged) != nil {
 		f.t.Errorf("%v: %s", err, patch)
 	}
 	if v := named.ResourceVersion; v != "" && v != object.GetResourceVersion() {
@@ -229,6 +262,24 @@ func (f *fakeAPI) patch(req *http.Request, object *unstructured.Unstructured) (i
 	if fmt.Sprint(was) != fmt.Sprint(is) {
 		after.SetGeneration(object.GetGeneration() + 1)
 	}
-	f.store(req.URL.Path, after)
+	if req.URL.Query().Get("dryRun") == "" {
+		f.store(req.URL.Path, after)
+	}
 	return http.StatusOK, after.Object
+}
+
+// mergeInto merges a patch into what is there, and tells what it names of the object.
+func mergeInto(present, patch []byte, named *metav1.PartialObjectMetadata) ([]byte, error) {
+	if err := json.Unmarshal(patch, named); err != nil {
+		return nil, err
+	}
+	return jsonpatch.MergePatch(present, patch)
+}
+
+func applyTo(present, patch []byte) ([]byte, error) {
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return decoded.Apply(present)
 }

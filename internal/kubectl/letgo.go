@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,11 +64,16 @@ func (n *outNode) askers(ctx context.Context, api client.Client) (map[string]boo
 
 // removable are the annotations that ask for the node's detachment on nobody's behalf
 // any more: a person's, and with their requests those of IngressDaemonSets that are gone.
-// Each IngressDaemonSet owns what it asks with together with its request.
+// Each IngressDaemonSet is a field manager of its own that owns what it asks with together
+// with its request, and nothing else. Whoever else wrote a request, such as a person who
+// edited the Node, may own any annotation.
 func removable(node *corev1.Node, living map[string]bool) []string {
 	kept, out := map[string]bool{}, []string{v1alpha1.AnnotationNodeDetached}
 	owned := map[string]bool{}
 	for _, entry := range node.ManagedFields {
+		if !objects.AsksForNodes(entry.Manager) {
+			continue
+		}
 		keys := ownAnnotations(entry)
 		i := slices.IndexFunc(keys, func(key string) bool { return strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) })
 		if i < 0 {

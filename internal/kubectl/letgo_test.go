@@ -46,6 +46,8 @@ func TestRemovable(t *testing.T) {
 		"of one that is gone":      {annotated(map[string][]string{"ids/default/gone": {asks, ofGone}}, asks, ofGone), nil},
 		"gone, under another key":  {annotated(map[string][]string{"ids/default/gone": {askedBy, ofGone}}, askedBy, ofGone), nil},
 		"of one that is gone, too": {annotated(map[string][]string{"ids/default/nginx": {asks, ofNginx}, "ids/default/gone": {asks, ofGone}}, asks, ofNginx, ofGone), []string{asks, ofNginx}},
+		"edited by a person":       {annotated(map[string][]string{"kubectl-edit": {asks, ofGone, "of others"}}, asks, ofGone), nil},
+		"a rollout's, edited":      {annotated(map[string][]string{"ids/default/nginx": {asks}, "kubectl-edit": {ofNginx, "of others"}}, asks, ofNginx), []string{asks, ofNginx}},
 		"no owner is known":        {annotated(nil, asks, ofNginx, ofGone), []string{asks, ofNginx}},
 	} {
 		left := maps.Clone(c.node.Annotations)

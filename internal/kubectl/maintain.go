@@ -151,7 +151,7 @@ func mayDetach(s rollout.State, set *v1alpha1.IngressDaemonSet, node string) err
 	if i < 0 || s.Nodes[i].Deployment == nil {
 		return fmt.Errorf("ingressdaemonset %q does not run on node %q", set.Name, node)
 	}
-	if s.Nodes[i].Deployment.Mark != "" {
+	if s.Nodes[i].Marked() {
 		return nil
 	}
 	s.Nodes[i].Deployment.Detached, s.Nodes[i].Deployment.Outmoded = true, false

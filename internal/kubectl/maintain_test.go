@@ -26,6 +26,10 @@ func TestMayDetach(t *testing.T) {
 			set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: new(intstr.FromInt(1))}
 		}, ""},
 		"paused": {2, "node-1", func(set *v1alpha1.IngressDaemonSet, _ fleet) { set.Spec.Paused = true }, ""},
+		"out already, and others are blocked": {2, "node-1", func(set *v1alpha1.IngressDaemonSet, f fleet) {
+			f.deployments["node-1"].Annotations[v1alpha1.DefaultMarkKey] = "2026-01-01T11:00:00Z/r"
+			set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBlocked, Status: "True", Reason: v1alpha1.ReasonDeploymentRefused}}
+		}, ""},
 		"another is out": {3, "node-1", func(_ *v1alpha1.IngressDaemonSet, f fleet) {
 			f.deployments["node-2"].Annotations = map[string]string{
 				v1alpha1.AnnotationNode: "node-2", v1alpha1.AnnotationPodsPerNode: "2",

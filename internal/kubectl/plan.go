@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -76,8 +77,7 @@ func (o *operator) plan() *cobra.Command {
 // planned is the IngressDaemonSet to plan with. That in a file is completed and
 // judged by the API server, in a dry run.
 func (a assumed) planned(ctx context.Context, api client.Client, live *v1alpha1.IngressDaemonSet, revisions []appsv1.ControllerRevision) (*v1alpha1.IngressDaemonSet, error) {
-	set := live.DeepCopy()
-	switch {
+	switch set := live.DeepCopy(); {
 	case a.revision != 0:
 		_, err := undo(set, ownRevisions(live, revisions), a.revision)
 		return set, err
@@ -92,8 +92,13 @@ func (a assumed) planned(ctx context.Context, api client.Client, live *v1alpha1.
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.file, err)
 	}
-	set.Spec = named.Spec
-	return set, api.Update(ctx, set, client.DryRunAll, client.FieldOwner(fieldManager))
+	// A patch names no version: in a rollout the status is written all the time.
+	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": named.Spec}})
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	set := &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: live.Namespace, Name: live.Name}}
+	return set, api.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch), client.DryRunAll, client.FieldOwner(fieldManager))
 }
 
 // fromManifests finds the IngressDaemonSet of a name among YAML documents.

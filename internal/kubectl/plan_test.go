@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 )
 
 // onNodes is a fleet of nodes of which each runs two pods of a revision, that
@@ -182,6 +185,39 @@ func TestRemaining(t *testing.T) {
 	set.ResourceVersion = "5"
 	if got := r.of(t.Context(), set, now.Add(time.Hour)); got != "" || plans != 5 {
 		t.Errorf("%q of a rollout that is complete, after %d plans", got, plans)
+	}
+}
+
+// TestPlanOfAFile plans with what the file says, also where the status is written at the
+// same time, and stores nothing.
+func TestPlanOfAFile(t *testing.T) {
+	f := newFakeAPI(t)
+	set := midway()
+	set.Spec.PodsPerNode = new(int32(2))
+	set.Status = v1alpha1.IngressDaemonSetStatus{}
+	f.putFleet(set, onNodes(2, objects.Revision(objects.Template(set))))
+	named := set.DeepCopy()
+	named.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind.Kind}
+	for image, want := range map[string]string{"nginx:1.22": "Nothing is to be done", "nginx:1.23": "node-2\nIt would take"} {
+		named.Spec.Template.Spec.Containers[0].Image = image
+		manifest, err := yaml.Marshal(named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "new.yaml")
+		if err := os.WriteFile(file, manifest, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.beforePatch = func() {
+			set.Status.ServingNodes++
+			f.put(kindSet, set)
+		}
+		if out, err := f.ids("plan", "nginx", "-f", file); err != nil || !strings.Contains(out, want) || f.beforePatch != nil {
+			t.Errorf("%s: %v\n%s", image, err, out)
+		}
+	}
+	if f.read(kindSet, "nginx", set); set.Spec.Template.Spec.Containers[0].Image != "nginx:1.22" {
+		t.Errorf("stored is %+v", set.Spec)
 	}
 }
 

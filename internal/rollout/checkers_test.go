@@ -83,6 +83,7 @@ func TestRetiringPort(t *testing.T) {
 		"the node is dead":             {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
 		"asked when the node died":     {func(s *State) { check(s).Quiet, s.Nodes[1].Ready = false, false }, ""},
 		"a hook of older pods asks it": {func(s *State) { s.Spec.DrainHook, s.Nodes[0].Deployment.Revision = &v1alpha1.DrainHook{}, "r0" }, ""},
+		"older pods have no hook":      {func(s *State) { s.Nodes[0].Deployment.Revision = "r0" }, closes},
 		"no older pods are left":       {func(s *State) { s.Spec.DrainHook = &v1alpha1.DrainHook{} }, closes},
 		"replaced like any other":      {func(s *State) { check(s).Quiet, s.Checkers[1].Outdated = false, true }, "ApplyChecker 10079"},
 	} {

@@ -213,6 +213,25 @@ func TestMeasurementOfADeadNode(t *testing.T) {
 	}
 }
 
+// TestMeasurementOfAFormerWave: what was measured of another wave counts neither for nor
+// against this one, nor does it put off the first measurement.
+func TestMeasurementOfAFormerWave(t *testing.T) {
+	s := servingFleet(3)
+	analysed(&s.Spec)
+	s.Revision = "r2"
+	each(&s, func(n *Node) { updatedTo(n, "r2") })
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0001"}, Began: began, Since: began}
+	former := AnalysisID(&v1alpha1.AnalysisStatus{Began: metav1.NewMicroTime(start.Add(-2 * time.Minute))})
+	for _, failure := range []string{"", "too many"} {
+		s.Measurements = []Measurement{{Check: "errors", Analysis: former, At: start.Add(-time.Second), Failure: failure}}
+		d := Plan(s)
+		if c := d.Status.Analysis.Checks[0]; c.Passed+c.Failed != 0 || steps(d) != "Measure errors" {
+			t.Errorf("failure %q: counted %+v\n%s", failure, c, summary(d))
+		}
+	}
+}
+
 // TestRollbackAfterATimeOut: a rollback passes by a node whose detachment timed out, and
 // takes back the others.
 func TestRollbackAfterATimeOut(t *testing.T) {

@@ -69,6 +69,8 @@ type view struct {
 	// starts is whether the node waits for its turn, and acted whether this
 	// decision already holds a step for it that has to be seen first.
 	starts, acted bool
+	// underWay is whether it is counted as under way already.
+	underWay bool
 	// done is whether all its pods are available and no other is left; emptied that it
 	// is, and that there are to be none.
 	done, overdue, emptied bool

@@ -157,6 +157,23 @@ func TestSteadyByOurClock(t *testing.T) {
 	}
 }
 
+// TestNewLeaderFindsANodeComingBack: a node of the wave was put back by another leader, by
+// whatever clock: its grace is begun anew, since it may have come back just now.
+func TestNewLeaderFindsANodeComingBack(t *testing.T) {
+	s := servingFleet(3)
+	s.Status.Wave = []string{"n0000"}
+	s.Nodes[0].Deployment.AttachedAt = start.Add(-30 * time.Minute)
+	sights := &Sights{}
+	for _, after := range []time.Duration{0, 9 * time.Second} {
+		if got := stateOf(look(sights, s, after), "n0000"); got != v1alpha1.NodeAttaching {
+			t.Errorf("after %s: %s", after, got)
+		}
+	}
+	if got := stateOf(look(sights, s, 10*time.Second), "n0000"); got != v1alpha1.NodeServing {
+		t.Errorf("after the grace: %s", got)
+	}
+}
+
 // TestSightsForget: nothing is kept of nodes that are gone.
 func TestSightsForget(t *testing.T) {
 	s := servingFleet(3)

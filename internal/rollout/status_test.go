@@ -85,6 +85,31 @@ func TestStatusRests(t *testing.T) {
 	}
 }
 
+// TestSince: the time of a state is that of its beginning, in which only the state counts.
+func TestSince(t *testing.T) {
+	s := servingFleet(3)
+	s.Nodes[1].Ready = false
+	for _, step := range []struct {
+		after  time.Duration
+		change func(n *Node)
+		state  v1alpha1.NodeState
+		since  time.Duration
+	}{
+		{0, func(*Node) {}, v1alpha1.NodeUnavailable, 0},
+		{time.Hour, func(*Node) {}, v1alpha1.NodeUnavailable, 0},
+		{2 * time.Hour, func(n *Node) { n.Ready, n.Checks[0].Serving = true, false }, v1alpha1.NodeUnavailable, 0},
+		{3 * time.Hour, func(n *Node) { n.Checks[0].Serving, n.Pods[0].Ready = true, false }, v1alpha1.NodeDegraded, 3 * time.Hour},
+		{4 * time.Hour, func(*Node) {}, v1alpha1.NodeDegraded, 3 * time.Hour},
+	} {
+		s.Now = start.Add(step.after)
+		step.change(&s.Nodes[1])
+		s.Status = Plan(s).Status
+		if n := s.Status.Nodes; len(n) != 1 || n[0].State != step.state || !n[0].Since.Time.Equal(start.Add(step.since)) {
+			t.Errorf("after %s: %+v", step.after, n)
+		}
+	}
+}
+
 // TestListedNodes: the list is bounded, and those of the wave come first.
 func TestListedNodes(t *testing.T) {
 	s := servingFleet(maxListed + 20)

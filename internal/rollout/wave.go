@@ -59,7 +59,7 @@ func (p *planner) dropClaims() {
 // permits is whether budget and floor permit to take the node out; it is counted then.
 func (p *planner) permits(v *view, c *count) bool {
 	after := *c
-	if !p.midway(v) {
+	if !v.underWay {
 		after.underWay++
 	}
 	if !p.down(v) {
@@ -212,6 +212,7 @@ func (p *planner) underWay() (names []string, acting int) {
 		touched = touched && !(v.keptOut() && v.Marked()) && !v.unreturned && !v.ignored && !(v.emptied && !v.Marked())
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
+			v.underWay = true
 			if !v.starts || v.acted {
 				acting++
 			}

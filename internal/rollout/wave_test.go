@@ -99,6 +99,28 @@ func TestBrokenNodes(t *testing.T) {
 	}
 }
 
+// TestNodeThatIsAskedFor: one whose Node still asks for its detachment, although its mark
+// was removed, is under way already. It keeps its place in the wave, takes up one of the
+// budget, and goes on in its turn, also where it serves nothing.
+func TestNodeThatIsAskedFor(t *testing.T) {
+	for ready := range 2 {
+		s := servingFleet(3)
+		byBoth(&s.Spec)
+		s.Revision = "r2"
+		n := &s.Nodes[0]
+		n.Checks[0].Serving, n.Pods[0].Ready, n.Pods[1].Ready = false, ready > 0, false
+		n.Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-20 * time.Second)}
+		d := Plan(s)
+		if steps(d) != "" || !slices.Equal(d.Status.Wave, []string{"n0000"}) {
+			t.Errorf("%d pods are ready, first\n%s", ready, summary(d))
+		}
+		s.Status.Wave = d.Status.Wave
+		if d := Plan(s); steps(d) != "Mark n0000" {
+			t.Errorf("%d pods are ready, in its turn\n%s", ready, summary(d))
+		}
+	}
+}
+
 // TestOutOfTurn: what becomes of a node that was marked because it served nothing.
 func TestOutOfTurn(t *testing.T) {
 	steady := func(n *Node, pods int) {

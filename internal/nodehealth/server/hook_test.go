@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
@@ -54,6 +55,32 @@ func TestOnlyTheNodeHasPodsHeld(t *testing.T) {
 
 func withLocal(ctx context.Context, address string) context.Context {
 	return context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))))
+}
+
+// TestHooksThatWaitAreBounded: one too many is answered at once, and the others when their
+// pods may stop.
+func TestHooksThatWaitAreBounded(t *testing.T) {
+	r := NewResponder(quiet)
+	url, _ := start(t, r)
+	r.Update(ends(true))
+	waiting := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.drains.waiting)
+	}
+	conns := hang(t, url, "GET /?drain HTTP/1.1\r\nHost: a\r\n\r\n", maxHooks)
+	eventually(t, "all wait", func() bool { return waiting() == maxHooks })
+	if _, err := tryAsk("GET", url+"/?drain"); err != nil || waiting() != maxHooks {
+		t.Errorf("one too many: %v, and %d wait", err, waiting())
+	}
+	r.Update(ends(false))
+	for _, conn := range conns {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+	}
 }
 
 // TestLeavingCheckerKeepsHolding does not let a pod go because the health checker is

@@ -168,11 +168,12 @@ func verdict(answer v1alpha1.HealthCheckAnswer) string {
 	return fmt.Sprintf("%t %q %q", answer.Serving, answer.Reason, answer.Mark)
 }
 
-// etag depends on the verdict, and where there is any on what else is told at once, so
-// that it outlives a hand-over to another process. It is weak, since the ages change.
+// etag depends on the node and the verdict, and where there is any on what else is told at
+// once, so that it outlives a hand-over to another process, and whoever asks a node that
+// has the address of another by now does not wait there. It is weak, since the ages change.
 func etag(answer v1alpha1.HealthCheckAnswer) string {
 	hash := fnv.New64a()
-	hash.Write([]byte(verdict(answer)))
+	hash.Write([]byte(answer.Node + " " + verdict(answer)))
 	if answer.Blind != "" {
 		hash.Write([]byte(" blind"))
 	}

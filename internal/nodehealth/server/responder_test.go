@@ -229,7 +229,9 @@ func TestTagOutlivesTheProcess(t *testing.T) {
 	seen := map[string]string{}
 	blind := serving()
 	blind.Blind = "refused"
-	for _, s := range []nodehealth.State{{}, serving(), marked(""), marked("a"), marked("b"), blind} {
+	elsewhere := serving()
+	elsewhere.Node = "n2"
+	for _, s := range []nodehealth.State{{}, serving(), marked(""), marked("a"), marked("b"), blind, elsewhere} {
 		answer := nodehealth.Decide(s)
 		if earlier, found := seen[etag(answer)]; found {
 			t.Errorf("%+v has the tag of %s", answer, earlier)

@@ -188,7 +188,7 @@ func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string,
 		return now.GetUID() == live.GetUID() && now.GetAnnotations()[record] == live.GetAnnotations()[record] &&
 			r.deploymentAsSeen(ctx, o.nodes[name].deployment)
 	}
-	manager := client.FieldOwner("ids/" + o.set.Namespace + "/" + o.set.Name)
+	manager := client.FieldOwner(objects.NodeManager(o.set))
 	return r.whileSame(ctx, live, corev1.SchemeGroupVersion.WithKind("Node"), live.ResourceVersion, same, func(version string) error {
 		meta := map[string]any{"name": name, "uid": string(live.UID), "resourceVersion": version}
 		if annotations != nil {

@@ -76,7 +76,7 @@ func benchReconciler(b *testing.B, set *v1alpha1.IngressDaemonSet, nodes int) *R
 				b.Fatal(err)
 			}
 		}
-		e := endpoint{address: nodeAddress(node), port: 10080}
+		e := endpoint{node: node.Name, address: nodeAddress(node), port: 10080}
 		callers[e] = &caller{endpoint: e, stop: func() {}}
 	}
 	r.checks.callers[client.ObjectKeyFromObject(set)] = callers

@@ -37,6 +37,7 @@ type checks struct {
 
 // endpoint is one health-check port of one node.
 type endpoint struct {
+	node    string
 	address string
 	port    int32
 	plain   bool
@@ -274,6 +275,9 @@ func (e *caller) read(conn net.Conn, head []byte, err error) (rollout.Check, str
 	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
 		// Somebody else answers on the port: that node is not ours to call serving.
 		return rollout.Check{Port: e.port}, "", fmt.Errorf("decoding: %w", err)
+	}
+	if body.Node != "" && body.Node != e.node {
+		return rollout.Check{Port: e.port}, "", fmt.Errorf("node %s answers at the address of node %s", body.Node, e.node)
 	}
 	out.Mark, out.Quiet, out.Blind = body.Mark, body.Quiet, body.Blind
 	if body.Asked != nil {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,7 +40,7 @@ func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	}
 	_, number, _ := net.SplitHostPort(l.Addr().String())
 	n, _ := strconv.Atoi(number)
-	p := &port{endpoint: endpoint{address: "127.0.0.1", port: int32(n), plain: plain}, answer: answer, changed: make(chan struct{}, 100)}
+	p := &port{endpoint: endpoint{node: "n1", address: "127.0.0.1", port: int32(n), plain: plain}, answer: answer, changed: make(chan struct{}, 100)}
 	p.server = &http.Server{Handler: p}
 	go func() { _ = p.server.Serve(l) }()
 	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} }, time.Now)
@@ -201,17 +203,51 @@ func TestChecksForgiveOnce(t *testing.T) {
 	p.await(t, "no answer", unanswered)
 }
 
-// TestChecksBelieveNoStranger: what is no health checker's answer is none.
+// TestChecksBelieveNoStranger: what is no health checker's answer is none, nor is that of
+// the health checker of another node, which may have the address by now.
 func TestChecksBelieveNoStranger(t *testing.T) {
-	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "welcome to nginx") })
-	for deadline := time.Now().Add(20 * time.Second); !p.checks.heardAll(theSet); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not give up")
-		}
+	for answer, believed := range map[string]bool{
+		"welcome to nginx":                 false,
+		`{"serving": true, "node": "n2"}`:  false,
+		`{"serving": true, "node": "n1"}`:  true,
+		`{"serving": true, "mark": "m"}`:   true,
+		`{"serving": true, "node": "n10"}`: false,
+	} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
+			for deadline := time.Now().Add(20 * time.Second); !p.checks.heardAll(theSet); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("it does not give up")
+				}
+			}
+			if c := p.checks.last(theSet, p.endpoint); serving(c) != believed || unanswered(c) == believed {
+				t.Errorf("got %+v", c)
+			}
+		})
 	}
-	if !unanswered(p.checks.last(theSet, p.endpoint)) {
-		t.Error("a stranger was believed")
+}
+
+// TestEndpointsAt are told apart by their node, also where two have the same address.
+func TestEndpointsAt(t *testing.T) {
+	node := benchNode(1)
+	got := endpointsAt(node, []endpoint{{port: 10080}, {port: 30000, plain: true}})
+	want := []endpoint{{node: node.Name, address: nodeAddress(node), port: 10080}, {node: node.Name, address: nodeAddress(node), port: 30000, plain: true}}
+	if !slices.Equal(got, want) || endpointsAt(nil, want) != nil {
+		t.Errorf("got %+v", got)
 	}
+}
+
+// TestChecksOfAnAddressOfAnotherNode forgets what the node answered that had it before.
+func TestChecksOfAnAddressOfAnotherNode(t *testing.T) {
+	var node atomic.Value
+	node.Store("n1")
+	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"serving": true, "node": %q}`, node.Load())
+	})
+	p.await(t, "serving", serving)
+	node.Store("n2")
+	p.await(t, "no answer", unanswered)
 }
 
 // TestChecksOfPlainPorts asks again and again, since kube-proxy does not wait.

@@ -140,6 +140,14 @@ func TestClaimsDeployments(t *testing.T) {
 		"left by one of another name": {func(d *appsv1.Deployment) {
 			d.OwnerReferences, d.Labels[v1alpha1.LabelName] = nil, "another"
 		}, false, 0},
+		"of another node": {func(d *appsv1.Deployment) { d.Annotations[v1alpha1.AnnotationNode] = "node-2" }, false, 1},
+		"left on another node": {func(d *appsv1.Deployment) {
+			d.OwnerReferences, d.Annotations[v1alpha1.AnnotationNode] = nil, "node-2"
+		}, false, 0},
+		"left without its annotation": {func(d *appsv1.Deployment) {
+			d.OwnerReferences = nil
+			delete(d.Annotations, v1alpha1.AnnotationNode)
+		}, false, 0},
 		"somebody's": {func(d *appsv1.Deployment) { d.OwnerReferences, d.Annotations = nil, nil }, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +178,7 @@ func TestClaimsDeployments(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := d.Labels[v1alpha1.LabelName] == set.Name && d.Labels[v1alpha1.LabelNode] == "node-1" && d.Annotations[v1alpha1.AnnotationNode] == "node-1"
-			if controlledBy(d, set.UID) != test.claims || len(d.OwnerReferences) != test.owners || test.claims && !found {
+			if test.claims && !(found && controlledBy(d, set.UID)) || len(d.OwnerReferences) != test.owners {
 				t.Errorf("it is now %v", d.ObjectMeta)
 			}
 			if diff := cmp.Diff(before.Spec, d.Spec); diff != "" || !test.claims && d.ResourceVersion != before.ResourceVersion {

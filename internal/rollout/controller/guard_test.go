@@ -8,9 +8,12 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -150,6 +153,73 @@ func TestMeasuredNodes(t *testing.T) {
 	}
 	if nodes := r.measured(o).Nodes; len(nodes) != 1 || nodes[0].Name != ready.Name {
 		t.Errorf("measured are %v", nodes)
+	}
+}
+
+// TestThawedBesideTheNodes: what a controller decided of a health checker or an EndpointSlice
+// before it was frozen is refused where another leader has written it since.
+func TestThawedBesideTheNodes(t *testing.T) {
+	set := benchSet()
+	for name, write := range map[string]func(r *Reconciler, image string, have client.Object) error{
+		"health checker": func(r *Reconciler, image string, have client.Object) error {
+			r.image = image
+			o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{}}
+			if have != nil {
+				o.checkers[10080] = have.(*appsv1.DaemonSet)
+			}
+			return r.applyChecker(t.Context(), o, 10080)
+		},
+		"EndpointSlice": func(r *Reconciler, image string, have client.Object) error {
+			var seen []*discoveryv1.EndpointSlice
+			if have != nil {
+				seen = append(seen, have.(*discoveryv1.EndpointSlice))
+			}
+			want := publication(set, image)
+			return r.publishNode(t.Context(), &observed{set: set}, seen, []*discoveryv1.EndpointSlice{want})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, err := newReconciler(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var first client.Object = objects.Checker(set, 10080, "first")
+			if name == "EndpointSlice" {
+				first = publication(set, "first")
+			}
+			if err := write(r, "first", nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(r, "second", first); err != nil {
+				t.Errorf("what was observed: %v", err)
+			}
+			if err := write(r, "late", nil); !apierrors.IsConflict(err) {
+				t.Errorf("made twice: %v", err)
+			}
+			second := first.DeepCopyObject().(client.Object)
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(first), second); err != nil {
+				t.Fatal(err)
+			}
+			// This server counts no generations of what is applied.
+			second.SetGeneration(first.GetGeneration() + 1)
+			if err := r.client.Update(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(r, "late", first); !apierrors.IsConflict(err) {
+				t.Errorf("what another has written: %v", err)
+			}
+		})
+	}
+}
+
+func publication(set *v1alpha1.IngressDaemonSet, address string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: "proxy-node-1", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.Kind)}},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{address}}},
 	}
 }
 

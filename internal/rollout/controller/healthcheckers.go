@@ -345,15 +345,25 @@ func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 	return nil
 }
 
+// applyChecker writes a health checker's DaemonSet if its spec is still the one that was
+// observed: a controller that was frozen since would bring back an older one.
 func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) error {
-	ds := r.checker(o, port)
-	var force []client.ApplyOption
-	if o.checkers[port] != nil {
-		force = append(force, client.ForceOwnership)
+	wanted, live := r.checker(o, port), o.checkers[port]
+	if live == nil {
+		wanted.ResourceVersion = versionOfNone
+		if err := r.write(ctx, wanted); err != nil {
+			return err
+		}
+		r.written.remember(wanted)
+		return nil
 	}
-	if err := r.write(ctx, ds, force...); err != nil {
+	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), live.ResourceVersion, sameGeneration, func(version string) error {
+		ds := wanted.DeepCopy()
+		ds.UID, ds.ResourceVersion = live.UID, version
+		err := r.write(ctx, ds, client.ForceOwnership)
+		if err == nil {
+			r.written.remember(ds)
+		}
 		return err
-	}
-	r.written.remember(ds)
-	return nil
+	})
 }

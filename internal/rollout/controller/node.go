@@ -46,7 +46,7 @@ func endpointsAt(node *corev1.Node, ports []endpoint) []endpoint {
 	}
 	out, address := slices.Clone(ports), nodeAddress(node)
 	for i := range out {
-		out[i].address = address
+		out[i].node, out[i].address = node.Name, address
 	}
 	return out
 }

@@ -105,15 +105,18 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 }
 
 // publishNode writes before it deletes: a pod that goes from one slice to another is
-// always in one.
+// always in one. What another has written since it was observed stays: a controller that was
+// frozen would publish pods that are gone.
 func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted []*discoveryv1.EndpointSlice) error {
 	kept := map[string]bool{}
 	for _, want := range wanted {
 		kept[want.Name] = true
-		if slices.ContainsFunc(have, func(s *discoveryv1.EndpointSlice) bool {
-			return s.Name == want.Name && controlledBy(s, o.set.UID) && samePublication(s, want)
-		}) {
-			continue
+		want.ResourceVersion = versionOfNone
+		if i := slices.IndexFunc(have, func(s *discoveryv1.EndpointSlice) bool { return s.Name == want.Name }); i >= 0 {
+			if controlledBy(have[i], o.set.UID) && samePublication(have[i], want) {
+				continue
+			}
+			want.UID, want.ResourceVersion = have[i].UID, have[i].ResourceVersion
 		}
 		if err := r.write(ctx, want, client.ForceOwnership); err != nil {
 			return fmt.Errorf("publishing EndpointSlice %s: %w", want.Name, err)
@@ -123,7 +126,7 @@ func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted 
 		if kept[old.Name] {
 			continue
 		}
-		if err := r.delete(ctx, old); err != nil {
+		if err := r.delete(ctx, old, client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}); err != nil {
 			return fmt.Errorf("deleting EndpointSlice %s: %w", old.Name, err)
 		}
 	}

@@ -21,6 +21,16 @@ import (
 // Nodes, where each IngressDaemonSet is a manager of its own.
 const FieldManager = "ingress-daemonset-controller"
 
+const nodeManagers = "ids/"
+
+// NodeManager owns what an IngressDaemonSet writes on Nodes.
+func NodeManager(set *v1alpha1.IngressDaemonSet) string {
+	return nodeManagers + set.Namespace + "/" + set.Name
+}
+
+// AsksForNodes is whether a field manager is the NodeManager of some IngressDaemonSet.
+func AsksForNodes(manager string) bool { return strings.HasPrefix(manager, nodeManagers) }
+
 // Reader reads the objects of a node into what the planner sees.
 type Reader struct {
 	// Nodes tells which nodes belong to the set.
