@@ -46,7 +46,12 @@ func TestConditions(t *testing.T) {
 			outdate(s)
 			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(9)
 		}, "minServingNodes is 9"},
-		{blocked, v1alpha1.ReasonNodeNotReady, "True", func(s *State) { outdate(s); s.Nodes[1].Ready = false }, "n0001"},
+		{blocked, v1alpha1.ReasonNodeNotReady, "True", func(s *State) {
+			outdate(s)
+			u := s.Spec.UpdateStrategy.RollingUpdate
+			s.Nodes[1].Ready, u.MaxUnavailableNodes, u.MinServingNodes = false, number(2), number32(0)
+		}, "n0001"},
+		{blocked, v1alpha1.ReasonBudgetExhausted, "True", func(s *State) { outdate(s); s.Nodes[1].Ready = false }, "ignoreNotReadyNodesAfterSeconds"},
 		{blocked, v1alpha1.ReasonBudgetExhausted, "True", func(s *State) { outdate(s); s.Nodes[1].Deployment = nil; s.DryRun.Done = true }, "n0001"},
 		{blocked, v1alpha1.ReasonDeploymentRefused, "True", func(s *State) { outdate(s); s.DryRun.Refusal = "no such class" }, "no such class"},
 		{blocked, v1alpha1.ReasonHealthCheckerNotReady, "True", func(s *State) { outdate(s); s.Nodes[0].CheckersSettled = false }, "n0000"},

@@ -75,8 +75,8 @@ var rollouts = []variant{
 	{
 		name: "a frozen controller touches a node whose claim was dropped",
 		file: "internal/rollout/controller/apply.go",
-		from: "err := r.stillClaims(ctx, o, steps[i])",
-		to:   "var err error",
+		from: "if err := r.stillHolds(ctx, o, s); err != nil {",
+		to:   "if err := error(nil); err != nil {",
 		in:   "./internal/rollout/controller", tests: "TestClaimsOfAFrozenController", say: "TestClaimsOfAFrozenController/the_claims_changed",
 	},
 	{

@@ -65,11 +65,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 			if failed != nil && steps[i].Action != rollout.DeletePods {
 				continue
 			}
-			err := r.stillClaims(ctx, o, steps[i])
-			if err == nil {
-				err = r.carryOut(ctx, o, steps[i])
-			}
-			if err != nil {
+			if err := r.carryOut(ctx, o, steps[i]); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("%s %s: %w", steps[i].Action, node, err))
 				continue
 			}
@@ -90,6 +86,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 }
 
 func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) error {
+	if err := r.stillHolds(ctx, o, s); err != nil {
+		return err
+	}
 	switch s.Action {
 	case rollout.RecordRevision:
 		return r.recordRevision(ctx, o)

@@ -84,28 +84,32 @@ func sameGeneration(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
-// stillClaims refuses the first touch of a node whose claim does not stand any more, and a
-// mark of an object that has changed: this controller may have been frozen since it decided. What changes after this look
-// is noticed by the Deployment's version (rollout.Stamp). One look serves a pass.
-func (r *Reconciler) stillClaims(ctx context.Context, o *observed, s rollout.Step) error {
-	first := s.Action == rollout.Mark || s.Action == rollout.Update && slices.Contains(o.state.Status.Wave, s.Node)
-	if !first {
+// stillHolds refuses what must not be done on an old decision, since this controller may
+// have been frozen since: the first touch of a node whose claim may not stand any more, a
+// mark of an object that has changed, and the end of a port, which may be wanted again. What
+// changes after this look is noticed by the version of what is written (rollout.Stamp). One
+// look serves a pass.
+func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step) error {
+	switch {
+	case s.Action == rollout.DeleteChecker:
+	case s.Action == rollout.Mark || s.Action == rollout.Update && slices.Contains(o.state.Status.Wave, s.Node):
+		if _, marked := v1alpha1.MarkOf(o.nodes[s.Node].deployment.Annotations, o.strategy.MarkKey); marked {
+			return nil
+		}
+	default:
 		return nil
 	}
-	if _, marked := v1alpha1.MarkOf(o.nodes[s.Node].deployment.Annotations, o.strategy.MarkKey); marked {
-		return nil
-	}
-	o.claims.once.Do(func() {
+	o.look.once.Do(func() {
 		live := &v1alpha1.IngressDaemonSet{}
 		err := r.live.Get(ctx, client.ObjectKeyFromObject(o.set), live)
 		switch {
 		case err != nil:
-			o.claims.err = fmt.Errorf("looking whether the claim stands: %w", err)
+			o.look.err = fmt.Errorf("looking whether the decision still holds: %w", err)
 		case live.UID != o.set.UID || live.ResourceVersion != o.set.ResourceVersion:
-			o.claims.err = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ingressdaemonsets"}, o.set.Name, errors.New("it has changed since nodes were claimed"))
+			o.look.err = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ingressdaemonsets"}, o.set.Name, errors.New("it has changed since this was decided"))
 		}
 	})
-	return o.claims.err
+	return o.look.err
 }
 
 // keepClaims keeps the claims in the status of nodes of which something was to be written

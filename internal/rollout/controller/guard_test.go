@@ -56,10 +56,10 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 			}
 		}, true},
 		"the claims were looked at before": {func(t *testing.T, r *Reconciler, o *observed) {
-			o.claims.once.Do(func() {})
+			o.look.once.Do(func() {})
 		}, false},
 		"stamped after the claims were looked at": {func(t *testing.T, r *Reconciler, o *observed) {
-			o.claims.once.Do(func() {})
+			o.look.once.Do(func() {})
 			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Stamp, Node: "node-1", At: r.now()}); err != nil {
 				t.Fatal(err)
 			}
@@ -91,6 +91,31 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 				t.Errorf("marked: %t", marked)
 			}
 		})
+	}
+}
+
+// TestPortThatIsWantedAgain: a port is not closed where the object has changed since that
+// was decided: the port may be in the spec again.
+func TestPortThatIsWantedAgain(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		r, o, _ := frozen(t)
+		ds := objects.Checker(o.set, 10080, "checker")
+		if err := r.client.Create(t.Context(), ds); err != nil {
+			t.Fatal(err)
+		}
+		o.checkers = map[int32]*appsv1.DaemonSet{10080: ds}
+		if changed {
+			other := o.set.DeepCopy()
+			other.Spec.HealthCheckNodePorts = []int32{10080}
+			if err := r.client.Update(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.DeleteChecker, Port: 10080}})
+		gone := apierrors.IsNotFound(r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), ds.DeepCopy()))
+		if gone == changed || len(done) == 0 != changed || changed && !onlyConflicts(err) {
+			t.Errorf("changed %t: gone %t, done %v, %v", changed, gone, done, err)
+		}
 	}
 }
 

@@ -43,8 +43,8 @@ type observed struct {
 	taken map[int32]bool
 	// known is what earlier passes read.
 	known *readings
-	// claims is whether the claims of the wave still stand.
-	claims struct {
+	// look is whether the object is still the one that was decided upon.
+	look struct {
 		once sync.Once
 		err  error
 	}
