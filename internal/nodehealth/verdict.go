@@ -27,7 +27,8 @@ const (
 	TooFewPodsReady = "TooFewPodsReady"
 )
 
-// Decide makes the answer to a health check, all but its two ages. A mark is
+// Decide makes the answer to a health check, all but its ages, and who asked and is
+// connected. A mark is
 // repeated whatever the reason is, since that is how the controller learns that
 // it was seen and will not be forgotten.
 func Decide(s State) v1alpha1.HealthCheckAnswer {

@@ -11,8 +11,9 @@ import (
 )
 
 // The handshake of a node that detaches. Its invariant: pods are replaced only
-// while the node is marked and detached, and a mark is removed only when every
-// pod is available and no older one is left.
+// while the node is marked and detached, or its time is over and the policy or a deletion
+// says to go on; and a mark is removed only when every pod is available and no older one is
+// left, or before any was replaced: after a time-out, or where no update is wanted any more.
 //
 //	serving -> marked -> acknowledged -> grace -> [Node annotated -> grace ->
 //	timestamp -> grace] -> updated -> complete -> unmarked, released -> grace -> serving

@@ -4,7 +4,8 @@
 // reads a clock or remembers anything: what must survive a crash is in State,
 // which comes from the objects in the API server and from the health checks.
 //
-// Read state.go, plan.go, handshake.go, wave.go, order.go, storm.go, status.go.
+// Read state.go, plan.go, node.go, sights.go, handshake.go, wave.go, order.go, gate.go,
+// checkers.go, storm.go, removal.go, status.go.
 package rollout
 
 import (

@@ -112,7 +112,7 @@ type reading struct {
 	endpoints []endpoint
 	gone      []bool
 	out       rollout.Node
-	// err is why the node cannot be read with the spec, out is of no use then.
+	// err is why the node cannot be matched with the spec: it then belongs where it did.
 	err error
 }
 
