@@ -45,14 +45,24 @@ func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Comma
 	c.SetOut(streams.Out)
 	c.SetErr(streams.ErrOut)
 	o.flags.AddFlags(c.PersistentFlags())
-	rollout := &cobra.Command{Use: "rollout", Short: "Steer a rollout"}
-	rollout.AddCommand(o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
-	port := &cobra.Command{Use: "port", Short: "Steer health-check ports"}
-	port.AddCommand(o.releasePort())
+	rollout := group("rollout", "Steer a rollout", o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
+	port := group("port", "Steer health-check ports", o.releasePort())
 	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), port, rollout)
 	for _, named := range slices.Concat(c.Commands(), port.Commands(), rollout.Commands()) {
 		named.ValidArgsFunction = o.complete
 	}
+	return c
+}
+
+// group is a command that only has others. One that it does not have is an error, not help.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		return fmt.Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+	}}
+	c.AddCommand(commands...)
 	return c
 }
 

@@ -121,3 +121,14 @@ func TestTreeSaysWhoAsks(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestUnknownSubcommand: a slip of the pen is an error, so that no script takes it for done.
+func TestUnknownSubcommand(t *testing.T) {
+	f := newFakeAPI(t)
+	if out, err := f.ids("rollout", "puase", "nginx"); err == nil || !strings.Contains(err.Error(), `unknown command "puase" for "kubectl ids rollout"`) || out != "" {
+		t.Errorf("%v, %s", err, out)
+	}
+	if out, err := f.ids("rollout"); err != nil || !strings.Contains(out, "pause") {
+		t.Errorf("%v, %s", err, out)
+	}
+}

@@ -96,7 +96,7 @@ func (p *planner) warnOfCheckers() (warnings []Fault) {
 			if c.Retiring && c.AskedBy != "" && !c.Quiet && !asked[c.Port] {
 				asked[c.Port] = true
 				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckPortAsked, fmt.Sprintf(
-					"port %d is not in healthCheckNodePorts any more, and %s still asks it on node %s: point its health checks at a port of the spec, or close it at once by kubectl ids port release", c.Port, c.AskedBy, v.Name)})
+					"port %d is not in healthCheckNodePorts any more, and %s still asks it, such as on node %s: point its health checks at a port of the spec, or close it at once by kubectl ids port release NAME %d", c.Port, c.AskedBy, v.Name, c.Port)})
 			}
 			if c.Blind != "" {
 				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckerBlind, fmt.Sprintf("the health checker of port %d on node %s cannot read the API server: %s", c.Port, v.Name, c.Blind)})

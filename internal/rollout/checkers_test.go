@@ -108,7 +108,7 @@ func TestRetiringPortTakesPart(t *testing.T) {
 	if stateOf(d, "n0000") != v1alpha1.NodeUnavailable {
 		t.Errorf("%s", summary(d))
 	}
-	if w := condition(t, d, v1alpha1.ConditionWarning); w.Reason != v1alpha1.ReasonHealthCheckPortAsked || !strings.Contains(w.Message, "192.0.2.7 still asks it on node n0000") {
+	if w := condition(t, d, v1alpha1.ConditionWarning); w.Reason != v1alpha1.ReasonHealthCheckPortAsked || !strings.Contains(w.Message, "192.0.2.7 still asks it, such as on node n0000") {
 		t.Errorf("warns %+v", w)
 	}
 	c.Quiet = true

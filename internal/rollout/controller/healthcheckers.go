@@ -45,7 +45,7 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 		for _, port := range o.set.Spec.HealthCheckNodePorts {
 			if slices.Contains(rival.Spec.HealthCheckNodePorts, port) {
 				o.taken[port] = true
-				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d too, on node %s: choose another port",
+				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s answers health checks on port %d already, on node %s: choose another port",
 					rival.Namespace, rival.Name, port, node))
 			}
 		}
