@@ -160,7 +160,8 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 			t.why = a.attached(s.Node, &seen.Spec)
 		}
 		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !marked(seen.node(s.Node)) {
-			t.degraded, t.keep = true, mustStay(&seen.Spec, d)
+			// One that had fewer, since there is no room for more, must not have less.
+			t.degraded, t.keep = true, min(mustStay(&seen.Spec, d), a.w.readyPods(s.Node))
 		}
 	case rollout.HoldBack:
 		t.overruled = a.overrules(t)
@@ -429,15 +430,24 @@ func inWords(d rollout.Decision) string {
 	return out
 }
 
-// portCloses judges the end of a health checker whose DaemonSet was deleted.
+// portCloses judges the end of a health checker whose DaemonSet was deleted. A port that
+// came back into the spec a moment ago may have been decided upon before.
 func (a *audit) portCloses(c *simCheck) {
 	until, removed := a.w.asked[c.port]
 	d := a.w.deployments[c.node.name]
-	serves := c.up && c.node.alive && c.serving && d != nil
-	if removed && serves && a.w.now.Before(until) && a.deletion() == rollout.NotDeleted {
+	if !c.up || !c.node.alive || !c.serving || d == nil || a.deletion() != rollout.NotDeleted {
+		return
+	}
+	if removed && a.w.now.Before(until) {
 		a.fault("port %d of %s closes while the load balancer asks it", c.port, c.node.name)
 	}
+	if !removed && a.w.now.After(a.w.wanted[c.port].Add(aMoment)) {
+		a.fault("port %d of %s closes although it is in the spec", c.port, c.node.name)
+	}
 }
+
+// aMoment is how long a write may be under way, and what it does until pods see it.
+const aMoment = 5 * time.Second
 
 func (p *picture) node(name string) *rollout.Node {
 	i := slices.IndexFunc(p.Nodes, func(n rollout.Node) bool { return n.Name == name })

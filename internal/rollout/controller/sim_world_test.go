@@ -61,6 +61,8 @@ type world struct {
 	storms map[string]int
 	// asked is until when the load balancer asks ports that were removed from the spec.
 	asked map[int32]time.Time
+	// wanted is when ports were put into the spec, of those that were not there at first.
+	wanted map[int32]time.Time
 	// detacher is how the detacher behaves.
 	detacher simDetacher
 	// collected is whether the garbage collector has deleted what the object owns.
@@ -94,7 +96,7 @@ func newWorld(seed int64) *world {
 	w := &world{
 		now: start, nodes: map[string]*simNode{}, addresses: map[string]*simNode{}, deployments: map[string]*simDeployment{},
 		daemonSets: map[int32]*simDaemonSet{}, refused: map[string]bool{}, bad: map[string]bool{},
-		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
+		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
 		detacher: simDetacher{answers: true, keys: map[string]string{}}, story: func(string, string) {},
 	}
 	if seed != 0 {
@@ -306,6 +308,9 @@ func (w *world) change(edit func(*v1alpha1.IngressDaemonSetSpec)) {
 func (w *world) asks(before, after []int32) {
 	for _, port := range after {
 		delete(w.asked, port)
+		if !slices.Contains(before, port) {
+			w.wanted[port] = w.now
+		}
 	}
 	for _, port := range before {
 		if !slices.Contains(after, port) {
