@@ -124,10 +124,21 @@ func (a *audit) deadUnnoticed() bool {
 	return false
 }
 
+// podRestarts is whether the container of a pod ended a moment ago for no fault of its
+// template, which looks the same.
+func (a *audit) podRestarts() bool {
+	for _, n := range a.w.nodes {
+		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second {
+			return true
+		}
+	}
+	return false
+}
+
 // checkTemplates: a template is rejected for its pods and its analysis alone, and becomes
 // current where a node serves with it.
 func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
-	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() {
+	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podRestarts() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
 	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted {
