@@ -86,12 +86,12 @@ func sameGeneration(a, b client.Object) bool {
 
 // stillHolds refuses what must not be done on an old decision, since this controller may
 // have been frozen since: the first touch of a node whose claim may not stand any more, a
-// mark of an object that has changed, and the end of a port, which may be wanted again. What
-// changes after this look is noticed by the version of what is written (rollout.Stamp). One
-// look serves a pass.
+// mark of an object that has changed, the return of a node that its successor has taken out,
+// and the end of a port, which may be wanted again. What changes after this look is noticed
+// by the version of what is written (rollout.Stamp). One look serves a pass.
 func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step) error {
 	switch {
-	case s.Action == rollout.DeleteChecker:
+	case s.Action == rollout.DeleteChecker || s.Action == rollout.Unmark || s.Action == rollout.ReleaseDetachment:
 	case s.Action == rollout.Mark || s.Action == rollout.Update && slices.Contains(o.state.Status.Wave, s.Node):
 		if _, marked := v1alpha1.MarkOf(o.nodes[s.Node].deployment.Annotations, o.strategy.MarkKey); marked {
 			return nil

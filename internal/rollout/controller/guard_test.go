@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +116,36 @@ func TestPortThatIsWantedAgain(t *testing.T) {
 		gone := apierrors.IsNotFound(r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), ds.DeepCopy()))
 		if gone == changed || len(done) == 0 != changed || changed && !onlyConflicts(err) {
 			t.Errorf("changed %t: gone %t, done %v, %v", changed, gone, done, err)
+		}
+	}
+}
+
+// TestNodeThatASuccessorTookOut is not let go of where the object has changed since that was
+// decided: a controller that was frozen would undo what its successor does.
+func TestNodeThatASuccessorTookOut(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		r, o, mark := frozen(t)
+		live := o.nodes["node-1"].deployment
+		if err := r.carryOut(t.Context(), o, mark); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+			t.Fatal(err)
+		}
+		if changed {
+			other := o.set.DeepCopy()
+			other.Annotations = map[string]string{"changed": "by another"}
+			if err := r.client.Update(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			o.look.once = sync.Once{}
+		}
+		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Unmark, Node: "node-1"}})
+		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+			t.Fatal(err)
+		}
+		if _, marked := v1alpha1.MarkOf(live.Annotations); marked != changed || len(done) == 0 != changed || changed && !onlyConflicts(err) {
+			t.Errorf("changed %t: marked %t, done %v, %v", changed, marked, done, err)
 		}
 	}
 }

@@ -438,7 +438,7 @@ func (a *audit) portCloses(c *simCheck) {
 	if !c.up || !c.node.alive || !c.serving || d == nil || a.deletion() != rollout.NotDeleted {
 		return
 	}
-	if removed && a.w.now.Before(until) {
+	if removed && a.w.now.Before(until) && !a.w.released[c.port] {
 		a.fault("port %d of %s closes while the load balancer asks it", c.port, c.node.name)
 	}
 	if !removed && a.w.now.After(a.w.wanted[c.port].Add(aMoment)) {

@@ -96,7 +96,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 		if o.Wanted && seen.Deletion == rollout.NotDeleted {
 			desired++
 		}
-		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.silent(o.Name)) {
+		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.silent(o.Name)) && !a.ignored(seen, o.Name) {
 			others++
 		}
 	}
@@ -104,8 +104,12 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	budget := a.budget(seen, wanted && !n.Deployment.Detached)
 	// A node that lacks pods in its turn goes on with it.
 	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name) && s.Action == rollout.Update
-	underWay := 0
+	underWay, out := 0, others
 	for name := range a.begun {
+		if a.ignored(seen, name) {
+			continue
+		}
+		out++
 		if name == s.Node || !isOut(n) || !a.unreturned(name, &seen.Spec) {
 			underWay++
 		}
@@ -113,10 +117,17 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	if !retarget && underWay > budget {
 		a.fault("%s: %d nodes are under way, %d may be: %v", s, underWay, budget, a.begun)
 	}
-	if !retarget && !isOut(n) && !degraded(seen, n) && len(a.begun)+others > budget {
-		a.fault("%s: %d nodes are under way and %d out, %d may be\n%s", s, len(a.begun), others, budget, inWords(seen.decision))
+	if !retarget && !isOut(n) && !degraded(seen, n) && out > budget {
+		a.fault("%s: %d nodes are under way or out, %d may be: %v\n%s", s, out, budget, a.begun, inWords(seen.decision))
 	}
 	a.checkFloor(seen, s, n, wanted, desired)
+}
+
+// ignored is whether a node was seen to be NotReady for longer than the spec has the budget
+// count it.
+func (a *audit) ignored(seen *picture, name string) bool {
+	n, o, after := a.w.nodes[name], seen.node(name), seen.Spec.Strategy().IgnoreNotReadyAfter
+	return after > 0 && n != nil && o != nil && !o.Ready && !seen.taken.Before(n.notReadySince.Add(after))
 }
 
 // unreturned is whether a detacher does not put back a node in time that was released: it

@@ -36,6 +36,8 @@ type simNode struct {
 	// the annotations by hand.
 	taintedUntil, tampered time.Time
 	checks                 map[int32]*simCheck
+	// notReadySince is when the Node was last called NotReady.
+	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
 	unready time.Time
 }
@@ -205,6 +207,9 @@ func (w *world) cutOff(n *simNode, d time.Duration) {
 func (w *world) setReady(n *simNode, ready bool) {
 	if w.nodes[n.name] != n || n.ready() == ready {
 		return
+	}
+	if !ready {
+		n.notReadySince = w.now
 	}
 	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionUnknown}[ready]
 	w.tell("cluster", "node %s is %s", n.name, map[bool]string{true: "Ready", false: "NotReady"}[ready])

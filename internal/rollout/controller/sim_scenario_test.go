@@ -85,6 +85,9 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 	if g.oneIn("zones", 2) {
 		u.Order.TopologyKey = "zone"
 	}
+	if g.oneIn("ignores dead nodes", 4) {
+		u.IgnoreNotReadyNodesAfterSeconds = new(int32(g.number("ignored after", 60, 200)))
+	}
 	if g.oneIn("proceeds", 2) {
 		u.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
 	}
@@ -158,7 +161,7 @@ type happening struct {
 var happenings = []happening{
 	{"new template", func(g *generator, _ *simNode) { g.w.changeTemplate(fmt.Sprintf("r%d", g.number("revision", 1, 4))) }},
 	{"pods per node", func(g *generator, _ *simNode) {
-		pods := int32(g.number("pods", 1, 3))
+		pods := int32(g.number("pods", 0, 3))
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.PodsPerNode = &pods })
 	}},
 	{"strategy", func(g *generator, _ *simNode) {
@@ -234,6 +237,7 @@ var happenings = []happening{
 			g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = ports })
 		}
 	}},
+	{"a removed port is released", func(g *generator, _ *simNode) { g.w.release() }},
 	{"placement", func(g *generator, _ *simNode) {
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
 			s.PodPlacement = map[v1alpha1.PodPlacement]v1alpha1.PodPlacement{

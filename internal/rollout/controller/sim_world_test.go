@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
 	"strings"
@@ -61,6 +62,8 @@ type world struct {
 	storms map[string]int
 	// asked is until when the load balancer asks ports that were removed from the spec.
 	asked map[int32]time.Time
+	// released are those of them that are to be closed all the same.
+	released map[int32]bool
 	// wanted is when ports were put into the spec, of those that were not there at first.
 	wanted map[int32]time.Time
 	// detacher is how the detacher behaves.
@@ -96,7 +99,7 @@ func newWorld(seed int64) *world {
 	w := &world{
 		now: start, nodes: map[string]*simNode{}, addresses: map[string]*simNode{}, deployments: map[string]*simDeployment{},
 		daemonSets: map[int32]*simDaemonSet{}, refused: map[string]bool{}, bad: map[string]bool{},
-		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
+		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, released: map[int32]bool{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
 		detacher: simDetacher{answers: true, keys: map[string]string{}}, story: func(string, string) {},
 	}
 	if seed != 0 {
@@ -308,6 +311,7 @@ func (w *world) change(edit func(*v1alpha1.IngressDaemonSetSpec)) {
 func (w *world) asks(before, after []int32) {
 	for _, port := range after {
 		delete(w.asked, port)
+		delete(w.released, port)
 		if !slices.Contains(before, port) {
 			w.wanted[port] = w.now
 		}
@@ -324,6 +328,22 @@ func (w *world) asks(before, after []int32) {
 			})
 		}
 	}
+}
+
+// release has the ports that were removed from the spec closed whoever asks them.
+func (w *world) release() {
+	set := w.set()
+	if set == nil || len(w.asked) == 0 {
+		return
+	}
+	set = set.DeepCopy()
+	var released []string
+	for _, port := range slices.Sorted(maps.Keys(w.asked)) {
+		w.released[port] = true
+		released = append(released, fmt.Sprint(port))
+	}
+	annotate(set, v1alpha1.AnnotationReleasedPorts, strings.Join(released, ","))
+	w.must(w.user("kubectl").Update(ctx, set, client.FieldOwner("kubectl")))
 }
 
 // changeTemplate gives the set a new revision.
