@@ -92,15 +92,17 @@ func (p *planner) emptyDrained(v *view) {
 // emptied yet still runs pods, which may only be replaced in its turn.
 func (p *planner) undrain(v *view) {
 	const reason = "the node is not drained any more"
+	// One of no pods was not stopped.
+	stopped := v.Deployment.Replicas == 0 && v.Deployment.PodsPerNode > 0
 	complete, missing, until := v.complete(p.Now, p.minReady())
 	switch {
-	case v.Deployment.Replicas > 0 && complete && v.keptOut():
+	case !stopped && complete && v.keptOut():
 		p.wait(v, v1alpha1.NodeDetached, v.Deployment.DrainedAt, keptOutReason)
-	case v.Deployment.Replicas > 0 && complete:
+	case !stopped && complete:
 		p.attach(v, reason)
-	case v.Deployment.Replicas > 0 && p.outdated(v):
+	case !stopped && p.outdated(v):
 		p.finish(v)
-	case v.Deployment.Replicas > 0:
+	case !stopped:
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, missing)
 		p.wake(until)
 	case p.heldBack(v):

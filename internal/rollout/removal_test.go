@@ -33,14 +33,21 @@ func TestDrain(t *testing.T) {
 			n.Checks[0].Serving = true
 			n.Deployment.Mark = MarkValue(start.Add(-time.Hour), "r1")
 		}, "ScaleToZero n0000"},
-		"emptied":              {emptied, ""},
-		"uncordoned":           {func(n *Node) { emptied(n); n.Leaving = false }, "Update n0000 to r1 x2"},
+		"emptied":    {emptied, ""},
+		"uncordoned": {func(n *Node) { emptied(n); n.Leaving = false }, "Update n0000 to r1 x2"},
+		"uncordoned, to have no pods": {func(n *Node) {
+			emptied(n)
+			n.Leaving, n.Deployment.PodsPerNode, n.Deployment.UpdatedReplicas = false, 0, 0
+		}, "Unmark n0000"},
 		"uncordoned too early": {func(n *Node) { drained(n); n.Leaving = false }, "Unmark n0000"},
 		"left the set":         {func(n *Node) { emptied(n); n.Wanted = false }, "Delete n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)
 			test.change(&s.Nodes[0])
+			if s.Nodes[0].Deployment.PodsPerNode == 0 {
+				s.Spec.PodsPerNode, s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32), new(int32)
+			}
 			if got := steps(Plan(s)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -22,11 +22,11 @@ func (a *audit) settleBooks() {
 }
 
 // noLongerCounts is whether a node that is not marked is free: one that leaves
-// counts from its mark on, one that is NotReady is not out by our doing, and updates of nodes that serve are counted only as
+// counts from its mark on, one that is to have no pods has come to rest, one that is NotReady is not out by our doing, and updates of nodes that serve are counted only as
 // long as that is how nodes are updated.
 func (a *audit) noLongerCounts(name string, begun rollout.Action) bool {
 	n := a.w.nodes[name]
-	return !n.wanted() || !n.ready() && !n.requested() || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
+	return !n.wanted() || a.w.deployments[name].podsPerNode() == 0 || !n.ready() && !n.requested() || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
 }
 
 // servesTruly is whether a node takes part in the load balancing with all its pods,
@@ -123,10 +123,13 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	a.checkFloor(seen, s, n, wanted, desired)
 }
 
-// ignored is whether a node was seen to be NotReady for longer than the spec has the budget
-// count it.
+// ignored is whether the budget does not count a node: it was seen to be NotReady for longer
+// than the spec says, or is to have no pods.
 func (a *audit) ignored(seen *picture, name string) bool {
 	n, o, after := a.w.nodes[name], seen.node(name), seen.Spec.Strategy().IgnoreNotReadyAfter
+	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && !marked(o) {
+		return true
+	}
 	return after > 0 && n != nil && o != nil && !o.Ready && !seen.taken.Before(n.notReadySince.Add(after))
 }
 

@@ -327,7 +327,7 @@ func (w *world) unfinished() []string {
 		if d.held() {
 			out = append(out, name+" is held back")
 		}
-		if !w.audit.servesTruly(name) {
+		if w.spec().Pods() > 0 && !w.audit.servesTruly(name) {
 			out = append(out, name+" does not serve")
 		}
 	}
