@@ -90,12 +90,12 @@ func TestPace(t *testing.T) {
 			}
 		}
 		p.decide(req)
-		p.report(req, time.Now())
-		if !p.decided(req) || p.lastReport(req) != time.Now() {
+		p.report(req, time.Now(), "1")
+		if !p.decided(req) || p.lastReport(req) != (lastReport{time.Now(), "1"}) {
 			t.Error("it does not remember")
 		}
 		p.forget(req)
-		if p.decided(req) || !p.lastReport(req).IsZero() || p.pause(req) != shortestPause {
+		if p.decided(req) || p.lastReport(req) != (lastReport{}) || p.pause(req) != shortestPause {
 			t.Error("it does not forget")
 		}
 	})

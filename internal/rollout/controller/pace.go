@@ -36,8 +36,14 @@ func (b *bell) ring(req reconcile.Request, p *pace) {
 type pace struct {
 	mu       sync.Mutex
 	took     map[reconcile.Request]time.Duration
-	reported map[reconcile.Request]time.Time
+	reported map[reconcile.Request]lastReport
 	began    map[reconcile.Request]bool
+}
+
+// lastReport is when a status was written, and the resourceVersion that it made.
+type lastReport struct {
+	at      time.Time
+	version string
 }
 
 const (
@@ -47,7 +53,7 @@ const (
 )
 
 func newPace() *pace {
-	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]time.Time{}, began: map[reconcile.Request]bool{}}
+	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]lastReport{}, began: map[reconcile.Request]bool{}}
 }
 
 // effort remembers how long it took to observe and decide.
@@ -76,17 +82,17 @@ func (p *pace) decide(req reconcile.Request) {
 	p.began[req] = true
 }
 
-// lastReport is when the status was last written.
-func (p *pace) lastReport(req reconcile.Request) time.Time {
+// lastReport is of the status that was last written.
+func (p *pace) lastReport(req reconcile.Request) lastReport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reported[req]
 }
 
-func (p *pace) report(req reconcile.Request, at time.Time) {
+func (p *pace) report(req reconcile.Request, at time.Time, version string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reported[req] = at
+	p.reported[req] = lastReport{at, version}
 }
 
 func (p *pace) forget(req reconcile.Request) {

@@ -31,7 +31,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case equality.Semantic.DeepEqual(o.set.Status, status), o.released:
 		return again, nil
 	case counts:
-		if due := r.pace.lastReport(req).Add(countsEvery); o.state.Now.Before(due) {
+		if due := r.pace.lastReport(req).at.Add(countsEvery); o.state.Now.Before(due) {
 			return due, nil
 		}
 	}
@@ -44,7 +44,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case err != nil:
 		return again, fmt.Errorf("writing the status: %w", err)
 	}
-	r.pace.report(req, r.now())
+	r.pace.report(req, r.now(), changed.ResourceVersion)
 	r.written.remember(changed)
 	if !counts {
 		again = o.state.Now

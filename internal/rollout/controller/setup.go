@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -75,7 +76,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(measure, ring, r.now)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
-		For(&v1alpha1.IngressDaemonSet{}, builder.WithPredicates(specChanges())).
+		For(&v1alpha1.IngressDaemonSet{}, builder.WithPredicates(r.changesOfItself())).
 		WatchesRawSource(source.Func(queue.open)).
 		// A heartbeat calls for no pass, but the next one must know the newest version.
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -214,13 +215,26 @@ func lost(obj client.Object) bool {
 	}))
 }
 
-// specChanges leaves out changes of the status, which are the controller's own.
+// specChanges leaves out changes of the status.
 func specChanges() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
 				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPromoted] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPromoted] ||
 				e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationReleasedPorts] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationReleasedPorts]
+		},
+	})
+}
+
+// changesOfItself are also what another controller wrote to the status: one that was frozen
+// and thaws may, and what it saw last must not stand until something else happens.
+func (r *Reconciler) changesOfItself() predicate.Predicate {
+	return predicate.Or(specChanges(), predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*v1alpha1.IngressDaemonSet), e.ObjectNew.(*v1alpha1.IngressDaemonSet)
+			own := r.pace.lastReport(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)}).version
+			order, err := resourceversion.CompareResourceVersion(after.ResourceVersion, own)
+			return (err != nil || order > 0) && !equality.Semantic.DeepEqual(before.Status, after.Status)
 		},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -59,5 +60,32 @@ func TestTakenLabel(t *testing.T) {
 	r.enqueue(setByLabel).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 	if len(q.of["another"]) != 1 || len(q.of["proxy"]) != 1 {
 		t.Errorf("these heard of it: %v", q.of)
+	}
+}
+
+// TestReportOfAnother: a status that another controller wrote calls for a pass, this one's
+// own does not.
+func TestReportOfAnother(t *testing.T) {
+	r := &Reconciler{pace: newPace()}
+	set := func(version string, serving int32) *v1alpha1.IngressDaemonSet {
+		s := benchSet()
+		s.ResourceVersion, s.Status.ServingNodes = version, serving
+		return s
+	}
+	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(benchSet())}
+	r.pace.report(req, time.Now(), "10")
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.IngressDaemonSet
+		want          bool
+	}{
+		"its own":      {set("9", 1), set("10", 2), false},
+		"an older one": {set("8", 1), set("9", 2), false},
+		"of another":   {set("10", 2), set("11", 1), true},
+		"no status":    {set("10", 2), set("11", 2), false},
+		"past nine":    {set("10", 2), set("100", 1), true},
+	} {
+		if got := r.changesOfItself().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

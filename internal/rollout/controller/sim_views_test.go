@@ -44,7 +44,7 @@ type watched struct {
 // openViews lists all kinds that the controller watches.
 func (l *leader) openViews() {
 	l.views = map[string]*view{}
-	itself := watch{&v1alpha1.IngressDaemonSet{}, nil, specChanges()}
+	itself := watch{&v1alpha1.IngressDaemonSet{}, nil, l.r.changesOfItself()}
 	for _, w := range append(l.r.watches(), itself) {
 		kind := kindOf(w.kind)
 		v := l.views[kind]
