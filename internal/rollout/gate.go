@@ -180,8 +180,10 @@ func (p *planner) barred(v *view) bool {
 	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis), p.gate == nil && p.unfinishedOnRecord():
 		// One that passed, or whose nodes have left, is acted on when that is written.
 		return true
+	case p.wave[v.Name]:
+		return false
 	default:
-		return !p.wave[v.Name] && slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
+		return ofWave(p.gate) || slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
 	}
 }
 
@@ -196,6 +198,9 @@ func (p *planner) unfinishedOnRecord() bool {
 func (v *view) turns() bool {
 	return v.Wanted && !v.keptOut() && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
 }
+
+// ofWave is whether nodes of the wave that is analysed are still updated.
+func ofWave(a *v1alpha1.AnalysisStatus) bool { return a != nil && a.Phase == v1alpha1.AnalysisOfWave }
 
 func shut(a *v1alpha1.AnalysisStatus) bool {
 	return a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed)

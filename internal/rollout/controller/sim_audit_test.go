@@ -55,6 +55,9 @@ type turn struct {
 	// keep must always be ready.
 	degraded bool
 	keep     int32
+	// kept is how many must have been until keep was changed.
+	kept    int32
+	changed time.Time
 	// foreign is whether somebody else wrote the spec since, overruled when we wrote it after that.
 	foreign   bool
 	overruled time.Time
@@ -170,10 +173,19 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		t.detached = t.detached || detached
 		if t.degraded && !seen.Spec.Strategy().Detaching && slices.Contains(seen.Status.Wave, s.Node) {
 			// The spec may permit more, or less, in the middle of a node's own turn.
-			t.keep = mustStay(&seen.Spec, d)
+			t.kept, t.keep, t.changed = t.keep, mustStay(&seen.Spec, d), a.w.now
 		}
 	}
 	t.step, t.spec = s.String(), seen.Spec
+}
+
+// keepAt is how many pods must be ready at a time: what was chosen a moment ago was chosen
+// by what the Deployment said before.
+func (t *turn) keepAt(now time.Time) int32 {
+	if now.Sub(t.changed) < time.Second {
+		return min(t.keep, t.kept)
+	}
+	return t.keep
 }
 
 // mustStay is how many pods of a node must be ready while they are replaced in its turn.
@@ -201,7 +213,8 @@ func (a *audit) stops(p *simPod, by string) {
 			n.unready = a.w.now
 		}
 	case !n.alive, set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
-	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keep || a.w.now.Sub(n.unready) < time.Second):
+	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.w.now.Sub(p.readySince) < time.Second):
+		// Who stops it may not have heard yet what became of the others, or of this one.
 	default:
 		reason, now := a.attached(p.node, &t.spec), a.attached(p.node, a.w.spec())
 		if a.w.deployments[p.node] == nil {

@@ -130,7 +130,7 @@ func (a *audit) ignored(seen *picture, name string) bool {
 	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && !marked(o) {
 		return true
 	}
-	return after > 0 && n != nil && o != nil && !o.Ready && !seen.taken.Before(n.notReadySince.Add(after))
+	return after > 0 && n != nil && o != nil && !o.Ready && !a.w.now.Before(n.notReadySince.Add(after))
 }
 
 // unreturned is whether a detacher does not put back a node in time that was released: it
@@ -256,8 +256,9 @@ func isOut(n *rollout.Node) bool {
 // rejected counts a pod that a kubelet rejected.
 func (a *audit) rejected(p *simPod) {
 	a.w.storms[p.node]++
-	if a.runsForeignPods(p.node) || a.w.refused[p.image()] {
-		// Nobody can then write to its Deployment, to ask for fewer.
+	d := a.w.deployments[p.node]
+	if a.runsForeignPods(p.node) || d != nil && slices.ContainsFunc(d.sets, func(s *replicaSet) bool { return a.w.refused[imageOf(s.template)] }) {
+		// Nobody can then write to its Deployment, to ask for fewer or to go back.
 		return
 	}
 	if a.w.controllerAway() {
@@ -336,6 +337,6 @@ func ready(n *rollout.Node) (count int32) {
 // lacks is whether pods of the node are missing, or too many.
 func lacks(n *rollout.Node) bool {
 	d := n.Deployment
-	return d == nil || d.Replicas != d.PodsPerNode || ready(n) != d.PodsPerNode || len(n.Pods) != int(d.PodsPerNode) ||
+	return d == nil || !d.Settled || d.Replicas != d.PodsPerNode || d.UpdatedReplicas != d.PodsPerNode || ready(n) != d.PodsPerNode || len(n.Pods) != int(d.PodsPerNode) ||
 		slices.ContainsFunc(n.Pods, func(p rollout.Pod) bool { return p.Revision != d.Revision })
 }

@@ -58,7 +58,7 @@ func (a *audit) checkEnds() {
 		return
 	}
 	for _, n := range set.Status.Nodes {
-		stuck := n.State == v1alpha1.NodeAttaching && strings.Contains(n.Reason, "timestamp")
+		stuck := a.w.crashes == 0 && n.State == v1alpha1.NodeAttaching && strings.Contains(n.Reason, "timestamp")
 		if a.lasts("attaching "+n.Name, stuck, set.Spec.Strategy().DetachTimeout+5*time.Minute) {
 			a.fault("%s is attaching for %s: %s", n.Name, a.w.now.Sub(a.since["attaching "+n.Name]), n.Reason)
 		}
@@ -87,13 +87,19 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 		case !n.wanted():
 		case !n.ready():
 			dead++
-		case d == nil || d.revision() != a.w.revision() || !a.servesTruly(name):
+		case d == nil || d.revision() != a.w.revision() || !a.servesTruly(name) || a.waitsForDetacher(n, set):
 			return false
 		default:
 			served++
 		}
 	}
 	return served > 0 && dead > 0 && len(set.Spec.Strategy().Analysis) == 0 && set.Status.Rejected == nil
+}
+
+// waitsForDetacher is whether a detacher has not said that it put the node back.
+func (a *audit) waitsForDetacher(n *simNode, set *v1alpha1.IngressDaemonSet) bool {
+	at := set.Spec.Strategy().AnnotateNode
+	return at != nil && at.TimestampKey != "" && n.api.Annotations[at.TimestampKey] != ""
 }
 
 // onlyKeptOut is whether all nodes that are marked or degraded are kept out or dead, at
