@@ -132,7 +132,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 // permits follows what a step permits to the controllers of Deployments.
 func (a *audit) permits(seen *picture, s rollout.Step) {
 	d := a.w.deployments[s.Node]
-	if d == nil {
+	if d == nil || s.Action == rollout.Stamp {
 		return
 	}
 	t := a.turnOf(s.Node)

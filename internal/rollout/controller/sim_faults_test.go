@@ -90,9 +90,8 @@ func (w *world) upgrade() {
 	}
 }
 
-// spoil lets the present template be among those that are no good.
-func (w *world) spoil(among map[string]bool) {
-	image := imageOf(w.spec().Template)
+// spoil lets a template be among those that are no good.
+func (w *world) spoil(image string, among map[string]bool) {
 	among[image], w.everBad[image] = true, true
 }
 
