@@ -261,6 +261,9 @@ func (w *world) leftovers() []string {
 	if set == nil {
 		return nil
 	}
+	if w.newest() != w.revision() && set.DeletionTimestamp == nil {
+		out = append(out, "the present revision is not the newest on record")
+	}
 	for _, name := range set.Status.Wave {
 		out = append(out, name+" is in the wave")
 	}
@@ -277,6 +280,20 @@ func (w *world) leftovers() []string {
 		}
 	}
 	return out
+}
+
+// newest is the revision that was recorded last.
+func (w *world) newest() string {
+	var newest *appsv1.ControllerRevision
+	for _, obj := range w.api.All("ControllerRevision") {
+		if cr := obj.(*appsv1.ControllerRevision); newest == nil || cr.Revision > newest.Revision {
+			newest = cr
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.Labels[v1alpha1.LabelRevision]
 }
 
 // goal is the revision that nodes should have: a template that was rejected stays so.

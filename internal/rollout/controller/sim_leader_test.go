@@ -290,6 +290,7 @@ func (l *leader) wrote(before, after client.Object) {
 	}; holds(before) && !holds(after) {
 		l.tells(rollout.RemoveFinalizer)
 	}
+	l.w.audit.counts(obj)
 	if s := l.step(obj); s != nil {
 		l.w.audit.acts(l.seen, *s)
 		l.w.tell("controller", "%s", *s)
