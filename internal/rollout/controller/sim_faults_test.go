@@ -61,6 +61,25 @@ func (w *world) keepOut(n *simNode, yes bool) {
 	})
 }
 
+// keepWhenDeleted has somebody else's finalizer keep a node's Deployment for a while, should it
+// be deleted.
+func (w *world) keepWhenDeleted(n *simNode) {
+	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil && len(d.api.Finalizers) == 0 {
+		w.rewrite(d, func(api *appsv1.Deployment) { api.Finalizers = []string{foreignFinalizer} })
+	}
+}
+
+const foreignFinalizer = "example.com/takes-its-time"
+
+// letGo is the end of somebody else's work on a Deployment that is being deleted.
+func (w *world) letGo(d *simDeployment) {
+	w.after(w.between(100*time.Millisecond, 4*time.Second), func() {
+		if w.deployments[d.node] == d {
+			w.rewrite(d, func(api *appsv1.Deployment) { api.Finalizers = nil })
+		}
+	})
+}
+
 func (w *world) restartOne(n *simNode) {
 	for _, p := range w.pods {
 		if p.node == n.name && p.ready {

@@ -255,6 +255,7 @@ var happenings = []happening{
 	}},
 	{"Node's annotation removed", func(g *generator, n *simNode) { g.w.wipeNode(n, g.number("which", 0, 2)) }},
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
+	{"Deployment has a finalizer", func(g *generator, n *simNode) { g.w.keepWhenDeleted(n) }},
 	{"checker loses its pod", func(g *generator, n *simNode) { g.w.losePod(n) }},
 	{"port hangs", func(g *generator, n *simNode) { g.w.setHangs(n, 10080, true, 0) }},
 	{"port is slow", func(g *generator, n *simNode) {
