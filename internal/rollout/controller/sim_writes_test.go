@@ -10,7 +10,7 @@ import (
 // Deployment and two of its Node, where both ways of detaching are used; and one
 // of its Deployment where nodes are not detached.
 func TestWrites(t *testing.T) {
-	for seed := range 24 {
+	for seed := range 12 {
 		w := newWorld(int64(seed + 1))
 		w.detacher.keys = map[string]string{detacherKey: detacherTimestamp}
 		spec := specOfStories()
