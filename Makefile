@@ -75,7 +75,6 @@ soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation t
 
 .PHONY: soak-simulation
 soak-simulation: ## Do the first half of `make soak`, which needs no cluster
-	@go test -count 1 -timeout 2h ./internal/rollout -run 'Convergence|Tight|Deletion' -rapid.seed=0 -rapid.checks=$(CHECKS)
 	@GOGC=400 go test -count 1 -timeout 3h ./internal/rollout/controller -run 'Convergence|Tight|Deletion' -draws=$(CHECKS) -first=$$((RANDOM * 1000))
 	@go test -count 1 -timeout 2h ./internal/targets -run Convergence -rapid.seed=0 -rapid.checks=$(CHECKS)
 

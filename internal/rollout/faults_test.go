@@ -102,7 +102,7 @@ func TestProvenRevision(t *testing.T) {
 		"it is rejected, though every node runs it": {func(s *State) {
 			s.Status.Rejected, s.Revisions = &v1alpha1.RejectedRevision{Revision: "r2"}, map[string]bool{"r1": true, "r2": true}
 		}, "r1"},
-		"one waits for more pods": {func(s *State) { s.Spec.PodsPerNode = pointer[int32](3) }, "r2"},
+		"one waits for more pods": {func(s *State) { s.Spec.PodsPerNode = new(int32(3)) }, "r2"},
 		"one is drifted":          {func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "r1"},
 		"one is not put back": {func(s *State) {
 			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
@@ -122,7 +122,7 @@ func TestProvenRevision(t *testing.T) {
 			}
 		})
 	}
-	if d := Plan(State{Now: start, Spec: specOfStories(), Revision: "r1"}); d.Status.CurrentRevision != "" {
+	if d := Plan(State{Now: start, Spec: plainSpec(), Revision: "r1"}); d.Status.CurrentRevision != "" {
 		t.Errorf("%s is current without a node", d.Status.CurrentRevision)
 	}
 }

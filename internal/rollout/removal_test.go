@@ -236,11 +236,6 @@ func TestBroken(t *testing.T) {
 // TestOrphaningInATurn: a node whose pods are being replaced is unmarked when they are
 // complete, or when that takes longer than an update may.
 func TestOrphaningInATurn(t *testing.T) {
-	s := markedFleet(3)
-	s.Deletion = DeleteOrphaning
-	n := &s.Nodes[0]
-	n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", start.Add(-10*time.Second)
-	n.Pods[1].Revision = "r2"
 	for name, test := range map[string]struct {
 		change func(s *State, n *Node)
 		want   string
@@ -252,9 +247,13 @@ func TestOrphaningInATurn(t *testing.T) {
 		"the node is dead":          {func(_ *State, n *Node) { n.Ready = false }, "Unmark n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := copyState(s)
-			test.change(&c, &c.Nodes[0])
-			d := Plan(c)
+			s := markedFleet(3)
+			s.Deletion = DeleteOrphaning
+			n := &s.Nodes[0]
+			n.Deployment.Revision, n.Deployment.UpdatedAt = "r2", start.Add(-10*time.Second)
+			n.Pods[1].Revision = "r2"
+			test.change(&s, n)
+			d := Plan(s)
 			if got := steps(d); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

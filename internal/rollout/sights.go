@@ -166,8 +166,8 @@ func (p *planner) seen(n *Node) Seen {
 	for _, at := range []*time.Time{&s.Claim, &s.Ready, &s.Mark, &s.Updated, &s.Attached, &s.Hold, &s.Requested, &s.Timestamp} {
 		*at = later(*at, p.Began)
 	}
-	if n.Seen.Attached.IsZero() && !p.wave[n.Name] {
-		// It was attached long before, or it would still be under way.
+	if inherited := p.wave[n.Name] && n.Seen.Claim.IsZero(); n.Seen.Attached.IsZero() && !inherited {
+		// It was attached long before, or it would have been under way when we began.
 		s.Attached = time.Time{}
 	}
 	return s

@@ -174,6 +174,24 @@ func TestNewLeaderFindsANodeComingBack(t *testing.T) {
 	}
 }
 
+// TestClaimBesideAStrayTimestamp: a new leader takes its turn on a node that carries a
+// timestamp which no detacher removes, and does not claim and drop it again and again.
+func TestClaimBesideAStrayTimestamp(t *testing.T) {
+	s := servingFleet(3)
+	byBoth(&s.Spec)
+	s.Revision = "r2"
+	n := &s.Nodes[0]
+	n.Detachment.Timestamp, n.Deployment.AttachedAt = start.Add(-time.Hour).Format(time.RFC3339), start.Add(-time.Hour)
+	sights := &Sights{}
+	s.Status = look(sights, s, 0).Status
+	if len(s.Status.Wave) != 1 || s.Status.Wave[0] != n.Name {
+		t.Fatalf("the wave is %v", s.Status.Wave)
+	}
+	if got := steps(look(sights, s, time.Second)); got != "Mark n0000" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestSightsForget: nothing is kept of nodes that are gone.
 func TestSightsForget(t *testing.T) {
 	s := servingFleet(3)

@@ -15,7 +15,7 @@ import (
 // nodes are detached by health checks.
 func servingFleet(nodes int) State {
 	s := State{
-		Now: start, Generation: 1, Spec: specOfStories(), Revision: "r1", DryRun: DryRun{Done: true},
+		Now: start, Generation: 1, Spec: plainSpec(), Revision: "r1", DryRun: DryRun{Done: true},
 		Revisions: map[string]bool{"r1": true, "r2": true},
 		Checkers:  []Checker{{Port: 10080, Wanted: true, Exists: true}},
 	}
@@ -63,6 +63,21 @@ func steps(d Decision) string {
 		out = append(out, line)
 	}
 	return strings.Join(out, ", ")
+}
+
+// summary is a decision in words.
+func summary(d Decision) string {
+	out := fmt.Sprintf("wake %s, wave %v", d.WakeAt, d.Status.Wave)
+	for _, s := range d.Steps {
+		out += "\n  " + s.String()
+	}
+	for _, n := range d.Status.Nodes {
+		out += fmt.Sprintf("\n  %s %s %q %s", n.Name, n.State, n.Reason, n.Since)
+	}
+	for _, c := range d.Status.Conditions {
+		out += fmt.Sprintf("\n  %s=%s %s %q", c.Type, c.Status, c.Reason, c.Message)
+	}
+	return out
 }
 
 func condition(t *testing.T, d Decision, kind string) metav1.Condition {

@@ -151,7 +151,7 @@ func TestCurrentRevision(t *testing.T) {
 // emptied, one after another, and that is what the spec wants.
 func TestNoPods(t *testing.T) {
 	s := servingFleet(2)
-	s.Spec.PodsPerNode = pointer[int32](0)
+	s.Spec.PodsPerNode = new(int32(0))
 	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = percent(100)
 	d := Plan(s)
 	if len(d.Status.Wave) != 1 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonFloorReached {

@@ -77,7 +77,7 @@ func TestHoldBack(t *testing.T) {
 func rejecting(older, present int) State {
 	s := servingFleet(2)
 	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{}
-	s.Spec.PodsPerNode = pointer[int32](3)
+	s.Spec.PodsPerNode = new(int32(3))
 	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
 	n := &s.Nodes[0]
 	n.Deployment.Revision, n.Deployment.Replicas, n.Deployment.PodsPerNode = "r2", 3, 3

@@ -34,8 +34,8 @@ func TestBudget(t *testing.T) {
 		"not tried yet":             {number(2), func(s *State) { s.DryRun = DryRun{} }, 0},
 		"checkers outdated":         {number(2), func(s *State) { s.Checkers[0].Outdated = true }, 0},
 		"checkers being replaced":   {number(2), func(s *State) { each(s, func(n *Node) { n.CheckersSettled = false }) }, 0},
-		"nonsense": {pointer(intstr.FromString("lots")), func(s *State) {
-			s.Spec.UpdateStrategy.RollingUpdate.MaxDegradedNodes = pointer(intstr.FromString("lots"))
+		"nonsense": {new(intstr.FromString("lots")), func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.MaxDegradedNodes = new(intstr.FromString("lots"))
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

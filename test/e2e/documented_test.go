@@ -122,9 +122,8 @@ var documented = []step{
 	{documented: "make demo SIMULATED=1", local: true, says: "no traffic"},
 	{documented: "make soak CHECKS=12000", run: "make soak-simulation CHECKS=20", says: "ok"},
 	{documented: "make aws-check", fails: "set AWS_CHECK_TARGET_GROUP to"},
-	{documented: "go test ./internal/rollout -run TestConvergence -rapid.seed=SEED", run: "go test ./internal/rollout -run TestConvergence -rapid.seed=1 -rapid.checks=20", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run TestConvergence -first=43 -draws=1", says: "ok"},
-	{documented: "go test ./internal/rollout -update", run: "go test ./internal/rollout -update -rapid.checks=20", says: "ok"},
+	{documented: "go test ./internal/rollout/controller -run TestStories -update", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
 	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
 }

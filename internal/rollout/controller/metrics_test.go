@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -16,9 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// updateReference rewrites docs/reference/metrics.md.
-var updateReference = flag.Bool("update", false, "rewrite docs/reference/metrics.md")
-
 // TestMetricsReference: what is documented is what is reported.
 func TestMetricsReference(t *testing.T) {
 	const file = "../../../docs/reference/metrics.md"
@@ -28,7 +24,7 @@ func TestMetricsReference(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", m.name, m.kind, strings.Join(m.all(), "`, `"), m.help)
 	}
 	b.WriteString("\nMade of the same list: [alerts](../../config/monitoring/alerts.yaml), a PrometheusRule, and a\n[dashboard](../../config/monitoring/dashboard.json) for Grafana.\n")
-	if *updateReference {
+	if *update {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func dashboard(t *testing.T) string {
 func TestMonitoring(t *testing.T) {
 	for name, want := range map[string]string{"alerts.yaml": rule(t), "dashboard.json": dashboard(t)} {
 		file := filepath.Join(monitoring, name)
-		if *updateReference {
+		if *update {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,10 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // audit holds what becomes of every write against what must never happen. It judges by
@@ -23,7 +26,7 @@ type audit struct {
 	// begun are the nodes that we took out or began to update, until they serve
 	// again, and how.
 	begun map[string]rollout.Action
-	// writes are counted by node.
+	// the writes of the controller are counted by node.
 	deploymentWrites, nodeWrites map[string]int
 	// failed counts the rejected pods of a node since its last attempt, and
 	// floor is how many ready pods it must keep while it is held back.
@@ -103,14 +106,6 @@ func (a *audit) decided(seen *picture, d rollout.Decision) {
 
 // acts checks a step that is being carried out.
 func (a *audit) acts(seen *picture, s rollout.Step) {
-	switch s.Action {
-	case rollout.RequestDetachment, rollout.ReleaseDetachment:
-		a.nodeWrites[s.Node]++
-	default:
-		if ofDeployment(s.Action) {
-			a.deploymentWrites[s.Node]++
-		}
-	}
 	a.settleBooks()
 	a.checkRepeats(seen, s)
 	a.permits(seen, s)
@@ -132,10 +127,20 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	a.checkGate(seen, s)
 }
 
+// counts counts the writes of the controller to the objects of a node.
+func (a *audit) counts(obj client.Object) {
+	switch obj := obj.(type) {
+	case *appsv1.Deployment:
+		a.deploymentWrites[nodeOf(obj)]++
+	case *corev1.Node:
+		a.nodeWrites[obj.Name]++
+	}
+}
+
 // permits follows what a step permits to the controllers of Deployments.
 func (a *audit) permits(seen *picture, s rollout.Step) {
 	d := a.w.deployments[s.Node]
-	if d == nil {
+	if d == nil || s.Action == rollout.Stamp {
 		return
 	}
 	t := a.turnOf(s.Node)

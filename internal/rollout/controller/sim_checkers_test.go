@@ -187,6 +187,9 @@ func (w *world) startsChecker(c *simCheck, current func() bool) {
 			return
 		}
 		newest := len(c.pods) - 1
+		if newest > 0 {
+			w.tell("kubelet", "%s: a new health checker takes over port %d", c.node.name, c.port)
+		}
 		pod := c.pods[newest].DeepCopy()
 		pod.Status = runningStatus(w.now, true)
 		c.pods[newest] = pod

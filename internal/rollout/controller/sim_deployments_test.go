@@ -109,6 +109,9 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		d = &simDeployment{node: name}
 		w.deployments[name] = d
 	}
+	if api.DeletionTimestamp != nil && d.api != nil && d.api.DeletionTimestamp == nil {
+		w.letGo(d)
+	}
 	moved := d.api == nil || d.api.Generation != api.Generation
 	if d.api == nil || moved && !sameTemplate(&d.api.Spec.Template, &api.Spec.Template) {
 		d.hash = hashOf(&api.Spec.Template)

@@ -61,6 +61,25 @@ func (w *world) keepOut(n *simNode, yes bool) {
 	})
 }
 
+// keepWhenDeleted has somebody else's finalizer keep a node's Deployment for a while, should it
+// be deleted.
+func (w *world) keepWhenDeleted(n *simNode) {
+	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil && len(d.api.Finalizers) == 0 {
+		w.rewrite(d, func(api *appsv1.Deployment) { api.Finalizers = []string{foreignFinalizer} })
+	}
+}
+
+const foreignFinalizer = "example.com/takes-its-time"
+
+// letGo is the end of somebody else's work on a Deployment that is being deleted.
+func (w *world) letGo(d *simDeployment) {
+	w.after(w.between(100*time.Millisecond, 4*time.Second), func() {
+		if w.deployments[d.node] == d {
+			w.rewrite(d, func(api *appsv1.Deployment) { api.Finalizers = nil })
+		}
+	})
+}
+
 func (w *world) restartOne(n *simNode) {
 	for _, p := range w.pods {
 		if p.node == n.name && p.ready {
@@ -90,9 +109,8 @@ func (w *world) upgrade() {
 	}
 }
 
-// spoil lets the present template be among those that are no good.
-func (w *world) spoil(among map[string]bool) {
-	image := imageOf(w.spec().Template)
+// spoil lets a template be among those that are no good.
+func (w *world) spoil(image string, among map[string]bool) {
 	among[image], w.everBad[image] = true, true
 }
 
@@ -262,6 +280,9 @@ func (w *world) leftovers() []string {
 	if set == nil {
 		return nil
 	}
+	if w.newest() != w.revision() && set.DeletionTimestamp == nil {
+		out = append(out, "the present revision is not the newest on record")
+	}
 	for _, name := range set.Status.Wave {
 		out = append(out, name+" is in the wave")
 	}
@@ -278,6 +299,20 @@ func (w *world) leftovers() []string {
 		}
 	}
 	return out
+}
+
+// newest is the revision that was recorded last.
+func (w *world) newest() string {
+	var newest *appsv1.ControllerRevision
+	for _, obj := range w.api.All("ControllerRevision") {
+		if cr := obj.(*appsv1.ControllerRevision); newest == nil || cr.Revision > newest.Revision {
+			newest = cr
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.Labels[v1alpha1.LabelRevision]
 }
 
 // goal is the revision that nodes should have: a template that was rejected stays so.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -71,6 +72,7 @@ func (w *world) lead(skew time.Duration) *leader {
 	l.r.checks.begin = l.listen
 	l.r.measurements = newMeasurements(l.measured, l.ring, l.now)
 	l.r.measurements.beside = func(do func()) {
+		l.tells(rollout.Measure)
 		w.after(w.between(10*time.Millisecond, 3*time.Second), func() {
 			if !l.stopped {
 				do()
@@ -166,12 +168,7 @@ func (l *leader) pauses() error {
 		return errGone
 	case w.chance(w.crashes):
 		w.tell("world", "the controller dies")
-		l.stop()
-		w.after(w.between(time.Second, 20*time.Second), func() {
-			if len(w.leaders) == 0 {
-				w.lead(l.skew)
-			}
-		})
+		l.dies(w.between(time.Second, 20*time.Second))
 		return errGone
 	case w.chance(w.freezes):
 		l.freeze(w.between(time.Second, 15*time.Minute))
@@ -183,6 +180,16 @@ func (l *leader) pauses() error {
 		return errGone
 	}
 	return nil
+}
+
+// dies ends a leader; a while later another leads, unless one does by then.
+func (l *leader) dies(away time.Duration) {
+	l.stop()
+	l.w.after(away, func() {
+		if len(l.w.leaders) == 0 {
+			l.w.lead(l.skew)
+		}
+	})
 }
 
 // freeze lets the world go on without a leader. When its lease is over another leads;
@@ -242,7 +249,14 @@ func (c *simClient) Patch(ctx context.Context, obj client.Object, patch client.P
 }
 
 func (c *simClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return c.do(func() error { return c.Client.Apply(ctx, obj, opts...) })
+	var o client.ApplyOptions
+	o.ApplyOptions(opts)
+	return c.do(func() error {
+		if len(o.DryRun) > 0 {
+			c.l.tells(rollout.DryRunDeployment)
+		}
+		return c.Client.Apply(ctx, obj, opts...)
+	})
 }
 
 func (c *simClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
@@ -268,12 +282,26 @@ func (l *leader) wrote(before, after client.Object) {
 	if obj == nil {
 		obj = before
 	}
-	if set, ok := obj.(*v1alpha1.IngressDaemonSet); ok && after != nil && before != nil {
+	if set, ok := after.(*v1alpha1.IngressDaemonSet); ok && before != nil {
 		l.w.reported(&before.(*v1alpha1.IngressDaemonSet).Status, &set.Status)
 	}
+	if holds := func(obj client.Object) bool {
+		return obj != nil && controllerutil.ContainsFinalizer(obj, v1alpha1.Finalizer)
+	}; holds(before) && !holds(after) {
+		l.tells(rollout.RemoveFinalizer)
+	}
+	l.w.audit.counts(obj)
 	if s := l.step(obj); s != nil {
 		l.w.audit.acts(l.seen, *s)
 		l.w.tell("controller", "%s", *s)
+	}
+}
+
+// tells tells the step of a kind that no other object shows.
+func (l *leader) tells(a rollout.Action) {
+	if i := slices.IndexFunc(l.left, func(s rollout.Step) bool { return s.Action == a }); i >= 0 {
+		l.w.tell("controller", "%s", l.left[i])
+		l.left = slices.Delete(l.left, i, i+1)
 	}
 }
 
@@ -309,7 +337,7 @@ func (l *leader) step(obj client.Object) *rollout.Step {
 
 func ofDeployment(a rollout.Action) bool {
 	switch a {
-	case rollout.Create, rollout.Mark, rollout.Unmark, rollout.Update, rollout.HoldBack, rollout.SetFields, rollout.ScaleToZero, rollout.Delete:
+	case rollout.Create, rollout.Mark, rollout.Unmark, rollout.Update, rollout.HoldBack, rollout.SetFields, rollout.ScaleToZero, rollout.Delete, rollout.Stamp:
 		return true
 	}
 	return false

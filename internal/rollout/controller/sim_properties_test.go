@@ -18,15 +18,15 @@ import (
 // TestConvergence lets anything happen to any fleet and holds every single
 // write against the promises; when the faults end, the fleet must come to rest,
 // and when the spec permits, at what the spec wants.
-func TestConvergence(t *testing.T) { holds(t, converges, 60) }
+func TestConvergence(t *testing.T) { holds(t, converges, 200) }
 
 // TestTightNodes rolls out where no node has room for a pod more than it has,
 // ever, and the spec says to do without: it must end all the same, also when the
 // spec first said to surge.
-func TestTightNodes(t *testing.T) { holds(t, endsOnTightNodes, 5) }
+func TestTightNodes(t *testing.T) { holds(t, endsOnTightNodes, 20) }
 
 // TestDeletion deletes the object in the middle of things.
-func TestDeletion(t *testing.T) { holds(t, isDeleted, 9) }
+func TestDeletion(t *testing.T) { holds(t, isDeleted, 40) }
 
 // property plays a scenario that is drawn, and says what is amiss then.
 type property func(*rapid.T) string

@@ -197,9 +197,9 @@ var happenings = []happening{
 	{"kubelet rejects", func(g *generator, n *simNode) { n.rejects, g.w.tight = true, true }},
 	{"kubelet accepts", func(g *generator, n *simNode) { n.rejects, n.capacity = false, 0 }},
 	{"node is tight", func(g *generator, n *simNode) { g.w.tight = true; n.capacity = int(g.w.spec().Pods()) }},
-	{"revision is bad", func(g *generator, _ *simNode) { g.w.spoil(g.w.bad) }},
+	{"revision is bad", func(g *generator, _ *simNode) { g.w.spoil(imageOf(g.w.spec().Template), g.w.bad) }},
 	{"revision is repaired", func(g *generator, _ *simNode) { g.w.repair() }},
-	{"revision misbehaves", func(g *generator, _ *simNode) { g.w.spoil(g.w.misbehaves) }},
+	{"revision misbehaves", func(g *generator, _ *simNode) { g.w.spoil(imageOf(g.w.spec().Template), g.w.misbehaves) }},
 	{"revision behaves", func(g *generator, _ *simNode) { delete(g.w.misbehaves, imageOf(g.w.spec().Template)) }},
 	{"promoted", func(g *generator, _ *simNode) { g.w.promote() }},
 	{"pod restarts", func(g *generator, n *simNode) { g.w.restartOne(n) }},
@@ -211,7 +211,7 @@ var happenings = []happening{
 			s.Template.Spec.Containers[0].Image, s.ProgressDeadlineSeconds = image, &deadline
 			s.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
 		})
-		g.w.spoil(rapid.SampledFrom([]map[string]bool{g.w.bad, g.w.misbehaves}).Draw(g.T, "how"))
+		g.w.spoil(image, rapid.SampledFrom([]map[string]bool{g.w.bad, g.w.misbehaves}).Draw(g.T, "how"))
 		g.w.after(time.Duration(g.number("seconds", 1, 90))*time.Second, func() { g.w.detacher.answers = false })
 	}},
 	{"others detach", func(g *generator, n *simNode) { g.w.hold(n, true) }},
@@ -255,6 +255,7 @@ var happenings = []happening{
 	}},
 	{"Node's annotation removed", func(g *generator, n *simNode) { g.w.wipeNode(n, g.number("which", 0, 2)) }},
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
+	{"Deployment has a finalizer", func(g *generator, n *simNode) { g.w.keepWhenDeleted(n) }},
 	{"checker loses its pod", func(g *generator, n *simNode) { g.w.losePod(n) }},
 	{"port hangs", func(g *generator, n *simNode) { g.w.setHangs(n, 10080, true, 0) }},
 	{"port is slow", func(g *generator, n *simNode) {
