@@ -224,8 +224,9 @@ func (p *planner) attached(v *view) {
 	done, reason, until := v.complete(p.Now, p.minReady())
 	v.done, v.emptied = done, done && d.PodsPerNode == 0
 	p.wake(until)
-	// A node that was unmarked since is to be attached whatever became of its pods.
-	if v.Detachment.Requested && (done || d.AttachedAt.After(v.Detachment.RequestedAt)) {
+	// A node that was unmarked since is to be attached whatever became of its pods, and one
+	// of which somebody else took the mark where its pods serve.
+	if v.Detachment.Requested && (done || d.AttachedAt.After(v.Detachment.RequestedAt) || v.servesAsItIs()) {
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the Node is being released")
 		p.act(v, Step{Action: ReleaseDetachment, Reason: "its marks are removed"})
 		return

@@ -241,3 +241,31 @@ func TestComplete(t *testing.T) {
 		})
 	}
 }
+
+// TestMarkTakenWhilePaused: a node of which somebody took the mark is let go of where its
+// pods serve, though a paused rollout leaves it with more of them than it should have.
+func TestMarkTakenWhilePaused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"more pods than it should have": {func(*Node) {}, "ReleaseDetachment n0000"},
+		"one of them is ending":         {func(n *Node) { n.Pods[2].Terminating = true }, ""},
+		"one of them is older":          {func(n *Node) { n.Pods[2].Revision, n.Deployment.UpdatedReplicas = "r0", 2 }, ""},
+		"too few are ready":             {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Ready = false, false }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(2)
+			byBoth(&s.Spec)
+			s.Spec.Paused = true
+			n := &s.Nodes[0]
+			n.Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-time.Minute), Timestamp: start.Add(-time.Minute).Format(time.RFC3339)}
+			n.Deployment.Replicas, n.Deployment.UpdatedReplicas, n.Deployment.Drifted = 3, 3, true
+			n.Pods = append(n.Pods, Pod{Name: "third", Revision: "r1", Ready: true, ReadySince: start.Add(-time.Hour), Running: true})
+			test.change(n)
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -81,6 +81,12 @@ func (n *Node) rolling() bool {
 	return !d.Settled || d.UpdatedReplicas != d.Replicas || d.OlderReplicas > 0 || n.between()
 }
 
+// servesAsItIs is whether as many pods are ready as make the node serve, and none of them
+// is being replaced.
+func (n *Node) servesAsItIs() bool {
+	return n.Deployment.PodsPerNode > 0 && n.readyPods() >= n.Deployment.PodsPerNode && !n.rolling() && !n.anyTerminating()
+}
+
 // between is whether older pods are left that are to be replaced.
 func (n *Node) between() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool {

@@ -87,13 +87,23 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 		case !n.wanted():
 		case !n.ready():
 			dead++
-		case d == nil || d.revision() != a.w.revision() || !a.servesTruly(name) || a.waitsForDetacher(n, set):
+		case d == nil || d.revision() != a.w.revision() || !a.servesTruly(name) || a.waitsForDetacher(n, set) || n.hardlyAnswers():
 			return false
 		default:
 			served++
 		}
 	}
 	return served > 0 && dead > 0 && len(set.Spec.Strategy().Analysis) == 0 && set.Status.Rejected == nil
+}
+
+// hardlyAnswers is whether a port of the node takes longer to answer than is waited for.
+func (n *simNode) hardlyAnswers() bool {
+	for _, c := range n.checks {
+		if c.hangs || c.slow >= answerTime {
+			return true
+		}
+	}
+	return false
 }
 
 // waitsForDetacher is whether a detacher has not said that it put the node back.
@@ -151,7 +161,7 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 		return
 	}
 	for _, name := range a.w.order() {
-		if n := a.w.nodes[name]; n.wanted() && n.ready() {
+		if n := a.w.nodes[name]; n.wanted() && n.ready() || a.w.now.Sub(n.movedAt) < aMoment {
 			return
 		}
 	}
