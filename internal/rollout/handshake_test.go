@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestAcknowledgement: pods of a marked node are replaced only when every health
@@ -267,5 +269,24 @@ func TestMarkTakenWhilePaused(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestBrokenNodeWaitsForTheAnalysis: a node that serves nothing waits for no turn, but for
+// the end of the analysis, also where somebody keeps the node out that is analysed.
+func TestBrokenNodeWaitsForTheAnalysis(t *testing.T) {
+	for _, analysed := range []bool{false, true} {
+		s := markedFleet(3)
+		s.Nodes[0].Deployment.Detached = true
+		broken := &s.Nodes[1]
+		broken.Pods, broken.Checks[0].Serving = nil, false
+		began := metav1.NewMicroTime(start.Add(-time.Minute))
+		if analysed {
+			s.Spec.UpdateStrategy.RollingUpdate.Analysis = []v1alpha1.AnalysisCheck{{Name: "errors"}}
+			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisOfWave, Nodes: []string{"n0000"}, Began: began, Since: began}
+		}
+		if got := strings.Contains(steps(Plan(s)), "Mark n0001"); got == analysed {
+			t.Errorf("analysed %t: it is marked: %t", analysed, got)
+		}
 	}
 }

@@ -203,10 +203,12 @@ func (p *planner) forgetHold(v *view) {
 }
 
 // goesOn is whether a node that was held back is in the middle of its turn, in which
-// its pods are replaced while it serves.
+// its pods are replaced while it serves. One that went back to older pods stays there where
+// the analysis of its wave has failed meanwhile.
 func (p *planner) goesOn(v *view) bool {
 	d := v.Deployment
-	return p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
+	failed := p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed && d.Revision != p.Revision
+	return !failed && p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
 }
 
 // lacksPods is whether a node that was held back has the pods that it should have, but

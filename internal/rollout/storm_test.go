@@ -3,6 +3,7 @@ package rollout
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,6 +316,33 @@ func TestTriesAgainWithTheSameTemplate(t *testing.T) {
 				t.Errorf("got %q, %+v", got, d.Steps)
 			}
 		})
+	}
+}
+
+// TestHeldBackWhileItsAnalysisFails: a node that went back to older pods in its turn stays
+// there once the analysis of its wave has failed, and goes on when it is promoted.
+func TestHeldBackWhileItsAnalysisFails(t *testing.T) {
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	for phase, want := range map[v1alpha1.AnalysisPhase]string{
+		v1alpha1.AnalysisOfWave: "Update n0000 to r2 x2", v1alpha1.AnalysisFailed: "",
+	} {
+		s := servingFleet(2)
+		s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+		s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Analysis: []v1alpha1.AnalysisCheck{{Name: "errors", DuringWave: true}}}
+		s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: phase, Generation: 1, Nodes: []string{"n0000"}, Began: began, Since: began}
+		if phase == v1alpha1.AnalysisFailed {
+			s.Status.Analysis.Checks = []v1alpha1.AnalysisCheckStatus{{Name: "errors", Failed: 9}}
+		}
+		s.Nodes[0].Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 1, Replicas: 2, At: began}
+		var got []string
+		for _, step := range Plan(s).Steps {
+			if step.Action != Measure {
+				got = append(got, steps(Decision{Steps: []Step{step}}))
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %q, want %q", phase, got, want)
+		}
 	}
 }
 

@@ -100,7 +100,12 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 		return r.delete(ctx, o.checkers[s.Port])
 	case rollout.Create:
 		return r.create(ctx, o, s)
-	case rollout.Update, rollout.HoldBack:
+	case rollout.HoldBack:
+		if err := r.readyAsSeen(ctx, o.nodes[s.Node]); err != nil {
+			return err
+		}
+		return r.update(ctx, o, s)
+	case rollout.Update:
 		return r.update(ctx, o, s)
 	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero, rollout.Stamp:
 		return r.amend(ctx, o, s)

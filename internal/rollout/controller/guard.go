@@ -8,6 +8,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,6 +111,25 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 		}
 	})
 	return o.look.err
+}
+
+// readyAsSeen refuses to ask a node for no more pods than run where more are ready than were
+// seen: what a watch shows of pods may be old, and those that serve by now would be stopped.
+func (r *Reconciler) readyAsSeen(ctx context.Context, n *nodeObjects) error {
+	now := &appsv1.Deployment{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now); err != nil {
+		return fmt.Errorf("looking how many pods are ready: %w", err)
+	}
+	seen := int32(0)
+	for _, pod := range n.pods {
+		if objects.PodReady(pod) && pod.DeletionTimestamp == nil {
+			seen++
+		}
+	}
+	if now.Status.ReadyReplicas > seen {
+		return apierrors.NewConflict(appsv1.Resource("deployments"), now.Name, fmt.Errorf("%d of its pods are ready, and %d were when this was decided", now.Status.ReadyReplicas, seen))
+	}
+	return nil
 }
 
 // keepClaims keeps the claims in the status of nodes of which something was to be written

@@ -150,6 +150,41 @@ func TestNodeThatASuccessorTookOut(t *testing.T) {
 	}
 }
 
+// TestHoldBackOnAnOldLook: no fewer pods are asked for where more are ready by now than were
+// when that was decided, since those would be stopped.
+func TestHoldBackOnAnOldLook(t *testing.T) {
+	ready := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+	for name, test := range map[string]struct {
+		seen, now int
+		refused   bool
+	}{
+		"as many":               {1, 1, false},
+		"fewer":                 {2, 1, false},
+		"one more":              {1, 2, true},
+		"none when it was seen": {0, 2, true},
+		"none, then nor by now": {0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, _ := frozen(t)
+			n := o.nodes["node-1"]
+			for range test.seen {
+				n.pods = append(n.pods, ready)
+			}
+			live := n.deployment.DeepCopy()
+			live.Status.ReadyReplicas = int32(test.now)
+			if err := r.client.Status().Update(t.Context(), live); err != nil {
+				t.Fatal(err)
+			}
+			n.deployment = live
+			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Replicas: int32(test.seen), Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
+			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
+				t.Errorf("refused: %t, %v", refused, err)
+			}
+		})
+	}
+}
+
 // TestClaimsThatCannotBeStamped stay in the status, whatever was to be written instead.
 func TestClaimsThatCannotBeStamped(t *testing.T) {
 	steps := []rollout.Step{

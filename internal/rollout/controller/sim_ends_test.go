@@ -157,11 +157,11 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podRestarts() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
-	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted {
+	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment {
 		return
 	}
 	for _, name := range a.w.order() {
-		if n := a.w.nodes[name]; n.wanted() && n.ready() || a.w.now.Sub(n.movedAt) < aMoment {
+		if n := a.w.nodes[name]; n.wanted() && n.ready() {
 			return
 		}
 	}

@@ -36,8 +36,6 @@ type simNode struct {
 	// the annotations by hand.
 	taintedUntil, tampered time.Time
 	checks                 map[int32]*simCheck
-	// movedAt is when it last left the node set, or was called NotReady.
-	movedAt time.Time
 	// notReadySince is when the Node was last called NotReady.
 	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
@@ -97,7 +95,7 @@ func (w *world) nodeChanged(before client.Object, after *corev1.Node) {
 		w.annotated(n)
 	}
 	if !maps.Equal(old.Labels, after.Labels) {
-		n.movedAt = w.now
+		w.movedAt = w.now
 	}
 	if !maps.Equal(old.Labels, after.Labels) || !slices.Equal(old.Spec.Taints, after.Spec.Taints) {
 		w.after(w.between(50*time.Millisecond, 500*time.Millisecond), func() { w.placeCheckers(n) })
@@ -161,6 +159,7 @@ func (n *simNode) requested() bool {
 // after its quarantine of 40 seconds.
 func (w *world) removeNode(name string) {
 	n := w.nodes[name]
+	w.movedAt = w.now
 	delete(w.nodes, name)
 	delete(w.addresses, n.address)
 	w.api.Remove("Node", "", name)
@@ -214,7 +213,7 @@ func (w *world) setReady(n *simNode, ready bool) {
 		return
 	}
 	if !ready {
-		n.notReadySince, n.movedAt = w.now, w.now
+		n.notReadySince, w.movedAt = w.now, w.now
 	}
 	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionUnknown}[ready]
 	w.tell("cluster", "node %s is %s", n.name, map[bool]string{true: "Ready", false: "NotReady"}[ready])

@@ -68,6 +68,8 @@ type world struct {
 	wanted map[int32]time.Time
 	// detacher is how the detacher behaves.
 	detacher simDetacher
+	// movedAt is when a node last left the node set, was called NotReady, or went.
+	movedAt time.Time
 	// collected is whether the garbage collector has deleted what the object owns.
 	collected bool
 	// checkersStay is whether health checkers stay on nodes that left the set.
