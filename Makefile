@@ -56,31 +56,37 @@ unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@go test -timeout 30m $(UNIT_TESTS)
 
 # The race detector needs a C compiler, which only root can install.
-.PHONY: race
-race: ## Run the shells' tests under the race detector (installs gcc, for root)
-	@echo '== the tests of the shells, under the race detector'
+.PHONY: gcc
+gcc:
 ifneq ($(ROOT),)
 	@command -v gcc >/dev/null || { echo 'installing gcc'; apt-get update -qq; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends gcc libc6-dev >/dev/null; }
 endif
+
+.PHONY: race
+race: gcc ## Run the shells' tests under the race detector (installs gcc, for root)
+	@echo '== the tests of the shells, under the race detector'
 	@if command -v gcc >/dev/null; then CGO_ENABLED=1 go test -race -timeout 30m $(SHELLS); \
 	else echo 'without the race detector, since there is no gcc'; go test -timeout 30m $(SHELLS); fi
 
-# rapid takes the seed 0 for one of its own. What is left out of `make test`, which is to
-# end within an hour, is played here.
+# What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000
+SEED ?= $(shell echo $$((RANDOM * 1000)))
 LONG := TestSingleEvents
+RACED_ON_NODES := TestHostNetwork|TestControllerKilled
 .PHONY: soak
-soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property), and the longest on real nodes (root)
+soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property, from SEED on), and on real nodes the longest, and some under the race detector (root)
 
 .PHONY: soak-simulation
 soak-simulation: ## Do the first half of `make soak`, which needs no cluster
-	@GOGC=400 go test -count 1 -timeout 3h ./internal/rollout/controller -run 'Convergence|Tight|Deletion' -draws=$(CHECKS) -first=$$((RANDOM * 1000))
-	@go test -count 1 -timeout 2h ./internal/targets -run Convergence -rapid.seed=0 -rapid.checks=$(CHECKS)
+	@seed=$(SEED); echo "== $(CHECKS) draws of each property, from seed $$seed on"; \
+	GOGC=400 go test -count 1 -v -timeout 8h ./internal/rollout/controller -run 'Convergence|Tight|Deletion' -draws=$(CHECKS) -first=$$seed; \
+	go test -count 1 -v -timeout 2h ./internal/targets -run Convergence -rapid.seed=$$((seed + 1)) -rapid.checks=$(CHECKS)
 
 .PHONY: soak-nodes
-soak-nodes: ## Do the second half of `make soak` (root)
+soak-nodes: gcc ## Do the second half of `make soak` (root)
 	@go test -count 1 -v -timeout 30m ./test/e2e -run '$(LONG)'
+	@RACE=1 go test -count 1 -v -timeout 30m ./test/e2e -run '^($(RACED_ON_NODES))$$'
 
 .PHONY: soak-aws
 soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of it (root; takes half an hour)

@@ -161,7 +161,8 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 			a.fault("%s although it serves", s)
 		}
 	case rollout.Unmark:
-		*t = turn{foreign: t.foreign, overruled: t.overruled}
+		// An update that its Deployment goes on with is bounded as before.
+		*t = turn{foreign: t.foreign, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		*t = turn{detached: detached, overruled: a.overrules(t)}
 		if s.Action == rollout.Delete && !detached {

@@ -300,7 +300,7 @@ func (w *world) controllerAway() bool {
 		return true
 	}
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {
-		return !l.stopped && !w.now.Before(l.frozenUntil) && w.crashes == 0 && w.freezes == 0 && w.now.Sub(l.asOf()) < time.Second
+		return !l.stopped && l.r.checks.heardAll(theSet) && !w.now.Before(l.frozenUntil) && w.crashes == 0 && w.freezes == 0 && w.now.Sub(l.asOf()) < time.Second
 	})
 }
 

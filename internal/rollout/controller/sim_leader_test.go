@@ -365,7 +365,7 @@ func (l *leader) measured(_ context.Context, check v1alpha1.AnalysisCheck, wave 
 	for _, n := range wave.Nodes {
 		if node := w.nodes[n.Name]; node == nil || !node.alive {
 			m.Failure = "node " + n.Name + " does not answer"
-			return errors.New(m.Failure)
+			return &rollout.NodesFailed{Nodes: []string{n.Name}, Why: m.Failure}
 		}
 		if d := w.deployments[n.Name]; d != nil && w.misbehaves[imageOf(d.api.Spec.Template)] {
 			m.Failure = "it misbehaves"
