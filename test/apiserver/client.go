@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -16,7 +17,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -54,6 +57,20 @@ func Assign(to, from client.Object) error {
 	reflect.ValueOf(to).Elem().Set(reflect.ValueOf(from.DeepCopyObject()).Elem())
 	to.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
+}
+
+// List reads the objects of a kind as they are now, those of a namespace and with labels
+// where that is asked for.
+func (c *Client) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	var found []runtime.Object
+	for _, obj := range c.Server.All(strings.TrimSuffix(kindOf(list), "List")) {
+		if (o.Namespace == "" || o.Namespace == obj.GetNamespace()) && (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(obj.GetLabels()))) {
+			found = append(found, obj.DeepCopyObject())
+		}
+	}
+	return meta.SetList(list, found)
 }
 
 // Create stores a new object.

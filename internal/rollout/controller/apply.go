@@ -101,7 +101,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	case rollout.Create:
 		return r.create(ctx, o, s)
 	case rollout.HoldBack:
-		if err := r.readyAsSeen(ctx, o.nodes[s.Node]); err != nil {
+		if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
 			return err
 		}
 		return r.update(ctx, o, s)

@@ -10,9 +10,11 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -113,21 +115,22 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 	return o.look.err
 }
 
-// readyAsSeen refuses to ask a node for no more pods than run where more are ready than were
-// seen: what a watch shows of pods may be old, and those that serve by now would be stopped.
-func (r *Reconciler) readyAsSeen(ctx context.Context, n *nodeObjects) error {
-	now := &appsv1.Deployment{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now); err != nil {
-		return fmt.Errorf("looking how many pods are ready: %w", err)
+// readyAsSeen refuses to ask a node for no more pods than run where a pod is ready that was
+// not when that was decided: what a watch shows may be old, and one that serves by now would
+// be stopped.
+func (r *Reconciler) readyAsSeen(ctx context.Context, o *observed, node string) error {
+	seen := map[types.UID]bool{}
+	for _, pod := range o.nodes[node].pods {
+		seen[pod.UID] = objects.PodReady(pod)
 	}
-	seen := int32(0)
-	for _, pod := range n.pods {
-		if objects.PodReady(pod) && pod.DeletionTimestamp == nil {
-			seen++
+	now := &corev1.PodList{}
+	if err := r.live.List(ctx, now, client.InNamespace(o.set.Namespace), client.MatchingLabels(objects.OwnLabels(o.set, node))); err != nil {
+		return fmt.Errorf("looking which pods are ready: %w", err)
+	}
+	for i := range now.Items {
+		if pod := &now.Items[i]; objects.PodReady(pod) && pod.DeletionTimestamp == nil && !seen[pod.UID] {
+			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("it is ready, and was not when this was decided"))
 		}
-	}
-	if now.Status.ReadyReplicas > seen {
-		return apierrors.NewConflict(appsv1.Resource("deployments"), now.Name, fmt.Errorf("%d of its pods are ready, and %d were when this was decided", now.Status.ReadyReplicas, seen))
 	}
 	return nil
 }

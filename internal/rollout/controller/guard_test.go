@@ -15,6 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -150,33 +151,42 @@ func TestNodeThatASuccessorTookOut(t *testing.T) {
 	}
 }
 
-// TestHoldBackOnAnOldLook: no fewer pods are asked for where more are ready by now than were
-// when that was decided, since those would be stopped.
+// TestHoldBackOnAnOldLook: no fewer pods are asked for where one is ready by now that was
+// not when that was decided, since it would be stopped.
 func TestHoldBackOnAnOldLook(t *testing.T) {
-	ready := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
 	for name, test := range map[string]struct {
-		seen, now int
+		// change is what became of the second of two pods, which was ready where it was seen so.
+		seenReady bool
+		change    func(pod *corev1.Pod)
 		refused   bool
 	}{
-		"as many":               {1, 1, false},
-		"fewer":                 {2, 1, false},
-		"one more":              {1, 2, true},
-		"none when it was seen": {0, 2, true},
-		"none, then nor by now": {0, 0, false},
+		"ready then and now":        {true, func(*corev1.Pod) {}, false},
+		"ready then":                {true, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, false},
+		"ready now":                 {false, func(*corev1.Pod) {}, true},
+		"another of its name":       {true, func(pod *corev1.Pod) { pod.UID = "another" }, true},
+		"ready now, on other nodes": {false, func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelNode] = "node-2" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, o, _ := frozen(t)
 			n := o.nodes["node-1"]
-			for range test.seen {
-				n.pods = append(n.pods, ready)
+			for _, name := range []string{"first", "second"} {
+				pod := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: o.set.Namespace, Name: name, UID: types.UID(name), Labels: objects.OwnLabels(o.set, "node-1")},
+					Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+				}
+				seen := pod.DeepCopy()
+				if name == "second" {
+					if !test.seenReady {
+						seen.Status.Conditions = nil
+					}
+					test.change(pod)
+				}
+				n.pods = append(n.pods, seen)
+				if err := r.client.Create(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
 			}
-			live := n.deployment.DeepCopy()
-			live.Status.ReadyReplicas = int32(test.now)
-			if err := r.client.Status().Update(t.Context(), live); err != nil {
-				t.Fatal(err)
-			}
-			n.deployment = live
-			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Replicas: int32(test.seen), Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Replicas: 1, Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
 			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
 				t.Errorf("refused: %t, %v", refused, err)

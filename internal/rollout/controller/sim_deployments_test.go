@@ -349,14 +349,9 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 // report writes the Deployment's status.
 func (w *world) report(d *simDeployment, current *replicaSet) {
 	status := d.api.Status
-	status.ObservedGeneration, status.Replicas, status.UpdatedReplicas, status.ReadyReplicas = d.api.Generation, 0, 0, 0
+	status.ObservedGeneration, status.Replicas, status.UpdatedReplicas = d.api.Generation, 0, 0
 	for _, s := range d.sets {
-		for _, p := range w.podsOf(d, s) {
-			status.Replicas++
-			if p.ready && !p.notReadyByNode {
-				status.ReadyReplicas++
-			}
-		}
+		status.Replicas += int32(len(w.podsOf(d, s)))
 	}
 	if current != nil {
 		status.UpdatedReplicas = int32(len(w.podsOf(d, current)))
