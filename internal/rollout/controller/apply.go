@@ -222,6 +222,7 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observed, s rollout.Step
 		if err := r.delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
+		r.written.bury(pod, s.Node)
 	}
 	return nil
 }

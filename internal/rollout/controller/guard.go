@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -115,25 +116,33 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 	return o.look.err
 }
 
-// readyAsSeen refuses to ask a node for no more pods than run where a pod is ready that was
-// not when that was decided: what a watch shows may be old, and one that serves by now would
+// readyAsSeen refuses to ask a node for no more pods than run where other pods are ready than
+// were when that was decided: what a watch shows may be old, and pods that serve by now would
 // be stopped.
 func (r *Reconciler) readyAsSeen(ctx context.Context, o *observed, node string) error {
-	seen := map[types.UID]bool{}
-	for _, pod := range o.nodes[node].pods {
-		seen[pod.UID] = objects.PodReady(pod)
-	}
 	now := &corev1.PodList{}
 	if err := r.live.List(ctx, now, client.InNamespace(o.set.Namespace), client.MatchingLabels(objects.OwnLabels(o.set, node))); err != nil {
 		return fmt.Errorf("looking which pods are ready: %w", err)
 	}
+	ready := map[types.UID]bool{}
 	for i := range now.Items {
-		if pod := &now.Items[i]; objects.PodReady(pod) && pod.DeletionTimestamp == nil && !seen[pod.UID] {
-			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, errors.New("it is ready, and was not when this was decided"))
+		if pod := &now.Items[i]; serves(pod) {
+			ready[pod.UID] = true
 		}
+	}
+	seen := map[types.UID]bool{}
+	for _, pod := range o.nodes[node].pods {
+		if serves(pod) {
+			seen[pod.UID] = true
+		}
+	}
+	if !maps.Equal(ready, seen) {
+		return apierrors.NewConflict(corev1.Resource("pods"), node, errors.New("other pods of the node are ready than were when this was decided"))
 	}
 	return nil
 }
+
+func serves(pod *corev1.Pod) bool { return objects.PodReady(pod) && pod.DeletionTimestamp == nil }
 
 // keepClaims keeps the claims in the status of nodes of which something was to be written
 // and was not: only a write makes what a frozen controller has decided out of date.

@@ -151,8 +151,8 @@ func TestNodeThatASuccessorTookOut(t *testing.T) {
 	}
 }
 
-// TestHoldBackOnAnOldLook: no fewer pods are asked for where one is ready by now that was
-// not when that was decided, since it would be stopped.
+// TestHoldBackOnAnOldLook: no fewer pods are asked for where others are ready by now than
+// were when that was decided, since those would be stopped.
 func TestHoldBackOnAnOldLook(t *testing.T) {
 	for name, test := range map[string]struct {
 		// change is what became of the second of two pods, which was ready where it was seen so.
@@ -161,7 +161,7 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 		refused   bool
 	}{
 		"ready then and now":        {true, func(*corev1.Pod) {}, false},
-		"ready then":                {true, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, false},
+		"ready then":                {true, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, true},
 		"ready now":                 {false, func(*corev1.Pod) {}, true},
 		"another of its name":       {true, func(pod *corev1.Pod) { pod.UID = "another" }, true},
 		"ready now, on other nodes": {false, func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelNode] = "node-2" }, false},

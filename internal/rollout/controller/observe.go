@@ -163,6 +163,9 @@ func (r *Reconciler) gather(o *observed, nodes []*corev1.Node, deployments []*ap
 		o.place(own)
 	}
 	for _, pod := range pods {
+		if r.written.buried(pod) {
+			continue
+		}
 		switch at := placeOf(pod); {
 		case at.node == "":
 		case at.port == "":

@@ -185,6 +185,13 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 	t.step, t.spec = s.String(), seen.Spec
 }
 
+// readyLately is whether a pod of a node became ready a moment ago.
+func (a *audit) readyLately(node string) bool {
+	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
+		return p.node == node && p.ready && a.w.now.Sub(p.readySince) < time.Second
+	})
+}
+
 // keepAt is how many pods must be ready at a time: what was chosen a moment ago was chosen
 // by what the Deployment said before.
 func (t *turn) keepAt(now time.Time) int32 {
@@ -219,7 +226,7 @@ func (a *audit) stops(p *simPod, by string) {
 			n.unready = a.w.now
 		}
 	case !n.alive, set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
-	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.w.now.Sub(p.readySince) < time.Second):
+	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyLately(p.node)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	default:
 		reason, now := a.attached(p.node, &t.spec), a.attached(p.node, a.w.spec())

@@ -218,13 +218,19 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	left := 0
 	for i := range seen.Nodes {
 		o := &seen.Nodes[i]
-		if o.Wanted && o.Name != s.Node && a.begun[o.Name] == "" && !isOut(o) && !a.silent(o.Name) && ready(o) > 0 {
+		if o.Wanted && o.Name != s.Node && !a.takenOut(o.Name) && !isOut(o) && !a.silent(o.Name) && ready(o) > 0 {
 			left++
 		}
 	}
 	if left < floor {
 		a.fault("%s: %d nodes are left serving, %d must be", s, left, floor)
 	}
+}
+
+// takenOut is whether a node was begun with, and not so that some of its pods go on serving.
+func (a *audit) takenOut(name string) bool {
+	t := a.turnOf(name)
+	return a.begun[name] != "" && !(t.degraded && t.keep > 0)
 }
 
 // silent is whether a port of a node has accepted questions and answered none for so

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // simPod is a pod and the containers behind it.
@@ -36,7 +37,7 @@ func (p *simPod) revision() string { return p.set.revision() }
 // putPod writes a pod as it is now.
 func (w *world) putPod(p *simPod) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: theSet.Namespace, Name: p.name, Labels: p.set.labels(), Annotations: p.set.template.Annotations,
+		Namespace: theSet.Namespace, Name: p.name, UID: types.UID(p.name), Labels: p.set.labels(), Annotations: p.set.template.Annotations,
 		CreationTimestamp: metav1.NewTime(p.created), DeletionTimestamp: p.deletedAt(), DeletionGracePeriodSeconds: p.grace(),
 	}, Spec: corev1.PodSpec{NodeName: p.node}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
 	switch {

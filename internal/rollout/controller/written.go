@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type written struct {
 	now     func() time.Time
 	mu      sync.Mutex
 	objects map[identity]own
+	// deleted are the pods that were deleted at once.
+	deleted map[types.UID]deletion
 }
 
 type identity struct {
@@ -32,12 +35,18 @@ type own struct {
 	at time.Time
 }
 
+// deletion is on which node a pod was deleted, and when.
+type deletion struct {
+	node string
+	at   time.Time
+}
+
 // longestLag is when a cache that has not seen an object will not see it any
 // more: it was deleted while the watch was broken.
 const longestLag = time.Minute
 
 func newWritten(now func() time.Time) *written {
-	return &written{now: now, objects: map[identity]own{}}
+	return &written{now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{}}
 }
 
 // remember keeps an object as the API server returned it and the cache will hold it.
@@ -53,6 +62,23 @@ func (w *written) gone(obj client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.objects, identityOf(obj))
+	delete(w.deleted, obj.GetUID())
+}
+
+// bury has a pod that was deleted at once be seen no more, though the cache still holds it.
+func (w *written) bury(pod *corev1.Pod, node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.deleted, func(_ types.UID, d deletion) bool { return w.now().Sub(d.at) > longestLag })
+	w.deleted[pod.UID] = deletion{node, w.now()}
+}
+
+// buried is whether a pod was.
+func (w *written) buried(pod *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, deleted := w.deleted[pod.UID]
+	return deleted
 }
 
 // latest is the newer of the cached object and the one that was written.
@@ -109,6 +135,9 @@ func (w *written) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
 				to[nodeOf(obj)] = true
 			}
 		}
+	}
+	for _, pod := range w.deleted {
+		to[pod.node] = true
 	}
 }
 
