@@ -50,7 +50,12 @@ func (a *audit) attachedAgain(name string) bool {
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {
 		dead := !n.alive && a.w.now.Sub(n.unready) > unnoticed
-		if c := n.checks[port]; c == nil || !c.up || dead || !c.serving {
+		c := n.checks[port]
+		if c == nil || !c.up || dead {
+			return false
+		}
+		// Of one that answers slowly nobody knows sooner.
+		if unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment; !c.serving && !unheard {
 			return false
 		}
 	}
@@ -110,7 +115,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 			continue
 		}
 		out++
-		if name == s.Node || !isOut(n) || !a.unreturned(name, &seen.Spec) {
+		if left := a.unreturned(name, &seen.Spec) || a.released(name) && !slices.Contains(seen.Status.Wave, name); name == s.Node || !isOut(n) || !left {
 			underWay++
 		}
 	}
@@ -136,9 +141,14 @@ func (a *audit) ignored(seen *picture, name string) bool {
 // unreturned is whether a detacher does not put back a node in time that was released: it
 // uses up the budget, but nobody waits for it any more.
 func (a *audit) unreturned(name string, spec *v1alpha1.IngressDaemonSetSpec) bool {
+	d := a.w.deployments[name]
+	return a.released(name) && a.w.now.Sub(objects.Moment(d.api, v1alpha1.AnnotationAttachedAt)) >= spec.Strategy().DetachTimeout
+}
+
+// released is whether nothing of ours keeps a node out any more.
+func (a *audit) released(name string) bool {
 	n, d := a.w.nodes[name], a.w.deployments[name]
-	return n != nil && d != nil && !d.marked() && !n.requested() &&
-		a.w.now.Sub(objects.Moment(d.api, v1alpha1.AnnotationAttachedAt)) >= spec.Strategy().DetachTimeout
+	return n != nil && d != nil && !d.marked() && !n.requested()
 }
 
 // degraded is whether nodes are to stay in the load balancer, and this one lacks

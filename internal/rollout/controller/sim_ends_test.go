@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,6 +145,11 @@ func (a *audit) deadUnnoticed() bool {
 	return false
 }
 
+// viewsLag is whether a controller sees what was so a while ago.
+func (w *world) viewsLag() bool {
+	return slices.ContainsFunc(w.leaders, func(l *leader) bool { return w.now.Sub(l.asOf()) > aMoment })
+}
+
 // podRestarts is whether the container of a pod ended a moment ago for no fault of its
 // template, which looks the same.
 func (a *audit) podRestarts() bool {
@@ -158,7 +164,7 @@ func (a *audit) podRestarts() bool {
 // checkTemplates: a template is rejected for its pods and its analysis alone, and becomes
 // current where a node serves with it.
 func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
-	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podRestarts() {
+	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podRestarts() && !a.w.viewsLag() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
 	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment {
