@@ -77,6 +77,29 @@ func TestWritten(t *testing.T) {
 	})
 }
 
+// TestBuriedPods are seen no more, though the cache still holds them, and their nodes are
+// looked at, until the cache says that they are gone or a while has passed.
+func TestBuriedPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWritten(time.Now)
+		pod, other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
+		w.bury(pod, "node-1")
+		w.bury(other, "node-2")
+		nodes := map[string]bool{}
+		if w.nodes(benchSet(), nodes); !w.buried(pod) || !w.buried(other) || !nodes["node-1"] || !nodes["node-2"] {
+			t.Errorf("they are seen, or their nodes are not: %v", nodes)
+		}
+		if w.gone(pod); w.buried(pod) || !w.buried(other) {
+			t.Error("what the cache has dropped is remembered, or more is forgotten")
+		}
+		time.Sleep(longestLag + time.Second)
+		w.bury(pod, "node-1")
+		if w.buried(other) || !w.buried(pod) {
+			t.Error("a pod that the cache holds for ever is never seen again")
+		}
+	})
+}
+
 // TestPace pauses for many times as long as it took to decide.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
-		if !a.protected(s.Node) && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) {
+		if !a.protected(s.Node) && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) && a.templates(s.Node) < 3 {
 			a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 		}
 	}
@@ -174,7 +174,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.HoldBack:
 		t.overruled = a.overrules(t)
-		t.detached, t.foreign = t.detached || detached, false
+		t.detached, t.foreign = t.detached || detached || a.templates(s.Node) > 2, false
 	case rollout.SetFields:
 		t.detached = t.detached || detached
 		if t.degraded && !seen.Spec.Strategy().Detaching && slices.Contains(seen.Status.Wave, s.Node) {
@@ -266,6 +266,17 @@ func (a *audit) checkComplete(seen *picture, s rollout.Step) {
 	if reason != "" && !a.w.deployments[s.Node].updatedAt().Before(marked) && a.w.nodes[s.Node].alive {
 		a.fault("%s although %s", s, reason)
 	}
+}
+
+// templates is of how many templates a node is to have pods. Of three, nobody can tell the
+// Deployment controller whose pods to take.
+func (a *audit) templates(name string) (count int) {
+	for _, s := range a.w.deployments[name].sets {
+		if s.size > 0 {
+			count++
+		}
+	}
+	return count
 }
 
 // inMotion is whether the Deployment controller had just chosen pods to stop, and
@@ -370,17 +381,9 @@ func (a *audit) checkHeldPods() {
 			delete(a.floor, name)
 			continue
 		}
-		kept, templates := int32(0), 0
+		kept := int32(0)
 		for _, s := range d.sets {
 			kept += min(s.size, int32(len(a.w.podsOf(d, s))))
-			if s.size > 0 {
-				templates++
-			}
-		}
-		if templates > 2 {
-			// Of three templates nobody can say whose pods are taken.
-			delete(a.floor, name)
-			continue
 		}
 		if kept < floor {
 			a.fault("%s is held back at %d pods, %d served before", name, kept, floor)

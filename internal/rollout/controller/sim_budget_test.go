@@ -54,8 +54,9 @@ func (a *audit) attachedAgain(name string) bool {
 		if c == nil || !c.up || dead {
 			return false
 		}
-		// Of one that answers slowly nobody knows sooner.
-		if unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment; !c.serving && !unheard {
+		// Of one that answers slowly, or not at all, nobody knows sooner.
+		unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment || c.hangs && a.w.now.Sub(c.hungAt) < unnoticed
+		if !c.serving && !unheard {
 			return false
 		}
 	}

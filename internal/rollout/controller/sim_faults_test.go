@@ -147,9 +147,13 @@ func (w *world) wipeDeployment(n *simNode, which int) {
 	})
 }
 
-// unmarkByHand removes the marks that somebody set by hand.
+// unmarkByHand removes the marks that somebody set by hand, and one of which somebody
+// removed the record, where the spec names another key by now.
 func (w *world) unmarkByHand(n *simNode) {
 	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
+		if d.api.Annotations[v1alpha1.AnnotationMarkKey] == "" && w.spec().Strategy().MarkKey != otherMarkKey {
+			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, otherMarkKey, "") })
+		}
 		mark, there := d.api.Annotations[v1alpha1.DefaultMarkKey]
 		if _, ours := v1alpha1.MarkedAt(mark); there && !ours {
 			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, v1alpha1.DefaultMarkKey, "") })
