@@ -43,7 +43,7 @@ func (p *planner) stopsStorm(v *view) bool {
 		return false
 	}
 	step := p.holdBack(v)
-	holds := !v.Deployment.heldBack() || v.stillRejects(step)
+	holds := (!v.Deployment.heldBack() || v.stillRejects(step)) && (!v.Deployment.untried() || v.evicts())
 	if holds {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
@@ -57,6 +57,12 @@ func (p *planner) stopsStorm(v *view) bool {
 		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
 	}
 	return holds
+}
+
+// untried is whether the Deployment controller has yet to see what is tried again: what was
+// rejected was so before.
+func (d *Deployment) untried() bool {
+	return d.Hold != nil && d.Hold.Trying && d.Hold.Attempts > 0 && !d.Settled
 }
 
 // evicts is whether a taint has taken pods from the node: each new one would be deleted

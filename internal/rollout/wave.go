@@ -183,7 +183,8 @@ func (p *planner) down(v *view) bool {
 	case v.emptied, v.ignored:
 		return false
 	case v.state == v1alpha1.NodeDegraded:
-		return !v.starts || p.midway(v)
+		// No update cures one that somebody wants out.
+		return !v.starts || p.midway(v) || v.keptOut()
 	default:
 		return v.state != v1alpha1.NodeServing
 	}
@@ -276,7 +277,7 @@ func (p *planner) allowed(v *view) bool {
 		return p.checkersCurrent() && v.CheckersSettled
 	case !p.mayStart() && !p.midway(v):
 		return false
-	case p.barred(v) && !p.midway(v), p.timedOut[v.Name]:
+	case p.barred(v) && !p.midway(v), p.strategy.Detaching && p.timedOut[v.Name]:
 		return false
 	case !v.Ready:
 		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")

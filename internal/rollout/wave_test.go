@@ -404,3 +404,37 @@ func TestReadyPodsAreNotMidway(t *testing.T) {
 		t.Errorf("a pod is not ready: %s", steps(d))
 	}
 }
+
+// TestKeptOutInTheMiddleOfItsUpdate: a node that somebody wants out while its pods are
+// replaced in the load balancer uses up the budget until it is whole again.
+func TestKeptOutInTheMiddleOfItsUpdate(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		s := servingFleet(3)
+		s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(int32(3))}
+		s.Revision, s.Status.Wave = "r2", []string{"n0001"}
+		kept := &s.Nodes[0]
+		kept.Deployment.Detached = true
+		if !whole {
+			kept.Pods = append(kept.Pods, Pod{Name: "older", Revision: "r1", Terminating: true, Running: true})
+		}
+		if begun := strings.Contains(steps(Plan(s)), "Update n0001"); begun != whole {
+			t.Errorf("whole %t: another begins: %t", whole, begun)
+		}
+	}
+}
+
+// TestTimedOutBeforeTheStrategyChanged: a node that a detacher did not take out in time is
+// updated where nobody is to take it out any more.
+func TestTimedOutBeforeTheStrategyChanged(t *testing.T) {
+	for _, detaching := range []bool{false, true} {
+		s := servingFleet(2)
+		s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+		s.Status.DetachTimedOut = &v1alpha1.NodesTimedOut{Generation: s.Generation, Nodes: []string{"n0000"}}
+		if !detaching {
+			s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{}
+		}
+		if begun := strings.Contains(steps(Plan(s)), "Update n0000"); begun == detaching {
+			t.Errorf("detaching %t: it is updated: %t", detaching, begun)
+		}
+	}
+}

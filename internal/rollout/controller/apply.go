@@ -101,14 +101,13 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	case rollout.Create:
 		return r.create(ctx, o, s)
 	case rollout.HoldBack:
-		if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
-			return err
-		}
-		return r.update(ctx, o, s)
+		return r.holdBack(ctx, o, s)
 	case rollout.Update:
 		return r.update(ctx, o, s)
-	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero, rollout.Stamp:
+	case rollout.Mark, rollout.Unmark, rollout.SetFields, rollout.ScaleToZero:
 		return r.amend(ctx, o, s)
+	case rollout.Stamp:
+		return r.stamp(ctx, o, s)
 	case rollout.RequestDetachment:
 		return r.requestDetachment(ctx, o, s)
 	case rollout.ReleaseDetachment:
@@ -170,7 +169,7 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 	if !present {
 		value = a.Value
 	}
-	asked, err := json.Marshal(objects.Request{At: s.At.UTC(), StaleTimestamp: s.StaleTimestamp})
+	asked, err := json.Marshal(objects.Request{At: s.At.UTC(), Key: a.Key, StaleTimestamp: s.StaleTimestamp})
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}

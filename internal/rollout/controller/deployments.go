@@ -114,7 +114,7 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 		return err
 	}
 	live := o.nodes[s.Node].deployment
-	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+	return r.guarded(ctx, o.nodes[s.Node], func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := objects.Deployment(o.set, s.Node, live.Name, pods)
 		keepMark(d, live, o.strategy.MarkKey)
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
@@ -136,7 +136,7 @@ func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) er
 	held := objects.Deployment(o.set, s.Node, live.Name, objects.Pods{Replicas: s.Replicas, Paused: s.Paused, Rolling: s.Rolling})
 	held.Spec.Template = template
 	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: objects.HoldValue(s.Hold)})
-	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+	return r.guarded(ctx, o.nodes[s.Node], func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := held.DeepCopy()
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
 		return d, r.replace(ctx, d)
@@ -204,7 +204,7 @@ func (r *Reconciler) amend(ctx context.Context, o *observed, s rollout.Step) err
 	live := o.nodes[s.Node].deployment
 	set, spec := amendment(o, live, s)
 	labels := objects.OwnLabels(o.set, s.Node)
-	return r.guarded(ctx, live, func(resourceVersion string) (*appsv1.Deployment, error) {
+	return r.guarded(ctx, o.nodes[s.Node], func(resourceVersion string) (*appsv1.Deployment, error) {
 		patch := map[string]any{"metadata": map[string]any{
 			"uid": live.UID, "resourceVersion": resourceVersion, "annotations": set, "labels": labels,
 		}}

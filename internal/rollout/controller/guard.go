@@ -19,11 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guarded writes to a Deployment if its spec and annotations are still those that
-// were observed. They are as long as its generation is the same; its status, which
+// guarded writes to the Deployment of a node if its spec and annotations are still those
+// that were observed. They are as long as its generation is the same; its status, which
 // the Deployment controller writes all the time, may have changed meanwhile.
-func (r *Reconciler) guarded(ctx context.Context, live *appsv1.Deployment, write func(resourceVersion string) (*appsv1.Deployment, error)) error {
-	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("Deployment"), r.cachedVersion(ctx, live), sameGeneration, func(version string) error {
+func (r *Reconciler) guarded(ctx context.Context, n *nodeObjects, write func(resourceVersion string) (*appsv1.Deployment, error)) error {
+	version, same := r.cachedVersion(ctx, n.deployment), sameGeneration
+	if n.insist != "" {
+		version, same = n.insist, func(client.Object, client.Object) bool { return false }
+	}
+	return r.whileSame(ctx, n.deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"), version, same, func(version string) error {
 		d, err := write(version)
 		if err == nil {
 			r.written.remember(d)
@@ -116,21 +120,38 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 	return o.look.err
 }
 
-// readyAsSeen refuses to ask a node for no more pods than run where other pods are ready than
-// were when that was decided: what a watch shows may be old, and pods that serve by now would
-// be stopped.
+// holdBack asks a node for no more pods than run, unless other pods are ready than were
+// when that was decided: what a watch shows may be old, and pods that serve by now would be
+// stopped. The Deployment's status follows its pods, so its version tells of a change after
+// they were looked at.
+func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) error {
+	n, now := o.nodes[s.Node], &appsv1.Deployment{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now); err != nil {
+		return fmt.Errorf("reading the Deployment: %w", err)
+	}
+	if !sameGeneration(now, latest(r.written, n.deployment)) {
+		return apierrors.NewConflict(appsv1.Resource("deployments"), now.Name, errors.New("it has changed since this was decided"))
+	}
+	if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
+		return err
+	}
+	n.insist = now.ResourceVersion
+	defer func() { n.insist = "" }()
+	return r.update(ctx, o, s)
+}
+
+// readyAsSeen is an error where other pods of a node are ready than were observed.
 func (r *Reconciler) readyAsSeen(ctx context.Context, o *observed, node string) error {
 	now := &corev1.PodList{}
 	if err := r.live.List(ctx, now, client.InNamespace(o.set.Namespace), client.MatchingLabels(objects.OwnLabels(o.set, node))); err != nil {
 		return fmt.Errorf("looking which pods are ready: %w", err)
 	}
-	ready := map[types.UID]bool{}
+	ready, seen := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range now.Items {
 		if pod := &now.Items[i]; serves(pod) {
 			ready[pod.UID] = true
 		}
 	}
-	seen := map[types.UID]bool{}
 	for _, pod := range o.nodes[node].pods {
 		if serves(pod) {
 			seen[pod.UID] = true
@@ -143,6 +164,20 @@ func (r *Reconciler) readyAsSeen(ctx context.Context, o *observed, node string) 
 }
 
 func serves(pod *corev1.Pod) bool { return objects.PodReady(pod) && pod.DeletionTimestamp == nil }
+
+// stamp makes a Deployment's version another, once for each version of the IngressDaemonSet:
+// where that is seen late, its claim is dropped again and again.
+func (r *Reconciler) stamp(ctx context.Context, o *observed, s rollout.Step) error {
+	uid := o.nodes[s.Node].deployment.UID
+	if r.written.isStamped(uid, o.set.ResourceVersion) {
+		return nil
+	}
+	if err := r.amend(ctx, o, s); err != nil {
+		return err
+	}
+	r.written.stamp(uid, o.set.ResourceVersion)
+	return nil
+}
 
 // keepClaims keeps the claims in the status of nodes of which something was to be written
 // and was not: only a write makes what a frozen controller has decided out of date.

@@ -195,6 +195,33 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 	}
 }
 
+// TestStampedOnce: what is decided upon one version of the object again and again, because
+// the next is seen late, stamps a Deployment once.
+func TestStampedOnce(t *testing.T) {
+	r, o, _ := frozen(t)
+	live := o.nodes["node-1"].deployment
+	at := time.Now()
+	stamps := func() string {
+		at = at.Add(time.Second)
+		if done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Stamp, Node: "node-1", At: at}}); err != nil || len(done) != 1 {
+			t.Fatalf("%v, %v", done, err)
+		}
+		now := live.DeepCopy()
+		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), now); err != nil {
+			t.Fatal(err)
+		}
+		return now.Annotations[v1alpha1.AnnotationClaimDropped]
+	}
+	first := stamps()
+	if again := stamps(); again != first {
+		t.Errorf("stamped at %s and at %s", first, again)
+	}
+	o.set.ResourceVersion += "1"
+	if next := stamps(); next == first {
+		t.Error("a later version is not stamped for")
+	}
+}
+
 // TestClaimsThatCannotBeStamped stay in the status, whatever was to be written instead.
 func TestClaimsThatCannotBeStamped(t *testing.T) {
 	steps := []rollout.Step{

@@ -58,6 +58,9 @@ type nodeObjects struct {
 	pods       []*corev1.Pod
 	checkers   []*corev1.Pod
 	reading    *reading
+	// insist is the version that the Deployment must still have to be written; empty where
+	// any will do whose spec is the same.
+	insist string
 }
 
 // observe reads caches, and the answers of health-check ports, into one State.

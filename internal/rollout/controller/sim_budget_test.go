@@ -45,7 +45,7 @@ const unnoticed = 15 * time.Second
 // machine that died is noticed by those, or else only by its Node.
 func (a *audit) attachedAgain(name string) bool {
 	n := a.w.nodes[name]
-	if !n.ready() || n.requested() || n.moving {
+	if !n.ready() || n.requested() || n.api.Annotations[v1alpha1.AnnotationNodeDetaching] == "true" {
 		return false
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {

@@ -349,9 +349,14 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 // report writes the Deployment's status.
 func (w *world) report(d *simDeployment, current *replicaSet) {
 	status := d.api.Status
-	status.ObservedGeneration, status.Replicas, status.UpdatedReplicas = d.api.Generation, 0, 0
+	status.ObservedGeneration, status.Replicas, status.UpdatedReplicas, status.ReadyReplicas = d.api.Generation, 0, 0, 0
 	for _, s := range d.sets {
-		status.Replicas += int32(len(w.podsOf(d, s)))
+		for _, p := range w.podsOf(d, s) {
+			status.Replicas++
+			if p.ready && !p.notReadyByNode {
+				status.ReadyReplicas++
+			}
+		}
 	}
 	if current != nil {
 		status.UpdatedReplicas = int32(len(w.podsOf(d, current)))

@@ -331,7 +331,7 @@ func (w *world) goal() string {
 func (w *world) triedAgain(d *simDeployment) bool {
 	var hold rollout.Hold
 	_ = json.Unmarshal([]byte(d.api.Annotations[v1alpha1.AnnotationHold]), &hold)
-	return d.held() && hold.Revision == w.revision() && d.podsPerNode() == w.spec().Pods()
+	return d.held() && hold.Revision == w.goal() && d.podsPerNode() == w.spec().Pods()
 }
 
 // drifted is whether somebody else's changes are in a Deployment.

@@ -23,6 +23,8 @@ type written struct {
 	objects map[identity]own
 	// deleted are the pods that were deleted at once.
 	deleted map[types.UID]deletion
+	// stamped is the version of the IngressDaemonSet that a Deployment was last stamped for.
+	stamped map[types.UID]string
 }
 
 type identity struct {
@@ -46,7 +48,7 @@ type deletion struct {
 const longestLag = time.Minute
 
 func newWritten(now func() time.Time) *written {
-	return &written{now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{}}
+	return &written{now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{}, stamped: map[types.UID]string{}}
 }
 
 // remember keeps an object as the API server returned it and the cache will hold it.
@@ -63,6 +65,22 @@ func (w *written) gone(obj client.Object) {
 	defer w.mu.Unlock()
 	delete(w.objects, identityOf(obj))
 	delete(w.deleted, obj.GetUID())
+	delete(w.stamped, obj.GetUID())
+}
+
+// stamp remembers for which version of the IngressDaemonSet a Deployment was stamped.
+func (w *written) stamp(deployment types.UID, version string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stamped[deployment] = version
+}
+
+// isStamped is whether a Deployment was stamped for a version of the IngressDaemonSet: again
+// would refuse nobody more.
+func (w *written) isStamped(deployment types.UID, version string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stamped[deployment] == version
 }
 
 // bury has a pod that was deleted at once be seen no more, though the cache still holds it.

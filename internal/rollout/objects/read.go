@@ -214,20 +214,24 @@ func Moment(d *appsv1.Deployment, annotation string) time.Time {
 // Request is what an IngressDaemonSet remembers on a Node, as JSON under
 // AnnotationDetachPrefix, of the detachment that it asked for.
 type Request struct {
-	At             time.Time `json:"at"`
-	StaleTimestamp string    `json:"staleTimestamp,omitempty"`
+	At time.Time `json:"at"`
+	// Key is the annotation that asked; that of releases before v0.2.0 is not known.
+	Key            string `json:"key,omitempty"`
+	StaleTimestamp string `json:"staleTimestamp,omitempty"`
 }
 
 func (r Reader) detachment(node *corev1.Node) rollout.Detachment {
 	var out rollout.Detachment
+	var asked Request
 	if value, ok := node.Annotations[v1alpha1.AnnotationDetachPrefix+string(r.set.UID)]; ok {
-		var asked Request
 		_ = json.Unmarshal([]byte(value), &asked)
 		out.Requested, out.RequestedAt, out.StaleTimestamp = true, asked.At, asked.StaleTimestamp
 	}
 	out.Moving = node.Annotations[v1alpha1.AnnotationNodeDetaching] == "true"
 	if a := r.strategy.AnnotateNode; a != nil {
-		_, out.Held = node.Annotations[a.Key]
+		// What others ask for under a key is no request of ours under another.
+		_, held := node.Annotations[a.Key]
+		out.Held = held && (asked.Key == "" || asked.Key == a.Key)
 		if a.TimestampKey != "" {
 			out.Timestamp = node.Annotations[a.TimestampKey]
 		}
