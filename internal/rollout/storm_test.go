@@ -346,6 +346,21 @@ func TestHeldBackWhileItsAnalysisFails(t *testing.T) {
 	}
 }
 
+// TestUntried: while the Deployment controller has not seen what is tried again, what was
+// rejected was so before: it is cleaned up, and the attempt goes on.
+func TestUntried(t *testing.T) {
+	for _, seen := range []bool{false, true} {
+		s := rejecting(2, 0)
+		d := s.Nodes[0].Deployment
+		d.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 1, Trying: true, Replicas: 3, At: metav1.NewMicroTime(start)}
+		d.Settled = seen
+		got := steps(Plan(s))
+		if holds := strings.Contains(got, "HoldBack"); holds != seen || !strings.Contains(got, "DeletePods") {
+			t.Errorf("seen %t: %s", seen, got)
+		}
+	}
+}
+
 // TestTaintEvicts: from the first pod that a taint takes, no more are asked for than
 // run, in whatever station the node is, and none again while the taint is there.
 func TestTaintEvicts(t *testing.T) {
