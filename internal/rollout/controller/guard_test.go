@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -193,6 +194,43 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHoldBackInsists on the version that was there when the pods were looked at: what comes
+// of them is written to the Deployment's status.
+func TestHoldBackInsists(t *testing.T) {
+	r, o, _ := frozen(t)
+	live := o.nodes["node-1"].deployment
+	reads := r.live
+	r.live = afterList{reads, func() {
+		changed := live.DeepCopy()
+		if err := reads.Get(t.Context(), client.ObjectKeyFromObject(live), changed); err != nil {
+			t.Fatal(err)
+		}
+		changed.Status.ReadyReplicas++
+		if err := r.client.Status().Update(t.Context(), changed); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+	if done, err := r.apply(t.Context(), o, []rollout.Step{hold}); len(done) > 0 || !onlyConflicts(err) {
+		t.Errorf("held back although a pod got ready: %v", err)
+	}
+	r.live = reads
+	if done, err := r.apply(t.Context(), o, []rollout.Step{hold}); len(done) == 0 || err != nil {
+		t.Errorf("not held back: %v", err)
+	}
+}
+
+// afterList lets something happen after each list.
+type afterList struct {
+	client.Reader
+	then func()
+}
+
+func (a afterList) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	defer a.then()
+	return a.Reader.List(ctx, list, opts...)
 }
 
 // TestStampedOnce: what is decided upon one version of the object again and again, because

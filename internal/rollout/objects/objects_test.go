@@ -637,3 +637,29 @@ func TestIngressPorts(t *testing.T) {
 		t.Errorf("a template without ports: %s", got)
 	}
 }
+
+// TestRequestUnderAnotherKey: a request counts for the key that asked; what others ask for
+// under another one that the strategy names by now is not this controller's.
+func TestRequestUnderAnotherKey(t *testing.T) {
+	set := proxy()
+	set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{AnnotateNodeToDetach: &v1alpha1.AnnotateNodeToDetach{Key: "out"}}
+	for name, c := range map[string]struct {
+		record string
+		held   bool
+		want   bool
+	}{
+		"of this key":                 {`{"at":"2026-01-01T00:00:00Z","key":"out"}`, true, true},
+		"of another key":              {`{"at":"2026-01-01T00:00:00Z","key":"detached"}`, true, false},
+		"of a release without keys":   {`{"at":"2026-01-01T00:00:00Z"}`, true, true},
+		"whose annotation is removed": {`{"at":"2026-01-01T00:00:00Z","key":"out"}`, false, false},
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1alpha1.AnnotationDetachPrefix + string(set.UID): c.record}}}
+		if c.held {
+			node.Annotations["out"] = ""
+		}
+		got, err := ReaderOf(set).Node("n", node, nil, nil)
+		if err != nil || !got.Detachment.Requested || got.Detachment.Held != c.want {
+			t.Errorf("%s: %+v, %v", name, got.Detachment, err)
+		}
+	}
+}
