@@ -642,7 +642,9 @@ func TestIngressPorts(t *testing.T) {
 // under another one that the strategy names by now is not this controller's.
 func TestRequestUnderAnotherKey(t *testing.T) {
 	set := proxy()
-	set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{AnnotateNodeToDetach: &v1alpha1.AnnotateNodeToDetach{Key: "out"}}
+	set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{
+		MaxUnavailableNodes: new(intstr.FromInt32(1)), AnnotateNodeToDetach: &v1alpha1.AnnotateNodeToDetach{Key: "out"},
+	}
 	for name, c := range map[string]struct {
 		record string
 		held   bool
