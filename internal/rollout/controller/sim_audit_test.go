@@ -185,11 +185,15 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 	t.step, t.spec = s.String(), seen.Spec
 }
 
-// readyLately is whether a pod of a node became ready a moment ago, or for too short a time
-// to be called available.
+// readyLately is whether a pod of a node became ready since the controller looked, or for
+// too short a time to be called available.
 func (a *audit) readyLately(node string) bool {
+	unseen := time.Second
+	for _, l := range a.w.leaders {
+		unseen = max(unseen, time.Second+a.w.now.Sub(l.asOf()))
+	}
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
-		return p.node == node && p.ready && a.w.now.Sub(p.readySince) < time.Second+p.owner.minReady()
+		return p.node == node && p.ready && a.w.now.Sub(p.readySince) < unseen+p.owner.minReady()
 	})
 }
 
@@ -250,7 +254,7 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {
 		// An answer needs a moment.
-		if c := a.w.nodes[name].checks[port]; c != nil && c.up && c.serving && c.since.Before(then.Add(-time.Second)) {
+		if c := a.w.nodes[name].checks[port]; c != nil && c.up && !c.hangs && c.serving && c.since.Before(then.Add(-time.Second)) {
 			return false
 		}
 	}
