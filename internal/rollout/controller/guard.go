@@ -123,21 +123,27 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
 // when that was decided: what a watch shows may be old, and pods that serve by now would be
 // stopped. The Deployment's status follows its pods, so its version tells of a change after
-// they were looked at.
+// they were looked at; in a storm it changes all the time, and they are looked at again.
 func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) error {
-	n, now := o.nodes[s.Node], &appsv1.Deployment{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now); err != nil {
-		return fmt.Errorf("reading the Deployment: %w", err)
-	}
-	if !sameGeneration(now, latest(r.written, n.deployment)) {
-		return apierrors.NewConflict(appsv1.Resource("deployments"), now.Name, errors.New("it has changed since this was decided"))
-	}
-	if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
-		return err
-	}
-	n.insist = now.ResourceVersion
+	const attempts = 5
+	n := o.nodes[s.Node]
 	defer func() { n.insist = "" }()
-	return r.update(ctx, o, s)
+	for attempt := 1; ; attempt++ {
+		now := &appsv1.Deployment{}
+		if err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now); err != nil {
+			return fmt.Errorf("reading the Deployment: %w", err)
+		}
+		if !sameGeneration(now, latest(r.written, n.deployment)) {
+			return apierrors.NewConflict(appsv1.Resource("deployments"), now.Name, errors.New("it has changed since this was decided"))
+		}
+		if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
+			return err
+		}
+		n.insist = now.ResourceVersion
+		if err := r.update(ctx, o, s); !apierrors.IsConflict(err) || attempt == attempts {
+			return err
+		}
+	}
 }
 
 // readyAsSeen is an error where other pods of a node are ready than were observed.
