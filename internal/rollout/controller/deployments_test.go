@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,10 +116,18 @@ func TestAReplicaSetThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &observed{set: set, nodes: map[string]*nodeObjects{"node-1": {deployment: benchDeployment(set, "node-1")}}}
-	err = r.carryOut(t.Context(), o, rollout.Step{Action: rollout.HoldBack, Node: "node-1", ReplicaSet: "gone", Hold: &rollout.Hold{}})
-	if !onlyConflicts(err) {
-		t.Errorf("got %v", err)
+	d := benchDeployment(set, "node-1")
+	o := &observed{set: set, nodes: map[string]*nodeObjects{"node-1": {deployment: d}}}
+	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", ReplicaSet: "gone", Hold: &rollout.Hold{}}
+	if err := r.carryOut(t.Context(), o, hold); !onlyConflicts(err) || !strings.Contains(err.Error(), "deployments") {
+		t.Errorf("where the Deployment is gone: got %v", err)
+	}
+	d.ResourceVersion = ""
+	if err := r.client.Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.carryOut(t.Context(), o, hold); !onlyConflicts(err) || !strings.Contains(err.Error(), "replicasets") {
+		t.Errorf("where the ReplicaSet is gone: got %v", err)
 	}
 }
 

@@ -130,11 +130,12 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 	defer func() { n.insist = "" }()
 	for attempt := 1; ; attempt++ {
 		now := &appsv1.Deployment{}
-		if err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now); err != nil {
+		err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && !sameGeneration(now, latest(r.written, n.deployment)):
+			return apierrors.NewConflict(appsv1.Resource("deployments"), n.deployment.Name, errors.New("it has changed since this was decided"))
+		case err != nil:
 			return fmt.Errorf("reading the Deployment: %w", err)
-		}
-		if !sameGeneration(now, latest(r.written, n.deployment)) {
-			return apierrors.NewConflict(appsv1.Resource("deployments"), now.Name, errors.New("it has changed since this was decided"))
 		}
 		if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
 			return err
