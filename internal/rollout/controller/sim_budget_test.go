@@ -313,7 +313,7 @@ func (a *audit) reports(before, after *v1alpha1.IngressDaemonSetStatus) {
 
 // controllerAway is whether no controller could react at the moment.
 func (w *world) controllerAway() bool {
-	if d := w.audit.deletion(); w.set() == nil || d == rollout.DeleteAtOnce || d == rollout.DeleteOrphaning {
+	if d := w.audit.deletion(); w.set() == nil || w.orphans || d == rollout.DeleteAtOnce || d == rollout.DeleteOrphaning {
 		return true
 	}
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {

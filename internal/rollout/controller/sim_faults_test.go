@@ -183,6 +183,7 @@ func (w *world) remove(how rollout.Deletion) {
 	if set == nil || set.DeletionTimestamp != nil {
 		return
 	}
+	w.orphans = how == rollout.DeleteOrphaning
 	if finalizer := map[rollout.Deletion]string{rollout.DeleteAtOnce: metav1.FinalizerDeleteDependents, rollout.DeleteOrphaning: metav1.FinalizerOrphanDependents}[how]; finalizer != "" {
 		changed := set.DeepCopy()
 		changed.Finalizers = append(changed.Finalizers, finalizer)

@@ -70,6 +70,8 @@ type world struct {
 	detacher simDetacher
 	// movedAt is when a node last left the node set, was called NotReady, or went.
 	movedAt time.Time
+	// orphans is whether the object is deleted, and what it owns is left.
+	orphans bool
 	// collected is whether the garbage collector has deleted what the object owns.
 	collected bool
 	// checkersStay is whether health checkers stay on nodes that left the set.

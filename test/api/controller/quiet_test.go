@@ -130,6 +130,14 @@ func TestNewVersion(t *testing.T) {
 		return out
 	}
 	before, pods := deployments(), uids(f.pods(set, ""))
+	f.eventually("the Deployment controller has written its last status", func() error {
+		last := before
+		time.Sleep(time.Second)
+		if before = deployments(); fmt.Sprint(before) != fmt.Sprint(last) {
+			return fmt.Errorf("%v became %v", last, before)
+		}
+		return nil
+	})
 	checkers := f.checkerPods(set)
 	orphans := f.create("orphans", answered, func(set *v1alpha1.IngressDaemonSet) { set.Spec.HealthCheckNodePorts = []int32{port + 1} })
 	f.complete(orphans)
