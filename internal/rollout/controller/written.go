@@ -87,7 +87,6 @@ func (w *written) isStamped(deployment types.UID, version string) bool {
 func (w *written) bury(pod *corev1.Pod, node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.deleted, func(_ types.UID, d deletion) bool { return w.now().Sub(d.at) > longestLag })
 	w.deleted[pod.UID] = deletion{node, w.now()}
 }
 
@@ -154,6 +153,8 @@ func (w *written) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
 			}
 		}
 	}
+	// The event of a deletion may come before it is noted, and then no other tells of it.
+	maps.DeleteFunc(w.deleted, func(_ types.UID, d deletion) bool { return w.now().Sub(d.at) > longestLag })
 	for _, pod := range w.deleted {
 		to[pod.node] = true
 	}
