@@ -185,15 +185,18 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 	t.step, t.spec = s.String(), seen.Spec
 }
 
-// readyLately is whether a pod of a node became ready since the controller looked, or for
-// too short a time to be called available.
-func (a *audit) readyLately(node string) bool {
-	unseen := time.Second
-	for _, l := range a.w.leaders {
-		unseen = max(unseen, time.Second+a.w.now.Sub(l.asOf()))
-	}
+// readyWithin is whether a pod of a node became ready so short a time ago, or for too short
+// a time to be called available.
+func (a *audit) readyWithin(node string, d time.Duration) bool {
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
-		return p.node == node && p.ready && a.w.now.Sub(p.readySince) < unseen+p.owner.minReady()
+		return p.node == node && p.ready && a.w.now.Sub(p.readySince) < d+p.owner.minReady()
+	})
+}
+
+// readyUnseen is whether a pod of a node became ready since a controller looked.
+func (a *audit) readyUnseen(node string) bool {
+	return slices.ContainsFunc(a.w.leaders, func(l *leader) bool {
+		return a.readyWithin(node, time.Second+a.w.now.Sub(l.asOf()))
 	})
 }
 
@@ -231,7 +234,7 @@ func (a *audit) stops(p *simPod, by string) {
 			n.unready = a.w.now
 		}
 	case !n.alive, set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
-	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyLately(p.node)):
+	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyWithin(p.node, time.Second)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	default:
 		reason, now := a.attached(p.node, &t.spec), a.attached(p.node, a.w.spec())
@@ -340,7 +343,7 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 	if w.now.Before(began.Add(strategy.MarkGrace)) {
 		return "the grace after the mark is not over"
 	}
-	if at := strategy.AnnotateNode; at != nil && !(outOfTurn(mark) && (w.readyPods(name) == 0 || a.readyLately(name))) {
+	if at := strategy.AnnotateNode; at != nil && !(outOfTurn(mark) && (w.readyPods(name) == 0 || a.readyUnseen(name))) {
 		_, held := n.api.Annotations[at.Key]
 		switch {
 		case !held:

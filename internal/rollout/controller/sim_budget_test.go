@@ -22,8 +22,9 @@ func (a *audit) settleBooks() {
 }
 
 // noLongerCounts is whether a node that is not marked is free: one that leaves
-// counts from its mark on, one that is to have no pods has come to rest, one that is NotReady is not out by our doing, and updates of nodes that serve are counted only as
-// long as that is how nodes are updated.
+// counts from its mark on, one that is to have no pods has come to rest, one that is
+// NotReady is not out by our doing, and updates of nodes that serve are counted only as long
+// as that is how nodes are updated.
 func (a *audit) noLongerCounts(name string, begun rollout.Action) bool {
 	n := a.w.nodes[name]
 	return !n.wanted() || a.w.deployments[name].podsPerNode() == 0 || !n.ready() && !n.requested() || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
@@ -241,7 +242,8 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 // takenOut is whether a node was begun with, and not so that some of its pods go on serving.
 func (a *audit) takenOut(name string) bool {
 	t := a.turnOf(name)
-	return a.begun[name] != "" && !(t.degraded && t.keep > 0)
+	inPlace := a.begun[name] == rollout.Update && t.degraded && t.keep > 0
+	return a.begun[name] != "" && !inPlace
 }
 
 // silent is whether a port of a node has accepted questions and answered none for so
