@@ -176,8 +176,10 @@ type Pod struct {
 	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
 	// template from those of another, also where their revision is the same.
 	ReplicaSet string
-	// Created is when it was made, Deleted when somebody asked for its end.
+	// Created is when it was made, Deleted when somebody asked for its end, Evicted
+	// whether a taint of its node is why.
 	Created, Deleted time.Time
+	Evicted          bool
 	// Ready is whether its containers are ready and no readiness gate fails.
 	Ready      bool
 	ReadySince time.Time

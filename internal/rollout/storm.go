@@ -39,11 +39,11 @@ const (
 // that.
 func (p *planner) stopsStorm(v *view) bool {
 	failed := v.failedPods()
-	if len(failed) == 0 && !v.evicts() {
+	if len(failed) == 0 && !v.Evicts() {
 		return false
 	}
 	step := p.holdBack(v)
-	holds := (!v.Deployment.heldBack() || v.stillRejects(step)) && (!v.Deployment.untried() || v.evicts())
+	holds := (!v.Deployment.heldBack() || v.stillRejects(step)) && (!v.Deployment.untried() || v.Evicts())
 	if holds {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
@@ -65,12 +65,20 @@ func (d *Deployment) untried() bool {
 	return d.Hold != nil && d.Hold.Trying && d.Hold.Attempts > 0 && !d.Settled
 }
 
-// evicts is whether a taint has taken pods from the node: each new one would be deleted
+// Evicts is whether a taint has taken pods from the node: each new one would be deleted
 // as fast as its ReplicaSet makes it. Until then they may use the time that they
 // tolerate the taint, and those that tolerate it for good stay.
-func (n *Node) evicts() bool {
+func (n *Node) Evicts() bool {
 	_, _, all, _ := n.running()
 	return n.Tainted && all < n.Deployment.Replicas
+}
+
+// doomed is whether a pod was made in place of those that a taint has evicted: that it
+// tolerates the taint for a time again would go on for ever.
+func (n *Node) doomed(p Pod) bool {
+	return n.Tainted && slices.ContainsFunc(n.Pods, func(gone Pod) bool {
+		return gone.Evicted && gone.Terminating && !p.Created.Before(gone.Deleted)
+	})
 }
 
 // holdBack asks for no more pods than run, and writes no template but that of the
@@ -312,7 +320,7 @@ func (n *Node) running() (present, older, all int32, oldest Pod) {
 	now := template{n.Deployment.Revision, n.presentReplicaSet()}
 	counts := map[template]int32{}
 	for _, p := range n.Pods {
-		if p.Running && !p.Terminating && p.Failed == "" {
+		if p.Running && !p.Terminating && p.Failed == "" && !n.doomed(p) {
 			counts[of(p)]++
 			all++
 		}

@@ -369,6 +369,12 @@ func TestTaintEvicts(t *testing.T) {
 			n.Pods[i].Terminating = true
 		}
 	}
+	// replaced has the first evicted, and the other made so much later.
+	replaced := func(n *Node, after time.Duration) {
+		deleted := start.Add(-time.Second)
+		n.Pods[0].Terminating, n.Pods[0].Evicted, n.Pods[0].Deleted = true, true, deleted
+		n.Pods[1].Created = deleted.Add(after)
+	}
 	marked := func(n *Node) {
 		n.Deployment.Mark = MarkValue(start.Add(-30*time.Second), "r1")
 		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
@@ -385,6 +391,9 @@ func TestTaintEvicts(t *testing.T) {
 		"all are evicted":            {func(n *Node) { evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
 		"they are gone already":      {func(n *Node) { n.Pods = nil }, "HoldBack n0000 to r1 x0"},
 		"the new ones start":         {func(n *Node) { n.Pods = []Pod{{Name: "x", Revision: "r1"}} }, "HoldBack n0000 to r1 x0"},
+		"the new ones run":           {func(n *Node) { replaced(n, 0) }, "HoldBack n0000 to r1 x0"},
+		"those of before run":        {func(n *Node) { replaced(n, -time.Second) }, "HoldBack n0000 to r1 x1"},
+		"new ones run, held":         {func(n *Node) { replaced(n, 0); held(n, 0) }, "Mark n0000"},
 		"none is evicted yet":        {func(*Node) {}, "Mark n0000"},
 		"the next is evicted":        {func(n *Node) { held(n, 1); evicted(n, 0, 1) }, "HoldBack n0000 to r1 x0"},
 		"held already":               {func(n *Node) { held(n, 1); evicted(n, 0) }, "Mark n0000"},

@@ -122,7 +122,7 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
 // when that was decided: what a watch shows may be old, and pods that serve by now would be
-// stopped. The Deployment's status follows its pods, so its version tells of a change after
+// stopped, which a taint does anyway where it evicts. The Deployment's status follows its pods, so its version tells of a change after
 // they were looked at; in a storm it changes all the time, and they are looked at again.
 func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) error {
 	const attempts = 5
@@ -137,7 +137,7 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 		case err != nil:
 			return fmt.Errorf("reading the Deployment: %w", err)
 		}
-		if err := r.readyAsSeen(ctx, o, s.Node); err != nil {
+		if err := r.servesAsSeen(ctx, o, s.Node); err != nil {
 			return err
 		}
 		n.insist = now.ResourceVersion
@@ -147,8 +147,9 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 	}
 }
 
-// readyAsSeen is an error where other pods of a node are ready than were observed.
-func (r *Reconciler) readyAsSeen(ctx context.Context, o *observed, node string) error {
+// servesAsSeen is an error where other pods of a node are ready than were observed, unless
+// they only tolerate for a time what takes others away.
+func (r *Reconciler) servesAsSeen(ctx context.Context, o *observed, node string) error {
 	now := &corev1.PodList{}
 	if err := r.live.List(ctx, now, client.InNamespace(o.set.Namespace), client.MatchingLabels(objects.OwnLabels(o.set, node))); err != nil {
 		return fmt.Errorf("looking which pods are ready: %w", err)
@@ -164,10 +165,25 @@ func (r *Reconciler) readyAsSeen(ctx context.Context, o *observed, node string) 
 			seen[pod.UID] = true
 		}
 	}
-	if !maps.Equal(ready, seen) {
-		return apierrors.NewConflict(corev1.Resource("pods"), node, errors.New("other pods of the node are ready than were when this was decided"))
+	if maps.Equal(ready, seen) {
+		return nil
 	}
-	return nil
+	if evicts, err := r.stillEvicts(ctx, o, node); err != nil || evicts {
+		return err
+	}
+	return apierrors.NewConflict(corev1.Resource("pods"), node, errors.New("other pods of the node are ready than were when this was decided"))
+}
+
+// stillEvicts is whether a taint was seen to take pods from a node, and is on it still.
+func (r *Reconciler) stillEvicts(ctx context.Context, o *observed, node string) (bool, error) {
+	if !o.nodes[node].reading.out.Evicts() {
+		return false, nil
+	}
+	now := &corev1.Node{}
+	if err := r.live.Get(ctx, client.ObjectKey{Name: node}, now); err != nil {
+		return false, fmt.Errorf("looking whether the taint is still there: %w", err)
+	}
+	return o.reader.Nodes.Evicts(now), nil
 }
 
 func serves(pod *corev1.Pod) bool { return objects.PodReady(pod) && pod.DeletionTimestamp == nil }

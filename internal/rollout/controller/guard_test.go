@@ -38,7 +38,8 @@ func frozen(t *testing.T) (*Reconciler, *observed, rollout.Step) {
 	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(set), live); err != nil {
 		t.Fatal(err)
 	}
-	o := &observed{set: live, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy()}}}
+	o := &observed{set: live, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy(), reading: &reading{out: rollout.Node{Deployment: &rollout.Deployment{}}}}}}
+	o.reader = objects.ReaderOf(set)
 	o.state.Status.Wave = []string{"node-1"}
 	return r, o, rollout.Step{Action: rollout.Mark, Node: "node-1", Mark: "a mark"}
 }
@@ -191,6 +192,43 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
 			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
 				t.Errorf("refused: %t, %v", refused, err)
+			}
+		})
+	}
+}
+
+// TestHoldBackWhereATaintEvicts: pods that are ready by now on a node whose taint has taken
+// others only tolerate it for a time, unless the taint is gone meanwhile.
+func TestHoldBackWhereATaintEvicts(t *testing.T) {
+	for name, test := range map[string]struct{ evicted, tainted, held bool }{
+		"it evicts":           {true, true, true},
+		"it is gone":          {true, false, false},
+		"it has evicted none": {false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, _ := frozen(t)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+			if test.tainted {
+				node.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+			}
+			ready := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: o.set.Namespace, Name: "new", UID: "new", Labels: objects.OwnLabels(o.set, "node-1")},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}
+			for _, obj := range []client.Object{node, ready} {
+				if err := r.client.Create(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+			seen := &o.nodes["node-1"].reading.out
+			seen.Tainted, seen.Deployment = true, &rollout.Deployment{Replicas: 1}
+			if !test.evicted {
+				seen.Pods = []rollout.Pod{{Name: "old", Running: true}}
+			}
+			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
+			if held := len(done) > 0; held != test.held || !held && !onlyConflicts(err) {
+				t.Errorf("held back: %t, %v", held, err)
 			}
 		})
 	}

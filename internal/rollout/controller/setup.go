@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -203,16 +202,11 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	}
 }
 
-// evictedByTaint is the reason of the condition DisruptionTarget where a taint is.
-const evictedByTaint = "DeletionByTaintManager"
-
 // lost is whether the object is a pod that a kubelet rejected or a taint evicts, which its
 // ReplicaSet replaces at once.
 func lost(obj client.Object) bool {
 	pod, ok := obj.(*corev1.Pod)
-	return ok && (pod.Status.Phase == corev1.PodFailed || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Reason == evictedByTaint
-	}))
+	return ok && (pod.Status.Phase == corev1.PodFailed || objects.TaintEvicts(pod))
 }
 
 // specChanges leaves out changes of the status.

@@ -34,7 +34,7 @@ func TestLostPodsDoNotWait(t *testing.T) {
 	}{
 		"rejected": {corev1.PodStatus{Phase: corev1.PodFailed}, shortestPause},
 		"evicted by a taint": {corev1.PodStatus{Conditions: []corev1.PodCondition{
-			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: evictedByTaint},
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"},
 		}}, shortestPause},
 		"evicted by somebody": {corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"},

@@ -295,6 +295,17 @@ func (a *audit) rejected(p *simPod) {
 	}
 }
 
+// evicted counts a pod that a taint took, where it was made after the taint had taken others.
+func (a *audit) evicted(n *simNode, p *simPod) {
+	delete(a.floor, n.name)
+	switch {
+	case n.evictedAt.IsZero():
+		n.evictedAt = a.w.now
+	case !p.created.Before(n.evictedAt):
+		a.rejected(p)
+	}
+}
+
 // runsForeignPods is whether pods of a template that somebody else wrote run on a
 // node: nobody could then go back without giving them up.
 func (a *audit) runsForeignPods(name string) bool {

@@ -25,8 +25,8 @@ type simPod struct {
 	// notReadyByNode is whether the API server says that the pod is not ready because
 	// its node is not.
 	notReadyByNode bool
-	// disrupted is whether its condition says that it was evicted.
-	disrupted bool
+	// disrupted is the reason of the condition that says that it was evicted.
+	disrupted string
 	failed    string
 }
 
@@ -49,8 +49,8 @@ func (w *world) putPod(p *simPod) {
 			pod.Status.Conditions[0].Status = corev1.ConditionFalse
 		}
 	}
-	if p.disrupted {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue})
+	if p.disrupted != "" {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: p.disrupted})
 	}
 	if p.api != nil && p.api.DeletionTimestamp != nil {
 		pod.DeletionTimestamp = p.api.DeletionTimestamp
@@ -97,6 +97,7 @@ func (w *world) createPod(d *simDeployment, s *replicaSet) {
 	p := &simPod{name: fmt.Sprintf("%s-%d", d.api.Name, w.count), node: d.node, owner: d, set: s, created: w.now}
 	w.pods = append(w.pods, p)
 	w.putPod(p)
+	w.tolerates(p)
 	w.takesOn(p)
 }
 
@@ -113,7 +114,7 @@ func (w *world) takesOn(p *simPod) {
 		switch {
 		case !w.has(p) || n == nil || !n.alive || p.running || p.failed != "" || p.terminating:
 			return
-		case n.tainted() && !w.now.Before(n.taintedUntil):
+		case n.tainted() && n.tolerated == 0:
 			p.failed = "TaintToleration"
 			w.audit.rejected(p)
 			w.putPod(p)
@@ -219,7 +220,9 @@ func (w *world) evict(name string, plainly bool) {
 	delete(w.audit.floor, name)
 	for _, p := range slices.Clone(w.pods) {
 		if p.node == name && !p.terminating && p.failed == "" {
-			p.disrupted = !plainly
+			if !plainly {
+				p.disrupted = "EvictionByEvictionAPI"
+			}
 			w.deletePod(p, others)
 		}
 	}

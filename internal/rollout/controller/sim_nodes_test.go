@@ -32,10 +32,14 @@ type simNode struct {
 	askedAt, detachedAt map[string]time.Time
 	// moving is whether the detacher has not put back all of it yet.
 	moving bool
-	// taintedUntil is how long pods tolerate the taint, tampered when somebody wrote to
-	// the annotations by hand.
-	taintedUntil, tampered time.Time
-	checks                 map[int32]*simCheck
+	// tolerated is for how long pods tolerate the taint, taints how often there was one,
+	// evictedAt when the present one first took a pod.
+	tolerated time.Duration
+	taints    int
+	evictedAt time.Time
+	// tampered is when somebody wrote to the annotations by hand.
+	tampered time.Time
+	checks   map[int32]*simCheck
 	// notReadySince is when the Node was last called NotReady.
 	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
@@ -129,10 +133,25 @@ func (w *world) taint(n *simNode, tolerated time.Duration) {
 	w.edit(n, func(node *corev1.Node) {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "repairs", Effect: corev1.TaintEffectNoExecute})
 	})
-	n.taintedUntil = w.now.Add(tolerated)
-	w.after(tolerated+50*time.Millisecond, func() {
-		if n.tainted() {
-			w.evict(n.name, false)
+	n.tolerated, n.taints, n.evictedAt = tolerated, n.taints+1, time.Time{}
+	for _, p := range w.pods {
+		w.tolerates(p)
+	}
+}
+
+// tolerates has the taint eviction controller delete a pod after the time for which it
+// tolerates the taint of its node.
+func (w *world) tolerates(p *simPod) {
+	n := w.nodes[p.node]
+	if n == nil || !n.tainted() {
+		return
+	}
+	taints := n.taints
+	w.after(n.tolerated+50*time.Millisecond, func() {
+		if n.tainted() && n.taints == taints && w.has(p) && p.failed == "" {
+			w.audit.evicted(n, p)
+			p.disrupted = "DeletionByTaintManager"
+			w.deletePod(p, others)
 		}
 	})
 }

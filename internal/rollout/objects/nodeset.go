@@ -50,8 +50,8 @@ func (s NodeSet) Wants(node *corev1.Node, present bool) (bool, error) {
 	}), nil
 }
 
-// evicts is whether a taint of the node takes its pods away, now or after a time.
-func (s NodeSet) evicts(node *corev1.Node) bool {
+// Evicts is whether a taint of the node takes its pods away, now or after a time.
+func (s NodeSet) Evicts(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoExecute && !tolerated(s.tolerations, &t)
 	})

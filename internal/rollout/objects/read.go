@@ -58,7 +58,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 		out.Wanted = out.Wanted && r.set.DeletionTimestamp == nil
 		out.Ready, out.ReadyAt = readiness(node)
 		out.Leaving = Leaving(node)
-		out.Tainted = r.Nodes.evicts(node)
+		out.Tainted = r.Nodes.Evicts(node)
 		out.Labels = node.Labels
 		out.Detachment = r.detachment(node)
 	}
@@ -110,6 +110,7 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 		Running:     pod.Status.Phase == corev1.PodRunning,
 		Ready:       PodReady(pod),
 		Terminating: pod.DeletionTimestamp != nil,
+		Evicted:     TaintEvicts(pod),
 	}
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		out.Failed = strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
@@ -129,10 +130,25 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 	return out
 }
 
-func evicted(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
+func evicted(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && disruption(pod) != nil }
+
+// TaintEvicts is whether a taint of its node takes a pod away.
+func TaintEvicts(pod *corev1.Pod) bool {
+	c := disruption(pod)
+	return c != nil && c.Reason == evictedByTaint
+}
+
+// evictedByTaint is the reason of the condition DisruptionTarget where a taint is.
+const evictedByTaint = "DeletionByTaintManager"
+
+// disruption says why somebody takes a pod away, if anybody says so.
+func disruption(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
 }
 
 func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
