@@ -121,12 +121,15 @@ func order(a, b bool) int {
 
 // groupInTurn is the first group that is not finished; the nodes after it have to
 // wait. A node that is NotReady holds up nobody, since it may never return, and neither does
-// one that is not tried again.
+// one that is not tried again, or that an analysis of others keeps from beginning.
 func (p *planner) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
-		unfinished := v.starts || p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
-		if v.Wanted && v.Ready && unfinished && !p.timedOut[v.Name] && (!found || compareGroups(v.group, first) < 0) {
+		if !v.Wanted || !v.Ready || p.timedOut[v.Name] || found && compareGroups(v.group, first) >= 0 {
+			continue
+		}
+		inWave := p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
+		if inWave || v.starts && !p.barred(v) {
 			first, found = v.group, true
 		}
 	}

@@ -30,7 +30,7 @@ type State struct {
 	// template is on record.
 	Revision  string
 	Revisions map[string]bool
-	// BroughtBack is whether another was recorded after the present one.
+	// BroughtBack is whether another was recorded after the present one, or as late.
 	BroughtBack bool
 	// DryRun is what the API server said of a Deployment with the present template.
 	DryRun DryRun

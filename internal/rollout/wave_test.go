@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -305,6 +306,22 @@ func TestOrder(t *testing.T) {
 	}
 	if want := []string{"z", "a", "b1", "b2", "empty", "none"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestOrderWhereOthersAreAnalysed: the nodes of a wave do not wait for an earlier zone that
+// waits for their analysis.
+func TestOrderWhereOthersAreAnalysed(t *testing.T) {
+	s := servingFleet(2)
+	s.Revision, s.Revisions = "r2", map[string]bool{"r1": true, "r2": true}
+	s.Spec.UpdateStrategy.RollingUpdate.Order.TopologyKey = "zone"
+	s.Spec.UpdateStrategy.RollingUpdate.Analysis = []v1alpha1.AnalysisCheck{{Name: "errors"}}
+	s.Nodes[0].Labels, s.Nodes[1].Labels = map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Wave = []string{"n0001"}
+	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisOfWave, Nodes: []string{"n0001"}, Began: began, Since: began}
+	if got := steps(Plan(s)); !strings.Contains(got, "n0001") || strings.Contains(got, "n0000") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -466,3 +466,27 @@ func TestThawed(t *testing.T) {
 		}
 	}
 }
+
+// TestRevisionsOfTwoControllers: where two recorded revisions under one number, the present
+// one is recorded anew.
+func TestRevisionsOfTwoControllers(t *testing.T) {
+	for _, other := range []int64{1, 2, 3} {
+		r, o, _ := frozen(t)
+		o.known, o.state.Revision = r.memory.of(o.set), "present"
+		for revision, number := range map[string]int64{"present": 2, "other": other} {
+			cr, err := objects.ControllerRevision(o.set, revision, number)
+			if err == nil {
+				err = r.client.Create(t.Context(), cr)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.observeRevisions(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := o.state.BroughtBack, other >= 2; got != want {
+			t.Errorf("beside number %d it is to be recorded anew: %t", other, got)
+		}
+	}
+}

@@ -32,15 +32,18 @@ func (r *Reconciler) observeRevisions(ctx context.Context, o *observed) error {
 		o.record(own)
 	}
 	present := o.revisions[o.state.Revision]
-	o.state.BroughtBack = present != nil && present.Revision < o.newest()
+	o.state.BroughtBack = present != nil && present.Revision <= o.newest(o.state.Revision)
 	return nil
 }
 
-// newest is the number of the revision that was recorded last.
-func (o *observed) newest() int64 {
+// newest is the number of the revision that was recorded last, but for one of them. Two
+// may have the same, if two controllers recorded them.
+func (o *observed) newest(but string) int64 {
 	var newest int64
-	for _, cr := range o.revisions {
-		newest = max(newest, cr.Revision)
+	for revision, cr := range o.revisions {
+		if revision != but {
+			newest = max(newest, cr.Revision)
+		}
 	}
 	return newest
 }
@@ -53,7 +56,7 @@ func (o *observed) record(cr *appsv1.ControllerRevision) {
 }
 
 func (r *Reconciler) recordRevision(ctx context.Context, o *observed) error {
-	cr, err := objects.ControllerRevision(o.set, o.state.Revision, o.newest()+1)
+	cr, err := objects.ControllerRevision(o.set, o.state.Revision, o.newest(o.state.Revision)+1)
 	if err != nil {
 		return err
 	}

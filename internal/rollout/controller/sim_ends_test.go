@@ -92,7 +92,7 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 		case !n.wanted():
 		case !n.ready():
 			dead++
-		case d == nil || d.revision() != a.w.revision() || !a.servesTruly(name) || a.waitsForDetacher(n, set) || n.hardlyAnswers():
+		case d == nil || d.revision() != a.w.revision() || a.turnOf(name).foreign || !a.servesTruly(name) || a.waitsForDetacher(n, set) || n.hardlyAnswers():
 			return false
 		default:
 			served++
@@ -150,11 +150,11 @@ func (w *world) viewsLag() bool {
 	return slices.ContainsFunc(w.leaders, func(l *leader) bool { return w.now.Sub(l.asOf()) > aMoment })
 }
 
-// podRestarts is whether the container of a pod ended a moment ago for no fault of its
-// template, which looks the same.
-func (a *audit) podRestarts() bool {
-	for _, n := range a.w.nodes {
-		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second {
+// podsLate is whether the container of a pod ended a moment ago for no fault of its
+// template, or a pod came too late to be available by the deadline, which looks the same.
+func (a *audit) podsLate() bool {
+	for name, n := range a.w.nodes {
+		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second || a.readyWithin(name, aMoment) {
 			return true
 		}
 	}
@@ -164,7 +164,7 @@ func (a *audit) podRestarts() bool {
 // checkTemplates: a template is rejected for its pods and its analysis alone, and becomes
 // current where a node serves with it.
 func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
-	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podRestarts() && !a.w.viewsLag() {
+	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podsLate() && !a.w.viewsLag() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
 	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment {
