@@ -250,6 +250,10 @@ func (a *audit) stops(p *simPod, by string) {
 // servesNothing is whether nobody could tell, by what was so at a time, that a node
 // serves: neither by a pod that the API server calls ready nor by a port.
 func (a *audit) servesNothing(name string, then time.Time) bool {
+	n := a.w.nodes[name]
+	if n == nil {
+		return true
+	}
 	for _, p := range a.w.pods {
 		if p.node == name && p.ready && !p.notReadyByNode && !p.terminating && p.readySince.Before(then) {
 			return false
@@ -257,7 +261,7 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {
 		// An answer needs a moment.
-		if c := a.w.nodes[name].checks[port]; c != nil && c.up && !c.hangs && c.serving && c.since.Before(then.Add(-time.Second)) {
+		if c := n.checks[port]; c != nil && c.up && !c.hangs && c.serving && c.since.Before(then.Add(-time.Second)) {
 			return false
 		}
 	}
