@@ -44,9 +44,10 @@ type sight struct {
 	ready map[string]time.Time
 }
 
-// nodeValues are what is told apart of a node; times in nanoseconds.
+// nodeValues are what is told apart of a node; times in nanoseconds. The zero value is of
+// one that was not seen before.
 type nodeValues struct {
-	claimed, ready, marked             bool
+	known, claimed, ready, marked      bool
 	mark, timestamp                    string
 	updated, attached, hold, requested int64
 }
@@ -99,7 +100,7 @@ func (s *sight) see(n *Node, claimed bool, now time.Time) {
 		changed bool
 	}{
 		{&s.seen.Claim, s.values.claimed != last.claimed},
-		{&s.seen.Ready, s.values.ready != last.ready},
+		{&s.seen.Ready, s.values.ready != last.ready || !last.known},
 		{&s.seen.Mark, s.values.marked != last.marked || s.values.mark != last.mark},
 		{&s.seen.Updated, s.values.updated != last.updated},
 		{&s.seen.Attached, s.values.attached != last.attached},
@@ -114,7 +115,7 @@ func (s *sight) see(n *Node, claimed bool, now time.Time) {
 }
 
 func valuesOf(n *Node, claimed bool) nodeValues {
-	v := nodeValues{claimed: claimed, ready: n.Ready, timestamp: n.Detachment.Timestamp}
+	v := nodeValues{known: true, claimed: claimed, ready: n.Ready, timestamp: n.Detachment.Timestamp}
 	if n.Detachment.Requested {
 		v.requested = n.Detachment.RequestedAt.UnixNano()
 	}

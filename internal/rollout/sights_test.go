@@ -174,6 +174,26 @@ func TestNewLeaderFindsANodeComingBack(t *testing.T) {
 	}
 }
 
+// TestNodeJoinsNotReady: for how long a node has been NotReady counts from when it was first
+// seen, also where that was long after the others.
+func TestNodeJoinsNotReady(t *testing.T) {
+	s := servingFleet(3)
+	s.Spec.UpdateStrategy.RollingUpdate.IgnoreNotReadyNodesAfterSeconds = new(int32(60))
+	sights := &Sights{}
+	look(sights, s, 0)
+	joined := servingNode("n0003")
+	joined.Ready = false
+	s.Nodes, s.Revision = append(s.Nodes, joined), "r2"
+	for _, test := range []struct {
+		after time.Duration
+		begin int
+	}{{10 * time.Minute, 0}, {10*time.Minute + 59*time.Second, 0}, {11 * time.Minute, 1}} {
+		if d := look(sights, s, test.after); len(d.Status.Wave) != test.begin {
+			t.Errorf("after %s: %s", test.after, summary(d))
+		}
+	}
+}
+
 // TestClaimBesideAStrayTimestamp: a new leader takes its turn on a node that carries a
 // timestamp which no detacher removes, and does not claim and drop it again and again.
 func TestClaimBesideAStrayTimestamp(t *testing.T) {

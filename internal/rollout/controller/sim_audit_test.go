@@ -118,7 +118,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
-		if !a.protected(s.Node) && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) && a.templates(s.Node) < 3 {
+		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) && a.templates(s.Node) < 3 {
 			a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 		}
 	}
@@ -233,7 +233,7 @@ func (a *audit) stops(p *simPod, by string) {
 		if n != nil {
 			n.unready = a.w.now
 		}
-	case !n.alive, n.tainted() && !n.evictedAt.IsZero(), set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case !n.alive, n.evicts(), set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyWithin(p.node, time.Second)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	default:
@@ -480,11 +480,12 @@ func inWords(d rollout.Decision) string {
 }
 
 // portCloses judges the end of a health checker whose DaemonSet was deleted. A port that
-// came back into the spec a moment ago may have been decided upon before.
+// came back into the spec a moment ago may have been decided upon before, and of one that
+// does not answer nobody knows who asks it.
 func (a *audit) portCloses(c *simCheck) {
 	until, removed := a.w.asked[c.port]
 	d := a.w.deployments[c.node.name]
-	if !c.up || !c.node.alive || !c.serving || d == nil || a.deletion() != rollout.NotDeleted {
+	if !c.up || c.hangs || !c.node.alive || !c.serving || d == nil || a.deletion() != rollout.NotDeleted {
 		return
 	}
 	if removed && a.w.now.Before(until) && !a.w.released[c.port] {

@@ -124,6 +124,10 @@ func (n *simNode) tainted() bool {
 	return slices.ContainsFunc(n.api.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
+// evicts is whether a taint has taken pods from the node, and those that come after them
+// only tolerate it for a time.
+func (n *simNode) evicts() bool { return n.tainted() && !n.evictedAt.IsZero() }
+
 // taint has the taint eviction controller delete the pods of a node, after a while where
 // they tolerate the taint for one.
 func (w *world) taint(n *simNode, tolerated time.Duration) {
@@ -135,7 +139,9 @@ func (w *world) taint(n *simNode, tolerated time.Duration) {
 	})
 	n.tolerated, n.taints, n.evictedAt = tolerated, n.taints+1, time.Time{}
 	for _, p := range w.pods {
-		w.tolerates(p)
+		if p.node == n.name {
+			w.tolerates(p)
+		}
 	}
 }
 
