@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -77,7 +78,7 @@ func plainMeta(node string) metav1.ObjectMeta {
 func plainDeployment(node, version string) *appsv1.Deployment {
 	labels := map[string]string{"app": "plain", "node": node}
 	t := template(labels, version)
-	t.Spec.NodeName = node
+	t.Spec.NodeName, t.Spec.Tolerations = node, daemonTolerations()
 	all, none := intstr.FromString("100%"), intstr.FromInt32(0)
 	return &appsv1.Deployment{
 		ObjectMeta: plainMeta(node),
@@ -89,6 +90,20 @@ func plainDeployment(node, version string) *appsv1.Deployment {
 			Strategy:             appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &all, MaxSurge: &none}},
 		},
 	}
+}
+
+// daemonTolerations are those without which a pod does not stay on its node: the DaemonSet
+// controller gives them to its pods, and an IngressDaemonSet to those of its Deployments.
+func daemonTolerations() (out []corev1.Toleration) {
+	for key, effect := range map[string]corev1.TaintEffect{
+		corev1.TaintNodeNotReady: corev1.TaintEffectNoExecute, corev1.TaintNodeUnreachable: corev1.TaintEffectNoExecute,
+		corev1.TaintNodeDiskPressure: corev1.TaintEffectNoSchedule, corev1.TaintNodeMemoryPressure: corev1.TaintEffectNoSchedule,
+		corev1.TaintNodePIDPressure: corev1.TaintEffectNoSchedule, corev1.TaintNodeUnschedulable: corev1.TaintEffectNoSchedule,
+		corev1.TaintNodeNetworkUnavailable: corev1.TaintEffectNoSchedule,
+	} {
+		out = append(out, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
+	}
+	return out
 }
 
 // writeAll writes to each node's Deployment.
