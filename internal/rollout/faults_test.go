@@ -182,7 +182,11 @@ func TestDeadlineAfterADeadNode(t *testing.T) {
 	if d := look(sights, s, 30*time.Minute); d.Status.Rejected != nil {
 		t.Errorf("as soon as the node is back: %+v", d.Status.Rejected)
 	}
-	if d := look(sights, s, 30*time.Minute+s.Spec.ProgressDeadline()); d.Status.Rejected == nil {
+	late := 30*time.Minute + s.Spec.ProgressDeadline()
+	if d := look(sights, s, late); d.Status.Rejected != nil || !d.WakeAt.Equal(start.Add(late+lookAgain)) {
+		t.Errorf("at the first look since its pods took too long, which may show what was before:\n%s", summary(d))
+	}
+	if d := look(sights, s, late+lookAgain); d.Status.Rejected == nil {
 		t.Errorf("when its pods took too long since:\n%s", summary(d))
 	}
 }

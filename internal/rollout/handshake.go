@@ -68,10 +68,8 @@ func (p *planner) detach(v *view) bool {
 	}
 	v.reason = reason
 	p.wake(until)
-	deadline := v.seen.Mark.Add(p.detachTime())
-	p.wake(deadline)
 	switch {
-	case p.Now.Before(deadline):
+	case !p.over(v.seen.Mark.Add(p.detachTime())):
 		if step != nil {
 			p.act(v, *step)
 		}
@@ -413,6 +411,5 @@ func (p *planner) watchDeadline(v *view, since time.Time) {
 	}
 	// What cost it time while its node was NotReady is not its pods' fault.
 	deadline := later(since, v.seen.Ready).Add(p.Spec.ProgressDeadline())
-	v.overdue = !p.Now.Before(deadline)
-	p.wake(deadline)
+	v.overdue = p.over(deadline)
 }

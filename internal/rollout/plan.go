@@ -254,6 +254,23 @@ func (p *planner) wake(t time.Time) {
 	}
 }
 
+// over is whether a deadline has passed, and had when this controller looked last: one that
+// was frozen sees at first what was so before.
+func (p *planner) over(deadline time.Time) bool {
+	switch {
+	case p.Now.Before(deadline):
+		p.wake(deadline)
+		return false
+	case !p.Looked.IsZero() && p.Looked.Before(deadline):
+		p.wake(p.Now.Add(lookAgain))
+		return false
+	}
+	return true
+}
+
+// lookAgain is after how long what is to end a rollout is looked at once more.
+const lookAgain = time.Second
+
 func (p *planner) block(reason, message string) {
 	p.blocked = append(p.blocked, Fault{reason, message})
 }

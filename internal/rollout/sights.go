@@ -27,8 +27,8 @@ type Seen struct {
 // Sights remember, for one IngressDaemonSet, when what stands in its objects was first
 // seen. The zero value has seen nothing.
 type Sights struct {
-	began time.Time
-	nodes map[string]*sight
+	began, looked time.Time
+	nodes         map[string]*sight
 	// pass counts the States that were seen, so that nodes that are gone can be told.
 	pass int
 	gate gateValue
@@ -63,7 +63,8 @@ func (s *Sights) See(state *State) {
 	if s.began.IsZero() {
 		s.began, fresh = state.Now, time.Time{}
 	}
-	state.Began = s.began
+	state.Began, state.Looked = s.began, s.looked
+	s.looked = state.Now
 	claimed := map[string]bool{}
 	for _, name := range state.Status.Wave {
 		claimed[name] = true

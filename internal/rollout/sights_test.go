@@ -55,7 +55,8 @@ func TestClockOfAnotherLeader(t *testing.T) {
 				s.Nodes[0].Deployment.Mark = MarkValue(wrote, "r2")
 				s.Nodes[0].Checks[0].Answered = false
 				s.Spec.UpdateStrategy.RollingUpdate.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
-			}, 610 * time.Second, "Update n0000 to r2 x2"},
+				// A deadline is over at the second look.
+			}, 611 * time.Second, "Update n0000 to r2 x2"},
 			"the mark's grace without health checks": {func(s *State) {
 				s.Nodes[0].Deployment.Mark = MarkValue(wrote, "r2")
 				s.Nodes[0].Checks = nil

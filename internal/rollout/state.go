@@ -18,11 +18,12 @@ import (
 // State is everything a decision is made from.
 type State struct {
 	Now time.Time
-	// Began is when this controller began to look, GateSeen when it first saw the
-	// present phase of the analysis; both, and what is Seen of nodes, by its own clock.
-	Began, GateSeen time.Time
-	Generation      int64
-	Spec            v1alpha1.IngressDaemonSetSpec
+	// Began is when this controller began to look, Looked when it did so before, GateSeen
+	// when it first saw the present phase of the analysis; all, and what is Seen of nodes,
+	// by its own clock.
+	Began, Looked, GateSeen time.Time
+	Generation              int64
+	Spec                    v1alpha1.IngressDaemonSetSpec
 	// Status is the status as it was last written.
 	Status   v1alpha1.IngressDaemonSetStatus
 	Deletion Deletion
