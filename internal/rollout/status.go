@@ -60,8 +60,8 @@ func (p *planner) writeStatus() {
 
 // proven is whether the present template has come through: every wanted Ready node, at
 // least one, runs it and serves, but for those that somebody keeps out, does not put back
-// or drains, and its analysis passed. A dead node tells nothing of it, and that one waits for its turn for
-// another reason, such as more pods, nothing against it.
+// or drains, and its analysis passed. A dead node tells nothing of it, and that one waits
+// for its turn for another reason, such as more pods, nothing against it.
 func (p *planner) proven() bool {
 	proofs := 0
 	for i := range p.views {

@@ -39,11 +39,11 @@ const (
 // that.
 func (p *planner) stopsStorm(v *view) bool {
 	failed := v.failedPods()
-	if len(failed) == 0 && !v.Evicts() {
+	if len(failed) == 0 && !v.TaintEvicted() {
 		return false
 	}
 	step := p.holdBack(v)
-	holds := (!v.Deployment.heldBack() || v.stillRejects(step)) && (!v.Deployment.untried() || v.Evicts())
+	holds := (!v.Deployment.heldBack() || v.stillRejects(step)) && (!v.Deployment.untried() || v.TaintEvicted())
 	if holds {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
@@ -65,10 +65,10 @@ func (d *Deployment) untried() bool {
 	return d.Hold != nil && d.Hold.Trying && d.Hold.Attempts > 0 && !d.Settled
 }
 
-// Evicts is whether a taint has taken pods from the node: each new one would be deleted
+// TaintEvicted is whether a taint has taken pods from the node: each new one would be deleted
 // as fast as its ReplicaSet makes it. Until then they may use the time that they
 // tolerate the taint, and those that tolerate it for good stay.
-func (n *Node) Evicts() bool {
+func (n *Node) TaintEvicted() bool {
 	_, _, all, _ := n.running()
 	return n.Tainted && all < n.Deployment.Replicas
 }

@@ -122,8 +122,9 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
 // when that was decided: what a watch shows may be old, and pods that serve by now would be
-// stopped, which a taint does anyway where it evicts. The Deployment's status follows its pods, so its version tells of a change after
-// they were looked at; in a storm it changes all the time, and they are looked at again.
+// stopped, which a taint does anyway where it evicts. The Deployment's status follows its
+// pods, so its version tells of a change after they were looked at; in a storm it changes
+// all the time, and they are looked at again.
 func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) error {
 	const attempts = 5
 	n := o.nodes[s.Node]
@@ -176,7 +177,7 @@ func (r *Reconciler) servesAsSeen(ctx context.Context, o *observed, node string)
 
 // stillEvicts is whether a taint was seen to take pods from a node, and is on it still.
 func (r *Reconciler) stillEvicts(ctx context.Context, o *observed, node string) (bool, error) {
-	if !o.nodes[node].reading.out.Evicts() {
+	if !o.nodes[node].reading.out.TaintEvicted() {
 		return false, nil
 	}
 	now := &corev1.Node{}

@@ -31,20 +31,19 @@ func leanDeployment(obj any) (any, error) {
 	return obj, nil
 }
 
+// unread are the conditions of pods that nobody here decides by.
+var unread = []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.PodReadyToStartContainers}
+
 func leanPod(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
-		pod.ManagedFields, pod.OwnerReferences = nil, nil
+		pod.ManagedFields, pod.OwnerReferences, pod.GenerateName = nil, nil, ""
 		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
 			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
 		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
 		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
-		for _, c := range s.Conditions {
-			if c.Type != corev1.PodScheduled && c.Type != corev1.PodInitialized && c.Type != corev1.PodReadyToStartContainers {
-				pod.Status.Conditions = append(pod.Status.Conditions, c)
-			}
-		}
+		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool { return !slices.Contains(unread, c.Type) })
 	}
 	return obj, nil
 }
@@ -80,12 +79,31 @@ func leanContainers(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
+// leanNode keeps of the status whether the kubelet is ready, and where health checks reach the node.
 func leanNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil
-		node.Status = corev1.NodeStatus{Conditions: node.Status.Conditions, Addresses: node.Status.Addresses}
+		s := node.Status
+		node.Status = corev1.NodeStatus{
+			Conditions: those(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
+			Addresses:  those(s.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }),
+		}
+		for i := range node.Status.Conditions {
+			node.Status.Conditions[i].Message = ""
+		}
 	}
 	return obj, nil
+}
+
+// those are copies of what is to be kept, and nothing that would hold on to the others.
+func those[T any](all []T, keep func(T) bool) []T {
+	var out []T
+	for _, one := range all {
+		if keep(one) {
+			out = append(out, one)
+		}
+	}
+	return slices.Clip(out)
 }
 
 // only is a map with no more than these keys.

@@ -197,8 +197,13 @@ func TestLean(t *testing.T) {
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: strings.Repeat("x", 10000)}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: d.Spec.Template.Spec.Containers}, Status: corev1.PodStatus{
 		ContainerStatuses: []corev1.ContainerStatus{{Name: strings.Repeat("x", 10000)}},
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.ContainersReady}, {Type: "example.com/gate"}},
 	}}
-	node := &corev1.Node{Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 10000)}}}}}
+	node := &corev1.Node{Status: corev1.NodeStatus{
+		Images:     []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 10000)}}},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Reason: "KubeletReady"}},
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+	}}
 	for _, obj := range []any{d, pod, node} {
 		for _, lean := range []func(any) (any, error){leanDeployment, leanPod, leanNode} {
 			if _, err := lean(obj); err != nil {
@@ -211,6 +216,16 @@ func TestLean(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{v1alpha1.LabelRevision: "r"}, d.Spec.Template.Labels); diff != "" || pod.Spec.NodeName != "n" {
 		t.Errorf("it lost what is read: %s", diff)
+	}
+	if diff := cmp.Diff([]corev1.PodCondition{{Type: corev1.ContainersReady}, {Type: "example.com/gate"}}, pod.Status.Conditions); diff != "" {
+		t.Errorf("conditions of a pod: %s", diff)
+	}
+	kept := corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Reason: "KubeletReady"}},
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+	}
+	if diff := cmp.Diff(kept, node.Status); diff != "" {
+		t.Errorf("status of a node: %s", diff)
 	}
 	if _, err := leanPod("a tombstone"); err != nil {
 		t.Error(err)

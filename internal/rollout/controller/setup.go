@@ -206,7 +206,7 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 // ReplicaSet replaces at once.
 func lost(obj client.Object) bool {
 	pod, ok := obj.(*corev1.Pod)
-	return ok && (pod.Status.Phase == corev1.PodFailed || objects.TaintEvicts(pod))
+	return ok && (pod.Status.Phase == corev1.PodFailed || objects.EvictedByTaint(pod))
 }
 
 // specChanges leaves out changes of the status.

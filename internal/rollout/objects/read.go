@@ -110,7 +110,7 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 		Running:     pod.Status.Phase == corev1.PodRunning,
 		Ready:       PodReady(pod),
 		Terminating: pod.DeletionTimestamp != nil,
-		Evicted:     TaintEvicts(pod),
+		Evicted:     EvictedByTaint(pod),
 	}
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		out.Failed = strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
@@ -132,8 +132,8 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 
 func evicted(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && disruption(pod) != nil }
 
-// TaintEvicts is whether a taint of its node takes a pod away.
-func TaintEvicts(pod *corev1.Pod) bool {
+// EvictedByTaint is whether a taint of its node takes a pod away.
+func EvictedByTaint(pod *corev1.Pod) bool {
 	c := disruption(pod)
 	return c != nil && c.Reason == evictedByTaint
 }

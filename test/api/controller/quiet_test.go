@@ -129,15 +129,18 @@ func TestNewVersion(t *testing.T) {
 		}
 		return out
 	}
-	before, pods := deployments(), uids(f.pods(set, ""))
 	f.eventually("the Deployment controller has written its last status", func() error {
-		last := before
-		time.Sleep(time.Second)
-		if before = deployments(); fmt.Sprint(before) != fmt.Sprint(last) {
-			return fmt.Errorf("%v became %v", last, before)
+		for node, d := range f.deployments(set) {
+			complete := slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+				return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
+			})
+			if !complete || d.Status.ObservedGeneration != d.Generation || d.Status.AvailableReplicas != *d.Spec.Replicas {
+				return fmt.Errorf("%s: %+v", node, d.Status)
+			}
 		}
 		return nil
 	})
+	before, pods := deployments(), uids(f.pods(set, ""))
 	checkers := f.checkerPods(set)
 	orphans := f.create("orphans", answered, func(set *v1alpha1.IngressDaemonSet) { set.Spec.HealthCheckNodePorts = []int32{port + 1} })
 	f.complete(orphans)
