@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,6 +47,38 @@ func (f *plain) remove(ctx context.Context) error {
 		return err
 	}
 	return f.noPods(ctx, map[string]string{"app": "plain"})
+}
+
+// together are fleets of which all are created at once: Deployments and DaemonSet of an
+// IngressDaemonSet keep the controllers and the API server busy for each other.
+type together []fleet
+
+func (t together) name() string {
+	names := make([]string, len(t))
+	for i, f := range t {
+		names[i] = f.name()
+	}
+	return strings.Join(names, " and ")
+}
+
+func (t together) create(ctx context.Context, version string) error {
+	return t.each(ctx, func(ctx context.Context, f fleet) error { return f.create(ctx, version) })
+}
+
+func (t together) roll(ctx context.Context, version string) error {
+	return t.each(ctx, func(ctx context.Context, f fleet) error { return f.roll(ctx, version) })
+}
+
+func (t together) remove(ctx context.Context) error {
+	return t.each(ctx, func(ctx context.Context, f fleet) error { return f.remove(ctx) })
+}
+
+func (t together) each(ctx context.Context, do func(context.Context, fleet) error) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, f := range t {
+		group.Go(func() error { return do(groupCtx, f) })
+	}
+	return group.Wait()
 }
 
 // marked rolls the same Deployments out with the writes of an IngressDaemonSet and

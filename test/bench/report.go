@@ -70,17 +70,15 @@ func summarize(name, kind string, nodes int, samples []sample) *result {
 	return r
 }
 
-// took is what a case took, of one or more kinds after each other.
+// took is what a case took.
 type took struct{ seconds, cpu float64 }
 
-func cost(results ...*result) (sum took) {
-	for _, r := range results {
-		sum.seconds += r.Seconds
-		for _, seconds := range r.CPUSeconds {
-			sum.cpu += seconds
-		}
+func cost(r *result) took {
+	t := took{seconds: r.Seconds}
+	for _, seconds := range r.CPUSeconds {
+		t.cpu += seconds
 	}
-	return sum
+	return t
 }
 
 // against compares with what the same case took the others.
