@@ -101,7 +101,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 }
 
 // update gives a Deployment a template and a number of pods, by server-side
-// apply. Where something of the spec would survive that, it is replaced whole.
+// apply. Where something would survive that, it is replaced whole.
 func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
 	switch {
 	case s.Keep:
@@ -118,10 +118,24 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 		d := objects.Deployment(o.set, s.Node, live.Name, pods)
 		keepMark(d, live, o.strategy.MarkKey)
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
-		if slices.ContainsFunc(live.ManagedFields, objects.Outlives) {
+		if survives(live, d) {
 			return d, r.replace(ctx, d)
 		}
 		return d, r.write(ctx, d, client.ForceOwnership)
+	})
+}
+
+// temporary are the annotations of what ends with an update that does not set them.
+var temporary = []string{v1alpha1.AnnotationHold, v1alpha1.AnnotationDrainedAt}
+
+// survives is whether server-side apply would leave something of a Deployment that is not
+// asked for: fields of the spec that others claim, or an annotation that was patched, which
+// claims nothing of the spec where that is as it was.
+func survives(live, d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(live.ManagedFields, objects.Outlives) || slices.ContainsFunc(temporary, func(key string) bool {
+		_, there := live.Annotations[key]
+		_, kept := d.Annotations[key]
+		return there && !kept
 	})
 }
 
@@ -180,9 +194,9 @@ func (r *Reconciler) replace(ctx context.Context, d *appsv1.Deployment) error {
 	whole.Spec, whole.Annotations = d.Spec, merged(live.Annotations, d.Annotations)
 	maps.DeleteFunc(whole.Labels, func(key, value string) bool { return live.Spec.Template.Labels[key] == value })
 	whole.Labels = merged(whole.Labels, d.Labels)
-	for _, dropped := range []string{v1alpha1.AnnotationHold, v1alpha1.AnnotationDrainedAt} {
-		if _, kept := d.Annotations[dropped]; !kept {
-			delete(whole.Annotations, dropped)
+	for _, key := range temporary {
+		if _, kept := d.Annotations[key]; !kept {
+			delete(whole.Annotations, key)
 		}
 	}
 	whole.ManagedFields = slices.DeleteFunc(whole.ManagedFields, objects.Outlives)

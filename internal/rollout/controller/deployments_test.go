@@ -108,6 +108,48 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 	}
 }
 
+// TestUpdateEndsWhatWasPatched: a hold or a drain is over with an update that does not set
+// it, also where the patch that set it changed nothing of the spec. Server-side apply alone
+// would leave it, and the Deployment would be updated again and again.
+func TestUpdateEndsWhatWasPatched(t *testing.T) {
+	hold := &rollout.Hold{Revision: "r1", Attempts: 1}
+	for name, test := range map[string]struct {
+		patch rollout.Step
+		key   string
+	}{
+		"a hold at the pods that there are": {rollout.Step{Action: rollout.HoldBack, Keep: true, Replicas: 2, Hold: hold}, v1alpha1.AnnotationHold},
+		"a drain that emptied no node":      {rollout.Step{Action: rollout.Mark, Mark: "a mark", Drained: true}, v1alpha1.AnnotationDrainedAt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(0)
+			w.addNode("n1", nil)
+			w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2))})
+			w.run(start.Add(time.Minute))
+			r := w.leaders[0].r
+			step := func(s rollout.Step) map[string]string {
+				o, err := r.observe(ctx, w.set())
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Node, s.Revision, s.At = "n1", o.state.Revision, w.now
+				if err := r.carryOut(ctx, o, s); err != nil {
+					t.Fatal(err)
+				}
+				return w.deployments["n1"].api.Annotations
+			}
+			if set := step(test.patch); set[test.key] == "" {
+				t.Fatalf("it was not set: %v", set)
+			}
+			set := step(rollout.Step{Action: rollout.Update, Replicas: 2})
+			for _, key := range temporary {
+				if value, there := set[key]; there {
+					t.Errorf("after the update %s is %q", key, value)
+				}
+			}
+		})
+	}
+}
+
 // TestAReplicaSetThatIsGone: what its pods were made from cannot be known any more; the
 // next look shows others.
 func TestAReplicaSetThatIsGone(t *testing.T) {
