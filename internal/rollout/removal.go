@@ -95,6 +95,7 @@ func (p *planner) undrain(v *view) {
 	// One of no pods was not stopped.
 	stopped := v.Deployment.Replicas == 0 && v.Deployment.PodsPerNode > 0
 	complete, missing, until := v.complete(p.Now, p.minReady())
+	p.wake(until)
 	switch {
 	case !stopped && complete && v.keptOut():
 		p.wait(v, v1alpha1.NodeDetached, v.Deployment.DrainedAt, keptOutReason)
@@ -104,7 +105,6 @@ func (p *planner) undrain(v *view) {
 		p.finish(v)
 	case !stopped:
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, missing)
-		p.wake(until)
 	case p.heldBack(v):
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, v.Deployment.Hold.Reason)
 	case p.accepted(v.target):

@@ -55,6 +55,27 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestUncordonedTooEarly: a node that was not emptied is attached when its pods are available,
+// and looked at then, although it is outdated and waits longer to be detached.
+func TestUncordonedTooEarly(t *testing.T) {
+	for name, revision := range map[string]string{"up to date": "r1", "outdated": "r2"} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Revision, s.Spec.MinReadySeconds = revision, 10
+			n := &s.Nodes[0]
+			n.Deployment.Mark, n.Deployment.DrainedAt = MarkValue(start.Add(-5*time.Second), "r1"), start.Add(-5*time.Second)
+			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Second)}
+			n.Pods[0].ReadySince = start.Add(-8 * time.Second)
+			if d := Plan(s); steps(d) != "" || !d.WakeAt.Equal(start.Add(2*time.Second)) {
+				t.Errorf("%q, and looks again at %s", steps(d), d.WakeAt)
+			}
+			if s.Now = start.Add(2 * time.Second); steps(Plan(s)) != "Unmark n0000" {
+				t.Errorf("when they are available: %q", steps(Plan(s)))
+			}
+		})
+	}
+}
+
 // TestDrainByDeletion: whoever deletes pods of a node that is leaving drains it, as who
 // evicts them does. What we delete ourselves is no drain.
 func TestDrainByDeletion(t *testing.T) {
