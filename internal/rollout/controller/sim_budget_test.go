@@ -324,13 +324,15 @@ func (a *audit) reports(before, after *v1alpha1.IngressDaemonSetStatus) {
 	}
 }
 
-// controllerAway is whether no controller could react at the moment.
+// controllerAway is whether no controller could react at the moment. One whose watch lags
+// knows no more than one that is not there: in a second a taint takes more pods than may go
+// in one attempt.
 func (w *world) controllerAway() bool {
 	if d := w.audit.deletion(); w.set() == nil || w.orphans || d == rollout.DeleteAtOnce || d == rollout.DeleteOrphaning {
 		return true
 	}
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {
-		return !l.stopped && l.r.checks.heardAll(theSet) && !w.now.Before(l.frozenUntil) && w.crashes == 0 && w.freezes == 0 && w.now.Sub(l.asOf()) < time.Second
+		return !l.stopped && l.r.checks.heardAll(theSet) && !w.now.Before(l.frozenUntil) && w.crashes == 0 && w.freezes == 0 && w.now.Sub(l.asOf()) <= usualLag
 	})
 }
 

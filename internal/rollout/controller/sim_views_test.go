@@ -36,6 +36,9 @@ type view struct {
 	lag time.Duration
 }
 
+// usualLag is how late an event comes at most where nothing is wrong with its watch.
+const usualLag = 100 * time.Millisecond
+
 type watched struct {
 	events  handler.EventHandler
 	changes predicate.Predicate
@@ -118,7 +121,7 @@ func (l *leader) hears(before, after client.Object) {
 	if v == nil {
 		return
 	}
-	at := l.w.now.Add(max(v.lag, l.w.between(5*time.Millisecond, 100*time.Millisecond)))
+	at := l.w.now.Add(max(v.lag, l.w.between(5*time.Millisecond, usualLag)))
 	if v.last.After(at) {
 		at = v.last
 	}
