@@ -260,8 +260,9 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 		}
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {
-		// An answer needs a moment.
-		if c := n.checks[port]; c != nil && c.up && !c.hangs && c.serving && c.since.Before(then.Add(-time.Second)) {
+		// An answer needs a moment. One that comes too late, from a process whose pod is gone,
+		// tells nobody.
+		if c := n.checks[port]; c != nil && !c.silent() && !c.hangs && c.serving && c.since.Before(then.Add(-time.Second)) {
 			return false
 		}
 	}
