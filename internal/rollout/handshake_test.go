@@ -245,7 +245,8 @@ func TestComplete(t *testing.T) {
 }
 
 // TestMarkTakenWhilePaused: a node of which somebody took the mark is let go of where its
-// pods serve, though a paused rollout leaves it with more of them than it should have.
+// pods serve, though a paused rollout leaves it with more of them than it should have, or
+// with fewer.
 func TestMarkTakenWhilePaused(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(n *Node)
@@ -255,6 +256,11 @@ func TestMarkTakenWhilePaused(t *testing.T) {
 		"one of them is ending":         {func(n *Node) { n.Pods[2].Terminating = true }, ""},
 		"one of them is older":          {func(n *Node) { n.Pods[2].Revision, n.Deployment.UpdatedReplicas = "r0", 2 }, ""},
 		"too few are ready":             {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Ready = false, false }, ""},
+		"fewer than it should have":     {scaledTo(1), "ReleaseDetachment n0000"},
+		"fewer, not all of them ready":  {func(n *Node) { scaledTo(1)(n); n.Pods[0].Ready = false }, ""},
+		"fewer, and one is ending":      {func(n *Node) { scaledTo(2)(n); n.Deployment.Replicas, n.Pods[1].Terminating = 1, true }, ""},
+		"none":                          {scaledTo(0), ""},
+		"it should have none":           {func(n *Node) { n.Deployment.PodsPerNode = 0 }, "ReleaseDetachment n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(2)
@@ -269,6 +275,13 @@ func TestMarkTakenWhilePaused(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// scaledTo is somebody who has a node's Deployment run so many of its pods.
+func scaledTo(pods int) func(*Node) {
+	return func(n *Node) {
+		n.Deployment.Replicas, n.Deployment.UpdatedReplicas, n.Pods = int32(pods), int32(pods), n.Pods[:pods]
 	}
 }
 

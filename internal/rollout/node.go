@@ -81,10 +81,11 @@ func (n *Node) rolling() bool {
 	return !d.Settled || d.UpdatedReplicas != d.Replicas || d.OlderReplicas > 0 || n.between()
 }
 
-// servesAsItIs is whether as many pods are ready as make the node serve, and none of them
-// is being replaced.
+// servesAsItIs is whether as many pods are ready as make the node serve, or as are asked for
+// where that is fewer, at least one, and none of them is being replaced.
 func (n *Node) servesAsItIs() bool {
-	return n.Deployment.PodsPerNode > 0 && n.readyPods() >= n.Deployment.PodsPerNode && !n.rolling() && !n.anyTerminating()
+	enough := max(1, min(n.Deployment.PodsPerNode, n.Deployment.Replicas))
+	return n.readyPods() >= enough && !n.rolling() && !n.anyTerminating()
 }
 
 // between is whether older pods are left that are to be replaced.
