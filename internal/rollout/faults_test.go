@@ -63,7 +63,7 @@ func TestFieldsWaitForTheTurn(t *testing.T) {
 			s.Spec.Paused, d.Drifted, d.Outmoded, d.OlderReplicas = true, true, true, 2
 		}, ""},
 		"at rest, as it seems":           {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Deployment.Settled = true, false }, ""},
-		"with another step of this look": {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Detachment.Requested = true, true }, "ReleaseDetachment n0000"},
+		"with another step of this look": {func(s *State) { s.Nodes[0].Deployment.Outmoded, s.Nodes[0].Detachment.Requested = true, true }, "Unmark n0000, ReleaseDetachment n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)

@@ -252,15 +252,15 @@ func TestMarkTakenWhilePaused(t *testing.T) {
 		change func(n *Node)
 		want   string
 	}{
-		"more pods than it should have": {func(*Node) {}, "ReleaseDetachment n0000"},
+		"more pods than it should have": {func(*Node) {}, "Unmark n0000, ReleaseDetachment n0000"},
 		"one of them is ending":         {func(n *Node) { n.Pods[2].Terminating = true }, ""},
 		"one of them is older":          {func(n *Node) { n.Pods[2].Revision, n.Deployment.UpdatedReplicas = "r0", 2 }, ""},
 		"too few are ready":             {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Ready = false, false }, ""},
-		"fewer than it should have":     {scaledTo(1), "ReleaseDetachment n0000"},
+		"fewer than it should have":     {scaledTo(1), "Unmark n0000, ReleaseDetachment n0000"},
 		"fewer, not all of them ready":  {func(n *Node) { scaledTo(1)(n); n.Pods[0].Ready = false }, ""},
 		"fewer, and one is ending":      {func(n *Node) { scaledTo(2)(n); n.Deployment.Replicas, n.Pods[1].Terminating = 1, true }, ""},
 		"none":                          {scaledTo(0), ""},
-		"it should have none":           {func(n *Node) { n.Deployment.PodsPerNode = 0 }, "ReleaseDetachment n0000"},
+		"it should have none":           {func(n *Node) { n.Deployment.PodsPerNode = 0 }, "Unmark n0000, ReleaseDetachment n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(2)

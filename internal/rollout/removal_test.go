@@ -140,7 +140,7 @@ func TestLeaving(t *testing.T) {
 		"pods are gone":                     {func(n *Node) { n.Wanted, n.Pods, n.Deployment, n.Detachment.Requested = false, nil, nil, true }, "ReleaseDetachment n0000"},
 		"is rejecting":                      {func(n *Node) { n.Wanted = false; n.Pods[0].Failed = "NodeAffinity" }, "HoldBack n0000 to r1 x1, DeletePods n0000"},
 		"is wanted again":                   {func(n *Node) { n.Deployment, n.Detachment.Requested = nil, true }, "Create n0000 to r1 x2"},
-		"and detached, complete":            {func(n *Node) { n.Detachment.Requested = true }, "ReleaseDetachment n0000"},
+		"and detached, complete":            {func(n *Node) { n.Detachment.Requested = true }, "Unmark n0000, ReleaseDetachment n0000"},
 		"and unmarked since, not complete": {func(n *Node) {
 			n.Detachment.Requested, n.Detachment.RequestedAt, n.Deployment.AttachedAt, n.Pods = true, start.Add(-time.Minute), start, n.Pods[:1]
 		}, "ReleaseDetachment n0000"},

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +211,46 @@ func TestClaimBesideAStrayTimestamp(t *testing.T) {
 	}
 	if got := steps(look(sights, s, time.Second)); got != "Mark n0000" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestReleasedWithoutItsMark: a node whose mark somebody else took has as long to come back
+// as any other, from when it was released: it is neither taken for one that does not come
+// back, nor begun again before its detacher has let go, nor overdue.
+func TestReleasedWithoutItsMark(t *testing.T) {
+	for _, outdated := range []bool{false, true} {
+		s := servingFleet(3)
+		byBoth(&s.Spec)
+		n := &s.Nodes[0]
+		n.Deployment.Detached, n.Deployment.Mark = true, MarkValue(start.Add(-time.Minute), "r1")
+		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Minute)}
+		n.Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-time.Minute), Timestamp: start.Add(-time.Minute).Format(time.RFC3339)}
+		if outdated {
+			s.Revision = "r2"
+		}
+		sights := &Sights{}
+		s.Status = look(sights, s, 0).Status
+
+		n.Deployment.Detached, n.Deployment.Mark = false, ""
+		n.Checks[0] = Check{Port: 10080, Answered: true, Serving: true, Since: start.Add(time.Hour)}
+		d := look(sights, s, time.Hour)
+		if got := steps(d); got != "Unmark n0000, ReleaseDetachment n0000" {
+			t.Fatalf("outdated %t: %q", outdated, got)
+		}
+		s.Status, n.Deployment.AttachedAt, n.Detachment = d.Status, d.Steps[0].At, Detachment{Timestamp: n.Detachment.Timestamp}
+		timeout := s.Spec.Strategy().DetachTimeout
+		for _, after := range []time.Duration{time.Second, 2 * time.Second, timeout} {
+			d = look(sights, s, time.Hour+after)
+			s.Status = d.Status
+			overdue := condition(t, d, v1alpha1.ConditionProgressing).Reason == v1alpha1.ReasonProgressDeadlineExceeded
+			if strings.Contains(steps(d), "Mark") || stateOf(d, n.Name) != v1alpha1.NodeAttaching || overdue {
+				t.Errorf("outdated %t, after %s:\n%s", outdated, after, summary(d))
+			}
+		}
+		d = look(sights, s, time.Hour+time.Second+timeout)
+		if b := condition(t, d, v1alpha1.ConditionBlocked); b.Reason != v1alpha1.ReasonAttachTimedOut {
+			t.Errorf("outdated %t, in the end:\n%s", outdated, summary(d))
+		}
 	}
 }
 

@@ -270,12 +270,12 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 }
 
 // checkComplete: a node whose pods were updated in its turn is attached only when
-// they are complete.
+// they are complete. Where somebody else took its mark, its turn is over.
 func (a *audit) checkComplete(seen *picture, s rollout.Step) {
-	mark, _ := a.w.deployments[s.Node].mark()
-	marked, _ := v1alpha1.MarkedAt(mark)
+	mark, marked := a.w.deployments[s.Node].mark()
+	began, _ := v1alpha1.MarkedAt(mark)
 	reason := a.incomplete(s.Node)
-	if reason != "" && !a.w.deployments[s.Node].updatedAt().Before(marked) && a.w.nodes[s.Node].alive {
+	if marked && reason != "" && !a.w.deployments[s.Node].updatedAt().Before(began) && a.w.nodes[s.Node].alive {
 		a.fault("%s although %s", s, reason)
 	}
 }
