@@ -41,12 +41,12 @@ func (p *planner) refusal() string {
 }
 
 // distance sorts nodes that have the present revision before those on the way
-// to it, and these before the others.
+// to it, and these before the others. One that somebody wants out keeps its pods as they are.
 func (p *planner) distance(v *view) int {
 	switch d := v.Deployment; {
 	case d != nil && d.Revision == p.goal:
 		return 0
-	case v.Marked() || p.wave[v.Name]:
+	case (v.Marked() || p.wave[v.Name]) && !v.keptOut():
 		return 1
 	default:
 		return 2

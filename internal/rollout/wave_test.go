@@ -440,6 +440,25 @@ func TestKeptOutInTheMiddleOfItsUpdate(t *testing.T) {
 	}
 }
 
+// TestKeptOutBesideThePartition: a node that somebody wants out takes the new revision from
+// no other by its claim. Otherwise one that lacks pods would wait for no update as soon as the
+// claim is seen, and use up the budget for which it was made, again and again.
+func TestKeptOutBesideThePartition(t *testing.T) {
+	s := servingFleet(2)
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Partition: number(1), MinServingNodes: new(int32(0))}
+	s.Revision = "r2"
+	s.Nodes[0].Pods[0].Terminating, s.Nodes[0].CheckersSettled = true, false
+	s.Nodes[1].Deployment.Detached, s.Nodes[1].Deployment.Settled = true, false
+	claimed := Plan(s)
+	if !slices.Equal(claimed.Status.Wave, []string{"n0001"}) {
+		t.Fatalf("at first:\n%s", summary(claimed))
+	}
+	s.Status = claimed.Status
+	if d := Plan(s); steps(d) != "Mark n0001" {
+		t.Errorf("when the claim is seen:\n%s", summary(d))
+	}
+}
+
 // TestTimedOutBeforeTheStrategyChanged: a node that a detacher did not take out in time is
 // updated where nobody is to take it out any more.
 func TestTimedOutBeforeTheStrategyChanged(t *testing.T) {
