@@ -223,13 +223,14 @@ func (p *planner) attached(v *view) {
 	v.done, v.emptied = done, done && d.PodsPerNode == 0
 	p.wake(until)
 	// A node that was unmarked since is to be attached whatever became of its pods, and one
-	// of which somebody else took the mark, or that came back into the set, where they serve.
+	// of which somebody else took the mark, or that came back into the set, where they serve,
+	// unless somebody wants it out, so that it is marked again.
 	switch unmarked := d.AttachedAt.After(v.Detachment.RequestedAt); {
 	case v.Detachment.Requested && unmarked:
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the Node is being released")
 		p.act(v, Step{Action: ReleaseDetachment, Reason: "its marks are removed"})
 		return
-	case v.Detachment.Requested && (done || v.servesAsItIs()):
+	case v.Detachment.Requested && !v.keptOut() && (done || v.servesAsItIs()):
 		// That writes down, too, since when the node is to be put back.
 		p.attach(v, "it carries no mark")
 		return

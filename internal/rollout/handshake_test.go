@@ -278,6 +278,35 @@ func TestMarkTakenWhilePaused(t *testing.T) {
 	}
 }
 
+// TestKeptOutWithoutItsMark: a node that somebody wants out and of which somebody took the
+// mark is marked again, and not let go of before. One that was let go of is asked for again
+// when its detacher has let go, too.
+func TestKeptOutWithoutItsMark(t *testing.T) {
+	answer := start.Add(-time.Minute).Format(time.RFC3339)
+	for name, test := range map[string]struct {
+		detachment Detachment
+		attached   time.Time
+		want       string
+	}{
+		"its request stands":               {Detachment{Requested: true, Held: true, RequestedAt: start.Add(-time.Minute), Timestamp: answer}, time.Time{}, "Mark n0000"},
+		"its detacher has yet to let go":   {Detachment{Timestamp: answer}, start.Add(-time.Second), ""},
+		"its detacher has let go":          {Detachment{}, start.Add(-time.Second), "Mark n0000"},
+		"its detacher does not let go":     {Detachment{Timestamp: answer}, start.Add(-time.Hour), "Mark n0000"},
+		"it was unmarked, and is released": {Detachment{Requested: true, Held: true, RequestedAt: start.Add(-time.Minute), Timestamp: answer}, start.Add(-time.Second), "ReleaseDetachment n0000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			byBoth(&s.Spec)
+			n := &s.Nodes[0]
+			n.Deployment.Detached, n.Deployment.AttachedAt, n.Detachment = true, test.attached, test.detachment
+			s.Status.Wave = []string{n.Name}
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // scaledTo is somebody who has a node's Deployment run so many of its pods.
 func scaledTo(pods int) func(*Node) {
 	return func(n *Node) {

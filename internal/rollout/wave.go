@@ -274,7 +274,7 @@ func (p *planner) allowed(v *view) bool {
 	case !v.Wanted:
 		return p.Deletion != NotDeleted || p.checkersCurrent()
 	case v.keptOut():
-		return p.checkersCurrent() && v.CheckersSettled
+		return p.checkersCurrent() && v.CheckersSettled && !p.stillReleased(v)
 	case !p.mayStart() && !p.midway(v):
 		return false
 	case p.barred(v) && !p.midway(v), p.strategy.Detaching && p.timedOut[v.Name]:
