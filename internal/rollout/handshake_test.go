@@ -222,6 +222,8 @@ func TestComplete(t *testing.T) {
 		"not ready for long enough": {func(n *Node) { n.Pods[0].ReadySince = start.Add(-time.Second) }, "1 of 2 pods are available"},
 		"an older pod":              {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Running: true}) }, "an older pod is left"},
 		"an older pod terminating":  {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true}) }, "an older pod is terminating"},
+		"an older one is counted":   {func(n *Node) { n.Deployment.OlderReplicas = 1 }, "an older pod is left"},
+		"one of another template":   {func(n *Node) { n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "a", "b" }, "an older pod is left"},
 		"a surplus pod":             {func(n *Node) { n.Pods = append(n.Pods, n.Pods[0]) }, "a surplus pod is left"},
 	} {
 		t.Run(name, func(t *testing.T) {

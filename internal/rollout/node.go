@@ -97,7 +97,9 @@ func (n *Node) between() bool {
 
 // complete is whether every pod that the Deployment wants is available and no
 // other pod is left, terminating ones included, whose listeners would still take
-// connections. Otherwise it says what is missing, and until when where that is known.
+// connections. Older ones may be of the same revision, and are told by the Deployment
+// controller's count or by their template: either may be seen before the other. Otherwise
+// it says what is missing, and until when where that is known.
 func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason string, until time.Time) {
 	d := n.Deployment
 	switch {
@@ -107,6 +109,8 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 		return false, fmt.Sprintf("%d of %d pods are asked for", d.Replicas, d.PodsPerNode), until
 	case d.UpdatedReplicas != d.PodsPerNode:
 		return false, fmt.Sprintf("%d of %d pods are updated", d.UpdatedReplicas, d.PodsPerNode), until
+	case d.OlderReplicas > 0:
+		return false, "an older pod is left", until
 	}
 	for _, p := range n.Pods {
 		switch since := p.ReadySince.Add(minReady); {
@@ -114,7 +118,7 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 			return false, "an older pod is terminating", until
 		case p.Failed != "":
 			return false, "a failed pod is left", until
-		case p.Revision != d.Revision:
+		case p.Revision != d.Revision, p.ReplicaSet != n.presentReplicaSet():
 			return false, "an older pod is left", until
 		case !p.Ready, minReady == 0:
 		case now.Before(since):

@@ -12,7 +12,7 @@ var rollouts = []variant{
 	{
 		name: "nobody asks whether an older pod is left",
 		file: "internal/rollout/node.go",
-		from: "\t\tcase p.Revision != d.Revision:\n\t\t\treturn false, \"an older pod is left\", until\n",
+		from: "\t\tcase p.Revision != d.Revision, p.ReplicaSet != n.presentReplicaSet():\n\t\t\treturn false, \"an older pod is left\", until\n",
 		to:   "",
 		in:   "./internal/rollout", tests: "TestComplete", say: `want to wait because "an older pod is left"`,
 	},
