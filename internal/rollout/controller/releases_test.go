@@ -39,3 +39,26 @@ func TestReleaseEnds(t *testing.T) {
 		t.Error(fault)
 	}
 }
+
+// TestPortReturnsWhileItCloses: a port that is wanted again while its health checkers are
+// still taken away is answered again.
+func TestPortReturnsWhileItCloses(t *testing.T) {
+	w := newWorld(0)
+	w.addNode("n1", nil)
+	w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2)), HealthCheckNodePorts: []int32{10080, 10081}})
+	w.run(start.Add(time.Minute))
+	w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = []int32{10081} })
+	w.release()
+	for w.daemonSets[10080] != nil && w.now.Before(start.Add(2*time.Minute)) {
+		w.run(w.now.Add(time.Millisecond))
+	}
+	w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = []int32{10080, 10081} })
+	for w.daemonSets[10080] == nil && w.now.Before(start.Add(2*time.Minute)) {
+		w.run(w.now.Add(time.Millisecond))
+	}
+	if w.nodes["n1"].checks[10080] == nil {
+		t.Fatal("its health checkers are gone before others are made")
+	}
+	w.run(w.now.Add(5 * time.Minute))
+	w.mustHold(t, "unfinished", w.unfinished)
+}

@@ -88,6 +88,10 @@ func (w *world) daemonSetChanged(ds *appsv1.DaemonSet, gone bool) {
 				w.after(w.between(50*time.Millisecond, time.Second), func() {
 					w.audit.portCloses(c)
 					w.removeChecker(c)
+					if w.daemonSets[port] != nil {
+						// One that was made meanwhile took these for its own.
+						w.placeCheckers(c.node)
+					}
 				})
 			}
 		}
