@@ -70,6 +70,15 @@ func (c *Client) List(_ context.Context, list client.ObjectList, opts ...client.
 			found = append(found, obj.DeepCopyObject())
 		}
 	}
+	if list, ok := list.(*metav1.PartialObjectMetadataList); ok {
+		list.Items = make([]metav1.PartialObjectMetadata, len(found))
+		for i := range found {
+			if err := Assign(&list.Items[i], found[i].(client.Object)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	return meta.SetList(list, found)
 }
 

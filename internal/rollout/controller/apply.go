@@ -238,6 +238,9 @@ func (r *Reconciler) delete(ctx context.Context, obj client.Object, opts ...clie
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, o *observed) error {
+	if err := r.everyNodeReleased(ctx, o.set); err != nil {
+		return err
+	}
 	changed := o.set.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, v1alpha1.Finalizer)
 	o.released = true

@@ -92,14 +92,18 @@ func sameGeneration(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
+// lookedUp are the actions that must not be done on an old decision: the end of a port, which
+// may be wanted again, the return of a node that another controller has taken out, and a
+// request that nobody would take back when the object is gone.
+var lookedUp = []rollout.Action{rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
+
 // stillHolds refuses what must not be done on an old decision, since this controller may
-// have been frozen since: the first touch of a node whose claim may not stand any more, a
-// mark of an object that has changed, the return of a node that its successor has taken out,
-// and the end of a port, which may be wanted again. What changes after this look is noticed
+// have been frozen since: besides lookedUp the first touch of a node whose claim may not stand
+// any more, and a mark of an object that has changed. What changes after this look is noticed
 // by the version of what is written (rollout.Stamp). One look serves a pass.
 func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step) error {
 	switch {
-	case s.Action == rollout.DeleteChecker || s.Action == rollout.Unmark || s.Action == rollout.ReleaseDetachment:
+	case slices.Contains(lookedUp, s.Action):
 	case s.Action == rollout.Mark || s.Action == rollout.Update && slices.Contains(o.state.Status.Wave, s.Node):
 		if _, marked := v1alpha1.MarkOf(o.nodes[s.Node].deployment.Annotations, o.strategy.MarkKey); marked {
 			return nil
@@ -108,7 +112,8 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 		return nil
 	}
 	o.look.once.Do(func() {
-		live := &v1alpha1.IngressDaemonSet{}
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(v1alpha1.Kind)
 		err := r.live.Get(ctx, client.ObjectKeyFromObject(o.set), live)
 		switch {
 		case err != nil:
@@ -118,6 +123,24 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 		}
 	})
 	return o.look.err
+}
+
+// everyNodeReleased is an error where a Node asks on behalf of an IngressDaemonSet that goes
+// to be out of the load balancer: a controller that was frozen may have written that since
+// this one looked, and nobody would ever take it back.
+func (r *Reconciler) everyNodeReleased(ctx context.Context, set *v1alpha1.IngressDaemonSet) error {
+	nodes := &metav1.PartialObjectMetadataList{}
+	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := r.live.List(ctx, nodes); err != nil {
+		return fmt.Errorf("looking whether every Node is released: %w", err)
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if _, asks := node.Annotations[v1alpha1.AnnotationDetachPrefix+string(set.UID)]; asks {
+			return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, errors.New("it asks for its detachment since this was decided"))
+		}
+	}
+	return nil
 }
 
 // holdBack asks a node for no more pods than run, unless other pods are ready than were

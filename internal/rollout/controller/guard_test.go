@@ -197,6 +197,33 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 	}
 }
 
+// TestGoesWhenEveryNodeIsReleased: an IngressDaemonSet does not go while a Node still asks
+// for its detachment, which a controller that was frozen may have written a moment ago.
+func TestGoesWhenEveryNodeIsReleased(t *testing.T) {
+	r, o, _ := frozen(t)
+	o.set.Finalizers = []string{v1alpha1.Finalizer}
+	if err := r.client.Update(t.Context(), o.set); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "node-1", Annotations: map[string]string{v1alpha1.AnnotationDetachPrefix + string(o.set.UID): "{}"},
+	}}
+	if err := r.client.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	remove := []rollout.Step{{Action: rollout.RemoveFinalizer}}
+	if done, err := r.apply(t.Context(), o, remove); len(done) > 0 || !onlyConflicts(err) {
+		t.Errorf("it goes while a Node asks for its detachment: %v", err)
+	}
+	node.Annotations = nil
+	if err := r.client.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := r.apply(t.Context(), o, remove); len(done) == 0 || err != nil {
+		t.Errorf("it stays: %v", err)
+	}
+}
+
 // TestHoldBackWhereATaintEvicts: pods that are ready by now on a node whose taint has taken
 // others only tolerate it for a time, unless the taint is gone meanwhile.
 func TestHoldBackWhereATaintEvicts(t *testing.T) {

@@ -47,6 +47,9 @@ type audit struct {
 	last     map[string]string
 	// since is when something that must end was first seen.
 	since map[string]time.Time
+	// strayed are the nodes that were written to when the object was gone: by a controller
+	// that was frozen between its last look and that write, which nothing can refuse.
+	strayed map[string]bool
 }
 
 // turn is what our last writes to a Deployment permit.
@@ -75,6 +78,7 @@ func newAudit(w *world) *audit {
 		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
 		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
 		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, since: map[string]time.Time{},
+		strayed: map[string]bool{},
 	}
 }
 
@@ -109,6 +113,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	a.settleBooks()
 	a.checkRepeats(seen, s)
 	a.permits(seen, s)
+	a.strayed[s.Node] = a.strayed[s.Node] || a.w.set() == nil
 	switch s.Action {
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		a.failed[s.Node] = 0

@@ -17,6 +17,9 @@ func (w *world) remains(how rollout.Deletion) []string {
 	}
 	for _, name := range w.order() {
 		d := w.deployments[name]
+		if w.audit.strayed[name] {
+			continue
+		}
 		if w.nodes[name].requested() {
 			out = append(out, name+" is annotated")
 		}
