@@ -177,6 +177,9 @@ type Pod struct {
 	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
 	// template from those of another, also where their revision is the same.
 	ReplicaSet string
+	// Older is whether its template is known to be another than the Deployment's present
+	// one, also where the revision is the same (see InDoubt).
+	Older bool
 	// Created is when it was made, Deleted when somebody asked for its end, Evicted
 	// whether a taint of its node is why.
 	Created, Deleted time.Time

@@ -69,8 +69,11 @@ func (d *Deployment) untried() bool {
 // as fast as its ReplicaSet makes it. Until then they may use the time that they
 // tolerate the taint, and those that tolerate it for good stay.
 func (n *Node) TaintEvicted() bool {
+	if !n.Tainted {
+		return false
+	}
 	_, _, all, _ := n.running()
-	return n.Tainted && all < n.Deployment.Replicas
+	return all < n.Deployment.Replicas
 }
 
 // doomed is whether a pod was made in place of those that a taint has evicted: that it
@@ -335,17 +338,53 @@ func (n *Node) running() (present, older, all int32, oldest Pod) {
 
 // presentReplicaSet is the hash of the Deployment's present template, as far as it
 // shows: that to which the node was taken back, or that of the newest pod of the
-// revision. Pods that are rejected are made all the time.
+// revision that is not known to be older. Pods that are rejected are made all the time.
 func (n *Node) presentReplicaSet() string {
-	if d := n.Deployment; d.heldBack() && d.Hold.ReplicaSet != "" && !d.Drifted {
-		return d.Hold.ReplicaSet
+	if hash := n.Deployment.wentBackTo(); hash != "" {
+		return hash
 	}
 	var newest Pod
 	for _, p := range n.Pods {
 		later := p.Created.After(newest.Created) || p.Created.Equal(newest.Created) && p.Failed != "" && newest.Failed == ""
-		if p.Revision == n.Deployment.Revision && (newest.Name == "" || later) {
+		if p.Revision == n.Deployment.Revision && !p.Older && (newest.Name == "" || later) {
 			newest = p
 		}
 	}
 	return newest.ReplicaSet
+}
+
+// wentBackTo is the hash of the ReplicaSet to whose template we took the Deployment back,
+// empty where it has another.
+func (d *Deployment) wentBackTo() string {
+	if !d.heldBack() || d.Drifted {
+		return ""
+	}
+	return d.Hold.ReplicaSet
+}
+
+// InDoubt are the ReplicaSets of which any may be the Deployment's present one, or none,
+// where that decides whose pods are given up: pods are rejected, or evicted by a taint, and
+// their revision does not tell, as after a change of podPlacement. The newest pod does not
+// tell either: a Deployment that is to have more pods gets them from the older ReplicaSet
+// first. What the API server says of them goes into Older of their pods.
+func (n *Node) InDoubt() []string {
+	d := n.Deployment
+	if d == nil || d.wentBackTo() != "" || len(n.failedPods()) == 0 && !n.TaintEvicted() {
+		return nil
+	}
+	var sets []string
+	others := int32(0)
+	for _, p := range n.Pods {
+		switch {
+		case p.Revision == d.Revision && !slices.Contains(sets, p.ReplicaSet):
+			sets = append(sets, p.ReplicaSet)
+		case p.Revision != d.Revision && !p.Terminating && p.Failed == "":
+			others++
+		}
+	}
+	// Pods of the present one may be yet to come.
+	if len(sets) == 1 && d.Settled && d.OlderReplicas <= others {
+		return nil
+	}
+	return sets
 }

@@ -222,6 +222,10 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 	}
 	old, changed := hashed(oldPod, "old", -time.Hour), hashed(oldPod, "changed", -time.Minute)
 	rejected := Pod{Revision: "r1", ReplicaSet: "changed", Created: start, Failed: "OutOfcpu"}
+	known := func(p Pod) Pod {
+		p.Older = true
+		return p
+	}
 	for name, test := range map[string]struct {
 		pods   []Pod
 		change func(s *State)
@@ -255,6 +259,14 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 			append(pods(1, "a", old), pods(1, "b", hashed(rejected, "old", 0))...), func(*State) {},
 			Step{Revision: "r1", Replicas: 1, Keep: true}, false,
 		},
+		"the newest is one of the older": {
+			slices.Concat(pods(2, "a", known(old)), pods(1, "b", known(hashed(rejected, "old", 0))), pods(1, "c", hashed(Pod{Revision: "r1"}, "changed", -time.Second))),
+			func(*State) {}, Step{Revision: "r1", Replicas: 2, ReplicaSet: "old"}, false,
+		},
+		"all are older": {
+			append(pods(2, "a", known(old)), pods(1, "b", known(hashed(rejected, "old", 0)))...), func(*State) {},
+			Step{Revision: "r1", Replicas: 2, ReplicaSet: "old"}, false,
+		},
 		"what it went back to is rejected": {
 			append(pods(1, "a", old), pods(1, "b", hashed(rejected, "old", -time.Minute))...), func(s *State) {
 				s.Nodes[0].Deployment.Hold = &Hold{Revision: "r1", Attempts: 1, ReplicaSet: "old", At: metav1.NewMicroTime(start)}
@@ -277,6 +289,52 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 			got = Step{Revision: got.Revision, Replicas: got.Replicas, ReplicaSet: got.ReplicaSet, Keep: got.Keep}
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// TestInDoubt: the API server is asked which ReplicaSet is the present one where pods are
+// rejected or evicted and may be of an older one, and never in a rollout that goes well.
+func TestInDoubt(t *testing.T) {
+	of := func(set string, p Pod) Pod {
+		p.ReplicaSet = set
+		return p
+	}
+	rejected := Pod{Name: "x", Revision: "r2", ReplicaSet: "new", Failed: "OutOfcpu"}
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   []string
+	}{
+		"none fails":                  {func(n *Node) { n.Pods, n.Deployment.Replicas = n.Pods[:3], 4 }, nil},
+		"one fails":                   {func(*Node) {}, []string{"old", "new"}},
+		"it is being deleted already": {func(n *Node) { n.Pods[3].Terminating = true }, nil},
+		"a taint evicts":              {func(n *Node) { n.Tainted, n.Deployment.Replicas, n.Pods = true, 4, n.Pods[:3] }, []string{"old", "new"}},
+		"a taint evicts none":         {func(n *Node) { n.Tainted, n.Pods = true, n.Pods[:3] }, nil},
+		"the older have another revision": {func(n *Node) {
+			n.Pods[0].Revision, n.Pods[1].Revision, n.Deployment.OlderReplicas = "r1", "r1", 2
+		}, nil},
+		"more of them are counted": {func(n *Node) {
+			n.Pods[0].Revision, n.Pods[1].Revision, n.Deployment.OlderReplicas = "r1", "r1", 3
+		}, []string{"new"}},
+		"all that are seen are counted as older": {func(n *Node) {
+			n.Pods = append(n.Pods[:2], of("old", rejected))
+			n.Deployment.OlderReplicas = 3
+		}, []string{"old"}},
+		"its controller has not seen it yet": {func(n *Node) {
+			n.Pods, n.Deployment.Settled = append(n.Pods[:2], of("old", rejected)), false
+		}, []string{"old"}},
+		"it was taken back to one":  {func(n *Node) { n.Deployment.Hold = &Hold{ReplicaSet: "old"} }, nil},
+		"it is tried again since":   {func(n *Node) { n.Deployment.Hold = &Hold{ReplicaSet: "old", Trying: true} }, []string{"old", "new"}},
+		"somebody changed it since": {func(n *Node) { n.Deployment.Hold, n.Deployment.Drifted = &Hold{ReplicaSet: "old"}, true }, []string{"old", "new"}},
+		"there is no Deployment":    {func(n *Node) { n.Deployment = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &rejecting(0, 3).Nodes[0]
+			n.Pods = []Pod{of("old", n.Pods[0]), of("old", n.Pods[1]), of("new", n.Pods[2]), rejected}
+			test.change(n)
+			if got := n.InDoubt(); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}

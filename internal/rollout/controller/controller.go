@@ -1,6 +1,7 @@
 // Package controller is the shell around package rollout: observe.go and node.go
 // read caches into one State, of a large fleet only what changed (changes.go,
-// stored.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
+// stored.go), and where pods are rejected which are of an older template
+// (replicasets.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
 // the status and events. deployments.go, revisions.go, healthcheckers.go and
 // service.go do so for one kind of object each; checks.go listens to the nodes'
 // health-check ports.

@@ -143,7 +143,7 @@ func (r *readings) put(name string, n *nodeObjects) {
 		return
 	}
 	if old != nil {
-		n.reading = old.reading
+		n.reading, n.compared = old.reading, old.compared
 	}
 	r.nodes[name], r.unread[name] = n, true
 }

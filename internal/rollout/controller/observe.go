@@ -58,6 +58,8 @@ type nodeObjects struct {
 	pods       []*corev1.Pod
 	checkers   []*corev1.Pod
 	reading    *reading
+	// compared is what was looked up of the Deployment's ReplicaSets, nil where nothing was.
+	compared *comparison
 	// insist is the version that the Deployment must still have to be written; empty where
 	// any will do whose spec is the same.
 	insist string
@@ -85,6 +87,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		}
 	}
 	r.assemble(o)
+	r.tellOlder(ctx, o)
 	r.compareCheckers(o)
 	r.sights.of(set).See(&o.state)
 	return o, nil
