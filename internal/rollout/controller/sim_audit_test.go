@@ -112,6 +112,7 @@ func (a *audit) decided(seen *picture, d rollout.Decision) {
 func (a *audit) acts(seen *picture, s rollout.Step) {
 	a.settleBooks()
 	a.checkRepeats(seen, s)
+	foreign := a.runsForeignPods(s.Node)
 	a.permits(seen, s)
 	a.strayed[s.Node] = a.strayed[s.Node] || a.w.set() == nil
 	switch s.Action {
@@ -123,7 +124,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
-		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !a.runsForeignPods(s.Node) && !a.inMotion(seen, s.Node) && a.templates(s.Node) < 3 {
+		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign && !a.inMotion(seen, s.Node) && a.templates(s.Node) < 3 {
 			a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 		}
 	}

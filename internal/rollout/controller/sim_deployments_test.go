@@ -30,6 +30,8 @@ type simDeployment struct {
 	hash string
 	// markedAt is since when it carries a mark.
 	markedAt time.Time
+	// unrecorded is whether somebody took the record of the key that its mark is under.
+	unrecorded bool
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
 	resizedAt time.Time
 

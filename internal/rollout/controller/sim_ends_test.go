@@ -82,8 +82,8 @@ func (a *audit) checkEnds() {
 	}
 }
 
-// everyReadyNodeServes is whether all wanted nodes that are Ready, at least one, and one
-// that is not, so serve with the present template.
+// everyReadyNodeServes is whether all wanted nodes that are Ready and that nobody keeps out, at
+// least one, serve with the present template, and one is not Ready.
 func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 	served, dead := 0, 0
 	for _, name := range a.w.order() {
@@ -92,6 +92,7 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 		case !n.wanted():
 		case !n.ready():
 			dead++
+		case d != nil && d.keptOut():
 		case d == nil || d.revision() != a.w.revision() || a.turnOf(name).foreign || !a.servesTruly(name) || a.waitsForDetacher(n, set) || n.hardlyAnswers():
 			return false
 		default:

@@ -130,6 +130,7 @@ func (w *world) wipeDeployment(n *simNode, which int) {
 		return
 	}
 	key := d.api.Annotations[v1alpha1.AnnotationMarkKey]
+	d.unrecorded = d.unrecorded || which == 0
 	w.rewrite(d, func(api *appsv1.Deployment) {
 		switch which {
 		case 0:
@@ -151,7 +152,7 @@ func (w *world) wipeDeployment(n *simNode, which int) {
 // removed the record, where the spec names another key by now.
 func (w *world) unmarkByHand(n *simNode) {
 	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
-		if d.api.Annotations[v1alpha1.AnnotationMarkKey] == "" && w.spec().Strategy().MarkKey != otherMarkKey {
+		if d.unrecorded && d.api.Annotations[v1alpha1.AnnotationMarkKey] != otherMarkKey && w.spec().Strategy().MarkKey != otherMarkKey {
 			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, otherMarkKey, "") })
 		}
 		mark, there := d.api.Annotations[v1alpha1.DefaultMarkKey]
