@@ -55,8 +55,9 @@ func (a *audit) attachedAgain(name string) bool {
 		if c == nil || !c.up || dead {
 			return false
 		}
-		// Of one that answers slowly, or not at all, nobody knows sooner.
-		unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment || c.hangs && a.w.now.Sub(c.hungAt) < unnoticed
+		// Of one that answers slowly, or not at all, nobody knows sooner, nor of what follows
+		// while a question waits that the machine has forgotten.
+		unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment || c.hangs && a.w.now.Sub(c.hungAt) < unnoticed || a.w.now.Sub(n.died) < unnoticed
 		if !c.serving && !unheard {
 			return false
 		}

@@ -44,6 +44,8 @@ type simNode struct {
 	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
 	unready time.Time
+	// died is when the machine died last.
+	died time.Time
 }
 
 const nodeLabel = "ingress"
@@ -208,7 +210,7 @@ func (w *world) removeNode(name string) {
 
 // kill lets a machine die; the node lifecycle controller notices after 40 seconds.
 func (w *world) kill(n *simNode) {
-	n.alive, n.unready = false, w.now
+	n.alive, n.unready, n.died = false, w.now, w.now
 	for _, c := range n.checkers() {
 		w.fallSilent(c)
 	}
