@@ -22,7 +22,7 @@ import (
 const (
 	// rate is how many requests a second are sent where the machine can, and enough how many
 	// in all: of so many the controls lose dozens, however slow the machine is.
-	rate, enough = 2500, 20_000
+	rate, enough = 2500, 10_000
 
 	patient = 6 * time.Minute
 )
