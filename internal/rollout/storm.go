@@ -43,7 +43,7 @@ func (p *planner) stopsStorm(v *view) bool {
 		return false
 	}
 	step := p.holdBack(v)
-	holds := (!v.Deployment.heldBack() || v.stillRejects(step)) && (!v.Deployment.untried() || v.TaintEvicted())
+	holds := (!v.Deployment.heldBack() || p.stillRejects(v, step)) && (!v.Deployment.untried() || v.TaintEvicted())
 	if holds {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
@@ -87,14 +87,18 @@ func (n *Node) doomed(p Pod) bool {
 // holdBack asks for no more pods than run, and writes no template but that of the
 // ReplicaSet whose pods run: what else there is to write waits for the node's turn.
 // Where most of those that run are older, and others may be given up for them, it goes
-// back to their template; otherwise it stops halfway, so that the Deployment controller
-// neither starts more pods nor stops those that run. The pods that are too much are
-// then taken from the ReplicaSet that has most, which is the rejected one.
+// back to their template. Where a third template is there of which none run, the Deployment
+// controller takes those pods away first, and none of those that are ready: nothing is
+// scaled before, as no more are asked for. Otherwise it stops halfway, so that
+// the Deployment controller neither starts more pods nor stops those that run. The pods
+// that are too much are then taken from the ReplicaSet that has most, which is the
+// rejected one where there are two.
 func (p *planner) holdBack(v *view) Step {
 	d := v.Deployment
 	present, older, all, oldest := v.running()
 	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
 	atOnce := Rolling{Unavailable: d.PodsPerNode}
+	inTurn := !v.Tainted && (v.Marked() || p.rollsInTurn(v))
 	switch {
 	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
 		// With so much surge, proportional scaling takes no pod from those that run.
@@ -105,8 +109,11 @@ func (p *planner) holdBack(v *view) Step {
 		if step.Rolling = atOnce; v.Tainted {
 			step.Replicas = older
 		}
-	case older > present && !v.Tainted && (v.Marked() || p.rollsInTurn(v)):
-		step.goBack(oldest, d.PodsPerNode)
+	case inTurn && older > 0 && (older > present || v.strays()):
+		if older > present {
+			step.goBack(oldest, min(d.PodsPerNode, max(d.Replicas, all)))
+		}
+		step.Rolling = Rolling{Surge: max(0, d.Replicas+d.Surge-step.Replicas), Unavailable: max(0, step.Replicas-v.readyPods())}
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
 	}
@@ -282,19 +289,34 @@ func (n *Node) failedPods() []string {
 	return names
 }
 
-// stillRejects is whether a node that is held back has to be held back further;
-// what failed before it was held back is no reason.
-func (n *Node) stillRejects(step Step) bool {
-	d := n.Deployment
-	if n.Tainted {
+// stillRejects is whether a node that is held back has to be held back anew. What failed
+// before that is no reason, and is gone after a moment: what fails then, of whatever
+// template, is what the hold does not end.
+func (p *planner) stillRejects(v *view, step Step) bool {
+	d := v.Deployment
+	if v.Tainted {
 		return step.Replicas < d.Replicas
 	}
-	hash := n.presentReplicaSet()
-	present := func(p Pod) bool {
-		return p.Failed != "" && !p.Terminating && p.Revision == d.Revision && p.ReplicaSet == hash
-	}
+	lasts := !p.Now.Before(v.seen.Hold.Add(firstRetry))
+	fails := func(n Pod) bool { return n.Failed != "" && !n.Terminating && (lasts || v.isPresent(n)) }
 	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused || !step.Keep
-	return d.Settled && further && slices.ContainsFunc(n.Pods, present)
+	return d.Settled && (lasts || further) && slices.ContainsFunc(v.Pods, fails)
+}
+
+// strays is whether pods do not run of a template of which none does, and which is not the
+// Deployment's. They are made anew for as long as their ReplicaSet asks for them.
+func (n *Node) strays() bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool {
+		runs := func(other Pod) bool {
+			return other.Running && !other.Terminating && other.Revision == p.Revision && other.ReplicaSet == p.ReplicaSet
+		}
+		return !p.Running && !p.Terminating && !n.isPresent(p) && !slices.ContainsFunc(n.Pods, runs)
+	})
+}
+
+// isPresent is whether a pod is of the Deployment's present template.
+func (n *Node) isPresent(p Pod) bool {
+	return p.Revision == n.Deployment.Revision && p.ReplicaSet == n.presentReplicaSet()
 }
 
 func (n *Node) rejection() string {

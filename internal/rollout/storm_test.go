@@ -46,13 +46,33 @@ func TestHoldBack(t *testing.T) {
 		paused         bool
 		rolling        Rolling
 	}{
-		"only old pods run":      {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
-		"mostly old pods run":    {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
-		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
-		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
-		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
-		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
-		"somebody changed it":    {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x2", false, Rolling{}},
+		"only old pods run":             {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"mostly old pods run":           {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
+		"as many new pods run":          {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"only new pods run":             {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
+		"no pod runs":                   {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
+		"the old one is unknown":        {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"somebody changed it":           {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x2", false, Rolling{}},
+		"three templates meet":          {1, 0, threeMeet(2, 1), "HoldBack n0000 to r1 x2", false, Rolling{1, 0}},
+		"three, and more are asked for": {1, 0, threeMeet(3, 0), "HoldBack n0000 to r1 x3", false, Rolling{0, 1}},
+		"three, and fewer":              {1, 0, threeMeet(1, 1), "HoldBack n0000 to r1 x2", false, Rolling{}},
+		"a third is rejected too":       {1, 1, thirdRejected, "HoldBack n0000 to r2 x2", false, Rolling{1, 0}},
+		"old ones are rejected too": {1, 1, func(s *State) {
+			thirdRejected(s)
+			s.Nodes[0].Pods[3].Revision = "r1"
+		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"a third, and one is not ready": {1, 1, func(s *State) {
+			thirdRejected(s)
+			s.Nodes[0].Pods[1].Ready = false
+		}, "HoldBack n0000 to r2 x2", false, Rolling{1, 1}},
+		"a third is being deleted": {1, 1, func(s *State) {
+			n := &s.Nodes[0]
+			n.Pods = append(n.Pods, Pod{Name: "gone", Revision: "r3", Failed: "OutOfcpu", Terminating: true})
+		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"a third, and it is not its turn": {1, 1, func(s *State) {
+			thirdRejected(s)
+			s.Status.Wave = nil
+		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rejecting(test.older, test.present)
@@ -71,6 +91,21 @@ func TestHoldBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// threeMeet runs a pod of a third template where so many are asked for.
+func threeMeet(replicas, surge int32) func(*State) {
+	return func(s *State) {
+		n := &s.Nodes[0]
+		n.Deployment.Replicas, n.Deployment.Surge = replicas, surge
+		n.Pods = append(n.Pods, Pod{Name: "third", Revision: "r3", Running: true, Ready: true})
+	}
+}
+
+// thirdRejected makes the last of the rejected pods one of a third template.
+func thirdRejected(s *State) {
+	n := &s.Nodes[0]
+	n.Pods[len(n.Pods)-1].Revision = "r3"
 }
 
 // rejecting is a fleet whose first node, in degraded mode, is on its way to r2
@@ -108,7 +143,12 @@ func TestHeldBack(t *testing.T) {
 		"that did not help before": {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 9, true }, ""},
 		"paused, but in its turn":  {func(s *State, _ *Node, h *Hold) { h.Attempts, s.Spec.Paused = 2, true }, "Update n0000 to r2 x3"},
 		"another is wanted":        {func(s *State, _ *Node, _ *Hold) { s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x3"},
-		"what failed before":       {func(_ *State, n *Node, _ *Hold) { n.Pods = append(n.Pods, rejectedPod) }, "DeletePods n0000"},
+		"what failed before": {func(_ *State, n *Node, h *Hold) {
+			h.At, n.Pods = metav1.NewMicroTime(start), append(n.Pods, rejectedPod)
+		}, "DeletePods n0000"},
+		"it does not end what fails": {func(_ *State, n *Node, _ *Hold) {
+			n.Deployment.Replicas, n.Pods = 2, append(n.Pods, rejectedPod)
+		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},
 		"rejected once more": {func(_ *State, n *Node, _ *Hold) {
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
 		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},

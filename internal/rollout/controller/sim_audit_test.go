@@ -124,7 +124,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
-		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign && !a.inMotion(seen, s.Node) && a.templates(s.Node) < 3 {
+		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign && !a.inMotion(seen, s.Node) {
 			a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
 		}
 	}
@@ -180,7 +180,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.HoldBack:
 		t.overruled = a.overrules(t)
-		t.detached, t.foreign = t.detached || detached || a.templates(s.Node) > 2, false
+		t.detached, t.foreign = t.detached || detached, false
 	case rollout.SetFields:
 		t.detached = t.detached || detached
 		if t.degraded && !seen.Spec.Strategy().Detaching && slices.Contains(seen.Status.Wave, s.Node) {
@@ -284,17 +284,6 @@ func (a *audit) checkComplete(seen *picture, s rollout.Step) {
 	if marked && reason != "" && !a.w.deployments[s.Node].updatedAt().Before(began) && a.w.nodes[s.Node].alive {
 		a.fault("%s although %s", s, reason)
 	}
-}
-
-// templates is of how many templates a node is to have pods. Of three, nobody can tell the
-// Deployment controller whose pods to take.
-func (a *audit) templates(name string) (count int) {
-	for _, s := range a.w.deployments[name].sets {
-		if s.size > 0 {
-			count++
-		}
-	}
-	return count
 }
 
 // inMotion is whether the Deployment controller had just chosen pods to stop, and
