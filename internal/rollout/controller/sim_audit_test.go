@@ -125,7 +125,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 		}
 	case rollout.HoldBack:
 		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign && !a.inMotion(seen, s.Node) {
-			a.floor[s.Node] = min(a.w.readyPods(s.Node), a.mustRun(s.Node))
+			a.floor[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node))
 		}
 	}
 	a.checkCheckers(seen, s)
@@ -290,6 +290,16 @@ func (a *audit) checkComplete(seen *picture, s rollout.Step) {
 // the picture could not show it yet: then no count of pods is safe to hold at.
 func (a *audit) inMotion(seen *picture, name string) bool {
 	return seen.taken.Sub(a.w.deployments[name].resizedAt) < slowestReplication
+}
+
+// availablePods are those of a node that its Deployment controller does not clean up: to it,
+// one that is ready for too short a time is as one that does not run.
+func (a *audit) availablePods(name string) (n int32) {
+	d := a.w.deployments[name]
+	for _, s := range d.sets {
+		n += a.w.available(d, s)
+	}
+	return n
 }
 
 // mustRun is how many pods of a node a rolling update must leave available.
