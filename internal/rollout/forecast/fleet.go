@@ -192,12 +192,18 @@ func (f *fleet) replace(n *rollout.Node, rolling rollout.Rolling) {
 	})
 }
 
+// start makes pods of the same template as those of the revision that are there.
 func (f *fleet) start(n *rollout.Node, pods int) {
+	revision := n.Deployment.Revision
+	made := rollout.Pod{Revision: revision, ReplicaSet: "forecast-" + revision, Created: f.Now, Running: true}
+	if i := slices.IndexFunc(n.Pods, func(p rollout.Pod) bool { return p.Revision == revision }); i >= 0 {
+		made.ReplicaSet = n.Pods[i].ReplicaSet
+	}
 	for range pods {
 		f.names++
-		name := fmt.Sprintf("forecast-%d", f.names)
-		n.Pods = append(n.Pods, rollout.Pod{Name: name, Revision: n.Deployment.Revision, Running: true})
-		f.after(f.pace.Ready, n, f.ready(name))
+		made.Name = fmt.Sprintf("forecast-%d", f.names)
+		n.Pods = append(n.Pods, made)
+		f.after(f.pace.Ready, n, f.ready(made.Name))
 	}
 }
 

@@ -86,6 +86,11 @@ func TestPlay(t *testing.T) {
 			s.Nodes = s.Nodes[:1]
 			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32(0))
 		}, "0s to 1m7s: n1\n"},
+		"a pod is made anew on an updated node": {func(s *rollout.State) {
+			n := &s.Nodes[0]
+			n.Deployment.Revision, n.Pods[0].Revision, n.Pods[1].Revision = "r2", "r2", "r2"
+			n.Pods[1].Terminating = true
+		}, "8s to 26s: n2\n26s to 44s: n3\n"},
 		"degraded": {func(s *rollout.State) {
 			s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{AttachGracePeriodSeconds: new(int32(5))}
 		}, "0s to 8s: n1\n8s to 16s: n2\n16s to 24s: n3\n"},

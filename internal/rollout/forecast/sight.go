@@ -230,6 +230,8 @@ func (f *fleet) distance(i int) int {
 	switch d := n.Deployment; {
 	case d != nil && d.Revision == f.Revision:
 		return 0
+	case d != nil && d.Detached:
+		return 2
 	case d != nil && d.Mark != "", !f.sight.settled[i] && slices.Contains(f.Status.Wave, n.Name):
 		return 1
 	default:
