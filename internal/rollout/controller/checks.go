@@ -122,21 +122,41 @@ func (c *checks) heardAll(set types.NamespacedName) bool {
 	return true
 }
 
-// listen asks a port again and again.
+// listen asks a port again and again, each time over a connection of its own, as most
+// load balancers do. Thousands of listeners wait for the first byte of an answer, each
+// with a stack: what needs much of one, or a buffer, is done before or after that.
 func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
 	for ctx.Err() == nil {
-		answer, etag, err := to.ask(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(c.take(set, to, answer, etag, err)):
+		conn, err := to.send(ctx)
+		var head []byte
+		if err == nil {
+			head, err = to.listenTo(ctx, conn)
 		}
+		c.take(ctx, set, to, conn, head, err)
 	}
 }
 
-// take takes the outcome of a question and tells when to ask the next. After a single
+// take takes the answer, of which the head or an error has come, and waits until the next
+// question.
+func (c *checks) take(ctx context.Context, set types.NamespacedName, from *caller, conn net.Conn, head []byte, err error) {
+	var answer rollout.Check
+	var etag string
+	if err == nil {
+		answer, etag, err = from.read(conn, head)
+	}
+	if conn != nil {
+		conn.Close()
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(c.taken(set, from, answer, etag, err)):
+	}
+}
+
+// taken keeps the outcome of a question and tells when to ask the next. After a single
 // failure that is at once, since a health checker that hands over to its next version
 // ends what waits. One that is silent has failed.
-func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
+func (c *checks) taken(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
 	switch {
 	case err == nil:
 		from.failures = 0
@@ -180,21 +200,9 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 	return !same
 }
 
-// ask sends one request and reads the answer, over a connection of its own, as
-// most load balancers do. Thousands of callers wait in it for the first byte, so
-// whatever needs much of a stack or a buffer is done before or after that.
-func (e *caller) ask(ctx context.Context) (rollout.Check, string, error) {
-	conn, err := e.send(ctx)
-	if err != nil {
-		return rollout.Check{Port: e.port, Unmarked: e.plain}, "", err
-	}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	head, err := e.listenTo(conn)
-	return e.read(conn, head, err)
-}
-
 // listenTo returns the beginning of the answer. Signs of life may come before it.
-func (e *caller) listenTo(conn net.Conn) ([]byte, error) {
+func (e *caller) listenTo(ctx context.Context, conn net.Conn) ([]byte, error) {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	head, end := make([]byte, len(signOfLife)), time.Now().Add(waitForChange+silence)
 	for {
 		n, err := io.ReadFull(conn, head)
@@ -203,8 +211,10 @@ func (e *caller) listenTo(conn net.Conn) ([]byte, error) {
 			_ = conn.SetDeadline(time.Now().Add(silence))
 		case n > 0 && errors.Is(err, io.ErrUnexpectedEOF):
 			return head[:n], nil
+		case err != nil:
+			return nil, fmt.Errorf("reading: %w", err)
 		default:
-			return head, err
+			return head, nil
 		}
 	}
 }
@@ -252,13 +262,9 @@ func (e *caller) request(address string) string {
 		v1alpha1.HeaderClient + ": controller\r\n" + conditional + "Connection: close\r\n\r\n"
 }
 
-// read reads the answer, of which the head, or an error, has come.
-func (e *caller) read(conn net.Conn, head []byte, err error) (rollout.Check, string, error) {
-	defer conn.Close()
+// read reads the answer, of which the head has come.
+func (e *caller) read(conn net.Conn, head []byte) (rollout.Check, string, error) {
 	out := rollout.Check{Port: e.port, Unmarked: e.plain}
-	if err != nil {
-		return out, "", fmt.Errorf("reading: %w", err)
-	}
 	_ = conn.SetDeadline(time.Now().Add(answerTime))
 	rest := io.MultiReader(bytes.NewReader(head), io.LimitReader(conn, mostAnswer))
 	response, err := http.ReadResponse(bufio.NewReaderSize(rest, 1024), nil)

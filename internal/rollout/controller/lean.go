@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -13,18 +14,22 @@ import (
 // What is kept in memory of the objects that come by the thousand: only what is
 // read. Each of these may meet an object that it has stripped before.
 
+// inSpec is that somebody has a claim to the spec.
+var inSpec = metav1.NewFieldsV1(`{"f:spec":{}}`)
+
 // leanDeployment keeps of the template only the revision, and of the managed
 // fields only who has a claim to the spec that would outlive ours.
 func leanDeployment(obj any) (any, error) {
 	if d, ok := obj.(*appsv1.Deployment); ok {
-		d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return !objects.Outlives(entry) })
+		d.ManagedFields = those(d.ManagedFields, objects.Outlives)
 		for i := range d.ManagedFields {
-			d.ManagedFields[i].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":{}}`)
+			d.ManagedFields[i].FieldsV1 = inSpec
 		}
 		d.Labels = only(d.Labels, v1alpha1.LabelName, v1alpha1.LabelNode)
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 			Labels: only(d.Spec.Template.Labels, v1alpha1.LabelRevision),
 		}}
+		d.Namespace, d.Annotations = same(d.Namespace), sharedKeys(d.Annotations)
 		d.Spec.Selector = nil
 		d.Status.Conditions = nil
 	}
@@ -40,7 +45,8 @@ func leanPod(obj any) (any, error) {
 		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
 			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
 		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates}
+		pod.Namespace = same(pod.Namespace)
+		pod.Spec = corev1.PodSpec{NodeName: same(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
 		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool { return !slices.Contains(unread, c.Type) })
@@ -83,6 +89,7 @@ func leanContainers(containers []corev1.Container) []corev1.Container {
 func leanNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil
+		node.Labels, node.Annotations = shared(node.Labels), sharedKeys(node.Annotations)
 		s := node.Status
 		node.Status = corev1.NodeStatus{
 			Conditions: those(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
@@ -111,8 +118,52 @@ func only(m map[string]string, keys ...string) map[string]string {
 	out := make(map[string]string, len(keys))
 	for _, key := range keys {
 		if value, ok := m[key]; ok {
-			out[key] = value
+			out[key] = same(value)
 		}
 	}
 	return out
+}
+
+// shared is a map whose keys and values thousands of objects have in common.
+func shared(m map[string]string) map[string]string {
+	out := sharedKeys(m)
+	for key, value := range out {
+		out[key] = same(value)
+	}
+	return out
+}
+
+// sharedKeys is a map whose keys thousands of objects have in common.
+func sharedKeys(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for key, value := range m {
+		out[same(key)] = value
+	}
+	return out
+}
+
+// common holds one copy of each string that objects were seen to have.
+var common = struct {
+	sync.Mutex
+	all map[string]string
+}{all: map[string]string{}}
+
+// mostShared bounds what is held of objects that are long gone: then all begins anew.
+const mostShared = 1 << 15
+
+// same is the copy of a string that other objects have too.
+func same(s string) string {
+	common.Lock()
+	defer common.Unlock()
+	if one, ok := common.all[s]; ok {
+		return one
+	}
+	if len(common.all) >= mostShared {
+		clear(common.all)
+	}
+	common.all[s] = s
+	return s
 }

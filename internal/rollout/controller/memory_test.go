@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -229,6 +231,42 @@ func TestLean(t *testing.T) {
 	}
 	if _, err := leanPod("a tombstone"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLeanObjectsShareTheirStrings holds what thousands of objects have in common once,
+// and not for ever.
+func TestLeanObjectsShareTheirStrings(t *testing.T) {
+	node := func(name string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{strings.Clone("zone"): strings.Clone("a"), "name": name}, Annotations: map[string]string{strings.Clone("cni"): strings.Clone("x")},
+		}}
+	}
+	keys := map[*byte]bool{}
+	for i := range 2 * mostShared {
+		n := node(strconv.Itoa(i))
+		if _, err := leanNode(n); err != nil {
+			t.Fatal(err)
+		}
+		if i >= 10 {
+			continue
+		}
+		for key := range n.Labels {
+			keys[unsafe.StringData(key)] = true
+		}
+		for key := range n.Annotations {
+			keys[unsafe.StringData(key)] = true
+		}
+		keys[unsafe.StringData(n.Labels["zone"])] = true
+		if diff := cmp.Diff(node(strconv.Itoa(i)).ObjectMeta, n.ObjectMeta); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if len(keys) != 4 {
+		t.Errorf("3 keys and a value of 10 nodes are %d strings", len(keys))
+	}
+	if len(common.all) > mostShared {
+		t.Errorf("%d strings are held", len(common.all))
 	}
 }
 
