@@ -65,6 +65,9 @@ func main() {
 }
 
 func run(ctx context.Context, o options) (missed bool, err error) {
+	if err := openFiles(filesPerNode * uint64(max(o.nodes, o.large))); err != nil {
+		return false, err
+	}
 	r := &report{out: os.Stdout}
 	if o.nodes > 0 {
 		err = on(ctx, o, o.nodes, func(b *bench) error { return b.compare(ctx, r, o.rounds) })
@@ -76,6 +79,28 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 		err = on(ctx, o, 0, func(b *bench) error { return b.keepTargets(ctx, r, o.targets) })
 	}
 	return r.missed, err
+}
+
+// filesPerNode are what the process of the health checkers has open for each node at least:
+// it listens, is asked, and watches, and now and then dials anew.
+const filesPerNode = 4
+
+// openFiles lets this process, and those that it starts, open so many files, or twice as
+// many where that is allowed.
+func openFiles(needed uint64) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
+	allowed := limit.Max
+	more := syscall.Rlimit{Cur: max(allowed, 2*needed), Max: max(allowed, 2*needed)}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &more); err == nil {
+		return nil
+	}
+	if allowed < needed {
+		return fmt.Errorf("%d open files are needed and %d allowed: raise the limit (ulimit -Hn), or measure fewer nodes", needed, allowed)
+	}
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: allowed, Max: allowed})
 }
 
 // bench is a cluster of simulated nodes with the API installed.
