@@ -41,8 +41,10 @@ func (f *plain) roll(ctx context.Context, version string) error {
 }
 
 func (f *plain) remove(ctx context.Context) error {
-	err := f.client.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(namespace),
-		client.MatchingLabels{"app": "plain"}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	// Of a deletion of all at once the API server ends the request after a minute.
+	err := f.writeAll(ctx, func(ctx context.Context, node string) error {
+		return client.IgnoreNotFound(f.client.Delete(ctx, plainDeployment(node, ""), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	})
 	if err != nil {
 		return err
 	}
