@@ -222,11 +222,13 @@ func (p *planner) underWay() (names []string, acting int) {
 	return names, acting
 }
 
-// midway is whether an update that is to be changed still goes on: the node keeps
-// its place, and is finished even when the rollout is paused. One whose pods are all
-// ready lacks nothing, though they may not have been so for long enough yet.
+// midway is whether an update that is to be changed still goes on, or somebody took the
+// mark of a node whose detachment we still ask for: it keeps its place, and is finished
+// even when the rollout is paused. One whose pods are all ready lacks nothing, though they
+// may not have been so for long enough yet.
 func (p *planner) midway(v *view) bool {
-	if p.strategy.Detaching || !v.Wanted || v.keptOut() || !v.starts || !p.wave[v.Name] {
+	begun := !p.strategy.Detaching || v.Detachment.Requested
+	if !begun || !v.Wanted || v.keptOut() || !v.starts || !p.wave[v.Name] {
 		return false
 	}
 	whole, _, _ := v.complete(p.Now, 0)

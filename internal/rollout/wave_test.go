@@ -102,22 +102,48 @@ func TestBrokenNodes(t *testing.T) {
 
 // TestNodeThatIsAskedFor: one whose Node still asks for its detachment, although its mark
 // was removed, is under way already. It keeps its place in the wave, takes up one of the
-// budget, and goes on in its turn, also where it serves nothing.
+// budget, and goes on in its turn, also where it serves nothing, and where no other may begin.
 func TestNodeThatIsAskedFor(t *testing.T) {
-	for ready := range 2 {
-		s := servingFleet(3)
-		byBoth(&s.Spec)
-		s.Revision = "r2"
-		n := &s.Nodes[0]
+	asked := func(n *Node, ready int) {
 		n.Checks[0].Serving, n.Pods[0].Ready, n.Pods[1].Ready = false, ready > 0, false
 		n.Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-20 * time.Second)}
-		d := Plan(s)
-		if steps(d) != "" || !slices.Equal(d.Status.Wave, []string{"n0000"}) {
-			t.Errorf("%d pods are ready, first\n%s", ready, summary(d))
-		}
-		s.Status.Wave = d.Status.Wave
-		if d := Plan(s); steps(d) != "Mark n0000" {
-			t.Errorf("%d pods are ready, in its turn\n%s", ready, summary(d))
+	}
+	for name, test := range map[string]struct {
+		change func(s *State)
+		wave   []string
+	}{
+		"others may begin": {func(*State) {}, []string{"n0000"}},
+		"paused":           {func(s *State) { s.Spec.Paused = true }, []string{"n0000"}},
+		"halted": {func(s *State) {
+			s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonDetachTimedOut, ObservedGeneration: s.Generation}}
+		}, []string{"n0000"}},
+		"its analysis failed": {func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.Analysis = []v1alpha1.AnalysisCheck{{Name: "errors", DuringWave: true, FailureLimit: number32(0)}}
+			began := metav1.NewMicroTime(start.Add(-time.Minute))
+			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisFailed, Generation: s.Generation, Nodes: []string{"n0000"}, Began: began, Since: began}
+		}, []string{"n0000"}},
+		"at the floor, and its check passes": {func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes, s.Nodes[0].Checks[0].Serving = number32(3), true
+		}, []string{"n0000"}},
+		"beside a dead one, and its check passes": {func(s *State) { s.Nodes[1].Ready, s.Nodes[0].Checks[0].Serving = false, true }, []string{"n0000"}},
+		"another is asked for, too":               {func(s *State) { asked(&s.Nodes[1], 0) }, []string{"n0000", "n0001"}},
+	} {
+		for ready := range 2 {
+			t.Run(fmt.Sprintf("%s, %d pods are ready", name, ready), func(t *testing.T) {
+				s := servingFleet(3)
+				byBoth(&s.Spec)
+				s.Revision = "r2"
+				asked(&s.Nodes[0], ready)
+				test.change(&s)
+				d := Plan(s)
+				if steps(d) != "" || !slices.Equal(d.Status.Wave, test.wave) {
+					t.Errorf("first\n%s", summary(d))
+				}
+				s.Status.Wave = d.Status.Wave
+				if d := Plan(s); steps(d) != "Mark n0000" {
+					t.Errorf("in its turn\n%s", summary(d))
+				}
+			})
 		}
 	}
 }

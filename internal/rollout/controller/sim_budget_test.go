@@ -110,8 +110,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	}
 	wanted := n.Wanted && seen.Deletion == rollout.NotDeleted
 	budget := a.budget(seen, wanted && !n.Deployment.Detached)
-	// A node that lacks pods in its turn goes on with it.
-	retarget = retarget || degraded(seen, n) && slices.Contains(seen.Status.Wave, n.Name) && s.Action == rollout.Update
+	retarget = retarget || goesOn(seen, n, s)
 	underWay, out := 0, others
 	for name := range a.begun {
 		if a.ignored(seen, name) {
@@ -152,6 +151,14 @@ func (a *audit) unreturned(name string, spec *v1alpha1.IngressDaemonSetSpec) boo
 func (a *audit) released(name string) bool {
 	n, d := a.w.nodes[name], a.w.deployments[name]
 	return n != nil && d != nil && !d.marked() && !n.requested()
+}
+
+// goesOn is whether a step goes on with the turn of a node of the wave that lacks pods: it
+// stays in the load balancer, or its detacher is asked for it and somebody took its mark.
+func goesOn(seen *picture, n *rollout.Node, s rollout.Step) bool {
+	inPlace := degraded(seen, n) && s.Action == rollout.Update
+	askedFor := n.Detachment.Requested && n.Wanted && lacks(n) && !n.Deployment.Detached && s.Action == rollout.Mark
+	return (inPlace || askedFor) && slices.Contains(seen.Status.Wave, n.Name)
 }
 
 // degraded is whether nodes are to stay in the load balancer, and this one lacks

@@ -32,7 +32,7 @@ func (a *audit) checkGate(seen *picture, s rollout.Step) {
 		a.fault("%s although it was rejected", s)
 	}
 	gate := status.Analysis
-	if !starts || rejected || gate == nil || gate.Revision != seen.Revision || slices.Contains(status.Wave, s.Node) && degraded(seen, n) {
+	if !starts || rejected || gate == nil || gate.Revision != seen.Revision || goesOn(seen, n, s) {
 		return
 	}
 	switch gate.Phase {
