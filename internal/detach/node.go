@@ -1,6 +1,7 @@
 package detach
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +106,7 @@ func (n *Node) waits(answered func(Webhook) bool) string {
 	}
 	for _, w := range n.Webhooks {
 		if !answered(w) {
-			return w.Waits
+			return cmp.Or(w.Waits, "webhook "+w.Name+" has not answered yet")
 		}
 	}
 	return ""

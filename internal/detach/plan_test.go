@@ -251,6 +251,19 @@ func TestPodsStopInTheirOrder(t *testing.T) {
 	}
 }
 
+// TestAWebhookThatHasNotAnswered is waited for, whether or not it says what it waits for.
+func TestAWebhookThatHasNotAnswered(t *testing.T) {
+	for _, waits := range []string{"", "webhook edge failed"} {
+		asked := func(n *Node) { n.Webhooks = []Webhook{{Name: "edge", Waits: waits}} }
+		if d := decide(node("a", cordoned, attachment(true, true), asked)); d.Station != Detaching || d.Waits == "" {
+			t.Errorf("%q: %+v", waits, d)
+		}
+		if d := decide(node("a", attachment(false, true), asked)); d.Station != Attaching || d.Attachment == Delete || d.Waits == "" {
+			t.Errorf("%q, back: %+v", waits, d)
+		}
+	}
+}
+
 func TestAGoneNodeIsRememberedForADay(t *testing.T) {
 	gone := func(n *Node) { n.Exists, n.GoneSince = false, now.Add(-time.Hour) }
 	d := Plan(State{Now: now, Nodes: []Node{node("a", attachment(true, true), gone)}})
