@@ -78,7 +78,7 @@ func (w *webhooks) answers(a *v1alpha1.Attachment) []detach.Webhook {
 	for _, hook := range w.all {
 		k := w.known[question{string(a.UID), a.Generation, hook.Name}]
 		if k == nil {
-			k = &known{waits: "webhook " + hook.Name + " has not answered yet"}
+			k = &known{}
 		}
 		out = append(out, detach.Webhook{
 			Name:     hook.Name,
