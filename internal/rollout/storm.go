@@ -298,7 +298,7 @@ func (p *planner) stillRejects(v *view, step Step) bool {
 		return step.Replicas < d.Replicas
 	}
 	lasts := !p.Now.Before(v.seen.Hold.Add(firstRetry))
-	fails := func(n Pod) bool { return n.Failed != "" && !n.Terminating && (lasts || v.isPresent(n)) }
+	fails := func(pod Pod) bool { return pod.Failed != "" && !pod.Terminating && (lasts || v.isPresent(pod)) }
 	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused || !step.Keep
 	return d.Settled && (lasts || further) && slices.ContainsFunc(v.Pods, fails)
 }

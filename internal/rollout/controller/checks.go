@@ -132,13 +132,13 @@ func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *calle
 		if err == nil {
 			head, err = to.listenTo(ctx, conn)
 		}
-		c.take(ctx, set, to, conn, head, err)
+		c.awaitNext(ctx, set, to, conn, head, err)
 	}
 }
 
-// take takes the answer, of which the head or an error has come, and waits until the next
-// question.
-func (c *checks) take(ctx context.Context, set types.NamespacedName, from *caller, conn net.Conn, head []byte, err error) {
+// awaitNext reads the answer, of which the head or an error has come, and waits until the
+// next question is due.
+func (c *checks) awaitNext(ctx context.Context, set types.NamespacedName, from *caller, conn net.Conn, head []byte, err error) {
 	var answer rollout.Check
 	var etag string
 	if err == nil {
@@ -149,14 +149,14 @@ func (c *checks) take(ctx context.Context, set types.NamespacedName, from *calle
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(c.taken(set, from, answer, etag, err)):
+	case <-time.After(c.take(set, from, answer, etag, err)):
 	}
 }
 
-// taken keeps the outcome of a question and tells when to ask the next. After a single
+// take takes the outcome of a question and tells when to ask the next. After a single
 // failure that is at once, since a health checker that hands over to its next version
 // ends what waits. One that is silent has failed.
-func (c *checks) taken(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
+func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
 	switch {
 	case err == nil:
 		from.failures = 0

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -29,7 +28,7 @@ func leanDeployment(obj any) (any, error) {
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 			Labels: only(d.Spec.Template.Labels, v1alpha1.LabelRevision),
 		}}
-		d.Namespace, d.Annotations = same(d.Namespace), sharedKeys(d.Annotations)
+		d.Namespace, d.Annotations = interned(d.Namespace), internedKeys(d.Annotations)
 		d.Spec.Selector = nil
 		d.Status.Conditions = nil
 	}
@@ -45,8 +44,8 @@ func leanPod(obj any) (any, error) {
 		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
 			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
 		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
-		pod.Namespace = same(pod.Namespace)
-		pod.Spec = corev1.PodSpec{NodeName: same(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates}
+		pod.Namespace = interned(pod.Namespace)
+		pod.Spec = corev1.PodSpec{NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
 		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool { return !slices.Contains(unread, c.Type) })
@@ -89,7 +88,7 @@ func leanContainers(containers []corev1.Container) []corev1.Container {
 func leanNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil
-		node.Labels, node.Annotations = shared(node.Labels), sharedKeys(node.Annotations)
+		node.Labels, node.Annotations = internedMap(node.Labels), internedKeys(node.Annotations)
 		s := node.Status
 		node.Status = corev1.NodeStatus{
 			Conditions: those(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
@@ -118,52 +117,8 @@ func only(m map[string]string, keys ...string) map[string]string {
 	out := make(map[string]string, len(keys))
 	for _, key := range keys {
 		if value, ok := m[key]; ok {
-			out[key] = same(value)
+			out[key] = interned(value)
 		}
 	}
 	return out
-}
-
-// shared is a map whose keys and values thousands of objects have in common.
-func shared(m map[string]string) map[string]string {
-	out := sharedKeys(m)
-	for key, value := range out {
-		out[key] = same(value)
-	}
-	return out
-}
-
-// sharedKeys is a map whose keys thousands of objects have in common.
-func sharedKeys(m map[string]string) map[string]string {
-	if len(m) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(m))
-	for key, value := range m {
-		out[same(key)] = value
-	}
-	return out
-}
-
-// common holds one copy of each string that objects were seen to have.
-var common = struct {
-	sync.Mutex
-	all map[string]string
-}{all: map[string]string{}}
-
-// mostShared bounds what is held of objects that are long gone: then all begins anew.
-const mostShared = 1 << 15
-
-// same is the copy of a string that other objects have too.
-func same(s string) string {
-	common.Lock()
-	defer common.Unlock()
-	if one, ok := common.all[s]; ok {
-		return one
-	}
-	if len(common.all) >= mostShared {
-		clear(common.all)
-	}
-	common.all[s] = s
-	return s
 }

@@ -243,7 +243,7 @@ func TestLeanObjectsShareTheirStrings(t *testing.T) {
 		}}
 	}
 	keys := map[*byte]bool{}
-	for i := range 2 * mostShared {
+	for i := range 2 * mostInterned {
 		n := node(strconv.Itoa(i))
 		if _, err := leanNode(n); err != nil {
 			t.Fatal(err)
@@ -265,8 +265,8 @@ func TestLeanObjectsShareTheirStrings(t *testing.T) {
 	if len(keys) != 4 {
 		t.Errorf("3 keys and a value of 10 nodes are %d strings", len(keys))
 	}
-	if len(common.all) > mostShared {
-		t.Errorf("%d strings are held", len(common.all))
+	if len(pool.all) > mostInterned {
+		t.Errorf("%d strings are held", len(pool.all))
 	}
 }
 

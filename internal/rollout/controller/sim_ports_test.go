@@ -51,7 +51,7 @@ func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) 
 			if ctx.Err() == nil && !l.stopped {
 				// Health checkers of this release show life.
 				to.alive = err == nil && !to.plain
-				w.after(l.r.checks.taken(set, to, answer, etag, err), func() { l.ask(ctx, set, to) })
+				w.after(l.r.checks.take(set, to, answer, etag, err), func() { l.ask(ctx, set, to) })
 			}
 		})
 	}
