@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,20 +25,33 @@ type feed struct {
 	link      *link
 	synced    atomic.Bool
 	change    func()
-	retry     wait.Backoff
+	// old is whether the API server knows no watch that begins with all that there is.
+	old atomic.Bool
 
 	mu             sync.Mutex
 	told, watching bool
+	// retry is the time to the next request after a failure, nil after none. Only a feed that
+	// was open for steadyFor has not failed when it ends.
+	retry *wait.Backoff
 }
 
 // errMissed makes a reflector list again instead of going on with a watch.
 var errMissed = apierrors.NewResourceExpired("what changed meanwhile may have been missed")
 
-// retryDelays let an API server that returns be found within seconds.
-var retryDelays = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 5, Cap: 4 * time.Second}
+// errOnlyWatches keeps a reflector from a list where the API server knows the other way. An
+// API server that is behind reads what it lists from its storage, all that is in the
+// namespace, for each node that asks: so it never comes round.
+var errOnlyWatches = errors.New("it is watched from the beginning instead")
+
+// retryDelays let an API server that returns be found within seconds, and one that is
+// overloaded recover, since a feed of each node asks.
+var retryDelays = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 7, Cap: 16 * time.Second}
+
+// steadyFor is for how long a feed is open that is none of an API server that is overloaded.
+const steadyFor = time.Minute
 
 func (w *Watcher) newFeed(name string, source *cache.ListWatch, kind runtime.Object) *feed {
-	f := &feed{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), link: w.link, change: w.change, retry: retryDelays}
+	f := &feed{Store: cache.NewStore(cache.MetaNamespaceKeyFunc), link: w.link, change: w.change}
 	f.reflector = cache.NewReflectorWithOptions(f.observed(source), kind, f, cache.ReflectorOptions{
 		Name: name,
 		// The reflector cannot be stopped while it delays: most of that is in pause.
@@ -96,9 +110,24 @@ func listed[T any](f *feed) []T {
 
 // pause follows a failure, longer each time.
 func (f *feed) pause(ctx context.Context) {
+	f.mu.Lock()
+	var d time.Duration
+	if f.retry != nil {
+		d = f.retry.Step()
+	}
+	f.mu.Unlock()
 	select {
-	case <-time.After(f.retry.Step()):
+	case <-time.After(d):
 	case <-ctx.Done():
+	}
+}
+
+// retries has the next requests come later and later, until a feed is steady.
+func (f *feed) retries() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.retry == nil {
+		f.retry = new(retryDelays)
 	}
 }
 
@@ -106,11 +135,15 @@ func (f *feed) pause(ctx context.Context) {
 func (f *feed) observed(source *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if !f.old.Load() {
+				return nil, errOnlyWatches
+			}
+			f.pause(ctx)
 			// Any other version allows for a list from before a mark was set.
 			options.ResourceVersion, options.ResourceVersionMatch = "", ""
 			list, err := source.ListWithContext(ctx, options)
 			if err != nil {
-				f.failed(ctx, err)
+				f.failed(err)
 			}
 			return list, err
 		},
@@ -120,13 +153,13 @@ func (f *feed) observed(source *cache.ListWatch) *cache.ListWatch {
 			} else if !f.mayGoOn() {
 				return nil, errMissed
 			}
+			f.pause(ctx)
 			began := time.Now()
 			opened, err := source.WatchWithContext(ctx, options)
 			if err != nil {
-				f.failed(ctx, err)
+				f.failed(err)
 				return nil, err
 			}
-			f.retry = retryDelays
 			f.set(func() { f.watching = true })
 			f.change()
 			return &observedWatch{opened, sync.OnceFunc(func() { f.ended(began, options.TimeoutSeconds) })}, nil
@@ -145,20 +178,30 @@ func (f *feed) mayGoOn() bool {
 // asked to has missed nothing, and the next goes on at once.
 func (f *feed) ended(began time.Time, seconds *int64) {
 	inTime := seconds != nil && time.Since(began) >= time.Duration(*seconds)*time.Second
-	f.set(func() { f.watching, f.told = false, f.told && inTime })
+	steady := inTime || time.Since(began) >= steadyFor
+	f.set(func() {
+		if f.told && steady {
+			f.retry = nil
+		}
+		f.watching, f.told = false, f.told && inTime
+	})
+	if !steady {
+		f.retries()
+	}
 	f.change()
 }
 
 // failed tells the link, but where the API server is too old for the kind of watch that
 // is tried first.
-func (f *feed) failed(ctx context.Context, err error) {
+func (f *feed) failed(err error) {
 	if apierrors.IsInvalid(err) {
+		f.old.Store(true)
 		return
 	}
 	f.set(func() { f.told = false })
 	f.link.failed(time.Now(), err)
 	f.change()
-	f.pause(ctx)
+	f.retries()
 }
 
 // observedWatch relies on whoever reads a watch to stop it as soon as it ends.
