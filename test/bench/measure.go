@@ -78,7 +78,7 @@ func (b *bench) observeIdle(ctx context.Context) error {
 }
 
 // patience bounds every measurement.
-const patience = 30 * time.Minute
+const patience = time.Hour
 
 // settle waits until little is written to the API server any more, for some time
 // at most.

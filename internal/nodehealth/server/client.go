@@ -12,13 +12,15 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// A connection on which nothing came for pingAfter is pinged, and given up where
-// the answer takes longer than pingTimeout: so long may a dead API server go
-// unnoticed.
+// A connection on which nothing came for pingAfter is pinged: by the kernel, which
+// notices within aliveTimeout that the machine at the other end is gone, and by HTTP,
+// which tells within pingTimeout that an API server hangs. That is longer, since all
+// checkers would leave one that is slow for a moment, and come back at once.
 const (
-	pingAfter   = 5 * time.Second
-	pingTimeout = 5 * time.Second
-	dialTimeout = 5 * time.Second
+	pingAfter    = 5 * time.Second
+	aliveTimeout = 5 * time.Second
+	pingTimeout  = 15 * time.Second
+	dialTimeout  = 10 * time.Second
 )
 
 // newHTTPClient is what client-go would make, but with connections that notice
@@ -54,7 +56,7 @@ func newTransport(config *rest.Config) (*http.Transport, error) {
 	}
 	dialer := net.Dialer{
 		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout / 2, Count: 2},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: aliveTimeout / 2, Count: 2},
 	}
 	proxy := config.Proxy
 	if proxy == nil {
