@@ -134,10 +134,7 @@ func (c *Cluster) controllerManagerArgs(plane *controlPlane, ca *authority) []st
 	if c.state.SimulatedNodes > 0 {
 		// On a busy machine the heartbeats of thousands of nodes come late, and
 		// kwok never turns a pod ready again that was declared unready for that.
-		args = append(args, "--node-monitor-grace-period=10m")
-	}
-	if grace := c.leaseSeconds(); grace > 50 { // the default
-		args = append(args, fmt.Sprintf("--node-monitor-grace-period=%ds", grace))
+		args = append(args, fmt.Sprintf("--node-monitor-grace-period=%ds", max(600, 3*c.leaseSeconds())))
 	}
 	return args
 }
