@@ -84,6 +84,7 @@ func (w *world) edit(n *simNode, change func(*corev1.Node)) {
 // nodeChanged follows what is written to a Node.
 func (w *world) nodeChanged(before client.Object, after *corev1.Node) {
 	n := w.nodes[after.Name]
+	was := n.api != nil && n.wanted()
 	n.api = after
 	for key := range w.detacher.keys {
 		_, asked := after.Annotations[key]
@@ -100,7 +101,7 @@ func (w *world) nodeChanged(before client.Object, after *corev1.Node) {
 	if old.Spec.Unschedulable != after.Spec.Unschedulable || !maps.Equal(old.Annotations, after.Annotations) {
 		w.annotated(n)
 	}
-	if !maps.Equal(old.Labels, after.Labels) {
+	if was && !n.wanted() {
 		w.movedAt = w.now
 	}
 	if !maps.Equal(old.Labels, after.Labels) || !slices.Equal(old.Spec.Taints, after.Spec.Taints) {
