@@ -3,7 +3,6 @@ package controller
 import (
 	"sync"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +30,7 @@ func (c *changes) saw(obj client.Object) {
 		}
 		return
 	}
-	changed := c.sets[types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[v1alpha1.LabelName]}]
+	changed := c.sets[setOf(obj)]
 	if changed == nil {
 		return
 	}

@@ -48,6 +48,7 @@ type Reconciler struct {
 	memory       *memory
 	sights       *sights
 	changes      *changes
+	evictions    *evictions
 	waves        *waveClock
 	pace         *pace
 }

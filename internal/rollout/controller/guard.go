@@ -200,7 +200,7 @@ func (r *Reconciler) servesAsSeen(ctx context.Context, o *observed, node string)
 
 // stillEvicts is whether a taint was seen to take pods from a node, and is on it still.
 func (r *Reconciler) stillEvicts(ctx context.Context, o *observed, node string) (bool, error) {
-	if !o.nodes[node].reading.out.TaintEvicted() {
+	if !r.evictions.from(client.ObjectKeyFromObject(o.set), node) {
 		return false, nil
 	}
 	now := &corev1.Node{}

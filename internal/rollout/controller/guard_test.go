@@ -249,8 +249,11 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 			}
 			seen := &o.nodes["node-1"].reading.out
 			seen.Tainted, seen.Deployment = true, &rollout.Deployment{Replicas: 1}
-			if !test.evicted {
-				seen.Pods = []rollout.Pod{{Name: "old", Running: true}}
+			if test.evicted {
+				gone := ready.DeepCopy()
+				gone.Annotations = map[string]string{v1alpha1.AnnotationNode: "node-1"}
+				gone.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
+				r.saw(gone)
 			}
 			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})

@@ -79,7 +79,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 		WatchesRawSource(source.Func(queue.open)).
 		// A heartbeat calls for no pass, but the next one must know the newest version.
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			r.changes.saw(e.ObjectNew)
+			r.saw(e.ObjectNew)
 		}}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4})
 	for _, w := range r.watches() {
@@ -95,7 +95,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		changes: newChanges(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
+		changes: newChanges(), evictions: newEvictions(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(),
 	}
 }
 
@@ -181,13 +181,13 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			r.changes.saw(e.Object)
+			r.saw(e.Object)
 			add(ctx, e.Object, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			// A pod of the Scheduler's may have got its node.
-			r.changes.saw(e.ObjectOld)
-			r.changes.saw(e.ObjectNew)
+			r.saw(e.ObjectOld)
+			r.saw(e.ObjectNew)
 			add(ctx, e.ObjectNew, q)
 			if e.ObjectOld.GetLabels()[v1alpha1.LabelName] != e.ObjectNew.GetLabels()[v1alpha1.LabelName] {
 				// Somebody took it from its IngressDaemonSet.
@@ -196,10 +196,16 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.written.gone(e.Object)
-			r.changes.saw(e.Object)
+			r.saw(e.Object)
 			add(ctx, e.Object, q)
 		},
 	}
+}
+
+// saw takes note of what an event tells.
+func (r *Reconciler) saw(obj client.Object) {
+	r.changes.saw(obj)
+	r.evictions.saw(obj)
 }
 
 // lost is whether the object is a pod that a kubelet rejected or a taint evicts, which its

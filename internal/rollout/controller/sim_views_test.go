@@ -156,7 +156,7 @@ func (v *view) comes(before, after client.Object) {
 	old, known, _ := v.store.GetByKey(key)
 	_ = v.store.Add(now)
 	if _, ok := now.(*corev1.Node); ok {
-		v.l.r.changes.saw(now)
+		v.l.r.saw(now)
 	}
 	for _, w := range v.watches {
 		if !known {

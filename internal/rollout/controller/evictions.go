@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// evictions are the nodes from which a taint was seen to take pods of an IngressDaemonSet, as
+// the cache's events tell, for as long as there is one. What is forgotten with the process is
+// seen again, since the next pods are taken as well.
+type evictions struct {
+	mu   sync.Mutex
+	seen map[eviction]bool
+}
+
+// eviction is from which node pods of which IngressDaemonSet were taken.
+type eviction struct {
+	set  types.NamespacedName
+	node string
+}
+
+func newEvictions() *evictions { return &evictions{seen: map[eviction]bool{}} }
+
+// saw remembers a pod that a taint takes, and forgets those of a node without such a taint.
+func (e *evictions) saw(obj client.Object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		if objects.EvictedByTaint(obj) {
+			e.seen[eviction{setOf(obj), nodeOf(obj)}] = true
+		}
+	case *corev1.Node:
+		if !slices.ContainsFunc(obj.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
+			maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return of.node == obj.Name })
+		}
+	}
+}
+
+// from is whether a taint was seen to take pods of the IngressDaemonSet from the node.
+func (e *evictions) from(set types.NamespacedName, node string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen[eviction{set, node}]
+}
+
+// setOf is the IngressDaemonSet of an object that carries its name.
+func setOf(obj client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[v1alpha1.LabelName]}
+}
