@@ -34,7 +34,7 @@ func onNodes(nodes int, revision string) fleet {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "nginx-" + name, Annotations: onNode}}
 		d.Spec.Replicas = new(int32(2))
 		d.Spec.Template.Labels = map[string]string{v1alpha1.LabelRevision: revision}
-		d.Status.Replicas, d.Status.UpdatedReplicas = 2, 2
+		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas = 2, 2, 2
 		f.deployments[name] = d
 		for j := range 2 {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", d.Name, j), Labels: d.Spec.Template.Labels, Annotations: onNode, CreationTimestamp: ago(time.Hour)}}

@@ -224,6 +224,7 @@ func TestComplete(t *testing.T) {
 		"an older pod terminating":  {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true}) }, "an older pod is terminating"},
 		"an older one is counted":   {func(n *Node) { n.Deployment.OlderReplicas = 1 }, "an older pod is left"},
 		"one of another template":   {func(n *Node) { n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "a", "b" }, "an older pod is left"},
+		"not counted as ready":      {func(n *Node) { n.Deployment.ReadyReplicas = 1 }, "the Deployment controller counts 1 of 2 pods as ready"},
 		"a surplus pod":             {func(n *Node) { n.Pods = append(n.Pods, n.Pods[0]) }, "a surplus pod is left"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,6 +258,7 @@ func TestMarkTakenWhilePaused(t *testing.T) {
 		"more pods than it should have": {func(*Node) {}, "Unmark n0000, ReleaseDetachment n0000"},
 		"one of them is ending":         {func(n *Node) { n.Pods[2].Terminating = true }, ""},
 		"one of them is older":          {func(n *Node) { n.Pods[2].Revision, n.Deployment.UpdatedReplicas = "r0", 2 }, ""},
+		"of an earlier Deployment":      {func(n *Node) { n.Deployment.ReadyReplicas = 0 }, ""},
 		"too few are ready":             {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Ready = false, false }, ""},
 		"fewer than it should have":     {scaledTo(1), "Unmark n0000, ReleaseDetachment n0000"},
 		"fewer, not all of them ready":  {func(n *Node) { scaledTo(1)(n); n.Pods[0].Ready = false }, ""},

@@ -82,10 +82,11 @@ func (n *Node) rolling() bool {
 }
 
 // servesAsItIs is whether as many pods are ready as make the node serve, or as are asked for
-// where that is fewer, at least one, and none of them is being replaced.
+// where that is fewer, at least one, and none of them is being replaced. The Deployment
+// controller counts them as well: others may be what an earlier Deployment has left.
 func (n *Node) servesAsItIs() bool {
 	enough := max(1, min(n.Deployment.PodsPerNode, n.Deployment.Replicas))
-	return n.readyPods() >= enough && !n.rolling() && !n.anyTerminating()
+	return min(n.readyPods(), n.Deployment.ReadyReplicas) >= enough && !n.rolling() && !n.anyTerminating()
 }
 
 // between is whether older pods are left that are to be replaced.
@@ -97,9 +98,9 @@ func (n *Node) between() bool {
 
 // complete is whether every pod that the Deployment wants is available and no
 // other pod is left, terminating ones included, whose listeners would still take
-// connections. Older ones may be of the same revision, and are told by the Deployment
-// controller's count or by their template: either may be seen before the other. Otherwise
-// it says what is missing, and until when where that is known.
+// connections. Older ones may be of the same revision, or of an earlier Deployment, and are
+// told by the Deployment controller's counts or by their template: either may be seen before
+// the other. Otherwise it says what is missing, and until when where that is known.
 func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason string, until time.Time) {
 	d := n.Deployment
 	switch {
@@ -132,6 +133,8 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 		return false, "a surplus pod is left", until
 	case available != d.PodsPerNode:
 		return false, fmt.Sprintf("%d of %d pods are available", available, d.PodsPerNode), until
+	case d.ReadyReplicas < d.PodsPerNode:
+		return false, fmt.Sprintf("the Deployment controller counts %d of %d pods as ready", d.ReadyReplicas, d.PodsPerNode), until
 	}
 	return true, "", until
 }

@@ -130,10 +130,10 @@ type Deployment struct {
 	// Surge is how many pods more the Deployment may have at the moment.
 	Surge int32
 	// Settled is whether the Deployment controller has seen the present spec;
-	// UpdatedReplicas is how many pods it then counted of the present template, and
-	// OlderReplicas of others.
-	Settled                        bool
-	UpdatedReplicas, OlderReplicas int32
+	// UpdatedReplicas is how many pods it then counted of the present template,
+	// OlderReplicas of others, and ReadyReplicas how many of all were ready.
+	Settled                                       bool
+	UpdatedReplicas, OlderReplicas, ReadyReplicas int32
 	// Drifted is whether somebody else changed the spec, Outmoded whether fields
 	// that restart no pod, or its labels, differ from what is wanted.
 	Drifted, Outmoded bool

@@ -31,7 +31,7 @@ func servingNode(name string) Node {
 	past := start.Add(-time.Hour)
 	n := Node{
 		Name: name, Exists: true, Wanted: true, Ready: true, CheckersSettled: true, Labels: map[string]string{},
-		Deployment: &Deployment{Name: name, Revision: "r1", PodsPerNode: 2, Replicas: 2, Settled: true, UpdatedReplicas: 2, UpdatedAt: past},
+		Deployment: &Deployment{Name: name, Revision: "r1", PodsPerNode: 2, Replicas: 2, Settled: true, UpdatedReplicas: 2, ReadyReplicas: 2, UpdatedAt: past},
 		Checks:     []Check{{Port: 10080, Answered: true, Serving: true, Since: past}},
 	}
 	for i := range 2 {

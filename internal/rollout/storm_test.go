@@ -158,7 +158,7 @@ func TestHeldBack(t *testing.T) {
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
 		}, "DeletePods n0000"},
 		"no longer wanted": {func(s *State, n *Node, _ *Hold) {
-			s.Revision, n.Pods, n.Deployment.UpdatedReplicas = "r1", pods(3, "old", oldPod), 3
+			s.Revision, n.Pods, n.Deployment.UpdatedReplicas, n.Deployment.ReadyReplicas = "r1", pods(3, "old", oldPod), 3, 3
 		}, "SetFields n0000"},
 		"other fields wait": {func(_ *State, n *Node, _ *Hold) { n.Deployment.Outmoded = true }, ""},
 	} {
@@ -206,7 +206,7 @@ func TestTrying(t *testing.T) {
 	trying := rejecting(0, 3)
 	n := &trying.Nodes[0]
 	n.Pods = n.Pods[:3]
-	n.Deployment.UpdatedReplicas = 3
+	n.Deployment.UpdatedReplicas, n.Deployment.ReadyReplicas = 3, 3
 	n.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 3, Replicas: 3, Trying: true, At: metav1.NewMicroTime(start)}
 	if got := steps(Plan(trying)); got != "SetFields n0000" {
 		t.Errorf("accepted: %q", got)

@@ -256,6 +256,7 @@ func (w *world) setReady(n *simNode, ready bool) {
 			w.putPod(p)
 		}
 	}
+	w.podsChanged(n.name)
 }
 
 // setWanted changes the labels that put a node into the node set.

@@ -174,7 +174,7 @@ func (f *fleet) replace(n *rollout.Node, rolling rollout.Rolling) {
 	if f.Spec.Strategy().Detaching || missing == 0 || len(n.Pods) == 0 {
 		f.stop(n, slices.DeleteFunc(slices.Clone(n.Pods), func(p rollout.Pod) bool { return p.Revision == d.Revision }))
 		f.start(n, missing)
-		d.UpdatedReplicas = d.Replicas
+		d.UpdatedReplicas, d.ReadyReplicas = d.Replicas, d.Replicas
 		return
 	}
 	d.UpdatedReplicas = int32(len(kept))
@@ -188,7 +188,7 @@ func (f *fleet) replace(n *rollout.Node, rolling rollout.Rolling) {
 				n.Pods[i].Ready, n.Pods[i].ReadySince = true, f.Now
 			}
 		}
-		d.UpdatedReplicas = d.Replicas
+		d.UpdatedReplicas, d.ReadyReplicas = d.Replicas, d.Replicas
 	})
 }
 

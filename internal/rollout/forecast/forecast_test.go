@@ -27,7 +27,7 @@ func served(nodes int, u v1alpha1.RollingUpdate) rollout.State {
 	s.Checkers = []rollout.Checker{{Port: 10080, Wanted: true, Exists: true}}
 	for i := range nodes {
 		n := rollout.Node{Name: fmt.Sprintf("n%d", i+1), Exists: true, Wanted: true, Ready: true, CheckersSettled: true, Labels: map[string]string{}}
-		n.Deployment = &rollout.Deployment{Revision: "r1", Replicas: 2, PodsPerNode: 2, Settled: true, UpdatedReplicas: 2, Surge: 1}
+		n.Deployment = &rollout.Deployment{Revision: "r1", Replicas: 2, PodsPerNode: 2, Settled: true, UpdatedReplicas: 2, ReadyReplicas: 2, Surge: 1}
 		for j := range 2 {
 			n.Pods = append(n.Pods, rollout.Pod{Name: fmt.Sprintf("p%d", j), Revision: "r1", ReplicaSet: "h1", Created: now.Add(-time.Hour), Running: true, Ready: true, ReadySince: now.Add(-time.Hour)})
 		}

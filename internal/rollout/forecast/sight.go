@@ -165,7 +165,7 @@ func (f *fleet) settled(n *rollout.Node) bool {
 		Name: n.Name, Exists: true, Wanted: true, Ready: true, Labels: n.Labels, CheckersSettled: true, Pods: n.Pods, Checks: n.Checks,
 		Deployment: &rollout.Deployment{
 			Name: d.Name, Revision: d.Revision, PodsPerNode: d.PodsPerNode, Replicas: d.PodsPerNode, Surge: d.Surge,
-			Settled: true, UpdatedReplicas: d.PodsPerNode, UpdatedAt: d.UpdatedAt, AttachedAt: d.AttachedAt,
+			Settled: true, UpdatedReplicas: d.PodsPerNode, ReadyReplicas: d.PodsPerNode, UpdatedAt: d.UpdatedAt, AttachedAt: d.AttachedAt,
 		},
 	})
 }

@@ -159,6 +159,7 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		Settled:         d.Status.ObservedGeneration >= d.Generation,
 		UpdatedReplicas: d.Status.UpdatedReplicas,
 		OlderReplicas:   d.Status.Replicas - d.Status.UpdatedReplicas,
+		ReadyReplicas:   d.Status.ReadyReplicas,
 		Drifted:         drifted(d),
 		Mark:            mark,
 		EmptyMark:       marked && mark == "",
