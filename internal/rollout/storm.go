@@ -39,11 +39,11 @@ const (
 // that.
 func (p *planner) stopsStorm(v *view) bool {
 	failed := v.failedPods()
-	if len(failed) == 0 && !v.TaintEvicted() {
+	if len(failed) == 0 && !v.taintEvicted() {
 		return false
 	}
 	step := p.holdBack(v)
-	holds := (!v.Deployment.heldBack() || p.stillRejects(v, step)) && (!v.Deployment.untried() || v.TaintEvicted())
+	holds := (!v.Deployment.heldBack() || p.stillRejects(v, step)) && (!v.Deployment.untried() || v.taintEvicted())
 	if holds {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
@@ -65,10 +65,10 @@ func (d *Deployment) untried() bool {
 	return d.Hold != nil && d.Hold.Trying && d.Hold.Attempts > 0 && !d.Settled
 }
 
-// TaintEvicted is whether a taint has taken pods from the node: each new one would be deleted
+// taintEvicted is whether a taint has taken pods from the node: each new one would be deleted
 // as fast as its ReplicaSet makes it. Until then they may use the time that they
 // tolerate the taint, and those that tolerate it for good stay.
-func (n *Node) TaintEvicted() bool {
+func (n *Node) taintEvicted() bool {
 	if !n.Tainted {
 		return false
 	}
@@ -391,7 +391,7 @@ func (d *Deployment) wentBackTo() string {
 // first. What the API server says of them goes into Older of their pods.
 func (n *Node) InDoubt() []string {
 	d := n.Deployment
-	if d == nil || d.wentBackTo() != "" || len(n.failedPods()) == 0 && !n.TaintEvicted() {
+	if d == nil || d.wentBackTo() != "" || len(n.failedPods()) == 0 && !n.taintEvicted() {
 		return nil
 	}
 	var sets []string

@@ -114,6 +114,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.memory.forget(req.NamespacedName)
 	r.sights.forget(req.NamespacedName)
 	r.changes.forget(req.NamespacedName)
+	r.evictions.forget(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)
 	unmeasure(req.NamespacedName)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,14 +33,35 @@ func (e *evictions) saw(obj client.Object) {
 	defer e.mu.Unlock()
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		if objects.EvictedByTaint(obj) {
-			e.seen[eviction{setOf(obj), nodeOf(obj)}] = true
+		if node := nodeOf(obj); node != "" && objects.EvictedByTaint(obj) {
+			e.seen[eviction{setOf(obj), node}] = true
 		}
 	case *corev1.Node:
 		if !slices.ContainsFunc(obj.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
-			maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return of.node == obj.Name })
+			e.drop(func(of eviction) bool { return of.node == obj.Name })
 		}
 	}
+}
+
+// gone forgets a Node that was deleted.
+func (e *evictions) gone(obj client.Object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if node, ok := obj.(*corev1.Node); ok {
+		e.drop(func(of eviction) bool { return of.node == node.Name })
+	}
+}
+
+// forget forgets an IngressDaemonSet.
+func (e *evictions) forget(set types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.drop(func(of eviction) bool { return of.set == set })
+}
+
+// drop is called with mu held.
+func (e *evictions) drop(which func(eviction) bool) {
+	maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return which(of) })
 }
 
 // from is whether a taint was seen to take pods of the IngressDaemonSet from the node.
@@ -49,9 +69,4 @@ func (e *evictions) from(set types.NamespacedName, node string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.seen[eviction{set, node}]
-}
-
-// setOf is the IngressDaemonSet of an object that carries its name.
-func setOf(obj client.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[v1alpha1.LabelName]}
 }

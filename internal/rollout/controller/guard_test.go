@@ -247,8 +247,6 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			seen := &o.nodes["node-1"].reading.out
-			seen.Tainted, seen.Deployment = true, &rollout.Deployment{Replicas: 1}
 			if test.evicted {
 				gone := ready.DeepCopy()
 				gone.Annotations = map[string]string{v1alpha1.AnnotationNode: "node-1"}

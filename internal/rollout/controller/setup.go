@@ -186,7 +186,7 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			// A pod of the Scheduler's may have got its node.
-			r.saw(e.ObjectOld)
+			r.changes.saw(e.ObjectOld)
 			r.saw(e.ObjectNew)
 			add(ctx, e.ObjectNew, q)
 			if e.ObjectOld.GetLabels()[v1alpha1.LabelName] != e.ObjectNew.GetLabels()[v1alpha1.LabelName] {
@@ -197,6 +197,7 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.written.gone(e.Object)
 			r.saw(e.Object)
+			r.evictions.gone(e.Object)
 			add(ctx, e.Object, q)
 		},
 	}

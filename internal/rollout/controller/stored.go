@@ -7,6 +7,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +102,11 @@ var nodeIndexers = toolscache.Indexers{byNode: func(object any) ([]string, error
 	obj := object.(client.Object)
 	return []string{nodeKey(obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelName], nodeOf(obj))}, nil
 }}
+
+// setOf is the IngressDaemonSet of an object that carries its name.
+func setOf(obj client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[v1alpha1.LabelName]}
+}
 
 // nodeOf is the node that a Deployment or a pod belongs to.
 func nodeOf(obj client.Object) string {

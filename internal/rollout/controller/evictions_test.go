@@ -1,0 +1,50 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestEvictions: what a taint took is known until the taint, the Node or the IngressDaemonSet
+// is gone; what others took, or from others, is not.
+func TestEvictions(t *testing.T) {
+	set := benchSet()
+	set.Namespace, set.Name = theSet.Namespace, theSet.Name
+	pod := func(reason string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: set.Namespace, Labels: objects.OwnLabels(set, "node-1"), Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"},
+			},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}},
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	tainted := node.DeepCopy()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+	for name, test := range map[string]struct {
+		then  func(*evictions)
+		known bool
+	}{
+		"the taint is there":           {func(e *evictions) { e.saw(tainted) }, true},
+		"the taint is gone":            {func(e *evictions) { e.saw(node) }, false},
+		"the Node is gone":             {func(e *evictions) { e.gone(tainted) }, false},
+		"the IngressDaemonSet is gone": {func(e *evictions) { e.forget(theSet) }, false},
+		"the pod is gone":              {func(e *evictions) { e.gone(pod("DeletionByTaintManager")) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEvictions()
+			e.saw(pod("EvictionByEvictionAPI"))
+			if e.from(theSet, "node-1") {
+				t.Error("a drain counts")
+			}
+			e.saw(pod("DeletionByTaintManager"))
+			if test.then(e); e.from(theSet, "node-1") != test.known {
+				t.Errorf("known %t", !test.known)
+			}
+		})
+	}
+}
