@@ -155,19 +155,40 @@ func TestOnlyPodsRejectATemplate(t *testing.T) {
 			n.Pods[0].Ready = true
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true})
 		}, false},
-		"nobody looks after it": {func(n *Node) { n.Deployment.Settled = false }, false},
+		"its pods lack minReadySeconds alone": {func(n *Node) { n.Pods[0].Ready, n.Pods[0].ReadySince = true, start.Add(-time.Second) }, false},
+		"nobody looks after it":               {func(n *Node) { n.Deployment.Settled = false }, false},
 		"its timestamp is not cleared": {func(n *Node) {
 			n.Pods[0].Ready, n.Deployment.Mark, n.Deployment.AttachedAt, n.Detachment.Timestamp = true, "", start.Add(-29*time.Minute), "x"
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := overdueFleet()
+			s.Spec.MinReadySeconds = 2
 			test.change(&s.Nodes[0])
 			d := Plan(s)
 			if got := d.Status.Rejected != nil; got != test.want {
 				t.Errorf("rejected: %t\n%s", got, summary(d))
 			}
 		})
+	}
+}
+
+// TestNoDeadlineOfANodeThatIsKeptOut: whoever keeps a node out does so for as long as they
+// like, which halts no rollout.
+func TestNoDeadlineOfANodeThatIsKeptOut(t *testing.T) {
+	s := overdueFleet()
+	s.Spec.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.PauseOnFailure
+	n := &s.Nodes[0]
+	n.Deployment.Mark = ""
+	overdue := func() bool {
+		return condition(t, Plan(s), v1alpha1.ConditionProgressing).Reason == v1alpha1.ReasonProgressDeadlineExceeded
+	}
+	if !overdue() {
+		t.Error("nobody keeps it out, and its pods are not ready")
+	}
+	n.Deployment.Detached = true
+	if overdue() {
+		t.Error("it is kept out")
 	}
 }
 

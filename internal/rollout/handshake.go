@@ -410,12 +410,21 @@ func (p *planner) minReady() time.Duration {
 	return time.Duration(p.Spec.MinReadySeconds) * time.Second
 }
 
-// watchDeadline reports a node of the wave that takes too long since its update.
+// watchDeadline reports a node of the wave that takes too long since its update. One that
+// somebody keeps out takes as long as they like.
 func (p *planner) watchDeadline(v *view, since time.Time) {
-	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing || v.outOfTurn() {
+	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing || v.outOfTurn() || v.keptOut() || p.ripens(v) {
 		return
 	}
 	// What cost it time while its node was NotReady is not its pods' fault.
 	deadline := later(since, v.seen.Ready).Add(p.Spec.ProgressDeadline())
 	v.overdue = p.over(deadline)
+}
+
+// ripens is whether the node's pods lack nothing but to be ready for minReadySeconds, which
+// a controller that was frozen meanwhile begins to count when it sees them.
+func (p *planner) ripens(v *view) bool {
+	ready, _, _ := v.complete(p.Now, 0)
+	ripe, _, _ := v.complete(p.Now, p.minReady())
+	return ready && !ripe
 }

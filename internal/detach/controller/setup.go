@@ -27,6 +27,12 @@ import (
 // gatherFor is how long events are gathered before a pass: one pass is for all nodes.
 const gatherFor = 50 * time.Millisecond
 
+// backoff is how long to wait after passes that failed: not long, since what is due
+// meanwhile waits with it.
+func backoff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 10*time.Second)
+}
+
 // all is what there is to reconcile.
 var all = reconcile.Request{}
 
@@ -51,7 +57,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).
 		Watches(&v1alpha1.Attachment{}, onePass()).
 		WatchesRawSource(source.Channel(bell, onePass())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the detaching of nodes: %w", err)

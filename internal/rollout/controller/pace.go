@@ -46,6 +46,15 @@ type lastReport struct {
 	version string
 }
 
+// longestBackoff bounds how long a pass waits whose write failed, since what is due
+// meanwhile waits with it: for other nodes too.
+const longestBackoff = 10 * time.Second
+
+// backoff is how long to wait after passes that failed.
+func backoff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, longestBackoff)
+}
+
 const (
 	shortestPause  = 10 * time.Millisecond
 	longestPause   = 3 * time.Second

@@ -81,7 +81,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			r.saw(e.ObjectNew)
 		}}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 4})
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4, RateLimiter: backoff()})
 	for _, w := range r.watches() {
 		b = b.Watches(w.kind, r.enqueue(w.sets), builder.WithPredicates(w.changes))
 	}

@@ -89,3 +89,13 @@ func TestReportOfAnother(t *testing.T) {
 		}
 	}
 }
+
+// TestBackoff: what is due for other nodes does not wait for long behind a write that fails.
+func TestBackoff(t *testing.T) {
+	failing := backoff()
+	for range 100 {
+		if after := failing.When(reconcile.Request{NamespacedName: theSet}); after > longestBackoff {
+			t.Fatalf("a pass waits for %s", after)
+		}
+	}
+}

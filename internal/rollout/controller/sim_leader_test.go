@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -34,10 +33,9 @@ type leader struct {
 	skew time.Duration
 
 	wakeAt time.Time
-	// busy is in the middle of a pass, again whether another is due after it, failures
-	// counts those that failed since the last that did not.
+	// busy is in the middle of a pass, again whether another is due after it.
 	busy, again bool
-	failures    int
+	backoff     workqueue.TypedRateLimiter[reconcile.Request]
 
 	// seen is what the last decision was made from, left are the steps of it that were
 	// not carried out yet.
@@ -63,7 +61,7 @@ var ctx = context.Background()
 
 // lead lets a new controller lead.
 func (w *world) lead(skew time.Duration) *leader {
-	l := &leader{w: w, skew: skew}
+	l := &leader{w: w, skew: skew, backoff: backoff()}
 	l.r = emptyReconciler(l.now)
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
@@ -119,13 +117,12 @@ func (l *leader) pass() {
 	}
 	switch {
 	case err != nil:
-		l.failures++
-		l.wakeAfter(min(time.Duration(5*math.Pow(2, float64(min(l.failures, 20))))*time.Millisecond, 1000*time.Second))
+		l.wakeAfter(l.backoff.When(request))
 	case result.RequeueAfter > 0:
-		l.failures = 0
+		l.backoff.Forget(request)
 		l.wakeAfter(result.RequeueAfter)
 	default:
-		l.failures = 0
+		l.backoff.Forget(request)
 	}
 	if l.again {
 		l.wakeAfter(0)

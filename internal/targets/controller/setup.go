@@ -24,6 +24,12 @@ import (
 // from a pod's address to its registration.
 const gatherFor = 20 * time.Millisecond
 
+// backoff is how long to wait after passes that failed: not long, since what is due
+// meanwhile waits with it.
+func backoff() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 10*time.Second)
+}
+
 // all is what there is to reconcile.
 var all = reconcile.Request{}
 
@@ -55,7 +61,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.TargetGroupAttachment{}, onePass()).
 		Watches(&v1alpha1.Attachment{}, onePass()).
 		WatchesRawSource(source.Channel(bell, onePass())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1})
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()})
 	if err := b.Complete(r); err != nil {
 		stop()
 		return fmt.Errorf("setting up the targets: %w", err)
