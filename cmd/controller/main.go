@@ -57,7 +57,7 @@ func main() {
 	}
 	if os.Getenv("GOGC") == "" {
 		// What is kept of a large fleet outweighs what becomes garbage.
-		debug.SetGCPercent(30)
+		debug.SetGCPercent(25)
 	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)

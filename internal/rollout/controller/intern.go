@@ -1,6 +1,9 @@
 package controller
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // internedMap is a map whose keys and values thousands of objects have in pool.
 func internedMap(m map[string]string) map[string]string {
@@ -23,25 +26,45 @@ func internedKeys(m map[string]string) map[string]string {
 	return out
 }
 
-// pool holds one copy of each string that objects were seen to have.
-var pool = struct {
-	sync.Mutex
-	all map[string]string
-}{all: map[string]string{}}
+// shared is a map with no more than these keys, of which thousands of objects have the same
+// one: nobody may write to it.
+func shared(m map[string]string, keys ...string) map[string]string {
+	var what strings.Builder
+	for _, key := range keys {
+		if value, ok := m[key]; ok {
+			what.WriteString(key + "=" + value + "\x00")
+		}
+	}
+	return sets.of(what.String(), func() map[string]string { return only(m, keys...) })
+}
+
+// interned is the copy of a string that other objects have too.
+func interned(s string) string { return texts.of(s, func() string { return s }) }
+
+var (
+	texts = pool[string]{all: map[string]string{}}
+	sets  = pool[map[string]string]{all: map[string]map[string]string{}}
+)
+
+// pool holds one copy of each value that objects were seen to have, by what is in it.
+type pool[T any] struct {
+	mu  sync.Mutex
+	all map[string]T
+}
 
 // mostInterned bounds what is held of objects that are long gone: then all begins anew.
 const mostInterned = 1 << 15
 
-// interned is the copy of a string that other objects have too.
-func interned(s string) string {
-	pool.Lock()
-	defer pool.Unlock()
-	if one, ok := pool.all[s]; ok {
+func (p *pool[T]) of(what string, made func() T) T {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one, ok := p.all[what]; ok {
 		return one
 	}
-	if len(pool.all) >= mostInterned {
-		clear(pool.all)
+	if len(p.all) >= mostInterned {
+		clear(p.all)
 	}
-	pool.all[s] = s
-	return s
+	one := made()
+	p.all[what] = one
+	return one
 }

@@ -26,7 +26,7 @@ func leanDeployment(obj any) (any, error) {
 		}
 		d.Labels = only(d.Labels, v1alpha1.LabelName, v1alpha1.LabelNode)
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-			Labels: only(d.Spec.Template.Labels, v1alpha1.LabelRevision),
+			Labels: shared(d.Spec.Template.Labels, v1alpha1.LabelRevision),
 		}}
 		d.Namespace, d.Annotations = interned(d.Namespace), internedKeys(d.Annotations)
 		d.Spec.Selector = nil
@@ -41,9 +41,13 @@ var unread = []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialize
 func leanPod(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.OwnerReferences, pod.GenerateName = nil, nil, ""
-		pod.Labels = only(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
+		labels := only
+		if _, checker := pod.Labels[v1alpha1.LabelHealthCheckPort]; checker {
+			labels = shared
+		}
+		pod.Labels = labels(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
 			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
-		pod.Annotations = only(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
+		pod.Annotations = shared(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
 		pod.Namespace = interned(pod.Namespace)
 		pod.Spec = corev1.PodSpec{NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates}
 		s := pod.Status

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -265,8 +266,31 @@ func TestLeanObjectsShareTheirStrings(t *testing.T) {
 	if len(keys) != 4 {
 		t.Errorf("3 keys and a value of 10 nodes are %d strings", len(keys))
 	}
-	if len(pool.all) > mostInterned {
-		t.Errorf("%d strings are held", len(pool.all))
+	if len(texts.all) > mostInterned {
+		t.Errorf("%d strings are held", len(texts.all))
+	}
+}
+
+// TestLeanPodsShareTheirMaps: the pods of a node have one map of annotations, and all health
+// checkers one of labels.
+func TestLeanPodsShareTheirMaps(t *testing.T) {
+	labels, annotations := map[uintptr]bool{}, map[uintptr]bool{}
+	for i := range 10 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{v1alpha1.LabelName: "proxy", v1alpha1.LabelHealthCheckPort: "10080", "controller-revision-hash": strconv.Itoa(i)},
+			Annotations: map[string]string{v1alpha1.AnnotationNode: "node-" + strconv.Itoa(i%2), "checksum": strconv.Itoa(i)},
+		}}
+		if _, err := leanPod(pod); err != nil {
+			t.Fatal(err)
+		}
+		labels[reflect.ValueOf(pod.Labels).Pointer()] = true
+		annotations[reflect.ValueOf(pod.Annotations).Pointer()] = true
+		if len(pod.Labels) != 2 || len(pod.Annotations) != 1 || pod.Annotations[v1alpha1.AnnotationNode] != "node-"+strconv.Itoa(i%2) {
+			t.Errorf("pod %d: %v, %v", i, pod.Labels, pod.Annotations)
+		}
+	}
+	if len(labels) != 1 || len(annotations) != 2 {
+		t.Errorf("%d maps of labels and %d of annotations", len(labels), len(annotations))
 	}
 }
 
