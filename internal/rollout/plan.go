@@ -92,13 +92,13 @@ func newPlanner(s State) *planner {
 		p.out.Status.DetachTimedOut = t.DeepCopy()
 	}
 	p.views = make([]view, len(s.Nodes))
-	nodes := make([]Node, len(s.Nodes))
-	for i, n := range s.Nodes {
+	nodes := slices.Clone(s.Nodes)
+	for i := range nodes {
+		n := &nodes[i]
 		n.Pods = sorted(n.Pods, func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
 		n.Checks = sorted(n.Checks, func(a, b Check) int { return cmp.Compare(a.Port, b.Port) })
-		n.Pods = p.readyAsSeen(&n)
-		nodes[i] = n
-		p.views[i] = view{Node: &nodes[i], seen: p.seen(&n), group: p.groupOf(&n)}
+		n.Pods = p.readyAsSeen(n)
+		p.views[i] = view{Node: n, seen: p.seen(n), group: p.groupOf(n)}
 		p.views[i].ignored = p.ignores(&p.views[i])
 		if n.Wanted {
 			p.desired++

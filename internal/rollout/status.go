@@ -145,7 +145,7 @@ func (p *planner) setConditions(finished bool) {
 	slices.SortStableFunc(p.blocked, func(a, b Fault) int {
 		return order(a.Reason == v1alpha1.ReasonNodeNotReady, b.Reason == v1alpha1.ReasonNodeNotReady)
 	})
-	p.set(v1alpha1.ConditionBlocked, true, p.blocked[0].Reason, messages(p.blocked))
+	p.set(v1alpha1.ConditionBlocked, true, p.blocked[0].Reason, messages(p.blocked, 0))
 }
 
 func (p *planner) setProgressing(finished bool) {
@@ -188,28 +188,37 @@ func (p *planner) notTriedAgain() string {
 }
 
 func (p *planner) setDegraded() {
-	var rejected, down []Fault
+	var rejecting, down []*view
 	for i := range p.views {
 		v := &p.views[i]
 		switch {
 		case v.Deployment != nil && v.Deployment.Hold != nil && v.Deployment.Hold.Attempts > 0:
-			rejected = append(rejected, Fault{v1alpha1.ReasonPodsRejected, "node " + v.Name + ": " + v.Deployment.Hold.Reason})
+			rejecting = append(rejecting, v)
 		case v.Wanted && !p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied:
-			down = append(down, Fault{v1alpha1.ReasonNodesNotServing, "node " + v.Name + ": " + v.reason})
+			down = append(down, v)
 		}
 	}
-	if all := append(rejected, down...); len(all) > 0 {
-		p.set(v1alpha1.ConditionDegraded, true, all[0].Reason, messages(all))
+	all := append(rejecting, down...)
+	if len(all) == 0 {
+		p.set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsExpected, "")
 		return
 	}
-	p.set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsExpected, "")
+	var faults []Fault
+	for i, v := range all[:min(len(all), mostNamed)] {
+		reason, why := v1alpha1.ReasonNodesNotServing, v.reason
+		if i < len(rejecting) {
+			reason, why = v1alpha1.ReasonPodsRejected, v.Deployment.Hold.Reason
+		}
+		faults = append(faults, Fault{reason, "node " + v.Name + ": " + why})
+	}
+	p.set(v1alpha1.ConditionDegraded, true, faults[0].Reason, messages(faults, len(all)-len(faults)))
 }
 
 // setWarning sets a condition that is not there before the first warning.
 func (p *planner) setWarning() {
 	switch warnings := append(slices.Clone(p.Warnings), p.warnOfCheckers()...); {
 	case len(warnings) > 0:
-		p.set(v1alpha1.ConditionWarning, true, warnings[0].Reason, messages(warnings))
+		p.set(v1alpha1.ConditionWarning, true, warnings[0].Reason, messages(warnings, 0))
 	case meta.FindStatusCondition(p.out.Status.Conditions, v1alpha1.ConditionWarning) != nil:
 		p.set(v1alpha1.ConditionWarning, false, v1alpha1.ReasonAsExpected, "")
 	}
@@ -226,9 +235,11 @@ func (p *planner) set(condition string, status bool, reason, message string) {
 	})
 }
 
-// messages names the first three faults and counts the rest.
-func messages(faults []Fault) string {
-	const most = 3
+// mostNamed is how many faults a condition names.
+const mostNamed = 3
+
+// messages names the first faults and counts the rest, and more beside them.
+func messages(faults []Fault, more int) string {
 	var parts []string
 	said := map[string]bool{}
 	for _, f := range faults {
@@ -237,8 +248,8 @@ func messages(faults []Fault) string {
 			parts = append(parts, f.Message)
 		}
 	}
-	if rest := len(parts) - most; rest > 0 {
-		parts = append(parts[:most], fmt.Sprintf("and %d more", rest))
+	if more += max(0, len(parts)-mostNamed); more > 0 {
+		parts = append(parts[:min(len(parts), mostNamed)], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, "; ")
 }
