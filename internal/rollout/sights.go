@@ -164,15 +164,21 @@ func (p *planner) seen(n *Node) Seen {
 	if n.Seen == nil {
 		return asWritten(n)
 	}
-	s := *n.Seen
-	for _, at := range []*time.Time{&s.Claim, &s.Ready, &s.Mark, &s.Updated, &s.Attached, &s.Hold, &s.Requested, &s.Timestamp} {
-		*at = later(*at, p.Began)
-	}
+	s := n.Seen.notBefore(p.Began)
 	if inherited := p.wave[n.Name] && n.Seen.Claim.IsZero(); n.Seen.Attached.IsZero() && !inherited {
 		// It was attached long before, or it would have been under way when we began.
 		s.Attached = time.Time{}
 	}
 	return s
+}
+
+// notBefore is all of it, at a moment at the earliest.
+func (s Seen) notBefore(at time.Time) Seen {
+	return Seen{
+		Claim: later(s.Claim, at), Ready: later(s.Ready, at),
+		Mark: later(s.Mark, at), Updated: later(s.Updated, at), Attached: later(s.Attached, at), Hold: later(s.Hold, at),
+		Requested: later(s.Requested, at), Timestamp: later(s.Timestamp, at),
+	}
 }
 
 // readyAsSeen are the pods of a node, ready since this controller saw them so where the
