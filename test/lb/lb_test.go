@@ -214,6 +214,11 @@ func TestDisableDrainEnable(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, balancer.WaitUp, "one")
+		for deadline := time.Now().Add(10 * time.Second); run.Snapshot().ByNode["one"] == before; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("no request reached a server that was %s and is enabled again", status)
+			}
+		}
 	}
 	if r := stop(t, run, balancer); r.Failed != 0 {
 		t.Errorf("%d of %d failed", r.Failed, r.Requests)
