@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -71,20 +72,37 @@ func (p *planner) mayClose(port int32) bool {
 	for i := range p.views {
 		v := &p.views[i]
 		hooked := p.Spec.DrainHook != nil && v.Deployment != nil && v.Deployment.Revision != p.Revision
-		if v.Exists && (hooked || v.asks(port)) {
+		if v.Exists && (hooked || p.asked(v, port)) {
 			return false
 		}
 	}
 	return true
 }
 
-// asks is whether somebody may ask the health-check port of the node. One that nobody can
-// reach is asked by nobody.
-func (n *Node) asks(port int32) bool {
-	return slices.ContainsFunc(n.Checks, func(c Check) bool {
-		return c.Port == port && !c.Quiet && !c.silenced() && (c.Answered || n.Ready)
+// asked is whether somebody may ask the health-check port of the node. Of one that does not
+// answer nobody knows. Where the node is dead, or nobody is left behind the port, that ends
+// when it has been so for as long as a port that answers must be quiet: a machine that is
+// cut off from us may still be asked by others, and slowly answer.
+func (p *planner) asked(v *view, port int32) bool {
+	return slices.ContainsFunc(v.Checks, func(c Check) bool {
+		switch {
+		case c.Port != port || c.Quiet:
+			return false
+		case c.Answered || v.Ready && !c.Gone:
+			return true
+		}
+		since := later(c.Since, p.Began)
+		if !c.Gone {
+			since = later(since, v.seen.Ready)
+		}
+		until := since.Add(quietAfter)
+		p.wake(until)
+		return p.Now.Before(until)
 	})
 }
+
+// quietAfter is for how long nobody must have asked a port that is closed (docs/adr/0006).
+const quietAfter = 5 * time.Minute
 
 // warnOfCheckers reports health-check ports that were removed and are still asked, and
 // health checkers that cannot see what they should.

@@ -75,12 +75,25 @@ func TestRetiringPort(t *testing.T) {
 		change func(s *State)
 		want   string
 	}{
-		"nobody asks it":               {func(*State) {}, closes},
-		"asked on one node":            {func(s *State) { check(s).Quiet = false }, ""},
-		"asked and released":           {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
-		"it does not answer":           {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
-		"nobody is there to answer":    {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true, Gone: true} }, closes},
-		"the node is dead":             {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
+		"nobody asks it":            {func(*State) {}, closes},
+		"asked on one node":         {func(s *State) { check(s).Quiet = false }, ""},
+		"asked and released":        {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
+		"it does not answer":        {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
+		"nobody is there to answer": {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true, Gone: true} }, closes},
+		"the node is dead":          {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
+		"nobody is there any more": {func(s *State) {
+			*check(s) = Check{Port: 10079, Retiring: true, Gone: true, Since: start.Add(-quietAfter + time.Second)}
+		}, ""},
+		"nobody is there for long": {func(s *State) {
+			*check(s) = Check{Port: 10079, Retiring: true, Gone: true, Since: start.Add(-quietAfter)}
+		}, closes},
+		"the node died a moment ago": {func(s *State) {
+			*check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true, Since: start.Add(-time.Hour)}, false
+			s.Nodes[1].ReadyAt = start.Add(-quietAfter + time.Second)
+		}, ""},
+		"a dead node answered a moment ago": {func(s *State) {
+			*check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true, Since: start.Add(-quietAfter + time.Second)}, false
+		}, ""},
 		"asked when the node died":     {func(s *State) { check(s).Quiet, s.Nodes[1].Ready = false, false }, ""},
 		"a hook of older pods asks it": {func(s *State) { s.Spec.DrainHook, s.Nodes[0].Deployment.Revision = &v1alpha1.DrainHook{}, "r0" }, ""},
 		"older pods have no hook":      {func(s *State) { s.Nodes[0].Deployment.Revision = "r0" }, closes},

@@ -57,6 +57,10 @@ func TestFieldsWaitForTheTurn(t *testing.T) {
 			s.Nodes[0].Deployment.Mark = MarkValue(start.Add(-time.Minute), "r2")
 			s.Nodes[0].Deployment.UpdatedAt = start
 		}, "SetFields n0000"},
+		"marked by somebody": {func(s *State) {
+			halfway(s)
+			s.Nodes[0].Deployment.Mark, s.Nodes[0].Deployment.UpdatedAt = "by-hand", start
+		}, ""},
 		"at rest": {func(s *State) { s.Nodes[0].Deployment.Outmoded = true }, "SetFields n0000"},
 		"drifted, with older pods of the same revision": {func(s *State) {
 			d := s.Nodes[0].Deployment
@@ -108,6 +112,14 @@ func TestProvenRevision(t *testing.T) {
 			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
 			s.Nodes[0].Detachment.Timestamp, s.Nodes[0].Deployment.AttachedAt = start.Format(time.RFC3339), start.Add(-time.Hour)
 		}, "r2"},
+		"one is held by others": {func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+			s.Nodes[0].Detachment.Held, s.Nodes[0].Deployment.AttachedAt = true, start.Add(-time.Hour)
+		}, "r2"},
+		"one is held by others for a moment": {func(s *State) {
+			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+			s.Nodes[0].Detachment.Held, s.Nodes[0].Deployment.AttachedAt = true, start.Add(-time.Second)
+		}, "r1"},
 		"the first serves":                {func(s *State) { s.Status.CurrentRevision = "" }, "r2"},
 		"the first does not serve":        {func(s *State) { s.Status.CurrentRevision, s.Nodes[0].Checks[0].Serving = "", false }, ""},
 		"the first is not yet everywhere": {func(s *State) { s.Status.CurrentRevision, s.Nodes[0].Deployment = "", nil }, ""},
@@ -326,6 +338,26 @@ func TestTimestampThatStays(t *testing.T) {
 		if b := condition(t, d, v1alpha1.ConditionBlocked); len(d.Status.Wave) != want || slices.Contains(d.Status.Wave, "n0000") || b.Reason != v1alpha1.ReasonAttachTimedOut {
 			t.Errorf("budget %d:\n%s", budget, summary(d))
 		}
+	}
+}
+
+// TestHeldByOthers: a node that somebody else has detached holds up its wave no longer than a
+// detacher that does not put it back, and nobody is told to look at one.
+func TestHeldByOthers(t *testing.T) {
+	s := servingFleet(4)
+	byBoth(&s.Spec)
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
+	n := &s.Nodes[0]
+	updatedTo(n, "r2")
+	n.Deployment.AttachedAt, n.Detachment.Held = start.Add(-time.Minute), true
+	if d := Plan(s); stateOf(d, "n0000") != v1alpha1.NodeAttaching || !slices.Contains(d.Status.Wave, "n0000") {
+		t.Errorf("a minute after it was released:\n%s", summary(d))
+	}
+	n.Deployment.AttachedAt = start.Add(-11 * time.Minute)
+	d := Plan(s)
+	if b := condition(t, d, v1alpha1.ConditionBlocked); len(d.Status.Wave) != 1 || slices.Contains(d.Status.Wave, "n0000") || b.Reason != v1alpha1.ReasonAsExpected {
+		t.Errorf("after the time-out:\n%s", summary(d))
 	}
 }
 

@@ -36,6 +36,8 @@ func (p *planner) finish(v *view) {
 		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v) && p.servesAgain(v):
 		p.attach(v, servesAgainReason)
+	case p.outdated(v) && v.nudged(p.pods):
+		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
@@ -322,7 +324,7 @@ func (p *planner) judge(v *view, reason string) {
 	case v.Detachment.Requested:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it is detached until its pods are available")
 	case p.strategy.AnnotateNode != nil && v.Detachment.Held:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "somebody else has it detached")
+		p.awaitReturn(v, "somebody else has it detached")
 	case v.Detachment.Timestamp != "":
 		p.awaitReturn(v, "the detacher has not cleared its timestamp yet")
 	case v.Detachment.Moving && p.wave[v.Name]:
@@ -343,8 +345,9 @@ func (p *planner) judge(v *view, reason string) {
 	}
 }
 
-// awaitReturn waits for a detacher to put the node back, as long as it may take to take
-// one out. Then the node is unavailable, and the others go on within the budget.
+// awaitReturn waits for a detacher to put the node back, or for others to let go of it, as
+// long as it may take to take one out. Then the node is unavailable, and the others go on
+// within the budget.
 func (p *planner) awaitReturn(v *view, reason string) {
 	if deadline := v.seen.Attached.Add(p.strategy.DetachTimeout); p.Now.Before(deadline) {
 		p.wait(v, v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason)
@@ -353,8 +356,8 @@ func (p *planner) awaitReturn(v *view, reason string) {
 	}
 	v.unreturned = true
 	p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.AttachedAt, reason)
-	if v.Leaving {
-		// Somebody cordoned it, which detachers take for a request.
+	if v.Leaving || v.Detachment.Held {
+		// Somebody cordoned it, which detachers take for a request, or asks for it to be out.
 		return
 	}
 	p.block(v1alpha1.ReasonAttachTimedOut, "node "+v.Name+" was released longer than detachTimeoutSeconds ago, and "+reason+

@@ -35,10 +35,11 @@ func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:0
 // markedAt is when the node was marked; ok is false where the mark is not ours.
 func (n *Node) markedAt() (at time.Time, ok bool) { return v1alpha1.MarkedAt(n.Deployment.Mark) }
 
-// updatedInTurn is whether the pods were changed since the node was marked.
+// updatedInTurn is whether the pods were changed since the node was marked. A mark that is
+// not ours does not tell when it was made.
 func (n *Node) updatedInTurn() bool {
-	at, _ := n.markedAt()
-	return !n.Deployment.UpdatedAt.Before(at)
+	at, ours := n.markedAt()
+	return ours && !n.Deployment.UpdatedAt.Before(at)
 }
 
 func (n *Node) readyPods() int32 {

@@ -74,7 +74,7 @@ type view struct {
 	// done is whether all its pods are available and no other is left; emptied that it
 	// is, and that there are to be none.
 	done, overdue, emptied bool
-	// unreturned is whether a detacher does not put it back in time, ignored whether the
+	// unreturned is whether it is not put back in time, ignored whether the
 	// budget does not count it, since it has been NotReady for so long.
 	unreturned, ignored bool
 	group               group

@@ -101,19 +101,21 @@ func (p *planner) holdBack(v *view) Step {
 	inTurn := !v.Tainted && (v.Marked() || p.rollsInTurn(v))
 	switch {
 	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
-		// With so much surge, proportional scaling takes no pod from those that run.
 		step.goBack(oldest, older)
-		step.Rolling = Rolling{Surge: max(1, d.Replicas+d.Surge-older)}
+		step.Rolling = Rolling{Surge: max(1, d.surgeOf(older))}
 	case older == all && older > 0:
-		step.goBack(oldest, max(d.PodsPerNode, older))
-		if step.Rolling = atOnce; v.Tainted {
+		if step.goBack(oldest, max(d.PodsPerNode, older)); v.Tainted {
 			step.Replicas = older
+		}
+		step.Rolling = atOnce
+		if step.Replicas != d.Replicas {
+			step.Rolling.Surge = d.surgeOf(step.Replicas)
 		}
 	case inTurn && older > 0 && (older > present || v.strays()):
 		if older > present {
 			step.goBack(oldest, min(d.PodsPerNode, max(d.Replicas, all)))
 		}
-		step.Rolling = Rolling{Surge: max(0, d.Replicas+d.Surge-step.Replicas), Unavailable: max(0, step.Replicas-v.readyPods())}
+		step.Rolling = Rolling{Surge: d.surgeOf(step.Replicas), Unavailable: max(0, step.Replicas-v.readyPods())}
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
 	}
@@ -124,6 +126,13 @@ func (p *planner) holdBack(v *view) Step {
 	}
 	step.Hold = p.holdOn(v, step)
 	return step
+}
+
+// surgeOf is with how much surge proportional scaling to so many pods takes none from those
+// that run: room for as many as all ReplicaSets are asked for, and more where the Deployment
+// was to have more when they were scaled.
+func (d *Deployment) surgeOf(replicas int32) int32 {
+	return max(0, max(d.Replicas+d.Surge, d.UpdatedReplicas+d.OlderReplicas)-replicas)
 }
 
 // goBack asks for pods of another ReplicaSet than the present one.
@@ -161,8 +170,10 @@ func (p *planner) triesAgain(v *view) bool {
 	switch {
 	case p.partly(v) && v.settled():
 		p.addPods(v, "the pods that there was room for are replaced")
+	case p.overlooked(v) && v.Marked():
+		p.nudge(v)
 	case p.overlooked(v):
-		p.addPods(v, "the Deployment controller takes itself to be done")
+		p.addPods(v, overlookedReason)
 	case !d.heldBack() || d.Hold.Revision != v.target || p.heldBack(v):
 		return false
 	case p.goesOn(v):
@@ -204,19 +215,43 @@ func (n *Node) settled() bool {
 	return d.Settled && d.Replicas == int32(len(n.Pods)) && !slices.ContainsFunc(n.Pods, other)
 }
 
-// overlooked is whether the Deployment controller starts no pod of what is tried.
-// A ReplicaSet that it had shrunk to as many pods as the node was then held at
-// still says that it was sized for more, and so the Deployment counts as being
+// overlooked is whether the Deployment controller starts no pod of what is tried, or of an
+// update in the node's turn. A ReplicaSet that it had shrunk to as many pods as were then
+// asked for still says that it was sized for more, and so the Deployment counts as being
 // scaled for ever. Another number of pods ends that.
 func (p *planner) overlooked(v *view) bool {
 	d := v.Deployment
-	started := func(n Pod) bool { return n.Revision == d.Revision }
-	if !p.partly(v) || !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
+	since := v.seen.Hold
+	switch {
+	case p.partly(v):
+	case v.Marked() && v.updatedInTurn() && d.Replicas == p.pods && p.pods > 0:
+		since = v.seen.Updated
+	default:
 		return false
 	}
-	due := v.seen.Hold.Add(patienceWithTry)
+	started := func(n Pod) bool { return n.Revision == d.Revision }
+	if !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
+		return false
+	}
+	due := since.Add(patienceWithTry)
 	p.wake(due)
 	return !p.Now.Before(due)
+}
+
+const overlookedReason = "the Deployment controller takes itself to be done"
+
+// nudge asks for a pod more on a node that is out of the load balancer, until the Deployment
+// controller has seen that.
+func (p *planner) nudge(v *view) {
+	step := p.updating(v, overlookedReason)
+	step.Keep = true
+	step.Replicas++
+	p.carryOut(v, step)
+}
+
+// nudged is whether the Deployment controller has yet to see the pod more.
+func (n *Node) nudged(pods int32) bool {
+	return n.updatedInTurn() && n.Deployment.Replicas == pods+1 && !n.Deployment.Settled
 }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.

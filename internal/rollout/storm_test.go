@@ -46,12 +46,22 @@ func TestHoldBack(t *testing.T) {
 		paused         bool
 		rolling        Rolling
 	}{
-		"only old pods run":             {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
-		"mostly old pods run":           {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
-		"as many new pods run":          {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
-		"only new pods run":             {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
-		"no pod runs":                   {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
-		"the old one is unknown":        {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"only old pods run":      {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"mostly old pods run":    {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
+		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
+		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
+		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"more are wanted than before": {2, 0, func(s *State) {
+			s.Nodes[0].Deployment.Replicas, s.Nodes[0].Deployment.Surge = 2, 2
+		}, "HoldBack n0000 to r1 x3", false, Rolling{1, 3}},
+		"more are wanted than before, and more are there": {2, 0, func(s *State) {
+			d := s.Nodes[0].Deployment
+			d.Replicas, d.Surge, d.UpdatedReplicas, d.OlderReplicas = 2, 1, 3, 2
+		}, "HoldBack n0000 to r1 x3", false, Rolling{2, 3}},
+		"a taint, and more are asked for than run": {2, 0, func(s *State) {
+			s.Nodes[0].Deployment.Surge, s.Nodes[0].Tainted = 1, true
+		}, "HoldBack n0000 to r1 x2", false, Rolling{2, 3}},
 		"somebody changed it":           {0, 2, func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "HoldBack n0000 to r2 x2", false, Rolling{}},
 		"three templates meet":          {1, 0, threeMeet(2, 1), "HoldBack n0000 to r1 x2", false, Rolling{1, 0}},
 		"three, and more are asked for": {1, 0, threeMeet(3, 0), "HoldBack n0000 to r1 x3", false, Rolling{0, 1}},
@@ -250,6 +260,35 @@ func TestOverlooked(t *testing.T) {
 	s.Now = start.Add(patienceWithTry)
 	if got := steps(Plan(s)); got != "Update n0000 to r2 x3" {
 		t.Errorf("after a while: %q", got)
+	}
+}
+
+// TestOverlookedInItsTurn: what the Deployment controller takes for a Deployment that is
+// being scaled gets a pod more, and none the less when that is seen.
+func TestOverlookedInItsTurn(t *testing.T) {
+	s := markedFleet(2)
+	n := &s.Nodes[0]
+	d := n.Deployment
+	d.Revision, d.UpdatedReplicas, d.OlderReplicas, d.UpdatedAt = "r2", 0, 2, start
+	if got := Plan(s); steps(got) != "" || !got.WakeAt.Equal(start.Add(patienceWithTry)) {
+		t.Errorf("at once: %s", summary(got))
+	}
+	s.Now = start.Add(patienceWithTry)
+	if got := steps(Plan(s)); got != "Update n0000 to r2 x3" {
+		t.Errorf("after a while: %q", got)
+	}
+	d.Replicas, d.Settled, d.UpdatedAt = 3, false, s.Now
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("before it is seen: %q", got)
+	}
+	d.Settled = true
+	if got := steps(Plan(s)); got != "Update n0000 to r2 x2" {
+		t.Errorf("when it is seen: %q", got)
+	}
+	d.Replicas, s.Now = 2, s.Now.Add(patienceWithTry)
+	n.Pods[0].Revision = "r2"
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("a pod is started: %q", got)
 	}
 }
 

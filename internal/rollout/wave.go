@@ -73,7 +73,7 @@ func (p *planner) permits(v *view, c *count) bool {
 		// It is under way already. Where the budget has shrunk since, those that are
 		// take turns.
 		after.acting++
-	case free && after.underWay > p.budget(v), !free && after.down > p.budget(v):
+	case after.down > p.budget(v) && !(free && after.underWay <= p.budget(v)):
 		c.blocked = true
 		return false
 	case !free && after.serving < p.floor(v):

@@ -429,6 +429,26 @@ func TestShrunkBudget(t *testing.T) {
 	}
 }
 
+// TestMidwayBesideANodeThatLeft: what may begin may go on when its claim is seen. Beside a
+// node whose Deployment is gone, and whose pods are not yet, a claim was made and dropped
+// again and again.
+func TestMidwayBesideANodeThatLeft(t *testing.T) {
+	s := servingFleet(3)
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: number(1)}
+	s.Revision, s.Status.Wave = "r2", []string{"n0000", "n0001"}
+	left, n := &s.Nodes[0], &s.Nodes[1]
+	left.Wanted, left.Deployment, left.Pods[0].Terminating = false, nil, true
+	n.Pods[0].Ready, n.Deployment.ReadyReplicas = false, 1
+	n.Checks[0].Serving, n.Detachment.Moving = false, true
+	if got := steps(Plan(s)); got != "Update n0001 to r2 x2" {
+		t.Errorf("in the wave: %q", got)
+	}
+	s.Status.Wave = []string{"n0000"}
+	if d := Plan(s); !slices.Contains(d.Status.Wave, "n0001") {
+		t.Errorf("before: %s", summary(d))
+	}
+}
+
 // TestReadyPodsAreNotMidway: a node all of whose pods are ready is not in the middle of
 // an update, though they have not been so for long enough: to change its update takes
 // something away, and needs the budget.

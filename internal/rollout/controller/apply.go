@@ -115,7 +115,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	case rollout.DeletePods:
 		return r.deletePods(ctx, o, s)
 	case rollout.Delete:
-		return r.deleteAsSeen(ctx, o.nodes[s.Node].deployment)
+		return r.deleteAsSeen(ctx, o, s.Node)
 	case rollout.Measure:
 		return r.measure(o, s)
 	case rollout.RemoveFinalizer:

@@ -36,9 +36,21 @@ func (r *Reconciler) guarded(ctx context.Context, n *nodeObjects, write func(res
 	})
 }
 
-// deleteAsSeen deletes a Deployment if its spec and annotations are still those that
-// were observed: a controller that was frozen since may find one that serves again.
-func (r *Reconciler) deleteAsSeen(ctx context.Context, live *appsv1.Deployment) error {
+// deleteAsSeen deletes a node's Deployment if its spec and annotations are still those that
+// were observed: a controller that was frozen since may find one that serves again. Of a Node
+// that is not there the watch of Nodes tells alone, and it may lag behind that of Deployments.
+func (r *Reconciler) deleteAsSeen(ctx context.Context, o *observed, node string) error {
+	live := o.nodes[node].deployment
+	if o.nodes[node].node == nil {
+		now := &metav1.PartialObjectMetadata{}
+		now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		switch err := r.live.Get(ctx, client.ObjectKey{Name: node}, now); {
+		case err == nil:
+			return apierrors.NewConflict(corev1.Resource("nodes"), node, errors.New("it is there, and was not when this was decided"))
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("looking whether the Node is gone: %w", err)
+		}
+	}
 	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("Deployment"), r.cachedVersion(ctx, live), sameGeneration, func(version string) error {
 		return r.delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &version})
 	})

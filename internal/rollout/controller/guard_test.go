@@ -495,6 +495,24 @@ func TestThawed(t *testing.T) {
 	}
 }
 
+// TestNodeThatIsNotYetSeen: a Deployment is not deleted for want of a Node that is there: the
+// watch of Nodes may lag behind that of Deployments.
+func TestNodeThatIsNotYetSeen(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		r, o, _ := frozen(t)
+		o.nodes["node-1"].node = nil
+		if there {
+			if err := r.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Delete, Node: "node-1"})
+		if apierrors.IsConflict(err) != there || !there && err != nil {
+			t.Errorf("the Node is there: %t, %v", there, err)
+		}
+	}
+}
+
 // TestRevisionsOfTwoControllers: where two recorded revisions under one number, the present
 // one is recorded anew.
 func TestRevisionsOfTwoControllers(t *testing.T) {

@@ -104,7 +104,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 		if o.Wanted && seen.Deletion == rollout.NotDeleted {
 			desired++
 		}
-		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.silent(o.Name)) && !a.ignored(seen, o.Name) {
+		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.heardSilent(o.Name)) && !a.ignored(seen, o.Name) {
 			others++
 		}
 	}
@@ -238,7 +238,7 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	left := 0
 	for i := range seen.Nodes {
 		o := &seen.Nodes[i]
-		if o.Wanted && o.Name != s.Node && !a.takenOut(o.Name) && !isOut(o) && !a.silent(o.Name) && ready(o) > 0 {
+		if o.Wanted && o.Name != s.Node && !a.takenOut(o.Name) && !isOut(o) && !a.heardSilent(o.Name) && ready(o) > 0 {
 			left++
 		}
 	}
@@ -267,6 +267,13 @@ func (a *audit) silent(name string) bool {
 		}
 	}
 	return false
+}
+
+// heardSilent is whether whoever writes knows that a node is silent: a controller that thaws
+// and had no question waiting there asks anew, and waits.
+func (a *audit) heardSilent(name string) bool {
+	l := a.w.writer
+	return a.silent(name) && (l == nil || l.frozenUntil.IsZero() || a.w.now.Sub(l.frozenUntil) > silence+aMoment)
 }
 
 // isOut is whether no new traffic reaches a node, for whatever reason.
@@ -377,6 +384,6 @@ func ready(n *rollout.Node) (count int32) {
 // lacks is whether pods of the node are missing, or too many.
 func lacks(n *rollout.Node) bool {
 	d := n.Deployment
-	return d == nil || !d.Settled || d.Replicas != d.PodsPerNode || d.UpdatedReplicas != d.PodsPerNode || ready(n) != d.PodsPerNode || len(n.Pods) != int(d.PodsPerNode) ||
+	return d == nil || !d.Settled || d.Replicas != d.PodsPerNode || d.UpdatedReplicas != d.PodsPerNode || d.ReadyReplicas < d.PodsPerNode || ready(n) != d.PodsPerNode || len(n.Pods) != int(d.PodsPerNode) ||
 		slices.ContainsFunc(n.Pods, func(p rollout.Pod) bool { return p.Revision != d.Revision })
 }

@@ -29,7 +29,8 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 		a.timedOut[s.Node] = seen.Generation
 	}
 	if s.Action == rollout.Mark && !s.Drained {
-		if !outOfTurn(s.Mark) && seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
+		// A mark that is changed into one of another kind begins nothing.
+		if !outOfTurn(s.Mark) && !seen.node(s.Node).Marked() && seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
 			a.fault("%s: the detachment timed out with the same spec", s)
 		}
 		key := fmt.Sprint(s.Node, seen.Generation, s.Reason)
