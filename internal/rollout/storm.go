@@ -218,14 +218,15 @@ func (n *Node) settled() bool {
 // overlooked is whether the Deployment controller starts no pod of what is tried, or of an
 // update in the node's turn. A ReplicaSet that it had shrunk to as many pods as were then
 // asked for still says that it was sized for more, and so the Deployment counts as being
-// scaled for ever. Another number of pods ends that.
+// scaled for ever. Another number of pods ends that. An update gets half its time to show
+// that it is not just slow.
 func (p *planner) overlooked(v *view) bool {
 	d := v.Deployment
-	since := v.seen.Hold
+	since, patience := v.seen.Hold, patienceWithTry
 	switch {
 	case p.partly(v):
-	case v.Marked() && v.updatedInTurn() && d.Replicas == p.pods && p.pods > 0:
-		since = v.seen.Updated
+	case v.Marked() && v.updatedInTurn() && p.pods > 0 && d.Replicas == p.pods && d.OlderReplicas == p.pods:
+		since, patience = v.seen.Updated, p.Spec.ProgressDeadline()/2
 	default:
 		return false
 	}
@@ -233,7 +234,7 @@ func (p *planner) overlooked(v *view) bool {
 	if !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
 		return false
 	}
-	due := since.Add(patienceWithTry)
+	due := since.Add(patience)
 	p.wake(due)
 	return !p.Now.Before(due)
 }

@@ -267,13 +267,14 @@ func TestOverlooked(t *testing.T) {
 // being scaled gets a pod more, and none the less when that is seen.
 func TestOverlookedInItsTurn(t *testing.T) {
 	s := markedFleet(2)
+	patience := s.Spec.ProgressDeadline() / 2
 	n := &s.Nodes[0]
 	d := n.Deployment
 	d.Revision, d.UpdatedReplicas, d.OlderReplicas, d.UpdatedAt = "r2", 0, 2, start
-	if got := Plan(s); steps(got) != "" || !got.WakeAt.Equal(start.Add(patienceWithTry)) {
+	if got := Plan(s); steps(got) != "" || !got.WakeAt.Equal(start.Add(patience)) {
 		t.Errorf("at once: %s", summary(got))
 	}
-	s.Now = start.Add(patienceWithTry)
+	s.Now = start.Add(patience)
 	if got := steps(Plan(s)); got != "Update n0000 to r2 x3" {
 		t.Errorf("after a while: %q", got)
 	}
@@ -285,8 +286,12 @@ func TestOverlookedInItsTurn(t *testing.T) {
 	if got := steps(Plan(s)); got != "Update n0000 to r2 x2" {
 		t.Errorf("when it is seen: %q", got)
 	}
-	d.Replicas, s.Now = 2, s.Now.Add(patienceWithTry)
-	n.Pods[0].Revision = "r2"
+	d.Replicas, s.Now = 2, s.Now.Add(patience)
+	d.OlderReplicas = 1
+	if got := steps(Plan(s)); got != "" {
+		t.Errorf("older ones are stopped: %q", got)
+	}
+	d.OlderReplicas, n.Pods[0].Revision = 2, "r2"
 	if got := steps(Plan(s)); got != "" {
 		t.Errorf("a pod is started: %q", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"syscall"
@@ -30,6 +31,8 @@ func main() {
 	name := flag.String("name", "", "name of the IngressDaemonSet")
 	port := flag.Int("port", 0, "health-check port")
 	flag.Parse()
+	// Each in a process of its own has too little to collect garbage often.
+	debug.SetGCPercent(200)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *kubeconfig, *namespace, *name, *port); err != nil {
