@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -54,10 +53,6 @@ func main() {
 	if o.version {
 		fmt.Println("ingress-daemonset-controller", version)
 		return
-	}
-	if os.Getenv("GOGC") == "" {
-		// What is kept of a large fleet outweighs what becomes garbage.
-		debug.SetGCPercent(25)
 	}
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)
@@ -118,5 +113,9 @@ func run(o options) error {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
+	ctx := ctrl.SetupSignalHandler()
+	if os.Getenv("GOGC") == "" {
+		go collectGarbage(ctx)
+	}
+	return mgr.Start(ctx)
 }
