@@ -170,10 +170,10 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 }
 
 // acknowledged is whether every health check fails with the mark, or passes with one
-// that lets it, and since when: as the answers say, or since it was marked where none
-// does. A port that is silent fails where no health checker is left behind it; one that
-// answers is heard, whatever is left.
-func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason string) {
+// that lets it, and since when: as the answers say, or where none does since a time, such as
+// that of the mark. A port that is silent fails where no health checker is left behind it;
+// one that answers is heard, whatever is left.
+func (n *Node) acknowledged(silent time.Time) (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		seen := c.Answered && (!c.Serving || n.marksServing()) && (c.Unmarked || c.Mark == n.Deployment.Mark)
 		if !seen && !c.silenced() {
@@ -181,11 +181,11 @@ func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason 
 		}
 		since = later(since, c.Since)
 		if c.silenced() && c.Since.IsZero() {
-			since = later(since, marked)
+			since = later(since, silent)
 		}
 	}
 	if len(n.Checks) == 0 {
-		since = marked
+		since = silent
 	}
 	return true, since, ""
 }

@@ -175,10 +175,11 @@ func (p *planner) letGo() {
 
 // finishesTurn is whether the pods of a node are still replaced in its turn: unmarked
 // meanwhile, it would get traffic back and lose the pods that take it. It has as long as
-// any update may take.
+// any update may take. Whether it was updated since its mark is not asked: somebody may have
+// changed what tells that.
 func (p *planner) finishesTurn(v *view) bool {
 	deadline := v.seen.Updated.Add(p.Spec.ProgressDeadline())
-	if !v.Exists || !v.Ready || !v.Marked() || !v.updatedInTurn() || !p.Now.Before(deadline) {
+	if !v.Exists || !v.Ready || !v.Marked() || !p.Now.Before(deadline) {
 		return false
 	}
 	done, _, until := v.complete(p.Now, p.minReady())

@@ -264,6 +264,8 @@ func TestOrphaningInATurn(t *testing.T) {
 		"an older pod is left":      {func(*State, *Node) {}, ""},
 		"not updated yet":           {func(_ *State, n *Node) { n.Deployment.UpdatedAt = start.Add(-time.Hour) }, "Unmark n0000"},
 		"complete":                  {func(_ *State, n *Node) { n.Pods[0].Revision = "r2" }, "Unmark n0000"},
+		"somebody marked it anew":   {func(_ *State, n *Node) { n.Deployment.Mark = "by-hand" }, ""},
+		"somebody took the record":  {func(s *State, n *Node) { n.Deployment.UpdatedAt, n.Seen = time.Time{}, &Seen{Updated: s.Now} }, ""},
 		"for longer than it may be": {func(s *State, _ *Node) { s.Now = start.Add(time.Hour) }, "Unmark n0000"},
 		"the node is dead":          {func(_ *State, n *Node) { n.Ready = false }, "Unmark n0000"},
 	} {

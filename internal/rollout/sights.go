@@ -17,8 +17,9 @@ import (
 // Seen is when this controller first saw what stands on a node now; zero for what was
 // there when it began to look.
 type Seen struct {
-	// Claim is of the name in status.wave, Ready of the Node's readiness.
-	Claim, Ready time.Time
+	// Claim is of the name in status.wave, Ready of the Node's readiness, Silenced of that
+	// nobody is behind one of its health-check ports.
+	Claim, Ready, Silenced time.Time
 	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
 	// Timestamp of the Node's.
 	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
@@ -47,9 +48,9 @@ type sight struct {
 // nodeValues are what is told apart of a node; times in nanoseconds. The zero value is of
 // one that was not seen before.
 type nodeValues struct {
-	known, claimed, ready, marked      bool
-	mark, timestamp                    string
-	updated, attached, hold, requested int64
+	known, claimed, ready, silenced, marked bool
+	mark, timestamp                         string
+	updated, attached, hold, requested      int64
 }
 
 type gateValue struct {
@@ -102,6 +103,7 @@ func (s *sight) see(n *Node, claimed bool, now time.Time) {
 	}{
 		{&s.seen.Claim, s.values.claimed != last.claimed},
 		{&s.seen.Ready, s.values.ready != last.ready || !last.known},
+		{&s.seen.Silenced, s.values.silenced != last.silenced},
 		{&s.seen.Mark, s.values.marked != last.marked || s.values.mark != last.mark},
 		{&s.seen.Updated, s.values.updated != last.updated},
 		{&s.seen.Attached, s.values.attached != last.attached},
@@ -117,6 +119,9 @@ func (s *sight) see(n *Node, claimed bool, now time.Time) {
 
 func valuesOf(n *Node, claimed bool) nodeValues {
 	v := nodeValues{known: true, claimed: claimed, ready: n.Ready, timestamp: n.Detachment.Timestamp}
+	for i := range n.Checks {
+		v.silenced = v.silenced || n.Checks[i].silenced()
+	}
 	if n.Detachment.Requested {
 		v.requested = n.Detachment.RequestedAt.UnixNano()
 	}
@@ -175,7 +180,7 @@ func (p *planner) seen(n *Node) Seen {
 // notBefore is all of it, at a moment at the earliest.
 func (s Seen) notBefore(at time.Time) Seen {
 	return Seen{
-		Claim: later(s.Claim, at), Ready: later(s.Ready, at),
+		Claim: later(s.Claim, at), Ready: later(s.Ready, at), Silenced: later(s.Silenced, at),
 		Mark: later(s.Mark, at), Updated: later(s.Updated, at), Attached: later(s.Attached, at), Hold: later(s.Hold, at),
 		Requested: later(s.Requested, at), Timestamp: later(s.Timestamp, at),
 	}

@@ -196,6 +196,24 @@ func TestNodeJoinsNotReady(t *testing.T) {
 	}
 }
 
+// TestSilencedAfterItsMark: of a port that was never heard the grace counts from when nobody
+// was left behind it: until then it may have passed.
+func TestSilencedAfterItsMark(t *testing.T) {
+	s := markedFleet(3)
+	s.Nodes[0].Checks[0] = Check{Port: 10080}
+	sights := &Sights{}
+	look(sights, s, 0)
+	s.Nodes[0].Checks[0].Gone = true
+	for _, test := range []struct {
+		after time.Duration
+		want  string
+	}{{8 * time.Second, ""}, {10 * time.Second, ""}, {17 * time.Second, ""}, {18 * time.Second, "Update n0000 to r2 x2"}} {
+		if d := look(sights, s, test.after); steps(d) != test.want {
+			t.Errorf("after %s: %s", test.after, summary(d))
+		}
+	}
+}
+
 // TestClaimBesideAStrayTimestamp: a new leader takes its turn on a node that carries a
 // timestamp which no detacher removes, and does not claim and drop it again and again.
 func TestClaimBesideAStrayTimestamp(t *testing.T) {
