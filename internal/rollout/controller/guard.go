@@ -65,7 +65,7 @@ func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployme
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(live), now)
-	return err == nil && sameGeneration(now, latest(r.written, live))
+	return err == nil && sameGeneration(now, since(r.written, live))
 }
 
 // whileSame writes to an object of a version, and to later ones as long as what counts of
@@ -168,7 +168,7 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 		now := &appsv1.Deployment{}
 		err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && !sameGeneration(now, latest(r.written, n.deployment)):
+		case apierrors.IsNotFound(err), err == nil && !sameGeneration(now, since(r.written, n.deployment)):
 			return apierrors.NewConflict(appsv1.Resource("deployments"), n.deployment.Name, errors.New("it has changed since this was decided"))
 		case err != nil:
 			return fmt.Errorf("reading the Deployment: %w", err)

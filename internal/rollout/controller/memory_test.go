@@ -66,6 +66,9 @@ func TestWritten(t *testing.T) {
 		}
 
 		w.remember(own)
+		if w.gone(again); since(w, own) != own || since(w, cached) != own || len(w.objects) != 1 {
+			t.Error("an own write is forgotten when another object of the name was deleted, or when it is looked at again")
+		}
 		w.gone(own)
 		if latest(w, cached) != cached {
 			t.Error("a deleted object is seen")

@@ -59,11 +59,13 @@ func (w *written) remember(obj client.Object) {
 	w.objects[identityOf(obj)] = own{obj, w.now()}
 }
 
-// gone drops an object that was deleted.
+// gone drops an object that was deleted, and not another that got its name since.
 func (w *written) gone(obj client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.objects, identityOf(obj))
+	if mine, ok := w.objects[identityOf(obj)]; ok && mine.GetUID() == obj.GetUID() {
+		delete(w.objects, identityOf(obj))
+	}
 	delete(w.deleted, obj.GetUID())
 	delete(w.stamped, obj.GetUID())
 }
@@ -98,7 +100,8 @@ func (w *written) buried(pod *corev1.Pod) bool {
 	return deleted
 }
 
-// latest is the newer of the cached object and the one that was written.
+// latest is the newer of the cached object and the one that was written, which is dropped
+// where the cache has caught up.
 func latest[T client.Object](w *written, cached T) T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,6 +115,17 @@ func latest[T client.Object](w *written, cached T) T {
 		return cached
 	}
 	return mine
+}
+
+// since is the newer of an object that was observed and the one that was written. What was
+// observed may be what was written, and not in the cache yet.
+func since[T client.Object](w *written, observed T) T {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if mine, ok := w.objects[identityOf(observed)].Object.(T); ok && newer(mine, observed) {
+		return mine
+	}
+	return observed
 }
 
 // newer is whether a is a later version of the object that b is.
