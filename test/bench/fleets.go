@@ -9,8 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -180,32 +183,18 @@ func (f *ids) change(ctx context.Context, change func()) error {
 	return f.wait(ctx)
 }
 
-// wait watches, since reading the names of a thousand nodes again and again would disturb
-// what is measured.
+// wait returns when every node has the present template and serves.
 func (f *ids) wait(ctx context.Context) error {
-	w, err := f.client.Watch(ctx, &v1alpha1.IngressDaemonSetList{}, client.InNamespace(f.set.Namespace), client.MatchingFields{"metadata.name": f.set.Name})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
 	nodes := int32(f.nodes)
-	for {
+	err := f.watch(ctx, &v1alpha1.IngressDaemonSetList{}, func(o client.Object) { f.set = o.(*v1alpha1.IngressDaemonSet).DeepCopy() }, func() bool {
 		s := f.set.Status
-		if s.ObservedGeneration == f.set.Generation && s.ServingNodes == nodes && s.UpdatedNodes == nodes && len(s.Wave) == 0 {
-			return nil
-		}
-		state := fmt.Sprintf("%d nodes serve, %d are updated; %v", s.ServingNodes, s.UpdatedNodes, s.Conditions)
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s", context.Cause(ctx), state)
-		case e, open := <-w.ResultChan():
-			set, ok := e.Object.(*v1alpha1.IngressDaemonSet)
-			if !open || !ok {
-				return fmt.Errorf("the watch of the IngressDaemonSet ended: %v; %s", e.Object, state)
-			}
-			f.set = set
-		}
+		return s.ObservedGeneration == f.set.Generation && s.ServingNodes == nodes && s.UpdatedNodes == nodes && len(s.Wave) == 0
+	}, client.MatchingFields{"metadata.name": f.set.Name})
+	if err != nil {
+		s := f.set.Status
+		return fmt.Errorf("%d nodes serve, %d are updated; %v: %w", s.ServingNodes, s.UpdatedNodes, s.Conditions, err)
 	}
+	return nil
 }
 
 // remove deletes the IngressDaemonSet, whose health checkers go with it, and does
@@ -234,6 +223,48 @@ func (b *bench) noPods(ctx context.Context, labels map[string]string) error {
 		err := b.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels(labels), client.Limit(1))
 		return err == nil && len(pods.Items) == 0, err
 	})
+}
+
+// watch has see called for each object as it is now and as it changes, until done. It does
+// not list again and again, since reading a thousand objects would disturb what is measured,
+// but when the API server ends the watch, as it does with one that falls behind in a burst.
+func (b *bench) watch(ctx context.Context, list client.ObjectList, see func(client.Object), done func() bool, selected ...client.ListOption) error {
+	selected = append(selected, client.InNamespace(namespace))
+	for {
+		if err := b.client.List(ctx, list, selected...); err != nil {
+			return err
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error { see(o.(client.Object)); return nil })
+		if err != nil || done() {
+			return err
+		}
+		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+		w, err := b.client.Watch(ctx, list, append(selected, from)...)
+		if err != nil {
+			return err
+		}
+		err = follow(ctx, w, see, done)
+		w.Stop()
+		if err != nil || done() {
+			return err
+		}
+	}
+}
+
+// follow returns when done, or when the watch ends.
+func follow(ctx context.Context, w watch.Interface, see func(client.Object), done func() bool) error {
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case e, open := <-w.ResultChan():
+			if !open || e.Type == watch.Error {
+				return nil
+			}
+			see(e.Object.(client.Object))
+		}
+	}
+	return nil
 }
 
 // until asks ten times a second.

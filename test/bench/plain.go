@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -151,42 +150,19 @@ func (f *plain) writeAll(ctx context.Context, write func(context.Context, string
 	return group.Wait()
 }
 
-// wait returns when all are complete. It watches, because listing a thousand Deployments again and again would
-// disturb what is measured.
+// wait returns when all are complete.
 func (f *plain) wait(ctx context.Context) error {
-	list := &appsv1.DeploymentList{}
-	selected := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"app": "plain"}}
-	if err := f.client.List(ctx, list, selected...); err != nil {
-		return err
-	}
 	missing := map[string]bool{}
-	see := func(d *appsv1.Deployment) {
+	err := f.watch(ctx, &appsv1.DeploymentList{}, func(o client.Object) {
+		d := o.(*appsv1.Deployment)
 		if s := d.Status; s.ObservedGeneration == d.Generation && s.UpdatedReplicas == podsPerNode && s.AvailableReplicas == podsPerNode && s.Replicas == podsPerNode {
 			delete(missing, d.Name)
 		} else {
 			missing[d.Name] = true
 		}
-	}
-	for i := range list.Items {
-		see(&list.Items[i])
-	}
-	w, err := f.client.Watch(ctx, &appsv1.DeploymentList{}, append(selected, &client.ListOptions{
-		Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})...)
+	}, func() bool { return len(missing) == 0 }, client.MatchingLabels{"app": "plain"})
 	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for len(missing) > 0 {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d Deployments are not complete: %w", len(missing), context.Cause(ctx))
-		case e, open := <-w.ResultChan():
-			d, ok := e.Object.(*appsv1.Deployment)
-			if !open || e.Type == watch.Error || !ok {
-				return fmt.Errorf("the watch of Deployments ended with %d incomplete: %v", len(missing), e.Object)
-			}
-			see(d)
-		}
+		return fmt.Errorf("%d Deployments are not complete: %w", len(missing), err)
 	}
 	return nil
 }
