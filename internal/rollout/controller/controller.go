@@ -70,18 +70,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if set.DeletionTimestamp == nil && releasedAgain(set) {
 		return ctrl.Result{}, r.endReleases(ctx, set)
 	}
-	o, err := r.observe(ctx, set)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
+	o, decision, took, err := r.decide(ctx, req, set)
+	if o == nil || err != nil {
+		return ctrl.Result{}, err
 	}
-	if !r.pace.decided(req) && !r.checks.heardAll(req.NamespacedName) {
-		return ctrl.Result{}, nil
-	}
-	r.pace.decide(req)
-	begun := r.now()
-	decision := rollout.Plan(o.state)
-	took := r.now().Sub(begun)
-	r.pace.effort(req, r.now().Sub(o.state.Now))
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
@@ -105,6 +97,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o))}, nil
+}
+
+// decide observes and decides, and tells how long it took to decide. There is nothing to
+// tell of a fleet of which not every health check was heard yet.
+func (r *Reconciler) decide(ctx context.Context, req ctrl.Request, set *v1alpha1.IngressDaemonSet) (o *observed, d rollout.Decision, took time.Duration, err error) {
+	end := r.pace.effort(req)
+	defer func() { end(o != nil) }()
+	if o, err = r.observe(ctx, set); err != nil {
+		return nil, d, 0, fmt.Errorf("observing: %w", err)
+	}
+	if !r.pace.decided(req) && !r.checks.heardAll(req.NamespacedName) {
+		return nil, d, 0, nil
+	}
+	r.pace.decide(req)
+	begun := r.now()
+	d = rollout.Plan(o.state)
+	return o, d, r.now().Sub(begun), nil
 }
 
 func (r *Reconciler) forget(req ctrl.Request) {

@@ -107,28 +107,40 @@ func TestBuriedPods(t *testing.T) {
 	})
 }
 
+// lasting is a pace by whose clock every pass takes so long.
+func lasting(took time.Duration) *pace {
+	var spent time.Duration
+	return newPace(func() time.Duration { spent += took; return spent })
+}
+
 // TestPace pauses for many times as long as it took to decide.
 func TestPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, req := newPace(), reconcile.Request{NamespacedName: theSet}
-		for took, want := range map[time.Duration]time.Duration{
-			0: shortestPause, 100 * time.Microsecond: shortestPause, 50 * time.Millisecond: 2 * time.Second, time.Minute: longestPause,
-		} {
-			p.effort(req, took)
-			if got := p.pause(req); got != want {
-				t.Errorf("a pass of %s is followed by a pause of %s, want %s", took, got, want)
-			}
+	req := reconcile.Request{NamespacedName: theSet}
+	for took, want := range map[time.Duration]time.Duration{
+		0: shortestPause, 100 * time.Microsecond: shortestPause, 50 * time.Millisecond: 2 * time.Second, time.Minute: longestPause,
+	} {
+		p := lasting(took)
+		p.effort(req)(true)
+		if got := p.pause(req); got != want {
+			t.Errorf("a pass of %s is followed by a pause of %s, want %s", took, got, want)
 		}
-		p.decide(req)
-		p.report(req, time.Now(), "1")
-		if !p.decided(req) || p.lastReport(req) != (lastReport{time.Now(), "1"}) {
-			t.Error("it does not remember")
-		}
-		p.forget(req)
-		if p.decided(req) || p.lastReport(req) != (lastReport{}) || p.pause(req) != shortestPause {
-			t.Error("it does not forget")
-		}
-	})
+	}
+	p := lasting(time.Minute)
+	p.effort(req)(false)
+	if got := p.pause(req); got != shortestPause {
+		t.Errorf("a pass that was not made is followed by a pause of %s", got)
+	}
+	p.effort(req)(true)
+	p.decide(req)
+	now := time.Now()
+	p.report(req, now, "1")
+	if !p.decided(req) || p.lastReport(req) != (lastReport{now, "1"}) {
+		t.Error("it does not remember")
+	}
+	p.forget(req)
+	if p.decided(req) || p.lastReport(req) != (lastReport{}) || p.pause(req) != shortestPause {
+		t.Error("it does not forget")
+	}
 }
 
 // TestDryRuns let a refusal stand for a while, and an acceptance for good.

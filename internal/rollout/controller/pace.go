@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -32,8 +33,11 @@ func (b *bell) ring(req reconcile.Request, p *pace) {
 
 // pace lets a pass rest for many times as long as it takes to observe and decide,
 // so that a large fleet costs a small share of a processor however long its rollout
-// takes, and a small one is not kept waiting.
+// takes, and a small one is not kept waiting. What counts is the processor's time: on a
+// machine that is busy with others a pass takes longer, and is no more of a burden.
 type pace struct {
+	// spent is how much of it the calling thread has used.
+	spent    func() time.Duration
 	mu       sync.Mutex
 	took     map[reconcile.Request]time.Duration
 	reported map[reconcile.Request]lastReport
@@ -61,15 +65,24 @@ const (
 	pausePerEffort = 40
 )
 
-func newPace() *pace {
-	return &pace{took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]lastReport{}, began: map[reconcile.Request]bool{}}
+func newPace(spent func() time.Duration) *pace {
+	return &pace{spent: spent, took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]lastReport{}, began: map[reconcile.Request]bool{}}
 }
 
-// effort remembers how long it took to observe and decide.
-func (p *pace) effort(req reconcile.Request, took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.took[req] = took
+// effort has the work counted that is done until what it returns is called, by the same
+// goroutine and no other. That remembers what was counted where the work was all done.
+func (p *pace) effort(req reconcile.Request) (end func(done bool)) {
+	runtime.LockOSThread()
+	begun := p.spent()
+	return func(done bool) {
+		took := p.spent() - begun
+		runtime.UnlockOSThread()
+		if done {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.took[req] = took
+		}
+	}
 }
 
 func (p *pace) pause(req reconcile.Request) time.Duration {

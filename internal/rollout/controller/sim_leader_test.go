@@ -63,6 +63,7 @@ var ctx = context.Background()
 func (w *world) lead(skew time.Duration) *leader {
 	l := &leader{w: w, skew: skew, backoff: backoff()}
 	l.r = emptyReconciler(l.now)
+	l.r.pace = newPace(func() time.Duration { return 0 })
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
