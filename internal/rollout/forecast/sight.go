@@ -232,7 +232,7 @@ func (f *fleet) distance(i int) int {
 		return 0
 	case d != nil && d.Detached:
 		return 2
-	case d != nil && d.Mark != "", !f.sight.settled[i] && slices.Contains(f.Status.Wave, n.Name):
+	case n.Marked(), !f.sight.settled[i] && slices.Contains(f.Status.Wave, n.Name):
 		return 1
 	default:
 		return 2

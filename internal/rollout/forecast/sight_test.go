@@ -134,21 +134,29 @@ func drawNode(t *rapid.T, s *rollout.State, n *rollout.Node) {
 		n.Labels["canary"] = ""
 	}
 	n.Labels["zone"] = rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone")
-	d := n.Deployment
-	revise := func(revision string) {
-		d.Revision = revision
-		for i := range n.Pods {
-			n.Pods[i].Revision = revision
-		}
-	}
 	if sometimes(t, 3, "updated") {
-		revise("r2")
+		revise(n, "r2")
 	}
+	if sometimes(t, 3, "odd") {
+		rapid.SampledFrom(oddities(s, n)).Draw(t, "oddity")()
+	}
+}
+
+func revise(n *rollout.Node, revision string) {
+	n.Deployment.Revision = revision
+	for i := range n.Pods {
+		n.Pods[i].Revision = revision
+	}
+}
+
+// oddities are in what ways a node may be otherwise.
+func oddities(s *rollout.State, n *rollout.Node) []func() {
+	d := n.Deployment
 	mark := func(at time.Duration) {
 		d.Mark = rollout.MarkValue(now.Add(-at), "r2")
 		n.Checks[0] = rollout.Check{Port: 10080, Answered: true, Mark: d.Mark, Since: now.Add(-at)}
 	}
-	oddities := []func(){
+	return []func(){
 		func() { n.Ready = false },
 		func() { n.Wanted = false },
 		func() { n.Exists, n.Wanted = false, false },
@@ -165,7 +173,7 @@ func drawNode(t *rapid.T, s *rollout.State, n *rollout.Node) {
 		func() { n.Pods[0].Failed, n.Pods[0].Ready = "OutOfcpu", false },
 		func() { n.Checks[0].Serving = false },
 		func() { n.Checks[0].Answered = false },
-		func() { revise("r0") },
+		func() { revise(n, "r0") },
 		func() { d.Drifted = true },
 		func() { d.Outmoded = true },
 		func() { d.Settled = false },
@@ -184,8 +192,29 @@ func drawNode(t *rapid.T, s *rollout.State, n *rollout.Node) {
 			n.Checks = append(n.Checks, rollout.Check{Port: 10079, Retiring: true, Answered: true, Serving: true, AskedBy: "10.0.0.9"})
 		},
 	}
-	if sometimes(t, 3, "odd") {
-		rapid.SampledFrom(oddities).Draw(t, "oddity")()
+}
+
+// TestSightOfOddities plays each oddity by itself, beside nodes that get fewer pods, of which
+// the partition holds one back.
+func TestSightOfOddities(t *testing.T) {
+	fleet := func(odd int) rollout.State {
+		u := detaching(2)
+		u.Partition = new(intstr.FromInt(1))
+		s := served(8, u)
+		s.DryRun.Done, s.Spec.PodsPerNode = false, new(int32(1))
+		oddities(&s, &s.Nodes[7])[odd]()
+		return s
+	}
+	for odd := range oddities(&rollout.State{}, &rollout.Node{Deployment: &rollout.Deployment{}}) {
+		whole := newFleet(fleet(odd), Pace{})
+		whole.sight = nil
+		want, err := whole.play(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, played(t, fleet(odd), Pace{})); diff != "" {
+			t.Errorf("oddity %d (-whole +in sight)\n%s", odd, diff)
+		}
 	}
 }
 
