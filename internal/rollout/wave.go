@@ -29,7 +29,7 @@ func (p *planner) continueWave() {
 			continue
 		}
 		wave = append(wave, v.Name)
-		if p.wave[v.Name] {
+		if p.wave[v.Name] && !p.awaitsAnswer(v) {
 			p.begin(v)
 		}
 	}
@@ -284,7 +284,7 @@ func (p *planner) allowed(v *view) bool {
 	case !v.Ready:
 		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")
 		return false
-	case !p.accepted(v.target):
+	case !p.accepted(v.target) && !p.awaitsAnswer(v):
 		return false
 	case !p.checkersCurrent() || !v.CheckersSettled:
 		p.block(v1alpha1.ReasonHealthCheckerNotReady, "node "+v.Name+" waits for its update until its health checkers are up to date and ready")
@@ -294,6 +294,13 @@ func (p *planner) allowed(v *view) bool {
 		return false
 	}
 	return !p.stillReleased(v)
+}
+
+// awaitsAnswer is whether nothing but the API server's answer about the template keeps a node
+// from its first touch that was claimed before. A new leader asks for it anew, and drops no
+// claim for that: it would stamp each node of a wave, and claim it again a moment later.
+func (p *planner) awaitsAnswer(v *view) bool {
+	return p.wave[v.Name] && v.Wanted && !v.keptOut() && v.target == p.Revision && !p.DryRun.Done
 }
 
 // stillReleased is whether a detacher has yet to let go of a node that we

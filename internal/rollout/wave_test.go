@@ -77,6 +77,23 @@ func TestTwoSteps(t *testing.T) {
 	}
 }
 
+// TestClaimOfAnotherLeader: a new leader asks anew whether the API server accepts the template,
+// and until then neither touches nodes that were claimed before nor drops their claims.
+func TestClaimOfAnotherLeader(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision = "r2"
+	s.Status.Wave, s.DryRun = []string{"n0000"}, DryRun{}
+	d := Plan(s)
+	if got := steps(d); got != "DryRunDeployment" || !slices.Equal(d.Status.Wave, []string{"n0000"}) {
+		t.Errorf("it does %s, and the wave is %v", got, d.Status.Wave)
+	}
+	s.DryRun = DryRun{Done: true, Refusal: "no such class"}
+	s.Status.CurrentRevision = "r1"
+	if d := Plan(s); len(d.Status.Wave) > 0 {
+		t.Errorf("a template is refused, and the wave is still %v", d.Status.Wave)
+	}
+}
+
 // TestBrokenNodes: ready nodes that serve nothing begin at once and together, beside the
 // budget.
 func TestBrokenNodes(t *testing.T) {
