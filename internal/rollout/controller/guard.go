@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guarded writes to the Deployment of a node if its spec and annotations are still those
-// that were observed. They are as long as its generation is the same; its status, which
-// the Deployment controller writes all the time, may have changed meanwhile.
+// guarded writes to the Deployment of a node if its spec, annotations and owner are still
+// those that were observed; its status, which the Deployment controller writes all the
+// time, may have changed meanwhile.
 func (r *Reconciler) guarded(ctx context.Context, n *nodeObjects, write func(resourceVersion string) (*appsv1.Deployment, error)) error {
-	version, same := r.cachedVersion(ctx, n.deployment), sameGeneration
+	version, same := r.cachedVersion(ctx, n.deployment), unchanged
 	if n.insist != "" {
 		version, same = n.insist, func(client.Object, client.Object) bool { return false }
 	}
@@ -36,8 +36,9 @@ func (r *Reconciler) guarded(ctx context.Context, n *nodeObjects, write func(res
 	})
 }
 
-// deleteAsSeen deletes a node's Deployment if its spec and annotations are still those that
-// were observed: a controller that was frozen since may find one that serves again. Of a Node
+// deleteAsSeen deletes a node's Deployment if its spec, annotations and owner are still those
+// that were observed: a controller that was frozen since may find one that serves again, and
+// one whose watch lags takes what was orphaned meanwhile for its own. Of a Node
 // that is not there the watch of Nodes tells alone, and it may lag behind that of Deployments.
 func (r *Reconciler) deleteAsSeen(ctx context.Context, o *observed, node string) error {
 	live := o.nodes[node].deployment
@@ -51,7 +52,7 @@ func (r *Reconciler) deleteAsSeen(ctx context.Context, o *observed, node string)
 			return fmt.Errorf("looking whether the Node is gone: %w", err)
 		}
 	}
-	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("Deployment"), r.cachedVersion(ctx, live), sameGeneration, func(version string) error {
+	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("Deployment"), r.cachedVersion(ctx, live), unchanged, func(version string) error {
 		return r.delete(ctx, live, client.Preconditions{UID: &live.UID, ResourceVersion: &version})
 	})
 }
@@ -65,7 +66,7 @@ func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployme
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(live), now)
-	return err == nil && sameGeneration(now, since(r.written, live))
+	return err == nil && unchanged(now, since(r.written, live))
 }
 
 // whileSame writes to an object of a version, and to later ones as long as what counts of
@@ -92,22 +93,31 @@ func (r *Reconciler) cachedVersion(ctx context.Context, live *appsv1.Deployment)
 	if r.client.Get(ctx, client.ObjectKeyFromObject(live), cached) != nil {
 		return live.ResourceVersion
 	}
-	if newest := latest(r.written, cached); sameGeneration(newest, live) {
+	if newest := latest(r.written, cached); unchanged(newest, live) {
 		return newest.ResourceVersion
 	}
 	return live.ResourceVersion
 }
 
-// sameGeneration is whether spec and annotations of a Deployment are the same in two
-// versions: its generation counts both.
-func sameGeneration(a, b client.Object) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
+// unchanged is whether spec, annotations and owner of a Deployment are the same in two
+// versions. Its generation counts the former two; who orphans it changes the last alone.
+func unchanged(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && ownerOf(a) == ownerOf(b)
+}
+
+// ownerOf is the UID of the controller that owns an object, empty where none does.
+func ownerOf(obj client.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // lookedUp are the actions that must not be done on an old decision: the end of a port, which
-// may be wanted again, the return of a node that another controller has taken out, and a
-// request that nobody would take back when the object is gone.
-var lookedUp = []rollout.Action{rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
+// may be wanted again, the return of a node that another controller has taken out, a request
+// that nobody would take back when the object is gone, and the claim of a Deployment that was
+// orphaned because the object is being deleted.
+var lookedUp = []rollout.Action{rollout.Create, rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
 
 // stillHolds refuses what must not be done on an old decision, since this controller may
 // have been frozen since: besides lookedUp the first touch of a node whose claim may not stand
@@ -168,7 +178,7 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 		now := &appsv1.Deployment{}
 		err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && !sameGeneration(now, since(r.written, n.deployment)):
+		case apierrors.IsNotFound(err), err == nil && !unchanged(now, since(r.written, n.deployment)):
 			return apierrors.NewConflict(appsv1.Resource("deployments"), n.deployment.Name, errors.New("it has changed since this was decided"))
 		case err != nil:
 			return fmt.Errorf("reading the Deployment: %w", err)

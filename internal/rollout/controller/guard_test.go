@@ -98,6 +98,26 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 	}
 }
 
+// TestOrphanThatIsLeft: an orphan is not claimed by a controller that has not seen yet that the
+// object it belonged to is being deleted.
+func TestOrphanThatIsLeft(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		r, o, _ := frozen(t)
+		o.nodes["node-2"] = &nodeObjects{reading: &reading{}}
+		o.state.Revision, o.template = "r1", objects.Template(o.set)
+		if deleted {
+			// Its finalizer keeps it.
+			if err := r.client.Delete(t.Context(), o.set.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Create, Node: "node-2", Revision: "r1", Replicas: 2}})
+		if len(done) == 0 != deleted || deleted && !onlyConflicts(err) {
+			t.Errorf("deleted %t: done %v, %v", deleted, done, err)
+		}
+	}
+}
+
 // TestPortThatIsWantedAgain: a port is not closed where the object has changed since that
 // was decided: the port may be in the spec again.
 func TestPortThatIsWantedAgain(t *testing.T) {
@@ -463,6 +483,7 @@ func TestThawed(t *testing.T) {
 			"nothing":           func(err error) bool { return err == nil },
 			"the Node":          func(err error) bool { return err == nil },
 			"both":              apierrors.IsConflict,
+			"the owner":         apierrors.IsConflict,
 			"the Node's record": func(err error) bool { return (err == nil) == (action == rollout.Delete) },
 		} {
 			t.Run(fmt.Sprint(action, " after a change of ", changed), func(t *testing.T) {
@@ -476,6 +497,9 @@ func TestThawed(t *testing.T) {
 				o, err := r.observe(ctx, w.set())
 				if err != nil {
 					t.Fatal(err)
+				}
+				if changed == "the owner" {
+					w.orphan("Deployment", client.ObjectKeyFromObject(w.deployments["n1"].api))
 				}
 				if changed == "both" {
 					w.rewrite(w.deployments["n1"], func(d *appsv1.Deployment) { annotate(d, v1alpha1.AnnotationAttachedAt, "later") })

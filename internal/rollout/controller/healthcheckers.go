@@ -357,7 +357,7 @@ func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) 
 		r.written.remember(wanted)
 		return nil
 	}
-	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), live.ResourceVersion, sameGeneration, func(version string) error {
+	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), live.ResourceVersion, unchanged, func(version string) error {
 		ds := wanted.DeepCopy()
 		ds.UID, ds.ResourceVersion = live.UID, version
 		err := r.write(ctx, ds, client.ForceOwnership)

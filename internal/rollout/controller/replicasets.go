@@ -75,7 +75,7 @@ func (r *Reconciler) compare(ctx context.Context, n *nodeObjects, hashes []strin
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
 		return fmt.Errorf("reading the template of Deployment %s: %w", d.Name, err)
 	}
-	if !sameGeneration(live, d) {
+	if !unchanged(live, d) {
 		// The next pass sees the other one, and is refused what it writes before that.
 		return nil
 	}

@@ -115,6 +115,9 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	foreign := a.runsForeignPods(s.Node)
 	a.permits(seen, s)
 	a.strayed[s.Node] = a.strayed[s.Node] || a.w.set() == nil
+	if s.Action == rollout.Delete && a.w.orphans && a.w.nodes[s.Node] != nil && seen.Deletion != rollout.NotDeleted {
+		a.fault("%s although the Deployments are to stay", s)
+	}
 	switch s.Action {
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		a.failed[s.Node] = 0

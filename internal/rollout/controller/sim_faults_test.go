@@ -210,7 +210,6 @@ func (w *world) setChanged(before, after client.Object) {
 			w.dropFinalizer(metav1.FinalizerDeleteDependents)
 		case rollout.DeleteOrphaning:
 			w.orphanAll()
-			w.dropFinalizer(metav1.FinalizerOrphanDependents)
 		}
 	})
 }
@@ -224,9 +223,21 @@ func (w *world) collectAll() {
 	}
 }
 
+// orphanAll orphans one object after another, and drops the finalizer that asks for it then.
 func (w *world) orphanAll() {
+	at := w.now
 	for _, kind := range []string{"Deployment", "DaemonSet"} {
 		for _, obj := range w.api.All(kind) {
+			at = at.Add(w.between(0, 200*time.Millisecond))
+			w.at(at, func() { w.orphan(kind, client.ObjectKeyFromObject(obj)) })
+		}
+	}
+	w.at(at, func() { w.dropFinalizer(metav1.FinalizerOrphanDependents) })
+}
+
+func (w *world) orphan(kind string, key client.ObjectKey) {
+	for _, obj := range w.api.All(kind) {
+		if client.ObjectKeyFromObject(obj) == key {
 			orphan := obj.DeepCopyObject().(client.Object)
 			orphan.SetOwnerReferences(nil)
 			w.must(w.user("gc").Update(ctx, orphan, client.FieldOwner("kube-controller-manager")))
