@@ -181,9 +181,10 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 
 // annotateNode makes these the only annotations on the Node that are ours. Each
 // IngressDaemonSet is a field manager of its own, so that an annotation that
-// several ask for goes when the last lets go of it. Where the Node has changed, our own
-// record on it and its Deployment must be those that were observed: a controller that was
-// frozen since would undo what another did.
+// several ask for goes when the last lets go of it. Our record bears our UID, so it is nobody
+// else's, who may have rewritten it: it is taken, and taken off. Where the Node has changed,
+// the record and its Deployment must be those that were observed: a controller that was frozen
+// since would undo what another did.
 func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string, annotations map[string]any) error {
 	live := o.nodes[name].node
 	record := v1alpha1.AnnotationDetachPrefix + string(o.set.UID)
@@ -198,8 +199,17 @@ func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string,
 			meta["annotations"] = annotations
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": meta}}
-		if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), manager); err != nil {
+		if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), manager, client.ForceOwnership); err != nil {
 			return err
+		}
+		if _, left := u.GetAnnotations()[record]; left && annotations == nil {
+			changed := u.DeepCopy()
+			unstructured.RemoveNestedField(changed.Object, "metadata", "annotations", record)
+			patch := client.MergeFromWithOptions(u, client.MergeFromWithOptimisticLock{})
+			if err := r.client.Patch(ctx, changed, patch, manager); err != nil {
+				return err
+			}
+			u = changed
 		}
 		node := live.DeepCopy()
 		node.Annotations, node.ResourceVersion = u.GetAnnotations(), u.GetResourceVersion()

@@ -217,6 +217,41 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 	}
 }
 
+// TestRewrittenRecord: what we have on record on a Node goes with its turn, and with the object,
+// also where somebody has rewritten it, who owns the annotation since.
+func TestRewrittenRecord(t *testing.T) {
+	for _, deletion := range []rollout.Deletion{rollout.NotDeleted, rollout.DeleteInWaves, rollout.DeleteAtOnce, rollout.DeleteOrphaning} {
+		t.Run(string(deletion), func(t *testing.T) {
+			w := newWorld(0)
+			spec := specOfStories()
+			byBoth(&spec)
+			w.detacher.keys = map[string]string{detacherKey: detacherTimestamp}
+			n := w.addNode("n1", nil)
+			w.addNode("n2", nil)
+			w.begin(spec)
+			w.run(start.Add(time.Minute))
+			w.changeTemplate("r2")
+			for i := 0; !n.requested() && i < 1000; i++ {
+				w.run(w.now.Add(100 * time.Millisecond))
+			}
+			w.rewriteRecord(n)
+			if deletion != rollout.NotDeleted {
+				w.remove(deletion)
+			}
+			w.run(w.now.Add(patience))
+			if n.requested() {
+				t.Errorf("it is still on the Node: %v", n.api.Annotations)
+			}
+			if done := w.set() == nil; done != (deletion != rollout.NotDeleted) {
+				t.Errorf("the object is gone: %t", done)
+			}
+			if deletion == rollout.NotDeleted {
+				w.mustHold(t, "unfinished", w.unfinished)
+			}
+		})
+	}
+}
+
 // TestGoesWhenEveryNodeIsReleased: an IngressDaemonSet does not go while a Node still asks
 // for its detachment, which a controller that was frozen may have written a moment ago.
 func TestGoesWhenEveryNodeIsReleased(t *testing.T) {

@@ -123,6 +123,19 @@ func (w *world) wipeNode(n *simNode, which int) {
 	}
 }
 
+// rewriteRecord lets somebody rewrite what we have on record on a Node.
+func (w *world) rewriteRecord(n *simNode) {
+	set := w.set()
+	if set == nil {
+		return
+	}
+	key := v1alpha1.AnnotationDetachPrefix + string(set.UID)
+	if record, there := n.api.Annotations[key]; there {
+		n.tampered = w.now
+		w.edit(n, func(node *corev1.Node) { annotate(node, key, record+" ") })
+	}
+}
+
 // wipeDeployment lets somebody remove or rewrite annotations of a Deployment by hand.
 func (w *world) wipeDeployment(n *simNode, which int) {
 	d := w.deployments[n.name]

@@ -253,6 +253,7 @@ var happenings = []happening{
 		g.w.cutOff(n, time.Duration(g.number("seconds", 5, 120))*time.Second)
 		g.w.after(time.Duration(g.number("later", 0, 20))*time.Second, func() { g.w.setWanted(n, false) })
 	}},
+	{"Node's record rewritten", func(g *generator, n *simNode) { g.w.rewriteRecord(n) }},
 	{"Node's annotation removed", func(g *generator, n *simNode) { g.w.wipeNode(n, g.number("which", 0, 2)) }},
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
 	{"Deployment has a finalizer", func(g *generator, n *simNode) { g.w.keepWhenDeleted(n) }},
