@@ -154,11 +154,11 @@ func (p *planner) letGo() {
 		switch {
 		case p.Deletion == DeleteInWaves:
 			p.letGoOf(v)
-		case p.Deletion == DeleteOrphaning && p.finishesTurn(v):
+		case p.Deletion == DeleteOrphaning && (p.leavesNoStorm(v) || p.finishesTurn(v)):
 			p.waits = true
 			continue
 		case p.Deletion == DeleteOrphaning && v.Marked():
-			p.act(v, Step{Action: Unmark, Reason: "the IngressDaemonSet is deleted and leaves its Deployments"})
+			p.act(v, Step{Action: Unmark, Reason: "the IngressDaemonSet is deleted and leaves its Deployments", At: p.moment(v.Node)})
 		}
 		if p.Deletion != DeleteInWaves && v.Exists && v.Detachment.Requested {
 			p.act(v, Step{Action: ReleaseDetachment, Reason: "the IngressDaemonSet is deleted"})
@@ -173,13 +173,20 @@ func (p *planner) letGo() {
 	}
 }
 
+// leavesNoStorm holds back a Deployment whose pods are rejected: it would make new ones for
+// ever, and nobody is left who stops that. It is whether that is done now.
+func (p *planner) leavesNoStorm(v *view) bool {
+	return v.Exists && v.Deployment != nil && !v.Deployment.Deleting && p.stopsStorm(v)
+}
+
 // finishesTurn is whether the pods of a node are still replaced in its turn: unmarked
 // meanwhile, it would get traffic back and lose the pods that take it. It has as long as
-// any update may take. Whether it was updated since its mark is not asked: somebody may have
-// changed what tells that.
+// any update may take, also where its Node is NotReady: traffic may reach one that is cut
+// off. Whether it was updated since its mark is not asked: somebody may have changed what
+// tells that.
 func (p *planner) finishesTurn(v *view) bool {
 	deadline := v.seen.Updated.Add(p.Spec.ProgressDeadline())
-	if !v.Exists || !v.Ready || !v.Marked() || !p.Now.Before(deadline) {
+	if !v.Exists || !v.Marked() || !p.Now.Before(deadline) {
 		return false
 	}
 	done, _, until := v.complete(p.Now, p.minReady())

@@ -267,7 +267,10 @@ func TestOrphaningInATurn(t *testing.T) {
 		"somebody marked it anew":   {func(_ *State, n *Node) { n.Deployment.Mark = "by-hand" }, ""},
 		"somebody took the record":  {func(s *State, n *Node) { n.Deployment.UpdatedAt, n.Seen = time.Time{}, &Seen{Updated: s.Now} }, ""},
 		"for longer than it may be": {func(s *State, _ *Node) { s.Now = start.Add(time.Hour) }, "Unmark n0000"},
-		"the node is dead":          {func(_ *State, n *Node) { n.Ready = false }, "Unmark n0000"},
+		"the node is cut off":       {func(_ *State, n *Node) { n.Ready = false }, ""},
+		"its pods are rejected": {func(_ *State, n *Node) {
+			n.Pods[1].Ready, n.Pods[1].Running, n.Pods[1].Failed = false, false, "OutOfcpu"
+		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := markedFleet(3)

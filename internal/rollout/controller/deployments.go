@@ -149,6 +149,10 @@ func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) er
 	}
 	held := objects.Deployment(o.set, s.Node, live.Name, objects.Pods{Replicas: s.Replicas, Paused: s.Paused, Rolling: s.Rolling})
 	held.Spec.Template = template
+	if ownerOf(live) == "" {
+		// It was orphaned, and is not to go with the object.
+		held.OwnerReferences = nil
+	}
 	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: objects.HoldValue(s.Hold)})
 	return r.guarded(ctx, o.nodes[s.Node], func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := held.DeepCopy()

@@ -343,7 +343,9 @@ func (a *audit) reports(before, after *v1alpha1.IngressDaemonSetStatus) {
 // knows no more than one that is not there: in a second a taint takes more pods than may go
 // in one attempt.
 func (w *world) controllerAway() bool {
-	if d := w.audit.deletion(); w.set() == nil || w.orphans || d == rollout.DeleteAtOnce || d == rollout.DeleteOrphaning {
+	set := w.set()
+	leftToOthers := set != nil && set.DeletionTimestamp != nil && !slices.Contains(set.Finalizers, v1alpha1.Finalizer)
+	if set == nil || leftToOthers || w.audit.deletion() == rollout.DeleteAtOnce {
 		return true
 	}
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {
