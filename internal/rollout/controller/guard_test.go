@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -312,6 +313,45 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
 			if held := len(done) > 0; held != test.held || !held && !onlyConflicts(err) {
 				t.Errorf("held back: %t, %v", held, err)
+			}
+		})
+	}
+}
+
+// TestGuardsForgetNothing: to look whether a Deployment is as it was seen forgets none that was
+// written and is not in the cache yet: the next pass would make it again.
+func TestGuardsForgetNothing(t *testing.T) {
+	for name, look := range map[string]func(*Reconciler, *observed) error{
+		"before a Node is written to": func(r *Reconciler, o *observed) error {
+			if !r.deploymentAsSeen(t.Context(), o.nodes["node-1"].deployment) {
+				return errors.New("it is not as it was seen")
+			}
+			return nil
+		},
+		"before a hold": func(r *Reconciler, o *observed) error {
+			// A pod is ready that was not observed.
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: o.set.Namespace, Name: "new", UID: "new", Labels: objects.OwnLabels(o.set, "node-1")},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}
+			if err := r.client.Create(t.Context(), pod); err != nil {
+				return err
+			}
+			if err := r.holdBack(t.Context(), o, rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true}); !apierrors.IsConflict(err) {
+				return fmt.Errorf("the hold is not refused: %w", err)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, _ := frozen(t)
+			d := o.nodes["node-1"].deployment
+			r.written.remember(d)
+			if err := look(r, o); err != nil {
+				t.Fatal(err)
+			}
+			if r.written.objects[identityOf(d)].Object == nil {
+				t.Error("it is forgotten that the Deployment was written")
 			}
 		})
 	}
