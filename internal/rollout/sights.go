@@ -41,7 +41,7 @@ type sight struct {
 	pass   int
 	values nodeValues
 	seen   Seen
-	// ready is since when each pod is seen to be ready.
+	// ready is since when each pod is seen to be ready, where that is asked.
 	ready map[string]time.Time
 }
 
@@ -85,6 +85,8 @@ func (s *Sights) See(state *State) {
 		known.see(n, claimed[n.Name], fresh)
 		if state.Spec.MinReadySeconds > 0 || n.Marked() {
 			known.seePods(n, fresh)
+		} else {
+			known.ready = nil
 		}
 		n.Seen = &known.seen
 	}

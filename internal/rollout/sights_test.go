@@ -159,6 +159,32 @@ func TestSteadyByOurClock(t *testing.T) {
 	}
 }
 
+// TestSteadyOfAnEarlierTurn: pods that were ready in an earlier turn and crashed since are not
+// taken for good as soon as they are ready for a moment.
+func TestSteadyOfAnEarlierTurn(t *testing.T) {
+	s := servingFleet(3)
+	n := &s.Nodes[0]
+	sights := &Sights{}
+	look(sights, s, 0)
+	n.Deployment.Mark = MarkValue(start, "r1")
+	look(sights, s, time.Second)
+	n.Deployment.Mark = ""
+	look(sights, s, 2*time.Second)
+
+	s.Revision = "r2"
+	n.Pods[0].Ready, n.Pods[1].Ready = false, false
+	n.Checks[0] = Check{Port: 10080, Answered: true, Since: start.Add(3 * time.Second)}
+	d := look(sights, s, time.Minute)
+	if steps(d) != "Mark n0000 out of turn" {
+		t.Fatalf("when they have crashed:\n%s", summary(d))
+	}
+	n.Deployment.Mark = d.Steps[0].Mark
+	n.Pods[0].Ready, n.Pods[1].Ready = true, true
+	if got := steps(look(sights, s, time.Minute+50*time.Millisecond)); got != "" {
+		t.Errorf("ready for a moment: %q", got)
+	}
+}
+
 // TestNewLeaderFindsANodeComingBack: a node of the wave was put back by another leader, by
 // whatever clock: its grace is begun anew, since it may have come back just now.
 func TestNewLeaderFindsANodeComingBack(t *testing.T) {
