@@ -91,7 +91,7 @@ func (p *planner) asked(v *view, port int32) bool {
 		case c.Answered || v.Ready && !c.Gone:
 			return true
 		}
-		since := later(c.Since, p.Began)
+		since := later(later(c.Since, c.SeenSilenced), p.Began)
 		if !c.Gone {
 			since = later(since, v.seen.Ready)
 		}

@@ -75,12 +75,11 @@ func TestRetiringPort(t *testing.T) {
 		change func(s *State)
 		want   string
 	}{
-		"nobody asks it":            {func(*State) {}, closes},
-		"asked on one node":         {func(s *State) { check(s).Quiet = false }, ""},
-		"asked and released":        {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
-		"it does not answer":        {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
-		"nobody is there to answer": {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true, Gone: true} }, closes},
-		"the node is dead":          {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
+		"nobody asks it":     {func(*State) {}, closes},
+		"asked on one node":  {func(s *State) { check(s).Quiet = false }, ""},
+		"asked and released": {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
+		"it does not answer": {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
+		"the node is dead":   {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
 		"nobody is there any more": {func(s *State) {
 			*check(s) = Check{Port: 10079, Retiring: true, Gone: true, Since: start.Add(-quietAfter + time.Second)}
 		}, ""},
@@ -106,6 +105,31 @@ func TestRetiringPort(t *testing.T) {
 			test.change(&s)
 			if got := steps(Plan(s)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestRetiringPortSilenced: a retiring port that did not answer us for long may have answered
+// others until nobody was left behind it, whether it was ever heard or not.
+func TestRetiringPortSilenced(t *testing.T) {
+	for name, since := range map[string]time.Time{"never heard": {}, "heard long ago": start.Add(-time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			s := retiring()
+			c := &s.Nodes[1].Checks[1]
+			*c = Check{Port: 10079, Retiring: true, Since: since}
+			sights := &Sights{}
+			look(sights, s, 0)
+			look(sights, s, 10*time.Minute)
+			c.Gone = true
+			const gone = 10*time.Minute + time.Second
+			for _, test := range []struct {
+				after time.Duration
+				want  string
+			}{{gone, ""}, {gone + quietAfter - time.Second, ""}, {gone + quietAfter, "DeleteChecker 10079"}} {
+				if got := steps(look(sights, s, test.after)); got != test.want {
+					t.Errorf("after %s: %q", test.after, got)
+				}
 			}
 		})
 	}

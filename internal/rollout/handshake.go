@@ -145,7 +145,7 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
 		return false, &Step{Action: Mark, Mark: mark, Reason: "its health checks are to fail first"}, "its mark is being changed", until
 	}
-	ok, since, reason := v.acknowledged(later(v.seen.Mark, v.seen.Silenced))
+	ok, since, reason := v.acknowledged(v.seen.Mark)
 	if !ok {
 		return false, nil, reason, until
 	}

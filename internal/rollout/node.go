@@ -170,22 +170,23 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 }
 
 // acknowledged is whether every health check fails with the mark, or passes with one
-// that lets it, and since when: as the answers say, or where none does since a time, such as
-// that of the mark. A port that is silent fails where no health checker is left behind it;
-// one that answers is heard, whatever is left.
-func (n *Node) acknowledged(silent time.Time) (ok bool, since time.Time, reason string) {
+// that lets it, and since when: as the answers say. A port that is silent fails where no health
+// checker is left behind it, since that was seen and the node was marked: one that did not
+// answer us, or not in time, may have passed until then. One that answers is heard, whatever
+// is left.
+func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		seen := c.Answered && (!c.Serving || n.marksServing()) && (c.Unmarked || c.Mark == n.Deployment.Mark)
 		if !seen && !c.silenced() {
 			return false, since, fmt.Sprintf("the health check on port %d does not answer with the mark yet", c.Port)
 		}
 		since = later(since, c.Since)
-		if c.silenced() && c.Since.IsZero() {
-			since = later(since, silent)
+		if c.silenced() {
+			since = later(since, later(c.SeenSilenced, marked))
 		}
 	}
 	if len(n.Checks) == 0 {
-		since = silent
+		since = marked
 	}
 	return true, since, ""
 }

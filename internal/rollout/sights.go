@@ -17,9 +17,8 @@ import (
 // Seen is when this controller first saw what stands on a node now; zero for what was
 // there when it began to look.
 type Seen struct {
-	// Claim is of the name in status.wave, Ready of the Node's readiness, Silenced of that
-	// nobody is behind one of its health-check ports.
-	Claim, Ready, Silenced time.Time
+	// Claim is of the name in status.wave, Ready of the Node's readiness.
+	Claim, Ready time.Time
 	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
 	// Timestamp of the Node's.
 	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
@@ -43,14 +42,16 @@ type sight struct {
 	seen   Seen
 	// ready is since when each pod is seen to be ready, where that is asked.
 	ready map[string]time.Time
+	// silenced is since when each port is seen to be so, nil where none is.
+	silenced map[int32]time.Time
 }
 
 // nodeValues are what is told apart of a node; times in nanoseconds. The zero value is of
 // one that was not seen before.
 type nodeValues struct {
-	known, claimed, ready, silenced, marked bool
-	mark, timestamp                         string
-	updated, attached, hold, requested      int64
+	known, claimed, ready, marked      bool
+	mark, timestamp                    string
+	updated, attached, hold, requested int64
 }
 
 type gateValue struct {
@@ -83,6 +84,7 @@ func (s *Sights) See(state *State) {
 		}
 		known.pass = s.pass
 		known.see(n, claimed[n.Name], fresh)
+		known.seeChecks(n, fresh)
 		if state.Spec.MinReadySeconds > 0 || n.Marked() {
 			known.seePods(n, fresh)
 		} else {
@@ -105,7 +107,6 @@ func (s *sight) see(n *Node, claimed bool, now time.Time) {
 	}{
 		{&s.seen.Claim, s.values.claimed != last.claimed},
 		{&s.seen.Ready, s.values.ready != last.ready || !last.known},
-		{&s.seen.Silenced, s.values.silenced != last.silenced},
 		{&s.seen.Mark, s.values.marked != last.marked || s.values.mark != last.mark},
 		{&s.seen.Updated, s.values.updated != last.updated},
 		{&s.seen.Attached, s.values.attached != last.attached},
@@ -121,9 +122,6 @@ func (s *sight) see(n *Node, claimed bool, now time.Time) {
 
 func valuesOf(n *Node, claimed bool) nodeValues {
 	v := nodeValues{known: true, claimed: claimed, ready: n.Ready, timestamp: n.Detachment.Timestamp}
-	for i := range n.Checks {
-		v.silenced = v.silenced || n.Checks[i].silenced()
-	}
 	if n.Detachment.Requested {
 		v.requested = n.Detachment.RequestedAt.UnixNano()
 	}
@@ -151,6 +149,27 @@ func (s *sight) seePods(n *Node, now time.Time) {
 			at = now
 		}
 		s.ready[p.Name], p.SeenReady = at, at
+	}
+}
+
+// seeChecks notes since when ports are silenced.
+func (s *sight) seeChecks(n *Node, now time.Time) {
+	last := s.silenced
+	s.silenced = nil
+	for i := range n.Checks {
+		c := &n.Checks[i]
+		c.SeenSilenced = time.Time{}
+		if !c.silenced() {
+			continue
+		}
+		at, known := last[c.Port]
+		if !known {
+			at = now
+		}
+		if s.silenced == nil {
+			s.silenced = map[int32]time.Time{}
+		}
+		s.silenced[c.Port], c.SeenSilenced = at, at
 	}
 }
 
@@ -182,9 +201,9 @@ func (p *planner) seen(n *Node) Seen {
 // notBefore is all of it, at a moment at the earliest.
 func (s Seen) notBefore(at time.Time) Seen {
 	return Seen{
-		Claim: later(s.Claim, at), Ready: later(s.Ready, at), Silenced: later(s.Silenced, at),
-		Mark: later(s.Mark, at), Updated: later(s.Updated, at), Attached: later(s.Attached, at), Hold: later(s.Hold, at),
-		Requested: later(s.Requested, at), Timestamp: later(s.Timestamp, at),
+		Claim: later(s.Claim, at), Ready: later(s.Ready, at), Mark: later(s.Mark, at), Updated: later(s.Updated, at),
+		Attached: later(s.Attached, at), Hold: later(s.Hold, at), Requested: later(s.Requested, at),
+		Timestamp: later(s.Timestamp, at),
 	}
 }
 

@@ -240,6 +240,43 @@ func TestSilencedAfterItsMark(t *testing.T) {
 	}
 }
 
+// TestSilencedPortByPort: of each port the grace counts from when nobody was left behind it
+// and the node was marked, whatever is with the others and whenever it fell silent to us.
+func TestSilencedPortByPort(t *testing.T) {
+	long := start.Add(-time.Hour)
+	for name, test := range map[string]struct {
+		checks []Check
+		gone   int
+		// marked is when the node is, gone is the port a minute after start.
+		marked time.Duration
+	}{
+		"another port was gone before": {[]Check{{Port: 10080, Gone: true}, {Port: 10081}}, 1, 0},
+		"silent since it was marked":   {[]Check{{Port: 10080, Since: start.Add(-time.Second)}}, 0, -30 * time.Second},
+		"silent before it was marked":  {[]Check{{Port: 10080, Since: long}}, 0, 59 * time.Second},
+		"gone before it was marked":    {[]Check{{Port: 10080, Since: long, Gone: true}}, 0, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := markedFleet(3)
+			n := &s.Nodes[0]
+			n.Checks, n.Deployment.Mark = test.checks, ""
+			sights := &Sights{}
+			look(sights, s, 0)
+			look(sights, s, 30*time.Second)
+			n.Deployment.Mark = MarkValue(start.Add(test.marked), "r2")
+			look(sights, s, max(30*time.Second, test.marked))
+			n.Checks[test.gone].Gone = true
+			for _, test := range []struct {
+				after time.Duration
+				want  string
+			}{{60 * time.Second, ""}, {69 * time.Second, ""}, {70 * time.Second, "Update n0000 to r2 x2"}} {
+				if d := look(sights, s, test.after); steps(d) != test.want {
+					t.Errorf("after %s: %s", test.after, summary(d))
+				}
+			}
+		})
+	}
+}
+
 // TestClaimBesideAStrayTimestamp: a new leader takes its turn on a node that carries a
 // timestamp which no detacher removes, and does not claim and drop it again and again.
 func TestClaimBesideAStrayTimestamp(t *testing.T) {

@@ -211,6 +211,9 @@ type Check struct {
 	// Where the health checker does not tell, it is when its answer last changed, or when
 	// it fell silent; zero for one that never answered.
 	Since time.Time
+	// SeenSilenced is when this controller first saw that nobody answers because nobody is
+	// there, zero where it was so before.
+	SeenSilenced time.Time
 	// Quiet is whether nobody but this project's programs asks the port any more, AskedBy
 	// who did last.
 	Quiet   bool

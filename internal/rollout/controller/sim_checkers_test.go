@@ -54,9 +54,10 @@ type simCheck struct {
 	waiting []*question
 }
 
-// silent is whether nobody answers, and no pod is there who could.
+// silent is whether nobody answers, and no pod is there who could. One that takes longer to
+// answer than we wait may have the patience of others.
 func (c *simCheck) silent() bool {
-	return !c.up || len(c.pods) == 0 && (c.hangs || c.slow >= answerTime)
+	return !c.up || len(c.pods) == 0 && c.hangs
 }
 
 // silentSince is since when one that is silent attracts no traffic.

@@ -22,3 +22,29 @@ func TestOneRollout(t *testing.T) {
 	w.run(w.now.Add(5 * time.Minute))
 	w.mustHold(t, "unfinished", w.unfinished)
 }
+
+// TestSlowPortLosesItsPod: a port that answers others and not us in time, and whose pod goes,
+// may pass for others until its process ends: a node that leaves then has the grace after its
+// mark.
+func TestSlowPortLosesItsPod(t *testing.T) {
+	for seed := range int64(20) {
+		w := newWorld(seed)
+		spec := specOfStories()
+		byHealthCheck(&spec)
+		for _, name := range []string{"n1", "n2", "n3"} {
+			w.addNode(name, nil)
+		}
+		w.begin(spec)
+		w.run(start.Add(time.Minute))
+		n := w.nodes["n1"]
+		w.setHangs(n, 10080, true, 0)
+		w.run(w.now.Add(30 * time.Second))
+		w.setHangs(n, 10080, false, answerTime+time.Second)
+		w.run(w.now.Add(waitForChange + time.Minute))
+		w.losePod(n)
+		w.run(w.now.Add(time.Second))
+		w.setWanted(n, false)
+		w.run(w.now.Add(10 * time.Minute))
+		w.mustHold(t, "left over", w.leftovers)
+	}
+}
