@@ -204,6 +204,26 @@ func TestNoDeadlineOfANodeThatIsKeptOut(t *testing.T) {
 	}
 }
 
+// TestDeadlineAfterAThaw: a controller that was frozen looks again and again at once, and what
+// it sees may be what was so before, until one of its looks lies a second back.
+func TestDeadlineAfterAThaw(t *testing.T) {
+	s := markedFleet(3)
+	n := &s.Nodes[0]
+	n.Checks[0].Mark = ""
+	sights := &Sights{}
+	for _, after := range []time.Duration{0, time.Second, time.Hour, time.Hour + 10*time.Millisecond, time.Hour + lookAgain - time.Millisecond} {
+		if d := look(sights, s, after); d.Status.DetachTimedOut != nil {
+			t.Errorf("after %s:\n%s", after, summary(d))
+		}
+	}
+	if d := look(sights, s, time.Hour+lookAgain); d.Status.DetachTimedOut == nil {
+		t.Errorf("a second after it thawed:\n%s", summary(d))
+	}
+	if len(sights.looks) > 4 {
+		t.Errorf("%d looks are remembered", len(sights.looks))
+	}
+}
+
 // TestDeadlineAfterADeadNode: what a node was NotReady for does not count against its
 // template.
 func TestDeadlineAfterADeadNode(t *testing.T) {
@@ -218,6 +238,9 @@ func TestDeadlineAfterADeadNode(t *testing.T) {
 	late := 30*time.Minute + s.Spec.ProgressDeadline()
 	if d := look(sights, s, late); d.Status.Rejected != nil || !d.WakeAt.Equal(start.Add(late+lookAgain)) {
 		t.Errorf("at the first look since its pods took too long, which may show what was before:\n%s", summary(d))
+	}
+	if d := look(sights, s, late+10*time.Millisecond); d.Status.Rejected != nil {
+		t.Errorf("at a second look at once: %+v", d.Status.Rejected)
 	}
 	if d := look(sights, s, late+lookAgain); d.Status.Rejected == nil {
 		t.Errorf("when its pods took too long since:\n%s", summary(d))

@@ -254,14 +254,14 @@ func (p *planner) wake(t time.Time) {
 	}
 }
 
-// over is whether a deadline has passed, and had when this controller looked last: one that
-// was frozen sees at first what was so before.
+// over is whether a deadline has passed, and had when this controller looked a while ago: one
+// that was frozen sees at first what was so before, as often as it looks at once.
 func (p *planner) over(deadline time.Time) bool {
 	switch {
 	case p.Now.Before(deadline):
 		p.wake(deadline)
 		return false
-	case !p.Looked.IsZero() && p.Looked.Before(deadline):
+	case !p.Began.IsZero() && p.Looked.Before(deadline):
 		p.wake(p.Now.Add(lookAgain))
 		return false
 	}

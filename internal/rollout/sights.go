@@ -27,8 +27,10 @@ type Seen struct {
 // Sights remember, for one IngressDaemonSet, when what stands in its objects was first
 // seen. The zero value has seen nothing.
 type Sights struct {
-	began, looked time.Time
-	nodes         map[string]*sight
+	began time.Time
+	// looks are the last one that lies lookAgain back, and those since.
+	looks []time.Time
+	nodes map[string]*sight
 	// pass counts the States that were seen, so that nodes that are gone can be told.
 	pass int
 	gate gateValue
@@ -65,8 +67,7 @@ func (s *Sights) See(state *State) {
 	if s.began.IsZero() {
 		s.began, fresh = state.Now, time.Time{}
 	}
-	state.Began, state.Looked = s.began, s.looked
-	s.looked = state.Now
+	state.Began, state.Looked = s.began, s.look(state.Now)
 	claimed := map[string]bool{}
 	for _, name := range state.Status.Wave {
 		claimed[name] = true
@@ -96,6 +97,21 @@ func (s *Sights) See(state *State) {
 		maps.DeleteFunc(s.nodes, func(_ string, known *sight) bool { return known.pass != s.pass })
 	}
 	s.seeGate(state)
+}
+
+// look notes a look, and is when the last one was that lies lookAgain back; zero where none
+// does.
+func (s *Sights) look(now time.Time) (at time.Time) {
+	recent := slices.IndexFunc(s.looks, func(look time.Time) bool { return now.Before(look.Add(lookAgain)) })
+	if recent < 0 {
+		recent = len(s.looks)
+	}
+	if recent > 0 {
+		at = s.looks[recent-1]
+		s.looks = slices.Delete(s.looks, 0, recent-1)
+	}
+	s.looks = append(s.looks, now)
+	return at
 }
 
 func (s *sight) see(n *Node, claimed bool, now time.Time) {

@@ -18,9 +18,9 @@ import (
 // State is everything a decision is made from.
 type State struct {
 	Now time.Time
-	// Began is when this controller began to look, Looked when it did so before, GateSeen
-	// when it first saw the present phase of the analysis; all, and what is Seen of nodes,
-	// by its own clock.
+	// Began is when this controller began to look, Looked when it last did so lookAgain ago
+	// or earlier, GateSeen when it first saw the present phase of the analysis; all, and what
+	// is Seen of nodes, by its own clock.
 	Began, Looked, GateSeen time.Time
 	Generation              int64
 	Spec                    v1alpha1.IngressDaemonSetSpec
