@@ -107,6 +107,7 @@ func (r *Reconciler) decide(ctx context.Context, req ctrl.Request, set *v1alpha1
 	if o, err = r.observe(ctx, set); err != nil {
 		return nil, d, 0, fmt.Errorf("observing: %w", err)
 	}
+	r.evictions.of(req.NamespacedName, o.reader.Nodes)
 	if !r.pace.decided(req) && !r.checks.heardAll(req.NamespacedName) {
 		return nil, d, 0, nil
 	}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -12,11 +11,13 @@ import (
 )
 
 // evictions are the nodes from which a taint was seen to take pods of an IngressDaemonSet, as
-// the cache's events tell, for as long as there is one. What is forgotten with the process is
-// seen again, since the next pods are taken as well.
+// the cache's events tell, for as long as there is one that does. What is forgotten with the
+// process is seen again, since the next pods are taken as well.
 type evictions struct {
 	mu   sync.Mutex
 	seen map[eviction]bool
+	// sets tell which taints take pods of each IngressDaemonSet.
+	sets map[types.NamespacedName]objects.NodeSet
 }
 
 // eviction is from which node pods of which IngressDaemonSet were taken.
@@ -25,9 +26,19 @@ type eviction struct {
 	node string
 }
 
-func newEvictions() *evictions { return &evictions{seen: map[eviction]bool{}} }
+func newEvictions() *evictions {
+	return &evictions{seen: map[eviction]bool{}, sets: map[types.NamespacedName]objects.NodeSet{}}
+}
 
-// saw remembers a pod that a taint takes, and forgets those of a node without such a taint.
+// of tells which taints take pods of an IngressDaemonSet from now on.
+func (e *evictions) of(set types.NamespacedName, nodes objects.NodeSet) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sets[set] = nodes
+}
+
+// saw remembers a pod that a taint takes, and forgets those of a node without such a taint:
+// one that pods tolerate for good, as of nodes that are kept for them, is none.
 func (e *evictions) saw(obj client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -37,9 +48,7 @@ func (e *evictions) saw(obj client.Object) {
 			e.seen[eviction{setOf(obj), node}] = true
 		}
 	case *corev1.Node:
-		if !slices.ContainsFunc(obj.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
-			e.drop(func(of eviction) bool { return of.node == obj.Name })
-		}
+		e.drop(func(of eviction) bool { return of.node == obj.Name && !e.sets[of.set].Evicts(obj) })
 	}
 }
 
@@ -57,6 +66,7 @@ func (e *evictions) forget(set types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.drop(func(of eviction) bool { return of.set == set })
+	delete(e.sets, set)
 }
 
 // drop is called with mu held.

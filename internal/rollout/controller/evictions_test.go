@@ -25,18 +25,26 @@ func TestEvictions(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	tainted := node.DeepCopy()
 	tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+	dedicated := corev1.Taint{Key: "dedicated", Value: "ingress", Effect: corev1.TaintEffectNoExecute}
+	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: dedicated.Key, Value: dedicated.Value}}
+	kept, both := node.DeepCopy(), tainted.DeepCopy()
+	kept.Spec.Taints, both.Spec.Taints = []corev1.Taint{dedicated}, append(both.Spec.Taints, dedicated)
 	for name, test := range map[string]struct {
 		then  func(*evictions)
 		known bool
 	}{
 		"the taint is there":           {func(e *evictions) { e.saw(tainted) }, true},
 		"the taint is gone":            {func(e *evictions) { e.saw(node) }, false},
+		"one more is there":            {func(e *evictions) { e.saw(both) }, true},
+		"one is there that it bears":   {func(e *evictions) { e.saw(kept) }, false},
+		"not known what it bears":      {func(e *evictions) { clear(e.sets); e.saw(kept) }, true},
 		"the Node is gone":             {func(e *evictions) { e.gone(tainted) }, false},
 		"the IngressDaemonSet is gone": {func(e *evictions) { e.forget(theSet) }, false},
 		"the pod is gone":              {func(e *evictions) { e.gone(pod("DeletionByTaintManager")) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvictions()
+			e.of(theSet, objects.NodeSetOf(set))
 			e.saw(pod("EvictionByEvictionAPI"))
 			if e.from(theSet, "node-1") {
 				t.Error("a drain counts")
