@@ -36,7 +36,7 @@ func (p *planner) finish(v *view) {
 		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v) && p.servesAgain(v):
 		p.attach(v, servesAgainReason)
-	case p.outdated(v) && v.nudged(p.pods):
+	case p.outdated(v) && v.nudged(p.pods) && !d.Settled:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
@@ -397,16 +397,23 @@ func (p *planner) updating(v *view, reason string) Step {
 			step.Rolling = Rolling{Surge: 1}
 		}
 	}
-	same := d.Hold != nil && d.Hold.Revision == v.target
-	if same || step.Replicas != p.pods {
-		again := Hold{Revision: v.target, Generation: p.Generation}
-		if same {
-			again = *d.Hold
-		}
-		again.Trying, again.At, again.Replicas, again.ReplicaSet = true, metav1.NewMicroTime(p.Now), step.Replicas, ""
-		step.Hold = &again
+	if v.nudged(p.pods) && d.Revision == v.target {
+		step.At = d.UpdatedAt
+	}
+	if d.Hold != nil && d.Hold.Revision == v.target || step.Replicas != p.pods {
+		step.Hold = p.tryingOn(v, step.Replicas)
 	}
 	return step
+}
+
+// tryingOn is what to remember of the attempt to have so many pods of the target.
+func (p *planner) tryingOn(v *view, replicas int32) *Hold {
+	again := Hold{Revision: v.target, Generation: p.Generation}
+	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
+		again = *h
+	}
+	again.Trying, again.At, again.Replicas, again.ReplicaSet = true, metav1.NewMicroTime(p.Now), replicas, ""
+	return &again
 }
 
 func (p *planner) minReady() time.Duration {

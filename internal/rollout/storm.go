@@ -226,7 +226,11 @@ func (p *planner) overlooked(v *view) bool {
 	switch {
 	case p.partly(v):
 	case v.Marked() && v.updatedInTurn() && p.pods > 0 && d.Replicas == p.pods && d.OlderReplicas == p.pods:
-		since, patience = v.seen.Updated, p.Spec.ProgressDeadline()/2
+		if since = v.seen.Updated; d.Hold != nil {
+			// It may have been nudged before.
+			since = later(since, v.seen.Hold)
+		}
+		patience = p.Spec.ProgressDeadline() / 2
 	default:
 		return false
 	}
@@ -242,17 +246,21 @@ func (p *planner) overlooked(v *view) bool {
 const overlookedReason = "the Deployment controller takes itself to be done"
 
 // nudge asks for a pod more on a node that is out of the load balancer, until the Deployment
-// controller has seen that.
+// controller has seen that. It is part of the update, which has no more time for it. When it
+// was is kept in its Hold.
 func (p *planner) nudge(v *view) {
 	step := p.updating(v, overlookedReason)
 	step.Keep = true
 	step.Replicas++
+	step.At = v.Deployment.UpdatedAt
+	step.Hold = p.tryingOn(v, step.Replicas)
 	p.carryOut(v, step)
 }
 
-// nudged is whether the Deployment controller has yet to see the pod more.
+// nudged is whether a pod more is asked for by a nudge.
 func (n *Node) nudged(pods int32) bool {
-	return n.updatedInTurn() && n.Deployment.Replicas == pods+1 && !n.Deployment.Settled
+	d := n.Deployment
+	return n.updatedInTurn() && d.PodsPerNode == pods && d.Replicas == pods+1
 }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -294,6 +295,34 @@ func TestOverlookedInItsTurn(t *testing.T) {
 	d.OlderReplicas, n.Pods[0].Revision = 2, "r2"
 	if got := steps(Plan(s)); got != "" {
 		t.Errorf("a pod is started: %q", got)
+	}
+}
+
+// TestNudgesWithinTheDeadline: a pod more that is asked for in vain, every half of the deadline,
+// gives the update no more time.
+func TestNudgesWithinTheDeadline(t *testing.T) {
+	s := markedFleet(2)
+	deadline := s.Spec.ProgressDeadline()
+	d := s.Nodes[0].Deployment
+	d.Revision, d.UpdatedReplicas, d.OlderReplicas, d.UpdatedAt = "r2", 0, 2, start
+	sights := &Sights{}
+	var asked []string
+	overdue := time.Duration(0)
+	for after := time.Duration(0); after < 2*deadline; after += time.Second {
+		got := look(sights, s, after)
+		for _, step := range got.Steps {
+			asked = append(asked, fmt.Sprintf("%s: x%d", after, step.Replicas))
+			d.Replicas, d.UpdatedAt, d.Hold = step.Replicas, step.At, step.Hold
+		}
+		if overdue == 0 && condition(t, got, v1alpha1.ConditionProgressing).Reason == v1alpha1.ReasonProgressDeadlineExceeded {
+			overdue = after
+		}
+	}
+	if overdue < deadline || overdue > deadline+5*time.Second {
+		t.Errorf("overdue after %s, not after %s", overdue, deadline)
+	}
+	if len(asked) != 6 || !d.UpdatedAt.Equal(start) {
+		t.Errorf("updated at %s, and asked for %v", d.UpdatedAt, asked)
 	}
 }
 
