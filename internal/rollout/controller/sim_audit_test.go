@@ -269,9 +269,8 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 		}
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {
-		// An answer needs a moment. One that comes too late, from a process whose pod is gone,
-		// tells nobody, and a machine that died gives none.
-		if c := n.checks[port]; c != nil && n.alive && !c.silent() && !c.hangs && c.serving && c.since.Before(then.Add(-time.Second)) {
+		// A machine that died gives no answer.
+		if c := n.checks[port]; c != nil && n.alive && c.tellsBy(then) {
 			return false
 		}
 	}

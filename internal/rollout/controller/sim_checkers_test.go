@@ -60,6 +60,14 @@ func (c *simCheck) silent() bool {
 	return !c.up || len(c.pods) == 0 && c.hangs
 }
 
+// tellsBy is whether it has told by a time that it serves. An answer needs a moment, and as
+// long as the port is slow. One that comes too late, from a process whose pod is gone, tells
+// nobody.
+func (c *simCheck) tellsBy(then time.Time) bool {
+	late := len(c.pods) == 0 && c.slow >= answerTime
+	return c.up && !c.hangs && !late && c.serving && c.since.Before(then.Add(-time.Second-c.slow))
+}
+
 // silentSince is since when one that is silent attracts no traffic.
 func (c *simCheck) silentSince() time.Time {
 	switch {
