@@ -251,6 +251,11 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, o *observed) error {
 	if err := r.everyNodeReleased(ctx, o.set); err != nil {
 		return err
 	}
+	if o.state.Deletion != rollout.DeleteAtOnce {
+		if err := r.everyDeploymentSeen(ctx, o); err != nil {
+			return err
+		}
+	}
 	changed := o.set.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, v1alpha1.Finalizer)
 	o.released = true

@@ -165,6 +165,30 @@ func (r *Reconciler) everyNodeReleased(ctx context.Context, set *v1alpha1.Ingres
 	return nil
 }
 
+// everyDeploymentSeen is an error where a Deployment of an IngressDaemonSet that goes was made
+// or marked since it was observed, as by a controller that was frozen: nobody would ever
+// unmark it, or take its node out before its pods.
+func (r *Reconciler) everyDeploymentSeen(ctx context.Context, o *observed) error {
+	deployments := &metav1.PartialObjectMetadataList{}
+	deployments.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+	if err := r.live.List(ctx, deployments, r.named(o)[:2]...); err != nil {
+		return fmt.Errorf("looking whether every Deployment is left as it should be: %w", err)
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		node := d.Annotations[v1alpha1.AnnotationNode]
+		if node == "" || !controlledBy(d, o.set.UID) && !orphaned(d) {
+			continue
+		}
+		seen := o.nodes[node]
+		_, marked := v1alpha1.MarkOf(d.Annotations, o.strategy.MarkKey)
+		if seen == nil || seen.deployment == nil || marked && o.state.Deletion == rollout.DeleteOrphaning {
+			return apierrors.NewConflict(appsv1.Resource("deployments"), d.Name, errors.New("it was made or marked since this was decided"))
+		}
+	}
+	return nil
+}
+
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
 // when that was decided: what a watch shows may be old, and pods that serve by now would be
 // stopped, which a taint does anyway where it evicts. The Deployment's status follows its

@@ -280,6 +280,45 @@ func TestGoesWhenEveryNodeIsReleased(t *testing.T) {
 	}
 }
 
+// TestGoesWhenEveryDeploymentWasSeen: an IngressDaemonSet does not go by a look that did not
+// show what a controller that was frozen has marked or made a moment ago.
+func TestGoesWhenEveryDeploymentWasSeen(t *testing.T) {
+	unseen := func(_ *appsv1.Deployment, o *observed) { o.nodes["node-1"].deployment = nil }
+	marked := func(d *appsv1.Deployment, _ *observed) {
+		d.Annotations[v1alpha1.DefaultMarkKey] = "2026-01-01T00:00:00Z/r1"
+	}
+	for name, test := range map[string]struct {
+		deletion rollout.Deletion
+		change   func(*appsv1.Deployment, *observed)
+		goes     bool
+	}{
+		"left as it should be":     {rollout.DeleteOrphaning, func(*appsv1.Deployment, *observed) {}, true},
+		"marked":                   {rollout.DeleteOrphaning, marked, false},
+		"made and left":            {rollout.DeleteOrphaning, unseen, false},
+		"made":                     {rollout.DeleteInWaves, unseen, false},
+		"made, and nobody waits":   {rollout.DeleteAtOnce, unseen, true},
+		"marked, and nobody waits": {rollout.DeleteAtOnce, marked, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, _ := frozen(t)
+			o.state.Deletion = test.deletion
+			o.set.Finalizers = []string{v1alpha1.Finalizer}
+			if err := r.client.Update(t.Context(), o.set); err != nil {
+				t.Fatal(err)
+			}
+			d := o.nodes["node-1"].deployment.DeepCopy()
+			test.change(d, o)
+			if err := r.client.Update(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.RemoveFinalizer}})
+			if goes := len(done) > 0; goes != test.goes || !goes && !onlyConflicts(err) {
+				t.Errorf("it goes: %t, %v", goes, err)
+			}
+		})
+	}
+}
+
 // TestHoldBackWhereATaintEvicts: pods that are ready by now on a node whose taint has taken
 // others only tolerate it for a time, unless the taint is gone meanwhile.
 func TestHoldBackWhereATaintEvicts(t *testing.T) {
