@@ -36,6 +36,7 @@ func (s *Server) admin() http.Handler {
 	change(mux, "PUT /load-balancers", func(b cloud.LoadBalancer) error { return s.applied(c.PutLoadBalancer(b, time.Now())) })
 	change(mux, "PUT /classic-load-balancers", func(b cloud.ClassicLoadBalancer) error { return s.applied(c.PutClassicLoadBalancer(b, time.Now())) })
 	change(mux, "PUT /faults", func(faults []api.Fault) error { return s.api.Faults.Set(faults, time.Now()) })
+	change(mux, "PUT /lags", c.SetLags)
 	change(mux, "POST /health", func(v Verdict) error {
 		return c.Judge(v.Group, v.ID, v.Port, v.State, v.Reason, v.Description, time.Now())
 	})
@@ -49,12 +50,16 @@ func (s *Server) admin() http.Handler {
 	show(mux, "GET /load-balancers", func(*http.Request) any { return append(c.Balancers(false), c.Balancers(true)...) })
 	show(mux, "GET /truth", func(*http.Request) any { return Truth{s.plane.Targets(), s.plane.Refused()} })
 	show(mux, "GET /grants/unused", func(*http.Request) any { return s.api.Access.Unused() })
-	show(mux, "GET /calls", func(r *http.Request) any {
-		after, _ := strconv.Atoi(r.FormValue("after"))
-		return s.api.Calls.After(after)
-	})
+	show(mux, "GET /calls", func(r *http.Request) any { return s.api.Calls.After(after(r)) })
+	show(mux, "GET /draws", func(r *http.Request) any { return c.Draws(after(r)) })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s.api.Calls.Metrics()) })
 	return mux
+}
+
+// after is how many of a list a client knows.
+func after(r *http.Request) int {
+	n, _ := strconv.Atoi(r.FormValue("after"))
+	return n
 }
 
 // applied makes the data plane follow a change that was made.

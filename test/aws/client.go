@@ -62,6 +62,12 @@ func (c *Client) SetFaults(ctx context.Context, faults ...api.Fault) error {
 	return c.do(ctx, "PUT", "/faults", append([]api.Fault{}, faults...), nil)
 }
 
+// SetLags changes what AWS takes for things that happen from now on, of the kinds and things
+// that are named; none sets those of the beginning.
+func (c *Client) SetLags(ctx context.Context, lags map[cloud.Kind]cloud.Lags) error {
+	return c.do(ctx, "PUT", "/lags", lags, nil)
+}
+
 // Judge sets the health of a target in a group that sends no health checks.
 func (c *Client) Judge(ctx context.Context, v Verdict) error {
 	return c.do(ctx, "POST", "/health", v, nil)
@@ -90,6 +96,12 @@ func (c *Client) UnusedGrants(ctx context.Context) (grants []access.Grant, err e
 // Calls are those with a higher number than after, in the order in which they were answered.
 func (c *Client) Calls(ctx context.Context, after int) (calls []api.Call, err error) {
 	return calls, c.do(ctx, "GET", fmt.Sprintf("/calls?after=%d", after), nil, &calls)
+}
+
+// Draws are the moments that were drawn for the nodes of load balancers, but for the first
+// after of them.
+func (c *Client) Draws(ctx context.Context, after int) (draws []cloud.Draw, err error) {
+	return draws, c.do(ctx, "GET", fmt.Sprintf("/draws?after=%d", after), nil, &draws)
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body, answer any) error {

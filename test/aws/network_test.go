@@ -140,3 +140,45 @@ func TestATargetThatDoesNotAnswerFailsItsFlows(t *testing.T) {
 	_, err = visit(t.Context(), address(6, 0)+":9")
 	f.expect("refused once it is deleted", errors.Is(err, syscall.ECONNREFUSED), true)
 }
+
+// The end of a drain is drawn for each node of the balancer: connections to one of its
+// addresses may still reach a target that those to the other do not. The draws say when.
+func TestEachAddressStopsByItself(t *testing.T) {
+	t.Parallel()
+	s := front(t, cloud.Network, 8, map[string]string{delayAttribute: "0"}, across)
+	s.must(s.admin.SetLags(t.Context(), map[cloud.Kind]cloud.Lags{cloud.Network: {Linger: cloud.Range{Min: 10, Max: 60}}}))
+	before, err := s.admin.Draws(t.Context(), 0)
+	s.must(err)
+	s.must(s.deregister("pods", pod))
+	drawn, err := s.admin.Draws(t.Context(), len(before))
+	s.must(err)
+	s.expect("draws", len(drawn), 2)
+	for i, d := range drawn {
+		t.Log(d)
+		at := s.at(8, 1+i)
+		s.await("it stops", func() bool { return time.Now().After(d.At.Add(100 * time.Millisecond)) })
+		s.expect("connections to "+d.Node+" afterwards", s.visited(at, 20)[other], 20)
+		if later := drawn[1-i]; time.Until(later.At) > time.Second && s.visited(s.at(8, 2-i), 40)[pod] == 0 {
+			t.Errorf("%s does not reach it, though it is to until %v", later.Node, later.At)
+		}
+	}
+}
+
+// With lags beyond the floors a client of the API that waits for as long as AWS was ever seen
+// to send new connections loses some.
+func TestLagsBeyondTheFloorsLose(t *testing.T) {
+	t.Parallel()
+	s := front(t, cloud.Network, 9, map[string]string{delayAttribute: "0"}, across)
+	s.must(s.admin.SetLags(t.Context(), cloud.BeyondFloors))
+	s.must(s.deregister("pods", pod))
+	left := time.Now()
+	const floor = 30 * time.Second // 300 s, ten times as fast
+	s.expect("before the floor", s.visited(s.at(9, 1), 20)["failed"], 0)
+	for time.Since(left) < floor {
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.one.stop()
+	if counts := s.visited(s.at(9, 0), 40); counts["failed"] == 0 {
+		t.Errorf("after the floor connections led to %v", counts)
+	}
+}

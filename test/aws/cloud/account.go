@@ -31,6 +31,7 @@ type Cloud struct {
 	balancers map[string]*balancer // by name
 	classics  map[string]*balancer // by name
 	byNumber  map[int]*registration
+	draws     []Draw
 }
 
 type group struct {
@@ -70,12 +71,15 @@ func New(spec Spec, lags map[Kind]Lags, now time.Time) (*Cloud, error) {
 	q.RegistrationsPerTarget = cmp.Or(q.RegistrationsPerTarget, 100)
 	q.TargetsPerCall = cmp.Or(q.TargetsPerCall, 200)
 	c := &Cloud{
-		timing:  timing{seed: spec.Seed, scale: spec.Scale, lags: lags},
+		timing:  timing{seed: spec.Seed, scale: spec.Scale, unchanged: lags},
 		account: cmp.Or(spec.Account, "123456789012"), region: cmp.Or(spec.Region, "eu-central-1"),
 		vpc: spec.VPC, quotas: *q, instances: map[string]Instance{}, groups: map[string]*group{},
 		balancers: map[string]*balancer{}, classics: map[string]*balancer{}, byNumber: map[int]*registration{},
 	}
 	c.vpc.ID = cmp.Or(c.vpc.ID, "vpc-1")
+	if err := c.SetLags(spec.Lags); err != nil {
+		return nil, err
+	}
 	return c, c.fill(spec, now)
 }
 

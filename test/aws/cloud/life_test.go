@@ -146,16 +146,16 @@ func TestLifeOfANetworkTarget(t *testing.T) {
 	expect(t, "before", state(t, c, "pods", pod, 0), "unused Target.NotRegistered")
 	must(t, c.Register(c.arn("pods"), []Target{{ID: pod}}, start))
 	expect(t, "registered", state(t, c, "pods", pod, 0), "initial Elb.RegistrationInProgress")
-	run(c, 0, 320, well)
+	run(c, 0, 340, well)
 
 	checked := moment(t, 0, 320, func(s float64) bool { return state(t, c, "pods", pod, s) == "initial Elb.InitialHealthChecking" })
 	within(t, "checked", checked, 30, 60)
 	healthy := moment(t, checked, 320, func(s float64) bool { return state(t, c, "pods", pod, s) == "healthy" })
 	within(t, "healthy", healthy, 90, 300)
-	served := moment(t, 0, 320, func(s float64) bool { return len(reached(c, zoneA, s)) == 1 })
-	within(t, "served", served, healthy, healthy)
+	served := moment(t, 0, 340, func(s float64) bool { return len(reached(c, zoneA, s)) == 1 })
+	within(t, "served", served, healthy, healthy+30)
 
-	run(c, 320, 1000, well)
+	run(c, 340, 1000, well)
 	must(t, c.Deregister(c.arn("pods"), []Target{{ID: pod}}, c.after(1000)))
 	run(c, 1000, 1400, well)
 	expect(t, "leaving", state(t, c, "pods", pod, 1299), "draining Target.DeregistrationInProgress")
@@ -185,10 +185,10 @@ func TestThresholds(t *testing.T) {
 func TestNewFlowsOutliveUnused(t *testing.T) {
 	c := account(t, func(s *Spec) { s.TargetGroups[0].Attributes = map[string]string{attributeDelay: "0"} })
 	must(t, c.Register(c.arn("pods"), []Target{{ID: pod}}, start))
-	run(c, 0, 320, well)
-	must(t, c.Deregister(c.arn("pods"), []Target{{ID: pod}}, c.after(320)))
-	expect(t, "state", state(t, c, "pods", pod, 321), "unused Target.NotRegistered")
-	expect(t, "targets 119 s later", len(reached(c, zoneA, 320+119)), 1)
+	run(c, 0, 340, well)
+	must(t, c.Deregister(c.arn("pods"), []Target{{ID: pod}}, c.after(340)))
+	expect(t, "state", state(t, c, "pods", pod, 341), "unused Target.NotRegistered")
+	expect(t, "targets 119 s later", len(reached(c, zoneA, 340+119)), 1)
 }
 
 func TestUnhealthyFadesAndCuts(t *testing.T) {

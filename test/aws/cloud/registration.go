@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -25,18 +26,23 @@ type registration struct {
 	zone    string // all, or the zone that it is in
 	address string
 
+	event []string // that its draws depend on
+	lags  Lags     // of when it was registered
+
 	at       time.Time
 	checksAt time.Time // the first health check
 	servesAt time.Time // new flows, at the earliest
 	fade     time.Duration
+	learned  map[node]time.Time // new flows through a node, at the earliest
 
 	verdicts  []verdict // changes, oldest first
 	streak    int       // consecutive checks that passed, or failed if negative
 	nextCheck time.Time
 
-	gone         time.Time // deregistered; zero while it is not
-	drainedAt    time.Time // of one that is gone: no longer listed
-	lingersUntil time.Time // of one that is gone: no new flows
+	gone         time.Time          // deregistered; zero while it is not
+	drainedAt    time.Time          // of one that is gone: no longer listed
+	lingersUntil time.Time          // of one that is gone: no new flows through any node
+	ends         map[node]time.Time // of one that is gone: no new flows through a node
 
 	cuts []time.Time // flows that were opened before are reset
 }
@@ -63,7 +69,8 @@ func (c *Cloud) newRegistration(g *group, t resolved, now time.Time) *registrati
 	c.number++
 	lags, event := c.lags[g.kind], []string{g.Name, t.ID, strconv.Itoa(t.Port), strconv.Itoa(c.occurrence(g, t.Target))}
 	r := &registration{
-		number: c.number, group: g, target: t.Target, zone: t.zone, address: t.address, at: now,
+		number: c.number, group: g, target: t.Target, zone: t.zone, address: t.address, at: now, event: event, lags: lags,
+		learned:  map[node]time.Time{},
 		checksAt: now.Add(c.draw(lags.Check, append(event, "check")...)),
 		servesAt: now.Add(c.draw(lags.Serve, append(event, "serve")...)),
 		fade:     c.draw(lags.Fade, append(event, "fade")...),
@@ -73,7 +80,20 @@ func (c *Cloud) newRegistration(g *group, t resolved, now time.Time) *registrati
 		r.verdicts = []verdict{{at: r.checksAt, state: Healthy}}
 	}
 	c.byNumber[r.number] = r
+	for _, n := range c.nodesFor(r) {
+		c.note(r, "serves", n, c.learnedBy(r, n))
+	}
 	return r
+}
+
+// learnedBy is when a node of a balancer begins to send to the target.
+func (c *Cloud) learnedBy(r *registration, n node) time.Time {
+	at, drawn := r.learned[n]
+	if !drawn {
+		at = r.servesAt.Add(c.draw(r.lags.Learn, slices.Concat(r.event, []string{"learn", n.balancer, n.zone})...))
+		r.learned[n] = at
+	}
+	return at
 }
 
 // occurrence counts the registrations of a target that are still remembered, so that
@@ -112,9 +132,10 @@ func (r *registration) verdictAt(at time.Time) (v verdict, since time.Time, hadS
 	return v, since, hadServed
 }
 
-// takesNew is whether new flows went to the target then, failing open apart.
-func (r *registration) takesNew(at time.Time) bool {
-	if at.Before(r.servesAt) || !r.gone.IsZero() && !at.Before(r.lingersUntil) {
+// takesNew is whether new flows went to the target through a node then, failing open apart.
+// A node that was made after the target had left does not know it.
+func (c *Cloud) takesNew(r *registration, n node, at time.Time) bool {
+	if at.Before(c.learnedBy(r, n)) || r.isGone(at) && !at.Before(r.ends[n]) {
 		return false
 	}
 	switch v, since, hadServed := r.verdictAt(at); v.state {
@@ -126,10 +147,10 @@ func (r *registration) takesNew(at time.Time) bool {
 	return true
 }
 
-// failsOpen is whether it is a target for when none is healthy.
-func (r *registration) failsOpen(at time.Time) bool {
+// failsOpen is whether it is a target of a node for when none is healthy.
+func (c *Cloud) failsOpen(r *registration, n node, at time.Time) bool {
 	v, _, _ := r.verdictAt(at)
-	return v.state == Unhealthy && !at.Before(r.servesAt) && !r.isGone(at)
+	return v.state == Unhealthy && !at.Before(c.learnedBy(r, n)) && !r.isGone(at)
 }
 
 // counts is whether the target is healthy in the sense of the API.
@@ -209,7 +230,15 @@ func (c *Cloud) leave(r *registration, now time.Time) {
 	r.gone = now
 	r.drainedAt = now.Add(c.seconds(g.number(attributeDelay)))
 	event := []string{g.Name, r.target.ID, strconv.Itoa(r.target.Port), strconv.Itoa(c.occurrence(g, r.target)), "linger"}
-	r.lingersUntil = now.Add(c.draw(c.lags[g.kind].Linger, event...))
+	r.ends, r.lingersUntil = map[node]time.Time{}, now
+	for _, n := range c.nodesFor(r) {
+		end := now.Add(c.draw(c.lags[g.kind].Linger, append(event, n.balancer, n.zone)...))
+		r.ends[n] = end
+		if end.After(r.lingersUntil) {
+			r.lingersUntil = end
+		}
+		c.note(r, "ends", n, end)
+	}
 	if g.kind == Application || g.Attributes[attributeCutOnLeaving] == "true" {
 		r.cuts = append(r.cuts, r.drainedAt)
 	}

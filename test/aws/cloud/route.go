@@ -143,9 +143,10 @@ func (c *Cloud) healthyIn(b *balancer, g *group, zone string, at time.Time) (n i
 // that is through its registration, healthy or not (failing open).
 func (c *Cloud) routed(b *balancer, g *group, zone string, at time.Time) []*registration {
 	open := c.healthyIn(b, g, zone, at) < g.number(attributeRoutingFloor)
+	n := node{b.Name, zone}
 	var to []*registration
 	for _, r := range c.reachable(b, g, zone) {
-		if r.takesNew(at) || open && r.failsOpen(at) {
+		if c.takesNew(r, n, at) || open && c.failsOpen(r, n, at) {
 			to = append(to, r)
 		}
 	}

@@ -19,7 +19,7 @@ func TestRules(t *testing.T) {
 			s.Seed = seed
 			s.TargetGroups[0].Attributes = map[string]string{attributeDelay: fmt.Sprint(delay), attributeCutOnLeaving: cut}
 		})
-		h := &history{c: c, t: t, delay: float64(delay), registered: map[string]float64{}, left: map[string]float64{}, sick: map[string]bool{}}
+		h := &history{c: c, t: t, delay: float64(delay), registered: map[string]float64{}, left: map[string]float64{}, sick: map[string]bool{}, healthy: map[string]float64{}}
 		for h.now = 0; h.now < 900; h.now += float64(rapid.IntRange(1, 60).Draw(t, "pause")) {
 			h.act()
 			h.check()
@@ -38,6 +38,7 @@ type history struct {
 	registered map[string]float64 // since when
 	left       map[string]float64 // when it was deregistered last
 	sick       map[string]bool
+	healthy    map[string]float64 // since when
 	answers    []answer
 }
 
@@ -88,8 +89,13 @@ func (h *history) check() {
 		case !in && (one.State != Draining || h.now-h.left[one.ID] >= h.delay):
 			h.t.Fatalf("at %g: %s, deregistered at %g, is %s", h.now, one.ID, h.left[one.ID], one.State)
 		}
-		if one.State == Healthy {
-			healthy[one.Zone]++
+		if one.State != Healthy {
+			delete(h.healthy, one.ID)
+			continue
+		}
+		healthy[one.Zone]++
+		if _, before := h.healthy[one.ID]; !before {
+			h.healthy[one.ID] = h.now
 		}
 	}
 	for _, zone := range []string{zoneA, zoneB} {
@@ -101,8 +107,9 @@ func (h *history) check() {
 func (h *history) checkFlows(zone string, all []TargetHealth, healthy int) {
 	to := reached(h.c, zone, h.now)
 	for _, one := range all {
-		if one.State == Healthy && one.Zone == zone && !slices.Contains(to, one.ID) {
-			h.t.Fatalf("at %g: %s is healthy and gets no flows", h.now, one.ID)
+		learned := h.now-h.healthy[one.ID] >= 30
+		if one.State == Healthy && one.Zone == zone && learned && !slices.Contains(to, one.ID) {
+			h.t.Fatalf("at %g: %s is healthy for 30 s and gets no flows", h.now, one.ID)
 		}
 	}
 	for _, id := range to {
@@ -119,7 +126,7 @@ func (h *history) checkFlows(zone string, all []TargetHealth, healthy int) {
 	if healthy == 0 {
 		for id, since := range h.registered {
 			v := state(h.t, h.c, "pods", id, h.now)
-			if h.now-since >= 300 && v == "unhealthy Target.FailedHealthChecks" && (id[:6] == "10.0.1") == (zone == zoneA) && !slices.Contains(to, id) {
+			if h.now-since >= 330 && v == "unhealthy Target.FailedHealthChecks" && (id[:6] == "10.0.1") == (zone == zoneA) && !slices.Contains(to, id) {
 				h.t.Fatalf("at %g: none is healthy and %s gets no flows", h.now, id)
 			}
 		}

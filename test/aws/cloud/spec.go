@@ -15,6 +15,10 @@ type Spec struct {
 	VPC     VPC     `json:"vpc"`
 	Quotas  Quotas  `json:"quotas"`
 
+	// Lags are used in place of AWS's: of the kinds and things that are named. What is 0
+	// to 0 is AWS's.
+	Lags map[Kind]Lags `json:"lags,omitempty"`
+
 	Instances            []Instance            `json:"instances,omitempty"`
 	TargetGroups         []TargetGroup         `json:"targetGroups,omitempty"`
 	LoadBalancers        []LoadBalancer        `json:"loadBalancers,omitempty"`
