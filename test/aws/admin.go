@@ -37,6 +37,7 @@ func (s *Server) admin() http.Handler {
 	change(mux, "PUT /classic-load-balancers", func(b cloud.ClassicLoadBalancer) error { return s.applied(c.PutClassicLoadBalancer(b, time.Now())) })
 	change(mux, "PUT /faults", func(faults []api.Fault) error { return s.api.Faults.Set(faults, time.Now()) })
 	change(mux, "PUT /lags", c.SetLags)
+	change(mux, "PUT /limits", s.api.SetLimits)
 	change(mux, "POST /health", func(v Verdict) error {
 		return c.Judge(v.Group, v.ID, v.Port, v.State, v.Reason, v.Description, time.Now())
 	})

@@ -62,6 +62,11 @@ func (c *Client) SetFaults(ctx context.Context, faults ...api.Fault) error {
 	return c.do(ctx, "PUT", "/faults", append([]api.Fault{}, faults...), nil)
 }
 
+// SetLimits changes the buckets of throttling, which are then full; none sets AWS's.
+func (c *Client) SetLimits(ctx context.Context, limits api.Limits) error {
+	return c.do(ctx, "PUT", "/limits", limits, nil)
+}
+
 // SetLags changes what AWS takes for things that happen from now on, of the kinds and things
 // that are named; none sets those of the beginning.
 func (c *Client) SetLags(ctx context.Context, lags map[cloud.Kind]cloud.Lags) error {

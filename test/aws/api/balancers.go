@@ -41,7 +41,7 @@ func describeLoadBalancers(s *Server, r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := page(found, r.params, 400)
+	found, next, err := page(found, r.params, 400, func(b cloud.BalancerView) string { return b.Name })
 	return struct {
 		LoadBalancers members[balancerAnswer]
 		NextMarker    string `xml:",omitempty"`
@@ -85,7 +85,7 @@ func describeListeners(s *Server, r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := page(found, r.params, 400)
+	found, next, err := page(found, r.params, 400, func(l cloud.ListenerView) string { return l.ARN })
 	return struct {
 		Listeners  members[listenerAnswer]
 		NextMarker string `xml:",omitempty"`

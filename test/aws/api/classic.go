@@ -68,7 +68,7 @@ func describeClassic(s *Server, r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := page(found, r.params, 400)
+	found, next, err := page(found, r.params, 400, func(b cloud.BalancerView) string { return b.Name })
 	return struct {
 		LoadBalancerDescriptions members[classicAnswer]
 		NextMarker               string `xml:",omitempty"`

@@ -64,19 +64,11 @@ func describeTargetGroups(s *Server, r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	groups, next, err := page(groups, r.params, 400)
+	groups, next, err := page(groups, r.params, 400, func(g cloud.GroupView) string { return g.Name })
 	return struct {
 		TargetGroups members[targetGroupAnswer]
 		NextMarker   string `xml:",omitempty"`
 	}{membersOf(groups, targetGroupOf), next}, err
-}
-
-func (s *Server) group(arn string) (cloud.GroupView, error) {
-	groups, err := named(s.Cloud.Groups(), []string{arn}, func(g cloud.GroupView) string { return g.ARN }, notFound("TargetGroupNotFound", "Target groups"))
-	if err != nil {
-		return cloud.GroupView{}, err
-	}
-	return groups[0], nil
 }
 
 type attributesAnswer struct{ Attributes members[keyValue] }
@@ -86,7 +78,7 @@ func attributesOf(all map[string]string) attributesAnswer {
 }
 
 func describeTargetGroupAttributes(s *Server, r request) (any, error) {
-	g, err := s.group(r.text("TargetGroupArn"))
+	g, err := s.Cloud.Group(r.text("TargetGroupArn"))
 	return attributesOf(g.Attributes), err
 }
 

@@ -3,6 +3,8 @@
 package api
 
 import (
+	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -24,17 +26,17 @@ const largestBody = 1 << 20
 type Server struct {
 	Cloud  *cloud.Cloud
 	Access *access.Access
-	Limits Limits
 	Faults *Faults
 	Calls  *Log
 
 	mu      sync.Mutex
+	limits  Limits
 	buckets map[string]*bucket
 }
 
 // NewServer makes a server of an account.
 func NewServer(c *cloud.Cloud, a *access.Access, limits Limits, faults *Faults) *Server {
-	return &Server{Cloud: c, Access: a, Limits: limits.withDefaults(), Faults: faults, Calls: &Log{}, buckets: map[string]*bucket{}}
+	return &Server{Cloud: c, Access: a, limits: limits.withDefaults(), Faults: faults, Calls: &Log{}, buckets: map[string]*bucket{}}
 }
 
 // action is what the server can do.
@@ -217,8 +219,10 @@ func classicBalancer(s *Server, p params) []string {
 	return []string{s.Cloud.ClassicARN(p.text("LoadBalancerName"))}
 }
 
-// page cuts one page out of a list: at most size, from the marker on.
-func page[T any](list []T, p params, most int) (part []T, next string, err error) {
+// page cuts one page out of a list: at most size, in the order of a key that no two have,
+// and of those with a higher key than the marker names. So what comes or goes between two
+// pages moves nothing else.
+func page[T any](list []T, p params, most int, key func(T) string) (part []T, next string, err error) {
 	size, err := p.number("PageSize")
 	if err != nil || size < 0 || size > most {
 		return nil, "", invalid("PageSize must be between 1 and %d", most)
@@ -226,17 +230,33 @@ func page[T any](list []T, p params, most int) (part []T, next string, err error
 	if size == 0 {
 		size = most
 	}
-	from := 0
-	if marker := p.text("Marker"); marker != "" {
-		if _, err := fmt.Sscanf(marker, "page-%d", &from); err != nil || from < 1 || from > len(list) {
-			return nil, "", invalid("Invalid marker: %s", marker)
-		}
+	after, err := afterMarker(p.text("Marker"))
+	if err != nil {
+		return nil, "", err
 	}
-	to := min(from+size, len(list))
-	if to < len(list) {
-		next = fmt.Sprintf("page-%d", to)
+	part = slices.DeleteFunc(slices.Clone(list), func(item T) bool { return key(item) <= after })
+	slices.SortFunc(part, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+	if len(part) > size {
+		part = part[:size]
+		next = markerAfter(key(part[size-1]))
 	}
-	return list[from:to], next, nil
+	return part, next, nil
+}
+
+const markerPrefix = "after "
+
+// markerAfter is a marker, of which clients are to understand nothing.
+func markerAfter(key string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(markerPrefix + key))
+}
+
+func afterMarker(marker string) (string, error) {
+	text, err := base64.RawURLEncoding.DecodeString(marker)
+	key, ours := strings.CutPrefix(string(text), markerPrefix)
+	if marker != "" && (err != nil || !ours) {
+		return "", invalid("Invalid marker: %s", marker)
+	}
+	return key, nil
 }
 
 // named are the items whose name is asked for, all of which must exist, or all items

@@ -38,6 +38,17 @@ func (l Limits) Validate() error {
 	return nil
 }
 
+// SetLimits changes the buckets, which are then full. What is not named is as AWS's.
+func (s *Server) SetLimits(limits Limits) error {
+	if err := limits.Validate(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limits, s.buckets = limits.withDefaults(), map[string]*bucket{}
+	return nil
+}
+
 func (l Limits) withDefaults() Limits {
 	all := Limits{}
 	for class, b := range standardLimits {
@@ -56,12 +67,12 @@ type bucket struct {
 
 // admit takes a token for a call.
 func (s *Server) admit(class string, now time.Time) bool {
-	limit, found := s.Limits[class]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit, found := s.limits[class]
 	if !found || limit.Capacity < 0 {
 		return true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	b := s.buckets[class]
 	if b == nil {
 		b = &bucket{limit.Capacity, now}

@@ -32,6 +32,39 @@ type Cloud struct {
 	classics  map[string]*balancer // by name
 	byNumber  map[int]*registration
 	draws     []Draw
+	index     index
+}
+
+// index is what is looked up all the time, in accounts of thousands of groups too. It is
+// made anew when a group or a balancer comes, changes or goes.
+type index struct {
+	groups      []*group // of both versions of the API, in a fixed order
+	groupsByARN map[string]*group
+	balancers   []*balancer            // of both, in a fixed order
+	users       map[*group][]*balancer // those with a listener that forwards to the group
+}
+
+// reindex makes the index anew.
+func (c *Cloud) reindex() {
+	x := index{groupsByARN: map[string]*group{}, users: map[*group][]*balancer{}}
+	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
+		x.groups = append(x.groups, c.groups[name])
+		x.groupsByARN[c.groups[name].arn] = c.groups[name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.classics)) {
+		x.groups = append(x.groups, c.classics[name].group)
+	}
+	for _, balancers := range []map[string]*balancer{c.balancers, c.classics} {
+		for _, name := range slices.Sorted(maps.Keys(balancers)) {
+			x.balancers = append(x.balancers, balancers[name])
+		}
+	}
+	for _, b := range x.balancers {
+		for _, g := range b.groups() {
+			x.users[g] = append(x.users[g], b)
+		}
+	}
+	c.index = x
 }
 
 type group struct {
@@ -90,10 +123,11 @@ func (c *Cloud) fill(spec Spec, now time.Time) error {
 		}
 	}
 	for _, g := range spec.TargetGroups {
-		if err := c.PutTargetGroup(g); err != nil {
+		if err := c.putTargetGroup(g); err != nil {
 			return err
 		}
 	}
+	c.reindex()
 	for _, b := range spec.LoadBalancers {
 		if err := c.PutLoadBalancer(b, now); err != nil {
 			return err
@@ -130,33 +164,12 @@ func (c *Cloud) suffix(name string) string {
 }
 
 // allGroups are those of both versions of the API, in a fixed order.
-func (c *Cloud) allGroups() []*group {
-	var all []*group
-	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
-		all = append(all, c.groups[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.classics)) {
-		all = append(all, c.classics[name].group)
-	}
-	return all
-}
+func (c *Cloud) allGroups() []*group { return c.index.groups }
 
-func (c *Cloud) allBalancers() []*balancer {
-	var all []*balancer
-	for _, balancers := range []map[string]*balancer{c.balancers, c.classics} {
-		for _, name := range slices.Sorted(maps.Keys(balancers)) {
-			all = append(all, balancers[name])
-		}
-	}
-	return all
-}
+func (c *Cloud) allBalancers() []*balancer { return c.index.balancers }
 
 // balancersOf are those with a listener that forwards to the group.
-func (c *Cloud) balancersOf(g *group) []*balancer {
-	return slices.DeleteFunc(c.allBalancers(), func(b *balancer) bool {
-		return !slices.ContainsFunc(b.listeners, func(l listener) bool { return l.group == g })
-	})
-}
+func (c *Cloud) balancersOf(g *group) []*balancer { return c.index.users[g] }
 
 func (b *balancer) hasZone(name string) bool {
 	return slices.ContainsFunc(b.Zones, func(z Zone) bool { return z.Name == name })

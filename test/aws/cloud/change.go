@@ -36,12 +36,17 @@ func (c *Cloud) PutInstance(i Instance, now time.Time) error {
 // PutTargetGroup makes a group, or changes the health check, attributes and tags of one
 // and keeps its targets.
 func (c *Cloud) PutTargetGroup(spec TargetGroup) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.reindex()
+	return c.putTargetGroup(spec)
+}
+
+func (c *Cloud) putTargetGroup(spec TargetGroup) error {
 	spec, kind, err := spec.withDefaults()
 	if err != nil {
 		return fmt.Errorf("target group %s: %w", spec.Name, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if old := c.groups[spec.Name]; old != nil {
 		if old.kind != kind || old.TargetType != spec.TargetType || old.Port != spec.Port || old.AddressType != spec.AddressType {
 			return fmt.Errorf("target group %s: protocol, port, target type and address type cannot be changed", spec.Name)
@@ -69,6 +74,7 @@ func (c *Cloud) DeleteTargetGroup(name string) error {
 		delete(c.byNumber, r.number)
 	}
 	delete(c.groups, name)
+	c.reindex()
 	return nil
 }
 
@@ -108,7 +114,7 @@ func (c *Cloud) PutLoadBalancer(spec LoadBalancer, now time.Time) error {
 		b.listeners = append(b.listeners, listener{arn: arn, protocol: l.Protocol, port: l.Port, group: g})
 	}
 	c.balancers[spec.Name] = b
-	c.version++
+	c.changed()
 	return nil
 }
 
@@ -143,7 +149,7 @@ func (c *Cloud) PutClassicLoadBalancer(spec ClassicLoadBalancer, now time.Time) 
 		b.listeners = append(b.listeners, listener{protocol: l.Protocol, port: l.Port, group: b.group, instancePort: l.InstancePort})
 	}
 	c.classics[spec.Name] = b
-	c.version++
+	c.changed()
 	return nil
 }
 
@@ -156,6 +162,12 @@ func (c *Cloud) DeleteLoadBalancer(name string) error {
 	}
 	delete(c.balancers, name)
 	delete(c.classics, name)
-	c.version++
+	c.changed()
 	return nil
+}
+
+// changed is told when a balancer came, changed or went.
+func (c *Cloud) changed() {
+	c.version++
+	c.reindex()
 }

@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,16 +33,32 @@ type ListenerView struct {
 func (c *Cloud) Groups() []GroupView {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var views []GroupView
-	for _, name := range slices.Sorted(maps.Keys(c.groups)) {
-		g := c.groups[name]
-		v := GroupView{TargetGroup: g.TargetGroup, ARN: g.arn, VPC: c.vpc.ID}
-		for _, b := range c.balancersOf(g) {
-			v.Balancers = append(v.Balancers, b.arn)
+	views := make([]GroupView, 0, len(c.groups))
+	for _, g := range c.allGroups() {
+		if g.kind != Classic {
+			views = append(views, c.view(g))
 		}
-		views = append(views, v)
 	}
 	return views
+}
+
+// Group is the target group of an ARN.
+func (c *Cloud) Group(arn string) (GroupView, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, err := c.findGroup(arn)
+	if err != nil {
+		return GroupView{}, err
+	}
+	return c.view(g), nil
+}
+
+func (c *Cloud) view(g *group) GroupView {
+	v := GroupView{TargetGroup: g.TargetGroup, ARN: g.arn, VPC: c.vpc.ID}
+	for _, b := range c.balancersOf(g) {
+		v.Balancers = append(v.Balancers, b.arn)
+	}
+	return v
 }
 
 // Balancers are all load balancers of version 2 of the API, or all classic ones, by name.
@@ -85,10 +100,8 @@ func (c *Cloud) Listeners() []ListenerView {
 func (c *Cloud) Tags(arn string) (tags map[string]string, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, g := range c.groups {
-		if g.arn == arn {
-			return g.Tags, true
-		}
+	if g := c.index.groupsByARN[arn]; g != nil {
+		return g.Tags, true
 	}
 	for _, b := range c.allBalancers() {
 		listens := slices.ContainsFunc(b.listeners, func(l listener) bool { return l.arn == arn })

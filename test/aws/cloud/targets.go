@@ -133,10 +133,8 @@ func (c *Cloud) findGroup(arn string) (*group, error) {
 	if !strings.Contains(arn, ":targetgroup/") {
 		return nil, refuse("ValidationError", "'%s' is not a valid target group ARN", arn)
 	}
-	for _, g := range c.groups {
-		if g.arn == arn {
-			return g, nil
-		}
+	if g := c.index.groupsByARN[arn]; g != nil {
+		return g, nil
 	}
 	return nil, refuse("TargetGroupNotFound", "Target groups '%s' not found", arn)
 }
