@@ -127,7 +127,7 @@ func roles(c *Config) {
 	}
 	c.Access.Users = append(c.Access.Users, access.User{Name: "restricted", AccessKeyID: "AKIARESTRICTED", SecretKey: "secret", Policy: json.RawMessage(restricted)})
 	trusted := access.Issuer{URL: "https://issuer", Audience: "sts.amazonaws.com", Subjects: []string{"system:serviceaccount:ingress:controller"}}
-	c.Access.Roles = []access.Role{{Name: "writer", Policy: json.RawMessage(restricted), WebIdentity: &trusted, Principals: []string{"arn:aws:iam::123456789012:user/restricted"}}}
+	c.Access.Roles = []access.Role{{Name: "writer", Policy: json.RawMessage(restricted), WebIdentity: &trusted, Principals: []string{"arn:aws:iam::123456789012:user/restricted"}, TagSession: true}}
 	pods := trusted
 	pods.Audience = "pods.eks.amazonaws.com"
 	c.Access.PodIdentity = &access.Association{Role: "writer", Issuer: pods}
@@ -178,7 +178,8 @@ func token(t *testing.T, audience, subject string, expires time.Time, key *rsa.P
 		}
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
-	signed := encode(map[string]string{"alg": "RS256"}) + "." + encode(map[string]any{"iss": "https://issuer", "aud": []string{audience}, "sub": subject, "exp": expires.Unix()})
+	signed := encode(map[string]string{"alg": "RS256"}) + "." + encode(map[string]any{"iss": "https://issuer", "aud": []string{audience}, "sub": subject, "exp": expires.Unix(),
+		"kubernetes.io": map[string]any{"pod": map[string]string{"name": "proxy-1", "uid": "u-1"}}})
 	if key == nil {
 		return signed + ".unsigned"
 	}

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,12 +39,19 @@ type Role struct {
 	Policy      json.RawMessage `json:"policy"`
 	Principals  []string        `json:"principals,omitempty"` // ARNs that may assume it, with wildcards
 	WebIdentity *Issuer         `json:"webIdentity,omitempty"`
+	// TagSession is whether those who may assume it may also tag their session: whether its
+	// trust policy allows sts:TagSession beside sts:AssumeRole.
+	TagSession bool `json:"tagSession,omitempty"`
 }
 
 // Association gives a role to pods that show a token of the issuer, as EKS Pod Identity does.
 type Association struct {
 	Role   string `json:"role"`
 	Issuer Issuer `json:"issuer"`
+	// Cluster is the name of the cluster, in session tags; default cluster.
+	Cluster string `json:"cluster,omitempty"`
+	// DisableSessionTags is whether the session gets no tags.
+	DisableSessionTags bool `json:"disableSessionTags,omitempty"`
 }
 
 // Error is a refusal, with its HTTP status.
@@ -65,6 +74,10 @@ type Credentials struct {
 	Expires                       time.Time
 	Principal                     Principal
 	RoleID                        string // with the session: who it is to STS
+	// Tags are those of the session, those that it inherited among them. Of these keys the
+	// transitive ones go over to a role that it assumes.
+	Tags       map[string]string
+	Transitive []string
 }
 
 // Access knows all credentials that were given out.
@@ -137,17 +150,18 @@ func (a *Access) letters(n int) string {
 }
 
 // issue gives out credentials of a role.
-func (a *Access) issue(r *role, session string, now time.Time, asked time.Duration) Credentials {
+func (a *Access) issue(r *role, s Session, now time.Time) Credentials {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	lifetime := a.lifetime
-	if asked > 0 {
-		lifetime = min(lifetime, asked)
+	if s.Lifetime > 0 {
+		lifetime = min(lifetime, s.Lifetime)
 	}
 	c := Credentials{
 		AccessKeyID: "ASIA" + a.letters(16), SecretKey: a.letters(40), Token: a.letters(200),
-		Expires: now.Add(lifetime).UTC().Truncate(time.Second), RoleID: "AROA" + r.Name + ":" + session,
-		Principal: Principal{fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", a.config.Account, r.Name, session), r.policy},
+		Expires: now.Add(lifetime).UTC().Truncate(time.Second), RoleID: "AROA" + r.Name + ":" + s.Name,
+		Principal: Principal{fmt.Sprintf("arn:aws:sts::%s:assumed-role/%s/%s", a.config.Account, r.Name, s.Name), r.policy},
+		Tags:      s.Tags, Transitive: s.Transitive,
 	}
 	a.keys[c.AccessKeyID] = c
 	return c
@@ -160,26 +174,39 @@ func (a *Access) lookup(key string) (Credentials, bool) {
 	return c, found
 }
 
-// AssumeRole gives out credentials of a role to a principal that it trusts. Whether the
-// principal's own policy permits it is Authorize's to say.
-func (a *Access) AssumeRole(by Principal, arn, session string, asked time.Duration, now time.Time) (Credentials, error) {
+// AssumeRole gives out credentials of a role to a caller that it trusts. Whether the caller's
+// own policy permits sts:AssumeRole was asked before; sts:TagSession, which a session with
+// tags needs, those that it inherits included, is asked of both here.
+func (a *Access) AssumeRole(by Credentials, arn string, s Session, now time.Time) (Credentials, error) {
 	r := a.roles[arn]
-	if r == nil || !matchesAny(r.Principals, by.ARN) {
-		return Credentials{}, denied(by.ARN, "sts:AssumeRole", arn, "")
+	if r == nil || !matchesAny(r.Principals, by.Principal.ARN) {
+		return Credentials{}, denied(by.Principal.ARN, "sts:AssumeRole", arn, "")
 	}
-	return a.issue(r, session, now, asked), nil
+	s, err := s.inherit(by)
+	if err != nil {
+		return Credentials{}, err
+	}
+	if len(s.Tags) > 0 {
+		if err := by.Principal.Authorize(tagSession, arn, nil); err != nil {
+			return Credentials{}, err
+		}
+		if !r.TagSession {
+			return Credentials{}, denied(by.Principal.ARN, tagSession, arn, "")
+		}
+	}
+	return a.issue(r, s, now), nil
 }
 
 // AssumeRoleWithWebIdentity gives out credentials of a role that trusts the token's issuer.
-func (a *Access) AssumeRoleWithWebIdentity(token, arn, session string, asked time.Duration, now time.Time) (Credentials, error) {
+func (a *Access) AssumeRoleWithWebIdentity(token, arn string, s Session, now time.Time) (Credentials, error) {
 	r := a.roles[arn]
 	if r == nil || r.WebIdentity == nil {
 		return Credentials{}, &Error{403, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity"}
 	}
-	if err := r.WebIdentity.verify(token, now); err != nil {
+	if _, err := r.WebIdentity.verify(token, now); err != nil {
 		return Credentials{}, err
 	}
-	return a.issue(r, session, now, asked), nil
+	return a.issue(r, s, now), nil
 }
 
 // AssumeRoleForPodIdentity gives out the credentials of the association.
@@ -188,8 +215,17 @@ func (a *Access) AssumeRoleForPodIdentity(token string, now time.Time) (Credenti
 	if association == nil {
 		return Credentials{}, &Error{404, "ResourceNotFoundException", "There is no pod identity association"}
 	}
-	if err := association.Issuer.verify(token, now); err != nil {
+	c, err := association.Issuer.verify(token, now)
+	if err != nil {
 		return Credentials{}, err
 	}
-	return a.issue(a.roles[a.roleARN(association.Role)], "pod-identity", now, 0), nil
+	r, s := a.roles[a.roleARN(association.Role)], Session{Name: "pod-identity"}
+	if !association.DisableSessionTags {
+		s.Tags = association.tags(c, a.config)
+		s.Transitive = slices.Sorted(maps.Keys(s.Tags))
+		if !r.TagSession {
+			return Credentials{}, &Error{403, "AccessDeniedException", "Unauthorized Exception! EKS does not have permissions to assume the associated role."}
+		}
+	}
+	return a.issue(r, s, now), nil
 }

@@ -27,36 +27,40 @@ type claims struct {
 	Subject   string    `json:"sub"`
 	Expires   float64   `json:"exp"`
 	NotBefore float64   `json:"nbf"`
+
+	Kubernetes struct {
+		Pod struct{ Name, UID string }
+	} `json:"kubernetes.io"`
 }
 
 func invalidToken(message string) *Error { return &Error{400, "InvalidIdentityToken", message} }
 
 // verify checks a JSON Web Token (RFC 7519) as AWS checks those of an OIDC provider.
-func (i Issuer) verify(token string, now time.Time) error {
+func (i Issuer) verify(token string, now time.Time) (claims, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
-		return invalidToken("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
+		return claims{}, invalidToken("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
 	}
 	var c claims
 	if payload, err := base64.RawURLEncoding.DecodeString(parts[1]); err != nil || json.Unmarshal(payload, &c) != nil {
-		return invalidToken("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
+		return c, invalidToken("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
 	}
 	seconds := float64(now.Unix())
 	switch {
 	case c.Issuer != i.URL:
-		return invalidToken("No OpenIDConnect provider found in your account for " + c.Issuer)
+		return c, invalidToken("No OpenIDConnect provider found in your account for " + c.Issuer)
 	case !i.signed(parts):
-		return invalidToken("Couldn't retrieve verification key from your identity provider, or the signature does not verify")
+		return c, invalidToken("Couldn't retrieve verification key from your identity provider, or the signature does not verify")
 	case seconds >= c.Expires:
-		return &Error{400, "ExpiredTokenException", "Token expired: current date/time must be before the expiration date/time"}
+		return c, &Error{400, "ExpiredTokenException", "Token expired: current date/time must be before the expiration date/time"}
 	case seconds < c.NotBefore:
-		return invalidToken("Token is not valid yet")
+		return c, invalidToken("Token is not valid yet")
 	case !slices.Contains(c.Audience, i.Audience):
-		return invalidToken("Incorrect token audience")
+		return c, invalidToken("Incorrect token audience")
 	case !matchesAny(i.Subjects, c.Subject):
-		return &Error{403, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity"}
+		return c, &Error{403, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity"}
 	}
-	return nil
+	return c, nil
 }
 
 // signed is whether the signature, RS256, is that of the issuer's key.

@@ -39,7 +39,8 @@ var actions = map[string]action{
 	classicVersion + " DescribeTags":                   classic(classicReading, all, describeClassicTags, "LoadBalancerNames.member.#"),
 
 	stsVersion + " GetCallerIdentity": sts(nil, getCallerIdentity),
-	stsVersion + " AssumeRole":        sts(roleARN, assumeRole, "RoleArn", "RoleSessionName", "DurationSeconds"),
+	stsVersion + " AssumeRole": sts(roleARN, assumeRole, "RoleArn", "RoleSessionName", "DurationSeconds",
+		"Tags.member.#.Key", "Tags.member.#.Value", "TransitiveTagKeys.member.#"),
 	stsVersion + " AssumeRoleWithWebIdentity": {service: "sts", namespace: stsNamespace, unsigned: true, do: assumeRoleWithWebIdentity,
 		parameters: []string{"RoleArn", "RoleSessionName", "WebIdentityToken", "DurationSeconds"}},
 }

@@ -11,18 +11,20 @@ import (
 
 // Call is what became of one call.
 type Call struct {
-	Number     int            `json:"number"`
-	ID         string         `json:"id"`
-	At         time.Time      `json:"at"` // when it came in
-	Took       time.Duration  `json:"took"`
-	Principal  string         `json:"principal,omitempty"`
-	Version    string         `json:"version"`
-	Action     string         `json:"action"`
-	Resource   string         `json:"resource,omitempty"` // group or load balancer
-	Targets    []cloud.Target `json:"targets,omitempty"`
-	Status     int            `json:"status"`  // 0 where no response was sent
-	Outcome    string         `json:"outcome"` // OK, the error's code, or response lost
-	CarriedOut bool           `json:"carriedOut"`
+	Number    int           `json:"number"`
+	ID        string        `json:"id"`
+	At        time.Time     `json:"at"` // when it came in
+	Took      time.Duration `json:"took"`
+	Principal string        `json:"principal,omitempty"`
+	// Tags are those of the caller's session.
+	Tags       map[string]string `json:"tags,omitempty"`
+	Version    string            `json:"version"`
+	Action     string            `json:"action"`
+	Resource   string            `json:"resource,omitempty"` // group or load balancer
+	Targets    []cloud.Target    `json:"targets,omitempty"`
+	Status     int               `json:"status"`  // 0 where no response was sent
+	Outcome    string            `json:"outcome"` // OK, the error's code, or response lost
+	CarriedOut bool              `json:"carriedOut"`
 }
 
 func (c *Call) describe(p params) {

@@ -109,7 +109,7 @@ func (s *Server) carryOut(r *http.Request, body []byte, a action, p params, fate
 		if err != nil {
 			return nil, err
 		}
-		in.by, call.Principal = by, by.Principal.ARN
+		in.by, call.Principal, call.Tags = by, by.Principal.ARN, by.Tags
 	}
 	if fate.throttled || !s.admit(a.class, now) {
 		return nil, &Error{400, "Throttling", "Rate exceeded"}

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
@@ -43,34 +44,42 @@ func credentialsOf(c access.Credentials) (a credentialsAnswer) {
 
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 
-// session is the name of the session and how long its credentials are to last.
-func (r request) session() (string, time.Duration, error) {
+// session is the session that is asked for.
+func (r request) session() (access.Session, error) {
 	name := r.text("RoleSessionName")
 	if !sessionName.MatchString(name) {
-		return "", 0, invalid("Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", name)
+		return access.Session{}, invalid("Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\\w+=,.@-]*", name)
 	}
 	seconds, err := r.number("DurationSeconds")
 	if err == nil && r.Has("DurationSeconds") && (seconds < 900 || seconds > 43200) {
 		err = invalid("Value '%d' at 'durationSeconds' must be between 900 and 43200", seconds)
 	}
-	return name, time.Duration(seconds) * time.Second, err
+	s := access.Session{Name: name, Lifetime: time.Duration(seconds) * time.Second, Tags: map[string]string{}, Transitive: r.list("TransitiveTagKeys", "")}
+	keys := r.list("Tags", ".Key")
+	for i, key := range keys {
+		s.Tags[key] = r.text(fmt.Sprintf("Tags.member.%d.Value", i+1))
+	}
+	if err == nil && len(s.Tags) < len(keys) {
+		err = invalid("Duplicate session tag keys")
+	}
+	return s, err
 }
 
 func assumeRole(s *Server, r request) (any, error) {
-	name, asked, err := r.session()
+	session, err := r.session()
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.Access.AssumeRole(r.by.Principal, r.text("RoleArn"), name, asked, r.now)
+	c, err := s.Access.AssumeRole(r.by, r.text("RoleArn"), session, r.now)
 	return credentialsOf(c), err
 }
 
 func assumeRoleWithWebIdentity(s *Server, r request) (any, error) {
-	name, asked, err := r.session()
+	session, err := r.session()
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.Access.AssumeRoleWithWebIdentity(r.text("WebIdentityToken"), r.text("RoleArn"), name, asked, r.now)
+	c, err := s.Access.AssumeRoleWithWebIdentity(r.text("WebIdentityToken"), r.text("RoleArn"), session, r.now)
 	return credentialsOf(c), err
 }
 
@@ -80,7 +89,7 @@ func assumeRoleWithWebIdentity(s *Server, r request) (any, error) {
 func (s *Server) PodIdentity(w http.ResponseWriter, r *http.Request) {
 	call := Call{At: time.Now(), ID: s.Calls.nextID(), Version: "pod-identity", Action: "AssumeRoleForPodIdentity", Status: http.StatusOK, Outcome: "OK"}
 	c, err := s.Access.AssumeRoleForPodIdentity(strings.TrimSpace(r.Header.Get("Authorization")), call.At)
-	call.Principal, call.CarriedOut = c.Principal.ARN, err == nil
+	call.Principal, call.Tags, call.CarriedOut = c.Principal.ARN, c.Tags, err == nil
 	var refusal *access.Error
 	if errors.As(err, &refusal) {
 		call.Status, call.Outcome = refusal.Status, refusal.Code
