@@ -22,6 +22,12 @@ type Verdict struct {
 	Description string `json:"description,omitempty"`
 }
 
+// ZonalShift is a load balancer, by its name, that is shifted away from a zone; "" ends that.
+type ZonalShift struct {
+	Balancer string `json:"balancer"`
+	Zone     string `json:"zone"`
+}
+
 // Truth is where traffic really went. The API never says it.
 type Truth struct {
 	Targets []forward.Traffic `json:"targets"`
@@ -38,6 +44,7 @@ func (s *Server) admin() http.Handler {
 	change(mux, "PUT /faults", func(faults []api.Fault) error { return s.api.Faults.Set(faults, time.Now()) })
 	change(mux, "PUT /lags", c.SetLags)
 	change(mux, "PUT /limits", s.api.SetLimits)
+	change(mux, "PUT /zonal-shift", func(z ZonalShift) error { return c.ShiftZone(z.Balancer, z.Zone, time.Now()) })
 	change(mux, "POST /health", func(v Verdict) error {
 		return c.Judge(v.Group, v.ID, v.Port, v.State, v.Reason, v.Description, time.Now())
 	})

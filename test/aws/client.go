@@ -73,6 +73,11 @@ func (c *Client) SetLags(ctx context.Context, lags map[cloud.Kind]cloud.Lags) er
 	return c.do(ctx, "PUT", "/lags", lags, nil)
 }
 
+// ShiftZone shifts a load balancer away from one of its zones, or with "" ends that.
+func (c *Client) ShiftZone(ctx context.Context, balancer, zone string) error {
+	return c.do(ctx, "PUT", "/zonal-shift", ZonalShift{balancer, zone}, nil)
+}
+
 // Judge sets the health of a target in a group that sends no health checks.
 func (c *Client) Judge(ctx context.Context, v Verdict) error {
 	return c.do(ctx, "POST", "/health", v, nil)

@@ -41,6 +41,7 @@ type Listen struct {
 	API         string `json:"api"`                   // also answers GET /v1/credentials as the EKS Pod Identity agent does
 	Admin       string `json:"admin"`                 // for tests alone
 	Credentials string `json:"credentials,omitempty"` // the agent's alone
+	Metadata    string `json:"metadata,omitempty"`    // the instance metadata service of the first instance
 }
 
 // Addresses are where a server listens.
@@ -48,6 +49,7 @@ type Addresses struct {
 	API         string `json:"api"`
 	Admin       string `json:"admin"`
 	Credentials string `json:"credentials,omitempty"`
+	Metadata    string `json:"metadata,omitempty"`
 }
 
 // CredentialsPath is the path of the EKS Pod Identity agent.
@@ -91,7 +93,7 @@ func start(ctx context.Context, config Config, lags map[cloud.Kind]cloud.Lags) (
 		return nil, err
 	}
 	s := &Server{api: api.NewServer(c, who, config.Limits, faults), plane: plane, cancel: cancel}
-	if err := s.listen(config.Listen); err != nil {
+	if err := s.listen(config); err != nil {
 		s.close()
 		s.Stop()
 		return nil, err
@@ -109,17 +111,25 @@ func (s *Server) Stop() {
 	s.Wait()
 }
 
-func (s *Server) listen(addresses Listen) error {
+func (s *Server) listen(config Config) error {
+	addresses := config.Listen
 	credentials := http.NewServeMux()
 	credentials.HandleFunc("GET "+CredentialsPath, s.api.PodIdentity)
 	calls := http.NewServeMux()
 	calls.HandleFunc("GET "+CredentialsPath, s.api.PodIdentity)
 	calls.Handle("/", s.api)
-	var errs [3]error
+	var errs [4]error
 	s.API, errs[0] = s.serve(addresses.API, calls)
 	s.Admin, errs[1] = s.serve(addresses.Admin, s.admin())
 	if addresses.Credentials != "" {
 		s.Credentials, errs[2] = s.serve(addresses.Credentials, credentials)
+	}
+	if addresses.Metadata != "" {
+		m := &api.Metadata{Account: s.api.Cloud.Account(), Region: s.api.Cloud.Region()}
+		if len(config.Instances) > 0 {
+			m.Instance, m.Zone = config.Instances[0].ID, config.Instances[0].Zone
+		}
+		s.Metadata, errs[3] = s.serve(addresses.Metadata, m.Handler())
 	}
 	return errors.Join(errs[:]...)
 }

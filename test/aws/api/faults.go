@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,6 +19,11 @@ const (
 	LoseResponse = "lose-response" // it was done, and the connection is closed
 	Latency      = "latency"       // up to Seconds more
 	StaleRead    = "stale-read"    // answered from a state up to Seconds of AWS's time old
+	// Refuse is an error with Code, and nothing was done.
+	Refuse = "refuse"
+	// RefuseUnregistered is InvalidTarget, and nothing was done, where DeregisterTargets names
+	// what is not registered. AWS says that it succeeds, and that it may fail so.
+	RefuseUnregistered = "refuse-unregistered"
 )
 
 // Fault befalls calls.
@@ -28,6 +34,8 @@ type Fault struct {
 	Calls       int     `json:"calls,omitempty"`       // how many it befalls; 0 is no limit
 	For         float64 `json:"for,omitempty"`         // seconds, from when it is set; 0 is no limit
 	Seconds     float64 `json:"seconds,omitempty"`     // of Latency and StaleRead
+	Code        string  `json:"code,omitempty"`        // of Refuse, such as InvalidTarget
+	Target      string  `json:"target,omitempty"`      // only calls that name this id or address
 
 	until time.Time
 }
@@ -51,7 +59,11 @@ func (f *Faults) Set(faults []Fault, now time.Time) error {
 			return fmt.Errorf("fault: action %q", fault.Action)
 		}
 		switch fault.Kind {
-		case Throttle, FailBefore, FailAfter, LoseResponse:
+		case Throttle, FailBefore, FailAfter, LoseResponse, RefuseUnregistered:
+		case Refuse:
+			if fault.Code == "" {
+				return fmt.Errorf("fault %s: a code is needed", fault.Kind)
+			}
 		case Latency, StaleRead:
 			if fault.Seconds <= 0 || fault.Kind == StaleRead && fault.Seconds > cloud.Retention.Seconds() {
 				return fmt.Errorf("fault %s: seconds %g", fault.Kind, fault.Seconds)
@@ -80,9 +92,13 @@ func (f *Faults) Set(faults []Fault, now time.Time) error {
 type fate struct {
 	throttled, failsBefore, failsAfter, lost bool
 	latency, age                             time.Duration
+
+	refusal             string // the code of an error
+	refusesUnregistered bool
 }
 
-func (f *Faults) draw(action string, now time.Time) (drawn fate) {
+// draw is what befalls a call, which names some targets.
+func (f *Faults) draw(action string, targets []cloud.Target, now time.Time) (drawn fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
@@ -90,6 +106,7 @@ func (f *Faults) draw(action string, now time.Time) (drawn fate) {
 		fault := &f.faults[i]
 		event := []string{strconv.Itoa(f.calls), strconv.Itoa(i)}
 		fits, _ := path.Match(fault.Action, action)
+		fits = fits && (fault.Target == "" || slices.ContainsFunc(targets, func(t cloud.Target) bool { return t.ID == fault.Target }))
 		over := fault.Calls == 0 || !fault.until.IsZero() && now.After(fault.until)
 		if !fits || over || cloud.Chance(f.seed, append(event, "whether")...) >= fault.Probability {
 			continue
@@ -98,13 +115,17 @@ func (f *Faults) draw(action string, now time.Time) (drawn fate) {
 			fault.Calls--
 		}
 		span := time.Duration(cloud.Chance(f.seed, append(event, "span")...) * fault.Seconds * float64(time.Second))
-		drawn.suffer(fault.Kind, span)
+		drawn.suffer(*fault, span)
 	}
 	return drawn
 }
 
-func (f *fate) suffer(kind string, span time.Duration) {
-	switch kind {
+func (f *fate) suffer(fault Fault, span time.Duration) {
+	switch fault.Kind {
+	case Refuse:
+		f.refusal = fault.Code
+	case RefuseUnregistered:
+		f.refusesUnregistered = true
 	case Throttle:
 		f.throttled = true
 	case FailBefore:

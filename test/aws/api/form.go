@@ -53,7 +53,7 @@ func (p params) targets() ([]cloud.Target, error) {
 		if port == 0 && p.Has(key+".Port") {
 			return nil, invalid("Port '0' is not valid: it must be between 1 and 65535")
 		}
-		list = append(list, cloud.Target{ID: id, Port: port, Zone: p.text(key + ".AvailabilityZone")})
+		list = append(list, cloud.Target{ID: id, Port: port, Zone: p.text(key + ".AvailabilityZone"), QuicServerID: p.text(key + ".QuicServerId")})
 	}
 	return list, nil
 }

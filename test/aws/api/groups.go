@@ -101,6 +101,15 @@ func deregisterTargets(s *Server, r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.refusesUnregistered {
+		not, err := s.Cloud.Unregistered(r.text("TargetGroupArn"), targets)
+		if err != nil {
+			return nil, err
+		}
+		if len(not) > 0 {
+			return nil, &Error{400, "InvalidTarget", "The following targets are not registered with the target group: '" + strings.Join(not, "', '") + "'"}
+		}
+	}
 	return struct{}{}, s.Cloud.Deregister(r.text("TargetGroupArn"), targets, r.now)
 }
 
@@ -108,6 +117,7 @@ type targetAnswer struct {
 	Id               string
 	Port             int
 	AvailabilityZone string `xml:",omitempty"`
+	QuicServerId     string `xml:",omitempty"`
 }
 
 type healthAnswer struct {
@@ -118,7 +128,10 @@ type healthAnswer struct {
 		Reason      string `xml:",omitempty"`
 		Description string `xml:",omitempty"`
 	}
+	AdministrativeOverride *overrideAnswer `xml:",omitempty"`
 }
+
+type overrideAnswer struct{ State, Reason, Description string }
 
 func describeTargetHealth(s *Server, r request) (any, error) {
 	targets, err := r.targets()
@@ -127,8 +140,11 @@ func describeTargetHealth(s *Server, r request) (any, error) {
 	}
 	found, err := s.Cloud.Health(r.text("TargetGroupArn"), targets, r.seen())
 	return struct{ TargetHealthDescriptions members[healthAnswer] }{membersOf(found, func(h cloud.TargetHealth) healthAnswer {
-		a := healthAnswer{Target: targetAnswer{h.ID, h.Port, h.Zone}, HealthCheckPort: h.CheckPort}
+		a := healthAnswer{Target: targetAnswer{h.ID, h.Port, h.Zone, h.QuicServerID}, HealthCheckPort: h.CheckPort}
 		a.TargetHealth.State, a.TargetHealth.Reason, a.TargetHealth.Description = h.State, h.Reason, h.Description
+		if h.Override != "" {
+			a.AdministrativeOverride = &overrideAnswer{string(h.Override), h.Override.Reason(), h.Override.Description()}
+		}
 		return a
 	})}, err
 }

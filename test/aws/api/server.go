@@ -56,6 +56,8 @@ type request struct {
 	by  access.Credentials
 	now time.Time     // when it is carried out
 	age time.Duration // how old the state is that it is answered from
+
+	refusesUnregistered bool // a deregistration of what is not registered
 }
 
 // seen is the moment whose state answers the call.
@@ -78,7 +80,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, &call, a, nil, &Error{400, "InvalidAction", fmt.Sprintf("Could not find operation %s for version %s", call.Action, call.Version)})
 		return
 	}
-	fate := s.Faults.draw(call.Action, call.At)
+	fate := s.Faults.draw(call.Action, call.Targets, call.At)
 	sleep(r, fate.latency)
 	result, err := s.carryOut(r, body, a, p, fate, &call)
 	if fate.lost && call.CarriedOut {
@@ -103,7 +105,7 @@ func sleep(r *http.Request, d time.Duration) {
 // may, what.
 func (s *Server) carryOut(r *http.Request, body []byte, a action, p params, fate fate, call *Call) (any, error) {
 	now := time.Now()
-	in := request{params: p, now: now, age: s.Cloud.Scaled(fate.age)}
+	in := request{params: p, now: now, age: s.Cloud.Scaled(fate.age), refusesUnregistered: fate.refusesUnregistered}
 	if !a.unsigned {
 		by, err := s.Access.Authenticate(r, body, a.service, now)
 		if err != nil {
@@ -122,6 +124,9 @@ func (s *Server) carryOut(r *http.Request, body []byte, a action, p params, fate
 	}
 	if fate.failsBefore {
 		return nil, unavailable
+	}
+	if fate.refusal != "" {
+		return nil, &Error{400, fate.refusal, "The call is refused, as the test asks"}
 	}
 	result, err := a.do(s, in)
 	call.CarriedOut = err == nil

@@ -83,6 +83,7 @@ type balancer struct {
 	listeners []listener
 	classic   *ClassicLoadBalancer
 	group     *group // of a classic one
+	shifts    []shift
 }
 
 type listener struct {

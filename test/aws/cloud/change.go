@@ -96,7 +96,7 @@ func (c *Cloud) PutLoadBalancer(spec LoadBalancer, now time.Time) error {
 	defer c.mu.Unlock()
 	b := &balancer{LoadBalancer: spec, kind: kind, created: now}
 	if old := c.balancers[spec.Name]; old != nil {
-		b.arn, b.created = old.arn, old.created
+		b.arn, b.created, b.shifts = old.arn, old.created, old.shifts
 	} else {
 		path := map[Kind]string{Network: "net", Application: "app"}[kind] + "/" + spec.Name + "/" + c.suffix(spec.Name)
 		b.arn = c.resource("loadbalancer/" + path)
@@ -112,6 +112,9 @@ func (c *Cloud) PutLoadBalancer(spec LoadBalancer, now time.Time) error {
 		}
 		arn := fmt.Sprintf("%s/%016x", c.resource("listener/"+resourcePath(b.arn)), digest(b.arn, strconv.Itoa(l.Port)))
 		b.listeners = append(b.listeners, listener{arn: arn, protocol: l.Protocol, port: l.Port, group: g})
+	}
+	if quic := slices.DeleteFunc(slices.Clone(b.listeners), func(l listener) bool { return !l.group.isQUIC() }); len(quic) > 1 {
+		return fmt.Errorf("load balancer %s: %d listeners of QUIC or TCP_QUIC: at most one is allowed", spec.Name, len(quic))
 	}
 	c.balancers[spec.Name] = b
 	c.changed()

@@ -19,6 +19,7 @@ const (
 	attributeCrossZone      = "load_balancing.cross_zone.enabled"
 	attributeRoutingFloor   = "target_group_health.unhealthy_state_routing.minimum_healthy_targets.count"
 	attributeDNSFloor       = "target_group_health.dns_failover.minimum_healthy_targets.count"
+	attributeZonalShift     = "zonal_shift.config.enabled"
 	likeBalancer            = "use_load_balancer_configuration"
 )
 
@@ -60,6 +61,7 @@ func balancerAttributes(kind Kind) map[string]string {
 	all := map[string]string{
 		"deletion_protection.enabled": "false",
 		"access_logs.s3.enabled":      "false",
+		attributeZonalShift:           "false",
 		attributeCrossZone:            strconv.FormatBool(kind == Application),
 	}
 	if kind == Application {
@@ -77,6 +79,7 @@ func withAttributes(defaults, set map[string]string) (map[string]string, error) 
 		switch value := set[key]; {
 		case !known:
 			return nil, fmt.Errorf("attribute %s is not known here", key)
+		case value == standard:
 		case slices.Contains(unmodelled, key) && value != standard:
 			return nil, fmt.Errorf("attribute %s is not modelled: it must be %s", key, standard)
 		case !validAttribute(standard, value):
@@ -102,13 +105,15 @@ func validAttribute(standard, value string) bool {
 var nameFormat = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,30}[A-Za-z0-9])?$`)
 
 func (g TargetGroup) withDefaults() (TargetGroup, Kind, error) {
-	kind := map[string]Kind{"TCP": Network, "HTTP": Application}[g.Protocol]
+	kind := map[string]Kind{"TCP": Network, "QUIC": Network, "TCP_QUIC": Network, "HTTP": Application}[g.Protocol]
 	g.AddressType = cmp.Or(g.AddressType, "ipv4")
 	switch {
 	case !nameFormat.MatchString(g.Name):
 		return g, kind, fmt.Errorf("%q cannot be a name", g.Name)
 	case kind == "":
-		return g, kind, fmt.Errorf("protocol %q: must be TCP or HTTP", g.Protocol)
+		return g, kind, fmt.Errorf("protocol %q: must be TCP, QUIC, TCP_QUIC or HTTP", g.Protocol)
+	case g.isQUIC() && g.AddressType != "ipv4":
+		return g, kind, fmt.Errorf("protocol %s: the address type must be ipv4", g.Protocol)
 	case g.Port < 1 || g.Port > 65535:
 		return g, kind, fmt.Errorf("port %d", g.Port)
 	case g.TargetType != "instance" && g.TargetType != "ip":

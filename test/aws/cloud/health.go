@@ -12,6 +12,9 @@ type TargetHealth struct {
 	Target
 	CheckPort                  string
 	State, Reason, Description string
+	// Override is what a zonal shift makes of it, whatever its state; "" where no load
+	// balancer uses its group.
+	Override Override
 }
 
 // Health describes the targets of a group as they were at a moment: all that are
@@ -56,6 +59,11 @@ func (g *group) checkPort(port int) string {
 func (c *Cloud) healthOf(g *group, r *registration, at time.Time) TargetHealth {
 	h := TargetHealth{Target: r.target, CheckPort: g.checkPort(r.target.Port)}
 	h.State, h.Reason, h.Description = c.stateOf(g, r, at)
+	for _, b := range c.balancersOf(g) {
+		if h.Override = b.overrides(r, at); h.Override != noOverride {
+			break
+		}
+	}
 	return h
 }
 

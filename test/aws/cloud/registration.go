@@ -11,6 +11,9 @@ type Target struct {
 	ID   string `json:"id"`
 	Port int    `json:"port"`
 	Zone string `json:"zone,omitempty"` // all, a zone, or "" where it follows from the id
+
+	// QuicServerID is the server id of a target of QUIC: 0x and 16 hexadecimal digits.
+	QuicServerID string `json:"quicServerId,omitempty"`
 }
 
 // registration is a target in a group from one call that registered it to the end of

@@ -24,10 +24,17 @@ func (c *Cloud) Sockets() (sockets []Socket, version int) {
 	defer c.mu.Unlock()
 	for _, b := range c.allBalancers() {
 		for _, l := range b.listeners {
+			protocol := l.protocol
+			switch protocol {
+			case "QUIC":
+				continue
+			case "TCP_QUIC":
+				protocol = "TCP"
+			}
 			add := func(zone, host string) {
 				if host != "" {
 					address := net.JoinHostPort(host, strconv.Itoa(l.port))
-					sockets = append(sockets, Socket{b.arn, b.kind, l.protocol, l.port, zone, address})
+					sockets = append(sockets, Socket{b.arn, b.kind, protocol, l.port, zone, address})
 				}
 			}
 			add("", b.Any)
@@ -116,20 +123,27 @@ func (c *Cloud) choose(n int, event ...string) int {
 // zonesInDNS are the zones with enough healthy targets, or all where no zone has.
 func (c *Cloud) zonesInDNS(b *balancer, g *group, at time.Time) []string {
 	var all, fit []string
+	shifted := b.shifted(at)
 	for _, z := range b.Zones {
+		if z.Name == shifted {
+			continue
+		}
 		all = append(all, z.Name)
 		if healthy := c.healthyIn(b, g, z.Name, at); healthy >= g.number(attributeDNSFloor) {
 			fit = append(fit, z.Name)
 		}
 	}
-	if len(fit) == 0 {
+	switch {
+	case len(fit) > 0:
+		return fit
+	case len(all) > 0:
 		return all
 	}
-	return fit
+	return []string{shifted} // it has no other zone
 }
 
 func (c *Cloud) healthyIn(b *balancer, g *group, zone string, at time.Time) (n int) {
-	for _, r := range c.reachable(b, g, zone) {
+	for _, r := range c.reachable(b, g, zone, at) {
 		if r.counts(at) {
 			n++
 		}
@@ -145,7 +159,7 @@ func (c *Cloud) routed(b *balancer, g *group, zone string, at time.Time) []*regi
 	open := c.healthyIn(b, g, zone, at) < g.number(attributeRoutingFloor)
 	n := node{b.Name, zone}
 	var to []*registration
-	for _, r := range c.reachable(b, g, zone) {
+	for _, r := range c.reachable(b, g, zone, at) {
 		if c.takesNew(r, n, at) || open && c.failsOpen(r, n, at) {
 			to = append(to, r)
 		}
@@ -154,10 +168,13 @@ func (c *Cloud) routed(b *balancer, g *group, zone string, at time.Time) []*regi
 }
 
 // reachable are the registrations that a balancer's node in a zone may use at all.
-func (c *Cloud) reachable(b *balancer, g *group, zone string) []*registration {
+func (c *Cloud) reachable(b *balancer, g *group, zone string, at time.Time) []*registration {
 	all := slices.Concat(g.past, g.live)
 	crossZone := b.crossZone(g)
 	return slices.DeleteFunc(all, func(r *registration) bool {
+		if b.overrides(r, at) == zonalShiftActive {
+			return true
+		}
 		if i, isInstance := c.instances[r.target.ID]; isInstance && i.State != Running {
 			return true
 		}

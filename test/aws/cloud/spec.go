@@ -65,7 +65,7 @@ type Instance struct {
 // TargetGroup is a target group of version 2 of the API.
 type TargetGroup struct {
 	Name        string            `json:"name"`
-	Protocol    string            `json:"protocol"` // TCP: of a network balancer; HTTP: of an application balancer
+	Protocol    string            `json:"protocol"` // TCP, QUIC, TCP_QUIC: of a network balancer; HTTP: of an application balancer
 	Port        int               `json:"port"`
 	TargetType  string            `json:"targetType"`              // instance or ip
 	AddressType string            `json:"ipAddressType,omitempty"` // ipv4 (default) or ipv6
@@ -110,7 +110,7 @@ type Zone struct {
 
 // Listener forwards a port to one target group.
 type Listener struct {
-	Protocol    string `json:"protocol"` // TCP or HTTP
+	Protocol    string `json:"protocol"` // that of the group; of QUIC nothing is forwarded, of TCP_QUIC the TCP
 	Port        int    `json:"port"`
 	TargetGroup string `json:"targetGroup"` // its name
 }

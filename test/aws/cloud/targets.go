@@ -42,6 +42,9 @@ func (c *Cloud) Register(arn string, targets []Target, now time.Time) error {
 		if err != nil {
 			return err
 		}
+		if err := g.checkServerID(r.Target, fresh); err != nil {
+			return err
+		}
 		known := func(other resolved) bool { return other.ID == r.ID && other.Port == r.Port }
 		if g.find(r.Target) == nil && !slices.ContainsFunc(fresh, known) {
 			fresh = append(fresh, r)
@@ -69,6 +72,23 @@ func (c *Cloud) Deregister(arn string, targets []Target, now time.Time) error {
 		c.deregister(g, func(r *registration) bool { return r.is(t) }, now)
 	}
 	return nil
+}
+
+// Unregistered are those of some targets that are not registered with a group.
+func (c *Cloud) Unregistered(arn string, targets []Target) (not []string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, err := c.findGroup(arn)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		t.Port = cmp.Or(t.Port, g.Port)
+		if g.find(t) == nil {
+			not = append(not, t.ID)
+		}
+	}
+	return not, nil
 }
 
 // RegisterInstances registers instances with a classic load balancer, all or none.
