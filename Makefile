@@ -96,7 +96,7 @@ soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of 
 aws-check: ## Ask a real AWS account what the tests ask its stand-in (says what to set)
 	@AWS_CHECK=1 go test -count 1 -v ./test/account
 
-# Of the cases of `make demo-aws`, those that take in most of the others: all take 15 minutes.
+# Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
 CASES ?= controller-killed|drain
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests

@@ -55,6 +55,9 @@ func throttled(calls []api.Call) (n int) {
 	return n
 }
 
+// storyTime is how stories write a moment, so that their lines sort by it.
+const storyTime = "2006-01-02T15:04:05.000000-07:00"
+
 // told is what a story tells of the calls that change something.
 func told(calls []api.Call) []string {
 	var lines []string
@@ -64,7 +67,7 @@ func told(calls []api.Call) []string {
 		}
 		targets := slices.Clone(c.Targets)
 		slices.SortFunc(targets, func(a, b target) int { return cmp.Compare(a.ID, b.ID) })
-		lines = append(lines, fmt.Sprintf("%s %s of %v: %s", c.At.Format("2006-01-02T15:04:05.000000-07:00"), c.Action, targets, c.Outcome))
+		lines = append(lines, fmt.Sprintf("%s %s of %v: %s", c.At.Format(storyTime), c.Action, targets, c.Outcome))
 	}
 	return lines
 }

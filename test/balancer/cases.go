@@ -22,6 +22,8 @@ type Case struct {
 	Group string
 	// Loses is whether requests are lost, as is to be expected: it stands beside another.
 	Loses bool
+	// Minutes is whether there are connections of minutes too.
+	Minutes bool
 
 	prepare, play func(context.Context, *performance) error
 }
@@ -45,6 +47,16 @@ func Cases() []Case {
 			play: rollOutThrottled,
 		},
 		{
+			Name: "rollout-late-and-early", Group: "nodes",
+			What: "a rollout whose targets read unused at once, and then get their last connections as early, and those that return their first as late, as AWS was seen to do it",
+			play: rollOutUnkindly,
+		},
+		{
+			Name: "flows-of-minutes", Group: "nodes", Minutes: true,
+			What:    "a rollout of half of the nodes by the manifest that the guide recommends, with connections of 5 minutes",
+			prepare: recommend, play: rollOutUnderFlows,
+		},
+		{
 			Name: "rollout-ip-targets", Group: "pods",
 			What: "a rollout, two of four nodes at a time, whose pods are the targets",
 			play: rollOut,
@@ -63,6 +75,11 @@ func Cases() []Case {
 			Name: "drain", Group: "pods",
 			What:    "kubectl drain of a node whose pods have a drain hook",
 			prepare: addHook, play: drain,
+		},
+		{
+			Name: "drain-beyond-the-floor", Group: "pods", Loses: true,
+			What:    "such a drain where the load balancer sends new connections for longer than the floor, for comparison",
+			prepare: addHook, play: drainBeyondFloor,
 		},
 	}
 }

@@ -60,7 +60,9 @@ type account struct {
 	admin *aws.Client
 	api   *elb.Client
 	arns  map[string]string // of the groups, by name
-	dir   string
+	// groups are as they were made, by name.
+	groups map[string]cloud.TargetGroup
+	dir    string
 }
 
 // openAccount starts it with the cluster's nodes as its instances and two empty target
@@ -81,7 +83,10 @@ func openAccount(ctx context.Context, s *stage.Stage, o Options, policy json.Raw
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	a := &account{Process: process, admin: aws.NewClient(config.Listen.Admin), arns: map[string]string{}, dir: dir}
+	a := &account{Process: process, admin: aws.NewClient(config.Listen.Admin), arns: map[string]string{}, groups: map[string]cloud.TargetGroup{}, dir: dir}
+	for _, g := range config.TargetGroups {
+		a.groups[g.Name] = g
+	}
 	a.api = elb.New(elb.Options{
 		Region: region, BaseEndpoint: sdk.String("http://" + config.Listen.API),
 		Credentials: credentials.NewStaticCredentialsProvider("AKIAADMINISTRATOR", "administrator-secret", ""),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 )
@@ -47,8 +48,8 @@ type performance struct {
 	fleet  *stage.Fleet
 	client *traffic.Process
 	random *rand.Rand
-	// before is the number of the last call before the case.
-	before int
+	// before is the number of the last call before the case, and drawn that of draws.
+	before, drawn int
 }
 
 // Perform plays a case under traffic. Everything serves before it and after it.
@@ -66,8 +67,13 @@ func (s *Scene) Perform(ctx context.Context, c Case) (Result, error) {
 		return Result{}, err
 	}
 	p.before = len(calls)
+	draws, err := s.account.admin.Draws(ctx, 0)
+	if err != nil {
+		return Result{}, err
+	}
+	p.drawn = len(draws)
 	story := p.fleet.Tell(ctx)
-	if p.client, err = s.send(ctx, c.Group); err != nil {
+	if p.client, err = s.send(ctx, c.Group, c.Minutes); err != nil {
 		return Result{}, err
 	}
 	defer p.client.Stop()
@@ -90,7 +96,11 @@ func (p *performance) result(ctx context.Context, c Case, story *stage.Story, pl
 	}
 	r := Result{Name: c.Name, Requests: report.Requests, Failed: report.Failed, Moves: moves(calls), Seed: p.Seed, Took: report.Elapsed, Report: report}
 	if r.Failed > 0 || played != nil {
-		r.Story = happened(story, calls) + "\n" + p.broken(ctx)
+		draws, err := p.account.admin.Draws(ctx, p.drawn)
+		if err != nil {
+			return Result{}, errors.Join(played, err)
+		}
+		r.Story = happened(story, calls, draws) + "\n" + p.broken(ctx)
 	}
 	if report.Rate < leastRate {
 		err = fmt.Errorf("only %.0f requests a second were sent instead of %d: is this machine busy otherwise?", report.Rate, leastRate)
@@ -103,9 +113,12 @@ func (p *performance) calls(ctx context.Context) ([]api.Call, error) {
 	return p.account.admin.Calls(ctx, p.before)
 }
 
-// happened is the story of a fleet beside the calls.
-func happened(story *stage.Story, calls []api.Call) string {
+// happened is the story of a fleet beside the calls and what was drawn.
+func happened(story *stage.Story, calls []api.Call, draws []cloud.Draw) string {
 	lines := append(story.Lines(), told(calls)...)
+	for _, d := range draws {
+		lines = append(lines, d.From.Format(storyTime)+" "+d.String())
+	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
@@ -132,7 +145,9 @@ func (p *performance) watch(ctx context.Context) (stop func()) {
 	begun := time.Now()
 	var done sync.WaitGroup
 	done.Go(func() {
+		drawn := p.drawn
 		for pause(ctx, linesEvery); ctx.Err() == nil; pause(ctx, linesEvery) {
+			drawn += p.printDraws(ctx, drawn)
 			fmt.Fprintf(p.Log, "%5.0f s  %s | %s | %s\n", time.Since(begun).Seconds(), p.rollout(ctx), p.targets(ctx), p.requests())
 		}
 	})
@@ -140,6 +155,21 @@ func (p *performance) watch(ctx context.Context) (stop func()) {
 		cancel()
 		done.Wait()
 	}
+}
+
+// printDraws prints when each node of the load balancer stops sending to a target that
+// left, of the draws after the first n, and returns how many draws there are more.
+func (p *performance) printDraws(ctx context.Context, n int) int {
+	draws, err := p.account.admin.Draws(ctx, n)
+	if err != nil {
+		return 0
+	}
+	for _, d := range draws {
+		if d.What == "ends" {
+			fmt.Fprintln(p.Log, "        ", d)
+		}
+	}
+	return len(draws)
 }
 
 func (p *performance) rollout(ctx context.Context) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,8 +43,16 @@ const (
 	// keptFor is how long a client keeps a connection: shorter than the grace after a
 	// detachment, since a network load balancer moves no connection.
 	keptFor = 3 * time.Second
+	// minutesStream are the requests that take flowOfMinutes.
+	minutesStream = "minutes"
 	// slowBody takes nginx, which is told to send 200 bytes a second, 5 s with its header.
 	slowBody = 900
+	// headerSize is about what nginx sends before a body.
+	headerSize = 250
+	// flowOfMinutes is how long a connection lasts in the case of that name, AWS's time.
+	flowOfMinutes = 5 * time.Minute
+	// minutesShare, of 100, are the requests on such connections.
+	minutesShare = 0.25
 )
 
 // Scene is a cluster behind the load balancer, with two fleets of proxies: nodes, of
@@ -191,27 +200,39 @@ func (s *Scene) adjust(set *v1alpha1.IngressDaemonSet) {
 	}
 	env := set.Spec.Template.Spec.Containers[0].Env
 	for i := range env {
-		if env[i].Name == "SLOW" {
+		switch env[i].Name {
+		case "SLOW":
 			env[i].Value = "ok" + strings.Repeat(".", slowBody)
+		case "MINUTES_RATE":
+			env[i].Value = strconv.Itoa(int(math.Ceil((slowBody + headerSize) / s.scaled(flowOfMinutes).Seconds())))
 		}
 	}
 }
 
 // send sends requests to a group's listener: half on kept connections, half on new ones,
-// and one in a hundred that takes 5 s.
-func (s *Scene) send(ctx context.Context, group string) (*traffic.Process, error) {
+// and one in a hundred that takes 5 s; with minutes a few more that take flowOfMinutes.
+func (s *Scene) send(ctx context.Context, group string, minutes bool) (*traffic.Process, error) {
 	program, err := s.BuildTool(ctx, stage.TrafficClient)
 	if err != nil {
 		return nil, err
 	}
 	port := map[string]int{"nodes": nodesPort, "pods": podsPort}[group]
 	to := net.JoinHostPort(s.HostIP(), strconv.Itoa(port))
-	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), traffic.Options{
+	o := traffic.Options{
 		Rate: rate, Timeout: 15 * time.Second, Duration: time.Hour,
 		Streams: []traffic.Stream{
 			{Name: "kept", Address: to, Share: 50, KeepAlive: true, Lifetime: keptFor},
 			{Name: "new", Address: to, Share: 49},
 			{Name: "slow", Address: to, Share: 1, Path: "/slow", Body: "ok", Prefix: true, Workers: rate / 100 * 8},
 		},
-	})
+	}
+	if minutes {
+		lasts := s.scaled(flowOfMinutes)
+		o.Timeout = 2 * lasts
+		o.Streams = append(o.Streams, traffic.Stream{
+			Name: minutesStream, Address: to, Share: minutesShare, Path: "/minutes", Body: "ok", Prefix: true,
+			Workers: int(rate * minutesShare / 100 * lasts.Seconds() * 1.5),
+		})
+	}
+	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), o)
 }

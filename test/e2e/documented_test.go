@@ -160,7 +160,7 @@ var elsewhere = map[string]string{
 	`curl -i -H "Ingress-Daemonset-Signature: t=$t,v1=$v1" -d "$body" http://127.0.0.1:9180/`:             ofWebhook,
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
-	"go test ./test/balancer -v -timeout 30m":                 "make test runs it",
+	"go test ./test/balancer -v -timeout 60m":                 "make test runs it",
 	"go test -v ./test/variants":                              "make test runs it",
 }
 
