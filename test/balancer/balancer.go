@@ -3,7 +3,8 @@
 // connection of theirs to the targets that AWS might choose. The demonstration and the
 // tests play the same cases.
 //
-// Read cases.go first, then perform.go; scene.go and cloud.go set up what they play on.
+// Read cases.go first, then unkind.go and perform.go; scene.go and cloud.go set up what they
+// play on. README.md says what each case proves.
 package balancer
 
 import (
