@@ -71,19 +71,27 @@ func TestDrawsDependOnTheSeed(t *testing.T) {
 
 // Some nodes send to a new target when the API says healthy, others later.
 func TestANodeLearnsLate(t *testing.T) {
-	late := 0
+	late, apart := 0, 0
 	for seed := range uint64(20) {
 		c := account(t, func(s *Spec) { crossZone(s); s.Seed = seed })
 		must(t, c.Register(c.arn("pods"), []Target{{ID: pod}}, start))
 		run(c, 0, 340, well)
 		healthy := moment(t, 90, 320, func(s float64) bool { return state(t, c, "pods", pod, s) == "healthy" })
+		firsts := map[float64]bool{}
 		for _, zone := range []string{zoneA, zoneB} {
 			first := moment(t, 90, 340, func(s float64) bool { return len(reached(c, zone, s)) == 1 })
 			within(t, "the first new flow", first, healthy, healthy+30)
+			firsts[first] = true
 			if first > healthy+5 {
 				late++
 			}
 		}
+		if len(firsts) == 2 {
+			apart++
+		}
+	}
+	if apart < 10 {
+		t.Errorf("of 20 seeds only %d have both nodes learn of it at different moments", apart)
 	}
 	if late < 20 {
 		t.Errorf("of 40 nodes only %d learn of the target more than 5 s after it is healthy", late)
