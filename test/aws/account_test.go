@@ -36,9 +36,11 @@ func large(c *Config) {
 func (f *fixture) pages(between func(page int, names []string)) []string {
 	f.Helper()
 	var names []string
+	// A connection may break within a large answer, as it may with AWS.
+	again := func(o *elb.Options) { o.Retryer = retry.NewStandard() }
 	pages := elb.NewDescribeTargetGroupsPaginator(f.elb(), &elb.DescribeTargetGroupsInput{})
 	for n := 1; pages.HasMorePages(); n++ {
-		page, err := pages.NextPage(f.Context())
+		page, err := pages.NextPage(f.Context(), again)
 		f.must(err)
 		for _, g := range page.TargetGroups {
 			names = append(names, *g.TargetGroupName)
