@@ -19,7 +19,7 @@ func BenchmarkDecide(b *testing.B) {
 	for _, t := range several(0, 1000) {
 		s.Wants = append(s.Wants, in(t))
 	}
-	for name, s := range map[string]State{"rest": s, "all-gone": gone} {
+	for name, s := range map[string]GroupState{"rest": s, "all-gone": gone} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				Decide(s)

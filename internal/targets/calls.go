@@ -77,7 +77,7 @@ const (
 
 // Plan replaces the work that is queued for a group by that of a newer decision,
 // of which the records are written. What is under way stays under way.
-func (c *Calls) Plan(group string, d Decision) {
+func (c *Calls) Plan(group string, d GroupDecision) {
 	q := c.groups[group]
 	if q == nil {
 		q = newQueue()
@@ -93,7 +93,7 @@ func (c *Calls) Forget(group string) {
 	switch {
 	case q == nil:
 	case q.underWay:
-		q.plan(Decision{})
+		q.plan(GroupDecision{})
 		q.forgotten = true
 	default:
 		delete(c.groups, group)

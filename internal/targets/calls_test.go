@@ -11,8 +11,8 @@ import (
 func address(i int) Target { return Target{fmt.Sprintf("10.0.%d.%d", i/250, i%250), 8080} }
 
 // asking is a decision to register some targets and to deregister others.
-func asking(register, deregister []Target) Decision {
-	d := Decision{Deregister: deregister}
+func asking(register, deregister []Target) GroupDecision {
+	d := GroupDecision{Deregister: deregister}
 	for _, t := range register {
 		d.Register = append(d.Register, Registration{Target: t})
 	}
@@ -169,7 +169,7 @@ func TestThrottledBatchIsUnharmed(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	c := NewCalls(4, 20)
 	target := address(0)
-	accept := func(d Decision, now time.Time, outcome Outcome) Answer {
+	accept := func(d GroupDecision, now time.Time, outcome Outcome) Answer {
 		c.Plan("a", d)
 		call, ready, _ := c.Next(now)
 		if !ready {
@@ -181,7 +181,7 @@ func TestAnswers(t *testing.T) {
 	register, deregister := asking([]Target{target}, nil), asking(nil, []Target{target})
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 	for i, step := range []struct {
-		d       Decision
+		d       GroupDecision
 		minute  int
 		outcome Outcome
 		want    Answer
@@ -203,7 +203,7 @@ func TestAnswers(t *testing.T) {
 	if a := c.Answers("a")[target]; !a.At.IsZero() {
 		t.Errorf("the answer to an earlier call still counts: %+v", a)
 	}
-	c.Plan("a", Decision{})
+	c.Plan("a", GroupDecision{})
 	if len(c.Answers("a")) > 0 {
 		t.Error("what nothing is told of is not forgotten")
 	}
@@ -269,7 +269,7 @@ func TestFairness(t *testing.T) {
 func TestReads(t *testing.T) {
 	c := NewCalls(4, 20)
 	soon := noon.Add(time.Minute)
-	c.Plan("a", Decision{ReadAt: soon})
+	c.Plan("a", GroupDecision{ReadAt: soon})
 	if _, ready, at := c.Next(noon); ready || !at.Equal(soon) {
 		t.Fatalf("ready %t, at %s", ready, at)
 	}

@@ -35,12 +35,14 @@ const (
 
 // planner holds one decision while it is made.
 type planner struct {
-	State
+	GroupState
 	wishes  map[Target]wish
 	records map[Target]Record
 	refused map[Target]Refusal
-	changed bool
-	out     Decision
+	// sightings are those of the records with a LeftAt.
+	sightings map[Target]Sighting
+	changed   bool
+	out       GroupDecision
 
 	// group, zones and unzoned count the targets, once a floor was asked for.
 	group, unzoned count
@@ -54,10 +56,11 @@ type planner struct {
 // record, by a record that was written before; what nobody asked us to move is
 // left alone; and a target is Stopped only when a read that was sent after all
 // waits were over still had it out.
-func Decide(s State) Decision {
-	p := &planner{State: s, wishes: wishes(s), records: map[Target]Record{}, refused: map[Target]Refusal{}}
+func Decide(s GroupState) GroupDecision {
+	p := &planner{GroupState: s, wishes: wishes(s), records: map[Target]Record{}, refused: map[Target]Refusal{}, sightings: map[Target]Sighting{}}
 	for _, r := range s.Records {
 		p.records[r.Target] = r
+		p.sight(r, s.Sightings[r.Target], s.Now, s.Now)
 	}
 	for _, r := range s.Refused {
 		p.refused[r.Target] = r
@@ -110,13 +113,14 @@ func (p *planner) sorted() (in, ending, voluntary []Target) {
 	return in, ending, voluntary
 }
 
-func (p *planner) decision() Decision {
+func (p *planner) decision() GroupDecision {
 	if p.changed {
 		p.out.Records = []Record{}
 		for _, t := range slices.SortedFunc(maps.Keys(p.records), compareTargets) {
 			p.out.Records = append(p.out.Records, p.records[t])
 		}
 	}
+	p.out.Sightings = p.sightings
 	byTarget := func(a, b Report) int { return compareTargets(a.Target, b.Target) }
 	slices.SortFunc(p.out.Reports, byTarget)
 	slices.SortFunc(p.out.Deregister, compareTargets)
@@ -149,10 +153,32 @@ func (p *planner) record(r Record) {
 		p.records[r.Target] = r
 		p.recount(r.Target, before, p.counts(r.Target))
 		p.changed = true
+		p.found(r)
 	}
 }
 
+// found notes what this process found itself: the times of that are by its own clock.
+func (p *planner) found(r Record) { p.sight(r, p.sightings[r.Target], r.LeftAt, r.QuietAt) }
+
+// sight notes since when it is known what a record says: what was not known before
+// since left and quiet.
+func (p *planner) sight(r Record, before Sighting, left, quiet time.Time) {
+	if r.LeftAt.IsZero() {
+		delete(p.sightings, r.Target)
+		return
+	}
+	s := Sighting{LeftAt: r.LeftAt, QuietAt: r.QuietAt, Left: left, Quiet: quiet}
+	if before.LeftAt.Equal(r.LeftAt) {
+		s.Left = before.Left
+		if before.QuietAt.Equal(r.QuietAt) {
+			s.Quiet = before.Quiet
+		}
+	}
+	p.sightings[r.Target] = s
+}
+
 func (p *planner) forget(t Target) {
+	delete(p.sightings, t)
 	before := p.counts(t)
 	delete(p.records, t)
 	p.recount(t, before, p.counts(t))

@@ -21,8 +21,8 @@ func healthy(zone string) Health { return Health{Condition: Healthy, Zone: zone}
 
 func drained() Health { return Health{Condition: Draining, Reason: DeregistrationInProgress} }
 
-func rested() State {
-	return State{
+func rested() GroupState {
+	return GroupState{
 		Now: noon, Floor: 300 * time.Second, Synced: true, ReadAt: noon.Add(-time.Second),
 		Group:      Group{ID: "g", Balancer: Network, Type: IP, Port: 8080, InUse: true, CrossZone: true, Delay: 30 * time.Second},
 		Wants:      []Want{in(one)},
@@ -47,6 +47,15 @@ func record(t Target, leaving bool, left time.Time) Record {
 	return Record{Registration: Registration{Target: t}, Owner: "pod", Leaving: leaving, LeftAt: left}
 }
 
+// decide decides with records whose times this process wrote itself.
+func decide(s GroupState) GroupDecision {
+	s.Sightings = map[Target]Sighting{}
+	for _, r := range s.Records {
+		s.Sightings[r.Target] = Sighting{LeftAt: r.LeftAt, QuietAt: r.QuietAt, Left: r.LeftAt, Quiet: r.QuietAt}
+	}
+	return Decide(s)
+}
+
 // expected is what a decision does, in a few words.
 type expected struct {
 	records    string
@@ -56,7 +65,7 @@ type expected struct {
 	live       bool
 }
 
-func said(d Decision, about Target) expected {
+func said(d GroupDecision, about Target) expected {
 	var e expected
 	var words []string
 	for _, r := range d.Records {
@@ -98,227 +107,232 @@ func said(d Decision, about Target) expected {
 func TestDecide(t *testing.T) {
 	const first = "10.0.0.1:8080"
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
-	gone := func(s *State) { delete(s.Registered, one) }
-	left := func(age time.Duration) func(*State) {
-		return func(s *State) {
+	gone := func(s *GroupState) { delete(s.Registered, one) }
+	left := func(age time.Duration) func(*GroupState) {
+		return func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, ago(age))}
 			delete(s.Registered, one)
 		}
 	}
 	// quiet is what is told now of a target that was busy some seconds ago.
-	quiet := func(s *State, t Target, busy, since time.Duration) {
+	quiet := func(s *GroupState, t Target, busy, since time.Duration) {
 		s.Quiet = map[Target]Quiet{t: {Busy: ago(busy * time.Second), From: ago(since * time.Second), To: noon}}
 	}
 	for _, c := range []struct {
 		name   string
-		change func(*State)
+		change func(*GroupState)
 		want   expected
 	}{
-		{"nothing to do", func(*State) {}, expected{phase: Attached}},
+		{"nothing to do", func(*GroupState) {}, expected{phase: Attached}},
 
-		{"a target that is wanted is recorded and registered", func(s *State) { s.Records = nil; gone(s) },
+		{"a target that is wanted is recorded and registered", func(s *GroupState) { s.Records = nil; gone(s) },
 			expected{records: "1", register: first, phase: Registering}},
-		{"one that others registered is recorded, and needs no call", func(s *State) { s.Records = nil },
+		{"one that others registered is recorded, and needs no call", func(s *GroupState) { s.Records = nil },
 			expected{records: "1", phase: Attached}},
-		{"before the first read nothing is known to be missing", func(s *State) { s.ReadAt, s.Registered, s.Records = time.Time{}, nil, nil },
+		{"before the first read nothing is known to be missing", func(s *GroupState) { s.ReadAt, s.Registered, s.Records = time.Time{}, nil, nil },
 			expected{phase: Registering}},
-		{"the group's port where none is given", func(s *State) { s.Records = nil; gone(s); s.Wants[0].Port = 0 },
+		{"the group's port where none is given", func(s *GroupState) { s.Records = nil; gone(s); s.Wants[0].Port = 0 },
 			expected{records: "1", register: first, phase: Registering}},
-		{"an address that is reused is registered while it drains", func(s *State) {
+		{"an address that is reused is registered while it drains", func(s *GroupState) {
 			s.Registered[one] = drained()
 			s.Records = []Record{record(one, true, ago(time.Second))}
 		}, expected{records: "1 leaving", register: first, phase: Registering}},
-		{"somebody else takes it out", func(s *State) { gone(s) }, expected{register: first, phase: Registering}},
-		{"a call that was just answered is not made again", func(s *State) {
+		{"somebody else takes it out", func(s *GroupState) { gone(s) }, expected{register: first, phase: Registering}},
+		{"a call that was just answered is not made again", func(s *GroupState) {
 			gone(s)
 			s.Answers = map[Target]Answer{one: {Register: true, At: ago(2 * time.Second), Times: 1}}
 		}, expected{phase: Registering}},
-		{"but when a later read does not show it", func(s *State) {
+		{"but when a later read does not show it", func(s *GroupState) {
 			gone(s)
 			s.Answers = map[Target]Answer{one: {Register: true, At: ago(3 * time.Second), Times: 1}}
 		}, expected{register: first, phase: Registering}},
-		{"and after more vain calls, later", func(s *State) {
+		{"and after more vain calls, later", func(s *GroupState) {
 			gone(s)
 			s.Answers = map[Target]Answer{one: {Register: true, At: ago(8 * time.Second), Times: 3}}
 		}, expected{phase: Registering}},
-		{"what was put back counts as leaving until nothing older can take it out", func(s *State) {
+		{"what was put back counts as leaving until nothing older can take it out", func(s *GroupState) {
 			s.Records = []Record{record(one, true, time.Time{})}
 			s.Answers = map[Target]Answer{one: {Register: true, At: ago(15 * time.Second), Times: 1}}
 		}, expected{phase: Registering}},
-		{"and not longer", func(s *State) {
+		{"and not longer", func(s *GroupState) {
 			s.Records = []Record{record(one, true, time.Time{})}
 			s.Answers = map[Target]Answer{one: {Register: true, At: ago(16 * time.Second), Times: 1}}
 		}, expected{records: "1", phase: Attached}},
-		{"a crash after the record: registered once more, though it seems in", func(s *State) {
+		{"a crash after the record: registered once more, though it seems in", func(s *GroupState) {
 			s.Records = []Record{record(one, true, time.Time{})}
 		}, expected{register: first, phase: Registering}},
-		{"a refused one waits", func(s *State) {
+		{"a refused one waits", func(s *GroupState) {
 			gone(s)
 			s.Refused = []Refusal{{Target: one, Register: true, Why: "no", Since: ago(time.Minute), At: ago(4 * time.Second), Times: 1}}
 		}, expected{phase: Refused}},
-		{"and is tried again", func(s *State) {
+		{"and is tried again", func(s *GroupState) {
 			gone(s)
 			s.Refused = []Refusal{{Target: one, Register: true, Why: "no", Since: ago(time.Minute), At: ago(5 * time.Second), Times: 1}}
 		}, expected{register: first, phase: Registering}},
-		{"where the group was full, at once when one has left it", func(s *State) {
+		{"where the group was full, at once when one has left it", func(s *GroupState) {
 			gone(s)
 			s.Refused = []Refusal{{Target: one, Register: true, Full: true, Since: ago(time.Minute), At: ago(4 * time.Second), Times: 1}}
 			s.Answers = map[Target]Answer{two: {At: ago(time.Second)}}
 		}, expected{register: first, phase: Registering}},
-		{"an instance is no address", func(s *State) { s.Wants[0].ID = "i-1" }, expected{phase: Held, live: true}},
+		{"an instance is no address", func(s *GroupState) { s.Wants[0].ID = "i-1" }, expected{phase: Held, live: true}},
 
-		{"a removal that was seen counts at once", func(s *State) { s.Wants = []Want{ending(one)}; s.Synced = false },
+		{"a removal that was seen counts at once", func(s *GroupState) { s.Wants = []Want{ending(one)}; s.Synced = false },
 			expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"also before the first read", func(s *State) { s.Wants = []Want{ending(one)}; s.ReadAt, s.Registered = time.Time{}, nil },
+		{"also before the first read", func(s *GroupState) { s.Wants = []Want{ending(one)}; s.ReadAt, s.Registered = time.Time{}, nil },
 			expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"what serves on is taken out by a live read only", func(s *State) { s.Wants = []Want{out(one)} },
+		{"what serves on is taken out by a live read only", func(s *GroupState) { s.Wants = []Want{out(one)} },
 			expected{phase: Held, live: true}},
-		{"which is here", func(s *State) { s.Wants = []Want{out(one)}; s.Live = true },
+		{"which is here", func(s *GroupState) { s.Wants = []Want{out(one)}; s.Live = true },
 			expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"a hook that holds the pod lets it serve on", func(s *State) {
+		{"a hook that holds the pod lets it serve on", func(s *GroupState) {
 			s.Wants = []Want{ending(one)}
 			s.Wants[0].HookUntil = noon.Add(time.Minute)
 		}, expected{phase: Held, live: true}},
-		{"and when its time is over, no more", func(s *State) {
+		{"and when its time is over, no more", func(s *GroupState) {
 			s.Wants = []Want{ending(one)}
 			s.Wants[0].HookUntil = noon
 		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"a removal that was begun, and that a floor forbids by now, is undone", func(s *State) {
+		{"a removal that was begun, and that a floor forbids by now, is undone", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, time.Time{})}
 			s.Registered[two], s.Registered[three] = drained(), drained()
 		}, expected{register: first, phase: Held}},
-		{"and may be begun again", func(s *State) {
+		{"and may be begun again", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, time.Time{})}
 			s.Registered[two], s.Registered[three] = drained(), drained()
 			s.Answers = map[Target]Answer{one: {Register: true, At: ago(16 * time.Second), Times: 1}}
 		}, expected{records: "1", phase: Held}},
-		{"an absence needs complete lists", func(s *State) { s.Wants = nil; s.Live = true; s.Synced = false }, expected{phase: Held}},
-		{"and a live read", func(s *State) { s.Wants = nil }, expected{phase: Held, live: true}},
-		{"and has both", func(s *State) { s.Wants = nil; s.Live = true }, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"an unseen want to be out is an absence", func(s *State) { s.Wants = []Want{out(one)}; s.Wants[0].Seen = false; s.Synced = false; s.Live = true },
+		{"an absence needs complete lists", func(s *GroupState) { s.Wants = nil; s.Live = true; s.Synced = false }, expected{phase: Held}},
+		{"and a live read", func(s *GroupState) { s.Wants = nil }, expected{phase: Held, live: true}},
+		{"and has both", func(s *GroupState) { s.Wants = nil; s.Live = true }, expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"an unseen want to be out is an absence", func(s *GroupState) {
+			s.Wants = []Want{out(one)}
+			s.Wants[0].Seen = false
+			s.Synced = false
+			s.Live = true
+		},
 			expected{phase: Held}},
-		{"two wants, one in", func(s *State) { s.Wants = []Want{ending(one), in(one), ending(one)} }, expected{phase: Attached}},
-		{"two wants, both out, one serves on", func(s *State) { s.Wants = []Want{ending(one), out(one)} }, expected{phase: Held, live: true}},
-		{"two wants, both out, one unseen", func(s *State) {
+		{"two wants, one in", func(s *GroupState) { s.Wants = []Want{ending(one), in(one), ending(one)} }, expected{phase: Attached}},
+		{"two wants, both out, one serves on", func(s *GroupState) { s.Wants = []Want{ending(one), out(one)} }, expected{phase: Held, live: true}},
+		{"two wants, both out, one unseen", func(s *GroupState) {
 			s.Wants = []Want{ending(one), ending(one)}
 			s.Wants[1].Seen = false
 		}, expected{phase: Held, live: true}},
 
-		{"a stranger is left alone though it is wanted out", func(s *State) { s.Wants = []Want{in(one), ending(two)} }, expected{phase: Attached}},
-		{"in a group that is all ours, not", func(s *State) { s.Wants = []Want{in(one), ending(two), in(three)}; s.Whole = true },
+		{"a stranger is left alone though it is wanted out", func(s *GroupState) { s.Wants = []Want{in(one), ending(two)} }, expected{phase: Attached}},
+		{"in a group that is all ours, not", func(s *GroupState) { s.Wants = []Want{in(one), ending(two), in(three)}; s.Whole = true },
 			expected{records: "1, 2 leaving, 3", deregister: "10.0.0.2:8080", phase: Attached}},
-		{"what nobody wants leaves a group that is ours", func(s *State) { s.Whole, s.Live = true, true },
+		{"what nobody wants leaves a group that is ours", func(s *GroupState) { s.Whole, s.Live = true, true },
 			expected{records: "1, 2 leaving, 3 leaving", deregister: "10.0.0.2:8080 10.0.0.3:8080", phase: Attached}},
-		{"by complete lists", func(s *State) { s.Whole, s.Live, s.Synced = true, true, false }, expected{phase: Attached}},
-		{"a borrowed one is recorded when it is taken out", func(s *State) { s.Wants = []Want{borrowed(out(one))}; s.Records = nil; s.Live = true },
+		{"by complete lists", func(s *GroupState) { s.Whole, s.Live, s.Synced = true, true, false }, expected{phase: Attached}},
+		{"a borrowed one is recorded when it is taken out", func(s *GroupState) { s.Wants = []Want{borrowed(out(one))}; s.Records = nil; s.Live = true },
 			expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"a borrowed one that was never taken out is not ours", func(s *State) { s.Wants = []Want{borrowed(in(one))}; s.Records = nil; gone(s) },
+		{"a borrowed one that was never taken out is not ours", func(s *GroupState) { s.Wants = []Want{borrowed(in(one))}; s.Records = nil; gone(s) },
 			expected{phase: Absent}},
-		{"a borrowed one is put back", func(s *State) {
+		{"a borrowed one is put back", func(s *GroupState) {
 			s.Wants = []Want{borrowed(in(one))}
 			s.Records = []Record{record(one, true, ago(time.Hour))}
 			gone(s)
 		}, expected{records: "1 leaving", register: first, phase: Registering}},
-		{"and forgotten when it is attached", func(s *State) { s.Wants = []Want{borrowed(in(one))} }, expected{records: "none", phase: Attached}},
-		{"but not before it is healthy", func(s *State) {
+		{"and forgotten when it is attached", func(s *GroupState) { s.Wants = []Want{borrowed(in(one))} }, expected{records: "none", phase: Attached}},
+		{"but not before it is healthy", func(s *GroupState) {
 			s.Wants = []Want{borrowed(in(one))}
 			s.Registered[one] = Health{Condition: Initial, Reason: RegistrationInProgress}
 		}, expected{phase: Registering}},
 
-		{"LeftAt is when it was seen out after the answer", func(s *State) {
+		{"LeftAt is when it was seen out after the answer", func(s *GroupState) {
 			left(0)(s)
 			s.Records[0].LeftAt = time.Time{}
 			s.Answers = map[Target]Answer{one: {At: ago(time.Second), Times: 1}}
 		}, expected{records: "1 leaving left -1s", phase: Leaving}},
-		{"an answer after the read proves nothing", func(s *State) {
+		{"an answer after the read proves nothing", func(s *GroupState) {
 			left(0)(s)
 			s.Records[0].LeftAt = time.Time{}
 			s.Answers = map[Target]Answer{one: {At: noon, Times: 1}}
 		}, expected{phase: Leaving}},
-		{"nor does a record alone: it may be in soon", func(s *State) { left(0)(s); s.Records[0].LeftAt = time.Time{} },
+		{"nor does a record alone: it may be in soon", func(s *GroupState) { left(0)(s); s.Records[0].LeftAt = time.Time{} },
 			expected{deregister: first, phase: Leaving}},
-		{"unused in use elsewhere is not gone", func(s *State) {
+		{"unused in use elsewhere is not gone", func(s *GroupState) {
 			left(0)(s)
 			s.Records[0].LeftAt = time.Time{}
 			s.Registered[one] = Health{Condition: Unused, Reason: NotInUse}
 			s.Answers = map[Target]Answer{one: {At: ago(4 * time.Second), Times: 1}}
 		}, expected{deregister: first, phase: Leaving}},
-		{"unused and not registered is", func(s *State) {
+		{"unused and not registered is", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Registered[one] = Health{Condition: Unused, Reason: NotRegistered}
 		}, expected{phase: Stopped}},
 		{"the floor has not passed", left(300 * time.Second), expected{phase: Leaving}},
 		{"the floor has passed before the read", left(301 * time.Second), expected{phase: Stopped}},
-		{"it drains still", func(s *State) {
+		{"it drains still", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Group.Delay = 302 * time.Second
 			s.Registered[one] = drained()
 		}, expected{phase: Leaving}},
-		{"its delay is over", func(s *State) { left(301 * time.Second)(s); s.Registered[one] = drained() }, expected{phase: Stopped}},
-		{"quiet is recorded first", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 11) },
+		{"its delay is over", func(s *GroupState) { left(301 * time.Second)(s); s.Registered[one] = drained() }, expected{phase: Stopped}},
+		{"quiet is recorded first", func(s *GroupState) { left(20 * time.Second)(s); quiet(s, one, 15, 11) },
 			expected{records: "1 leaving left -20s quiet 0s", phase: Leaving}},
-		{"quiet on record, and read since", func(s *State) { left(20 * time.Second)(s); s.Records[0].QuietAt = ago(5 * time.Second) },
+		{"quiet on record, and read since", func(s *GroupState) { left(20 * time.Second)(s); s.Records[0].QuietAt = ago(5 * time.Second) },
 			expected{phase: Stopped}},
-		{"quiet on record, and not read since", func(s *State) { left(20 * time.Second)(s); s.Records[0].QuietAt = noon },
+		{"quiet on record, and not read since", func(s *GroupState) { left(20 * time.Second)(s); s.Records[0].QuietAt = noon },
 			expected{phase: Leaving}},
-		{"quiet for less than 10 s", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 9) },
+		{"quiet for less than 10 s", func(s *GroupState) { left(20 * time.Second)(s); quiet(s, one, 15, 9) },
 			expected{phase: Leaving}},
-		{"quiet since before it left", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 21) },
+		{"quiet since before it left", func(s *GroupState) { left(20 * time.Second)(s); quiet(s, one, 15, 21) },
 			expected{phase: Leaving}},
-		{"no connection after it left", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 21, 11) },
+		{"no connection after it left", func(s *GroupState) { left(20 * time.Second)(s); quiet(s, one, 21, 11) },
 			expected{phase: Leaving}},
-		{"another port is quiet", func(s *State) { left(20 * time.Second)(s); quiet(s, Target{one.ID, 8443}, 15, 11) },
+		{"another port is quiet", func(s *GroupState) { left(20 * time.Second)(s); quiet(s, Target{one.ID, 8443}, 15, 11) },
 			expected{phase: Leaving}},
-		{"quiet while it drains", func(s *State) { left(20 * time.Second)(s); quiet(s, one, 15, 11); s.Registered[one] = drained() },
+		{"quiet while it drains", func(s *GroupState) { left(20 * time.Second)(s); quiet(s, one, 15, 11); s.Registered[one] = drained() },
 			expected{phase: Leaving}},
-		{"quiet, and drained", func(s *State) {
+		{"quiet, and drained", func(s *GroupState) {
 			left(31 * time.Second)(s)
 			quiet(s, one, 15, 11)
 			s.Registered[one] = drained()
 		}, expected{records: "1 leaving left -31s quiet 0s", phase: Leaving}},
-		{"quiet when it left before does not count again", func(s *State) {
+		{"quiet when it left before does not count again", func(s *GroupState) {
 			left(20 * time.Second)(s)
 			s.Records[0].QuietAt = ago(5 * time.Second)
 			s.Registered[one] = healthy("a")
 			s.Wants = []Want{ending(one)}
 		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"registered again by somebody else", func(s *State) {
+		{"registered again by somebody else", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Wants = []Want{ending(one)}
 			s.Registered[one] = healthy("a")
 		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"again and again: not at once", func(s *State) {
+		{"again and again: not at once", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Wants = []Want{ending(one)}
 			s.Registered[one] = healthy("a")
 			s.Answers = map[Target]Answer{one: {At: ago(30 * time.Second), Times: 5}}
 		}, expected{records: "1 leaving", phase: Leaving}},
-		{"registered by somebody else when nobody speaks of it: theirs", func(s *State) {
+		{"registered by somebody else when nobody speaks of it: theirs", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Wants, s.Records[0].Settled = nil, true
 			s.Registered[one] = healthy("a")
 		}, expected{records: "none"}},
-		{"unless the lists are not complete", func(s *State) {
+		{"unless the lists are not complete", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Wants, s.Records[0].Settled, s.Synced = nil, true, false
 			s.Registered[one] = healthy("a")
 		}, expected{phase: Held}},
-		{"or it may be by a late call of ours", func(s *State) {
+		{"or it may be by a late call of ours", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Wants, s.Live = nil, true
 			s.Registered[one] = healthy("a")
 		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"gone and not spoken of: forgotten", func(s *State) { left(20 * time.Second)(s); s.Wants = nil }, expected{records: "none", phase: Leaving}},
-		{"not while something older may register it", func(s *State) { left(15 * time.Second)(s); s.Wants = nil }, expected{phase: Leaving}},
-		{"not while it drains", func(s *State) { left(20 * time.Second)(s); s.Wants = nil; s.Registered[one] = drained() },
+		{"gone and not spoken of: forgotten", func(s *GroupState) { left(20 * time.Second)(s); s.Wants = nil }, expected{records: "none", phase: Leaving}},
+		{"not while something older may register it", func(s *GroupState) { left(15 * time.Second)(s); s.Wants = nil }, expected{phase: Leaving}},
+		{"not while it drains", func(s *GroupState) { left(20 * time.Second)(s); s.Wants = nil; s.Registered[one] = drained() },
 			expected{records: "1 leaving left -20s settled", phase: Leaving}},
-		{"a pod that failed long ago is forgotten", func(s *State) { left(301 * time.Second)(s); s.Wants = []Want{ending(one)} },
+		{"a pod that failed long ago is forgotten", func(s *GroupState) { left(301 * time.Second)(s); s.Wants = []Want{ending(one)} },
 			expected{records: "none", phase: Stopped}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := rested()
 			c.change(&s)
-			if got := said(Decide(s), one); got != c.want {
+			if got := said(decide(s), one); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})

@@ -4,11 +4,13 @@ import "time"
 
 // Decision is what to do about one group. Records are written first; without
 // them none of the calls may be made.
-type Decision struct {
+type GroupDecision struct {
 	// At is the time of the State that it was made from.
 	At time.Time
 	// Records are all that are to be on record; nil where nothing changes.
 	Records []Record
+	// Sightings belong to the records, for the State of the next decision.
+	Sightings map[Target]Sighting
 	// Deregister and Register are idempotent calls, in the order of their targets.
 	Deregister []Target
 	Register   []Registration

@@ -12,7 +12,7 @@ func TestFloors(t *testing.T) {
 		name       string
 		registered map[Target]Health
 		out        []Want
-		change     func(*State)
+		change     func(*GroupState)
 		held       []Target
 	}{
 		{"others serve", map[Target]Health{one: healthy("a"), two: healthy("a")}, []Want{out(one)}, nil, nil},
@@ -23,26 +23,26 @@ func TestFloors(t *testing.T) {
 		{"what ends first, whatever its order", map[Target]Health{one: healthy("a"), two: healthy("a")}, []Want{out(one), ending(two)}, nil, []Target{one}},
 		{"one that drains serves nobody", map[Target]Health{one: healthy("a"), two: drained()}, []Want{out(one)}, nil, []Target{one}},
 		{"one that leaves by record", map[Target]Health{one: healthy("a"), two: healthy("a")}, []Want{out(one)},
-			func(s *State) { s.Records = append(s.Records, record(two, true, time.Time{})) }, []Target{one}},
+			func(s *GroupState) { s.Records = append(s.Records, record(two, true, time.Time{})) }, []Target{one}},
 		{"the minimum", map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("a")}, []Want{out(one)},
-			func(s *State) { s.Group.MinHealthy = 3 }, []Target{one}},
+			func(s *GroupState) { s.Group.MinHealthy = 3 }, []Target{one}},
 		{"the minimum is kept", map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("a")}, []Want{out(one)},
-			func(s *State) { s.Group.MinHealthy = 2 }, nil},
+			func(s *GroupState) { s.Group.MinHealthy = 2 }, nil},
 		{"the percentage, of those that stay", map[Target]Health{one: healthy("a"), two: healthy("a"), three: unhealthy}, []Want{out(one)},
-			func(s *State) { s.Group.MinHealthyPercent = 51 }, []Target{one}},
+			func(s *GroupState) { s.Group.MinHealthyPercent = 51 }, []Target{one}},
 		{"the percentage is kept", map[Target]Health{one: healthy("a"), two: healthy("a"), three: unhealthy}, []Want{out(one)},
-			func(s *State) { s.Group.MinHealthyPercent = 50 }, nil},
+			func(s *GroupState) { s.Group.MinHealthyPercent = 50 }, nil},
 		{"the percentage, with one that leaves and is listed still", map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("a")}, []Want{out(one), ending(two)},
-			func(s *State) { s.Group.MinHealthyPercent = 51 }, []Target{one}},
+			func(s *GroupState) { s.Group.MinHealthyPercent = 51 }, []Target{one}},
 		{"the last one of a zone", map[Target]Health{one: healthy("a"), two: healthy("b")}, []Want{out(one)},
-			func(s *State) { s.Group.CrossZone = false }, []Target{one}},
+			func(s *GroupState) { s.Group.CrossZone = false }, []Target{one}},
 		{"the last one of a zone that others reach", map[Target]Health{one: healthy("a"), two: healthy("b")}, []Want{out(one)}, nil, nil},
 		{"an unknown zone counts in every one", map[Target]Health{one: healthy("a"), two: healthy("")}, []Want{out(one)},
-			func(s *State) { s.Group.CrossZone = false }, nil},
+			func(s *GroupState) { s.Group.CrossZone = false }, nil},
 		{"so does one of all zones", map[Target]Health{one: healthy("a"), two: healthy("all")}, []Want{out(one)},
-			func(s *State) { s.Group.CrossZone = false }, nil},
+			func(s *GroupState) { s.Group.CrossZone = false }, nil},
 		{"one of an unknown zone may be the last of any", map[Target]Health{one: healthy(""), two: healthy("b"), three: unhealthy}, []Want{out(one)},
-			func(s *State) { s.Group.CrossZone = false }, []Target{one}},
+			func(s *GroupState) { s.Group.CrossZone = false }, []Target{one}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := rested()
@@ -54,13 +54,13 @@ func TestFloors(t *testing.T) {
 				c.change(&s)
 			}
 			var held []Target
-			for _, r := range Decide(s).Reports {
+			for _, r := range decide(s).Reports {
 				if r.Phase == Held {
 					held = append(held, r.Target)
 				}
 			}
 			if !slices.Equal(held, c.held) {
-				t.Errorf("held %v, want %v: %+v", held, c.held, Decide(s).Reports)
+				t.Errorf("held %v, want %v: %+v", held, c.held, decide(s).Reports)
 			}
 		})
 	}

@@ -24,6 +24,10 @@ func (p *planner) join(t Target, w wish) {
 		p.report(t, Registering, time.Time{}, time.Time{}, "the inventory of the group is not read yet")
 		return
 	}
+	if w.Stay && where == absent && !r.Leaving {
+		p.report(t, Absent, time.Time{}, time.Time{}, "it is not registered, and it is not known whether it is to be")
+		return
+	}
 	if !known {
 		// Registered by somebody or not: from now on it is ours to take out.
 		r = Record{Registration: w.Registration, Owner: w.Owner}

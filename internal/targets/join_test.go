@@ -25,7 +25,7 @@ func TestAttached(t *testing.T) {
 		s := rested()
 		s.Group.InUse = !c.unused
 		s.Registered[one] = c.health
-		d := Decide(s)
+		d := decide(s)
 		if len(d.Reports) != 1 || d.Reports[0].Phase != c.phase || !strings.Contains(d.Reports[0].Message, c.says) {
 			t.Errorf("%+v: got %+v, want %s and %q", c.health, d.Reports, c.phase, c.says)
 		}
@@ -59,7 +59,7 @@ func TestUnfit(t *testing.T) {
 		s := rested()
 		s.Group.Type, s.Group.IPv6, s.Group.Port = c.kind, c.ipv6, c.t.Port
 		s.Records, s.Registered, s.Wants = nil, nil, []Want{in(c.t)}
-		d := Decide(s)
+		d := decide(s)
 		if refused := d.Reports[0].Phase == Refused; refused != (c.says != "") || refused != (d.Register == nil) {
 			t.Errorf("%v: got %+v", c.t, d)
 		}

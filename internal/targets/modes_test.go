@@ -219,11 +219,11 @@ func TestWantsByNode(t *testing.T) {
 	s.Group.Type, s.Group.Port, s.Records = Instance, 80, []Record{record(Target{"i-1", 80}, false, time.Time{})}
 	s.Registered = map[Target]Health{{"i-1", 80}: healthy("a")}
 	s.Wants = wants
-	if d := Decide(s); len(d.Deregister) > 0 {
+	if d := decide(s); len(d.Deregister) > 0 {
 		t.Errorf("the node leaves though a pod serves: %+v", d)
 	}
 	s.Wants = wants[:1]
-	if d := Decide(s); len(d.Deregister) != 1 {
+	if d := decide(s); len(d.Deregister) != 1 {
 		t.Errorf("the node stays though its last pod ends: %+v", d)
 	}
 

@@ -43,7 +43,7 @@ func newQueue() *queue {
 	return q
 }
 
-func (q *queue) plan(d Decision) {
+func (q *queue) plan(d GroupDecision) {
 	q.forgotten = false
 	before := q.wanted
 	for kind := range Read {
@@ -100,7 +100,7 @@ func (q *queue) ask(kind Kind, t Target) {
 }
 
 // prune forgets what was answered about targets that nothing is told of any more.
-func (q *queue) prune(d Decision) {
+func (q *queue) prune(d GroupDecision) {
 	told := map[Target]bool{}
 	for _, r := range d.Reports {
 		told[r.Target] = true

@@ -10,34 +10,34 @@ import (
 func TestWhenToRead(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*State)
+		change func(*GroupState)
 		after  time.Duration
 	}{
-		{"nothing moves", func(*State) {}, 59 * time.Second},
-		{"never read", func(s *State) { s.ReadAt = time.Time{} }, 0},
-		{"health checks are under way", func(s *State) { s.Registered[one] = Health{Condition: Initial} }, 4 * time.Second},
-		{"a removal waits for it", func(s *State) { s.Wants = []Want{out(one)} }, 0},
-		{"a floor may give way", func(s *State) { s.Wants = []Want{out(one)}; s.Group.MinHealthy = 3 }, 4 * time.Second},
-		{"what leaves is looked for at once", func(s *State) {
+		{"nothing moves", func(*GroupState) {}, 59 * time.Second},
+		{"never read", func(s *GroupState) { s.ReadAt = time.Time{} }, 0},
+		{"health checks are under way", func(s *GroupState) { s.Registered[one] = Health{Condition: Initial} }, 4 * time.Second},
+		{"a removal waits for it", func(s *GroupState) { s.Wants = []Want{out(one)} }, 0},
+		{"a floor may give way", func(s *GroupState) { s.Wants = []Want{out(one)}; s.Group.MinHealthy = 3 }, 4 * time.Second},
+		{"what leaves is looked for at once", func(s *GroupState) {
 			s.Wants, s.Records = []Want{ending(one)}, []Record{record(one, true, time.Time{})}
 			s.Answers = map[Target]Answer{one: {At: noon, Times: 1}}
 		}, 0},
-		{"what is registered a little later", func(s *State) {
+		{"what is registered a little later", func(s *GroupState) {
 			delete(s.Registered, one)
 			s.Answers = map[Target]Answer{one: {Register: true, At: noon, Times: 1}}
 		}, 2 * time.Second},
-		{"the floor passes soon", func(s *State) {
+		{"the floor passes soon", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, noon.Add(-290*time.Second))}
 			delete(s.Registered, one)
 		}, 10 * time.Second},
-		{"the floor has passed since the read", func(s *State) {
+		{"the floor has passed since the read", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, noon.Add(-300*time.Second))}
 			delete(s.Registered, one)
 		}, 0},
 	} {
 		s := rested()
 		c.change(&s)
-		if got := Decide(s).ReadAt.Sub(noon); got != c.after {
+		if got := decide(s).ReadAt.Sub(noon); got != c.after {
 			t.Errorf("%s: read after %s, want %s", c.name, got, c.after)
 		}
 	}
@@ -56,13 +56,13 @@ func TestLeftAt(t *testing.T) {
 func TestFaults(t *testing.T) {
 	s := rested()
 	s.Wants, s.Records = []Want{ending(one)}, []Record{record(one, true, noon.Add(-time.Hour))}
-	if f := Decide(s).Faults; len(f) != 1 || !strings.Contains(f[0], "registered again by somebody else") {
+	if f := decide(s).Faults; len(f) != 1 || !strings.Contains(f[0], "registered again by somebody else") {
 		t.Errorf("got %q", f)
 	}
 	s = rested()
 	delete(s.Registered, one)
 	s.Answers = map[Target]Answer{one: {Register: true, At: noon.Add(-time.Minute), Times: 3}}
-	if f := Decide(s).Faults; len(f) != 1 || !strings.Contains(f[0], "registered 3 times") {
+	if f := decide(s).Faults; len(f) != 1 || !strings.Contains(f[0], "registered 3 times") {
 		t.Errorf("got %q", f)
 	}
 }

@@ -28,7 +28,7 @@ func (a *audit) fault(format string, args ...any) {
 }
 
 // decided checks what holds of every decision.
-func (a *audit) decided(g *fakeGroup, s State, d Decision) {
+func (a *audit) decided(g *fakeGroup, s GroupState, d GroupDecision) {
 	a.checkPure(s, d)
 	a.checkWake(s, d)
 	s.Wants = withPorts(s.Wants, g.Port)
@@ -77,7 +77,7 @@ func withPorts(wants []Want, port int32) []Want {
 }
 
 // noteWanted remembers when a target was wanted: from then on it is ours.
-func (a *audit) noteWanted(g *fakeGroup, s State) {
+func (a *audit) noteWanted(g *fakeGroup, s GroupState) {
 	if a.w.wantedAt[g.ID] == nil {
 		a.w.wantedAt[g.ID] = map[Target]time.Time{}
 	}
@@ -89,7 +89,7 @@ func (a *audit) noteWanted(g *fakeGroup, s State) {
 }
 
 // noteBegun remembers what is being taken out because a want said so.
-func (a *audit) noteBegun(g *fakeGroup, s State, now map[Target]Record) {
+func (a *audit) noteBegun(g *fakeGroup, s GroupState, now map[Target]Record) {
 	begun := map[Target]bool{}
 	for t, r := range now {
 		named := slices.ContainsFunc(s.Wants, func(w Want) bool { return w.Target == t })
@@ -108,7 +108,7 @@ func (a *audit) noteBegun(g *fakeGroup, s State, now map[Target]Record) {
 
 // checkCause: a target leaves because that was seen, or because lists that are
 // complete and an inventory that was read for it lack it; and never while it is wanted.
-func (a *audit) checkCause(s State, t Target, r Record) {
+func (a *audit) checkCause(s GroupState, t Target, r Record) {
 	var in, seen bool
 	for _, w := range s.Wants {
 		in = in || w.Target == t && w.In
@@ -127,7 +127,7 @@ func (a *audit) checkCause(s State, t Target, r Record) {
 
 // checkStopped: no new connection can come to what is said to have stopped, except
 // by what somebody else did meanwhile and no read could show.
-func (a *audit) checkStopped(g *fakeGroup, s State, r Report) {
+func (a *audit) checkStopped(g *fakeGroup, s GroupState, r Report) {
 	e := g.targets[r.Target]
 	var leftAt time.Time
 	for _, rec := range s.Records {
@@ -147,7 +147,7 @@ func (a *audit) checkStopped(g *fakeGroup, s State, r Report) {
 }
 
 // checkPure: the same State in another order gives the same Decision.
-func (a *audit) checkPure(s State, d Decision) {
+func (a *audit) checkPure(s GroupState, d GroupDecision) {
 	o := s
 	o.Wants, o.Records, o.Refused = slices.Clone(s.Wants), slices.Clone(s.Records), slices.Clone(s.Refused)
 	slices.Reverse(o.Wants)
@@ -159,7 +159,7 @@ func (a *audit) checkPure(s State, d Decision) {
 }
 
 // checkWake: nothing else would be decided before the time to wake up.
-func (a *audit) checkWake(s State, d Decision) {
+func (a *audit) checkWake(s GroupState, d GroupDecision) {
 	if d.Records != nil {
 		s.Records = d.Records
 	}
@@ -169,6 +169,7 @@ func (a *audit) checkWake(s State, d Decision) {
 	if !first.WakeAt.IsZero() {
 		late.Now = first.WakeAt.Add(-1)
 	}
+	late.Sightings = first.Sightings
 	again := Decide(late)
 	first.ReadAt, again.ReadAt = time.Time{}, time.Time{}
 	first.At, again.At = time.Time{}, time.Time{}

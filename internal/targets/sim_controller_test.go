@@ -18,11 +18,12 @@ type controller struct {
 	// seenAt is the moment that the inventory is of, for the audit alone.
 	seenAt map[string]time.Time
 	// decideAt is when to decide about a group next, last the last decision.
-	decideAt map[string]time.Time
-	state    map[string]State
-	last     map[string]Decision
-	flights  []flight
-	life     int
+	decideAt  map[string]time.Time
+	state     map[string]GroupState
+	last      map[string]GroupDecision
+	flights   []flight
+	life      int
+	sightings map[string]map[Target]Sighting
 }
 
 // flight is a call whose answer is not here yet.
@@ -42,7 +43,7 @@ func (w *world) boot() {
 	w.c = &controller{
 		w: w, born: w.now.Add(time.Duration(1+w.rng.IntN(3)) * time.Second), life: life, calls: NewCalls(DefaultRate, DefaultBurst),
 		inventory: map[string]map[Target]Health{}, readAt: map[string]time.Time{}, seenAt: map[string]time.Time{},
-		decideAt: map[string]time.Time{}, state: map[string]State{}, last: map[string]Decision{},
+		decideAt: map[string]time.Time{}, state: map[string]GroupState{}, last: map[string]GroupDecision{}, sightings: map[string]map[Target]Sighting{},
 	}
 	w.c.syncedAt = w.c.born.Add(time.Duration(w.rng.IntN(4)) * time.Second)
 	w.c.changed()
@@ -219,13 +220,14 @@ func (g *fakeGroup) wouldSay(call Call) Outcome {
 func (c *controller) decide(g *fakeGroup, live bool) bool {
 	w := c.w
 	delete(c.decideAt, g.ID)
-	s := State{
+	s := GroupState{
 		Now: w.now, Group: g.Group, Whole: g.whole, Floor: g.floor,
 		Wants: w.wants(g, c.sees), Synced: !w.now.Before(c.syncedAt), Records: w.records[g.ID],
 		Registered: c.inventory[g.ID], ReadAt: c.readAt[g.ID], Live: live,
-		Answers: c.calls.Answers(g.ID), Refused: c.calls.Refused(g.ID), Quiet: w.quiet(g),
+		Answers: c.calls.Answers(g.ID), Refused: c.calls.Refused(g.ID), Quiet: w.quiet(g), Sightings: c.sightings[g.ID],
 	}
 	d := Decide(s)
+	c.sightings[g.ID] = d.Sightings
 	w.a.decided(g, s, d)
 	if c.dies() {
 		return false

@@ -63,7 +63,7 @@ func (a *audit) enough(g *fakeGroup, seen map[Target]Health, stays func(Target) 
 	return healthy >= 1 && healthy >= g.MinHealthy && healthy*100 >= g.MinHealthyPercent*all
 }
 
-func (a *audit) voluntary(s State, t Target) bool {
+func (a *audit) voluntary(s GroupState, t Target) bool {
 	voluntary, named := false, false
 	for _, w := range s.Wants {
 		if w.Target == t {

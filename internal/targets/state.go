@@ -3,7 +3,7 @@ package targets
 import "time"
 
 // State is everything that a decision about one group is made from.
-type State struct {
+type GroupState struct {
 	Now   time.Time
 	Group Group
 	// Whole is whether every target of the group is ours; otherwise those are
@@ -39,6 +39,20 @@ type State struct {
 	// Quiet is what the health checkers of the targets' nodes told last. It has no
 	// entry where nobody looks.
 	Quiet map[Target]Quiet
+
+	// Sightings are those of the last decision of this process. To lose them makes
+	// what left wait anew.
+	Sightings map[Target]Sighting
+}
+
+// Sighting is since when this process has known what a record says, by its own clock:
+// the times on record may be another leader's, whose clock says nothing of how long
+// ago that was.
+type Sighting struct {
+	// LeftAt and QuietAt are what is on record.
+	LeftAt, QuietAt time.Time
+	// Left and Quiet are since when that has been known.
+	Left, Quiet time.Time
 }
 
 // Want is what one user of a group, such as a pod or a node, wants of a target.
@@ -52,6 +66,10 @@ type Want struct {
 	In bool
 	// Why is a clause for a person.
 	Why string
+	// Stay is whether the target is only to stay as it is, because what serves there is
+	// there still and its port is not known: it is put back where it was taken out, and
+	// otherwise not registered.
+	Stay bool
 
 	// Seen is whether what ends it was seen: a pod that terminates or failed, a
 	// node with a reason. What is only missing from a list is not.

@@ -27,6 +27,7 @@ func (q Quiet) since(leftAt time.Time) bool {
 func (p *planner) left(r Record, where place) {
 	if r.LeftAt.IsZero() {
 		r.LeftAt = roundUp(p.ReadAt)
+		p.found(r)
 	}
 	_, wanted := p.wishes[r.Target]
 	r.Settled = r.Settled || !wanted && p.outForGood(r)
@@ -57,16 +58,17 @@ func (p *planner) left(r Record, where place) {
 	}
 }
 
-// over is when the traffic to a target that is out has ended, and how that is
-// known: its delay is over, where the cloud still drains it, and the floor has
+// over is when the traffic to a target that is out has ended, by our own clock, and how
+// that is known: its delay is over, where the cloud still drains it, and the floor has
 // passed or it was seen quiet.
 func (p *planner) over(r Record, where place) (time.Time, Evidence) {
-	at, evidence := r.LeftAt.Add(p.Floor), FloorPassed
-	if !r.QuietAt.IsZero() && r.QuietAt.Before(at) {
-		at, evidence = r.QuietAt, SeenQuiet
+	seen := p.sightings[r.Target]
+	at, evidence := seen.Left.Add(p.Floor), FloorPassed
+	if !r.QuietAt.IsZero() && seen.Quiet.Before(at) {
+		at, evidence = seen.Quiet, SeenQuiet
 	}
 	if where == draining {
-		at = later(at, r.LeftAt.Add(p.Group.Delay))
+		at = later(at, seen.Left.Add(p.Group.Delay))
 	}
 	return at, evidence
 }
@@ -74,11 +76,12 @@ func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 // seenQuiet is whether the target's node is quiet now, and only the floor is waited
 // for. Of a target that still drains it would say nothing of the time to come.
 func (p *planner) seenQuiet(r Record, where place) bool {
-	if drained := r.LeftAt.Add(p.Group.Delay); where == draining && p.Now.Before(drained) {
+	left := p.sightings[r.Target].Left
+	if drained := left.Add(p.Group.Delay); where == draining && p.Now.Before(drained) {
 		p.wake(drained)
 		return false
 	}
-	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(r.LeftAt)
+	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(left)
 }
 
 // mayForget is whether a target that is not registered needs no record any more:
@@ -91,7 +94,7 @@ func (p *planner) mayForget(r Record, where place) bool {
 	case !wanted:
 		return p.outForGood(r)
 	}
-	floor := r.LeftAt.Add(p.Floor)
+	floor := p.sightings[r.Target].Left.Add(p.Floor)
 	return !w.voluntary && !w.Borrowed && !p.Now.Before(floor) && !p.ReadAt.Before(floor)
 }
 

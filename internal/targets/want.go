@@ -19,7 +19,7 @@ type wish struct {
 
 // wishes joins the wants of each target. One that wants it in outweighs all that
 // want it out; those that want it out count as seen, or as ending, when all are.
-func wishes(s State) map[Target]wish {
+func wishes(s GroupState) map[Target]wish {
 	wants := slices.Clone(s.Wants)
 	for i := range wants {
 		if wants[i].Port == 0 {
@@ -50,13 +50,16 @@ func (w wish) and(o wish) wish {
 	return w
 }
 
-// compareWants puts those that want a target in first.
+// compareWants puts those that want a target in first, and those that have it stay next.
 func compareWants(a, b Want) int {
 	in := func(w Want) int {
-		if w.In {
+		switch {
+		case w.In && !w.Stay:
 			return 0
+		case w.In:
+			return 1
 		}
-		return 1
+		return 2
 	}
 	return cmp.Or(compareTargets(a.Target, b.Target), cmp.Compare(in(a), in(b)),
 		strings.Compare(a.Owner, b.Owner), strings.Compare(a.Why, b.Why), strings.Compare(a.Zone, b.Zone))

@@ -1,0 +1,70 @@
+package targets
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNoDurationBetweenClocks counts the floor of a target that another leader saw out
+// from when this one first saw the record, whatever the other's clock said.
+func TestNoDurationBetweenClocks(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"lags": -15 * time.Minute, "runs ahead": 15 * time.Minute, "agrees": 0} {
+		s := rested()
+		s.Wants, s.Registered = []Want{out(one)}, map[Target]Health{two: healthy("a")}
+		s.Records = []Record{record(one, true, noon.Add(ahead))}
+		first := Decide(s)
+		if phase := said(first, one).phase; phase != Leaving {
+			t.Errorf("%s: %s as soon as the record is seen", name, phase)
+		}
+		for after, want := range map[time.Duration]Phase{s.Floor - time.Second: Leaving, s.Floor: Stopped} {
+			late := s
+			late.Now, late.ReadAt, late.Sightings = noon.Add(after), noon.Add(after), first.Sightings
+			if phase := said(Decide(late), one).phase; phase != want {
+				t.Errorf("%s, after %s: %s, want %s", name, after, phase, want)
+			}
+		}
+	}
+}
+
+// TestQuietOfAnotherLeader stands in for the floor, after one more read.
+func TestQuietOfAnotherLeader(t *testing.T) {
+	s := rested()
+	s.Wants, s.Registered = []Want{out(one)}, map[Target]Health{two: healthy("a")}
+	r := record(one, true, noon.Add(14*time.Minute))
+	r.QuietAt = noon.Add(15 * time.Minute)
+	s.Records = []Record{r}
+	first := Decide(s)
+	if phase := said(first, one).phase; phase != Leaving {
+		t.Errorf("%s by an older read", phase)
+	}
+	s.Now, s.ReadAt, s.Sightings = noon.Add(time.Second), noon, first.Sightings
+	if got := said(Decide(s), one).phase; got != Stopped {
+		t.Errorf("%s after another read", got)
+	}
+}
+
+// TestWhatStaysIsNotRegistered leaves alone a target of which it is not known whether it
+// is to be in, and puts it back only where it was taken out.
+func TestWhatStaysIsNotRegistered(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaving, registered bool
+		phase               Phase
+		registers           int
+	}{
+		"it is in":               {false, true, Attached, 0},
+		"somebody took it out":   {false, false, Absent, 0},
+		"it was taken out by us": {true, false, Registering, 1},
+	} {
+		s := rested()
+		w := in(one)
+		w.Stay = true
+		s.Wants, s.Records = []Want{w}, []Record{record(one, c.leaving, time.Time{})}
+		if !c.registered {
+			delete(s.Registered, one)
+		}
+		d := Decide(s)
+		if said(d, one).phase != c.phase || len(d.Register) != c.registers || len(d.Deregister) > 0 {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
