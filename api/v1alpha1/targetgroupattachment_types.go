@@ -216,6 +216,12 @@ type AttachedGroup struct {
 	//
 	// +optional
 	Balancer string `json:"balancer,omitempty"`
+	// assumeRole is as whom the group was reached; nothing for the controller's own
+	// credentials. What was registered as a role is taken out as that role, also where
+	// spec.assumeRole names another by then.
+	//
+	// +optional
+	AssumeRole *AssumeRole `json:"assumeRole,omitempty"`
 	// targets are registered by us: <id>:<port>, an IPv6 address in brackets, with
 	// @<zone> where one is given.
 	//

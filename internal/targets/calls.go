@@ -29,6 +29,22 @@ type Call struct {
 	Group string
 	// Targets are what is registered or deregistered; a Read has none.
 	Targets []Registration
+	// Decided is when it was decided to make it.
+	Decided time.Time
+}
+
+// longestAge is how old a decision may be by which something is registered or
+// deregistered. A controller that was frozen goes on with what it was about to do.
+const longestAge = 5 * time.Second
+
+// Old is whether a call was decided too long ago to be made: by either clock of the
+// machine, since one may stand still while it sleeps, and the other be set.
+func (c Call) Old(now time.Time) bool {
+	return c.Kind != Read && old(c.Decided, now)
+}
+
+func old(decided, now time.Time) bool {
+	return !decided.IsZero() && (now.Sub(decided) > longestAge || now.Round(0).Sub(decided.Round(0)).Abs() > longestAge)
 }
 
 // Outcome is how a call ended.
@@ -61,6 +77,8 @@ type Calls struct {
 	groups map[string]*queue
 	// last is which group had the last call of a kind.
 	last [kinds]string
+	// made counts the calls.
+	made int
 }
 
 // NewCalls makes at most burst calls at once and perSecond of them in the long run.
@@ -86,6 +104,15 @@ func (c *Calls) Plan(group string, d GroupDecision) {
 	q.plan(d)
 }
 
+// Keep forgets all groups but some.
+func (c *Calls) Keep(groups map[string]bool) {
+	for _, id := range slices.Collect(maps.Keys(c.groups)) {
+		if !groups[id] {
+			c.Forget(id)
+		}
+	}
+}
+
 // Forget drops a group for which nothing is to be done any more, when the call
 // that is under way is Done.
 func (c *Calls) Forget(group string) {
@@ -100,35 +127,82 @@ func (c *Calls) Forget(group string) {
 	}
 }
 
-// Next is the call to make now, or when to ask again; zero while that depends on
-// Plan or Done only. Deregistrations of all groups come before registrations, and
-// those before reads; within a kind the groups take turns.
+// fairEvery is which call goes to whoever has waited longest, whatever it is: nobody waits
+// for ever for those that come first.
+const fairEvery = 4
+
+// class is which calls come before others.
+type class struct {
+	kind Kind
+	// again is whether the last call of the kind to the group failed.
+	again bool
+}
+
+// classes are in the order in which they are served. What failed is tried again when there
+// is nothing else to do: groups that refuse for ever leave their turn to others.
+var classes = []class{{Deregister, false}, {Register, false}, {Read, false}, {Deregister, true}, {Read, true}, {Register, true}}
+
+// Next is the call to make now, or when to ask again; zero while that depends on Plan or
+// Done only. What is decided too long ago is not made, see Stale. Within a class the groups
+// take turns.
 func (c *Calls) Next(now time.Time) (call Call, ready bool, at time.Time) {
-	for kind := range kinds {
-		for _, id := range c.turns(kind) {
+	var next class
+	var group string
+	var since time.Time
+	fair := c.made%fairEvery == fairEvery-1
+	ids := slices.Sorted(maps.Keys(c.groups))
+	for _, k := range classes {
+		for _, id := range c.turns(ids, k.kind) {
 			q := c.groups[id]
-			due, work := q.due(kind)
+			due, work := q.due(k.kind)
 			switch {
-			case !work:
+			case !work || q.retries[k.kind].failures > 0 != k.again || k.kind != Read && old(q.decided, now):
 				continue
 			case now.Before(due):
 				at = earlier(at, due)
 				continue
 			}
-			if token := c.bucket.take(now); now.Before(token) {
-				return Call{}, false, earlier(at, token)
+			if waits := later(due, q.since[k.kind]); group == "" || fair && waits.Before(since) {
+				next, group, since = k, id, waits
 			}
-			c.last[kind] = id
-			call = Call{Kind: kind, Group: id, Targets: q.begin(kind)}
-			return call, true, time.Time{}
+			if !fair {
+				break
+			}
+		}
+		if group != "" && !fair {
+			break
 		}
 	}
-	return Call{}, false, at
+	if group == "" {
+		return Call{}, false, at
+	}
+	if token := c.bucket.take(now); now.Before(token) {
+		return Call{}, false, earlier(at, token)
+	}
+	c.made++
+	c.last[next.kind] = group
+	q := c.groups[group]
+	return Call{Kind: next.kind, Group: group, Targets: q.begin(next.kind), Decided: q.decided}, true, time.Time{}
+}
+
+// Stale are the groups in which something is due that was decided too long ago, and is to
+// be decided again by Plan.
+func (c *Calls) Stale(now time.Time) []string {
+	var out []string
+	for id, q := range c.groups {
+		for kind := range Read {
+			if due, work := q.due(kind); work && !now.Before(due) && old(q.decided, now) {
+				out = append(out, id)
+				break
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // turns are all groups, beginning after the one that had its turn.
-func (c *Calls) turns(kind Kind) []string {
-	ids := slices.Sorted(maps.Keys(c.groups))
+func (c *Calls) turns(ids []string, kind Kind) []string {
 	after, found := slices.BinarySearch(ids, c.last[kind])
 	if found {
 		after++

@@ -1,77 +1,105 @@
 package targets
 
-import "time"
+import (
+	"time"
 
-// Decision is what to do about one group. Records are written first; without
-// them none of the calls may be made.
-type GroupDecision struct {
-	// At is the time of the State that it was made from.
-	At time.Time
-	// Records are all that are to be on record; nil where nothing changes.
-	Records []Record
-	// Sightings belong to the records, for the State of the next decision.
-	Sightings map[Target]Sighting
-	// Deregister and Register are idempotent calls, in the order of their targets.
-	Deregister []Target
-	Register   []Registration
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
 
-	// Reports has every target that is wanted, on record or being taken out.
-	Reports []Report
-	// Faults are sentences about the group for a person.
-	Faults []string
-
-	// NeedLiveRead is whether a removal waits for an inventory read for it alone.
-	NeedLiveRead bool
-	// ReadAt is when the inventory should be read next.
-	ReadAt time.Time
+// Decision is what to do next. All of it is values; whoever carries it out writes
+// statuses and hooks first, and makes a call only when what it needs is written.
+type Decision struct {
+	// Attachments and NodeAttachments have each object of the State, in order.
+	Attachments     []AttachmentDecision
+	NodeAttachments []NodeAttachmentDecision
+	// Hooks and Gates are what to write on pods.
+	Hooks []HookWrite
+	Gates []GateWrite
+	// Groups are those in which somebody has a part. Of all others nothing is to be
+	// done, and what is queued for them is dropped.
+	Groups []GroupPlan
+	// Accounts are those that are needed, all others are to be left.
+	Accounts []AccountPlan
+	// Ask are the nodes whose health checkers are asked for connections.
+	Ask []string
 	// WakeAt is when to decide again though nothing was read or changed; zero for never.
 	WakeAt time.Time
+	Memory Memory
 }
 
-// Phase is how far a target is on its way in or out.
-type Phase string
+// AttachmentDecision is what becomes of a TargetGroupAttachment.
+type AttachmentDecision struct {
+	Object *v1alpha1.TargetGroupAttachment
+	// Status is the whole status that it is to have.
+	Status v1alpha1.TargetGroupAttachmentStatus
+	// AddFinalizer comes before the status: nothing is registered before it is sure to
+	// be deregistered. Release, the end of the finalizer, comes after it.
+	AddFinalizer, Release bool
+	// Events are what to tell when the status is written.
+	Events []Event
+}
 
-const (
-	// Registering: it is being registered, or its first health checks are under way.
-	Registering Phase = "Registering"
-	// Attached: it is healthy, or nothing can check it.
-	Attached Phase = "Attached"
-	// Failing: it is registered and gets no traffic; Message has the cloud's reason.
-	Failing Phase = "Failing"
-	// Held: it is to be taken out, and serves until that is safe.
-	Held Phase = "Held"
-	// Leaving: it is being taken out, and may still get new connections.
-	Leaving Phase = "Leaving"
-	// Stopped: no new connection comes any more; Evidence tells how that is known.
-	Stopped Phase = "Stopped"
-	// Refused: the cloud does not accept it, or never would.
-	Refused Phase = "Refused"
-	// Absent: it is not registered, and we have no part in that.
-	Absent Phase = "Absent"
-	// Foreign: somebody else registered it, and it is left alone.
-	Foreign Phase = "Foreign"
-)
+// NodeAttachmentDecision is what becomes of an Attachment.
+type NodeAttachmentDecision struct {
+	Object *v1alpha1.Attachment
+	Status v1alpha1.AttachmentStatus
+}
 
-// Evidence is how it is known that the traffic to a target has stopped.
-type Evidence string
+// Event is a warning about an object.
+type Event struct{ Reason, Action, Message string }
 
-const (
-	// FloorPassed: the load balancer's floor has passed since it was seen out.
-	FloorPassed Evidence = "FloorPassed"
-	// SeenQuiet: the health checker of its node saw the last connection end after
-	// it left, and none begin since.
-	SeenQuiet Evidence = "SeenQuiet"
-)
+// HookWrite is what a drain hook is to read on its pod.
+type HookWrite struct {
+	Pod *corev1.Pod
+	// In is whether traffic may come to it as a target.
+	In bool
+}
 
-// Report is what is told of a target. A phase is not remembered: whoever acts on
-// Stopped or Attached must write that down.
-type Report struct {
-	Target
-	Owner string
-	Phase Phase
-	// Since and Until are zero where they are not known.
-	Since, Until time.Time
-	// Message is a sentence for a person.
-	Message  string
-	Evidence Evidence
+// GateWrite is what a readiness gate is to say.
+type GateWrite struct {
+	Pod       *corev1.Pod
+	Condition corev1.PodCondition
+}
+
+// GroupPlan is the work in one group.
+type GroupPlan struct {
+	// Role is as whom it is reached.
+	Role v1alpha1.AssumeRole
+	ID   string
+	GroupDecision
+	// Needs are, by target, what must be written before a call about it.
+	Needs map[Target][]Ref
+}
+
+// After is the decision without the calls that need what is not written.
+func (g GroupPlan) After(written func(Ref) bool) GroupDecision {
+	d := g.GroupDecision
+	ready := func(t Target) bool {
+		for _, ref := range g.Needs[t] {
+			if !written(ref) {
+				return false
+			}
+		}
+		return true
+	}
+	d.Deregister, d.Register = nil, nil
+	for _, t := range g.Deregister {
+		if ready(t) {
+			d.Deregister = append(d.Deregister, t)
+		}
+	}
+	for _, r := range g.Register {
+		if ready(r.Target) {
+			d.Register = append(d.Register, r)
+		}
+	}
+	return d
+}
+
+// AccountPlan is what an account is needed for.
+type AccountPlan struct {
+	Role v1alpha1.AssumeRole
+	// List asks for a list of its groups now: the newest is older than a question.
+	List bool
 }

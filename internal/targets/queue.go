@@ -16,7 +16,11 @@ type queue struct {
 	// kind; each is tried by itself.
 	suspects [Read][][]Target
 	// readAt is when to read; zero while that is not known.
-	readAt   time.Time
+	readAt time.Time
+	// decided is when the newest decision was made, since by kind since when something
+	// waits.
+	decided  time.Time
+	since    [kinds]time.Time
 	underWay bool
 	// forgotten is whether it goes when what is under way ends.
 	forgotten bool
@@ -70,8 +74,30 @@ func (q *queue) plan(d GroupDecision) {
 		}
 		q.pending[kind] = pending
 	}
-	q.readAt = d.ReadAt
+	q.planRead(d)
+	q.decided = d.At
+	for kind := range Read {
+		q.wait(kind, d.At)
+	}
 	q.prune(d)
+}
+
+// planRead takes over when to read next. What was due already stays due since then: a read
+// that was dated anew by each decision would never be the one that has waited longest.
+func (q *queue) planRead(d GroupDecision) {
+	if q.readAt.IsZero() || d.ReadAt.IsZero() || d.ReadAt.After(d.At) || d.ReadAt.Before(q.readAt) {
+		q.readAt = d.ReadAt
+	}
+}
+
+// wait notes since when calls of a kind wait.
+func (q *queue) wait(kind Kind, now time.Time) {
+	switch {
+	case len(q.pending[kind]) == 0:
+		q.since[kind] = time.Time{}
+	case q.since[kind].IsZero():
+		q.since[kind] = now
+	}
 }
 
 // sent is whether the call for the target is under way.
@@ -133,6 +159,7 @@ func (q *queue) begin(kind Kind) []Registration {
 		batch = append(batch, q.pending[kind][t])
 		delete(q.pending[kind], t)
 	}
+	q.since[kind] = time.Time{}
 	return batch
 }
 

@@ -120,6 +120,9 @@ func (c *controller) act() {
 			return
 		}
 	}
+	for _, id := range c.calls.Stale(w.now) {
+		c.decideAt[id] = w.now
+	}
 	for _, g := range w.groups {
 		if at := c.decideAt[g.ID]; !at.IsZero() && !at.After(w.now) {
 			if !c.decide(g, false) {

@@ -1,150 +1,174 @@
 package targets
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
 
-// State is everything that a decision about one group is made from.
-type GroupState struct {
-	Now   time.Time
-	Group Group
-	// Whole is whether every target of the group is ours; otherwise those are
-	// that are on record.
-	Whole bool
-	// Floor is how long this kind of load balancer may send new connections to a
-	// target after it was deregistered. See DefaultFloor.
-	Floor time.Duration
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
-	// Wants are what is to be in the group and what is to be out, in any order.
-	Wants []Want
-	// Synced is whether the lists that Wants were made from are complete. An
-	// incomplete list proves no absence.
-	Synced bool
-	// Records survive a crash.
-	Records []Record
+// State is everything that Plan decides from. Nothing in it is written to.
+type State struct {
+	Now time.Time
+	// Floors are how long each kind of load balancer may send new connections to a
+	// target that was deregistered, where no TargetGroupAttachment says otherwise.
+	Floors map[Balancer]time.Duration
 
-	// Registered is the inventory: what the cloud listed, by a read that was sent
-	// at ReadAt, which is zero where none was answered yet. A target that is not
-	// in it is not registered.
+	// Attachments and NodeAttachments are all there are, in any order.
+	Attachments     []GroupAttachment
+	NodeAttachments []*v1alpha1.Attachment
+	// Nodes are all of the cluster.
+	Nodes []*corev1.Node
+	// Bystanders are pods of anybody whose addresses are on record. They tell on which
+	// node an address is that nobody selects any more. They are needed only while a node
+	// is to be out.
+	Bystanders []*corev1.Pod
+	// Bindings say which groups somebody else has to itself.
+	Bindings Bindings
+	// Accounts are those that are connected, in any order.
+	Accounts []Account
+	// Quiet is what the health checkers of nodes told last, by node and port.
+	Quiet map[string]map[int32]Quiet
+	// Memory is that of the last decision of this process, empty for none.
+	Memory Memory
+}
+
+// GroupAttachment is a TargetGroupAttachment and what it selects.
+type GroupAttachment struct {
+	Object *v1alpha1.TargetGroupAttachment
+	// Set is the IngressDaemonSet that it names, nil where there is none of that name.
+	Set *v1alpha1.IngressDaemonSet
+	// Templates are those of the set's revisions, by the value of LabelRevision.
+	Templates map[string]corev1.PodSpec
+	// Service is the one that it names, nil where it names none.
+	Service *corev1.Service
+	// Pods are those that it selects, of whatever phase.
+	Pods []*corev1.Pod
+	// Neighbours are the pods of all IngressDaemonSets in its namespace. They are needed
+	// only where Set is missing.
+	Neighbours []*corev1.Pod
+	// Unknown says why what it selects is not known, empty where it is.
+	Unknown string
+}
+
+// Bindings are the TargetGroupBindings that have a group to themselves.
+type Bindings struct {
+	// Listed is whether they ever were, Failure why they could not be listed last.
+	Listed  bool
+	Failure string
+	All     []Binding
+}
+
+// Binding has a group to itself: its controller deregisters whatever it did not
+// register.
+type Binding struct {
+	// Name is its namespace and name.
+	Name string
+	// ARN says which group it is about, or else Group, the name of one.
+	ARN, Group string
+}
+
+// Account is what is known of the cloud as one role, the zero one for ourselves.
+type Account struct {
+	Role v1alpha1.AssumeRole
+	// Failure is why its groups could not be listed last, empty where they could.
+	Failure string
+	// ListedAt is when the newest list of all groups was asked for; zero where none was
+	// answered yet. Some groups may be known before.
+	ListedAt time.Time
+	Groups   []KnownGroup
+}
+
+// KnownGroup is a group as it was described last, its inventory, and what became of
+// calls to it. See GroupState for the fields.
+type KnownGroup struct {
+	Group
 	Registered map[Target]Health
-	ReadAt     time.Time
-	// Live is whether the inventory was read for this decision, while no call of
-	// ours to the group was under way.
-	Live bool
-
-	// Answers are the last calls for each target that were decided since this
-	// process began, and Refused what the cloud refused. Calls keeps both; to lose
-	// them costs calls that were made already, and nothing else.
+	// ReadAt is zero where the group is known and its inventory is not.
+	ReadAt  time.Time
+	Live    bool
 	Answers map[Target]Answer
 	Refused []Refusal
+	// Failing is why calls to the group fail as a whole, empty while they do not.
+	Failing string
+}
 
-	// Quiet is what the health checkers of the targets' nodes told last. It has no
-	// entry where nobody looks.
-	Quiet map[Target]Quiet
+// Memory is what is remembered from one decision to the next: one value for each group
+// and each object, dropped with it. All of it may be lost.
+type Memory struct {
+	Groups map[GroupKey]GroupMemory
+	// Nodes are by the UID of an Attachment.
+	Nodes map[types.UID]NodeMemory
+}
 
-	// Sightings are those of the last decision of this process. To lose them makes
-	// what left wait anew.
+// GroupKey names a group: an ARN is one in all accounts, a classic load balancer's name
+// only in its own.
+type GroupKey struct {
+	Role v1alpha1.AssumeRole
+	ID   string
+}
+
+// GroupMemory is what is remembered of a group.
+type GroupMemory struct {
+	// Role is as whom it is reached: calls as two roles would overtake each other.
+	Role      v1alpha1.AssumeRole
 	Sightings map[Target]Sighting
 }
 
-// Sighting is since when this process has known what a record says, by its own clock:
-// the times on record may be another leader's, whose clock says nothing of how long
-// ago that was.
-type Sighting struct {
-	// LeftAt and QuietAt are what is on record.
-	LeftAt, QuietAt time.Time
-	// Left and Quiet are since when that has been known.
-	Left, Quiet time.Time
+// NodeMemory is since when an Attachment has asked for what it does, by our clock.
+type NodeMemory struct {
+	Generation int64
+	Since      time.Time
 }
 
-// Want is what one user of a group, such as a pod or a node, wants of a target.
-// A target that is wanted more than once is in while any of them wants it in.
-type Want struct {
-	// Registration has Port 0 for the group's own.
-	Registration
-	// Owner is who wants it. It is only passed on, to Records and Reports.
-	Owner string
-	// In is whether the target is to be registered; otherwise it is to be out.
-	In bool
-	// Why is a clause for a person.
-	Why string
-	// Stay is whether the target is only to stay as it is, because what serves there is
-	// there still and its port is not known: it is put back where it was taken out, and
-	// otherwise not registered.
-	Stay bool
-
-	// Seen is whether what ends it was seen: a pod that terminates or failed, a
-	// node with a reason. What is only missing from a list is not.
-	Seen bool
-	// Ending is whether what serves at the target ends whatever we do, so that no
-	// floor can hold the removal back, unless a drain hook still holds the pod:
-	// that is until HookUntil, zero for none.
-	Ending    bool
-	HookUntil time.Time
-
-	// Borrowed is whether the target may be somebody else's. It is put on record
-	// when it is taken out, put back only where it is on record, and is theirs
-	// again when it is attached. Whoever borrows wants it, out or in, until then:
-	// one that no want names any more is taken out if that had begun, and forgotten.
-	Borrowed bool
+// Ref names an object.
+type Ref struct {
+	Kind, Namespace, Name string
+	UID                   types.UID
 }
 
-// Record is what must not be forgotten of a target. It is there before the call
-// that makes the target ours, or takes one out, and until the target is seen not
-// registered, or is somebody else's.
-type Record struct {
-	Registration
-	Owner string
-	// Leaving is whether it was decided to take the target out. It stays until the
-	// target is seen registered after it was put back.
-	Leaving bool
-	// LeftAt is when it was first seen draining or not registered after the cloud
-	// accepted its deregistration, in whole seconds, rounded up; zero until then.
-	LeftAt time.Time
-	// Settled is whether it was seen draining, and wanted by nobody, when no call of
-	// ours could register it any more: who does after that is somebody else.
-	Settled bool
-	// QuietAt is when its node was told to be quiet after it left and while nothing
-	// but the floor was waited for, in whole seconds, rounded up; zero until then. It
-	// is on record since nobody asks about the node any more afterwards.
-	QuietAt time.Time
+// Kinds of a Ref.
+const (
+	KindGroupAttachment = "TargetGroupAttachment"
+	KindNodeAttachment  = "Attachment"
+	KindPod             = "Pod"
+)
+
+// RefOf names an Attachment.
+func RefOf(a *v1alpha1.Attachment) Ref {
+	return Ref{Kind: KindNodeAttachment, Name: a.Name, UID: a.UID}
 }
 
-// Answer is the last call decided for a target.
-type Answer struct {
-	// Register is whether it registers; otherwise it deregisters.
-	Register bool
-	// At is when the cloud accepted it; zero while it has not.
-	At time.Time
-	// Times is how often the same call was accepted without a break.
-	Times int
-	// last is when one was accepted, also while At is zero again.
-	last time.Time
+// Ref names the TargetGroupAttachment.
+func (a *GroupAttachment) Ref() Ref {
+	return Ref{KindGroupAttachment, a.Object.Namespace, a.Object.Name, a.Object.UID}
 }
 
-// accepts is whether the cloud accepted a call of this kind, and it was the last.
-func (a Answer) accepts(register bool) bool { return a.Register == register && !a.At.IsZero() }
+// Role is as whom its groups are reached.
+func (a *GroupAttachment) Role() v1alpha1.AssumeRole { return roleOf(a.Object.Spec.AssumeRole) }
 
-// Refusal is a target that the cloud refused by itself.
-type Refusal struct {
-	Target
-	// Register is whether its registration was refused, and not the reverse.
-	Register bool
-	// Full is whether it was refused because the group, or the load balancer, holds no more.
-	Full bool
-	// Why is the cloud's message.
-	Why string
-	// Since is the first refusal without a break, At the last one, Times how many.
-	Since, At time.Time
-	Times     int
-}
-
-// DefaultFloor is how long a load balancer of the kind may send new connections
-// to a target that was deregistered, where nothing else is configured. An NLB was
-// reported to do so for 120 to 300 s, whatever its API says of the target
-// (kubernetes-sigs/aws-load-balancer-controller#1834 and #2366). For the others
-// nothing is published: 30 s is a guess on the safe side.
-func DefaultFloor(b Balancer) time.Duration {
-	if b == Network {
-		return 300 * time.Second
+func roleOf(r *v1alpha1.AssumeRole) v1alpha1.AssumeRole {
+	if r == nil {
+		return v1alpha1.AssumeRole{}
 	}
-	return 30 * time.Second
+	return *r
+}
+
+func compareRoles(a, b v1alpha1.AssumeRole) int {
+	return cmp.Or(cmp.Compare(a.ARN, b.ARN), cmp.Compare(a.ExternalID, b.ExternalID))
+}
+
+func compareRefs(a, b Ref) int {
+	return slices.Compare([]string{a.Kind, a.Namespace, a.Name, string(a.UID)}, []string{b.Kind, b.Namespace, b.Name, string(b.UID)})
+}
+
+// keyOf is a group's, as it is listed by a role.
+func keyOf(role v1alpha1.AssumeRole, id string) GroupKey {
+	if len(id) > 4 && id[:4] == "arn:" {
+		return GroupKey{ID: id}
+	}
+	return GroupKey{role, id}
 }

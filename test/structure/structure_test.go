@@ -38,7 +38,7 @@ var pure = map[string]struct{ own, others []string }{
 	"internal/rollout/forecast": {[]string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
 	"internal/nodehealth":       {[]string{"api/v1alpha1"}, kubernetesTypes},
 	"internal/detach":           {[]string{"api/v1alpha1"}, kubernetesTypes},
-	"internal/targets":          {nil, kubernetesTypes},
+	"internal/targets":          {[]string{"api/v1alpha1"}, kubernetesTypes},
 	"internal/targets/awscli":   {[]string{"internal/targets"}, nil},
 }
 

@@ -64,9 +64,9 @@ var targets = []variant{
 	},
 	{
 		name: "nobody waits until the targets of an attached node are healthy",
-		file: "internal/targets/controller/report.go",
-		from: "return r.Phase == targets.Attached || r.Phase == targets.Failing && unhealthy",
-		to:   "return unhealthy || r.Phase == targets.Attached || r.Phase == targets.Failing || r.Phase == targets.Registering",
+		file: "internal/targets/nodes.go",
+		from: "return r.Phase == Attached || r.Phase == Failing && unhealthy",
+		to:   "return unhealthy || r.Phase == Attached || r.Phase == Failing || r.Phase == Registering",
 		in:   "./test/targets", tests: "TestDetachedNode", say: "it is said to be attached while its target is not healthy",
 	},
 	{

@@ -2,12 +2,16 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 )
 
@@ -25,11 +29,19 @@ type Cloud interface {
 // account is one cloud as one role: its groups, what they were last seen to hold,
 // and the calls that are left to make. All of it may be lost.
 type account struct {
+	// cloud is nil until it is connected.
 	cloud Cloud
+	// connect makes the cloud.
+	connect func() (Cloud, error)
 	// outcome tells what a failed call asks for.
 	outcome func(error) targets.Outcome
 	// ring calls for another pass.
 	ring func()
+	// leads is whether no other controller can lead at this moment.
+	leads func() bool
+	// running is until when calls are made, stop ends them.
+	running context.Context
+	stop    context.CancelFunc
 
 	groups *listing[targets.Group]
 
@@ -39,6 +51,25 @@ type account struct {
 	// moved is closed when there may be something to call for, and made anew.
 	moved chan struct{}
 }
+
+// newAccount is not connected yet.
+func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
+	a := &account{
+		outcome: r.Outcome, ring: r.ring, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
+		inventory: map[string]inventory{}, moved: make(chan struct{}),
+	}
+	as := &role
+	if role == (v1alpha1.AssumeRole{}) {
+		as = nil
+	}
+	a.connect = func() (Cloud, error) { return r.Connect(as, a.before) }
+	a.running, a.stop = context.WithCancel(r.running)
+	a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.listGroups, ring: r.ring}
+	return a
+}
+
+// renew lists the groups where that is due.
+func (a *account) renew(every time.Duration) { a.groups.renew(a.running, every) }
 
 // inventory is what a group was seen to hold by a read that was sent at a time. It
 // is fresh until it was decided upon.
@@ -54,9 +85,14 @@ func (a *account) run(ctx context.Context) {
 	defer running.Wait()
 	for ctx.Err() == nil {
 		a.mu.Lock()
-		call, ready, at := a.calls.Next(time.Now())
+		now := time.Now()
+		call, ready, at := a.calls.Next(now)
+		stale := len(a.calls.Stale(now)) > 0
 		moved := a.moved
 		a.mu.Unlock()
+		if stale && !ready {
+			a.ring()
+		}
 		group, known := a.group(call.Group)
 		switch {
 		case ready && !known:
@@ -92,8 +128,12 @@ func (a *account) move() {
 
 func (a *account) call(ctx context.Context, call targets.Call, group targets.Group) {
 	sent := time.Now()
-	var err error
-	ctx = tokenTaken(ctx)
+	err := a.mayCall(call, sent)
+	if err != nil {
+		a.done(call, targets.Failed, err.Error())
+		return
+	}
+	ctx = context.WithValue(tokenTaken(ctx), callKey{}, call)
 	switch call.Kind {
 	case targets.Read:
 		var read map[targets.Target]targets.Health
@@ -114,6 +154,29 @@ func (a *account) call(ctx context.Context, call targets.Call, group targets.Gro
 	a.done(call, targets.Accepted, "")
 }
 
+// callKey marks a context with the call that its requests are made for.
+type callKey struct{}
+
+// errOld and errNotLeading are why a call is not made. It is decided again.
+var (
+	errOld        = errors.New("it was decided too long ago")
+	errNotLeading = errors.New("another controller may lead by now")
+)
+
+// mayCall is an error where something is to be registered or deregistered by a decision
+// that is too old, or that another controller may have replaced.
+func (a *account) mayCall(call targets.Call, now time.Time) error {
+	switch {
+	case call.Kind == targets.Read:
+		return nil
+	case call.Old(now):
+		return errOld
+	case a.leads != nil && !a.leads():
+		return errNotLeading
+	}
+	return nil
+}
+
 func targetsOf(list []targets.Registration) []targets.Target {
 	out := make([]targets.Target, len(list))
 	for i := range list {
@@ -131,8 +194,17 @@ func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.ring()
 }
 
-// listGroups lists which groups there are, in the order of their IDs.
+// listGroups lists which groups there are, in the order of their IDs. It connects before the
+// first list, and calls are made from then on.
 func (a *account) listGroups(ctx context.Context) ([]targets.Group, error) {
+	if a.cloud == nil {
+		cloud, err := a.connect()
+		if err != nil {
+			return nil, fmt.Errorf("connecting to the cloud: %w", err)
+		}
+		a.cloud = cloud
+		go a.run(ctx)
+	}
 	groups, err := a.cloud.Groups(ctx)
 	slices.SortFunc(groups, func(a, b targets.Group) int { return strings.Compare(a.ID, b.ID) })
 	return groups, err
@@ -148,38 +220,45 @@ func (a *account) group(id string) (g targets.Group, known bool) {
 	return groups[at], true
 }
 
-// observe fills in what is known of a group.
-func (a *account) observe(s *targets.State) {
+// observe is what is known of the account.
+func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
+	groups, _, failure := a.groups.known()
+	out := targets.Account{Role: role, Failure: failure, ListedAt: a.groups.since()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held := a.inventory[s.Group.ID]
-	s.Registered, s.ReadAt, s.Live = held.targets, held.at, held.fresh
-	s.Answers, s.Refused = a.calls.Answers(s.Group.ID), a.calls.Refused(s.Group.ID)
+	for _, g := range groups {
+		held := a.inventory[g.ID]
+		out.Groups = append(out.Groups, targets.KnownGroup{
+			Group: g, Registered: held.targets, ReadAt: held.at, Live: held.fresh,
+			Answers: a.calls.Answers(g.ID), Refused: a.calls.Refused(g.ID), Failing: a.failing(g.ID),
+		})
+	}
+	return out
 }
 
-// plan has the calls of a decision made, of which the records are written.
-func (a *account) plan(group string, d targets.Decision) {
+// plan has the calls of a decision made, of which the records are written. held is whether
+// others wait for that: then what was read stays fresh, unless a call is made now.
+func (a *account) plan(group string, d targets.GroupDecision, held bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held := a.inventory[group]
-	held.fresh = false
-	a.inventory[group] = held
+	inventory := a.inventory[group]
+	inventory.fresh = inventory.fresh && held && len(d.Register)+len(d.Deregister) == 0
+	a.inventory[group] = inventory
 	a.calls.Plan(group, d)
 	a.move()
 }
 
-// forget drops the work of a group that nobody speaks of.
-func (a *account) forget(group string) {
+// keep drops the work of all groups but some.
+func (a *account) keep(groups map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.calls.Forget(group)
-	delete(a.inventory, group)
+	a.calls.Keep(groups)
+	maps.DeleteFunc(a.inventory, func(id string, _ inventory) bool { return !groups[id] })
 }
 
-// failing is why calls to a group fail as a whole, empty while they do not.
+// failing is why calls to a group fail as a whole, empty while they do not. It is called
+// with mu held.
 func (a *account) failing(group string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, kind := range []targets.Kind{targets.Deregister, targets.Register, targets.Read} {
 		if why, _ := a.calls.Failing(group, kind); why != "" {
 			return why
@@ -197,6 +276,18 @@ func tokenTaken(ctx context.Context) context.Context {
 
 // before holds back a request to the cloud for which no token was taken yet.
 func (a *account) before(ctx context.Context) error {
+	if err := a.token(ctx); err != nil {
+		return err
+	}
+	if call, made := ctx.Value(callKey{}).(targets.Call); made {
+		// Right before it is sent, since the process may have been frozen anywhere.
+		return a.mayCall(call, time.Now())
+	}
+	return nil
+}
+
+// token takes one, or waits for it.
+func (a *account) token(ctx context.Context) error {
 	if taken, ok := ctx.Value(tokenKey{}).(*bool); ok && *taken {
 		*taken = false
 		return nil

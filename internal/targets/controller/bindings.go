@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,34 +20,11 @@ var bindingLists = []schema.GroupVersionKind{
 	{Group: "eks.amazonaws.com", Version: "v1", Kind: "TargetGroupBindingList"},
 }
 
-// binding is a TargetGroupBinding that has a group to itself: aws-load-balancer-controller
+// bindingsOf are those of a list that share their group with nobody: the controller of one
 // deregisters from it whatever it did not register
 // (https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/guide/use_cases/multi_cluster/).
-type binding struct {
-	// name is its namespace and name.
-	name string
-	// arn or group, a name, says which group it is about.
-	arn, group string
-}
-
-// refusal says why nothing is done about a group, and what to change.
-func (b *binding) refusal(g targets.Group) string {
-	return fmt.Sprintf("target group %s belongs to TargetGroupBinding %s, whose controller removes what others register: set spec.multiClusterTargetGroup: true there, delete it, or use another group", g.Name, b.name)
-}
-
-// bindingOf is the one that has the group to itself, nil where none has.
-func bindingOf(g targets.Group, all []binding) *binding {
-	for i, b := range all {
-		if b.arn == g.ID || b.arn == "" && b.group == g.Name && g.Balancer != targets.Classic {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
-// bindingsOf are those of a list that share their group with nobody.
-func bindingsOf(list *unstructured.UnstructuredList) []binding {
-	var out []binding
+func bindingsOf(list *unstructured.UnstructuredList) []targets.Binding {
+	var out []targets.Binding
 	for i := range list.Items {
 		object := &list.Items[i]
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
@@ -57,21 +33,21 @@ func bindingsOf(list *unstructured.UnstructuredList) []binding {
 		}
 		arn, _ := spec["targetGroupARN"].(string)
 		group, _ := spec["targetGroupName"].(string)
-		out = append(out, binding{object.GetNamespace() + "/" + object.GetName(), arn, group})
+		out = append(out, targets.Binding{Name: object.GetNamespace() + "/" + object.GetName(), ARN: arn, Group: group})
 	}
 	return out
 }
 
 // newBindings are those of the cluster, none listed yet.
-func newBindings(reader client.Reader, ring func()) *listing[binding] {
-	list := func(ctx context.Context) ([]binding, error) { return listBindings(ctx, reader) }
-	return &listing[binding]{what: "listing the TargetGroupBindings", list: list, ring: ring}
+func newBindings(reader client.Reader, ring func()) *listing[targets.Binding] {
+	list := func(ctx context.Context) ([]targets.Binding, error) { return listBindings(ctx, reader) }
+	return &listing[targets.Binding]{what: "listing the TargetGroupBindings", list: list, ring: ring}
 }
 
 // listBindings lists those of every kind that the cluster has. They are not watched,
 // since a kind may come and go while the controller runs.
-func listBindings(ctx context.Context, reader client.Reader) ([]binding, error) {
-	var all []binding
+func listBindings(ctx context.Context, reader client.Reader) ([]targets.Binding, error) {
+	var all []targets.Binding
 	for _, kind := range bindingLists {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -87,16 +85,17 @@ func (c *connections) want(ctx context.Context, wanted []checker) {
 	}
 }
 
-// toldOf is what was told last of the ports of a node.
-func (c *connections) toldOf(node string) map[int32]targets.Quiet {
+// known is what was told last of the ports of nodes.
+func (c *connections) known() map[string]map[int32]targets.Quiet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	out := map[string]map[int32]targets.Quiet{}
 	for at, a := range c.asks {
-		if at.node == node {
-			return a.told
+		if a.told != nil {
+			out[at.node] = a.told
 		}
 	}
-	return nil
+	return out
 }
 
 // follow asks one health checker again and again.
@@ -182,66 +181,19 @@ func (c *connections) ask(ctx context.Context, at checker) ([]v1alpha1.PortConne
 	return answer.Connections, nil
 }
 
-// told is what is known of the targets that leave a group. A classic load balancer has
-// one target for all its ports, and no connection tells of datagrams.
-func (r *Reconciler) told(o *observed, s targets.State) map[targets.Target]targets.Quiet {
-	out := map[targets.Target]targets.Quiet{}
-	for _, record := range s.Records {
-		if !record.Leaving || !tellsConnections(s.Group) {
-			continue
-		}
-		if q, known := r.connections.toldOf(o.machines[record.ID])[record.Port]; known {
-			out[record.Target] = q
-		}
-	}
-	return out
-}
-
-func tellsConnections(g targets.Group) bool { return g.Balancer != targets.Classic && !g.Datagrams }
-
-// askAbout has the health checkers asked of nodes of which targets are leaving.
-func (r *Reconciler) askAbout(ctx context.Context, o *observed, shares []*share) error {
-	nodes := map[string]*corev1.Node{}
-	for _, s := range shares {
-		for _, report := range s.decision.Reports {
-			name := o.machines[report.ID]
-			if report.Phase == targets.Leaving && name != "" && tellsConnections(s.state.Group) {
-				nodes[name] = o.nodes[name]
-			}
-		}
-	}
-	if len(nodes) == 0 {
-		r.connections.want(r.running, nil)
-		return nil
-	}
-	var sets v1alpha1.IngressDaemonSetList
-	if err := r.client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing IngressDaemonSets: %w", err)
-	}
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.HasLabels{v1alpha1.LabelNode}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the pods of IngressDaemonSets: %w", err)
-	}
-	r.connections.want(r.running, checkersOf(nodes, sets.Items, pods.Items))
-	return nil
-}
-
 // setName is the IngressDaemonSet of a pod, by its namespace and label.
 type setName struct{ namespace, label string }
 
-// checkersOf are the health checkers that see the connections to nodes: where just one
-// IngressDaemonSet has pods on a node, on the network of the node.
-func checkersOf(nodes map[string]*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []corev1.Pod) []checker {
+// checkersOf are the health checkers that see the connections to nodes, by node: where just
+// one IngressDaemonSet has pods on a node, on the network of the node.
+func checkersOf(nodes []*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []*corev1.Pod) map[string]checker {
 	on := map[string]map[setName]bool{}
-	for i := range pods {
-		node := pods[i].Spec.NodeName
-		if nodes[node] == nil {
-			continue
-		}
+	for _, pod := range pods {
+		node := pod.Spec.NodeName
 		if on[node] == nil {
 			on[node] = map[setName]bool{}
 		}
-		on[node][setName{pods[i].Namespace, pods[i].Labels[v1alpha1.LabelName]}] = true
+		on[node][setName{pod.Namespace, pod.Labels[v1alpha1.LabelName]}] = true
 	}
 	ports := map[setName]int32{}
 	for i := range sets {
@@ -249,13 +201,24 @@ func checkersOf(nodes map[string]*corev1.Node, sets []v1alpha1.IngressDaemonSet,
 			ports[setName{sets[i].Namespace, v1alpha1.LabelValue(sets[i].Name)}] = spec.HealthCheckNodePorts[0]
 		}
 	}
-	var out []checker
-	for _, name := range slices.Sorted(maps.Keys(on)) {
-		for set := range on[name] {
-			address, port := internalAddress(nodes[name]), ports[set]
-			if len(on[name]) == 1 && port != 0 && address != "" {
-				out = append(out, checker{name, address, port})
+	out := map[string]checker{}
+	for _, node := range nodes {
+		for set := range on[node.Name] {
+			address, port := internalAddress(node), ports[set]
+			if len(on[node.Name]) == 1 && port != 0 && address != "" {
+				out[node.Name] = checker{node.Name, address, port}
 			}
+		}
+	}
+	return out
+}
+
+// chosen are the health checkers of some nodes.
+func chosen(all map[string]checker, nodes []string) []checker {
+	var out []checker
+	for _, name := range nodes {
+		if at, known := all[name]; known {
+			out = append(out, at)
 		}
 	}
 	return out

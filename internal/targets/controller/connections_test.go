@@ -50,27 +50,31 @@ func TestCheckersOf(t *testing.T) {
 		}
 		return out
 	}
-	pod := func(set, node string) corev1.Pod {
-		out := corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
+	pod := func(set, node string) *corev1.Pod {
+		out := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
 		out.Namespace, out.Labels = "ingress", map[string]string{v1alpha1.LabelName: set, v1alpha1.LabelNode: node}
 		return out
 	}
-	found := []checker{{"node-a", "10.9.0.1", 10080}}
+	found := map[string]checker{"node-a": {"node-a", "10.9.0.1", 10080}}
 	for name, c := range map[string]struct {
 		sets []v1alpha1.IngressDaemonSet
-		pods []corev1.Pod
+		pods []*corev1.Pod
 		node *corev1.Node
-		want []checker
+		want map[string]checker
 	}{
-		"one":                    {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-a"), pod("nginx", "node-a"), pod("caddy", "node-b")}, node, found},
-		"two sets":               {[]v1alpha1.IngressDaemonSet{set("nginx", nil), set("caddy", nil)}, []corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
-		"pods of one that went":  {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
-		"none":                   {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-b")}, node, nil},
-		"pods with networks":     {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.HostNetwork = false })}, []corev1.Pod{pod("nginx", "node-a")}, node, nil},
-		"no health checker":      {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = nil })}, []corev1.Pod{pod("nginx", "node-a")}, node, nil},
-		"a node without address": {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []corev1.Pod{pod("nginx", "node-a")}, unreachable, nil},
+		"one":                    {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("nginx", "node-a"), pod("caddy", "node-b")}, node, found},
+		"two sets":               {[]v1alpha1.IngressDaemonSet{set("nginx", nil), set("caddy", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
+		"pods of one that went":  {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
+		"none":                   {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-b")}, node, nil},
+		"pods with networks":     {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.HostNetwork = false })}, []*corev1.Pod{pod("nginx", "node-a")}, node, nil},
+		"no health checker":      {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = nil })}, []*corev1.Pod{pod("nginx", "node-a")}, node, nil},
+		"a node without address": {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a")}, unreachable, nil},
 	} {
-		if diff := cmp.Diff(c.want, checkersOf(map[string]*corev1.Node{"node-a": c.node}, c.sets, c.pods), cmp.AllowUnexported(checker{})); diff != "" {
+		if c.want == nil {
+			c.want = map[string]checker{}
+		}
+		c.node.Name = "node-a"
+		if diff := cmp.Diff(c.want, checkersOf([]*corev1.Node{c.node}, c.sets, c.pods), cmp.AllowUnexported(checker{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -109,7 +113,7 @@ func TestConnections(t *testing.T) {
 	until := func(what string, is func(q targets.Quiet, known bool) bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			q, known := c.toldOf("node-a")[80]
+			q, known := c.known()["node-a"][80]
 			if is(q, known) {
 				return
 			}
@@ -138,33 +142,5 @@ func TestConnections(t *testing.T) {
 	until("forgotten", func(q targets.Quiet, known bool) bool { return !known })
 	if len(rung) > 0 {
 		t.Error("a pass is called for without news")
-	}
-}
-
-// TestTold tells of targets that leave, by the node and the port, where connections tell.
-func TestTold(t *testing.T) {
-	quiet := targets.Quiet{Busy: now, From: now, To: now.Add(time.Minute)}
-	c := newConnections(nil)
-	c.asks[checker{"node-a", "10.9.0.1", 10080}] = &asks{told: map[int32]targets.Quiet{80: quiet}}
-	r, o := &Reconciler{connections: c}, &observed{machines: map[string]string{"i-a": "node-a", "10.9.0.1": "node-a", "i-b": "node-b"}}
-	record := func(id string, port int32, leaving bool) targets.Record {
-		return targets.Record{Registration: targets.Registration{Target: targets.Target{ID: id, Port: port}}, Leaving: leaving}
-	}
-	records := []targets.Record{
-		record("i-a", 80, true), record("10.9.0.1", 80, true), record("i-a", 443, true), record("i-b", 80, true), record("10.1.0.7", 80, true),
-	}
-	want := map[targets.Target]targets.Quiet{{ID: "i-a", Port: 80}: quiet, {ID: "10.9.0.1", Port: 80}: quiet}
-	if diff := cmp.Diff(want, r.told(o, targets.State{Group: group(targets.Instance), Records: records})); diff != "" {
-		t.Error(diff)
-	}
-	classic, datagrams := group(targets.Instance), group(targets.Instance)
-	classic.Balancer, datagrams.Datagrams = targets.Classic, true
-	for _, g := range []targets.Group{classic, datagrams} {
-		if got := r.told(o, targets.State{Group: g, Records: records}); len(got) > 0 {
-			t.Errorf("%+v: %v", g, got)
-		}
-	}
-	if got := r.told(o, targets.State{Group: group(targets.Instance), Records: []targets.Record{record("i-a", 80, false)}}); len(got) > 0 {
-		t.Errorf("told of what does not leave: %v", got)
 	}
 }

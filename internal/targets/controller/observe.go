@@ -2,211 +2,235 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// observed is what was read for one pass, and what is to be written after it.
+// observed is the State that was read, and what apply needs beside it.
 type observed struct {
-	now    time.Time
-	claims []*claim
-	holds  []*hold
-	nodes  map[string]*corev1.Node
-	// out are the nodes that are to be out, and why.
-	out map[string]string
-	// zones are those of the nodes, by the id of their machine.
-	zones map[string]string
-	// machines are the names of the nodes, by the id of their machine and by their
-	// internal addresses: by what targets on a node are registered as.
-	machines map[string]string
+	state targets.State
+	// checkers are the health checkers that see the connections to nodes, by node.
+	checkers map[string]checker
 }
-
-// claim is a TargetGroupAttachment, what it selects, and its status as it will be.
-type claim struct {
-	object *v1alpha1.TargetGroupAttachment
-	status v1alpha1.TargetGroupAttachmentStatus
-	// set is its IngressDaemonSet, where it names one that is there.
-	set     *v1alpha1.IngressDaemonSet
-	service *corev1.Service
-	pods    []*corev1.Pod
-	nodes   map[string]*corev1.Node
-	// incomplete says why what it selects is not known.
-	incomplete string
-	// unread says why its groups are not known.
-	unread  string
-	faults  []string
-	reports []targets.Report
-	matched int
-	skipped []targets.Skip
-	// bound are groups that it is on and may not touch, and why.
-	bound []string
-	// gates are the readiness gates to write.
-	gates []gate
-}
-
-// hold is the Attachment of a node, and its status as it will be.
-type hold struct {
-	object *v1alpha1.Attachment
-	status v1alpha1.AttachmentStatus
-	// unread is what was not read since the Attachment asks for what it does.
-	unread  string
-	reports []targets.Report
-}
-
-func (h *hold) detach() bool { return h.object.Spec.Wanted == v1alpha1.WantDetached }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{now: time.Now(), nodes: map[string]*corev1.Node{}, out: map[string]string{}, zones: map[string]string{}, machines: map[string]string{}}
+	o := &observed{state: targets.State{Now: time.Now(), Memory: r.memory, Floors: map[targets.Balancer]time.Duration{}}}
+	for _, b := range []targets.Balancer{targets.Network, targets.Application, targets.Classic} {
+		o.state.Floors[b] = r.Floor(b)
+	}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		o.nodes[node.Name] = node
-		if id, _ := targets.InstanceID(node); id != "" {
-			o.zones[id] = node.Labels[corev1.LabelTopologyZone]
-			o.machines[id] = node.Name
-		}
-		for _, a := range node.Status.Addresses {
-			if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
-				o.machines[address.Unmap().String()] = node.Name
-			}
-		}
+		o.state.Nodes = append(o.state.Nodes, &nodes.Items[i])
 	}
-	var holds v1alpha1.AttachmentList
-	if err := r.client.List(ctx, &holds); err != nil {
+	var attached v1alpha1.AttachmentList
+	if err := r.client.List(ctx, &attached, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Attachments: %w", err)
 	}
-	for i := range holds.Items {
-		h := &hold{object: &holds.Items[i], status: *holds.Items[i].Status.DeepCopy()}
-		o.holds = append(o.holds, h)
-		if h.detach() {
-			o.out[h.object.Name] = "node " + h.object.Name + " is to be out of its load balancers"
-		}
+	for i := range attached.Items {
+		o.state.NodeAttachments = append(o.state.NodeAttachments, &attached.Items[i])
 	}
-	var claims v1alpha1.TargetGroupAttachmentList
-	if err := r.client.List(ctx, &claims); err != nil {
+	var attachments v1alpha1.TargetGroupAttachmentList
+	if err := r.client.List(ctx, &attachments, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing TargetGroupAttachments: %w", err)
 	}
-	for i := range claims.Items {
-		c := &claim{object: &claims.Items[i], status: *claims.Items[i].Status.DeepCopy()}
-		if err := r.observeClaim(ctx, o, c); err != nil {
-			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", c.object.Namespace, c.object.Name, err)
+	for i := range attachments.Items {
+		a := targets.GroupAttachment{Object: &attachments.Items[i]}
+		if err := r.observeAttachment(ctx, &a); err != nil {
+			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}
-		o.claims = append(o.claims, c)
+		o.state.Attachments = append(o.state.Attachments, a)
 	}
-	slices.SortFunc(o.claims, func(a, b *claim) int { return compareObjects(a.object, b.object) })
-	return o, nil
+	if err := r.observeBystanders(ctx, o); err != nil {
+		return nil, err
+	}
+	r.observeCloud(o)
+	return o, r.observeCheckers(ctx, o)
 }
 
-// observeClaim reads what a TargetGroupAttachment selects.
-func (r *Reconciler) observeClaim(ctx context.Context, o *observed, c *claim) error {
-	spec := &c.object.Spec
-	if err := r.observeService(ctx, c); err != nil {
+// observeAttachment reads what a TargetGroupAttachment selects; nodes it selects among all.
+func (r *Reconciler) observeAttachment(ctx context.Context, a *targets.GroupAttachment) error {
+	if err := r.observeService(ctx, a); err != nil {
 		return err
 	}
+	spec := &a.Object.Spec
 	switch {
 	case spec.NodeSelector != nil:
-		selector, err := metav1.LabelSelectorAsSelector(spec.NodeSelector)
-		if err != nil {
-			c.incomplete = "nodeSelector: " + err.Error()
-			return nil
-		}
-		c.nodes = map[string]*corev1.Node{}
-		for name, node := range o.nodes {
-			if selector.Matches(labels.Set(node.Labels)) {
-				c.nodes[name] = node
-			}
-		}
 		return nil
 	case spec.PodSelector != nil:
 		selector, err := metav1.LabelSelectorAsSelector(spec.PodSelector)
 		if err != nil {
-			c.incomplete = "podSelector: " + err.Error()
+			a.Unknown = "podSelector: " + err.Error()
 			return nil
 		}
-		return r.observePods(ctx, c, client.MatchingLabelsSelector{Selector: selector})
-	}
-	set := &v1alpha1.IngressDaemonSet{}
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: c.object.Namespace, Name: spec.IngressDaemonSet.Name}, set)
-	switch {
-	case apierrors.IsNotFound(err):
-		c.faults = append(c.faults, "there is no IngressDaemonSet "+spec.IngressDaemonSet.Name)
-		return nil
-	case err != nil:
+		a.Pods, err = r.pods(ctx, client.InNamespace(a.Object.Namespace), client.MatchingLabelsSelector{Selector: selector})
 		return err
 	}
-	c.set = set
-	return r.observePods(ctx, c, client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name)}, client.HasLabels{v1alpha1.LabelNode})
+	return r.observeSet(ctx, a)
 }
 
-func (r *Reconciler) observePods(ctx context.Context, c *claim, options ...client.ListOption) error {
-	var list corev1.PodList
-	if err := r.client.List(ctx, &list, append(options, client.InNamespace(c.object.Namespace), client.UnsafeDisableDeepCopy)...); err != nil {
-		return fmt.Errorf("listing pods: %w", err)
+func (r *Reconciler) observeSet(ctx context.Context, a *targets.GroupAttachment) (err error) {
+	name, of := a.Object.Spec.IngressDaemonSet.Name, client.InNamespace(a.Object.Namespace)
+	set := &v1alpha1.IngressDaemonSet{}
+	err = r.client.Get(ctx, types.NamespacedName{Namespace: a.Object.Namespace, Name: name}, set)
+	switch {
+	case apierrors.IsNotFound(err):
+		if a.Neighbours, err = r.pods(ctx, of, client.HasLabels{v1alpha1.LabelNode}); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		a.Set = set
 	}
-	for i := range list.Items {
-		c.pods = append(c.pods, &list.Items[i])
+	named := client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(name)}
+	if a.Pods, err = r.pods(ctx, of, named, client.HasLabels{v1alpha1.LabelNode}); err != nil {
+		return err
+	}
+	var revisions appsv1.ControllerRevisionList
+	if err := r.client.List(ctx, &revisions, of, named, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing ControllerRevisions: %w", err)
+	}
+	a.Templates = map[string]corev1.PodSpec{}
+	for i := range revisions.Items {
+		// One that cannot be read is as good as none: its pods stay as they are.
+		var template corev1.PodTemplateSpec
+		if err := json.Unmarshal(revisions.Items[i].Data.Raw, &template); err == nil && len(template.Spec.Containers) > 0 {
+			a.Templates[revisions.Items[i].Labels[v1alpha1.LabelRevision]] = template.Spec
+		}
 	}
 	return nil
 }
 
-func (r *Reconciler) observeService(ctx context.Context, c *claim) error {
-	ref := c.object.Spec.Service
+func (r *Reconciler) observeService(ctx context.Context, a *targets.GroupAttachment) error {
+	ref := a.Object.Spec.Service
 	if ref == nil {
 		return nil
 	}
-	svc := &corev1.Service{}
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: c.object.Namespace, Name: ref.Name}, svc)
+	service := &corev1.Service{}
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: a.Object.Namespace, Name: ref.Name}, service)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.incomplete = "there is no Service " + ref.Name
+		a.Unknown = "there is no Service " + ref.Name
 	case err != nil:
 		return err
 	default:
-		c.service = svc
+		a.Service = service
 	}
 	return nil
 }
 
-// matches is whether the claim is on the group, and why not where it should be.
-func (c *claim) matches(g targets.Group) (ok bool, fault string) {
-	s := c.object.Spec.TargetGroup
-	switch {
-	case s.ARN != "":
-		ok = g.ID == s.ARN
-	case s.Name != "":
-		ok = g.Balancer != targets.Classic && g.Name == s.Name
-	default:
-		ok = true
-		for key, value := range s.Tags {
-			if has, tagged := g.Tags[key]; !tagged || has != value {
-				ok = false
+func (r *Reconciler) pods(ctx context.Context, options ...client.ListOption) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var out []*corev1.Pod
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out, nil
+}
+
+// observeBystanders finds the pods whose addresses are on record, while a node is to be out:
+// what nobody selects any more keeps its node as well.
+func (r *Reconciler) observeBystanders(ctx context.Context, o *observed) error {
+	leaves := false
+	for _, a := range o.state.NodeAttachments {
+		leaves = leaves || a.Spec.Wanted == v1alpha1.WantDetached
+	}
+	recorded := map[string]bool{}
+	for _, a := range o.state.Attachments {
+		for _, g := range a.Object.Status.Groups {
+			for _, name := range g.Targets {
+				note(recorded, name)
+			}
+			for _, l := range g.Leaving {
+				note(recorded, l.Target)
 			}
 		}
 	}
-	if ok && string(g.Type) != c.object.Spec.TargetType {
-		return false, fmt.Sprintf("target group %s is of type %s: set targetType to that, or name another group", g.Name, g.Type)
+	if !leaves || len(recorded) == 0 {
+		return nil
 	}
-	return ok, ""
+	pods, err := r.pods(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		for _, ip := range pod.Status.PodIPs {
+			if recorded[ip.IP] {
+				o.state.Bystanders = append(o.state.Bystanders, pod)
+				break
+			}
+		}
+	}
+	return nil
 }
 
-// same is whether a status need not be written.
-func same[T any](a, b T) bool { return equality.Semantic.DeepEqual(a, b) }
+func note(recorded map[string]bool, name string) {
+	if r, err := targets.ParseRegistration(name); err == nil {
+		recorded[r.ID] = true
+	}
+}
 
-func compareObjects(a, b client.Object) int {
-	return slices.Compare([]string{a.GetNamespace(), a.GetName()}, []string{b.GetNamespace(), b.GetName()})
+// observeCloud reads what is known of the cloud.
+func (r *Reconciler) observeCloud(o *observed) {
+	o.state.Bindings.All, o.state.Bindings.Listed, o.state.Bindings.Failure = r.bindings.known()
+	for role, a := range r.accounts {
+		o.state.Accounts = append(o.state.Accounts, a.observe(role))
+	}
+	o.state.Quiet = r.connections.known()
+}
+
+// observeCheckers finds the health checkers of nodes, while something leaves.
+func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
+	if !leaving(&o.state) {
+		return nil
+	}
+	var sets v1alpha1.IngressDaemonSetList
+	if err := r.client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing IngressDaemonSets: %w", err)
+	}
+	pods, err := r.pods(ctx, client.HasLabels{v1alpha1.LabelNode})
+	if err != nil {
+		return err
+	}
+	o.checkers = checkersOf(o.state.Nodes, sets.Items, pods)
+	return nil
+}
+
+// leaving is whether something that leaves is on record.
+func leaving(s *targets.State) bool {
+	any := func(groups []v1alpha1.AttachedGroup) bool {
+		for _, g := range groups {
+			if len(g.Leaving) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for _, a := range s.Attachments {
+		if any(a.Object.Status.Groups) {
+			return true
+		}
+	}
+	for _, a := range s.NodeAttachments {
+		if any(a.Status.Groups) {
+			return true
+		}
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
@@ -40,8 +41,8 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	running, stop := context.WithCancel(context.Background())
 	r := &Reconciler{
 		Options: o, client: mgr.GetClient(), recorder: mgr.GetEventRecorder(FieldManager),
-		accounts: map[v1alpha1.AssumeRole]*account{}, wishes: map[wish]time.Time{},
-		running: running,
+		accounts: map[v1alpha1.AssumeRole]*account{},
+		running:  running,
 		ring: func() {
 			select {
 			case bell <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
@@ -50,7 +51,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 			}
 		},
 	}
-	r.connections = newConnections(r.ring)
+	r.connections, r.writes = newConnections(r.ring), newWrites(r.ring)
 	r.bindings = newBindings(mgr.GetAPIReader(), r.ring)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("targets").
@@ -60,6 +61,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.IngressDaemonSet{}, onePass(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.TargetGroupAttachment{}, onePass()).
 		Watches(&v1alpha1.Attachment{}, onePass()).
+		Watches(&appsv1.ControllerRevision{}, onePass()).
 		WatchesRawSource(source.Channel(bell, onePass())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()})
 	if err := b.Complete(r); err != nil {
@@ -90,6 +92,6 @@ func onePass() handler.EventHandler {
 func nodeChanges() builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return before.Spec.ProviderID != after.Spec.ProviderID || !equality.Semantic.DeepEqual(before.Labels, after.Labels)
+		return before.Spec.ProviderID != after.Spec.ProviderID || !equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses) || !equality.Semantic.DeepEqual(before.Labels, after.Labels)
 	}})
 }

@@ -1,0 +1,237 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// applied is what became of what was decided.
+type applied struct {
+	writes  *writes
+	begun   map[targets.Ref]*write
+	refused map[targets.Ref]bool
+	// again is whether readiness gates are left to write at once.
+	again bool
+	// gates is why readiness gates could not be written.
+	gates error
+}
+
+// apply writes statuses, finalizers and hooks, and has the calls made of each target of
+// which all that must be remembered is written. What fails of one object stops the calls
+// about its own targets, and no others.
+func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision) *applied {
+	r.memory = d.Memory
+	done := r.beginWrites(d)
+	r.useAccounts(d)
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	groups := slices.Clone(d.Groups)
+	slices.SortStableFunc(groups, func(a, b targets.GroupPlan) int { return len(a.Needs) - len(b.Needs) })
+	for _, g := range groups {
+		decision := g.After(func(ref targets.Ref) bool { return done.written(waiting, ref) })
+		held := len(decision.Register)+len(decision.Deregister) < len(g.Register)+len(g.Deregister)
+		r.accounts[g.Role].plan(g.ID, decision, held)
+	}
+	for _, one := range done.begun {
+		done.writes.wait(waiting, one)
+	}
+	r.connections.want(r.running, chosen(o.checkers, d.Ask))
+	left, err := r.writeGates(ctx, d.Gates)
+	done.again, done.gates = left, err
+	return done
+}
+
+// beginWrites begins all writes but those of readiness gates.
+func (r *Reconciler) beginWrites(d targets.Decision) *applied {
+	done := &applied{writes: r.writes, begun: map[targets.Ref]*write{}, refused: map[targets.Ref]bool{}}
+	there := map[targets.Ref]bool{}
+	begin := func(ref targets.Ref, due bool, do func(context.Context) error) {
+		there[ref] = true
+		if !due {
+			return
+		}
+		if one := r.writes.begin(r.running, ref, do); one != nil {
+			done.begun[ref] = one
+		} else {
+			done.refused[ref] = true
+		}
+	}
+	for _, h := range d.Hooks {
+		begin(targets.Ref{Kind: targets.KindPod, Namespace: h.Pod.Namespace, Name: h.Pod.Name, UID: h.Pod.UID}, true, func(ctx context.Context) error { return r.writeHook(ctx, h) })
+	}
+	for _, a := range d.Attachments {
+		due := a.AddFinalizer || a.Release || !same(a.Object.Status, a.Status)
+		begin((&targets.GroupAttachment{Object: a.Object}).Ref(), due, func(ctx context.Context) error { return r.writeAttachment(ctx, a) })
+	}
+	for _, n := range d.NodeAttachments {
+		begin(targets.RefOf(n.Object), !same(n.Object.Status, n.Status), func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) })
+	}
+	r.writes.keep(there)
+	return done
+}
+
+// written is whether what a call needs is written. Where nothing was to be written, it is.
+func (d *applied) written(ctx context.Context, ref targets.Ref) bool {
+	one := d.begun[ref]
+	if one == nil {
+		return !d.refused[ref]
+	}
+	ended, err := d.writes.wait(ctx, one)
+	return ended && err == nil
+}
+
+// writeAttachment writes a TargetGroupAttachment. Nothing is recorded before its finalizer
+// is there, and that goes last.
+func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDecision) error {
+	object := d.Object.DeepCopy()
+	if d.AddFinalizer {
+		controllerutil.AddFinalizer(object, v1alpha1.Finalizer)
+		if err := r.client.Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
+			return fmt.Errorf("adding the finalizer: %w", err)
+		}
+		return errNotYet
+	}
+	if !same(object.Status, d.Status) {
+		object.Status = d.Status
+		if err := r.client.Status().Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
+			return fmt.Errorf("writing the status: %w", err)
+		}
+	}
+	if d.Release && controllerutil.RemoveFinalizer(object, v1alpha1.Finalizer) {
+		if err := r.client.Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
+			return fmt.Errorf("removing the finalizer: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeNodeAttachment writes the status of an Attachment. One that was deleted meanwhile has
+// failed as well: without it nothing is remembered.
+func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAttachmentDecision) error {
+	object := d.Object.DeepCopy()
+	object.Status = d.Status
+	if err := r.client.Status().Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// writeHook writes on a pod whether traffic may come to it as a target.
+func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
+	value := v1alpha1.TargetsOut
+	if h.In {
+		value = v1alpha1.TargetsIn
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": h.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationTargets: value},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Pod.Namespace, Name: h.Pod.Name}}
+	if err := r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("telling the drain hook: %w", err)
+	}
+	return nil
+}
+
+// useAccounts connects the accounts that are needed, leaves all others, and has lists
+// renewed that are due.
+func (r *Reconciler) useAccounts(d targets.Decision) {
+	r.bindings.renew(r.running, r.GroupsEvery)
+	needed := map[v1alpha1.AssumeRole]bool{}
+	for _, plan := range d.Accounts {
+		needed[plan.Role] = true
+		a := r.accounts[plan.Role]
+		if a == nil {
+			a = r.newAccount(plan.Role)
+			r.accounts[plan.Role] = a
+		}
+		every := r.GroupsEvery
+		if plan.List {
+			every = min(every, listAgain)
+		}
+		a.renew(every)
+	}
+	for role, a := range r.accounts {
+		if !needed[role] {
+			a.stop()
+			delete(r.accounts, role)
+			continue
+		}
+		kept := map[string]bool{}
+		for _, g := range d.Groups {
+			kept[g.ID] = kept[g.ID] || g.Role == role
+		}
+		a.keep(kept)
+	}
+}
+
+// gatesAPass bounds the pods that are written to in one pass, since no target moves
+// meanwhile. The next pass follows at once.
+const gatesAPass = 20
+
+// writeGates writes on some of the pods, and says whether others are left.
+func (r *Reconciler) writeGates(ctx context.Context, gates []targets.GateWrite) (left bool, err error) {
+	written, wrote := map[types.UID]string{}, 0
+	var errs []error
+	for _, g := range gates {
+		switch {
+		case r.gates[g.Pod.UID] == g.Pod.ResourceVersion:
+			// It was written; the event is on its way.
+		case wrote >= gatesAPass:
+			left = true
+			continue
+		default:
+			wrote++
+			if err := r.writeGate(ctx, g); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		written[g.Pod.UID] = g.Pod.ResourceVersion
+	}
+	r.gates = written
+	return left, errors.Join(errs...)
+}
+
+// writeGate sets one condition and leaves all others alone. A pod that is gone, or
+// another one of its name, is left alone too.
+func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": g.Pod.UID},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{g.Condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: g.Pod.Namespace, Name: g.Pod.Name}}
+	err = r.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("writing the readiness gate of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// same is whether a status need not be written.
+func same[T any](a, b T) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// listAgain is after how long groups are listed again where the newest list is older than a
+// question.
+const listAgain = 2 * time.Second

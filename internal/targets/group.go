@@ -1,0 +1,382 @@
+package targets
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// group is a target group in one pass: who has a part in it, what they want, and what is
+// decided.
+type group struct {
+	*KnownGroup
+	key GroupKey
+	// role is as whom it is reached, roles are all that list it.
+	role  v1alpha1.AssumeRole
+	roles []v1alpha1.AssumeRole
+	// binding is what has the group to itself, nil where nothing has.
+	binding *Binding
+	// unreadable is a record of the group that cannot be read, empty for none.
+	unreadable string
+	// held are the records, in the order of their targets; at has them by target.
+	held []held
+	at   map[Target][]held
+
+	parts []*part
+	nodes []*nodeAttachment
+	// adds are objects that the group is to be new in, full are Attachments that have no
+	// room for it.
+	adds map[Ref]bool
+	full []*nodeAttachment
+	// unknown is whether it is not known what a part selects.
+	unknown bool
+	// speakers are the parts that targets are members of, borrowers the Attachments that
+	// want others.
+	speakers  map[Target]*part
+	borrowers map[Target]Ref
+	wants     []Want
+
+	state    GroupState
+	decision GroupDecision
+}
+
+// reachedGroups are all groups that are known, in the order of their keys, each as it is
+// reached by one role.
+func (p *pass) reachedGroups() []*group {
+	if !p.Bindings.Listed {
+		// Nothing is touched of which it is not known whether somebody else has it to itself.
+		return nil
+	}
+	all := map[GroupKey]*group{}
+	for _, role := range p.roles() {
+		account := p.accounts[role]
+		if account == nil {
+			continue
+		}
+		for i := range account.Groups {
+			known := &account.Groups[i]
+			key := keyOf(account.Role, known.ID)
+			g := all[key]
+			if g == nil {
+				g = &group{key: key, adds: map[Ref]bool{}, at: map[Target][]held{}, speakers: map[Target]*part{}, borrowers: map[Target]Ref{}, unreadable: p.unreadable[key], binding: p.Bindings.of(known.Group)}
+				all[key] = g
+			}
+			if g.KnownGroup == nil || account.Role == p.reachedAs(key) {
+				g.KnownGroup, g.role = known, account.Role
+			}
+			g.roles = append(g.roles, account.Role)
+		}
+	}
+	out := slices.SortedFunc(maps.Values(all), func(a, b *group) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), compareRoles(a.key.Role, b.key.Role))
+	})
+	for _, g := range out {
+		g.takeRecords(p.held[g.key])
+	}
+	return out
+}
+
+// reachedAs is as whom a group was reached last: calls as two roles would overtake each
+// other.
+func (p *pass) reachedAs(key GroupKey) v1alpha1.AssumeRole {
+	if before, known := p.Memory.Groups[key]; known {
+		return before.Role
+	}
+	return p.recordedRole[key]
+}
+
+// of is the binding that has the group to itself, nil where none has.
+func (b *Bindings) of(g Group) *Binding {
+	for i, one := range b.All {
+		if one.ARN == g.ID || one.ARN == "" && one.Group == g.Name && g.Balancer != Classic {
+			return &b.All[i]
+		}
+	}
+	return nil
+}
+
+// refusal says why nothing is done about a group, and what to change.
+func (b *Binding) refusal(g Group) string {
+	return fmt.Sprintf("target group %s belongs to TargetGroupBinding %s, whose controller removes what others register: set spec.multiClusterTargetGroup: true there, delete it, or use another group", g.Name, b.Name)
+}
+
+// takeRecords takes the records over. A classic load balancer has an instance once,
+// whatever port anybody gives it. Where somebody else has the group to itself, only what
+// is on its way out is looked at: it may still get traffic.
+func (g *group) takeRecords(records []held) {
+	for _, h := range records {
+		h.Target = g.target(h.Target)
+		if g.binding == nil || h.by.Kind == KindNodeAttachment || h.Leaving {
+			g.held = append(g.held, h)
+		}
+	}
+	slices.SortFunc(g.held, func(a, b held) int { return cmp.Or(compareTargets(a.Target, b.Target), compareRefs(a.by, b.by)) })
+	for _, h := range g.held {
+		g.at[h.Target] = append(g.at[h.Target], h)
+	}
+}
+
+func (g *group) target(t Target) Target {
+	if g.Balancer == Classic || t.Port == 0 {
+		t.Port = g.Port
+	}
+	return t
+}
+
+// holds is whether an object has records of the group.
+func (g *group) holds(by Ref) bool {
+	return slices.ContainsFunc(g.held, func(h held) bool { return h.by == by })
+}
+
+// heldBy is whether an object has a target on record.
+func (g *group) heldBy(t Target, by Ref) bool {
+	return slices.ContainsFunc(g.at[t], func(h held) bool { return h.by == by })
+}
+
+// spoken is whether a TargetGroupAttachment moves a target, or has it on record. One that
+// may not touch the group moves nothing.
+func (g *group) spoken(t Target) bool {
+	if g.binding != nil {
+		return false
+	}
+	return g.speakers[t] != nil || slices.ContainsFunc(g.at[t], func(h held) bool { return h.by.Kind == KindGroupAttachment })
+}
+
+// findSpeakers finds of which part each target is a member: of one that has it on record
+// already before others, so that a new one takes nothing over while the old one wants the
+// same, and of one that wants it in before one that wants it out.
+func (g *group) findSpeakers() {
+	ranks := map[Target]int{}
+	for _, t := range g.parts {
+		if !t.asks() || g.binding != nil {
+			continue
+		}
+		for _, m := range t.members {
+			target, rank := g.target(m.Target), 1
+			if m.In {
+				rank += 2
+			}
+			if g.heldBy(target, t.ref) {
+				rank++
+			}
+			if rank > ranks[target] {
+				g.speakers[target], ranks[target] = t, rank
+			}
+		}
+	}
+}
+
+// owner is the object in whose status the record of a target is to stand: that of one that
+// speaks of it, then the one where it stands, then whoever borrows it; and what is left is
+// a stranger's in a group that is wholly somebody's.
+func (g *group) owner(t Target) (owner Ref, any bool) {
+	if part := g.speakers[t]; part != nil {
+		return part.ref, true
+	}
+	borrower, borrows := g.borrowers[t]
+	if borrows && g.binding != nil {
+		return borrower, true
+	}
+	for _, kind := range []string{KindGroupAttachment, KindNodeAttachment} {
+		for _, h := range g.at[t] {
+			if h.by.Kind == kind {
+				return h.by, true
+			}
+		}
+	}
+	if borrows {
+		return borrower, true
+	}
+	for _, part := range g.parts {
+		if part.asks() && part.Object.Spec.Ownership == v1alpha1.OwnGroup {
+			return part.ref, true
+		}
+	}
+	return Ref{}, false
+}
+
+// decide decides about the group and puts its records into the statuses.
+func (g *group) decide(p *pass) {
+	memory := GroupMemory{Role: g.role, Sightings: p.Memory.Groups[g.key].Sightings}
+	if g.unreadable != "" {
+		// Nothing is concluded, and nothing done, where it is not known what is ours.
+		g.decision = GroupDecision{At: p.Now}
+		p.out.Memory.Groups[g.key] = memory
+		return
+	}
+	g.state = GroupState{
+		Now: p.Now, Group: g.Group, Floor: g.floor(p.Floors[g.Balancer]), Synced: !g.unknown,
+		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,
+		Sightings: memory.Sightings, Quiet: p.quiet(g),
+	}
+	for _, w := range g.wants {
+		w.Target = g.target(w.Target)
+		g.state.Wants = append(g.state.Wants, w)
+	}
+	for _, h := range g.held {
+		if n := len(g.state.Records); n > 0 && g.state.Records[n-1].Target == h.Target {
+			g.state.Records[n-1] = joined(g.state.Records[n-1], h.Record)
+			continue
+		}
+		g.state.Records = append(g.state.Records, h.Record)
+	}
+	for _, part := range g.parts {
+		g.state.Whole = g.state.Whole || g.binding == nil && part.asks() && part.Object.Spec.Ownership == v1alpha1.OwnGroup
+	}
+	if slices.ContainsFunc(g.parts, func(t *part) bool { return t.unsure }) {
+		// A stranger may be what is not known.
+		g.state.Whole = false
+	}
+	g.decision = Decide(g.state)
+	g.leaveToBinding()
+	memory.Sightings = g.decision.Sightings
+	p.out.Memory.Groups[g.key] = memory
+	p.wake(g.decision.WakeAt)
+	g.record(p)
+}
+
+// leaveToBinding drops the calls about what only a TargetGroupAttachment has on record
+// where somebody else has the group to itself.
+func (g *group) leaveToBinding() {
+	if g.binding == nil {
+		return
+	}
+	g.decision.Deregister = slices.DeleteFunc(g.decision.Deregister, func(t Target) bool {
+		_, borrowed := g.borrowers[t]
+		return !borrowed
+	})
+	g.decision.Register = slices.DeleteFunc(g.decision.Register, func(r Registration) bool {
+		_, borrowed := g.borrowers[r.Target]
+		return !borrowed
+	})
+}
+
+// registered is the inventory with the zones of instances, which the cloud does not tell.
+func (g *group) registered(p *pass) map[Target]Health {
+	if g.Type != Instance {
+		return g.Registered
+	}
+	out := make(map[Target]Health, len(g.Registered))
+	for t, h := range g.Registered {
+		h.Zone = cmp.Or(h.Zone, p.zones[t.ID])
+		out[t] = h
+	}
+	return out
+}
+
+// record puts the records into the statuses of their owners. A target that goes over to
+// another object stays on record where it was until it stands there, too.
+func (g *group) record(p *pass) {
+	records := g.decision.Records
+	if records == nil {
+		records = g.state.Records
+	}
+	of := map[Ref][]Record{}
+	for _, r := range records {
+		owner, any := g.owner(r.Target)
+		if !any {
+			continue
+		}
+		of[owner] = append(of[owner], r)
+		if g.heldBy(r.Target, owner) {
+			continue
+		}
+		for _, h := range g.at[r.Target] {
+			of[h.by] = append(of[h.by], h.Record)
+		}
+	}
+	for _, t := range g.parts {
+		g.recordOf(t, of[t.ref])
+	}
+	for _, n := range g.nodes {
+		attached, any := attachedGroup(g.Group, g.role, of[n.ref], g.unhealthy(n, of[n.ref]))
+		if stands := slices.ContainsFunc(n.Status.Groups, func(a v1alpha1.AttachedGroup) bool { return a.ID == g.ID }); any && !stands && !g.adds[n.ref] {
+			if p.recorded(n.ref, len(n.Status.Groups)) >= mostNodeGroups {
+				// No room to remember who was unhealthy: it is waited for.
+				continue
+			}
+			g.adds[n.ref] = true
+		}
+		n.status.Groups = replaced(n.status.Groups, attached, any)
+	}
+}
+
+// recordOf puts the records of a TargetGroupAttachment into its status. What somebody
+// else has to itself and does not leave stays on record as it is.
+func (g *group) recordOf(t *part, records []Record) {
+	if g.binding != nil {
+		for _, before := range t.Object.Status.Groups {
+			if before.ID == g.ID {
+				kept, _ := recordsOf(v1alpha1.AttachedGroup{Targets: before.Targets}, "")
+				records = append(kept, records...)
+			}
+		}
+	}
+	attached, any := attachedGroup(g.Group, g.role, records, nil)
+	t.status.Groups = replaced(t.status.Groups, attached, any)
+}
+
+// unhealthy are the targets on a node that were not healthy when they were taken out:
+// those that its Attachment has on record, and those of pods and nodes that others have.
+func (g *group) unhealthy(n *nodeAttachment, records []Record) []string {
+	var before v1alpha1.AttachedGroup
+	for _, attached := range n.Status.Groups {
+		if attached.ID == g.ID {
+			before = attached
+		}
+	}
+	var out []string
+	note := func(t Target, name string, known bool) {
+		if slices.Contains(before.Unhealthy, name) || !known && g.Registered[t].Condition != Healthy {
+			out = append(out, name)
+		}
+	}
+	for _, r := range records {
+		name := r.Registration.String()
+		known := slices.Contains(before.Targets, name) || slices.ContainsFunc(before.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == name })
+		note(r.Target, name, known)
+	}
+	begun := func(t Target) bool {
+		is := func(r Record) bool { return r.Target == t && r.Leaving }
+		return !slices.ContainsFunc(g.state.Records, is) && slices.ContainsFunc(g.decision.Records, is)
+	}
+	for _, t := range g.parts {
+		for _, m := range t.members {
+			if target := g.target(m.Target); t.asks() && m.node == n.Name {
+				note(target, target.String(), !n.detach() || !begun(target))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// report is the one about a target, empty where there is none. Reports are in the order
+// of their targets.
+func (g *group) report(t Target) Report {
+	at, found := slices.BinarySearchFunc(g.decision.Reports, t, func(r Report, t Target) int { return compareTargets(r.Target, t) })
+	if !found {
+		return Report{}
+	}
+	return g.decision.Reports[at]
+}
+
+// tellsConnections is whether the connections to a node tell whether traffic still comes
+// to a target. A classic load balancer has one target for all its ports.
+func (g Group) tellsConnections() bool { return g.Balancer != Classic && !g.Datagrams }
+
+// quiet is what is known of the targets that leave, where just one node can be meant.
+func (p *pass) quiet(g *group) map[Target]Quiet {
+	out := map[Target]Quiet{}
+	for _, h := range g.held {
+		if on := p.on[h.ID]; h.Leaving && g.tellsConnections() && len(on) == 1 {
+			if q, known := p.Quiet[on[0]][h.Port]; known {
+				out[h.Target] = q
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+package targets
+
+import (
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// hooked is a pod with a drain hook, and whether traffic may come to it as a target.
+type hooked struct {
+	pod *corev1.Pod
+	in  bool
+	// unknown is whether nothing is known of one of its targets.
+	unknown bool
+}
+
+// tellHooks says on pods with a drain hook whether they may get traffic as targets: that
+// they may before they are registered, and that they may not once it is so in every group.
+// While nothing is known of one of their targets, a pod that was told that it may is not
+// told otherwise.
+func (p *pass) tellHooks() {
+	all := map[types.UID]*hooked{}
+	var order []types.UID
+	find := func(pod *corev1.Pod) *hooked {
+		h := all[pod.UID]
+		if h == nil {
+			h = &hooked{pod: pod}
+			all[pod.UID] = h
+			order = append(order, pod.UID)
+		}
+		return h
+	}
+	for _, a := range p.attachments {
+		for _, pod := range a.Pods {
+			if hasDrainHook(pod.Spec) && p.unlisted(a.role) != "" {
+				find(pod).unknown = true
+			}
+		}
+	}
+	for _, g := range p.groups {
+		for _, t := range g.parts {
+			for _, m := range t.members {
+				if m.pod == nil || !hasDrainHook(m.pod.Spec) || g.binding != nil {
+					continue
+				}
+				h := find(m.pod)
+				h.unknown = h.unknown || g.unreadable != ""
+				h.in = h.in || g.unreadable == "" && g.reaches(t, m)
+			}
+		}
+	}
+	for _, uid := range order {
+		if h := all[uid]; h.in != told(h.pod) && (h.in || !h.unknown) {
+			p.out.Hooks = append(p.out.Hooks, HookWrite{h.pod, h.in})
+		}
+	}
+}
+
+// reaches is whether traffic may come to a pod by its target. It may not for its own sake
+// where others keep a target in that they share.
+func (g *group) reaches(t *part, m member) bool {
+	if m.In && t.asks() {
+		return true
+	}
+	target := g.target(m.Target)
+	if speaker := g.speakers[target]; speaker != nil && g.wantedIn(target) {
+		return false
+	}
+	r := g.report(target)
+	return r.Phase != "" && !r.ended()
+}
+
+// wantedIn is whether somebody wants a target in.
+func (g *group) wantedIn(t Target) bool {
+	return slices.ContainsFunc(g.state.Wants, func(w Want) bool { return w.Target == t && w.In })
+}
+
+// ended is whether no traffic comes to a target by our doing, or by nobody's.
+func (r Report) ended() bool { return r.Phase == Stopped || r.Phase == Absent || r.Phase == Foreign }
+
+// hasDrainHook is whether a container of the pod asks the node's health checker before it
+// stops, so that the pod serves until its target is out.
+func hasDrainHook(spec corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+		return c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.HTTPGet != nil &&
+			c.Lifecycle.PreStop.HTTPGet.Path == v1alpha1.DrainPath
+	})
+}
+
+// told is whether it stands on the pod that it may get traffic as a target.
+func told(pod *corev1.Pod) bool {
+	return pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
+}

@@ -1,0 +1,228 @@
+package targets
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+)
+
+// decideNodeAttachment makes the status of an Attachment. A node is out when no report of
+// any group says that traffic may come to what is on it: also what others take out, or
+// nobody wants any more, keeps it.
+func (p *pass) decideNodeAttachment(n *nodeAttachment) {
+	if waits := p.unread(n); waits != "" {
+		// What stood stays while nothing else is known.
+		n.status.Done = n.answered()
+		n.status.Waits = ""
+		if !n.status.Done {
+			n.status.Evidence, n.status.Waits = "", waits
+		}
+	} else {
+		p.settle(n)
+	}
+	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
+}
+
+// unread says what was not read since an Attachment asks for what it does, empty where
+// all was.
+func (p *pass) unread(n *nodeAttachment) string {
+	if node := p.nodes[n.Name]; n.detach() && n.Spec.Instance == "" && node != nil && node.Spec.ProviderID == "" {
+		return "its Node has no providerID yet, so that it is not known which targets it has"
+	}
+	for _, role := range p.roles() {
+		if why := p.unreadRole(n, role); why != "" {
+			return why
+		}
+	}
+	for _, g := range p.groups {
+		concerned := slices.Contains(g.nodes, n) && n.Spec.Instance != ""
+		for _, r := range g.decision.Reports {
+			concerned = concerned || n.detach() && p.isOn(r.Target, n)
+		}
+		switch {
+		case g.unreadable != "" && (n.detach() || g.holds(n.ref)):
+			return g.unreadable
+		case g.unreadable == "" && concerned && g.ReadAt.Before(n.since) && (n.detach() || g.Failing == "" || g.holds(n.ref)):
+			return "target group " + g.Name + " is being read"
+		}
+	}
+	return ""
+}
+
+// unreadRole says what of a role's groups was not listed since an Attachment asks. A node
+// that returns waits for no list that fails, unless it is to be put back by that.
+func (p *pass) unreadRole(n *nodeAttachment, role v1alpha1.AssumeRole) string {
+	account := p.accounts[role]
+	needed := n.detach() || slices.ContainsFunc(n.Status.Groups, func(g v1alpha1.AttachedGroup) bool { return roleOf(g.AssumeRole) == role })
+	why := p.unlisted(role)
+	switch {
+	case why == "" && n.detach() && account.ListedAt.Before(n.since) && account.Failure != "":
+		why = account.Failure
+	case why == "" && n.detach() && account.ListedAt.Before(n.since):
+		why = "the target groups are being read"
+	case why != "" && !needed && account != nil && account.Failure != "":
+		return ""
+	}
+	if why != "" && role != (v1alpha1.AssumeRole{}) {
+		why = "as role " + role.ARN + ": " + why
+	}
+	return why
+}
+
+// settle says how far the node's targets are.
+func (p *pass) settle(n *nodeAttachment) {
+	n.status.ObservedGeneration = n.Generation
+	n.status.Done, n.status.Evidence, n.status.Waits = false, "", ""
+	var evidence []string
+	for _, g := range p.groups {
+		if slices.Contains(g.full, n) {
+			n.status.Waits = "more target groups have it than its status holds: " + g.Name
+			return
+		}
+	}
+	for _, g := range p.groups {
+		for _, r := range g.decision.Reports {
+			if !p.concerns(g, r.Target, n) {
+				continue
+			}
+			if !g.arrived(r, n) {
+				n.status.Waits = r.ID + ": " + r.Message
+				return
+			}
+			if r.Evidence != "" {
+				evidence = append(evidence, string(r.Evidence))
+			}
+		}
+	}
+	n.status.Done = true
+	if !n.detach() {
+		return
+	}
+	slices.Sort(evidence)
+	n.status.Evidence = strings.Join(slices.Compact(evidence), ", ")
+	if n.status.Evidence == "" {
+		n.status.Evidence = "no target group has it"
+	}
+}
+
+// concerns is whether a target has to be where a node is to be. Out is all that may be on
+// it; in is what was taken out for it, and what pods on it have that are not starting.
+func (p *pass) concerns(g *group, t Target, n *nodeAttachment) bool {
+	if g.heldBy(t, n.ref) || g.borrowers[t] == n.ref {
+		return true
+	}
+	if n.detach() && p.isOn(t, n) {
+		return true
+	}
+	members, ready := 0, false
+	for _, part := range g.parts {
+		for _, m := range part.members {
+			if part.asks() && m.node == n.Name && g.target(m.Target) == t {
+				members++
+				ready = ready || m.ready
+			}
+		}
+	}
+	return members > 0 && (n.detach() || ready)
+}
+
+// isOn is whether a target may be on a node.
+func (p *pass) isOn(t Target, n *nodeAttachment) bool {
+	return slices.Contains(p.on[t.ID], n.Name)
+}
+
+// arrived is whether a target is where the node is to be. One that was not healthy before
+// is not waited for.
+func (g *group) arrived(r Report, n *nodeAttachment) bool {
+	if n.detach() {
+		return r.Phase == Stopped || r.Phase == Absent
+	}
+	name := r.Target.String()
+	unhealthy := slices.ContainsFunc(n.status.Groups, func(a v1alpha1.AttachedGroup) bool {
+		return a.ID == g.ID && slices.Contains(a.Unhealthy, name)
+	})
+	return r.Phase == Attached || r.Phase == Failing && unhealthy
+}
+
+// planGroups says what is to be done in each group, what that needs, and whose health
+// checkers are asked.
+func (p *pass) planGroups() {
+	ask := map[string]bool{}
+	for _, g := range p.groups {
+		g.readSince(p)
+		p.out.Groups = append(p.out.Groups, GroupPlan{Role: g.role, ID: g.ID, GroupDecision: g.decision, Needs: g.needs()})
+		for _, r := range g.decision.Reports {
+			if on := p.on[r.ID]; r.Phase == Leaving && len(on) == 1 && g.tellsConnections() {
+				ask[on[0]] = true
+			}
+		}
+	}
+	for name := range ask {
+		p.out.Ask = append(p.out.Ask, name)
+	}
+	slices.Sort(p.out.Ask)
+}
+
+// readSince has the group read when an Attachment asks for what it does since the last
+// read.
+func (g *group) readSince(p *pass) {
+	for _, n := range p.nodeAttachments {
+		concerned := slices.Contains(g.nodes, n) && n.Spec.Instance != ""
+		for _, r := range g.decision.Reports {
+			concerned = concerned || n.detach() && p.isOn(r.Target, n)
+		}
+		if concerned && g.ReadAt.Before(n.since) && g.unreadable == "" {
+			g.decision.ReadAt = p.Now
+		}
+	}
+}
+
+// needs are, by target, what must be written before a call about it: the record where it
+// stands anew or otherwise, the finalizer of its object, and what drain hooks read of a
+// pod that is to get traffic.
+func (g *group) needs() map[Target][]Ref {
+	out := map[Target][]Ref{}
+	before := map[Target]Record{}
+	for _, r := range g.state.Records {
+		before[r.Target] = r
+	}
+	after := before
+	if g.decision.Records != nil {
+		after = map[Target]Record{}
+		for _, r := range g.decision.Records {
+			after[r.Target] = r
+		}
+	}
+	add := func(t Target) {
+		owner, any := g.owner(t)
+		// Whom a target is spoken of to is no part of what is written.
+		was, is := before[t], after[t]
+		was.Owner, is.Owner = "", ""
+		if any && (was != is || !g.heldBy(t, owner) || g.unfinalized(owner)) {
+			out[t] = append(out[t], owner)
+		}
+	}
+	for _, t := range g.decision.Deregister {
+		add(t)
+	}
+	for _, r := range g.decision.Register {
+		add(r.Target)
+	}
+	for _, t := range g.parts {
+		for _, m := range t.members {
+			if t.asks() && m.In && m.pod != nil && hasDrainHook(m.pod.Spec) && !told(m.pod) {
+				target := g.target(m.Target)
+				out[target] = append(out[target], Ref{KindPod, m.pod.Namespace, m.pod.Name, m.pod.UID})
+			}
+		}
+	}
+	return out
+}
+
+// unfinalized is whether an object is a TargetGroupAttachment that may go at any moment.
+func (g *group) unfinalized(owner Ref) bool {
+	return slices.ContainsFunc(g.parts, func(t *part) bool {
+		return t.ref == owner && !slices.Contains(t.Object.Finalizers, v1alpha1.Finalizer)
+	})
+}

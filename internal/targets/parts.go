@@ -1,0 +1,356 @@
+package targets
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// part is what a TargetGroupAttachment has to do with a group.
+type part struct {
+	*attachment
+	// matches is whether the attachment is on the group.
+	matches bool
+	// members are what it selects, each with the target that it has in the group. Of one
+	// that is no longer on the group they are what it would select.
+	members []member
+	skipped []Skip
+	faults  []string
+	// unknown is whether it is not known what it selects, so that nothing is missing.
+	unknown bool
+	// unsure is whether something that it selects may be in the group as a target that is
+	// not among its members.
+	unsure bool
+}
+
+// asks is whether its members are to be in the group, or out, as they say.
+func (t *part) asks() bool { return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown }
+
+// member is a pod or a node of a TargetGroupAttachment and what it wants of a group.
+type member struct {
+	Want
+	// node is empty where it is not known.
+	node string
+	// ready is whether the pod's containers are, so that its target can be expected to
+	// get healthy; pod is nil for a node.
+	ready bool
+	pod   *corev1.Pod
+}
+
+// mostGroups and mostNodeGroups are how many groups the statuses of the two kinds of
+// objects hold (maxItems in their types).
+const (
+	mostGroups     = 100
+	mostNodeGroups = 200
+)
+
+// takeParts finds who has a part in a group, and what each wants of it.
+func (p *pass) takeParts(g *group) {
+	for _, a := range p.attachments {
+		if t := p.partOf(g, a); t != nil {
+			g.parts = append(g.parts, t)
+		}
+	}
+	for _, t := range g.parts {
+		p.bound(g, t)
+		g.want(t)
+	}
+	g.findSpeakers()
+	for _, n := range p.nodeAttachments {
+		p.borrow(g, n)
+	}
+}
+
+// bound leaves a part without members where the status of its object has no room for the
+// group: what cannot be recorded is not registered.
+func (p *pass) bound(g *group, t *part) {
+	switch {
+	case g.binding != nil || !t.asks() || len(t.members) == 0 || g.holds(t.ref):
+	case p.recorded(t.ref, len(t.Object.Status.Groups)) < mostGroups:
+		g.adds[t.ref] = true
+	default:
+		t.faults = append(t.faults, fmt.Sprintf("it is on more than %d target groups, which is all that its status holds: nothing is registered with %s", mostGroups, g.Name))
+		t.members = nil
+	}
+}
+
+// recorded is how many groups the status of an object is to hold, by what is decided.
+func (p *pass) recorded(by Ref, before int) int {
+	n := before
+	for _, g := range p.groups {
+		if g.adds[by] {
+			n++
+		}
+	}
+	return n
+}
+
+// partOf is an attachment's part in a group, nil where it has none.
+func (p *pass) partOf(g *group, a *attachment) *part {
+	t := &part{attachment: a}
+	if slices.Contains(g.roles, a.role) {
+		var fault string
+		if t.matches, fault = a.matches(g.Group); fault != "" {
+			t.faults = append(t.faults, fault)
+		}
+	}
+	if !t.matches && !g.holds(a.ref) && len(t.faults) == 0 {
+		return nil
+	}
+	if t.matches && g.binding != nil {
+		t.faults = append(t.faults, g.binding.refusal(g.Group))
+	}
+	t.unknown = a.Unknown != ""
+	if t.unknown || !t.matches && !g.holds(a.ref) {
+		return t
+	}
+	p.findMembers(g, t)
+	return t
+}
+
+// matches is whether the attachment is on the group, and why not where it should be.
+func (a *attachment) matches(g Group) (ok bool, fault string) {
+	s := a.Object.Spec.TargetGroup
+	switch {
+	case s.ARN != "":
+		ok = g.ID == s.ARN
+	case s.Name != "":
+		ok = g.Balancer != Classic && g.Name == s.Name
+	default:
+		ok = true
+		for key, value := range s.Tags {
+			if has, tagged := g.Tags[key]; !tagged || has != value {
+				ok = false
+			}
+		}
+	}
+	if ok && string(g.Type) != a.Object.Spec.TargetType {
+		return false, fmt.Sprintf("target group %s is of type %s: set targetType to that, or name another group", g.Name, g.Type)
+	}
+	return ok, ""
+}
+
+// findMembers finds the targets of what an attachment selects.
+func (p *pass) findMembers(g *group, t *part) {
+	switch {
+	case t.nodes != nil:
+		mode := Mode{Type: g.Type, PerNode: true, Port: t.Object.Spec.Port.IntVal}
+		wants, skipped := mode.NodeWants(Fleet{Nodes: t.nodes, Out: p.leaves})
+		t.skipped = skipped
+		for _, w := range wants {
+			t.members = append(t.members, member{Want: w, node: w.Owner, ready: true})
+		}
+	default:
+		for _, pod := range t.Pods {
+			p.findPod(g, t, pod)
+		}
+	}
+	if t.setIsGone() {
+		t.unsure = true
+		p.keepLiving(g, t)
+	}
+	p.keepUnnamed(g, t)
+}
+
+func (a *attachment) setIsGone() bool {
+	return a.Object.Spec.IngressDaemonSet != nil && a.Set == nil
+}
+
+// findPod finds the target of a pod. Where its port is not known the pod is skipped, and
+// what is registered of it stays as it is while it serves.
+func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {
+	mode, err := t.mode(pod, g.Group)
+	if err != nil {
+		if _, ends := Ending(pod); !ends {
+			t.skipped = append(t.skipped, Skip{pod.Namespace + "/" + pod.Name, err.Error()})
+		}
+		p.keepPod(g, t, pod)
+		return
+	}
+	wants, skipped := mode.PodWants(Fleet{Pods: []*corev1.Pod{pod}, Nodes: p.nodes, Out: p.leaves})
+	t.skipped = append(t.skipped, skipped...)
+	for _, w := range wants {
+		// A set that is not found adds nothing.
+		w.Stay = t.setIsGone()
+		t.members = append(t.members, member{w, pod.Spec.NodeName, containersReady(pod), pod})
+	}
+}
+
+// keepPod has every target on record stay that has the ID of a pod, whatever its port.
+func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
+	t.unsure = true
+	mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
+	id, _ := mode.idOf(pod, p.nodes)
+	for _, h := range g.held {
+		if h.by == t.ref && h.ID == id {
+			w := mode.want(id, pod, p.leaves)
+			w.Registration, w.Stay = h.Registration, true
+			t.members = append(t.members, member{w, pod.Spec.NodeName, containersReady(pod), pod})
+		}
+	}
+}
+
+// keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
+// at it: the set that is named may have been mistyped, or left its pods behind.
+func (p *pass) keepLiving(g *group, t *part) {
+	for _, pod := range t.Neighbours {
+		if _, ends := Ending(pod); ends {
+			continue
+		}
+		id, _ := (Mode{Type: g.Type, IPv6: g.IPv6}).idOf(pod, p.nodes)
+		for _, h := range g.held {
+			if h.by == t.ref && h.ID == id && !t.has(h.Target) {
+				p.stay(t, h, pod.Spec.NodeName)
+			}
+		}
+	}
+}
+
+// keepUnnamed has every target on record stay whose instance no Node is, while a Node that
+// is selected does not say which it is: a Node that registers anew may say so later.
+func (p *pass) keepUnnamed(g *group, t *part) {
+	if g.Type != Instance || !p.hasUnnamed(t) {
+		return
+	}
+	t.unsure = true
+	for _, h := range g.held {
+		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !h.Leaving && !t.has(h.Target) {
+			p.stay(t, h, "")
+		}
+	}
+}
+
+// hasUnnamed is whether a node that the attachment selects has no providerID yet, or is
+// not known.
+func (p *pass) hasUnnamed(t *part) bool {
+	unnamed := func(name string) bool {
+		node := p.nodes[name]
+		return node == nil || node.Spec.ProviderID == ""
+	}
+	for _, pod := range t.Pods {
+		if pod.Spec.NodeName != "" && unnamed(pod.Spec.NodeName) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Keys(t.nodes)), unnamed)
+}
+
+// stay has a target on record stay, unless the node that it is on is to be out.
+func (p *pass) stay(t *part, h held, node string) {
+	w := Want{Registration: h.Registration, Owner: h.Owner, In: true, Stay: true, Why: "it is not known that it is to go"}
+	for _, name := range slices.Concat(p.on[h.ID], []string{node}) {
+		if why := p.leaves[name]; why != "" {
+			w.In, w.Seen, w.Why = false, true, why
+		}
+	}
+	t.members = append(t.members, member{Want: w, node: node})
+}
+
+func (t *part) has(target Target) bool {
+	return slices.ContainsFunc(t.members, func(m member) bool { return m.Target == target })
+}
+
+// mode is how a pod is reached. Its port is its own, that is the one of the template that
+// it was made from, whatever the present one says; by pods of the host network no port is
+// declared, so that the template on record counts.
+func (a *attachment) mode(pod *corev1.Pod, g Group) (Mode, error) {
+	template, recorded := a.Templates[pod.Labels[v1alpha1.LabelRevision]]
+	if !recorded {
+		template = pod.Spec
+	}
+	mode, err := ModeOf(template, g, a.Object.Spec.Port, a.Service)
+	mode.Zone = a.Object.Spec.AvailabilityZone
+	mode.Hook = hasDrainHook(pod.Spec)
+	if a.Set != nil && a.Set.Spec.DrainHook != nil {
+		mode.HookLeaves = a.Set.Spec.DrainHook.StopTime()
+	}
+	return mode, err
+}
+
+// want adds what a part wants. One that is deleted has taken out what it registered,
+// whatever is left: somebody wants it so.
+func (g *group) want(t *part) {
+	if g.binding != nil {
+		return
+	}
+	g.unknown = g.unknown || t.matches && t.unknown
+	if t.asks() {
+		for _, m := range t.members {
+			g.wants = append(g.wants, m.Want)
+		}
+		return
+	}
+	if t.Object.DeletionTimestamp == nil {
+		return
+	}
+	for _, h := range g.held {
+		if h.by == t.ref {
+			g.wants = append(g.wants, Want{Registration: h.Registration, Owner: h.Owner, Why: "its TargetGroupAttachment is deleted", Seen: true, Ending: true})
+		}
+	}
+}
+
+// borrow adds what an Attachment wants of the group: its instance's targets out, or those
+// that were taken out in again. Targets that a TargetGroupAttachment speaks of come and go
+// with that. Only as ourselves are nodes looked for in groups that nobody names.
+func (p *pass) borrow(g *group, n *nodeAttachment) {
+	if g.Type != Instance || g.role != (v1alpha1.AssumeRole{}) && !slices.ContainsFunc(g.parts, func(t *part) bool { return t.matches }) && !g.holds(n.ref) {
+		return
+	}
+	g.nodes = append(g.nodes, n)
+	want := func(r Registration) {
+		g.borrowers[r.Target] = n.ref
+		g.wants = append(g.wants, Want{
+			Registration: r, Owner: n.Name, In: !n.detach(), Why: "node " + n.Name + " is detached", Seen: true, Borrowed: true,
+		})
+	}
+	for _, h := range g.held {
+		if h.by == n.ref && !g.spoken(h.Target) {
+			want(h.Registration)
+		}
+	}
+	if !n.detach() || n.Spec.Instance == "" {
+		return
+	}
+	for target := range g.Registered {
+		if target.ID != n.Spec.Instance || g.spoken(target) || len(g.at[target]) > 0 && (g.binding == nil || g.heldBy(target, n.ref)) {
+			continue
+		}
+		if !g.holds(n.ref) && p.recorded(n.ref, len(n.Status.Groups)) >= mostNodeGroups {
+			g.full = append(g.full, n)
+			return
+		}
+		g.adds[n.ref] = true
+		want(Registration{Target: target})
+	}
+}
+
+// containersReady is whether the pod's containers are: a readiness gate may wait for the
+// very target.
+func containersReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// floor is how long the load balancer may send new connections to what left: the longest
+// that is asked for, also by those that are deleted, or the default of its kind.
+func (g *group) floor(byDefault time.Duration) time.Duration {
+	var asked []time.Duration
+	for _, t := range g.parts {
+		if s := t.Object.Spec.DetachFloorSeconds; s != nil && (t.matches || g.holds(t.ref)) {
+			asked = append(asked, time.Duration(*s)*time.Second)
+		}
+	}
+	if len(asked) > 0 {
+		return slices.Max(asked)
+	}
+	return byDefault
+}

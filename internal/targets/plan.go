@@ -1,0 +1,247 @@
+package targets
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Plan decides about all groups and all objects at once. It is deterministic, and does
+// not depend on the order of what it is given, nor on what objects are called.
+//
+// Its invariants: all records are read before anything is wanted, so that what is ours
+// does not depend on who asks first; where a record cannot be read, nothing is
+// concluded about its group; and a node, a finalizer or a drain hook is let go only by
+// the inventories of all groups that may concern it.
+func Plan(s State) Decision {
+	p := newPass(s)
+	p.readRecords()
+	for _, g := range p.reachedGroups() {
+		p.takeParts(g)
+		if len(g.parts)+len(g.nodes) > 0 {
+			p.groups = append(p.groups, g)
+			g.decide(p)
+		}
+	}
+	p.planGroups()
+	p.tellHooks()
+	for _, a := range p.attachments {
+		p.tellGates(a)
+		p.decideAttachment(a)
+	}
+	for _, n := range p.nodeAttachments {
+		p.decideNodeAttachment(n)
+	}
+	p.planAccounts()
+	return p.out
+}
+
+// pass holds one decision while it is made. What is indexed by newPass does not change.
+type pass struct {
+	State
+	attachments     []*attachment
+	nodeAttachments []*nodeAttachment
+	accounts        map[v1alpha1.AssumeRole]*Account
+	nodes           map[string]*corev1.Node
+	// on are the names of the nodes that a target may be on, by its ID.
+	on map[string][]string
+	// zones are those of instances. An ID that is not in it is no known Node's.
+	zones map[string]string
+	// leaves says why a node is to be out, by name.
+	leaves map[string]string
+
+	// held are the records of all objects, and unreadable why one is not among them.
+	held       map[GroupKey][]held
+	unreadable map[GroupKey]string
+	// recordedAs are the roles as which records were made.
+	recordedAs map[v1alpha1.AssumeRole]bool
+	// recordedRole is the first of them, by group.
+	recordedRole map[GroupKey]v1alpha1.AssumeRole
+	groups       []*group
+	out          Decision
+}
+
+// attachment is a TargetGroupAttachment in one pass.
+type attachment struct {
+	GroupAttachment
+	ref  Ref
+	role v1alpha1.AssumeRole
+	// nodes are those that it selects itself, nil where it selects pods.
+	nodes map[string]*corev1.Node
+	// status is what is known of it, to be written.
+	status v1alpha1.TargetGroupAttachmentStatus
+	// gates is whether a gate of its pods is to be written.
+	gates bool
+}
+
+// nodeAttachment is an Attachment in one pass.
+type nodeAttachment struct {
+	*v1alpha1.Attachment
+	ref    Ref
+	since  time.Time
+	status v1alpha1.AttachmentStatus
+}
+
+func (n *nodeAttachment) detach() bool { return n.Spec.Wanted == v1alpha1.WantDetached }
+
+// answered is whether its status says that all is where this generation wants it. That
+// stands until something else is known: another leader has to read all groups first.
+func (n *nodeAttachment) answered() bool {
+	return n.Status.Done && n.Status.ObservedGeneration == n.Generation
+}
+
+func newPass(s State) *pass {
+	p := &pass{
+		State: s, accounts: map[v1alpha1.AssumeRole]*Account{}, nodes: map[string]*corev1.Node{},
+		on: map[string][]string{}, zones: map[string]string{}, leaves: map[string]string{},
+		held: map[GroupKey][]held{}, unreadable: map[GroupKey]string{}, recordedAs: map[v1alpha1.AssumeRole]bool{}, recordedRole: map[GroupKey]v1alpha1.AssumeRole{},
+		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}}},
+	}
+	for i := range s.Accounts {
+		p.accounts[s.Accounts[i].Role] = &s.Accounts[i]
+	}
+	for _, node := range s.Nodes {
+		p.addNode(node)
+	}
+	for _, object := range s.NodeAttachments {
+		p.addNodeAttachment(object)
+	}
+	for i := range s.Attachments {
+		p.addAttachment(s.Attachments[i])
+	}
+	for _, pod := range s.Bystanders {
+		p.addPod(pod)
+	}
+	slices.SortFunc(p.attachments, func(a, b *attachment) int { return compareRefs(a.ref, b.ref) })
+	slices.SortFunc(p.nodeAttachments, func(a, b *nodeAttachment) int { return compareRefs(a.ref, b.ref) })
+	return p
+}
+
+func (p *pass) addNode(node *corev1.Node) {
+	p.nodes[node.Name] = node
+	if id, _ := InstanceID(node); id != "" {
+		p.zones[id] = node.Labels[corev1.LabelTopologyZone]
+		p.put(id, node.Name)
+	}
+	for _, a := range node.Status.Addresses {
+		if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+			p.put(address.Unmap().String(), node.Name)
+		}
+	}
+}
+
+func (p *pass) addNodeAttachment(object *v1alpha1.Attachment) {
+	n := &nodeAttachment{Attachment: object, ref: RefOf(object), status: *object.Status.DeepCopy()}
+	memory, known := p.Memory.Nodes[object.UID]
+	if !known || memory.Generation != object.Generation {
+		memory = NodeMemory{object.Generation, p.Now}
+	}
+	p.out.Memory.Nodes[object.UID], n.since = memory, memory.Since
+	p.nodeAttachments = append(p.nodeAttachments, n)
+	// A Node may be registered again, and not say yet which machine it is.
+	p.put(object.Spec.Instance, object.Name)
+	if n.detach() {
+		p.leaves[object.Name] = "node " + object.Name + " is to be out of its load balancers"
+	}
+}
+
+func (p *pass) addAttachment(in GroupAttachment) {
+	a := &attachment{GroupAttachment: in, ref: in.Ref(), role: in.Role(), status: *in.Object.Status.DeepCopy()}
+	if s := in.Object.Spec.NodeSelector; s != nil {
+		selector, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			a.Unknown = "nodeSelector: " + err.Error()
+		}
+		a.nodes = map[string]*corev1.Node{}
+		for name, node := range p.nodes {
+			if err == nil && selector.Matches(labels.Set(node.Labels)) {
+				a.nodes[name] = node
+			}
+		}
+	}
+	for _, pod := range append(slices.Clone(in.Pods), in.Neighbours...) {
+		p.addPod(pod)
+	}
+	p.attachments = append(p.attachments, a)
+}
+
+// addPod notes where the address of a pod is. One that has ended has none any more,
+// whatever its status says.
+func (p *pass) addPod(pod *corev1.Pod) {
+	if over(pod) || pod.Spec.NodeName == "" {
+		return
+	}
+	for _, ipv6 := range []bool{false, true} {
+		address, _ := Address(pod, ipv6)
+		p.put(address, pod.Spec.NodeName)
+	}
+}
+
+// put notes that what has an ID is on a node. Two nodes may say so of one.
+func (p *pass) put(id, node string) {
+	if id != "" && !slices.Contains(p.on[id], node) {
+		p.on[id] = append(p.on[id], node)
+		slices.Sort(p.on[id])
+	}
+}
+
+// wake asks for a decision at a moment.
+func (p *pass) wake(at time.Time) {
+	if !at.IsZero() && (p.out.WakeAt.IsZero() || at.Before(p.out.WakeAt)) {
+		p.out.WakeAt = at
+	}
+}
+
+// unlisted says why the groups of a role are not known, empty where all are.
+func (p *pass) unlisted(role v1alpha1.AssumeRole) string {
+	account := p.accounts[role]
+	switch {
+	case !p.Bindings.Listed && p.Bindings.Failure != "":
+		return p.Bindings.Failure
+	case !p.Bindings.Listed:
+		return "the TargetGroupBindings are being read"
+	case account == nil || account.ListedAt.IsZero() && account.Failure == "":
+		return "the target groups are being read"
+	case account.ListedAt.IsZero():
+		return account.Failure
+	}
+	return ""
+}
+
+// planAccounts says which accounts are needed.
+func (p *pass) planAccounts() {
+	for _, role := range p.roles() {
+		plan := AccountPlan{Role: role}
+		for _, n := range p.nodeAttachments {
+			account := p.accounts[role]
+			plan.List = plan.List || account != nil && account.ListedAt.Before(n.since) && !n.answered()
+		}
+		p.out.Accounts = append(p.out.Accounts, plan)
+	}
+}
+
+// roles are those that somebody's groups are reached as, ours first.
+func (p *pass) roles() []v1alpha1.AssumeRole {
+	needed := map[v1alpha1.AssumeRole]bool{}
+	if len(p.nodeAttachments) > 0 {
+		needed[v1alpha1.AssumeRole{}] = true
+	}
+	for _, a := range p.attachments {
+		needed[a.role] = true
+	}
+	for role := range p.recordedAs {
+		needed[role] = true
+	}
+	var out []v1alpha1.AssumeRole
+	for role := range needed {
+		out = append(out, role)
+	}
+	slices.SortFunc(out, compareRoles)
+	return out
+}

@@ -1,0 +1,140 @@
+package targets
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// held is a record, and in whose status it stands.
+type held struct {
+	Record
+	by Ref
+}
+
+// readRecords reads the records of all objects.
+func (p *pass) readRecords() {
+	for _, a := range p.attachments {
+		for _, g := range a.Object.Status.Groups {
+			p.readGroup(g, a.ref, a.Object.Name, a.role)
+		}
+	}
+	for _, n := range p.nodeAttachments {
+		for _, g := range n.Status.Groups {
+			p.readGroup(g, n.ref, n.Name, v1alpha1.AssumeRole{})
+		}
+	}
+}
+
+// readGroup reads the records of a group.
+func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, role v1alpha1.AssumeRole) {
+	for _, recorded := range recordedRoles(g, role) {
+		p.recordedAs[recorded] = true
+	}
+	role = recordedRoles(g, role)[0]
+	key := keyOf(role, g.ID)
+	if before, known := p.recordedRole[key]; !known || compareRoles(role, before) < 0 {
+		p.recordedRole[key] = role
+	}
+	records, err := recordsOf(g, owner)
+	if err != nil {
+		p.unreadable[key] = by.Kind + " " + strings.TrimPrefix(by.Namespace+"/"+by.Name, "/") + " has an unreadable record of " + g.ID + ": " + err.Error()
+	}
+	for _, r := range records {
+		p.held[key] = append(p.held[key], held{r, by})
+	}
+}
+
+// recordedRoles are as whom records may have been made, the likeliest first. Those without
+// a role were made as ourselves, or as the object's role by a version that wrote none.
+func recordedRoles(g v1alpha1.AttachedGroup, spec v1alpha1.AssumeRole) []v1alpha1.AssumeRole {
+	switch {
+	case g.AssumeRole != nil:
+		return []v1alpha1.AssumeRole{*g.AssumeRole}
+	case spec == v1alpha1.AssumeRole{}:
+		return []v1alpha1.AssumeRole{{}}
+	}
+	return []v1alpha1.AssumeRole{spec, {}}
+}
+
+// recordsOf are those of a group in an object's status. What cannot be read is an
+// error: to go on without it would forget what is ours.
+func recordsOf(g v1alpha1.AttachedGroup, owner string) ([]Record, error) {
+	var out []Record
+	for _, s := range g.Targets {
+		r, err := ParseRegistration(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Record{Registration: r, Owner: owner})
+	}
+	for _, l := range g.Leaving {
+		r, err := ParseRegistration(l.Target)
+		if err != nil {
+			return nil, err
+		}
+		record := Record{Registration: r, Owner: owner, Leaving: true, Settled: l.Settled}
+		if l.LeftAt != nil {
+			record.LeftAt = l.LeftAt.Time
+		}
+		if l.QuietAt != nil {
+			record.QuietAt = l.QuietAt.Time
+		}
+		out = append(out, record)
+	}
+	return out, nil
+}
+
+// attachedGroup is how records stand in an object's status, and whether there is
+// anything to stand there. unhealthy are names of targets.
+func attachedGroup(g Group, role v1alpha1.AssumeRole, records []Record, unhealthy []string) (v1alpha1.AttachedGroup, bool) {
+	out := v1alpha1.AttachedGroup{ID: g.ID, Balancer: string(g.Balancer), Unhealthy: unhealthy}
+	if role != (v1alpha1.AssumeRole{}) {
+		out.AssumeRole = &role
+	}
+	for _, r := range records {
+		s := r.Registration.String()
+		if !r.Leaving {
+			out.Targets = append(out.Targets, s)
+			continue
+		}
+		leaving := v1alpha1.LeavingTarget{Target: s, Settled: r.Settled}
+		if !r.LeftAt.IsZero() {
+			leaving.LeftAt = new(metav1.NewTime(r.LeftAt.Truncate(time.Second)))
+		}
+		if !r.QuietAt.IsZero() {
+			leaving.QuietAt = new(metav1.NewTime(r.QuietAt.Truncate(time.Second)))
+		}
+		out.Leaving = append(out.Leaving, leaving)
+	}
+	return out, len(records)+len(unhealthy) > 0
+}
+
+// replaced is a list of groups in which one has other records.
+func replaced(list []v1alpha1.AttachedGroup, g v1alpha1.AttachedGroup, any bool) []v1alpha1.AttachedGroup {
+	out := slices.DeleteFunc(slices.Clone(list), func(o v1alpha1.AttachedGroup) bool { return o.ID == g.ID })
+	if any {
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.AttachedGroup) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// joined is one record of two of the same target: it goes on as the one that says less
+// of its end, since the other may be of before it was registered again.
+func joined(a, b Record) Record {
+	switch {
+	case !a.Leaving:
+		return a
+	case !b.Leaving:
+		return b
+	case a.LeftAt.IsZero() || !b.LeftAt.IsZero() && a.LeftAt.After(b.LeftAt):
+		a.Settled = a.Settled && b.Settled
+		return a
+	}
+	b.Settled = a.Settled && b.Settled
+	return b
+}

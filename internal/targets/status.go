@@ -1,0 +1,223 @@
+package targets
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// decideAttachment makes the status of a TargetGroupAttachment, and says whether its
+// finalizer is to be added or removed.
+func (p *pass) decideAttachment(a *attachment) {
+	d := AttachmentDecision{Object: a.Object}
+	bound := slices.Contains(a.Object.Finalizers, v1alpha1.Finalizer)
+	if a.Object.DeletionTimestamp != nil {
+		a.status.Conditions = a.Object.Status.Conditions
+		d.Status, d.Release = a.status, bound && !p.left(a)
+		p.out.Attachments = append(p.out.Attachments, d)
+		return
+	}
+	d.AddFinalizer = !bound
+	p.describe(a)
+	d.Status, d.Events = a.status, a.events()
+	p.out.Attachments = append(p.out.Attachments, d)
+}
+
+// left is whether something is left of an attachment that is deleted: what it registered,
+// or may have, until the traffic to that has stopped, and gates that are closed.
+func (p *pass) left(a *attachment) bool {
+	if a.gates {
+		return true
+	}
+	for _, attached := range a.Object.Status.Groups {
+		for _, role := range recordedRoles(attached, a.role) {
+			if p.unlisted(role) != "" || p.unreadable[keyOf(role, attached.ID)] != "" {
+				return true
+			}
+		}
+	}
+	for _, g := range p.groups {
+		t := g.partOf(a)
+		if t == nil || g.unreadable != "" {
+			continue
+		}
+		for _, r := range g.reportsOf(t) {
+			switch owner, any := g.owner(r.Target); {
+			case any && owner != a.ref && g.heldBy(r.Target, owner):
+				// It went over to another object.
+			case any && owner != a.ref, !r.ended():
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reportsOf are the reports about what is the part's own: the targets of its members, and
+// those that it has on record. A neighbour's count for the neighbour.
+func (g *group) reportsOf(t *part) (out []Report) {
+	own := map[Target]bool{}
+	for _, m := range t.members {
+		own[g.target(m.Target)] = t.asks()
+	}
+	for _, r := range g.decision.Reports {
+		if own[r.Target] || g.heldBy(r.Target, t.ref) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// tally is what the status of a TargetGroupAttachment is made from, over all its groups.
+type tally struct {
+	bound, waits, faults []string
+	skipped              []Skip
+}
+
+// describe makes the status of a TargetGroupAttachment.
+func (p *pass) describe(a *attachment) {
+	a.status.ObservedGeneration = a.Object.Generation
+	a.status.GroupCount, a.status.Targets, a.status.Healthy, a.status.Leaving = 0, 0, 0, 0
+	var n tally
+	if a.Unknown != "" {
+		n.faults = append(n.faults, a.Unknown)
+	}
+	if a.setIsGone() {
+		n.faults = append(n.faults, "there is no IngressDaemonSet "+a.Object.Spec.IngressDaemonSet.Name)
+	}
+	for _, g := range p.groups {
+		if t := g.partOf(a); t != nil {
+			n.add(a, g, t)
+		}
+	}
+	unread := p.unlisted(a.role)
+	if account := p.accounts[a.role]; unread == "" && account.Failure != "" {
+		n.faults = append(n.faults, account.Failure)
+	}
+	if a.status.GroupCount > 0 {
+		// Those that are named are known before all are listed.
+		unread = ""
+	}
+	p.setReady(a, unread, n)
+	p.setBlocked(a, n)
+	p.warn(a)
+}
+
+// add counts the part in a group.
+func (n *tally) add(a *attachment, g *group, t *part) {
+	if t.matches {
+		a.status.GroupCount++
+	}
+	n.faults = append(n.faults, t.faults...)
+	if t.matches && g.binding != nil {
+		n.bound = append(n.bound, g.binding.refusal(g.Group))
+		return
+	}
+	if t.matches {
+		n.skipped = append(n.skipped, t.skipped...)
+	}
+	for _, fault := range []string{g.unreadable, g.Failing} {
+		if fault != "" {
+			n.faults = append(n.faults, g.Name+": "+fault)
+		}
+	}
+	for _, fault := range g.decision.Faults {
+		n.faults = append(n.faults, g.Name+": "+fault)
+	}
+	for _, r := range g.reportsOf(t) {
+		switch r.Phase {
+		case Registering, Failing:
+			a.status.Targets++
+			n.waits = append(n.waits, r.ID+" "+r.Message)
+		case Attached, Held:
+			a.status.Targets++
+			a.status.Healthy++
+		case Refused:
+			a.status.Targets++
+			n.faults = append(n.faults, r.ID+": "+r.Message)
+		case Leaving:
+			a.status.Leaving++
+		}
+	}
+}
+
+func (p *pass) setReady(a *attachment, unread string, n tally) {
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: a.Object.Generation}
+	switch {
+	case unread != "":
+		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, unread
+	case len(n.bound) > 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonGroupBound, n.bound[0]
+	case a.status.GroupCount == 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonNoGroup, "no target group of type "+a.Object.Spec.TargetType+" matches"
+	case a.status.Healthy < a.status.Targets:
+		ready.Reason, ready.Message = v1alpha1.ReasonTargetsNotHealthy, fmt.Sprintf("%d of %d targets are healthy", a.status.Healthy, a.status.Targets)
+		if len(n.waits) > 0 {
+			ready.Message += ", such as not " + n.waits[0]
+		}
+	default:
+		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.ReasonTargetsHealthy
+		ready.Message = fmt.Sprintf("%d targets are healthy", a.status.Healthy)
+	}
+	p.set(&a.status.Conditions, ready)
+}
+
+func (p *pass) setBlocked(a *attachment, n tally) {
+	slices.SortFunc(n.skipped, func(a, b Skip) int { return strings.Compare(a.Name+a.Why, b.Name+b.Why) })
+	skipped := slices.Compact(n.skipped)
+	faults := n.faults
+	for i, s := range skipped {
+		if i == 3 {
+			faults = append(faults, fmt.Sprintf("and %d more", len(skipped)-i))
+			break
+		}
+		faults = append(faults, s.Name+" has no target: "+s.Why)
+	}
+	blocked := metav1.Condition{
+		Type: v1alpha1.ConditionBlocked, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAsExpected, ObservedGeneration: a.Object.Generation,
+	}
+	if len(faults) > 0 {
+		slices.Sort(faults)
+		blocked.Status, blocked.Reason = metav1.ConditionTrue, v1alpha1.ReasonTargetsRefused
+		if len(n.bound) > 0 {
+			blocked.Reason = v1alpha1.ReasonGroupBound
+		}
+		blocked.Message = shortened(strings.Join(slices.Compact(faults), "; "))
+	}
+	p.set(&a.status.Conditions, blocked)
+}
+
+// set sets a condition; its time stays where its status does.
+func (p *pass) set(list *[]metav1.Condition, c metav1.Condition) {
+	c.LastTransitionTime = metav1.NewTime(p.Now.Truncate(time.Second))
+	meta.SetStatusCondition(list, c)
+}
+
+// events are for what began to stand in the way, or to be warned of.
+func (a *attachment) events() (out []Event) {
+	for _, kind := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionWarning} {
+		if meta.IsStatusConditionTrue(a.status.Conditions, kind) && !meta.IsStatusConditionTrue(a.Object.Status.Conditions, kind) {
+			now := meta.FindStatusCondition(a.status.Conditions, kind)
+			out = append(out, Event{now.Reason, now.Type, now.Message})
+		}
+	}
+	return out
+}
+
+// shortened keeps a message within what a condition may have, and cuts no character.
+func shortened(s string) string {
+	const limit = 1000
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + " ..."
+}
