@@ -48,6 +48,9 @@ const (
 	// AnnotationDetached keeps the node out of the load balancer for as long as it is
 	// there, within the budget and above the floor. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
+	// AnnotationGoneFor on an Attachment is for how long its Node has been gone, such as
+	// 3h0m0s, by the clocks of those that led meanwhile.
+	AnnotationGoneFor = "ingressdaemonsets.mumoshu.github.io/gone-for"
 	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
 	// without that the node was touched, RFC 3339.
 	AnnotationClaimDropped = "ingressdaemonsets.mumoshu.github.io/claim-dropped-at"

@@ -28,6 +28,11 @@ type Patch struct {
 	Detaching *bool
 }
 
+// Stamps is whether a patch says anew that all traffic has stopped.
+func (p *Patch) Stamps() bool {
+	return p != nil && p.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != nil
+}
+
 // patch brings the Node to its marks, nil where it has them.
 func (n *Node) patch(m marks) *Patch {
 	p := &Patch{Annotations: map[string]*string{}, Labels: map[string]*string{}}

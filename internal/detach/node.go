@@ -9,8 +9,13 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// rememberFor is how long a node may be gone until it is not waited for any more.
-const rememberFor = 24 * time.Hour
+const (
+	// rememberFor is how long a node may be gone until it is not waited for any more.
+	rememberFor = 24 * time.Hour
+	// recordEvery is how often it is written down how long that has been: so much is counted
+	// anew at most by each leader that follows.
+	recordEvery = time.Hour
+)
 
 // The way of a node. Its invariants: it is marked as detaching before anything is
 // taken out, and until all of it takes traffic again; nobody else is told to leave
@@ -27,21 +32,36 @@ func (p *planner) node(n *Node) NodeDecision {
 		p.gone(n, &d)
 	case n.controlPlane():
 		d.Waits = "it is a node of the control plane"
-	case n.Attachment != nil && n.Attachment.Instance != n.Instance:
+	case n.Attachment != nil && n.Attachment.Instance != "" && n.Unnamed:
+		p.unnamed(n, &d)
+	case n.Attachment != nil && n.Attachment.Instance != "" && n.Attachment.Instance != n.Instance:
 		// Another machine of the same name was never taken out by us.
 		d.Station, d.Waits, d.Attachment = Attaching, "it came back on another machine", Delete
 	default:
 		d.Reason = p.reason(n)
 		p.decide(n, &d)
 	}
+	if n.Exists && n.GoneRecorded > 0 {
+		d.Gone = new(time.Duration(0))
+	}
 	return d
+}
+
+// unnamed changes nothing until the Node says which machine it is: it may be the one that
+// was taken out, or another that was not.
+func (p *planner) unnamed(n *Node, d *NodeDecision) {
+	d.Station, d.Waits = Attaching, "its Node does not say yet which machine it is"
+	if n.Attachment.Detach {
+		d.Station = Detaching
+	}
+	d.Patch = n.patch(marks{out: n.Attachment.Detach && n.Attachment.Remembered, detaching: true})
 }
 
 func (p *planner) decide(n *Node, d *NodeDecision) {
 	switch a := n.Attachment; {
 	case d.Reason != "" && a == nil && !p.mayBegin(n):
 		d.Station, d.Waits = Held, "too few other nodes are attached"
-	case d.Reason != "" && (a == nil || !a.Detach):
+	case d.Reason != "" && (a == nil || !a.Detach || a.Instance != n.Instance):
 		d.Station, d.Waits, d.Attachment = Detaching, "what it is attached to is being remembered", WriteDetach
 		d.Patch = n.patch(marks{detaching: true})
 	case d.Reason != "":
@@ -59,13 +79,16 @@ func (p *planner) decide(n *Node, d *NodeDecision) {
 
 // gone keeps the Attachment of a node that may return, such as after a reboot.
 func (p *planner) gone(n *Node, d *NodeDecision) {
-	until := n.GoneSince.Add(rememberFor)
+	gone := n.GoneBefore + p.Now.Sub(n.GoneSince)
 	d.Station, d.Waits = Gone, "its Node is gone; what it was attached to is remembered for a day"
-	if !p.Now.Before(until) {
+	if gone >= rememberFor {
 		d.Attachment = Delete
 		return
 	}
-	p.wake(until)
+	if gone-n.GoneRecorded >= recordEvery {
+		d.Gone = new(gone.Truncate(time.Second))
+	}
+	p.wake(p.Now.Add(min(rememberFor-gone, recordEvery)))
 }
 
 // takeOut waits until all traffic to the node has stopped, and says so on it.

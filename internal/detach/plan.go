@@ -39,8 +39,9 @@ type Write string
 // Writes of an Attachment.
 const (
 	Keep Write = ""
-	// WriteDetach and WriteAttach say where the targets are to be. They come after
-	// the marks, so that nothing is out, or returns, of which the Node says otherwise.
+	// WriteDetach and WriteAttach say where the targets are to be, and of which machine.
+	// They come
+	// after the marks, so that nothing is out, or returns, of which the Node says otherwise.
 	WriteDetach Write = "Detach"
 	WriteAttach Write = "Attach"
 	// Delete comes last.
@@ -62,6 +63,8 @@ type NodeDecision struct {
 	Ask []string
 	// Stop are pods to be stopped now.
 	Stop []Pod
+	// Gone is for how long to record that the Node has been gone, nil where nothing changes.
+	Gone *time.Duration
 	// Returning are pods that would come back if they were stopped.
 	Returning []Pod
 }
@@ -72,7 +75,7 @@ func Plan(s State) Decision {
 	p.Nodes = slices.SortedFunc(slices.Values(p.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	p.countAttached()
 	for i := range p.Nodes {
-		if d := p.node(&p.Nodes[i]); d.Station != Attached || d.Patch != nil {
+		if d := p.node(&p.Nodes[i]); d.Station != Attached || d.Patch != nil || d.Gone != nil {
 			p.out.Nodes = append(p.out.Nodes, d)
 		}
 	}

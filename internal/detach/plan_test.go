@@ -264,15 +264,55 @@ func TestAWebhookThatHasNotAnswered(t *testing.T) {
 	}
 }
 
+// TestAGoneNodeIsRememberedForADay counts how long a node is gone by the clocks of those
+// that lead meanwhile: what is on record, and what this one has seen itself.
 func TestAGoneNodeIsRememberedForADay(t *testing.T) {
-	gone := func(n *Node) { n.Exists, n.GoneSince = false, now.Add(-time.Hour) }
-	d := Plan(State{Now: now, Nodes: []Node{node("a", attachment(true, true), gone)}})
-	if n := d.Nodes[0]; n.Station != Gone || n.Attachment != Keep || n.Patch != nil || !d.WakeAt.Equal(now.Add(23*time.Hour)) {
-		t.Errorf("%+v", d)
+	for name, c := range map[string]struct {
+		before, recorded, seen time.Duration
+		deletes                bool
+		records                time.Duration
+		wakes                  time.Duration
+	}{
+		"a moment":                       {0, 0, time.Minute, false, 0, time.Hour},
+		"an hour":                        {0, 0, time.Hour, false, time.Hour, time.Hour},
+		"an hour that is on record":      {0, time.Hour, time.Hour, false, 0, time.Hour},
+		"most of the day":                {0, 23 * time.Hour, 23*time.Hour + 30*time.Minute, false, 0, 30 * time.Minute},
+		"a day":                          {0, 23 * time.Hour, 24 * time.Hour, true, 0, 0},
+		"a day, most of it before":       {23 * time.Hour, 23 * time.Hour, time.Hour, true, 0, 0},
+		"most of a day, begun by others": {20 * time.Hour, 20 * time.Hour, time.Hour, false, 21 * time.Hour, time.Hour},
+	} {
+		d := Plan(State{Now: now, Nodes: []Node{node("a", attachment(true, true), func(n *Node) {
+			n.Exists, n.GoneSince, n.GoneBefore, n.GoneRecorded = false, now.Add(-c.seen), c.before, c.recorded
+		})}})
+		n := d.Nodes[0]
+		if n.Station != Gone || n.Patch != nil || (n.Attachment == Delete) != c.deletes || !c.deletes && !d.WakeAt.Equal(now.Add(c.wakes)) {
+			t.Errorf("%s: %+v", name, d)
+		}
+		if (n.Gone != nil) != (c.records > 0) || n.Gone != nil && *n.Gone != c.records {
+			t.Errorf("%s: records %v", name, n.Gone)
+		}
 	}
-	d = Plan(State{Now: now.Add(23 * time.Hour), Nodes: []Node{node("a", attachment(true, true), gone)}})
-	if d.Nodes[0].Attachment != Delete {
-		t.Errorf("%+v", d)
+	back := Plan(State{Now: now, Nodes: []Node{node("a", attachment(true, true), func(n *Node) { n.GoneRecorded = time.Hour })}})
+	if n := back.Nodes[0]; n.Gone == nil || *n.Gone != 0 {
+		t.Errorf("one that is back: %+v", n)
+	}
+}
+
+// TestANodeThatDoesNotSayWhatItIs changes nothing: a Node that registers again without its
+// providerID may be the machine that was taken out.
+func TestANodeThatDoesNotSayWhatItIs(t *testing.T) {
+	for name, reason := range map[string]func(*Node){"with a reason": annotated(v1alpha1.AnnotationNodeDetached, ""), "without": func(*Node) {}} {
+		n := node("a", attachment(true, true), reason, func(n *Node) { n.Attachment.Instance, n.Instance, n.Unnamed = "i-a", "", true })
+		d := Plan(State{Now: now, Reasons: AllReasons, Nodes: []Node{n}})
+		if got := d.Nodes[0]; got.Attachment != Keep || got.Station != Detaching || got.Patch.Stamps() {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	// It was taken out before it said what it is, and says so now.
+	n := node("a", attachment(true, true), annotated(v1alpha1.AnnotationNodeDetached, ""), func(n *Node) { n.Attachment.Instance, n.Instance = "", "i-a" })
+	d := Plan(State{Now: now, Reasons: AllReasons, Nodes: []Node{n}})
+	if got := d.Nodes[0]; got.Attachment != WriteDetach || got.Patch.Stamps() {
+		t.Errorf("%+v", got)
 	}
 }
 

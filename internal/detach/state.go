@@ -28,11 +28,17 @@ type State struct {
 // Node is a node, what stands on it, and where its targets stand.
 type Node struct {
 	Name string
-	// Exists is whether the Node object is there, GoneSince when it was last seen.
-	Exists    bool
-	GoneSince time.Time
+	// Exists is whether the Node object is there.
+	Exists bool
+	// GoneSince is when this process first saw that it is not, GoneBefore for how long it
+	// had been gone by then, as others saw it by their own clocks, and GoneRecorded what is
+	// on record of all that.
+	GoneSince                time.Time
+	GoneBefore, GoneRecorded time.Duration
 	// Instance is the id of its machine, empty where its provider is not the cloud's.
+	// Unnamed is whether it does not say yet which machine it is.
 	Instance string
+	Unnamed  bool
 	Ready    bool
 	Cordoned bool
 	Taints   []corev1.Taint

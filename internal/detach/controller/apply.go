@@ -33,8 +33,18 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) 
 
 func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDecision) error {
 	node, attachment := o.nodes[d.Name], o.attachments[d.Name]
-	if d.Attachment == detach.WriteDetach {
+	if d.Attachment == detach.WriteDetach || len(d.Stop) > 0 {
 		if held, err := r.stillHolds(ctx, node, d.Reason); err != nil || !held {
+			return err
+		}
+	}
+	if d.Patch.Stamps() {
+		if err := r.stillDetached(ctx, attachment); err != nil {
+			return err
+		}
+	}
+	if d.Gone != nil {
+		if err := r.recordGone(ctx, attachment, *d.Gone); err != nil {
 			return err
 		}
 	}
@@ -53,8 +63,13 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 			return err
 		}
 	}
-	r.webhooks.ask(attachment, node, d)
+	if r.Leads == nil || r.Leads() {
+		r.webhooks.ask(attachment, node, d)
+	}
 	for _, pod := range d.Stop {
+		if r.Leads != nil && !r.Leads() {
+			return errNotLeading
+		}
 		if err := r.stop(ctx, pod); err != nil {
 			return err
 		}
@@ -79,6 +94,9 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 	} else {
 		changed := old.DeepCopy()
 		changed.Spec.Wanted = wanted
+		if changed.Spec.Instance == "" {
+			changed.Spec.Instance = r.InstanceID(node.Spec.ProviderID)
+		}
 		err = r.client.Patch(ctx, changed, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldManager))
 	}
 	if err != nil {
@@ -96,6 +114,36 @@ func (r *Reconciler) stillHolds(ctx context.Context, node *corev1.Node, reason d
 	}
 	n := detach.Node{Cordoned: now.Spec.Unschedulable, Taints: now.Spec.Taints, Labels: now.Labels, Annotations: now.Annotations}
 	return now.UID == node.UID && n.Holds(reason), nil
+}
+
+// errNotLeading is why a pod is not stopped. It is decided again.
+var errNotLeading = errors.New("another controller may lead by now")
+
+// stillDetached reads the Attachment live before its Node is said to be out: a cache that
+// lags behind our own write shows an answer to a wish of before.
+func (r *Reconciler) stillDetached(ctx context.Context, seen *v1alpha1.Attachment) error {
+	now := &v1alpha1.Attachment{}
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
+		return fmt.Errorf("reading its Attachment live: %w", err)
+	}
+	if now.UID != seen.UID || now.Generation != seen.Generation || !r.answerOf(now).Done {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("attachments").GroupResource(), seen.Name, errors.New("it has changed since this was decided"))
+	}
+	return nil
+}
+
+// recordGone writes for how long a node has been gone, so that another leader goes on from
+// there; nothing for one that is back.
+func (r *Reconciler) recordGone(ctx context.Context, seen *v1alpha1.Attachment, gone time.Duration) error {
+	changed := seen.DeepCopy()
+	delete(changed.Annotations, v1alpha1.AnnotationGoneFor)
+	if gone > 0 {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationGoneFor, gone.String())
+	}
+	if err := r.client.Patch(ctx, changed, client.MergeFrom(seen), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("recording how long it has been gone: %w", err)
+	}
+	return nil
 }
 
 // patchNode writes our marks, guarded by the Node that was decided upon.

@@ -32,6 +32,9 @@ type Options struct {
 	InstanceID func(providerID string) string
 	// Webhooks are other load balancers.
 	Webhooks []Webhook
+	// Leads is whether no other controller can lead at this moment; nil where there is
+	// only one. Without it no webhook is asked and no pod is stopped.
+	Leads func() bool
 }
 
 // Reconciler takes nodes out of their load balancers and puts them back.
@@ -44,7 +47,16 @@ type Reconciler struct {
 	webhooks *webhooks
 	stops    *stops
 	stations *stations
-	gone     map[string]time.Time
+	gone     map[string]gone
+	// failures is how many passes in a row failed.
+	failures int
+}
+
+// gone is since when this process has seen a node gone, and for how long it had been
+// before.
+type gone struct {
+	since  time.Time
+	before time.Duration
 }
 
 // Reconcile observes, decides, acts and reports, once, for all nodes.
@@ -55,12 +67,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	}
 	d := detach.Plan(o.state)
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", d)
-	err = r.apply(ctx, o, d)
-	r.report(o, d)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: until(d.WakeAt, o.state.Now)}, nil
+	failed := r.apply(ctx, o, d)
+	return ctrl.Result{RequeueAfter: until(r.report(ctx, o, d, failed), time.Now())}, nil
 }
 
 // until is the time to a moment, 0 where there is none.

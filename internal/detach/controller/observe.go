@@ -53,7 +53,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 		}
 	}
 	slices.Sort(names)
-	maps.DeleteFunc(r.gone, func(name string, _ time.Time) bool { return o.nodes[name] != nil || o.attachments[name] == nil })
+	maps.DeleteFunc(r.gone, func(name string, _ gone) bool { return o.nodes[name] != nil || o.attachments[name] == nil })
 	for _, name := range names {
 		n := r.observeNode(o, name)
 		if n.Exists && n.Attachment != nil && n.GoesAway(r.Reasons) {
@@ -73,17 +73,21 @@ func (r *Reconciler) observeNode(o *observed, name string) detach.Node {
 	if a := o.attachments[name]; a != nil {
 		n.Attachment = r.answerOf(a)
 		n.Webhooks = r.webhooks.answers(a)
+		// Anything but what this controller wrote counts for nothing: later, never sooner.
+		n.GoneRecorded, _ = time.ParseDuration(a.Annotations[v1alpha1.AnnotationGoneFor])
+		n.GoneRecorded = max(n.GoneRecorded, 0)
 	}
 	node := o.nodes[name]
 	if node == nil {
-		if r.gone[name].IsZero() {
-			r.gone[name] = o.state.Now
+		if _, seen := r.gone[name]; !seen {
+			r.gone[name] = gone{o.state.Now, n.GoneRecorded}
 		}
-		n.GoneSince = r.gone[name]
+		n.GoneSince, n.GoneBefore = r.gone[name].since, r.gone[name].before
 		return n
 	}
 	n.Exists = true
 	n.Instance = r.InstanceID(node.Spec.ProviderID)
+	n.Unnamed = r.Targets && node.Spec.ProviderID == ""
 	n.Cordoned, n.Taints = node.Spec.Unschedulable, node.Spec.Taints
 	n.Labels, n.Annotations = node.Labels, node.Annotations
 	n.Ready = hasCondition(node, corev1.NodeReady)

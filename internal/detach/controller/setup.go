@@ -43,8 +43,8 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldManager),
 		stops:    &stops{refusals: map[string]refusal{}},
 		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
-		gone:     map[string]time.Time{},
-		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, ring: func() {
+		gone:     map[string]gone{},
+		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, ring: func() {
 			select {
 			case bell <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
 			default:

@@ -46,7 +46,8 @@ type Answer struct {
 }
 
 // webhooks asks in the background and remembers the last answers. They may be
-// forgotten: asking again gives them again.
+// forgotten: asking again gives them again. Each webhook is asked one question at a time
+// about a node, so that its answers come in the order of the questions.
 type webhooks struct {
 	all []Webhook
 	// ring calls for another pass.
@@ -54,7 +55,12 @@ type webhooks struct {
 
 	mu    sync.Mutex
 	known map[question]*known
+	// open are the questions that are under way.
+	open map[addressee]bool
 }
+
+// addressee is who is asked, and about which node.
+type addressee struct{ node, webhook string }
 
 // question names a wish of an Attachment, and who is asked.
 type question struct {
@@ -64,7 +70,6 @@ type question struct {
 }
 
 type known struct {
-	asking   bool
 	done     bool
 	waits    string
 	retryAt  time.Time
@@ -98,12 +103,14 @@ func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeD
 		if w.known[q] == nil {
 			w.known[q] = &known{}
 		}
-		if w.known[q].asking {
+		about := addressee{node.Name, name}
+		if w.open[about] {
+			// What is asked now is asked when that is answered, which calls for a pass.
 			continue
 		}
-		w.known[q].asking = true
+		w.open[about] = true
 		hook := w.all[slices.IndexFunc(w.all, func(h Webhook) bool { return h.Name == name })]
-		go w.put(q, hook, Question{
+		go w.put(w.known[q], about, hook, Question{
 			ID:     fmt.Sprintf("%s/%d", a.UID, a.Generation),
 			Detach: a.Spec.Wanted == v1alpha1.WantDetached,
 			Node:   node.DeepCopy(), Reason: string(d.Reason), Since: a.CreationTimestamp.Time,
@@ -112,13 +119,12 @@ func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeD
 }
 
 // put asks one webhook once.
-func (w *webhooks) put(q question, hook Webhook, about Question) {
+func (w *webhooks) put(k *known, about addressee, hook Webhook, q Question) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	answer, err := hook.Ask(ctx, about)
+	answer, err := hook.Ask(ctx, q)
 	w.mu.Lock()
-	k := w.known[q]
-	k.asking = false
+	delete(w.open, about)
 	switch {
 	case err != nil:
 		k.waits = "webhook " + hook.Name + " failed: " + err.Error()
@@ -142,8 +148,8 @@ func (w *webhooks) forget(there map[string]*v1alpha1.Attachment) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for q, k := range w.known {
-		if !uids[q.uid] && !k.asking {
+	for q := range w.known {
+		if !uids[q.uid] {
 			delete(w.known, q)
 		}
 	}

@@ -26,7 +26,7 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 		err    error
 	}, 1)
 	asked, rung := make(chan Question, 1), make(chan struct{}, 1)
-	w := &webhooks{known: map[question]*known{}, ring: func() { rung <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() { rung <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
 		asked <- q
 		r := <-replies
 		return r.answer, r.err
@@ -76,6 +76,50 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 	w.forget(nil)
 	if len(w.known) != 0 {
 		t.Errorf("%d answers to nobody are kept", len(w.known))
+	}
+}
+
+// TestQuestionsDoNotOvertake asks a webhook to attach a node only when it has answered to
+// detach it, whatever became of the Attachment meanwhile; and others need not wait.
+func TestQuestionsDoNotOvertake(t *testing.T) {
+	asks, go1, rung := make(chan Question, 4), make(chan struct{}), make(chan struct{}, 4)
+	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() { rung <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+		asks <- q
+		<-go1
+		return Answer{Done: true}, nil
+	}}}}
+	node, other := &corev1.Node{}, &corev1.Node{}
+	node.Name, other.Name = "a", "b"
+	out, back, anew := wanted(1, v1alpha1.WantDetached), wanted(2, v1alpha1.WantAttached), wanted(1, v1alpha1.WantAttached)
+	anew.UID = "another"
+	ask := detach.NodeDecision{Ask: []string{"edge"}}
+	w.ask(out, node, ask)
+	if q := <-asks; !q.Detach {
+		t.Fatalf("%+v", q)
+	}
+	w.ask(back, node, ask)
+	w.ask(anew, node, ask)
+	w.forget(nil)
+	w.ask(out, other, ask)
+	if q := <-asks; q.Node.Name != "b" {
+		t.Errorf("asked %+v while another question is open", q)
+	}
+	close(go1)
+	<-rung
+	<-rung
+	if len(asks) > 0 {
+		t.Errorf("asked %+v", <-asks)
+	}
+	if got := w.answers(back)[0]; got.Attached {
+		t.Errorf("the answer to a wish of before counts: %+v", got)
+	}
+	w.ask(back, node, ask)
+	if q := <-asks; q.Detach || q.ID != "uid/2" {
+		t.Errorf("%+v", q)
+	}
+	<-rung
+	if got := w.answers(back)[0]; !got.Attached {
+		t.Errorf("%+v", got)
 	}
 }
 

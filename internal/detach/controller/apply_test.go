@@ -1,0 +1,335 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// cluster is an API server of which each write is noted, and may be refused.
+type cluster struct {
+	client.WithWatch
+	// writes are what was written, such as "patch Node".
+	writes []string
+	// patches are the bodies of patches of Nodes.
+	patches []map[string]any
+	// evictions are the UIDs that evictions were bound to.
+	evictions []types.UID
+	refuse    func(write string) error
+}
+
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{refuse: func(string) error { return nil }}
+	note := func(what string) error {
+		c.writes = append(c.writes, what)
+		return c.refuse(what)
+	}
+	c.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Node{}, &v1alpha1.Attachment{}).WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := note("create " + kindOf(o)); err != nil {
+				return err
+			}
+			return w.Create(ctx, o, opts...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := note("delete " + kindOf(o)); err != nil {
+				return err
+			}
+			return w.Delete(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := note("patch " + kindOf(o)); err != nil {
+				return err
+			}
+			if _, node := o.(*corev1.Node); node {
+				data, err := patch.Data(o)
+				body := map[string]any{}
+				if err == nil {
+					err = json.Unmarshal(data, &body)
+				}
+				if err != nil {
+					return err
+				}
+				c.patches = append(c.patches, body)
+			}
+			return w.Patch(ctx, o, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := note("patch " + kindOf(o) + "/" + sub); err != nil {
+				return err
+			}
+			return w.SubResource(sub).Patch(ctx, o, patch, opts...)
+		},
+		SubResourceCreate: func(_ context.Context, _ client.Client, sub string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
+			e, ok := body.(*policyv1.Eviction)
+			if !ok {
+				return errors.New("no eviction")
+			}
+			if e.DeleteOptions != nil && e.DeleteOptions.Preconditions != nil && e.DeleteOptions.Preconditions.UID != nil {
+				c.evictions = append(c.evictions, *e.DeleteOptions.Preconditions.UID)
+			}
+			return note("evict " + o.GetName())
+		},
+	}).Build()
+	return c
+}
+
+func kindOf(o client.Object) string {
+	switch o.(type) {
+	case *corev1.Node:
+		return "Node"
+	case *v1alpha1.Attachment:
+		return "Attachment"
+	}
+	return "Pod"
+}
+
+func (c *cluster) reconciler() *Reconciler {
+	return &Reconciler{
+		Options: Options{Targets: true, Reasons: detach.AllReasons, InstanceID: func(p string) string { return strings.TrimPrefix(p, "aws:///z/") }},
+		client:  c, live: c, recorder: events.NewFakeRecorder(100), stops: &stops{refusals: map[string]refusal{}},
+		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		gone:     map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() {}},
+	}
+}
+
+func cordoned(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/i-" + name, Unschedulable: true}}
+}
+
+// detached is the Attachment of a cordoned node whose targets are out.
+func detached(name string) *v1alpha1.Attachment {
+	return &v1alpha1.Attachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 2},
+		Spec:       v1alpha1.AttachmentSpec{Instance: "i-" + name, Wanted: v1alpha1.WantDetached},
+		Status:     v1alpha1.AttachmentStatus{ObservedGeneration: 2, Done: true},
+	}
+}
+
+// pass observes and applies once, with a cache that may lag.
+func (c *cluster) pass(t *testing.T, r *Reconciler, cached ...client.Object) error {
+	t.Helper()
+	if len(cached) > 0 {
+		lagging := newCluster(t, cached...)
+		r.client = readsFrom{c, lagging}
+	}
+	o, err := r.observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.apply(t.Context(), o, detach.Plan(o.state))
+}
+
+// readsFrom writes to one client and lists from another.
+type readsFrom struct {
+	client.WithWatch
+	cache client.Client
+}
+
+func (r readsFrom) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return r.cache.List(ctx, list, opts...)
+}
+
+// TestANodeIsMarkedBeforeAnythingIsTakenOut writes no Attachment where the mark failed.
+func TestANodeIsMarkedBeforeAnythingIsTakenOut(t *testing.T) {
+	c := newCluster(t, cordoned("a"))
+	if err := c.pass(t, c.reconciler()); err != nil {
+		t.Fatal(err)
+	}
+	marked, written := slices.Index(c.writes, "patch Node"), slices.Index(c.writes, "create Attachment")
+	if marked < 0 || written < marked {
+		t.Errorf("%v", c.writes)
+	}
+	for _, failing := range []string{"patch Node", "patch Node/status"} {
+		c := newCluster(t, cordoned("a"))
+		c.refuse = func(write string) error {
+			if write == failing {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		if err := c.pass(t, c.reconciler()); err == nil || slices.Contains(c.writes, "create Attachment") {
+			t.Errorf("%s failed: %v, %v", failing, err, c.writes)
+		}
+	}
+}
+
+// TestNodesAreWrittenAsTheyWereSeen names the version that was decided upon.
+func TestNodesAreWrittenAsTheyWereSeen(t *testing.T) {
+	c := newCluster(t, cordoned("a"))
+	if err := c.pass(t, c.reconciler()); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.patches) == 0 {
+		t.Fatal("nothing was patched")
+	}
+	for _, body := range c.patches {
+		metadata, _ := body["metadata"].(map[string]any)
+		if metadata["resourceVersion"] == nil || metadata["uid"] != "uid-a" {
+			t.Errorf("%v", body)
+		}
+	}
+	// Somebody wrote the Node since it was seen.
+	c = newCluster(t, cordoned("a"))
+	now := &corev1.Node{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil {
+		t.Fatal(err)
+	}
+	seen := now.DeepCopy()
+	now.Labels = map[string]string{"somebody": "writes"}
+	if err := c.Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	r := c.reconciler()
+	o := &observed{nodes: map[string]*corev1.Node{"a": seen}, attachments: map[string]*v1alpha1.Attachment{}}
+	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Attachment: detach.WriteDetach, Patch: &detach.Patch{Annotations: map[string]*string{"x": new("y")}}})
+	if !apierrors.IsConflict(err) || slices.Contains(c.writes, "create Attachment") {
+		t.Errorf("%v, %v", err, c.writes)
+	}
+}
+
+// TestAReasonIsLookedUpBeforeANodeIsTakenOut does nothing to a node that somebody let go of
+// and that a cache still shows otherwise, nor stops its pods.
+func TestAReasonIsLookedUpBeforeANodeIsTakenOut(t *testing.T) {
+	now := cordoned("a")
+	now.Spec.Unschedulable = false
+	c := newCluster(t, now)
+	if err := c.pass(t, c.reconciler(), cordoned("a")); err != nil || len(c.writes) > 0 {
+		t.Errorf("%v, %v", err, c.writes)
+	}
+	r := c.reconciler()
+	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
+	stop := detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}}
+	if err := r.applyNode(t.Context(), o, stop); err != nil || len(c.writes) > 0 {
+		t.Errorf("%v, %v", err, c.writes)
+	}
+}
+
+// TestOnlyThePodThatWasSeenIsStopped binds an eviction, and a deletion, to the pod's UID.
+func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
+	c := newCluster(t, cordoned("a"))
+	r := c.reconciler()
+	if err := r.stop(t.Context(), detach.Pod{Namespace: "ns", Name: "p", UID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(c.evictions, []types.UID{"1"}) {
+		t.Errorf("%v", c.evictions)
+	}
+	// Without the lease none is stopped, and no webhook is asked.
+	r.Leads = func() bool { return false }
+	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) {
+		t.Error("a webhook is asked")
+		return Answer{}, nil
+	}}}
+	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
+	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Ask: []string{"edge"}, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}})
+	if !errors.Is(err, errNotLeading) || len(c.evictions) != 1 {
+		t.Errorf("%v, %v", err, c.evictions)
+	}
+}
+
+// TestANodeIsSaidToBeOutByTheAnswerOfNow goes by the Attachment as it stands, and by no
+// answer to a wish of before: cordon, uncordon, cordon, and a cache that shows the first.
+func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
+	older := detached("a")
+	older.Status.ObservedGeneration = 1
+	another := detached("a")
+	another.UID = "another"
+	later := detached("a")
+	later.Generation = 3
+	for name, now := range map[string]struct {
+		attachment *v1alpha1.Attachment
+		stamps     bool
+	}{
+		"as it was seen": {detached("a"), true}, "an old answer": {older, false}, "another object": {another, false}, "a new wish": {later, false},
+	} {
+		c := newCluster(t, cordoned("a"), now.attachment)
+		seen := detached("a")
+		if name == "an old answer" {
+			seen = older.DeepCopy()
+		}
+		err := c.pass(t, c.reconciler(), cordoned("a"), seen)
+		node := &corev1.Node{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
+			t.Fatal(err)
+		}
+		if _, stamped := node.Annotations[v1alpha1.AnnotationDetachmentTimestamp]; stamped != now.stamps || now.stamps && err != nil {
+			t.Errorf("%s: stamped %t, %v", name, stamped, err)
+		}
+	}
+}
+
+// TestHowLongANodeIsGoneOutlivesUs goes on from what another leader has recorded.
+func TestHowLongANodeIsGoneOutlivesUs(t *testing.T) {
+	a := detached("a")
+	a.Annotations = map[string]string{v1alpha1.AnnotationGoneFor: "23h0m0s"}
+	c := newCluster(t, a)
+	r := c.reconciler()
+	if err := c.pass(t, r); err != nil {
+		t.Fatal(err)
+	}
+	r.gone["a"] = gone{time.Now().Add(-61 * time.Minute), r.gone["a"].before}
+	if err := c.pass(t, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, &v1alpha1.Attachment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it is remembered for more than a day: %v", err)
+	}
+	// One that has been gone for an hour says so, and no longer when it is back.
+	c = newCluster(t, detached("a"))
+	r = c.reconciler()
+	r.gone["a"] = gone{since: time.Now().Add(-61 * time.Minute)}
+	if err := c.pass(t, r); err != nil {
+		t.Fatal(err)
+	}
+	now := &v1alpha1.Attachment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil || !strings.HasPrefix(now.Annotations[v1alpha1.AnnotationGoneFor], "1h1m") {
+		t.Errorf("%v, %v", now.Annotations, err)
+	}
+	if err := c.Create(t.Context(), cordoned("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.pass(t, r); err != nil {
+		t.Fatal(err)
+	}
+	now = &v1alpha1.Attachment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil || now.Annotations[v1alpha1.AnnotationGoneFor] != "" {
+		t.Errorf("%v, %v", now.Annotations, err)
+	}
+}
+
+// TestWhatFailsDropsNoWake comes back when something is due, though a write failed.
+func TestWhatFailsDropsNoWake(t *testing.T) {
+	c := newCluster(t)
+	r := c.reconciler()
+	due := time.Now().Add(300 * time.Millisecond)
+	for range 6 {
+		r.report(t.Context(), &observed{}, detach.Decision{}, errors.New("refused"))
+	}
+	if at := r.report(t.Context(), &observed{}, detach.Decision{WakeAt: due}, errors.New("refused")); !at.Equal(due) {
+		t.Errorf("it comes back at %s, and something is due at %s", at, due)
+	}
+}
