@@ -34,6 +34,9 @@ type loadBalancers struct {
 	minAttached              int
 	secretFile               string
 
+	// leads is whether no other controller can lead at this moment; nil where there is
+	// only one.
+	leads func() bool
 	// detaching is what the flags about that ask for, once they were checked.
 	detaching detaching.Options
 }
@@ -109,7 +112,7 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if err := detaching.Rival(ctx, mgr.GetAPIReader()); err != nil {
 		return err
 	}
-	o.detaching.MinAttached, o.detaching.Targets = o.minAttached, o.cloud != ""
+	o.detaching.MinAttached, o.detaching.Targets, o.detaching.Leads = o.minAttached, o.cloud != "", o.leads
 	o.detaching.InstanceID = func(providerID string) string {
 		id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
 		return id
@@ -119,7 +122,7 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 
 func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) error {
 	return targeting.SetUp(mgr, targeting.Options{
-		Rate: o.rate, Burst: o.burst, GroupsEvery: o.groupsEvery,
+		Rate: o.rate, Burst: o.burst, GroupsEvery: o.groupsEvery, Leads: o.leads,
 		Outcome: outcome,
 		Floor: func(b targets.Balancer) time.Duration {
 			if b == targets.Network {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -83,21 +82,27 @@ func run(o options) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	settings := ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         rollout.CacheOptions(o.loadBalancers.cloud != ""),
 		Metrics:                       server.Options{BindAddress: o.metrics},
 		HealthProbeBindAddress:        o.probes,
 		PprofBindAddress:              o.debug,
 		LeaderElection:                o.elect,
-		LeaderElectionID:              "ingress-daemonset-controller",
-		LeaderElectionNamespace:       o.electionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		// A rollout waits for no longer than lease and retry when the leader dies.
-		LeaseDuration: new(12 * time.Second),
-		RenewDeadline: new(8 * time.Second),
-		RetryPeriod:   new(2 * time.Second),
-	})
+		LeaseDuration: new(leaseDuration),
+		RenewDeadline: new(renewDeadline),
+		RetryPeriod:   new(retryPeriod),
+	}
+	if o.elect {
+		lock, err := newLease(config, o.electionNamespace)
+		if err != nil {
+			return err
+		}
+		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads = lock, lock.leads
+	}
+	mgr, err := ctrl.NewManager(config, settings)
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	leaseName     = "ingress-daemonset-controller"
+	leaseDuration = 12 * time.Second
+	renewDeadline = 8 * time.Second
+	retryPeriod   = 2 * time.Second
+	// namespaceFile is where the kubelet puts the namespace of a pod.
+	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// lease is the lock of the election, and knows until when no other controller can hold it: a
+// process that was frozen goes on before it notices that it leads no more.
+type lease struct {
+	resourcelock.Interface
+	mu sync.Mutex
+	// asked is when the newest renewal that succeeded was sent.
+	asked time.Time
+	// now is the clock.
+	now func() time.Time
+}
+
+// newLease makes the lock in a namespace, empty for that of the pod.
+func newLease(config *rest.Config, namespace string) (*lease, error) {
+	if namespace == "" {
+		content, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return nil, fmt.Errorf("finding the namespace of the Lease: set --leader-election-namespace: %w", err)
+		}
+		namespace = strings.TrimSpace(string(content))
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("finding a name for the election: %w", err)
+	}
+	identity := resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, leaseName, identity, config, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("making the lock of the election: %w", err)
+	}
+	return &lease{Interface: lock, now: time.Now}, nil
+}
+
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.renew(record, func() error { return l.Interface.Create(ctx, record) })
+}
+
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.renew(record, func() error { return l.Interface.Update(ctx, record) })
+}
+
+// renew notes when a renewal was sent that succeeded. One that lets go of the lease holds
+// it no more.
+func (l *lease) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
+	sent := l.now()
+	err := write()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case record.HolderIdentity != l.Identity():
+		l.asked = time.Time{}
+	case err == nil:
+		l.asked = sent
+	}
+	return err
+}
+
+// leads is whether no other controller can hold the lease yet: another one waits for its
+// duration from when it saw the last renewal. It counts by either clock of the machine,
+// since one may stand still while it sleeps.
+func (l *lease) leads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	return !l.asked.IsZero() && now.Sub(l.asked) < renewDeadline && now.Round(0).Sub(l.asked.Round(0)) < renewDeadline
+}
