@@ -37,9 +37,9 @@ func (p *pass) gateOf(a *attachment, pod *corev1.Pod) Gate {
 		return Gate{Status: corev1.ConditionTrue, Reason: GateNodeDetached, Message: why}
 	}
 	var places []Place
-	for _, g := range p.groups {
-		if t := g.partOf(a); t != nil && t.matches {
-			places = append(places, p.place(g, t, pod))
+	for _, in := range a.taken {
+		if in.part.matches {
+			places = append(places, p.place(in.group, in.part, pod))
 		}
 	}
 	return GateOf(places)
@@ -64,16 +64,6 @@ func (p *pass) place(g *group, t *part, pod *corev1.Pod) Place {
 		at.Report = g.report(g.target(wants[0].Target))
 	}
 	return at
-}
-
-// partOf is an attachment's part in the group, nil where it has none.
-func (g *group) partOf(a *attachment) *part {
-	for _, t := range g.parts {
-		if t.attachment == a {
-			return t
-		}
-	}
-	return nil
 }
 
 func waitsFor(spec corev1.PodSpec, kind corev1.PodConditionType) bool {

@@ -53,6 +53,7 @@ func (p *pass) takeParts(g *group) {
 	for _, a := range p.attachments {
 		if t := p.partOf(g, a); t != nil {
 			g.parts = append(g.parts, t)
+			a.taken = append(a.taken, taken{g, t})
 		}
 	}
 	for _, t := range g.parts {
@@ -91,15 +92,16 @@ func (p *pass) recorded(by Ref, before int) int {
 
 // partOf is an attachment's part in a group, nil where it has none.
 func (p *pass) partOf(g *group, a *attachment) *part {
-	t := &part{attachment: a}
+	matches, fault := false, ""
 	if slices.Contains(g.roles, a.role) {
-		var fault string
-		if t.matches, fault = a.matches(g.Group); fault != "" {
-			t.faults = append(t.faults, fault)
-		}
+		matches, fault = a.matches(g.Group)
 	}
-	if !t.matches && !g.holds(a.ref) && len(t.faults) == 0 {
+	if !matches && fault == "" && !g.holds(a.ref) {
 		return nil
+	}
+	t := &part{attachment: a, matches: matches}
+	if fault != "" {
+		t.faults = append(t.faults, fault)
 	}
 	if t.matches && g.binding != nil {
 		t.faults = append(t.faults, g.binding.refusal(g.Group))

@@ -76,8 +76,16 @@ type attachment struct {
 	nodes map[string]*corev1.Node
 	// status is what is known of it, to be written.
 	status v1alpha1.TargetGroupAttachmentStatus
+	// taken are its parts in groups, in their order.
+	taken []taken
 	// gates is whether a gate of its pods is to be written.
 	gates bool
+}
+
+// taken is a part that was taken in a group.
+type taken struct {
+	*group
+	part *part
 }
 
 // nodeAttachment is an Attachment in one pass.

@@ -41,12 +41,8 @@ func (p *pass) left(a *attachment) bool {
 			}
 		}
 	}
-	for _, g := range p.groups {
-		t := g.partOf(a)
-		if t == nil || g.unreadable != "" {
-			continue
-		}
-		for _, r := range g.reportsOf(t) {
+	for _, g := range a.taken {
+		for _, r := range g.reportsOf(g.part) {
 			switch owner, any := g.owner(r.Target); {
 			case any && owner != a.ref && g.heldBy(r.Target, owner):
 				// It went over to another object.
@@ -90,10 +86,8 @@ func (p *pass) describe(a *attachment) {
 	if a.setIsGone() {
 		n.faults = append(n.faults, "there is no IngressDaemonSet "+a.Object.Spec.IngressDaemonSet.Name)
 	}
-	for _, g := range p.groups {
-		if t := g.partOf(a); t != nil {
-			n.add(a, g, t)
-		}
+	for _, in := range a.taken {
+		n.add(a, in.group, in.part)
 	}
 	unread := p.unlisted(a.role)
 	if account := p.accounts[a.role]; unread == "" && account.Failure != "" {

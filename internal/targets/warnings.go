@@ -30,7 +30,7 @@ type advice struct {
 // warn leaves the condition as it is while there is nothing to judge by, such as when
 // there is no pod for a moment.
 func (p *pass) warn(a *attachment) {
-	found := a.advice(p.groups, p.Floors)
+	found := a.advice(p.Floors)
 	if !found.known {
 		return
 	}
@@ -57,12 +57,12 @@ func (p *pass) warn(a *attachment) {
 	p.set(&a.status.Conditions, warning)
 }
 
-func (a *attachment) advice(groups []*group, floors map[Balancer]time.Duration) advice {
+func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
 	found := advice{grace: Grace{Sleep: Endless, Period: Endless}}
 	gate := corev1.PodConditionType(v1alpha1.ReadinessGate(a.Object.Name))
 	checked := false
-	for _, g := range groups {
-		if t := g.partOf(a); t == nil || !t.matches || g.binding != nil {
+	for _, g := range a.taken {
+		if !g.part.matches || g.binding != nil {
 			continue
 		}
 		floor := g.floor(floors[g.Balancer])

@@ -1,0 +1,162 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// groupInMemory is a cloud with one group, whose targets are healthy at once, and gone at
+// once when they are deregistered.
+type groupInMemory struct {
+	mu      sync.Mutex
+	targets map[targets.Target]targets.Health
+}
+
+func (c *groupInMemory) Groups(context.Context) ([]targets.Group, error) {
+	return []targets.Group{group(targets.Instance)}, nil
+}
+
+func (c *groupInMemory) List(context.Context, targets.Group, []targets.Target) (map[targets.Target]targets.Health, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.targets), nil
+}
+
+func (c *groupInMemory) Register(_ context.Context, _ targets.Group, all []targets.Registration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range all {
+		c.targets[r.Target] = targets.Health{Condition: targets.Healthy}
+	}
+	return nil
+}
+
+func (c *groupInMemory) Deregister(_ context.Context, _ targets.Group, all []targets.Target) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range all {
+		delete(c.targets, t)
+	}
+	return nil
+}
+
+func (c *groupInMemory) has(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, has := c.targets[targets.Target{ID: id, Port: 80}]
+	return has
+}
+
+// TestTheWholeLoop registers nodes, takes one out and puts it back, and lets go of what is
+// deleted when nothing is left of it: every pass on a call, or when it is due.
+func TestTheWholeLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var objects []client.Object
+		for _, name := range []string{"a", "b"} {
+			objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}, Spec: corev1.NodeSpec{ProviderID: "aws:///z/i-" + name}})
+		}
+		web := named("web")
+		web.Spec = v1alpha1.TargetGroupAttachmentSpec{TargetGroup: v1alpha1.TargetGroupSelector{Name: "web"}, TargetType: "instance", Port: intstr.FromInt32(80), NodeSelector: &metav1.LabelSelector{}}
+		api := (&refusing{}).client(t, append(objects, web)...)
+		cloud := &groupInMemory{targets: map[targets.Target]targets.Health{}}
+		bell := make(chan struct{}, 1)
+		ring := func() {
+			select {
+			case bell <- struct{}{}:
+			default:
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		r := &Reconciler{
+			Options: Options{
+				Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
+				Outcome: func(error) targets.Outcome { return targets.Failed },
+				Connect: func(role *v1alpha1.AssumeRole, _ func(context.Context) error) (Cloud, error) {
+					if role != nil {
+						return nil, errors.New("no such role")
+					}
+					return cloud, nil
+				},
+			},
+			client: api, recorder: events.NewFakeRecorder(1000), ring: ring, running: ctx, writes: newWrites(ring), connections: newConnections(ring),
+			accounts: map[v1alpha1.AssumeRole]*account{},
+			bindings: &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }},
+		}
+		// until reconciles for a while, until something is so.
+		until := func(what string, within time.Duration, is func() bool) {
+			t.Helper()
+			for end := time.Now().Add(within); time.Now().Before(end); {
+				result, err := r.Reconcile(t.Context(), all)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if is() {
+					return
+				}
+				select {
+				case <-bell:
+				case <-time.After(min(result.RequeueAfter, time.Second)):
+				}
+			}
+			t.Fatalf("not within %s: %s", within, what)
+		}
+		node := func() *v1alpha1.Attachment {
+			a := &v1alpha1.Attachment{}
+			if err := api.Get(t.Context(), client.ObjectKey{Name: "node-a"}, a); err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		until("both nodes are registered", 10*time.Second, func() bool { return cloud.has("i-a") && cloud.has("i-b") })
+		out := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1", Generation: 1}, Spec: v1alpha1.AttachmentSpec{Instance: "i-a", Wanted: v1alpha1.WantDetached}}
+		if err := api.Create(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		until("one is out", 30*time.Second, func() bool { return !cloud.has("i-a") })
+		left := time.Now()
+		until("its traffic has stopped", 6*time.Minute, func() bool { return node().Status.Done })
+		if took := time.Since(left); took < 299*time.Second {
+			t.Errorf("said to be out after %s", took)
+		}
+		back := node()
+		back.Spec.Wanted, back.Generation = v1alpha1.WantAttached, 2
+		if err := api.Update(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+		until("it is back", time.Minute, func() bool {
+			a := node()
+			return cloud.has("i-a") && a.Status.Done && a.Status.ObservedGeneration == a.Generation
+		})
+		if err := api.Delete(t.Context(), node()); err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Delete(t.Context(), stored(t, api, named("web"))[0]); err != nil {
+			t.Fatal(err)
+		}
+		until("it is let go", 6*time.Minute, func() bool {
+			err := api.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: "web"}, &v1alpha1.TargetGroupAttachment{})
+			return apierrors.IsNotFound(err)
+		})
+		if cloud.has("i-a") || cloud.has("i-b") {
+			t.Error("something is left")
+		}
+		stop()
+		synctest.Wait()
+	})
+}
