@@ -48,9 +48,6 @@ const (
 	// AnnotationDetached keeps the node out of the load balancer for as long as it is
 	// there, within the budget and above the floor. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
-	// AnnotationGoneFor on an Attachment is for how long its Node has been gone, such as
-	// 3h0m0s, by the clocks of those that led meanwhile.
-	AnnotationGoneFor = "ingressdaemonsets.mumoshu.github.io/gone-for"
 	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
 	// without that the node was touched, RFC 3339.
 	AnnotationClaimDropped = "ingressdaemonsets.mumoshu.github.io/claim-dropped-at"
@@ -175,6 +172,10 @@ const (
 	TargetsIn         = "In"
 	TargetsOut        = "Out"
 )
+
+// AnnotationGoneFor on an Attachment is for how long its Node has been gone, such as
+// 3h0m0s, by the clocks of those that led meanwhile.
+const AnnotationGoneFor = "ingressdaemonsets.mumoshu.github.io/gone-for"
 
 // AnnotationDaemonPod "true" on a pod has the cluster autoscaler treat it as a DaemonSet's.
 const AnnotationDaemonPod = "cluster-autoscaler.kubernetes.io/daemonset-pod"
