@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -39,19 +40,13 @@ var all = reconcile.Request{}
 // SetUp registers the controller with the manager.
 func SetUp(mgr ctrl.Manager, o Options) error {
 	bell := make(chan event.GenericEvent, 1)
-	r := &Reconciler{
-		Options: o, client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldManager),
-		stops:    &stops{refusals: map[string]refusal{}},
-		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
-		gone:     map[string]gone{},
-		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, ring: func() {
-			select {
-			case bell <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
-			default:
-				// It rings already.
-			}
-		}},
-	}
+	r := New(o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), func() {
+		select {
+		case bell <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
+		default:
+			// It rings already.
+		}
+	})
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("detach").
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).
@@ -63,6 +58,17 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("setting up the detaching of nodes: %w", err)
 	}
 	return nil
+}
+
+// New makes a Reconciler that calls ring for another pass. live reads past the cache.
+func New(o Options, c client.Client, live client.Reader, recorder events.EventRecorder, ring func()) *Reconciler {
+	return &Reconciler{
+		Options: o, client: c, live: live, recorder: recorder,
+		stops:    &stops{refusals: map[string]refusal{}},
+		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		gone:     map[string]gone{},
+		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, ring: ring},
+	}
 }
 
 // onePass gathers the events of a moment into one pass.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +34,7 @@ type account struct {
 	connect func() (Cloud, error)
 	// outcome tells what a failed call asks for.
 	outcome func(error) targets.Outcome
+	random  func() float64
 	// ring calls for another pass.
 	ring func()
 	// leads is whether no other controller can lead at this moment.
@@ -55,7 +55,7 @@ type account struct {
 // newAccount is not connected yet.
 func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	a := &account{
-		outcome: r.Outcome, ring: r.ring, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
+		outcome: r.Outcome, random: r.Random, ring: r.ring, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
 		inventory: map[string]inventory{}, moved: make(chan struct{}),
 	}
 	as := &role
@@ -187,7 +187,7 @@ func targetsOf(list []targets.Registration) []targets.Target {
 
 func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.mu.Lock()
-	a.calls.Done(time.Now(), call, outcome, why, rand.Float64())
+	a.calls.Done(time.Now(), call, outcome, why, a.random())
 	a.move()
 	a.mu.Unlock()
 	callsMade.WithLabelValues(call.Kind.String(), outcome.String()).Inc()

@@ -66,7 +66,7 @@ func (f *fakeCloud) Deregister(ctx context.Context, _ targets.Group, _ []targets
 func accountOf(cloud *fakeCloud, ring func()) *account {
 	g := group(targets.Instance)
 	return &account{
-		cloud: cloud, outcome: func(error) targets.Outcome { return targets.Failed }, ring: ring, calls: targets.NewCalls(100, 100),
+		cloud: cloud, outcome: func(error) targets.Outcome { return targets.Failed }, random: func() float64 { return 0 }, ring: ring, calls: targets.NewCalls(100, 100),
 		groups:    &listing[targets.Group]{all: []targets.Group{g}, read: true, at: time.Now(), asked: time.Now()},
 		inventory: map[string]inventory{}, moved: make(chan struct{}),
 	}

@@ -41,6 +41,8 @@ type Options struct {
 	// Leads is whether no other controller can lead at this moment; nil where there is
 	// only one. Without it nothing is registered or deregistered.
 	Leads func() bool
+	// Random, from 0 to below 1, spreads what is tried again; nil is rand.Float64.
+	Random func() float64
 }
 
 // Reconciler keeps target groups as they should be.

@@ -82,21 +82,17 @@ func TestTheWholeLoop(t *testing.T) {
 			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		r := &Reconciler{
-			Options: Options{
-				Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
-				Outcome: func(error) targets.Outcome { return targets.Failed },
-				Connect: func(role *v1alpha1.AssumeRole, _ func(context.Context) error) (Cloud, error) {
-					if role != nil {
-						return nil, errors.New("no such role")
-					}
-					return cloud, nil
-				},
+		r := New(ctx, Options{
+			Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
+			Outcome: func(error) targets.Outcome { return targets.Failed },
+			Connect: func(role *v1alpha1.AssumeRole, _ func(context.Context) error) (Cloud, error) {
+				if role != nil {
+					return nil, errors.New("no such role")
+				}
+				return cloud, nil
 			},
-			client: api, recorder: events.NewFakeRecorder(1000), ring: ring, running: ctx, writes: newWrites(ring), connections: newConnections(ring),
-			accounts: map[v1alpha1.AssumeRole]*account{},
-			bindings: &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }},
-		}
+		}, api, api, events.NewFakeRecorder(1000), ring)
+		r.bindings = &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
 		// until reconciles for a while, until something is so.
 		until := func(what string, within time.Duration, is func() bool) {
 			t.Helper()

@@ -3,15 +3,18 @@ package controller
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -39,20 +42,13 @@ var all = reconcile.Request{}
 func SetUp(mgr ctrl.Manager, o Options) error {
 	bell := make(chan event.GenericEvent, 1)
 	running, stop := context.WithCancel(context.Background())
-	r := &Reconciler{
-		Options: o, client: mgr.GetClient(), recorder: mgr.GetEventRecorder(FieldManager),
-		accounts: map[v1alpha1.AssumeRole]*account{},
-		running:  running,
-		ring: func() {
-			select {
-			case bell <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
-			default:
-				// It rings already.
-			}
-		},
-	}
-	r.connections, r.writes = newConnections(r.ring), newWrites(r.ring)
-	r.bindings = newBindings(mgr.GetAPIReader(), r.ring)
+	r := New(running, o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), func() {
+		select {
+		case bell <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
+		default:
+			// It rings already.
+		}
+	})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("targets").
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).
@@ -74,6 +70,19 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		stop()
 		return nil
 	}))
+}
+
+// New makes a Reconciler that calls ring for another pass, and calls the cloud in the
+// background until running is done. live reads past the cache.
+func New(running context.Context, o Options, c client.Client, live client.Reader, recorder events.EventRecorder, ring func()) *Reconciler {
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	return &Reconciler{
+		Options: o, client: c, recorder: recorder, ring: ring, running: running,
+		accounts: map[v1alpha1.AssumeRole]*account{}, writes: newWrites(ring),
+		connections: newConnections(ring), bindings: newBindings(live, ring),
+	}
 }
 
 // onePass gathers the events of a moment into one pass.
