@@ -173,7 +173,7 @@ func (s *Server) change(id identity, e *stored, answer, next client.Object, clai
 }
 
 // tracked is whether anybody asks who wrote which fields of a kind.
-func tracked(kind string) bool { return kind != "IngressDaemonSet" && kind != "Pod" }
+func tracked(kind string) bool { return !custom(kind) && kind != "Pod" }
 
 // difference are the paths whose values differ, and those that are gone.
 func difference(before, after map[string]any) (set, gone map[string]bool) {
@@ -283,6 +283,12 @@ func made(kind string) client.Object {
 	switch kind {
 	case "IngressDaemonSet":
 		return &v1alpha1.IngressDaemonSet{}
+	case "TargetGroupAttachment":
+		return &v1alpha1.TargetGroupAttachment{}
+	case "Attachment":
+		return &v1alpha1.Attachment{}
+	case "Pod":
+		return &corev1.Pod{}
 	case "Deployment":
 		return &appsv1.Deployment{}
 	case "DaemonSet":

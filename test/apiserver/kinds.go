@@ -12,7 +12,7 @@ import (
 
 // groups are the API groups of kinds that are not in the core group.
 var groups = map[string]string{
-	"IngressDaemonSet": v1alpha1.GroupVersion.Group, "Deployment": "apps", "DaemonSet": "apps", "ReplicaSet": "apps",
+	"IngressDaemonSet": v1alpha1.GroupVersion.Group, "TargetGroupAttachment": v1alpha1.GroupVersion.Group, "Attachment": v1alpha1.GroupVersion.Group, "Deployment": "apps", "DaemonSet": "apps", "ReplicaSet": "apps",
 	"ControllerRevision": "apps", "EndpointSlice": "discovery.k8s.io", "RoleBinding": "rbac.authorization.k8s.io",
 }
 
@@ -21,11 +21,14 @@ func lower(s string) string { return strings.ToLower(s) }
 // counts is whether objects of a kind have a generation.
 func counts(kind string) bool {
 	switch kind {
-	case "IngressDaemonSet", "Deployment", "DaemonSet", "ReplicaSet", "EndpointSlice":
+	case "IngressDaemonSet", "TargetGroupAttachment", "Attachment", "Deployment", "DaemonSet", "ReplicaSet", "EndpointSlice":
 		return true
 	}
 	return false
 }
+
+// custom is whether a kind is ours, which the API server knows by its definition alone.
+func custom(kind string) bool { return groups[kind] == v1alpha1.GroupVersion.Group }
 
 // moves is whether the generation counts a change: of the spec and of when the object
 // was deleted, of Deployments their annotations too, of EndpointSlices their labels.
@@ -37,6 +40,10 @@ func moves(a, b client.Object) bool {
 	switch b := b.(type) {
 	case *v1alpha1.IngressDaemonSet:
 		return differ(a.(*v1alpha1.IngressDaemonSet).Spec, b.Spec)
+	case *v1alpha1.TargetGroupAttachment:
+		return differ(a.(*v1alpha1.TargetGroupAttachment).Spec, b.Spec)
+	case *v1alpha1.Attachment:
+		return differ(a.(*v1alpha1.Attachment).Spec, b.Spec)
 	case *appsv1.Deployment:
 		return differ(a.GetAnnotations(), b.Annotations) || differ(a.(*appsv1.Deployment).Spec, b.Spec)
 	case *appsv1.DaemonSet:
@@ -56,6 +63,10 @@ func keepStatus(from, to client.Object) bool {
 	switch to := to.(type) {
 	case *v1alpha1.IngressDaemonSet:
 		to.Status = from.(*v1alpha1.IngressDaemonSet).Status
+	case *v1alpha1.TargetGroupAttachment:
+		to.Status = from.(*v1alpha1.TargetGroupAttachment).Status
+	case *v1alpha1.Attachment:
+		to.Status = from.(*v1alpha1.Attachment).Status
 	case *appsv1.Deployment:
 		to.Status = from.(*appsv1.Deployment).Status
 	case *appsv1.DaemonSet:

@@ -1,5 +1,5 @@
 // Package apiserver is an API server in memory, for tests: as much of one as the
-// rollout controller and those around it need, and no more. It keeps typed objects with
+// controllers and those around them need, and no more. It keeps typed objects with
 // resourceVersion, generation, UID, deletionTimestamp and finalizers, refuses what is
 // outdated, and does server-side apply on fields, lists as a whole. It knows no defaults,
 // and validates next to nothing. Its tests play the same writes against a real one.
@@ -196,7 +196,7 @@ func check(e *stored, id identity, obj client.Object) error {
 	if err := precondition(e, id, obj.GetUID()); err != nil {
 		return err
 	}
-	if obj.GetResourceVersion() == "" && id.kind == "IngressDaemonSet" {
+	if obj.GetResourceVersion() == "" && custom(id.kind) {
 		// Built-in kinds can be written whatever they are.
 		return invalid(id, field.Invalid(field.NewPath("metadata", "resourceVersion"), "", "must be specified for an update"))
 	}
