@@ -1,0 +1,436 @@
+package attaching
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// audit holds every write and every call against what must never happen. It judges by
+// where traffic can go, whatever the product takes for true.
+type audit struct {
+	w *world
+	// fault is the first one; what comes after it may come of it.
+	fault  string
+	passes int
+	// writer is the leader whose write is under way, nil for others.
+	writer *leader
+
+	// since is since when a place is wanted in, or must stay; spoke when somebody last
+	// spoke of it. They are brought up to date after each change.
+	since, spoke map[place]time.Time
+	dirty        time.Time
+	// asked is since when a node's Attachment asks for what it does.
+	asked map[string]time.Time
+	// ends is when what served at an address, or on a node, last ended.
+	ends map[string]time.Time
+	// on is on which node each address and each machine is, or was.
+	on map[string]string
+	// nameless are nodes that were without a providerID at some time.
+	nameless map[string]bool
+}
+
+func newAudit(w *world) *audit {
+	return &audit{
+		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, asked: map[string]time.Time{},
+		ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{},
+	}
+}
+
+func (a *audit) failf(format string, args ...any) {
+	if a.fault == "" {
+		a.fault = fmt.Sprintf(format, args...) + a.w.describe()
+		a.w.say("FAULT: %s", fmt.Sprintf(format, args...))
+	}
+}
+
+// refresh is called before anything is judged, and before the next change.
+func (a *audit) refresh() {
+	if a.dirty.IsZero() {
+		return
+	}
+	at := a.dirty
+	a.dirty = time.Time{}
+	wanted := a.w.wanted()
+	for p, s := range wanted {
+		a.spoke[p] = at
+		if !s.in && !s.stays {
+			delete(a.since, p)
+		} else if a.since[p].IsZero() {
+			a.since[p] = at
+		}
+	}
+	for p := range a.since {
+		if wanted[p] == nil {
+			delete(a.since, p)
+		}
+	}
+	for _, n := range a.w.nodes {
+		a.on[n.instance] = n.name
+		a.nameless[n.name] = a.nameless[n.name] || n.nameless
+	}
+	for _, p := range a.w.pods {
+		if p.address != "" {
+			a.on[p.address] = p.node
+		}
+	}
+}
+
+// changed is each write, before it can be read.
+func (a *audit) changed(before, after client.Object) {
+	a.refresh()
+	a.dirty = time.Now()
+	if a.writer == nil {
+		return
+	}
+	switch o := cmpObject(before, after).(type) {
+	case *v1alpha1.Attachment:
+		a.attachment(typed[*v1alpha1.Attachment](before), typed[*v1alpha1.Attachment](after))
+	case *v1alpha1.TargetGroupAttachment:
+		a.claim(typed[*v1alpha1.TargetGroupAttachment](before), typed[*v1alpha1.TargetGroupAttachment](after))
+	case *corev1.Node:
+		if after != nil && before != nil {
+			a.node(before.(*corev1.Node), after.(*corev1.Node))
+		}
+	case *corev1.Pod:
+		if after != nil && before != nil {
+			a.hook(o.Name, before, after)
+		}
+	}
+}
+
+func cmpObject(before, after client.Object) client.Object {
+	if after != nil {
+		return after
+	}
+	return before
+}
+
+func typed[T client.Object](o client.Object) (none T) {
+	if o == nil {
+		return none
+	}
+	return o.(T)
+}
+
+// attachment is a write to an Attachment.
+func (a *audit) attachment(before, after *v1alpha1.Attachment) {
+	switch {
+	case after == nil:
+		a.forgotten(before)
+	case before == nil || before.Generation != after.Generation:
+		a.asked[after.Name] = time.Now()
+	case after.Spec.Wanted == v1alpha1.WantDetached && after.Status.Done && !before.Status.Done && after.Status.ObservedGeneration == after.Generation:
+		a.mustBeOut(after.Name, "done")
+	}
+	if before != nil && after != nil {
+		a.dropped("Attachment "+after.Name, before.Status.Groups, after.Status.Groups)
+	}
+}
+
+// node is a write to a Node.
+func (a *audit) node(before, after *corev1.Node) {
+	if before.Annotations[v1alpha1.AnnotationDetachmentTimestamp] == "" && after.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" {
+		a.mustBeOut(after.Name, "out, by its timestamp,")
+		a.webhookMustBeOut(after.Name)
+	}
+}
+
+func (a *audit) webhookMustBeOut(node string) {
+	if a.w.scenario.webhook && !a.w.edge.member(node).out {
+		a.failf("%s is said to be out while the webhook's load balancer sends traffic to it", node)
+	}
+}
+
+// stops is a pod that is stopped since its node is out.
+func (a *audit) stops(l *leader, p *pod) {
+	a.refresh()
+	if !l.lostAt.IsZero() {
+		a.failf("pod %s is stopped by a leader that has lost its lease %s ago", p.name, time.Since(l.lostAt))
+	}
+	a.mustBeOut(p.node, "out, and its pods are stopped,")
+	a.webhookMustBeOut(p.node)
+}
+
+// mustBeOut is that no load balancer that concerns us sends a new connection to a node.
+func (a *audit) mustBeOut(node, what string) {
+	for _, g := range a.w.groups() {
+		for t, m := range g.members {
+			if !g.routes(t) || a.on[t.ID] != node || !a.concerns(g, t) {
+				continue
+			}
+			if m.by == them && m.outBy != us && m.inAt.After(a.shown(g)) {
+				// Somebody else registered it since the group was last read.
+				continue
+			}
+			a.failf("%s is said to be %s while %s can send new connections to %s %s", node, what, g.Name, t, a.facts(place{g, t}))
+			return
+		}
+	}
+}
+
+// shown is when what the writer was last shown of a group was so.
+func (a *audit) shown(g *group) time.Time {
+	if a.writer == nil {
+		return time.Now()
+	}
+	return g.shown[a.writer]
+}
+
+// concerns is whether a target has to be out where its node is: instances as ourselves in
+// every group, as others where a claim speaks of the group; addresses that we registered.
+func (a *audit) concerns(g *group, t targets.Target) bool {
+	if g.Type == targets.Instance && g.role.name == "" {
+		return true
+	}
+	named := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return speaksOf(c, g) })
+	return g.Type == targets.Instance && named || g.members[t].by == us || !a.since[place{g, t}].IsZero()
+}
+
+// facts are what may be the reason, by the world and not by the product.
+func (a *audit) facts(at place) string {
+	g, out := at.group, []string{"registered by " + g0(at)}
+	node := a.on[at.target.ID]
+	if g.role.name != "" {
+		out = append(out, "of another role")
+	}
+	if l := a.writer; l != nil && g.shown[l].Before(a.asked[node]) {
+		out = append(out, "unread since it was asked for")
+	}
+	if a.spoke[at].IsZero() || a.w.wanted()[at] == nil {
+		out = append(out, "nobody speaks of it any more")
+	}
+	speaking := a.w.recordedBy(at)
+	if s := a.w.wanted()[at]; s != nil {
+		speaking = append(speaking, s.by...)
+	}
+	slices.Sort(speaking)
+	if speaking = slices.Compact(speaking); len(speaking) > 1 {
+		out = append(out, "several speak of it")
+	}
+	if a.w.unreadableIn(g) {
+		out = append(out, "a record cannot be read")
+	}
+	if a.nameless[node] {
+		out = append(out, "its Node was without a providerID")
+	}
+	return "[" + strings.Join(out, "; ") + "]"
+}
+
+func g0(at place) string {
+	if m := at.group.members[at.target]; m != nil {
+		return m.by
+	}
+	return "nobody"
+}
+
+// forgotten is an Attachment that is deleted: what was taken out must be back.
+func (a *audit) forgotten(before *v1alpha1.Attachment) {
+	n := a.w.node(before.Name)
+	if n == nil || n.gone || n.instance != before.Spec.Instance {
+		return
+	}
+	for _, list := range before.Status.Groups {
+		for _, g := range a.w.groups() {
+			for t, m := range g.members {
+				if g.ID == list.ID && slices.Contains(recordsOf(list), t.String()) && m.theirs && m.outBy == us && !g.holds(t) {
+					a.failf("Attachment %s is deleted while %s is out of %s %s", before.Name, t, g.Name, a.facts(place{g, t}))
+				}
+			}
+		}
+	}
+	if a.w.scenario.webhook && a.w.edge.member(before.Name).out {
+		a.failf("Attachment %s is deleted while the webhook's load balancer leaves it out", before.Name)
+	}
+}
+
+// claim is a write to a TargetGroupAttachment.
+func (a *audit) claim(before, after *v1alpha1.TargetGroupAttachment) {
+	switch {
+	case before == nil:
+	case after == nil:
+		a.dropped("TargetGroupAttachment "+before.Name+", which is released,", before.Status.Groups, nil)
+		a.released(before)
+	default:
+		a.dropped("TargetGroupAttachment "+before.Name, before.Status.Groups, after.Status.Groups)
+	}
+}
+
+// dropped is that what we registered stays on record until its traffic has stopped.
+func (a *audit) dropped(whose string, before, after []v1alpha1.AttachedGroup) {
+	for _, list := range before {
+		for _, g := range a.w.groups() {
+			for t, m := range g.members {
+				at := place{g, t}
+				if g.ID != list.ID || !slices.Contains(recordsOf(list), t.String()) || recorded(after, at) || m.by != us || m.theirs || !g.routes(t) {
+					continue
+				}
+				if len(a.w.recordedBy(at)) > 1 || a.heldBy(at) && strings.HasPrefix(whose, "Target") || strings.HasPrefix(whose, "Attachment") && len(a.w.recordedBy(at)) > 0 {
+					continue
+				}
+				a.failf("%s forgets %s of %s, which can get new connections %s", whose, t, g.Name, a.facts(at))
+			}
+		}
+	}
+}
+
+// heldBy is whether an Attachment has a place on record.
+func (a *audit) heldBy(at place) bool {
+	return slices.ContainsFunc(a.w.attachments(), func(o *v1alpha1.Attachment) bool { return recorded(o.Status.Groups, at) })
+}
+
+// released is that nothing is left of a claim that is gone: what we registered in its groups
+// must be somebody else's.
+func (a *audit) released(c *v1alpha1.TargetGroupAttachment) {
+	for _, g := range a.w.groups() {
+		if !selects(c, g) {
+			continue
+		}
+		for t, m := range g.members {
+			at := place{g, t}
+			s := a.w.wanted()[at]
+			if m.by == us && !m.theirs && g.holds(t) && s == nil && len(a.w.recordedBy(at)) < 2 && !a.heldBy(at) {
+				a.failf("TargetGroupAttachment %s is released while %s is registered with %s %s", c.Name, t, g.Name, a.facts(at))
+			}
+		}
+	}
+}
+
+// hook is what a pod with a drain hook is told.
+func (a *audit) hook(name string, before, after client.Object) {
+	if before.GetAnnotations()[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn || after.GetAnnotations()[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn {
+		return
+	}
+	for _, p := range a.w.pods {
+		if p.name != name || p.gone {
+			continue
+		}
+		for _, g := range a.w.groups() {
+			for t := range g.members {
+				if g.routes(t) && a.leadsTo(g, t, p) {
+					a.failf("the drain hook of pod %s is let go while %s can send new connections to %s %s", name, g.Name, t, a.facts(place{g, t}))
+					return
+				}
+			}
+		}
+	}
+}
+
+// leadsTo is whether new connections to a target come to a pod: to the last one, where
+// others of its node share the target.
+func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
+	if g.Type == targets.IP {
+		return t.ID == p.address && t.Port == p.port && (g.members[t].by == us)
+	}
+	if n := a.w.node(p.node); n == nil || n.instance != t.ID || t.Port != p.port || p.set != "web" || g.members[t].by != us {
+		return false
+	}
+	return !slices.ContainsFunc(a.w.pods, func(o *pod) bool { return o != p && o.node == p.node && o.set == p.set && o.port == p.port && !o.ends })
+}
+
+// vanished is a pod that is gone.
+func (a *audit) vanished(p *pod) {
+	a.ends[p.address], a.ends[p.node] = time.Now(), time.Now()
+}
+
+// registers is a call as it is sent.
+func (a *audit) registers(l *leader, g *group, t targets.Target) {
+	a.refresh()
+	a.holdsLease(l, "registers", g, t)
+	for _, p := range a.w.pods {
+		if !p.hook || p.ends || p.object() == nil || g.Type != targets.IP || p.address != t.ID {
+			continue
+		}
+		if p.object().Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn {
+			a.failf("%s is registered with %s before the drain hook of pod %s was told %s", t, g.Name, p.name, a.facts(place{g, t}))
+		}
+	}
+}
+
+func (a *audit) holdsLease(l *leader, does string, g *group, t targets.Target) {
+	if !l.lostAt.IsZero() {
+		a.failf("%s %s %s with %s, and has lost its lease %s ago", l.name, does, t, g.Name, time.Since(l.lostAt).Round(time.Second))
+	}
+}
+
+// deregisters is a call as it is sent.
+func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
+	a.refresh()
+	for _, t := range list {
+		a.holdsLease(l, "deregisters", g, t)
+		at, m := place{g, t}, g.members[t]
+		if m == nil || !g.holds(t) {
+			continue
+		}
+		if since := a.since[at]; !since.IsZero() && since.Before(l.asOf()) {
+			a.failf("%s is deregistered from %s while it is wanted there since %s ago %s", t, g.Name, time.Since(since).Round(time.Second), a.facts(at))
+		}
+		if !a.mayMove(l, at) {
+			a.failf("%s of %s is somebody else's, and is deregistered %s", t, g.Name, a.facts(at))
+		}
+	}
+	a.floor(l, g, list)
+}
+
+// mayMove is whether a target is ours to take out: we registered it, somebody spoke of it,
+// its node is detached, or the group is ours.
+func (a *audit) mayMove(l *leader, at place) bool {
+	m := at.group.members[at.target]
+	if m.by == us && !m.theirs || !a.spoke[at].IsZero() {
+		return true
+	}
+	for _, c := range a.w.claims() {
+		if c.Spec.Ownership == v1alpha1.OwnGroup && speaksOf(c, at.group) {
+			return true
+		}
+	}
+	node := a.on[at.target.ID]
+	return a.w.attachment(node) != nil || a.asked[node].After(l.asOf())
+}
+
+// floor is that a call leaves a healthy target where what it takes out goes on serving.
+func (a *audit) floor(l *leader, g *group, list []targets.Target) {
+	for _, t := range list {
+		if !g.healthy(t) || !a.goesOn(g, t) {
+			continue
+		}
+		left := 0
+		for other := range g.members {
+			if !slices.Contains(list, other) && (g.healthy(other) || a.wasHealthy(l, g, other)) {
+				left++
+			}
+		}
+		if left == 0 {
+			a.failf("%s is deregistered from %s, which has no other healthy target %s", t, g.Name, a.facts(place{g, t}))
+		}
+	}
+}
+
+// goesOn is whether what serves at a target is not about to end.
+func (a *audit) goesOn(g *group, t targets.Target) bool {
+	if g.Type == targets.IP {
+		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && !p.ends })
+	}
+	return t.Port == nodePort || t.Port == foreignPort ||
+		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.set == "web" && p.port == t.Port && !p.ends })
+}
+
+// wasHealthy is whether a target may have looked healthy when the call was decided.
+func (a *audit) wasHealthy(l *leader, g *group, t targets.Target) bool {
+	const read = 10 * time.Second
+	seen := l.asOf().Add(-read)
+	m := g.members[t]
+	if m.outBy == them && m.outAt.After(seen) {
+		return true
+	}
+	if !g.holds(t) || time.Now().Before(m.healthyAt) {
+		return false
+	}
+	return a.ends[t.ID].After(seen) || g.Type == targets.Instance && a.ends[a.on[t.ID]].After(seen)
+}

@@ -1,0 +1,420 @@
+package attaching
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	controller "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
+)
+
+const (
+	// maxLag is how far lists lag behind what was answered, maxLate how long after it
+	// was sent a call may still take effect.
+	maxLag  = 2 * time.Second
+	maxLate = 5 * time.Second
+)
+
+// floorOf is how long load balancers here may send new connections to what was
+// deregistered: less than anywhere else, since virtual time costs real time, too.
+func floorOf(b targets.Balancer) time.Duration {
+	if b == targets.Network {
+		return 60 * time.Second
+	}
+	return 20 * time.Second
+}
+
+// role is an account of the cloud as one role, and what is wrong with it.
+type role struct {
+	name   string
+	groups []*group
+	// closed is whether the role cannot be assumed, blind whether groups cannot be
+	// listed, slow how much longer that takes.
+	closed, blind bool
+	slow          time.Duration
+}
+
+// group is the truth about a target group and its load balancer, as bad as they may be.
+type group struct {
+	targets.Group
+	w       *world
+	role    *role
+	members map[targets.Target]*membership
+	history []moment
+	// fails is what calls of a kind answer, for as long as it stands there.
+	fails map[targets.Kind]error
+	// shown is when what the last list showed was so, by leader.
+	shown map[*leader]time.Time
+}
+
+// moment is what a group held from then on.
+type moment struct {
+	at      time.Time
+	members map[targets.Target]membership
+}
+
+// membership is the truth about a target.
+type membership struct {
+	in, draining        bool
+	healthyAt, drainEnd time.Time
+	// routesUntil is until when it gets new connections after it was deregistered.
+	routesUntil time.Time
+	// by is who registered it last, outBy who deregistered it, and when.
+	by, outBy   string
+	inAt, outAt time.Time
+	// theirs is whether somebody else registered it first, and wants it there.
+	theirs bool
+}
+
+const (
+	us   = "us"
+	them = "them"
+)
+
+var (
+	errThrottled = errors.New("Throttling: rate exceeded")
+	errInvalid   = errors.New("InvalidTarget: the target is not valid")
+	errRefused   = errors.New("AccessDenied: not authorized")
+	errLost      = errors.New("the answer was lost")
+	errGone      = errors.New("the controller is gone")
+)
+
+func outcomeOf(err error) targets.Outcome {
+	switch {
+	case errors.Is(err, errThrottled):
+		return targets.Throttled
+	case errors.Is(err, errInvalid):
+		return targets.Invalid
+	}
+	return targets.Failed
+}
+
+func (w *world) groups() []*group {
+	var out []*group
+	for _, r := range w.roles {
+		out = append(out, r.groups...)
+	}
+	return out
+}
+
+func (w *world) role(name string) *role {
+	for _, r := range w.roles {
+		if r.name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+func (w *world) addGroup(r *role, g targets.Group) *group {
+	added := &group{Group: g, w: w, role: r, members: map[targets.Target]*membership{}, fails: map[targets.Kind]error{}, shown: map[*leader]time.Time{}}
+	r.groups = append(r.groups, added)
+	added.note()
+	return added
+}
+
+func (g *group) describe() string {
+	var out []string
+	for _, t := range slices.SortedFunc(maps.Keys(g.members), compareTargets) {
+		m := g.members[t]
+		word := "in"
+		if m.draining {
+			word = "drains"
+		} else if !m.in {
+			word = "out"
+		}
+		out = append(out, fmt.Sprintf("%s %s by %s routes %t healthy %t", t, word, m.by, g.routes(t), g.healthy(t)))
+	}
+	return strings.Join(out, ", ")
+}
+
+func compareTargets(a, b targets.Target) int { return strings.Compare(a.String(), b.String()) }
+
+// note keeps what the group holds now for lists that lag.
+func (g *group) note() {
+	now := time.Now()
+	held := map[targets.Target]membership{}
+	for t, m := range g.members {
+		held[t] = *m
+	}
+	g.history = append(g.history, moment{now, held})
+	for len(g.history) > 1 && now.Sub(g.history[1].at) > maxLag {
+		g.history = g.history[1:]
+	}
+}
+
+func (g *group) register(t targets.Target, by string) {
+	m := g.members[t]
+	if m == nil {
+		m = &membership{theirs: by == them}
+		g.members[t] = m
+	}
+	if m.in && !m.draining {
+		return
+	}
+	if by == them {
+		m.theirs = true
+	}
+	m.in, m.draining, m.by, m.inAt = true, false, by, time.Now()
+	m.healthyAt = time.Now().Add(between(g.w.dice("healthy %s %s", g.ID, t), 0, 30*time.Second))
+	g.note()
+}
+
+func (g *group) deregister(t targets.Target, by string) {
+	m := g.members[t]
+	if m == nil || !m.in || m.draining {
+		return
+	}
+	now := time.Now()
+	m.outBy, m.outAt = by, now
+	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, floorOf(g.Balancer)))
+	m.draining, m.drainEnd = true, now.Add(g.Delay)
+	if by == them {
+		m.theirs = false
+	}
+	g.note()
+}
+
+// at is where the target is at a moment: what has drained is gone.
+func (m membership) at(now time.Time) (listed, in bool) {
+	return m.in && !(m.draining && !now.Before(m.drainEnd)), m.in && !m.draining
+}
+
+// holds is whether the target is registered, and not on its way out.
+func (g *group) holds(t targets.Target) bool {
+	m := g.members[t]
+	return m != nil && m.in && !m.draining
+}
+
+// routes is whether the load balancer may send the target a new connection.
+func (g *group) routes(t targets.Target) bool {
+	m := g.members[t]
+	return m != nil && (g.holds(t) || time.Now().Before(m.routesUntil))
+}
+
+func (g *group) healthy(t targets.Target) bool {
+	return g.holds(t) && !time.Now().Before(g.members[t].healthyAt) && g.w.answers(g, t)
+}
+
+// list is what the cloud says that it was at a moment.
+func (g *group) list(at time.Time) map[targets.Target]targets.Health {
+	members := g.history[0].members
+	for _, m := range g.history {
+		if !m.at.After(at) {
+			members = m.members
+		}
+	}
+	out := map[targets.Target]targets.Health{}
+	for t, m := range members {
+		if listed, _ := m.at(at); listed {
+			out[t] = g.health(t, m, at)
+		}
+	}
+	return out
+}
+
+func (g *group) health(t targets.Target, m membership, at time.Time) targets.Health {
+	switch {
+	case m.draining:
+		return targets.Health{Condition: targets.Draining, Reason: targets.DeregistrationInProgress}
+	case at.Before(m.healthyAt):
+		return targets.Health{Condition: targets.Initial, Reason: targets.RegistrationInProgress}
+	case g.w.answers(g, t):
+		return targets.Health{Condition: targets.Healthy}
+	}
+	return targets.Health{Condition: targets.Unhealthy, Reason: "Target.FailedHealthChecks"}
+}
+
+// answers is whether what serves at a target answers a health check.
+func (w *world) answers(g *group, t targets.Target) bool {
+	if g.Type == targets.IP {
+		for _, p := range w.pods {
+			if p.address == t.ID {
+				return p.serves && p.port == t.Port
+			}
+		}
+		return strings.HasPrefix(t.ID, "10.9.")
+	}
+	for _, n := range w.nodes {
+		if n.instance != t.ID {
+			continue
+		}
+		if t.Port == nodePort || t.Port == foreignPort {
+			return true
+		}
+		return slices.ContainsFunc(w.pods, func(p *pod) bool { return p.node == n.name && p.set == "web" && p.serves && p.port == t.Port })
+	}
+	return false
+}
+
+const (
+	// nodePort is answered by whatever machine there is, foreignPort is somebody else's.
+	nodePort    = 30080
+	foreignPort = 9999
+)
+
+// account is a leader's client of the cloud as a role.
+type account struct {
+	l      *leader
+	r      *role
+	before func(context.Context) error
+}
+
+// connect makes a client, or fails where the role cannot be assumed.
+func (l *leader) connect(name string, before func(context.Context) error) (controller.Cloud, error) {
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.role(name)
+	if r == nil || r.closed {
+		return nil, errRefused
+	}
+	return &account{l, r, before}, nil
+}
+
+// send is all that a request goes through before it reaches the cloud: who sends it may
+// be frozen, and must be there still.
+func (a *account) send(ctx context.Context, what string) error {
+	l, w := a.l, a.l.w
+	l.thawed()
+	if a.before != nil {
+		if err := a.before(ctx); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	r := w.dice("%s sends %s %s", l.name, a.r.name, what)
+	freeze := l.mayFreeze(r)
+	w.mu.Unlock()
+	if freeze {
+		l.thawed()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return l.alive()
+}
+
+func (a *account) Groups(ctx context.Context) ([]targets.Group, error) {
+	if err := a.send(ctx, "groups"); err != nil {
+		return nil, err
+	}
+	w := a.l.w
+	w.mu.Lock()
+	late := between(w.dice("%s lists %s", a.l.name, a.r.name), 20*time.Millisecond, 300*time.Millisecond) + a.r.slow
+	w.mu.Unlock()
+	if !w.wait(ctx, late) {
+		return nil, errLost
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.r.blind || a.r.closed {
+		return nil, errRefused
+	}
+	var out []targets.Group
+	for _, g := range a.r.groups {
+		out = append(out, g.Group)
+	}
+	return out, nil
+}
+
+func (a *account) find(id string) *group {
+	for _, g := range a.r.groups {
+		if g.ID == id {
+			return g
+		}
+	}
+	return nil
+}
+
+func (a *account) List(ctx context.Context, of targets.Group, _ []targets.Target) (map[targets.Target]targets.Health, error) {
+	var out map[targets.Target]targets.Health
+	err := a.call(ctx, targets.Read, of.ID, func(g *group, lag time.Duration) error {
+		asOf := time.Now().Add(-lag)
+		if asOf.Before(g.history[0].at) {
+			asOf = g.history[0].at
+		}
+		out = g.list(asOf)
+		if asOf.After(g.shown[a.l]) {
+			g.shown[a.l] = asOf
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (a *account) Register(ctx context.Context, of targets.Group, list []targets.Registration) error {
+	return a.call(ctx, targets.Register, of.ID, func(g *group, _ time.Duration) error {
+		for _, r := range list {
+			g.w.say("%s registers %s with %s", a.l.name, r.Target, g.Name)
+			g.register(r.Target, us)
+		}
+		return nil
+	}, func(g *group) {
+		for _, r := range list {
+			g.w.audit.registers(a.l, g, r.Target)
+		}
+	})
+}
+
+func (a *account) Deregister(ctx context.Context, of targets.Group, list []targets.Target) error {
+	return a.call(ctx, targets.Deregister, of.ID, func(g *group, _ time.Duration) error {
+		for _, t := range list {
+			g.w.say("%s deregisters %s from %s", a.l.name, t, g.Name)
+			g.deregister(t, us)
+		}
+		return nil
+	}, func(g *group) { g.w.audit.deregisters(a.l, g, list) })
+}
+
+// call carries out a call: it arrives late, may be refused or throttled, and its answer
+// may be lost. What is done is done, whether or not who asked for it still waits.
+func (a *account) call(ctx context.Context, kind targets.Kind, id string, do func(*group, time.Duration) error, sent ...func(*group)) error {
+	if err := a.send(ctx, kind.String()+" "+id); err != nil {
+		return err
+	}
+	w := a.l.w
+	w.mu.Lock()
+	g := a.find(id)
+	if g == nil {
+		w.mu.Unlock()
+		return errInvalid
+	}
+	r := w.dice("%s %s %s", a.l.name, kind, id)
+	there, back := between(r, 10*time.Millisecond, 150*time.Millisecond), between(r, 10*time.Millisecond, 150*time.Millisecond)
+	if kind != targets.Read && r.Float64() < w.scenario.lateCalls && !w.healed {
+		there = between(r, time.Second, maxLate)
+	}
+	lost, lag := r.Float64() < w.scenario.lostAnswers && !w.healed, between(r, 0, maxLag)
+	failure := g.fails[kind]
+	if a.r.closed {
+		failure = errRefused
+	}
+	if failure == nil {
+		for _, note := range sent {
+			note(g)
+		}
+	}
+	w.mu.Unlock()
+	if !w.wait(context.Background(), there) {
+		return errLost
+	}
+	if failure != nil {
+		return failure
+	}
+	w.mu.Lock()
+	err := do(g, lag)
+	w.mu.Unlock()
+	if !w.wait(ctx, back) || lost {
+		return errLost
+	}
+	if gone := a.l.alive(); gone != nil {
+		return gone
+	}
+	return err
+}

@@ -1,0 +1,227 @@
+package attaching
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// How the world comes to rest: what must be so when nothing happens any more.
+
+// calm ends all that befalls processes: nobody dies, freezes or lags any more.
+func (w *world) calm() {
+	w.healed = true
+	for _, l := range slices.Clone(w.leaders) {
+		for _, v := range l.views {
+			v.lag = 0
+		}
+		switch {
+		case !l.lostAt.IsZero() || w.lease != l:
+			l.end()
+		case l.thaw != nil:
+			close(l.thaw)
+			l.thaw = nil
+			for _, kind := range kinds {
+				w.after(time.Millisecond, l.views[kind].comes)
+			}
+		}
+	}
+	if len(w.leaders) == 0 {
+		w.lead(0, 0)
+	}
+	for _, r := range w.roles {
+		r.blind, r.closed, r.slow = false, false, 0
+	}
+	w.edge.fails, w.edge.slow = false, 0
+}
+
+// heal ends what can last for ever.
+func (w *world) heal() {
+	w.refuse = map[string]bool{}
+	for _, g := range w.groups() {
+		g.fails = map[targets.Kind]error{}
+	}
+	w.mend()
+	for _, p := range slices.Clone(w.pods) {
+		if p.port == 0 {
+			w.vanish(p)
+		}
+	}
+}
+
+// release lets all nodes return.
+func (w *world) release() {
+	for _, n := range w.nodes {
+		o := w.object(n)
+		if o == nil {
+			continue
+		}
+		_, asked := o.Annotations[v1alpha1.AnnotationNodeDetached]
+		if o.Spec.Unschedulable || asked {
+			w.editNode(n, func(o *corev1.Node) {
+				o.Spec.Unschedulable = false
+				delete(o.Annotations, v1alpha1.AnnotationNodeDetached)
+			})
+		}
+	}
+}
+
+// broken is whether something that may last for ever stands in the way of a place.
+func (w *world) broken(at place, by []string) bool {
+	if len(at.group.fails) > 0 || w.unreadableIn(at.group) || w.refuse["Attachment/"+w.audit.on[at.target.ID]] {
+		return true
+	}
+	return slices.ContainsFunc(by, func(name string) bool { return w.refuse["TargetGroupAttachment/"+name] })
+}
+
+// missing is what should be registered and is not, or should be out and is not, but for
+// what is broken.
+func (w *world) missing() (out []string) {
+	w.audit.refresh()
+	wanted := w.wanted()
+	for _, at := range sortedPlaces(wanted) {
+		s := wanted[at]
+		switch {
+		case !s.in || w.broken(at, s.by):
+		case !at.group.holds(at.target):
+			out = append(out, fmt.Sprintf("%s is wanted in %s by %v, and is not registered %s", at.target, at.group.Name, s.by, w.audit.facts(at)))
+		}
+	}
+	for _, g := range w.groups() {
+		for _, t := range slices.SortedFunc(keysOf(g.members), compareTargets) {
+			at, m := place{g, t}, g.members[t]
+			if s := wanted[at]; s != nil && (s.in || s.stays) || w.broken(at, w.recordedBy(at)) {
+				continue
+			}
+			kept := w.keptOut(w.audit.on[t.ID])
+			switch whole := w.whole(g); {
+			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t):
+				out = append(out, fmt.Sprintf("%s is left in %s, and nobody wants it there %s", t, g.Name, w.audit.facts(at)))
+			case m.theirs && m.outBy == us && !g.holds(t) && !kept && !whole && w.machine(t):
+				out = append(out, fmt.Sprintf("%s is somebody else's, and was not put back into %s %s", t, g.Name, w.audit.facts(at)))
+			}
+		}
+	}
+	return out
+}
+
+// machine is whether what is at a target is there still.
+func (w *world) machine(t targets.Target) bool {
+	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.instance == t.ID && !n.gone })
+}
+
+// whole is whether a group is a claim's, with all that is in it.
+func (w *world) whole(g *group) bool {
+	return slices.ContainsFunc(w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+		return c.Spec.Ownership == v1alpha1.OwnGroup && speaksOf(c, g)
+	})
+}
+
+// floorHolds is whether a target serves and is the last that does so, or the last of a zone.
+func (w *world) floorHolds(g *group, t targets.Target) bool {
+	if !g.healthy(t) {
+		return false
+	}
+	for other := range g.members {
+		if other != t && g.healthy(other) && g.CrossZone {
+			return false
+		}
+	}
+	return true
+}
+
+func sortedPlaces(m map[place]*spoken) []place {
+	out := make([]place, 0, len(m))
+	for at := range m {
+		out = append(out, at)
+	}
+	slices.SortFunc(out, func(a, b place) int {
+		if a.group != b.group {
+			return compareTargets(targets.Target{ID: a.group.ID}, targets.Target{ID: b.group.ID})
+		}
+		return compareTargets(a.target, b.target)
+	})
+	return out
+}
+
+// held is what keeps a claim that is deleted, though nothing of it is left.
+func (w *world) held() (out []string) {
+	for _, c := range w.claims() {
+		if c.DeletionTimestamp == nil || w.refuse["TargetGroupAttachment/"+c.Name] {
+			continue
+		}
+		of := false
+		for _, g := range w.groups() {
+			for t, m := range g.members {
+				of = of || recorded(c.Status.Groups, place{g, t}) && m.by == us && g.routes(t) || speaksOf(c, g) && (len(g.fails) > 0 || w.unreadableIn(g))
+			}
+		}
+		if !of {
+			out = append(out, fmt.Sprintf("TargetGroupAttachment %s is deleted, nothing of it is left, and it is still there, with %d others", c.Name, len(w.claims())-1))
+		}
+	}
+	return out
+}
+
+// unrest is what is left to do when nodes have no reason to be out.
+func (w *world) unrest() []string {
+	out := append(w.missing(), w.held()...)
+	for _, a := range w.attachments() {
+		out = append(out, fmt.Sprintf("Attachment %s is still there, which waits: %s", a.Name, a.Status.Waits))
+	}
+	for _, n := range w.nodes {
+		o := w.object(n)
+		if o == nil {
+			continue
+		}
+		marked := o.Annotations[v1alpha1.AnnotationNodeDetaching] == "true" || o.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" ||
+			o.Labels[v1alpha1.LabelExclude] != "" || len(o.Spec.Taints) > 0
+		if marked {
+			out = append(out, "node "+n.name+" is still marked")
+		}
+		if w.scenario.webhook && w.edge.member(n.name).out {
+			out = append(out, "node "+n.name+" is out of the webhook's load balancer")
+		}
+	}
+	return append(append(out, w.unhealthy()...), w.untold()...)
+}
+
+// unhealthy are targets that are registered, answer, and get no traffic.
+func (w *world) unhealthy() (out []string) {
+	for at, s := range w.wanted() {
+		if s.in && at.group.holds(at.target) && w.answers(at.group, at.target) && !at.group.healthy(at.target) {
+			out = append(out, fmt.Sprintf("%s of %s is not healthy yet", at.target, at.group.Name))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// untold are pods whose hook or gate says otherwise than their targets.
+func (w *world) untold() (out []string) {
+	wanted := w.wanted()
+	for _, at := range sortedPlaces(wanted) {
+		s := wanted[at]
+		for _, p := range w.pods {
+			if !s.in || at.group.Type != targets.IP || p.address != at.target.ID || !at.group.healthy(at.target) {
+				continue
+			}
+			o := p.object()
+			if p.hook && o.Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn {
+				out = append(out, "the drain hook of pod "+p.name+" does not know that traffic comes")
+			}
+			for _, claim := range s.by {
+				kind := corev1.PodConditionType(v1alpha1.ReadinessGate(claim))
+				open := slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+				if w.scenario.gates && !open && slices.ContainsFunc(o.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }) {
+					out = append(out, "the readiness gate of pod "+p.name+" is closed")
+				}
+			}
+		}
+	}
+	return out
+}
