@@ -120,7 +120,7 @@ func (w *world) addGroup(r *role, g targets.Group) *group {
 
 func (g *group) describe() string {
 	var out []string
-	for _, t := range slices.SortedFunc(maps.Keys(g.members), compareTargets) {
+	for _, t := range g.all() {
 		m := g.members[t]
 		word := "in"
 		if m.draining {
@@ -134,6 +134,9 @@ func (g *group) describe() string {
 }
 
 func compareTargets(a, b targets.Target) int { return strings.Compare(a.String(), b.String()) }
+
+// all are the targets that it holds, or held, in order.
+func (g *group) all() []targets.Target { return slices.SortedFunc(maps.Keys(g.members), compareTargets) }
 
 // note keeps what the group holds now for lists that lag.
 func (g *group) note() {
@@ -219,15 +222,20 @@ func (g *group) list(at time.Time) map[targets.Target]targets.Health {
 }
 
 func (g *group) health(t targets.Target, m membership, at time.Time) targets.Health {
+	h := targets.Health{Condition: targets.Unhealthy, Reason: "Target.FailedHealthChecks"}
+	if g.Type == targets.IP {
+		// Of instances the cloud does not tell it.
+		h.Zone = g.w.audit.zone(t)
+	}
 	switch {
 	case m.draining:
-		return targets.Health{Condition: targets.Draining, Reason: targets.DeregistrationInProgress}
+		h.Condition, h.Reason = targets.Draining, targets.DeregistrationInProgress
 	case at.Before(m.healthyAt):
-		return targets.Health{Condition: targets.Initial, Reason: targets.RegistrationInProgress}
+		h.Condition, h.Reason = targets.Initial, targets.RegistrationInProgress
 	case g.w.answers(g, t):
-		return targets.Health{Condition: targets.Healthy}
+		h.Condition, h.Reason = targets.Healthy, ""
 	}
-	return targets.Health{Condition: targets.Unhealthy, Reason: "Target.FailedHealthChecks"}
+	return h
 }
 
 // answers is whether what serves at a target answers a health check.
@@ -290,6 +298,9 @@ func (a *account) send(ctx context.Context, what string) error {
 	w.mu.Lock()
 	r := w.dice("%s sends %s %s", l.name, a.r.name, what)
 	freeze := l.mayFreeze(r)
+	if w.crashes > 0 && !w.healed && r.Float64() < w.crashes/2 {
+		l.die(between(r, time.Second, 20*time.Second), w.anyStale(r))
+	}
 	w.mu.Unlock()
 	if freeze {
 		l.thawed()
@@ -409,6 +420,9 @@ func (a *account) call(ctx context.Context, kind targets.Kind, id string, do fun
 	}
 	w.mu.Lock()
 	err := do(g, lag)
+	if kind != targets.Read && !w.healed && r.Float64() < w.crashes {
+		a.l.die(between(r, time.Second, 20*time.Second), w.anyStale(r))
+	}
 	w.mu.Unlock()
 	if !w.wait(ctx, back) || lost {
 		return errLost

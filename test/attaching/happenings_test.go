@@ -105,8 +105,8 @@ var happenings = map[string]func(w *world, which int){
 		like := pick(w.claims(), i).DeepCopy()
 		added := &v1alpha1.TargetGroupAttachment{Spec: like.Spec}
 		added.Namespace = namespace
-		for _, name := range []string{"a", "z", "m"} {
-			if w.claim(name) == nil {
+		for k := range 3 {
+			if name := []string{"a", "m", "z"}[(i+k)%3]; w.claim(name) == nil {
 				added.Name = name
 			}
 		}
@@ -178,6 +178,14 @@ var happenings = map[string]func(w *world, which int){
 			return
 		}
 	},
+	"be replaced while lists are late": func(w *world, i int) {
+		r := pick(w.roles, i)
+		r.slow = time.Duration(20+i%200) * time.Second
+		w.after(r.slow, func() { r.slow = 0 })
+		for _, l := range slices.Clone(w.leaders) {
+			l.die(time.Duration(1+i%5)*time.Second, w.anyStale(w.dice("crash")))
+		}
+	},
 	// The clouds.
 	"cannot list": func(w *world, i int) {
 		r := pick(w.roles, i)
@@ -205,7 +213,7 @@ var happenings = map[string]func(w *world, which int){
 	},
 	"meddle": func(w *world, i int) {
 		g := pick(w.groups(), i)
-		held := slices.SortedFunc(keysOf(g.members), compareTargets)
+		held := g.all()
 		switch i / 5 % 3 {
 		case 0:
 			if t := pick(held, i/11); t.ID != "" {
@@ -224,16 +232,6 @@ var happenings = map[string]func(w *world, which int){
 }
 
 func happeningKinds() []string { return sortedKeys(happenings) }
-
-func keysOf(m map[targets.Target]*membership) func(func(targets.Target) bool) {
-	return func(yield func(targets.Target) bool) {
-		for t := range m {
-			if !yield(t) {
-				return
-			}
-		}
-	}
-}
 
 // pick is one of a list, the zero value of an empty one.
 func pick[T any](list []T, i int) (one T) {

@@ -176,7 +176,7 @@ func (l *leader) die(away, stale time.Duration) {
 	l.end()
 	w.say("%s dies", l.name)
 	w.after(away, func() {
-		if len(w.leaders) == 0 {
+		if w.lease == nil {
 			w.lead(l.skew, stale)
 		}
 	})

@@ -92,7 +92,7 @@ func (w *world) missing() (out []string) {
 		}
 	}
 	for _, g := range w.groups() {
-		for _, t := range slices.SortedFunc(keysOf(g.members), compareTargets) {
+		for _, t := range g.all() {
 			at, m := place{g, t}, g.members[t]
 			if s := wanted[at]; s != nil && (s.in || s.stays) || w.broken(at, w.recordedBy(at)) {
 				continue

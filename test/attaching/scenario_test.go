@@ -109,7 +109,7 @@ func drawScenario(t *rapid.T) scenario {
 		}
 		s.claims = append(s.claims, c)
 	}
-	if oneIn("scarce calls", 6) {
+	if oneIn("scarce calls", 3) {
 		s.rate, s.burst = 0.5, 5
 	}
 	some := rapid.Permutation(happeningKinds()).Draw(t, "kinds")[:number("kinds", 1, 4)]
@@ -150,7 +150,7 @@ func (w *world) build() {
 	}
 	w.api.Put(set)
 	for i := range s.nodes {
-		n := &node{name: fmt.Sprintf("n%d", i+1), instance: fmt.Sprintf("i-%d", i+1), machines: 1}
+		n := &node{name: fmt.Sprintf("n%d", i+1), instance: fmt.Sprintf("i-%d", i+1), zone: []string{"z1", "z2"}[i%2], machines: 1}
 		w.nodes = append(w.nodes, n)
 		w.boot(n)
 	}

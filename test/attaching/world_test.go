@@ -90,6 +90,11 @@ func (w *world) changed(before, after client.Object) {
 	for _, l := range w.leaders {
 		l.hears(before, after)
 	}
+	if o, ok := after.(*corev1.Node); ok && before != nil && len(o.Spec.Taints) < len(before.(*corev1.Node).Spec.Taints) {
+		if n := w.node(o.Name); n != nil {
+			w.after(time.Second, func() { w.schedule(n) })
+		}
+	}
 }
 
 // dice are thrown for one thing, such as the next write to an object. What they show
@@ -150,7 +155,7 @@ func must(err error) {
 
 // node is a machine, and its Node.
 type node struct {
-	name, instance string
+	name, instance, zone string
 	// gone is whether the Node is not there, nameless until when it has no providerID.
 	gone     bool
 	nameless bool
@@ -185,7 +190,7 @@ func (w *world) editNode(n *node, change func(*corev1.Node)) {
 // boot makes the Node of a machine.
 func (w *world) boot(n *node) {
 	o := &corev1.Node{}
-	o.Name, o.Labels = n.name, map[string]string{"pool": "edge", "zone": n.name}
+	o.Name, o.Labels = n.name, map[string]string{"pool": "edge", corev1.LabelTopologyZone: n.zone}
 	if !n.nameless {
 		o.Spec.ProviderID = "aws:///z/" + n.instance
 	}
@@ -231,10 +236,15 @@ func (w *world) editClaim(name string, change func(*v1alpha1.TargetGroupAttachme
 	}
 }
 
+// history is what happened so far, each kind once.
+func (w *world) history() string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(w.happened))), ", ")
+}
+
 // describe is all that matters when something is amiss.
 func (w *world) describe() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n  at %.1f s, after %s", time.Since(w.begun).Seconds(), strings.Join(slices.Compact(slices.Clone(w.happened)), ", "))
+	fmt.Fprintf(&b, "\n  at %.1f s", time.Since(w.begun).Seconds())
 	for _, c := range w.claims() {
 		fmt.Fprintf(&b, "\n  claim %s deleted %t on %+v of %s port %s: %+v", c.Name, c.DeletionTimestamp != nil, c.Spec.TargetGroup, roleOf(c), c.Spec.Port.String(), c.Status.Groups)
 		for _, k := range c.Status.Conditions {

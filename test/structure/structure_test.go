@@ -233,6 +233,35 @@ func TestStandInIsIndependent(t *testing.T) {
 	}
 }
 
+// TestAuditIsIndependent lets what judges in the simulation of both loops share nothing
+// with them but the words for what there is in a cloud.
+func TestAuditIsIndependent(t *testing.T) {
+	words := []string{"Target", "Kind", "IP", "Instance"}
+	for _, name := range []string{"wanted_test.go", "audit_test.go", "rest_test.go"} {
+		file := parse(t, filepath.Join("..", "attaching", name))
+		shared := map[string]bool{}
+		for _, spec := range file.Imports {
+			imported, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
+			switch {
+			case ours && imported == "internal/targets":
+				shared[localName(spec)] = true
+			case ours && imported != "api/v1alpha1":
+				t.Errorf("test/attaching/%s imports %s", name, imported)
+			}
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := selector.X.(*ast.Ident); ok && shared[x.Name] && !slices.Contains(words, selector.Sel.Name) {
+				t.Errorf("test/attaching/%s uses %s.%s: the audit knows by itself", name, x.Name, selector.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
 // TestClocks lets no pure package read a clock or wait: the time is an argument.
 func TestClocks(t *testing.T) {
 	for _, p := range packages(t) {
