@@ -136,7 +136,9 @@ func (g *group) describe() string {
 func compareTargets(a, b targets.Target) int { return strings.Compare(a.String(), b.String()) }
 
 // all are the targets that it holds, or held, in order.
-func (g *group) all() []targets.Target { return slices.SortedFunc(maps.Keys(g.members), compareTargets) }
+func (g *group) all() []targets.Target {
+	return slices.SortedFunc(maps.Keys(g.members), compareTargets)
+}
 
 // note keeps what the group holds now for lists that lag.
 func (g *group) note() {
