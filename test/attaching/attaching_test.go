@@ -5,10 +5,12 @@
 // Read world_test.go and pods_test.go, cloud_test.go and webhook_test.go: the world;
 // leader_test.go, views_test.go and writes_test.go: a process of the controller, what it
 // sees and what becomes of its writes; scenario_test.go and happenings_test.go: what is
-// drawn; wanted_test.go, audit_test.go and rest_test.go: what must hold; then this file.
+// drawn; wanted_test.go, audit_test.go and rest_test.go: what must hold; expected_test.go:
+// what is known not to; then this file. README.md says which draws found what.
 package attaching
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,58 +31,97 @@ func TestAttaching(t *testing.T) {
 	if *draws > 0 {
 		many = *draws
 	}
-	found, others := map[int]int{}, 0
-	passes, begun := 0, time.Now()
+	finds, passes, begun := finds{}, 0, time.Now()
 	for draw := *first; draw < *first+many; draw++ {
-		faults, n := play(t, draw)
-		passes += n
-		for _, fault := range faults {
-			line, _, _ := strings.Cut(fault, "\n")
-			e := expectedBy(fault)
-			switch {
-			case e == nil && !*table:
+		p := play(t, draw, *tell)
+		passes += p.passes
+		if *tell {
+			t.Logf("draw %d\n%s", draw, strings.Join(p.log, "\n"))
+		}
+		for _, fault := range p.faults {
+			if unknown := finds.note(draw, fault); unknown && !*table {
 				t.Fatalf("draw %d: %s", draw, fault)
-			case e == nil:
-				others++
-				t.Logf("draw %d: UNEXPECTED: %s", draw, line)
-				continue
-			case *table:
-				t.Logf("draw %d: fault %d: %s", draw, e.number, line)
-			}
-			if _, known := found[e.number]; !known {
-				found[e.number] = draw
 			}
 		}
 	}
+	t.Logf("%d draws, %d passes in %s", many, passes, time.Since(begun).Round(time.Millisecond))
 	if *table {
-		t.Logf("%d draws, %d passes in %s; %d found something that is not expected", many, passes, time.Since(begun).Round(time.Millisecond), others)
-		for _, number := range slices.Sorted(maps.Keys(found)) {
-			t.Logf("fault %d: draw %d, after %d draws", number, found[number], found[number]-*first+1)
+		t.Log(finds.table(*first))
+	}
+}
+
+// TestPlaysTheSameTwice: a draw is a number, and what it finds can be looked at.
+func TestPlaysTheSameTwice(t *testing.T) {
+	for draw := range 8 {
+		one, other := play(t, draw, true), play(t, draw, true)
+		for i := range min(len(one.log), len(other.log)) {
+			if one.log[i] != other.log[i] {
+				t.Fatalf("draw %d was played as\n%s\nand then as\n%s", draw, one.log[i], other.log[i])
+			}
+		}
+		if len(one.log) != len(other.log) {
+			t.Fatalf("draw %d was played in %d lines, and then in %d", draw, len(one.log), len(other.log))
 		}
 	}
 }
 
-// play plays one scenario in a bubble of virtual time, and says what is amiss.
-func play(t *testing.T, draw int) (faults []string, passes int) {
+// finds are the draws that found each expected fault, by its number, and 0 for others.
+type finds map[int][]find
+
+type find struct {
+	draw int
+	what string
+}
+
+// note is whether a fault is not expected.
+func (f finds) note(draw int, fault string) (unknown bool) {
+	what, _, _ := strings.Cut(fault, "\n")
+	number := 0
+	if e := expectedBy(fault); e != nil {
+		number = e.number
+	}
+	f[number] = append(f[number], find{draw, what})
+	return number == 0
+}
+
+// table is for the README.
+func (f finds) table(first int) string {
+	var b strings.Builder
+	for _, number := range slices.Sorted(maps.Keys(f)) {
+		one := f[number][0]
+		fmt.Fprintf(&b, "\n| %d | %d | %d | %d | %s |", number, one.draw, one.draw-first+1, len(f[number]), one.what)
+	}
+	for _, one := range f[0] {
+		fmt.Fprintf(&b, "\nnot expected, draw %d: %s", one.draw, one.what)
+	}
+	return b.String()
+}
+
+// played is what became of a draw.
+type played struct {
+	faults []string
+	passes int
+	log    []string
+}
+
+// play plays one scenario in a bubble of virtual time.
+func play(t *testing.T, draw int, telling bool) (p played) {
 	s := rapid.Custom(drawScenario).Example(draw)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(s)
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld(s, telling)
 		w.play()
 		w.mu.Lock()
-		faults, passes = w.audit.mild, w.audit.passes
+		defer w.mu.Unlock()
+		p.faults, p.passes, p.log = w.audit.mild, w.audit.passes, w.log
 		if w.audit.fault != "" {
-			faults = append(faults, w.audit.fault)
+			p.faults = append(p.faults, w.audit.fault)
 		}
 		close(w.over)
 		for len(w.leaders) > 0 {
 			w.leaders[0].end()
 		}
-		w.mu.Unlock()
-		if *tell {
-			t.Logf("draw %d: %+v\n%s", draw, s, strings.Join(w.log, "\n"))
-		}
 	})
-	return faults, passes
+	return p
 }
 
 // play is a scenario from beginning to end.
@@ -97,11 +138,11 @@ func (w *world) play() {
 		return
 	}
 	w.locked(w.calm)
-	if w.rest("while others are broken: %s", func() []string { return append(w.missing(), w.held()...) }) {
+	if w.rest("while others are broken", func() []string { return append(w.missing(), w.held()...) }) {
 		return
 	}
 	w.locked(func() { w.heal(); w.release() })
-	w.rest("at the end: %s", w.unrest)
+	w.rest("at the end", w.unrest)
 }
 
 func (w *world) locked(do func()) {
@@ -111,19 +152,16 @@ func (w *world) locked(do func()) {
 }
 
 // run lets time pass, and is whether something is amiss.
-func (w *world) run(d time.Duration) bool {
-	for end := time.Now().Add(d); time.Now().Before(end); {
+func (w *world) run(d time.Duration) (amiss bool) {
+	for end := time.Now().Add(d); time.Now().Before(end) && !amiss; {
 		time.Sleep(min(10*time.Second, time.Until(end)))
-		amiss := false
-		if w.locked(func() { amiss = w.audit.fault != "" }); amiss {
-			return true
-		}
+		w.locked(func() { amiss = w.audit.fault != "" })
 	}
-	return false
+	return amiss
 }
 
 // rest waits until nothing is left to do, and is whether something is amiss.
-func (w *world) rest(format string, left func() []string) bool {
+func (w *world) rest(when string, left func() []string) (amiss bool) {
 	var last []string
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if w.run(10 * time.Second) {
@@ -133,6 +171,6 @@ func (w *world) rest(format string, left func() []string) bool {
 			return w.run(30 * time.Second)
 		}
 	}
-	w.locked(func() { w.audit.failf(format, strings.Join(last, ", ")) })
+	w.locked(func() { w.audit.failf("%s: %s", when, strings.Join(last, ", ")) })
 	return true
 }

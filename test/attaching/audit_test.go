@@ -171,7 +171,7 @@ func (a *audit) mustBeOut(node, what string) {
 	for _, g := range a.w.groups() {
 		for _, t := range g.all() {
 			m := g.members[t]
-			if !g.routes(t) || a.on[t.ID] != node || !a.concerns(g, t) {
+			if !g.routes(t) || a.on[t.ID] != node || !a.lives(t) || !a.concerns(g, t) {
 				continue
 			}
 			if m.by == them && m.outBy != us && m.inAt.After(a.shown(g)) {
@@ -230,6 +230,9 @@ func (a *audit) facts(at place) string {
 		if c.Spec.IngressDaemonSet != nil && speaksOf(c, g) && (c.Spec.IngressDaemonSet.Name != "web" || a.w.orphaned()) {
 			out = append(out, "a set is not found")
 		}
+	}
+	if a.w.scenario.skewed && a.w.leads > 1 {
+		out = append(out, "leaders' clocks differ")
 	}
 	if a.nameless[node] {
 		out = append(out, "its Node was without a providerID")

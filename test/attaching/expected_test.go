@@ -32,7 +32,7 @@ var expected = []expectation{
 	{1, false, has("is said to be", "of another role", "unread since it was asked for")},
 	// Records depend on the order of objects.
 	{3, false, has("can send new connections", "several speak of it")},
-	{3, false, has("can get new connections", "several speak of it")},
+	{3, true, has("forgets", "several speak of it")},
 	// A target that nothing wants any more is on nobody's account.
 	{2, false, has("is said to be", "nobody speaks of it any more")},
 	{2, true, has("forgets", "nobody speaks of it any more")},
@@ -46,6 +46,10 @@ var expected = []expectation{
 	{10, false, has("while others are broken", "refuse writes")},
 	// Groups that fail use up what there is for all.
 	{11, false, has("while others are broken", "have many groups that refuse")},
+	// Not in the list: an unhealthy target of a claim keeps its node from returning.
+	{17, false, has("at the end: Attachment", "it is unhealthy")},
+	// Not in the list: times that one leader wrote are compared with another one's clock.
+	{16, false, has("is said to be", "leaders' clocks differ")},
 }
 
 // expectedBy is the fault that was found, nil where it is not known.

@@ -121,11 +121,11 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 			sooner(time.Now().Add(l.gather))
 		case <-due.C:
 			at = time.Now().Add(24 * time.Hour)
-			of.w.audit.passes++
+			of.w.locked(func() { of.w.audit.passes++ })
 			result, err := r.Reconcile(of.running, reconcile.Request{})
 			switch {
 			case err != nil:
-				of.w.tried(of, err)
+				of.w.locked(func() { of.w.say("%s failed: %v", of.name, err) })
 				sooner(time.Now().Add(backoff.When(reconcile.Request{})))
 			default:
 				backoff.Forget(reconcile.Request{})
@@ -135,13 +135,6 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 			}
 		}
 	}
-}
-
-// tried tells of a pass that failed.
-func (w *world) tried(l *leader, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.say("%s failed: %v", l.name, err)
 }
 
 // alive is an error where the process has ended.

@@ -28,10 +28,13 @@ type world struct {
 	mu sync.Mutex
 
 	scenario scenario
-	begun    time.Time
-	counts   map[string]uint64
-	api      *apiserver.Server
-	user     *apiserver.Client
+	// telling is whether log is kept of what happens.
+	telling bool
+	log     []string
+	begun   time.Time
+	counts  map[string]uint64
+	api     *apiserver.Server
+	user    *apiserver.Client
 	// changes are the latest writes, from which a stale list is made.
 	changes []change
 	leaders []*leader
@@ -53,7 +56,6 @@ type world struct {
 	happened []string
 	audit    *audit
 	over     chan struct{}
-	log      []string
 }
 
 // change is one write.
@@ -65,15 +67,15 @@ type change struct {
 // ctx is of no consequence.
 var ctx = context.Background()
 
-func newWorld(s scenario) *world {
+func newWorld(s scenario, telling bool) *world {
 	w := &world{
-		scenario: s, begun: time.Now(), counts: map[string]uint64{}, api: apiserver.New(runtime.NewScheme()), refuse: map[string]bool{},
+		scenario: s, telling: telling, begun: time.Now(), counts: map[string]uint64{}, api: apiserver.New(runtime.NewScheme()), refuse: map[string]bool{},
 		template: 8080, crashes: s.crashes, lostWrites: s.lostWrites, over: make(chan struct{}),
 	}
 	w.user = &apiserver.Client{Server: w.api}
 	w.audit = newAudit(w)
 	w.api.Changed = w.changed
-	w.edge = &receiver{w: w, nodes: map[string]*member{}}
+	w.edge = &receiver{w: w, nodes: map[string]*member{}, slow: 3 * time.Second}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.build()
@@ -141,7 +143,7 @@ func (w *world) after(d time.Duration, do func()) {
 
 // say is what happens, for a person.
 func (w *world) say(format string, args ...any) {
-	if *tell {
+	if w.telling {
 		w.log = append(w.log, fmt.Sprintf("%9.3f ", time.Since(w.begun).Seconds())+fmt.Sprintf(format, args...))
 	}
 }
