@@ -77,7 +77,7 @@ type find struct {
 func (f finds) note(draw int, fault string) (unknown bool) {
 	what, _, _ := strings.Cut(fault, "\n")
 	number := 0
-	if e := expectedBy(fault); e != nil {
+	if e := expectedBy(what); e != nil {
 		number = e.number
 	}
 	f[number] = append(f[number], find{draw, what})

@@ -97,7 +97,7 @@ func (a *audit) changed(before, after client.Object) {
 	if a.writer == nil {
 		return
 	}
-	switch o := cmpObject(before, after).(type) {
+	switch o := newest(before, after).(type) {
 	case *v1alpha1.Attachment:
 		a.attachment(typed[*v1alpha1.Attachment](before), typed[*v1alpha1.Attachment](after))
 	case *v1alpha1.TargetGroupAttachment:
@@ -113,7 +113,7 @@ func (a *audit) changed(before, after client.Object) {
 	}
 }
 
-func cmpObject(before, after client.Object) client.Object {
+func newest(before, after client.Object) client.Object {
 	if after != nil {
 		return after
 	}
@@ -138,7 +138,7 @@ func (a *audit) attachment(before, after *v1alpha1.Attachment) {
 		a.mustBeOut(after.Name, "done")
 	}
 	if before != nil && after != nil {
-		a.dropped("Attachment "+after.Name, before.Status.Groups, after.Status.Groups)
+		a.dropped("Attachment "+after.Name, "", before.Status.Groups, after.Status.Groups)
 	}
 }
 
@@ -204,7 +204,7 @@ func (a *audit) concerns(g *group, t targets.Target) bool {
 
 // facts are what may be the reason, by the world and not by the product.
 func (a *audit) facts(at place) string {
-	g, out := at.group, []string{"registered by " + g0(at)}
+	g, out := at.group, []string{"registered by " + registrar(at)}
 	node := a.on[at.target.ID]
 	if g.role.name != "" {
 		out = append(out, "of another role")
@@ -240,7 +240,7 @@ func (a *audit) facts(at place) string {
 	return "[" + strings.Join(out, "; ") + "]"
 }
 
-func g0(at place) string {
+func registrar(at place) string {
 	if m := at.group.members[at.target]; m != nil {
 		return m.by
 	}
@@ -273,15 +273,15 @@ func (a *audit) claim(before, after *v1alpha1.TargetGroupAttachment) {
 	switch {
 	case before == nil:
 	case after == nil:
-		a.dropped("TargetGroupAttachment "+before.Name+", which is released,", before.Status.Groups, nil)
+		a.dropped("TargetGroupAttachment "+before.Name+", which is released,", before.Name, before.Status.Groups, nil)
 		a.released(before)
 	default:
-		a.dropped("TargetGroupAttachment "+before.Name, before.Status.Groups, after.Status.Groups)
+		a.dropped("TargetGroupAttachment "+before.Name, before.Name, before.Status.Groups, after.Status.Groups)
 	}
 }
 
 // dropped is that what we registered stays on record until its traffic has stopped.
-func (a *audit) dropped(whose string, before, after []v1alpha1.AttachedGroup) {
+func (a *audit) dropped(whose, claim string, before, after []v1alpha1.AttachedGroup) {
 	for _, list := range before {
 		for _, g := range a.w.groups() {
 			if g.ID != list.ID {
@@ -292,13 +292,18 @@ func (a *audit) dropped(whose string, before, after []v1alpha1.AttachedGroup) {
 				if !slices.Contains(recordsOf(list), t.String()) || recorded(after, at) || m.by != us || m.theirs || !g.routes(t) || !a.lives(t) {
 					continue
 				}
-				if len(a.w.recordedBy(at)) > 1 || a.heldBy(at) && strings.HasPrefix(whose, "Target") || strings.HasPrefix(whose, "Attachment") && len(a.w.recordedBy(at)) > 0 {
+				if len(a.others(at, claim)) > 0 || claim != "" && a.heldBy(at) {
 					continue
 				}
 				a.failf("%s forgets %s of %s, which can get new connections %s", whose, t, g.Name, a.facts(at))
 			}
 		}
 	}
+}
+
+// others are the claims but one that have a place on record.
+func (a *audit) others(at place, but string) []string {
+	return slices.DeleteFunc(a.w.recordedBy(at), func(name string) bool { return name == but })
 }
 
 // lives is whether anything is at a target that could lose a connection.
@@ -321,7 +326,7 @@ func (a *audit) released(c *v1alpha1.TargetGroupAttachment) {
 		for _, t := range g.all() {
 			at, m := place{g, t}, g.members[t]
 			s := a.w.wanted()[at]
-			if m.by == us && !m.theirs && g.holds(t) && s == nil && len(a.w.recordedBy(at)) < 2 && !a.heldBy(at) {
+			if m.by == us && !m.theirs && g.holds(t) && s == nil && len(a.others(at, c.Name)) == 0 && !a.heldBy(at) {
 				a.failf("TargetGroupAttachment %s is released while %s is registered with %s %s", c.Name, t, g.Name, a.facts(at))
 			}
 		}
@@ -397,6 +402,10 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		if since := a.since[at]; !since.IsZero() && since.Before(l.asOf()) {
 			a.failf("%s is deregistered from %s while it is wanted there since %s ago %s", t, g.Name, time.Since(since).Round(time.Second), a.facts(at))
 		}
+		if a.w.whole(g) {
+			// Who gave us the group wants no others in it.
+			m.theirs = false
+		}
 		if !a.mayMove(l, at) {
 			a.failf("%s of %s is somebody else's, and is deregistered %s", t, g.Name, a.facts(at))
 		}
@@ -411,10 +420,8 @@ func (a *audit) mayMove(l *leader, at place) bool {
 	if m.by == us && !m.theirs || !a.spoke[at].IsZero() {
 		return true
 	}
-	for _, c := range a.w.claims() {
-		if c.Spec.Ownership == v1alpha1.OwnGroup && speaksOf(c, at.group) {
-			return true
-		}
+	if a.w.whole(at.group) {
+		return true
 	}
 	node := a.on[at.target.ID]
 	return a.w.attachment(node) != nil || a.asked[node].After(l.asOf())

@@ -251,7 +251,7 @@ func (w *world) answers(g *group, t targets.Target) bool {
 		return strings.HasPrefix(t.ID, "10.9.")
 	}
 	for _, n := range w.nodes {
-		if n.instance != t.ID {
+		if n.instance != t.ID || n.gone {
 			continue
 		}
 		if t.Port == nodePort || t.Port == foreignPort {

@@ -121,6 +121,11 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 			sooner(time.Now().Add(l.gather))
 		case <-due.C:
 			at = time.Now().Add(24 * time.Hour)
+			select {
+			case <-l.bell:
+				// What rang by now is a part of this pass.
+			default:
+			}
 			of.w.locked(func() { of.w.audit.passes++ })
 			result, err := r.Reconcile(of.running, reconcile.Request{})
 			switch {

@@ -52,6 +52,8 @@ type world struct {
 	// crashes and lostWrites are how likely a write ends so.
 	crashes, lostWrites float64
 	healed              bool
+	// many is whether there are many groups that refuse.
+	many bool
 	// happened are the kinds of happenings so far.
 	happened []string
 	audit    *audit
