@@ -56,7 +56,8 @@ func TestPlaysTheSameTwice(t *testing.T) {
 		one, other := play(t, draw, true), play(t, draw, true)
 		for i := range min(len(one.log), len(other.log)) {
 			if one.log[i] != other.log[i] {
-				t.Fatalf("draw %d was played as\n%s\nand then as\n%s", draw, one.log[i], other.log[i])
+				from := max(0, i-3)
+				t.Fatalf("draw %d was played as\n%s\nand then as\n%s", draw, strings.Join(one.log[from:i+1], "\n"), strings.Join(other.log[from:i+1], "\n"))
 			}
 		}
 		if len(one.log) != len(other.log) {

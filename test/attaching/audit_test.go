@@ -30,8 +30,9 @@ type audit struct {
 	dirty        time.Time
 	// asked is since when a node's Attachment asks for what it does.
 	asked map[string]time.Time
-	// ends is when what served at an address, or on a node, last ended.
-	ends map[string]time.Time
+	// starts and ends are when what serves at an address, or on a node, last began to, and
+	// when it last ended.
+	starts, ends map[string]time.Time
 	// on is on which node each address and each machine is, or was.
 	on map[string]string
 	// nameless are nodes that were without a providerID at some time.
@@ -41,7 +42,7 @@ type audit struct {
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, asked: map[string]time.Time{},
-		ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{},
+		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{},
 	}
 }
 
@@ -209,7 +210,11 @@ func (a *audit) facts(at place) string {
 	if g.role.name != "" {
 		out = append(out, "of another role")
 	}
-	if l := a.writer; l != nil && g.shown[l].Before(a.asked[node]) {
+	switch l := a.writer; {
+	case l == nil:
+	case g.shown[l].IsZero():
+		out = append(out, "never read by "+l.name)
+	case g.shown[l].Before(a.asked[node]):
 		out = append(out, "unread since it was asked for")
 	}
 	if a.spoke[at].IsZero() || a.w.wanted()[at] == nil {
@@ -365,6 +370,11 @@ func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
 	return !slices.ContainsFunc(a.w.pods, func(o *pod) bool { return o != p && o.node == p.node && o.set == p.set && o.port == p.port && !o.ends })
 }
 
+// serves is a pod that begins to answer.
+func (a *audit) serves(p *pod) {
+	a.starts[p.address], a.starts[p.node] = time.Now(), time.Now()
+}
+
 // vanished is a pod that is gone.
 func (a *audit) vanished(p *pod) {
 	a.ends[p.address], a.ends[p.node] = time.Now(), time.Now()
@@ -431,7 +441,7 @@ func (a *audit) mayMove(l *leader, at place) bool {
 // where what it takes out goes on serving. Who deletes a claim wants all of it out.
 func (a *audit) floor(l *leader, g *group, list []targets.Target) {
 	for _, t := range list {
-		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) {
+		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) || a.justBecameHealthy(l, g, t) {
 			continue
 		}
 		left := 0
@@ -461,6 +471,9 @@ func (a *audit) deleted(at place) bool {
 	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.claim(name).DeletionTimestamp == nil })
 }
 
+// readEvery is more than the time between two reads of a group in which something moves.
+const readEvery = 10 * time.Second
+
 // goesOn is whether what serves at a target is not about to end.
 func (a *audit) goesOn(g *group, t targets.Target) bool {
 	if g.Type == targets.IP {
@@ -470,10 +483,15 @@ func (a *audit) goesOn(g *group, t targets.Target) bool {
 		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.set == "web" && p.port == t.Port && !p.ends })
 }
 
+// justBecameHealthy is whether a target may not have looked healthy when the call was decided.
+func (a *audit) justBecameHealthy(l *leader, g *group, t targets.Target) bool {
+	seen := l.asOf().Add(-readEvery)
+	return g.members[t].healthyAt.After(seen) || a.starts[t.ID].After(seen) || g.Type == targets.Instance && a.starts[a.on[t.ID]].After(seen)
+}
+
 // wasHealthy is whether a target may have looked healthy when the call was decided.
 func (a *audit) wasHealthy(l *leader, g *group, t targets.Target) bool {
-	const read = 10 * time.Second
-	seen := l.asOf().Add(-read)
+	seen := l.asOf().Add(-readEvery)
 	m := g.members[t]
 	if m.outBy == them && m.outAt.After(seen) {
 		return true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -130,7 +131,7 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 			result, err := r.Reconcile(of.running, reconcile.Request{})
 			switch {
 			case err != nil:
-				of.w.locked(func() { of.w.say("%s failed: %v", of.name, err) })
+				of.w.locked(func() { of.w.say("%s failed: %v", of.name, inOrder(err)) })
 				sooner(time.Now().Add(backoff.When(reconcile.Request{})))
 			default:
 				backoff.Forget(reconcile.Request{})
@@ -140,6 +141,11 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 			}
 		}
 	}
+}
+
+// inOrder are the lines of an error, which are joined in any order.
+func inOrder(err error) string {
+	return strings.Join(slices.Sorted(strings.SplitSeq(err.Error(), "\n")), "; ")
 }
 
 // alive is an error where the process has ended.

@@ -138,6 +138,7 @@ func (w *world) start(p *pod) {
 	w.after(between(w.dice("serves %s", p.name), time.Second, 10*time.Second), func() {
 		if !p.gone {
 			p.serves = true
+			w.audit.serves(p)
 			p.edit(func(o *corev1.Pod) {
 				o.Status.Conditions = append(o.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
 			})

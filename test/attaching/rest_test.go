@@ -8,6 +8,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // How the world comes to rest: what must be so when nothing happens any more.
@@ -72,10 +73,19 @@ func (w *world) release() {
 
 // broken is whether something that may last for ever stands in the way of a place.
 func (w *world) broken(at place, by []string) bool {
-	if len(at.group.fails) > 0 || w.unreadableIn(at.group) || w.refuse["Attachment/"+w.audit.on[at.target.ID]] {
+	if len(at.group.fails) > 0 || w.unreadableIn(at.group) || w.misfits(at.group) || w.refuse["Attachment/"+w.audit.on[at.target.ID]] {
 		return true
 	}
 	return slices.ContainsFunc(by, func(name string) bool { return w.refuse["TargetGroupAttachment/"+name] })
+}
+
+// misfits is whether a claim wants instances at a port that no pod has: what it has is left
+// as it is.
+func (w *world) misfits(g *group) bool {
+	return slices.ContainsFunc(w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+		return g.Type == targets.Instance && speaksOf(c, g) && c.Spec.IngressDaemonSet != nil && c.Spec.Port.Type == intstr.Int &&
+			!slices.ContainsFunc(w.pods, func(p *pod) bool { return p.set == "web" && p.port == c.Spec.Port.IntVal })
+	})
 }
 
 // missing is what should be registered and is not, or should be out and is not, but for
