@@ -28,6 +28,7 @@ var expected = []expectation{
 	// A named port that changes in the template takes out what listens on the old one.
 	{5, false, has("is deregistered", "change the port in the template")},
 	{5, false, has("drain hook", "change the port in the template")},
+	{5, false, has("is said to be", "change the port in the template")},
 	// A Node without a providerID is taken for another machine.
 	{7, false, has("its Node was without a providerID")},
 	// A role whose groups are unread is left out of account.
@@ -39,6 +40,7 @@ var expected = []expectation{
 	{3, true, has("forgets", "several speak of it")},
 	// A target that nothing wants any more is on nobody's account.
 	{2, false, has("is said to be", "nobody speaks of it any more")},
+	{2, false, has("drain hook", "nobody speaks of it any more")},
 	{2, true, has("forgets", "nobody speaks of it any more")},
 	// The role of a claim is edited, and what it registered as the old one is left.
 	{9, false, has("is left in", "change a claim's role")},

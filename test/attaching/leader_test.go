@@ -50,7 +50,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 	l.running, l.stop = context.WithCancel(context.Background())
 	l.openViews(stale)
 	cached := &cachedClient{l: l}
-	l.targets, l.detach = newLoop(20*time.Millisecond), newLoop(50*time.Millisecond)
+	l.targets, l.detach = newLoop(20*time.Millisecond, 137), newLoop(50*time.Millisecond, 211)
 	of := func(role *v1alpha1.AssumeRole) string {
 		if role == nil {
 			return ""
@@ -91,10 +91,13 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 // events of a moment, and tries again what failed.
 type loop struct {
 	gather time.Duration
-	bell   chan struct{}
+	// apart keeps passes from beginning in the very moment for which a controller has set
+	// a timer of its own: of two in one moment synctest chooses the first at random.
+	apart time.Duration
+	bell  chan struct{}
 }
 
-func newLoop(gather time.Duration) *loop { return &loop{gather, make(chan struct{}, 1)} }
+func newLoop(gather, apart time.Duration) *loop { return &loop{gather, apart, make(chan struct{}, 1)} }
 
 func (l *loop) ring() {
 	select {
@@ -109,7 +112,7 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 	defer due.Stop()
 	at := time.Now().Add(l.gather)
 	sooner := func(next time.Time) {
-		if next.Before(at) {
+		if next = next.Add(l.apart); next.Before(at) {
 			at = next
 			due.Reset(time.Until(at))
 		}
