@@ -459,7 +459,7 @@ func (a *audit) floor(l *leader, g *group, list []targets.Target) {
 
 // zone is where what serves at a target is, empty where the cloud knows none.
 func (a *audit) zone(t targets.Target) string {
-	if n := a.w.node(a.on[t.ID]); n != nil {
+	if n := a.w.node(a.on[t.ID]); n != nil && !a.nameless[n.name] {
 		return n.zone
 	}
 	return ""

@@ -37,6 +37,8 @@ var expected = []expectation{
 	{1, false, has("drain hook", "never read")},
 	// Records depend on the order of objects.
 	{3, false, has("can send new connections", "several speak of it")},
+	{3, false, has("is left in", "several speak of it", "add a claim")},
+	{3, false, has("is deregistered", "no other healthy target", "add a claim")},
 	{3, true, has("forgets", "several speak of it")},
 	// A target that nothing wants any more is on nobody's account.
 	{2, false, has("is said to be", "nobody speaks of it any more")},
