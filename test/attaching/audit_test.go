@@ -239,6 +239,9 @@ func (a *audit) facts(at place) string {
 	if a.w.scenario.skewed && a.w.leads > 1 {
 		out = append(out, "leaders' clocks differ")
 	}
+	if a.writer != nil && !a.writer.lostAt.IsZero() {
+		out = append(out, "written by one that has lost its lease")
+	}
 	if a.nameless[node] {
 		out = append(out, "its Node was without a providerID")
 	}
