@@ -25,6 +25,7 @@ var expected = []expectation{
 	// A set that is not found takes out what lives.
 	{6, false, has("is deregistered", "a set is not found")},
 	{6, false, has("is said to be", "a set is not found")},
+	{6, true, has("forgets", "a set is not found")},
 	// A named port that changes in the template takes out what listens on the old one.
 	{5, false, has("is deregistered", "change the port in the template")},
 	{5, false, has("drain hook", "change the port in the template")},
@@ -43,6 +44,7 @@ var expected = []expectation{
 	// A target that nothing wants any more is on nobody's account.
 	{2, false, has("is said to be", "nobody speaks of it any more")},
 	{2, false, has("drain hook", "nobody speaks of it any more")},
+	{2, false, has("is said to be", "retarget a claim")},
 	{2, true, has("forgets", "nobody speaks of it any more")},
 	// The role of a claim is edited, and what it registered as the old one is left.
 	{9, false, has("is left in", "change a claim's role")},
