@@ -65,6 +65,7 @@ var expected = []expectation{
 	{19, false, has("is said to be out, and its pods are stopped")},
 	// Not in the list: times that one leader wrote are compared with another one's clock.
 	{16, false, has("is said to be", "leaders' clocks differ")},
+	{16, false, has("drain hook", "leaders' clocks differ")},
 }
 
 // expectedBy is the fault that was found, nil where it is not known.

@@ -182,9 +182,10 @@ func (l *leader) die(away, stale time.Duration) {
 	w := l.w
 	l.end()
 	w.say("%s dies", l.name)
+	skew := w.anySkew(w.dice("%s dies", l.name))
 	w.after(away, func() {
 		if w.lease == nil {
-			w.lead(l.skew, stale)
+			w.lead(skew, stale)
 		}
 	})
 }
