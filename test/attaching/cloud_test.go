@@ -292,23 +292,24 @@ func (l *leader) connect(name string, before func(context.Context) error) (contr
 func (a *account) send(ctx context.Context, what string) error {
 	l, w := a.l, a.l.w
 	l.thawed()
+	w.mu.Lock()
+	r := w.dice("%s sends %s %s", l.name, a.r.name, what)
+	l.mayFreeze(r)
+	w.mu.Unlock()
+	l.thawed()
 	if a.before != nil {
+		// What is held back is sent right after that.
 		if err := a.before(ctx); err != nil {
 			return err
 		}
 	}
 	w.mu.Lock()
-	r := w.dice("%s sends %s %s", l.name, a.r.name, what)
-	freeze := l.mayFreeze(r)
 	if w.crashes > 0 && !w.healed && r.Float64() < w.crashes/2 {
 		l.die(between(r, time.Second, 20*time.Second), w.anyStale(r))
 	}
 	w.mu.Unlock()
-	if freeze {
-		l.thawed()
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	return l.alive()
 }

@@ -267,6 +267,7 @@ func (w *world) rollOut() {
 	set := o.DeepCopy()
 	set.Spec.Template.Spec = w.podSpec("web", w.template, w.scenario.hooks, true)
 	must(w.user.Update(ctx, set, client.FieldOwner("kubectl")))
+	w.record()
 	var old []*pod
 	for _, p := range w.pods {
 		if p.set == "web" {

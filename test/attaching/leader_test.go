@@ -19,8 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// leaseDuration is after how long without a sign of a leader another takes over.
-const leaseDuration = 15 * time.Second
+const (
+	// leaseDuration is after how long without a sign of a leader another takes over.
+	leaseDuration = 15 * time.Second
+	// renewDeadline is how long a leader may go on without having renewed its lease, and
+	// renewEvery how often it does.
+	renewDeadline = 8 * time.Second
+	renewEvery    = 2 * time.Second
+)
 
 // leader is a process of the controller that leads: the two real Reconcilers, with caches
 // that lag and a client that may die or freeze before any write or call.
@@ -38,6 +44,9 @@ type leader struct {
 
 	// thaw is closed when it goes on; nil while it is not frozen.
 	thaw chan struct{}
+	// renewedAt is when it last renewed its lease before it froze; zero where it has done
+	// so since.
+	renewedAt time.Time
 	// lostAt is when another took over, zero while none has.
 	lostAt time.Time
 	gone   bool
@@ -62,6 +71,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 			return l.connect(of(role), before)
 		},
 		Outcome: outcomeOf, Floor: floorOf, Rate: w.scenario.rate, Burst: w.scenario.burst, GroupsEvery: time.Minute,
+		Leads: l.leads,
 		Random: func() float64 {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -69,7 +79,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 		},
 	}, cached, &liveReader{l: l}, silent{}, l.targets.ring)
 	options := detaching.Options{
-		Reasons: detach.AllReasons, MinAttached: w.scenario.minAttached, Targets: true,
+		Reasons: detach.AllReasons, MinAttached: w.scenario.minAttached, Targets: true, Leads: l.leads,
 		InstanceID: func(providerID string) string {
 			id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
 			return id
@@ -151,6 +161,18 @@ func inOrder(err error) string {
 	return strings.Join(slices.Sorted(strings.SplitSeq(err.Error(), "\n")), "; ")
 }
 
+// leads is whether no other can lead: what the process knows by when it renewed its lease. It
+// may be frozen right before it looks; between that and what it does then nobody can tell.
+func (l *leader) leads() bool {
+	l.w.mu.Lock()
+	l.mayFreeze(l.w.dice("%s looks at its lease", l.name))
+	l.w.mu.Unlock()
+	l.thawed()
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	return !l.gone && (l.renewedAt.IsZero() || time.Since(l.renewedAt) < renewDeadline)
+}
+
 // alive is an error where the process has ended.
 func (l *leader) alive() error {
 	l.w.mu.Lock()
@@ -223,6 +245,9 @@ func (l *leader) freeze(d time.Duration) {
 	w.say("%s is frozen for %s", l.name, d)
 	l.thaw = thaw
 	r := w.dice("%s freezes", l.name)
+	if l.renewedAt.IsZero() {
+		l.renewedAt = time.Now().Add(-between(r, 0, renewEvery))
+	}
 	if d > leaseDuration {
 		skew, stale := w.anySkew(r), w.anyStale(r)
 		w.after(leaseDuration, func() {
@@ -243,13 +268,15 @@ func (l *leader) freeze(d time.Duration) {
 			v := l.views[kind]
 			w.after(between(r, time.Millisecond, 500*time.Millisecond), v.comes)
 		}
-		if !l.lostAt.IsZero() {
-			w.after(between(r, 0, 2*time.Second), func() {
-				if !l.gone {
-					l.end()
-				}
-			})
-		}
+		w.after(between(r, 0, renewEvery), func() {
+			switch {
+			case l.gone || l.thaw != nil:
+			case !l.lostAt.IsZero():
+				l.end()
+			default:
+				l.renewedAt = time.Time{}
+			}
+		})
 	})
 }
 

@@ -1,13 +1,16 @@
 package attaching
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The pods of an IngressDaemonSet "web", and others that a selector finds: what a kubelet
@@ -87,6 +90,7 @@ func (w *world) makePod(n *node, set string, declares bool) {
 	o.Labels = map[string]string{"app": set}
 	if set == "web" {
 		o.Labels[v1alpha1.LabelName], o.Labels[v1alpha1.LabelNode] = v1alpha1.LabelValue(set), n.name
+		o.Labels[v1alpha1.LabelRevision] = w.revision()
 	}
 	if set == "plain" {
 		o.Annotations = map[string]string{v1alpha1.AnnotationDeletionPriority: "1"}
@@ -100,6 +104,19 @@ func (w *world) makePod(n *node, set string, declares bool) {
 	w.api.Put(o)
 	r := w.dice("pod %s", p.name)
 	w.after(between(r, time.Second, 6*time.Second), func() { w.start(p) })
+}
+
+// revision is that of the template as it is.
+func (w *world) revision() string { return fmt.Sprint("r", w.template) }
+
+// record keeps the template as it is for as long as pods may be made from it.
+func (w *world) record() {
+	data, err := json.Marshal(corev1.PodTemplateSpec{Spec: w.podSpec("web", w.template, w.scenario.hooks, true)})
+	must(err)
+	o := &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: data}, Revision: int64(w.template)}
+	o.Namespace, o.Name = namespace, "web-"+w.revision()
+	o.Labels = map[string]string{v1alpha1.LabelName: v1alpha1.LabelValue("web"), v1alpha1.LabelRevision: w.revision()}
+	w.api.Put(o)
 }
 
 func (w *world) podSpec(set string, port int32, hook, declares bool) corev1.PodSpec {

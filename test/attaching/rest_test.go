@@ -23,9 +23,11 @@ func (w *world) calm() {
 		switch {
 		case !l.lostAt.IsZero() || w.lease != l:
 			l.end()
-		case l.thaw != nil:
+		case l.thaw == nil:
+			l.renewedAt = time.Time{}
+		default:
 			close(l.thaw)
-			l.thaw = nil
+			l.thaw, l.renewedAt = nil, time.Time{}
 			for _, kind := range kinds {
 				w.after(time.Millisecond, l.views[kind].comes)
 			}

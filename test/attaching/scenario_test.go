@@ -149,6 +149,7 @@ func (w *world) build() {
 		set.Spec.DrainHook = &v1alpha1.DrainHook{}
 	}
 	w.api.Put(set)
+	w.record()
 	for i := range s.nodes {
 		n := &node{name: fmt.Sprintf("n%d", i+1), instance: fmt.Sprintf("i-%d", i+1), zone: []string{"z1", "z2"}[i%2], machines: 1}
 		w.nodes = append(w.nodes, n)

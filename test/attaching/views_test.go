@@ -10,6 +10,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/apiserver"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,7 +22,7 @@ import (
 )
 
 // kinds are those that the two controllers watch.
-var kinds = []string{"Node", "Pod", "Service", "IngressDaemonSet", "TargetGroupAttachment", "Attachment"}
+var kinds = []string{"Node", "Pod", "Service", "IngressDaemonSet", "ControllerRevision", "TargetGroupAttachment", "Attachment"}
 
 // usualLag is how late an event comes at most where nothing is wrong with its watch.
 const usualLag = 100 * time.Millisecond
@@ -238,6 +239,10 @@ func (c *cachedClient) List(_ context.Context, list client.ObjectList, opts ...c
 	case *v1alpha1.IngressDaemonSetList:
 		for _, h := range of("IngressDaemonSet") {
 			list.Items = append(list.Items, *h.(*v1alpha1.IngressDaemonSet))
+		}
+	case *appsv1.ControllerRevisionList:
+		for _, h := range of("ControllerRevision") {
+			list.Items = append(list.Items, *h.(*appsv1.ControllerRevision))
 		}
 	case *v1alpha1.AttachmentList:
 		for _, h := range of("Attachment") {

@@ -23,7 +23,8 @@ func (l *leader) write(verb string, obj client.Object, do func(*apiserver.Client
 	w.mu.Lock()
 	r := w.dice("%s: %s", l.name, what)
 	took := between(r, 2*time.Millisecond, 30*time.Millisecond)
-	freeze := l.mayFreeze(r)
+	// Whether pods may be stopped it looks up right before.
+	freeze := verb != "evict" && l.mayFreeze(r)
 	w.mu.Unlock()
 	if freeze {
 		l.thawed()
