@@ -126,12 +126,14 @@ func (w *writes) wait(ctx context.Context, one *write) (ended bool, err error) {
 	return false, nil
 }
 
-// keep forgets the writes to objects that are not there any more, and those that succeeded.
+// keep forgets the writes to objects that are not there any more, those that succeeded, and
+// those that were to be tried again and are not due any more: the pass has begun all that are.
 func (w *writes) keep(there map[targets.Ref]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	now := time.Now()
 	maps.DeleteFunc(w.of, func(ref targets.Ref, one *write) bool {
-		return one.ended() && (!there[ref] || one.failures == 0)
+		return one.ended() && (!there[ref] || one.failures == 0 || !now.Before(one.retryAt))
 	})
 }
 
