@@ -50,22 +50,6 @@ func TestAttaching(t *testing.T) {
 	}
 }
 
-// TestPlaysTheSameTwice: a draw is a number, and what it finds can be looked at.
-func TestPlaysTheSameTwice(t *testing.T) {
-	for draw := range 8 {
-		one, other := play(t, draw, true), play(t, draw, true)
-		for i := range min(len(one.log), len(other.log)) {
-			if one.log[i] != other.log[i] {
-				from := max(0, i-3)
-				t.Fatalf("draw %d was played as\n%s\nand then as\n%s", draw, strings.Join(one.log[from:i+1], "\n"), strings.Join(other.log[from:i+1], "\n"))
-			}
-		}
-		if len(one.log) != len(other.log) {
-			t.Fatalf("draw %d was played in %d lines, and then in %d", draw, len(one.log), len(other.log))
-		}
-	}
-}
-
 // finds are the draws that found each expected fault, by its number, and 0 for others.
 type finds map[int][]find
 

@@ -10,7 +10,7 @@ import (
 // A scenario is drawn by its number, so what fails is the change and not the day. The
 // default is few; make soak plays many others.
 var (
-	draws = flag.Int("draws", 0, "how many scenarios are played; 0 is as many as in make unit")
+	draws = flag.Int("draws", 0, "how many scenarios are played; 0 is 60")
 	first = flag.Int("first", 0, "the first of them")
 	tell  = flag.Bool("tell", false, "tell what happens in each scenario")
 	table = flag.Bool("table", false, "tell which draw finds which expected fault first, and what else there is")
