@@ -255,6 +255,18 @@ func (s *stops) refused(uid string, now time.Time) {
 	s.refusals[uid] = refusal{times + 1, now.Add(min(firstRetry<<min(times, 10), lastRetry))}
 }
 
+// next is when the first of what was refused is due again, zero where none is to come.
+func (s *stops) next(now time.Time) (at time.Time) {
+	s.Lock()
+	defer s.Unlock()
+	for _, r := range s.refusals {
+		if r.until.After(now) && (at.IsZero() || r.until.Before(at)) {
+			at = r.until
+		}
+	}
+	return at
+}
+
 func (s *stops) succeeded(uid string) {
 	s.Lock()
 	defer s.Unlock()

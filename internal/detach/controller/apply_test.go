@@ -333,3 +333,20 @@ func TestWhatFailsDropsNoWake(t *testing.T) {
 		t.Errorf("it comes back at %s, and something is due at %s", at, due)
 	}
 }
+
+// TestRefusedEvictionsAreTriedAgain comes back when an eviction that was refused is due again,
+// since nobody tells that a disruption budget permits it by now.
+func TestRefusedEvictionsAreTriedAgain(t *testing.T) {
+	r := newCluster(t).reconciler()
+	now := time.Now()
+	r.stops.refused("a", now)
+	r.stops.refused("b", now.Add(time.Minute))
+	if at := r.report(t.Context(), &observed{}, detach.Decision{}, nil); !at.Equal(now.Add(firstRetry)) {
+		t.Errorf("it comes back at %s, %s after the refusal", at, at.Sub(now))
+	}
+	r.stops.succeeded("a")
+	r.stops.succeeded("b")
+	if at := r.report(t.Context(), &observed{}, detach.Decision{}, nil); !at.IsZero() {
+		t.Errorf("it comes back at %s for what succeeded", at)
+	}
+}

@@ -60,6 +60,10 @@ func (r *Reconciler) report(ctx context.Context, o *observed, d detach.Decision,
 			again = at
 		}
 	}
+	// Nobody tells when an eviction that was refused a moment ago may succeed.
+	if at := r.stops.next(time.Now()); !at.IsZero() {
+		sooner(at)
+	}
 	switch {
 	case failed == nil:
 		r.failures = 0

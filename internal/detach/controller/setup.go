@@ -51,6 +51,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Named("detach").
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).
 		Watches(&v1alpha1.Attachment{}, onePass()).
+		Watches(&corev1.Pod{}, onePass(), podEnds()).
 		WatchesRawSource(source.Channel(bell, onePass())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()}).
 		Complete(r)
@@ -93,6 +94,18 @@ func nodeChanges() builder.Predicates {
 			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
 			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations)
 	}})
+}
+
+// podEnds leaves out all but the end of pods: those of a lower priority are stopped then.
+func podEnds() builder.Predicates {
+	over := func(o client.Object) bool {
+		phase := o.(*corev1.Pod).Status.Phase
+		return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	}
+	return builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return !over(e.ObjectOld) && over(e.ObjectNew) },
+	})
 }
 
 // Rival is an error where a node-detacher runs in the cluster: two that detach and
