@@ -40,8 +40,8 @@ type Write string
 const (
 	Keep Write = ""
 	// WriteDetach and WriteAttach say where the targets are to be, and of which machine.
-	// They come
-	// after the marks, so that nothing is out, or returns, of which the Node says otherwise.
+	// They come after the marks, so that nothing is out, or returns, of which the Node says
+	// otherwise.
 	WriteDetach Write = "Detach"
 	WriteAttach Write = "Attach"
 	// Delete comes last.
