@@ -197,6 +197,9 @@ const (
 	ReasonAttachTimedOut = "AttachTimedOut"
 	// ReasonHealthCheckPortAsked: a health-check port that was removed from the spec is still asked.
 	ReasonHealthCheckPortAsked = "HealthCheckPortAsked"
+	// ReasonHealthCheckPortSilent: a health-check port that was removed from the spec does not
+	// answer, so that nobody knows whether it is still asked.
+	ReasonHealthCheckPortSilent = "HealthCheckPortSilent"
 	// ReasonHealthCheckerBlind: a health checker cannot read the API server, and sees no mark.
 	ReasonHealthCheckerBlind = "HealthCheckerBlind"
 	// ReasonPortConflict: another IngressDaemonSet answers on the same health-check port of a node.

@@ -91,30 +91,40 @@ func (p *planner) asked(v *view, port int32) bool {
 		case c.Answered || v.Ready && !c.Gone:
 			return true
 		}
-		since := later(later(c.Since, c.SeenSilenced), p.Began)
-		if !c.Gone {
-			since = later(since, v.seen.Ready)
-		}
-		until := since.Add(quietAfter)
-		p.wake(until)
-		return p.Now.Before(until)
+		return !p.over(p.silentSince(v, c).Add(quietAfter))
 	})
+}
+
+// silentSince is since when it is known that a port does not answer, and that nobody is left
+// behind it, or else how the node is.
+func (p *planner) silentSince(v *view, c Check) time.Time {
+	since := later(later(c.Since, c.SeenSilenced), p.Began)
+	if c.Gone {
+		return since
+	}
+	return later(since, v.seen.Ready)
 }
 
 // quietAfter is for how long nobody must have asked a port that is closed (docs/adr/0006).
 const quietAfter = 5 * time.Minute
 
-// warnOfCheckers reports health-check ports that were removed and are still asked, and
-// health checkers that cannot see what they should.
+// warnOfCheckers reports health-check ports that were removed and are still asked, or of which
+// that is not known, and health checkers that cannot see what they should.
 func (p *planner) warnOfCheckers() (warnings []Fault) {
-	asked := map[int32]bool{}
+	asked, silent := map[int32]bool{}, map[int32]bool{}
 	for i := range p.views {
 		v := &p.views[i]
 		for _, c := range v.Checks {
-			if c.Retiring && c.AskedBy != "" && !c.Quiet && !asked[c.Port] {
+			switch {
+			case !c.Retiring:
+			case c.AskedBy != "" && !c.Quiet && !asked[c.Port]:
 				asked[c.Port] = true
 				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckPortAsked, fmt.Sprintf(
 					"port %d is not in healthCheckNodePorts any more, and %s still asks it, such as on node %s: point its health checks at a port of the spec, or close it at once by kubectl ids port release NAME %d", c.Port, c.AskedBy, v.Name, c.Port)})
+			case !silent[c.Port] && p.keepsSilent(v, c):
+				silent[c.Port] = true
+				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckPortSilent, fmt.Sprintf(
+					"port %d is not in healthCheckNodePorts any more, and stays because it does not answer the controller, such as on node %s, so that nobody knows who asks it: look at its health checker there and at what is between it and the controller, or close it at once by kubectl ids port release NAME %d", c.Port, v.Name, c.Port)})
 			}
 			if c.Blind != "" {
 				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckerBlind, fmt.Sprintf("the health checker of port %d on node %s cannot read the API server: %s", c.Port, v.Name, c.Blind)})
@@ -122,6 +132,13 @@ func (p *planner) warnOfCheckers() (warnings []Fault) {
 		}
 	}
 	return warnings
+}
+
+// keepsSilent is whether a port does not answer for so long, although its node is Ready and a
+// health checker is there, that it is not only starting. That may go on for ever: load balancers
+// may reach it where the controller does not, and so it is not closed.
+func (p *planner) keepsSilent(v *view, c Check) bool {
+	return !c.Answered && !c.Gone && v.Exists && v.Ready && p.over(p.silentSince(v, c).Add(quietAfter))
 }
 
 // blind is whether a health checker of the node cannot see a mark.

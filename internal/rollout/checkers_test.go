@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestCheckersOfNodesThatWait: a node that is dead, or kept out for as long as somebody
@@ -126,12 +128,53 @@ func TestRetiringPortSilenced(t *testing.T) {
 			for _, test := range []struct {
 				after time.Duration
 				want  string
-			}{{gone, ""}, {gone + quietAfter - time.Second, ""}, {gone + quietAfter, "DeleteChecker 10079"}} {
+			}{{gone, ""}, {gone + quietAfter - time.Second, ""}, {gone + quietAfter, ""}, {gone + quietAfter + lookAgain, "DeleteChecker 10079"}} {
 				if got := steps(look(sights, s, test.after)); got != test.want {
 					t.Errorf("after %s: %q", test.after, got)
 				}
 			}
 		})
+	}
+}
+
+// TestRetiringPortThatNeverAnswers: a retiring port that does not answer us on a Ready node is
+// not closed, since others may reach it, and a condition says where and what to do.
+func TestRetiringPortThatNeverAnswers(t *testing.T) {
+	s := retiring()
+	check := &s.Nodes[1].Checks[1]
+	*check = Check{Port: 10079, Retiring: true}
+	s.Nodes = append(s.Nodes, s.Nodes[1])
+	s.Nodes[2].Name = "n0002"
+	sights := &Sights{}
+	warning := func(d Decision) *metav1.Condition {
+		return meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionWarning)
+	}
+	for _, after := range []time.Duration{0, quietAfter - time.Second, quietAfter} {
+		if d := look(sights, s, after); warning(d) != nil || !d.WakeAt.After(start.Add(after)) {
+			t.Errorf("after %s: %s", after, summary(d))
+		}
+	}
+	for _, after := range []time.Duration{quietAfter + lookAgain, 10 * time.Hour} {
+		d := look(sights, s, after)
+		w := condition(t, d, v1alpha1.ConditionWarning)
+		if w.Reason != v1alpha1.ReasonHealthCheckPortSilent || strings.Count(w.Message, "port 10079 is not in") != 1 ||
+			!strings.Contains(w.Message, "such as on node n0001") || !strings.Contains(w.Message, "kubectl ids port release NAME 10079") || steps(d) != "" {
+			t.Errorf("after %s: %s", after, summary(d))
+		}
+	}
+	for name, change := range map[string]func(n *Node, c *Check){
+		"it answers":         func(_ *Node, c *Check) { c.Answered, c.Serving, c.Quiet = true, true, true },
+		"nobody is there":    func(_ *Node, c *Check) { c.Gone = true },
+		"the node is dead":   func(n *Node, _ *Check) { n.Ready = false },
+		"it is in the spec":  func(_ *Node, c *Check) { c.Retiring = false },
+		"it was heard since": func(_ *Node, c *Check) { c.Since = start.Add(10 * time.Hour) },
+	} {
+		s := retiring()
+		s.Nodes[1].Checks[1] = Check{Port: 10079, Retiring: true}
+		change(&s.Nodes[1], &s.Nodes[1].Checks[1])
+		if w := warning(look(sights, s, 10*time.Hour)); w != nil {
+			t.Errorf("%s: %+v", name, w)
+		}
 	}
 }
 
