@@ -224,6 +224,66 @@ func TestDeadlineAfterAThaw(t *testing.T) {
 	}
 }
 
+// TestEachDeadlineIsLookedAtTwice: what a deadline ends is done at a look that was asked for,
+// and by nothing else, and not at the first, which may show what was before.
+func TestEachDeadlineIsLookedAtTwice(t *testing.T) {
+	does := func(want string) func(Decision) bool { return func(d Decision) bool { return steps(d) == want } }
+	for name, test := range map[string]struct {
+		state    func() State
+		deadline time.Duration
+		over     func(Decision) bool
+	}{
+		"a drained node is not detached": {func() State {
+			s := markedFleet(3)
+			n := &s.Nodes[0]
+			n.Leaving, n.Evicting, n.Checks[0].Serving, n.Deployment.DrainedAt = true, true, true, start.Add(-30*time.Second)
+			return s
+		}, 610 * time.Second, does("ScaleToZero n0000")},
+		"a node that is orphaned is not complete": {func() State {
+			s := markedFleet(3)
+			s.Deletion, s.Nodes[0].Pods[0].Ready = DeleteOrphaning, false
+			return s
+		}, 600 * time.Second, does("Unmark n0000")},
+		"a retiring port of a dead node": {func() State {
+			s := retiring()
+			s.Nodes[1].Checks[1], s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false
+			return s
+		}, quietAfter, does("DeleteChecker 10079")},
+		"an update is overlooked": {func() State {
+			s := markedFleet(2)
+			d := s.Nodes[0].Deployment
+			d.Revision, d.UpdatedReplicas, d.OlderReplicas, d.UpdatedAt = "r2", 0, 2, start
+			return s
+		}, 300 * time.Second, does("Update n0000 to r2 x3")},
+		"a dead node uses up the budget": {func() State {
+			s := servingFleet(3)
+			s.Revision, s.Nodes[0].Ready = "r2", false
+			s.Spec.UpdateStrategy.RollingUpdate.IgnoreNotReadyNodesAfterSeconds = new(int32(60))
+			return s
+		}, 60 * time.Second, func(d Decision) bool { return len(d.Status.Wave) > 0 }},
+		"a detacher does not put a node back": {func() State {
+			s := servingFleet(3)
+			byBoth(&s.Spec)
+			n := &s.Nodes[0]
+			s.Status.Wave, n.Deployment.AttachedAt, n.Detachment.Timestamp = []string{n.Name}, start, start.Format(time.RFC3339)
+			return s
+		}, 600 * time.Second, func(d Decision) bool { return strings.Contains(summary(d), v1alpha1.ReasonAttachTimedOut) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, sights := test.state(), &Sights{}
+			for _, at := range []struct {
+				after, wake time.Duration
+				over        bool
+			}{{0, test.deadline, false}, {test.deadline, test.deadline + lookAgain, false}, {test.deadline + lookAgain, 0, true}} {
+				d := look(sights, s, at.after)
+				if test.over(d) != at.over || !at.over && (d.WakeAt.IsZero() || d.WakeAt.After(start.Add(at.wake))) {
+					t.Errorf("after %s:\n%s", at.after, summary(d))
+				}
+			}
+		})
+	}
+}
+
 // TestDeadlineAfterADeadNode: what a node was NotReady for does not count against its
 // template.
 func TestDeadlineAfterADeadNode(t *testing.T) {
@@ -405,11 +465,12 @@ func TestDeadNodeAndBudget(t *testing.T) {
 			if d := look(sights, s, 299*time.Second); slices.Contains(d.Status.Wave, "n0001") || d.WakeAt.After(start.Add(300*time.Second)) {
 				t.Errorf("a second before its time:\n%s", summary(d))
 			}
-			if d := look(sights, s, 300*time.Second); !slices.Contains(d.Status.Wave, "n0001") {
+			look(sights, s, 300*time.Second)
+			if d := look(sights, s, 300*time.Second+lookAgain); !slices.Contains(d.Status.Wave, "n0001") {
 				t.Errorf("when its time is over:\n%s", summary(d))
 			}
 			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(3)
-			if d := look(sights, s, 300*time.Second); slices.Contains(d.Status.Wave, "n0001") || !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, "minServingNodes is 3") {
+			if d := look(sights, s, 300*time.Second+lookAgain); slices.Contains(d.Status.Wave, "n0001") || !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, "minServingNodes is 3") {
 				t.Errorf("the floor counts it:\n%s", summary(d))
 			}
 		})

@@ -38,6 +38,7 @@ func (p *planner) finish(v *view) {
 		p.attach(v, servesAgainReason)
 	case p.outdated(v) && v.nudged(p.pods) && !d.Settled:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)
+		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
 		if p.detach(v) && p.accepted(v.target) {
@@ -349,9 +350,8 @@ func (p *planner) judge(v *view, reason string) {
 // long as it may take to take one out. Then the node is unavailable, and the others go on
 // within the budget.
 func (p *planner) awaitReturn(v *view, reason string) {
-	if deadline := v.seen.Attached.Add(p.strategy.DetachTimeout); p.Now.Before(deadline) {
+	if released := v.seen.Attached; !released.IsZero() && !p.over(released.Add(p.strategy.DetachTimeout)) {
 		p.wait(v, v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason)
-		p.wake(deadline)
 		return
 	}
 	v.unreturned = true

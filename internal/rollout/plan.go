@@ -255,7 +255,9 @@ func (p *planner) wake(t time.Time) {
 }
 
 // over is whether a deadline has passed, and had when this controller looked a while ago: one
-// that was frozen sees at first what was so before, as often as it looks at once.
+// that was frozen sees at first what was so before, as often as it looks at once. What may
+// cost something is not done for a time that has passed otherwise; a grace that an answer
+// tells the age of, or a try, is no such thing.
 func (p *planner) over(deadline time.Time) bool {
 	switch {
 	case p.Now.Before(deadline):
@@ -268,7 +270,7 @@ func (p *planner) over(deadline time.Time) bool {
 	return true
 }
 
-// lookAgain is after how long what is to end a rollout is looked at once more.
+// lookAgain is after how long what a deadline has ended is looked at once more.
 const lookAgain = time.Second
 
 func (p *planner) block(reason, message string) {

@@ -76,12 +76,10 @@ func (p *planner) drain(v *view) {
 func (p *planner) emptyDrained(v *view) {
 	p.wait(v, v1alpha1.NodeDrained, v.Deployment.DrainedAt, "")
 	out, step, reason, until := p.detached(v)
-	deadline := v.seen.Mark.Add(p.detachTime())
 	v.reason = reason
 	p.wake(until)
-	p.wake(deadline)
 	switch {
-	case out || !p.Now.Before(deadline):
+	case out || p.over(v.seen.Mark.Add(p.detachTime())):
 		p.act(v, Step{Action: ScaleToZero, Reason: "somebody drains the node"})
 	case step != nil:
 		p.act(v, *step)
@@ -185,14 +183,12 @@ func (p *planner) leavesNoStorm(v *view) bool {
 // off. Whether it was updated since its mark is not asked: somebody may have changed what
 // tells that.
 func (p *planner) finishesTurn(v *view) bool {
-	deadline := v.seen.Updated.Add(p.Spec.ProgressDeadline())
-	if !v.Exists || !v.Marked() || !p.Now.Before(deadline) {
+	if !v.Exists || !v.Marked() {
 		return false
 	}
 	done, _, until := v.complete(p.Now, p.minReady())
 	p.wake(until)
-	p.wake(deadline)
-	return !done
+	return !done && !p.over(v.seen.Updated.Add(p.Spec.ProgressDeadline()))
 }
 
 func (p *planner) letGoOf(v *view) {

@@ -215,7 +215,7 @@ func TestNodeJoinsNotReady(t *testing.T) {
 	for _, test := range []struct {
 		after time.Duration
 		begin int
-	}{{10 * time.Minute, 0}, {10*time.Minute + 59*time.Second, 0}, {11 * time.Minute, 1}} {
+	}{{10 * time.Minute, 0}, {10*time.Minute + 59*time.Second, 0}, {11 * time.Minute, 0}, {11*time.Minute + lookAgain, 1}} {
 		if d := look(sights, s, test.after); len(d.Status.Wave) != test.begin {
 			t.Errorf("after %s: %s", test.after, summary(d))
 		}
@@ -328,7 +328,8 @@ func TestReleasedWithoutItsMark(t *testing.T) {
 				t.Errorf("outdated %t, after %s:\n%s", outdated, after, summary(d))
 			}
 		}
-		d = look(sights, s, time.Hour+time.Second+timeout)
+		look(sights, s, time.Hour+time.Second+timeout)
+		d = look(sights, s, time.Hour+time.Second+timeout+lookAgain)
 		if b := condition(t, d, v1alpha1.ConditionBlocked); b.Reason != v1alpha1.ReasonAttachTimedOut {
 			t.Errorf("outdated %t, in the end:\n%s", outdated, summary(d))
 		}

@@ -238,9 +238,7 @@ func (p *planner) overlooked(v *view) bool {
 	if !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
 		return false
 	}
-	due := since.Add(patience)
-	p.wake(due)
-	return !p.Now.Before(due)
+	return p.over(since.Add(patience))
 }
 
 const overlookedReason = "the Deployment controller takes itself to be done"
@@ -341,7 +339,9 @@ func (p *planner) stillRejects(v *view, step Step) bool {
 	if v.Tainted {
 		return step.Replicas < d.Replicas
 	}
-	lasts := !p.Now.Before(v.seen.Hold.Add(firstRetry))
+	due := v.seen.Hold.Add(firstRetry)
+	p.wake(due)
+	lasts := !p.Now.Before(due)
 	fails := func(pod Pod) bool { return pod.Failed != "" && !pod.Terminating && (lasts || v.isPresent(pod)) }
 	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused || !step.Keep
 	return d.Settled && (lasts || further) && slices.ContainsFunc(v.Pods, fails)

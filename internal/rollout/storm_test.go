@@ -181,6 +181,22 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
+// TestHoldThatEndsNothing: what fails a second after a hold is what it does not end, and is
+// looked at then.
+func TestHoldThatEndsNothing(t *testing.T) {
+	s := rejecting(1, 2)
+	n := &s.Nodes[0]
+	n.Pods = append(n.Pods[:3:3], Pod{Name: "x", Revision: "r3", ReplicaSet: "c", Failed: "OutOfcpu"})
+	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 9, Replicas: 3, At: metav1.NewMicroTime(start)}
+	if d := Plan(s); steps(d) != "DeletePods n0000" || !d.WakeAt.Equal(start.Add(firstRetry)) {
+		t.Errorf("at first: %s", summary(d))
+	}
+	s.Now = start.Add(firstRetry)
+	if got := steps(Plan(s)); !strings.HasPrefix(got, "HoldBack n0000") {
+		t.Errorf("a second later: %s", got)
+	}
+}
+
 // TestHalfway: a node that stopped halfway, out of its turn, waits for one.
 func TestHalfway(t *testing.T) {
 	s := rejecting(1, 2)
@@ -317,6 +333,10 @@ func TestNudgesWithinTheDeadline(t *testing.T) {
 		if overdue == 0 && condition(t, got, v1alpha1.ConditionProgressing).Reason == v1alpha1.ReasonProgressDeadlineExceeded {
 			overdue = after
 		}
+	}
+	d.Settled, d.Replicas = false, 3
+	if c := condition(t, look(sights, s, 2*deadline), v1alpha1.ConditionProgressing); c.Reason != v1alpha1.ReasonProgressDeadlineExceeded {
+		t.Errorf("before the Deployment controller has seen the last: %+v", c)
 	}
 	if overdue < deadline || overdue > deadline+5*time.Second {
 		t.Errorf("overdue after %s, not after %s", overdue, deadline)

@@ -196,9 +196,7 @@ func (p *planner) ignores(v *view) bool {
 	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
 		return false
 	}
-	at := v.seen.Ready.Add(p.strategy.IgnoreNotReadyAfter)
-	p.wake(at)
-	return !p.Now.Before(at)
+	return p.over(v.seen.Ready.Add(p.strategy.IgnoreNotReadyAfter))
 }
 
 // underWay are the nodes of the wave that were touched and do not serve yet, and
