@@ -224,6 +224,30 @@ func TestDeadlineAfterAThaw(t *testing.T) {
 	}
 }
 
+// TestFrozenAfterADeadline: a look that comes later than it was asked for may be that of a
+// controller which was frozen right after its first look past a deadline: what it sees may be
+// what was so then. What was over before stays so.
+func TestFrozenAfterADeadline(t *testing.T) {
+	s := markedFleet(3)
+	s.Nodes[0].Checks[0].Mark = ""
+	sights := &Sights{}
+	const deadline = 610 * time.Second
+	for _, after := range []time.Duration{
+		0, deadline, deadline + lookAgain/2, deadline + time.Minute, deadline + time.Minute + 10*time.Millisecond,
+		time.Hour, time.Hour + lookAgain - time.Millisecond,
+	} {
+		if d := look(sights, s, after); d.Status.DetachTimedOut != nil {
+			t.Errorf("after %s:\n%s", after, summary(d))
+		}
+	}
+	for _, after := range []time.Duration{time.Hour + lookAgain, 5 * time.Hour} {
+		if d := look(sights, s, after); d.Status.DetachTimedOut == nil {
+			t.Errorf("after %s:\n%s", after, summary(d))
+		}
+		sights.Expect(start.Add(after + time.Second))
+	}
+}
+
 // TestEachDeadlineIsLookedAtTwice: what a deadline ends is done at a look that was asked for,
 // and by nothing else, and not at the first, which may show what was before.
 func TestEachDeadlineIsLookedAtTwice(t *testing.T) {

@@ -28,9 +28,13 @@ type Seen struct {
 // seen. The zero value has seen nothing.
 type Sights struct {
 	began time.Time
-	// looks are the last one that lies lookAgain back, and those since.
-	looks []time.Time
-	nodes map[string]*sight
+	// next is when the next look is due at the latest, zero where nobody said so.
+	next time.Time
+	// looked is the last look that another one followed in time, lookAgain later or more,
+	// looks are those since.
+	looked time.Time
+	looks  []time.Time
+	nodes  map[string]*sight
 	// pass counts the States that were seen, so that nodes that are gone can be told.
 	pass int
 	gate gateValue
@@ -100,19 +104,30 @@ func (s *Sights) See(state *State) {
 }
 
 // look notes a look, and is when the last one was that lies lookAgain back; zero where none
-// does.
-func (s *Sights) look(now time.Time) (at time.Time) {
+// does. One that comes late may be that of a controller which was frozen, and see what was so
+// at the looks before it: it follows none of them.
+func (s *Sights) look(now time.Time) time.Time {
+	if !s.next.IsZero() && now.After(s.next.Add(mostLate)) {
+		s.looks = nil
+	}
+	s.next = time.Time{}
 	recent := slices.IndexFunc(s.looks, func(look time.Time) bool { return now.Before(look.Add(lookAgain)) })
 	if recent < 0 {
 		recent = len(s.looks)
 	}
 	if recent > 0 {
-		at = s.looks[recent-1]
-		s.looks = slices.Delete(s.looks, 0, recent-1)
+		s.looked = s.looks[recent-1]
+		s.looks = slices.Delete(s.looks, 0, recent)
 	}
 	s.looks = append(s.looks, now)
-	return at
+	return s.looked
 }
+
+// Expect says when the next look is due at the latest; zero where nothing is waited for.
+func (s *Sights) Expect(next time.Time) { s.next = next }
+
+// mostLate is how late a look may come on a busy machine.
+const mostLate = 3 * time.Second
 
 func (s *sight) see(n *Node, claimed bool, now time.Time) {
 	last := s.values

@@ -13,7 +13,9 @@ import (
 func look(sights *Sights, s State, after time.Duration) Decision {
 	s.Now = start.Add(after)
 	sights.See(&s)
-	return Plan(s)
+	d := Plan(s)
+	sights.Expect(d.WakeAt)
+	return d
 }
 
 // TestClockOfTheDetacher: the grace after the detacher's answer lasts as long as it

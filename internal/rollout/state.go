@@ -19,8 +19,8 @@ import (
 type State struct {
 	Now time.Time
 	// Began is when this controller began to look, Looked when it last did so lookAgain ago
-	// or earlier, GateSeen when it first saw the present phase of the analysis; all, and what
-	// is Seen of nodes, by its own clock.
+	// or earlier and was not frozen since, GateSeen when it first saw the present phase of the
+	// analysis; all, and what is Seen of nodes, by its own clock.
 	Began, Looked, GateSeen time.Time
 	Generation              int64
 	Spec                    v1alpha1.IngressDaemonSetSpec

@@ -23,6 +23,45 @@ func TestOneRollout(t *testing.T) {
 	w.mustHold(t, "unfinished", w.unfinished)
 }
 
+// TestFrozenAtADeadline: a controller that is frozen right after it saw that a detachment takes
+// too long hears the answer that came meanwhile when it thaws, although its watch is late.
+func TestFrozenAtADeadline(t *testing.T) {
+	w := newWorld(0)
+	w.detacher.keys = map[string]string{detacherKey: detacherTimestamp}
+	spec := specOfStories()
+	byBoth(&spec)
+	u := spec.UpdateStrategy.RollingUpdate
+	u.DetachTimeoutSeconds, u.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds = new(int32(60)), new(int32(0))
+	w.addNode("n1", nil)
+	w.addNode("n2", nil)
+	w.begin(spec)
+	w.run(start.Add(time.Minute))
+	w.detacher.answers = false
+	w.changeTemplate("r2")
+	l := w.leaders[0]
+	for l.seen.node("n1").Seen.Mark.IsZero() {
+		w.run(w.now.Add(10 * time.Millisecond))
+	}
+	strategy := spec.Strategy()
+	graces := strategy.MarkGrace + strategy.AnnotateNode.Grace
+	w.run(l.seen.node("n1").Seen.Mark.Add(strategy.DetachTimeout + graces + lookedAt))
+
+	l.views["Node"].lag = 500 * time.Millisecond
+	w.after(10*time.Second-lookedAt, w.detacherReturns)
+	l.busy = true
+	l.freeze(10 * time.Second)
+	l.busy = false
+	l.wakeAfter(0)
+	w.run(w.now.Add(5 * time.Minute))
+	if timedOut := w.set().Status.DetachTimedOut; timedOut != nil {
+		t.Errorf("timed out: %+v", timedOut)
+	}
+	w.mustHold(t, "unfinished", w.unfinished)
+}
+
+// lookedAt is a moment in which a leader has looked at what was due.
+const lookedAt = 100 * time.Millisecond
+
 // TestSlowPortLosesItsPod: a port that answers others and not us in time, and whose pod goes,
 // may pass for others until its process ends: a node that leaves then has the grace after its
 // mark.
