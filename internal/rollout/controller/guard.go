@@ -133,6 +133,11 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 	default:
 		return nil
 	}
+	return r.setAsSeen(ctx, o)
+}
+
+// setAsSeen is an error where the IngressDaemonSet has changed since it was observed.
+func (r *Reconciler) setAsSeen(ctx context.Context, o *observed) error {
 	o.look.once.Do(func() {
 		live := &metav1.PartialObjectMetadata{}
 		live.SetGroupVersionKind(v1alpha1.Kind)

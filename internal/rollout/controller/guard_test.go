@@ -119,6 +119,36 @@ func TestOrphanThatIsLeft(t *testing.T) {
 	}
 }
 
+// TestCheckersThatAreLeft: nothing of health checkers is claimed or made by an old look at an
+// IngressDaemonSet that is being deleted without them: the garbage collector would delete it.
+func TestCheckersThatAreLeft(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		r, o, _ := frozen(t)
+		ds := objects.Checker(o.set, 10080, "checker")
+		ds.OwnerReferences = nil
+		if err := r.client.Create(t.Context(), ds); err != nil {
+			t.Fatal(err)
+		}
+		binding := objects.CheckerRoleBinding(o.set)
+		o.orphans, o.missing = []*appsv1.DaemonSet{ds}, []client.Object{binding}
+		if deleted {
+			// Its finalizer keeps it.
+			if err := r.client.Delete(t.Context(), o.set.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := r.apply(t.Context(), o, nil)
+		now := &appsv1.DaemonSet{}
+		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), now); err != nil {
+			t.Fatal(err)
+		}
+		made := r.live.Get(t.Context(), client.ObjectKeyFromObject(binding), binding.DeepCopyObject().(client.Object)) == nil
+		if claimed := controlledBy(now, o.set.UID); claimed == deleted || made == deleted || deleted && !onlyConflicts(err) || !deleted && err != nil {
+			t.Errorf("deleted %t: claimed %t, made %t, %v", deleted, claimed, made, err)
+		}
+	}
+}
+
 // TestPortThatIsWantedAgain: a port is not closed where the object has changed since that
 // was decided: the port may be in the spec again.
 func TestPortThatIsWantedAgain(t *testing.T) {

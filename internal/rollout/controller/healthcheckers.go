@@ -326,8 +326,16 @@ func (o *observed) nodesLeave() bool {
 }
 
 // grant makes what the health checkers need beside their DaemonSets, and claims
-// DaemonSets that were left behind: their pods stay until it is time to replace them.
+// DaemonSets that were left behind: their pods stay until it is time to replace them. By an
+// old look at an IngressDaemonSet that is being deleted without them, they would be deleted
+// with it.
 func (r *Reconciler) grant(ctx context.Context, o *observed) error {
+	if len(o.missing)+len(o.orphans) == 0 {
+		return nil
+	}
+	if err := r.setAsSeen(ctx, o); err != nil {
+		return err
+	}
 	for _, obj := range o.missing {
 		if err := r.client.Create(ctx, obj, client.FieldOwner(objects.FieldManager)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("creating %s %s: %w", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName(), err)

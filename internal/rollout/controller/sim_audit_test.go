@@ -11,6 +11,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -134,6 +135,15 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	a.checkCheckers(seen, s)
 	a.checkBudget(seen, s)
 	a.checkGate(seen, s)
+}
+
+// leavesBehind: what an IngressDaemonSet leaves when it is deleted is nobody's again, or the
+// garbage collector would delete it after it.
+func (a *audit) leavesBehind(before, after client.Object) {
+	owned := func(obj client.Object) bool { return obj != nil && metav1.GetControllerOfNoCopy(obj) != nil }
+	if set := a.w.set(); a.deletion() == rollout.DeleteOrphaning && set != nil && set.DeletionTimestamp.Time.Before(a.w.now) && owned(after) && !owned(before) {
+		a.fault("%s is claimed although it is to be left", after.GetName())
+	}
 }
 
 // counts counts the writes of the controller to the objects of a node.

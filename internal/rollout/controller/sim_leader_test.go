@@ -289,7 +289,8 @@ func (l *leader) wrote(before, after client.Object) {
 		l.tells(rollout.RemoveFinalizer)
 	}
 	l.w.audit.counts(obj)
-	if s := l.step(obj); s != nil {
+	l.w.audit.leavesBehind(before, after)
+	if s := l.step(obj, after == nil || after.GetDeletionTimestamp() != nil); s != nil {
 		l.w.audit.acts(l.seen, *s)
 		l.w.tell("controller", "%s", *s)
 	}
@@ -304,7 +305,7 @@ func (l *leader) tells(a rollout.Action) {
 }
 
 // step finds the step that a write carries out.
-func (l *leader) step(obj client.Object) *rollout.Step {
+func (l *leader) step(obj client.Object, deletes bool) *rollout.Step {
 	is := func(s rollout.Step) bool {
 		switch obj := obj.(type) {
 		case *appsv1.Deployment:
@@ -316,7 +317,8 @@ func (l *leader) step(obj client.Object) *rollout.Step {
 		case *appsv1.ControllerRevision:
 			return s.Action == rollout.RecordRevision
 		case *appsv1.DaemonSet:
-			return (s.Action == rollout.ApplyChecker || s.Action == rollout.DeleteChecker) && obj.Labels[v1alpha1.LabelHealthCheckPort] == portLabel(s.Port)
+			action := map[bool]rollout.Action{false: rollout.ApplyChecker, true: rollout.DeleteChecker}[deletes]
+			return s.Action == action && obj.Labels[v1alpha1.LabelHealthCheckPort] == portLabel(s.Port)
 		}
 		return false
 	}
