@@ -1,11 +1,13 @@
 package rollout
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestDrain: the steps while somebody drains a node.
@@ -111,6 +113,30 @@ func TestDrainByDeletion(t *testing.T) {
 			test.change(&s, &s.Nodes[0])
 			if got := steps(Plan(s)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestClaimedAndEmptied: a node that was claimed uses up the budget of a deletion although it
+// serves nothing any more, since another controller may have begun with it.
+func TestClaimedAndEmptied(t *testing.T) {
+	for name, test := range map[string]struct {
+		wave []string
+		want string
+	}{
+		"claimed":     {[]string{"n0000"}, "n0000"},
+		"not claimed": {nil, "n0001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(2)
+			s.Deletion, s.Status.Wave = DeleteInWaves, test.wave
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = new(intstr.FromInt32(1))
+			n := &s.Nodes[0]
+			n.Pods, n.Checks[0].Serving, n.Detachment.Requested = nil, false, test.wave != nil
+			d := Plan(s)
+			if got := strings.Join(d.Status.Wave, " "); got != test.want || steps(d) != "Mark n0000 out of turn" {
+				t.Errorf("the wave is %q, want %q; %s", got, test.want, steps(d))
 			}
 		})
 	}

@@ -179,7 +179,10 @@ func (p *planner) tally(underWay, acting int) count {
 func (p *planner) down(v *view) bool {
 	switch {
 	case !v.Wanted:
-		return v.Marked() && !v.outOfTurn()
+		// One that was claimed, and is to be marked out of turn, may have been begun with
+		// by another controller whose mark is yet to be seen.
+		begun := p.wave[v.Name] && v.Deployment != nil && !v.Marked() && !v.starts
+		return begun || v.Marked() && !v.outOfTurn()
 	case v.emptied, v.ignored:
 		return false
 	case v.state == v1alpha1.NodeDegraded:
