@@ -118,6 +118,11 @@ func (p *planner) holdBack(v *view) Step {
 		step.Rolling = Rolling{Surge: d.surgeOf(step.Replicas), Unavailable: max(0, step.Replicas-v.readyPods())}
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
+		if v.Tainted && older+present < all {
+			// Which of three templates would lose pods cannot be chosen. What a taint evicts is then
+			// made again, until all are gone, or the node is out of the load balancer.
+			step.Rolling.Surge = d.surgeOf(all)
+		}
 	}
 	if v.readyPods() == 0 && step.Replicas > 0 && step.Rolling == (Rolling{}) {
 		// Otherwise pods of other templates, also rejected ones, would stay until

@@ -67,7 +67,11 @@ func TestHoldBack(t *testing.T) {
 		"three templates meet":          {1, 0, threeMeet(2, 1), "HoldBack n0000 to r1 x2", false, Rolling{1, 0}},
 		"three, and more are asked for": {1, 0, threeMeet(3, 0), "HoldBack n0000 to r1 x3", false, Rolling{0, 1}},
 		"three, and fewer":              {1, 0, threeMeet(1, 1), "HoldBack n0000 to r1 x2", false, Rolling{}},
-		"a third is rejected too":       {1, 1, thirdRejected, "HoldBack n0000 to r2 x2", false, Rolling{1, 0}},
+		"three, and a taint": {1, 0, func(s *State) {
+			threeMeet(3, 0)(s)
+			s.Nodes[0].Tainted = true
+		}, "HoldBack n0000 to r2 x2", true, Rolling{1, 3}},
+		"a third is rejected too": {1, 1, thirdRejected, "HoldBack n0000 to r2 x2", false, Rolling{1, 0}},
 		"old ones are rejected too": {1, 1, func(s *State) {
 			thirdRejected(s)
 			s.Nodes[0].Pods[3].Revision = "r1"
