@@ -68,16 +68,17 @@ func (c *simCheck) tellsBy(then time.Time) bool {
 	return c.up && !c.hangs && !late && c.serving && c.since.Before(then.Add(-time.Second-c.slow))
 }
 
-// silentSince is since when one that is silent attracts no traffic.
+// silentSince is since when one that is silent attracts no traffic. What one that hangs would
+// say by now, nobody hears.
 func (c *simCheck) silentSince() time.Time {
-	switch {
-	case !c.serving:
-		return c.failed
-	case !c.up:
-		return c.endedAt
-	default:
-		return c.hungAt
+	since := c.endedAt
+	if c.up {
+		since = c.hungAt
 	}
+	if !c.serving && c.failed.Before(since) {
+		return c.failed
+	}
+	return since
 }
 
 // settled is whether its pod runs and is of the newest template.
