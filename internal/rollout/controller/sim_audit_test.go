@@ -138,8 +138,11 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 }
 
 // leavesBehind: what an IngressDaemonSet leaves when it is deleted is nobody's again, or the
-// garbage collector would delete it after it.
+// garbage collector would delete it after it. A revision that goes takes nothing with it.
 func (a *audit) leavesBehind(before, after client.Object) {
+	if _, revision := after.(*appsv1.ControllerRevision); revision {
+		return
+	}
 	owned := func(obj client.Object) bool { return obj != nil && metav1.GetControllerOfNoCopy(obj) != nil }
 	if set := a.w.set(); a.deletion() == rollout.DeleteOrphaning && set != nil && set.DeletionTimestamp.Time.Before(a.w.now) && owned(after) && !owned(before) {
 		a.fault("%s is claimed although it is to be left", after.GetName())
