@@ -115,9 +115,9 @@ func ownerOf(obj client.Object) types.UID {
 
 // lookedUp are the actions that must not be done on an old decision: the end of a port, which
 // may be wanted again, the return of a node that another controller has taken out, a request
-// that nobody would take back when the object is gone, and the claim of a Deployment that was
-// orphaned because the object is being deleted.
-var lookedUp = []rollout.Action{rollout.Create, rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
+// that nobody would take back when the object is gone, and what is made for an object that is
+// being deleted without it, or the claim of that.
+var lookedUp = []rollout.Action{rollout.Create, rollout.ApplyChecker, rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
 
 // stillHolds refuses what must not be done on an old decision, since this controller may
 // have been frozen since: besides lookedUp the first touch of a node whose claim may not stand

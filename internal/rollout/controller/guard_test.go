@@ -137,14 +137,14 @@ func TestCheckersThatAreLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := r.apply(t.Context(), o, nil)
+		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.ApplyChecker, Port: 10081}})
 		now := &appsv1.DaemonSet{}
 		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), now); err != nil {
 			t.Fatal(err)
 		}
 		made := r.live.Get(t.Context(), client.ObjectKeyFromObject(binding), binding.DeepCopyObject().(client.Object)) == nil
-		if claimed := controlledBy(now, o.set.UID); claimed == deleted || made == deleted || deleted && !onlyConflicts(err) || !deleted && err != nil {
-			t.Errorf("deleted %t: claimed %t, made %t, %v", deleted, claimed, made, err)
+		if claimed := controlledBy(now, o.set.UID); claimed == deleted || made == deleted || len(done) == 0 != deleted || deleted && !onlyConflicts(err) || !deleted && err != nil {
+			t.Errorf("deleted %t: claimed %t, made %t, done %v, %v", deleted, claimed, made, done, err)
 		}
 	}
 }
