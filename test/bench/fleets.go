@@ -136,16 +136,25 @@ type ids struct {
 func (f *ids) name() string { return "ingressdaemonset" }
 
 func (f *ids) create(ctx context.Context, version string) error {
+	f.set = newSet(metav1.ObjectMeta{
+		Name: idsName, Namespace: namespace,
+		Annotations: map[string]string{v1alpha1.AnnotationAllowForegroundDeletion: ""},
+	}, version)
+	if err := f.client.Create(ctx, f.set); err != nil {
+		return err
+	}
+	return f.wait(ctx)
+}
+
+// newSet is an IngressDaemonSet whose nodes are all taken out together.
+func newSet(meta metav1.ObjectMeta, version string) *v1alpha1.IngressDaemonSet {
 	all := intstr.FromString("100%")
-	f.set = &v1alpha1.IngressDaemonSet{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: idsName, Namespace: namespace,
-			Annotations: map[string]string{v1alpha1.AnnotationAllowForegroundDeletion: ""},
-		},
+	return &v1alpha1.IngressDaemonSet{
+		ObjectMeta: meta,
 		Spec: v1alpha1.IngressDaemonSetSpec{
 			PodsPerNode:          ptr[int32](podsPerNode),
 			HealthCheckNodePorts: []int32{healthCheckPort},
-			Template:             template(map[string]string{"app": idsName}, version),
+			Template:             template(map[string]string{"app": meta.Name}, version),
 			UpdateStrategy: v1alpha1.UpdateStrategy{RollingUpdate: &v1alpha1.RollingUpdate{
 				MaxUnavailableNodes:        &all,
 				MinServingNodes:            new(int32),
@@ -154,10 +163,6 @@ func (f *ids) create(ctx context.Context, version string) error {
 			}},
 		},
 	}
-	if err := f.client.Create(ctx, f.set); err != nil {
-		return err
-	}
-	return f.wait(ctx)
 }
 
 // settleCheckers waits until the health checkers' pods are there, which no

@@ -12,13 +12,15 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// A connection on which nothing came for pingAfter is pinged: by the kernel, which
-// notices within aliveTimeout that the machine at the other end is gone, and by HTTP,
-// which tells within pingTimeout that an API server hangs. That is longer, since all
-// checkers would leave one that is slow for a moment, and come back at once.
+// A connection on which nothing came for aliveAfter is probed by the kernel, which notices
+// within aliveTimeout that the machine at the other end is gone. After pingAfter it is pinged
+// by HTTP, which tells within pingTimeout that an API server hangs. That is longer, since all
+// checkers would leave one that is slow for a moment, and come back at once; and seldom, since
+// each ping of every node costs the API server processor time.
 const (
-	pingAfter    = 5 * time.Second
+	aliveAfter   = 5 * time.Second
 	aliveTimeout = 5 * time.Second
+	pingAfter    = 10 * time.Second
 	pingTimeout  = 15 * time.Second
 	dialTimeout  = 10 * time.Second
 )
@@ -56,7 +58,7 @@ func newTransport(config *rest.Config) (*http.Transport, error) {
 	}
 	dialer := net.Dialer{
 		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: aliveTimeout / 2, Count: 2},
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: aliveAfter, Interval: aliveTimeout / 2, Count: 2},
 	}
 	proxy := config.Proxy
 	if proxy == nil {
