@@ -161,6 +161,31 @@ func TestDecide(t *testing.T) {
 		{"a crash after the record: registered once more, though it seems in", func(s *GroupState) {
 			s.Records = []Record{record(one, true, time.Time{})}
 		}, expected{register: first, phase: Registering}},
+		{"a refused deregistration of what is not there any more", func(s *GroupState) {
+			s.Wants, s.Records = nil, []Record{record(one, true, time.Time{})}
+			gone(s)
+			s.Refused = []Refusal{{Target: one, Why: "no", Since: ago(time.Minute), At: ago(2 * time.Second), Times: 1}}
+		}, expected{records: "1 leaving left -1s", phase: Leaving}},
+		{"one that was refused after the read", func(s *GroupState) {
+			s.Wants, s.Records = nil, []Record{record(one, true, time.Time{})}
+			gone(s)
+			s.Refused = []Refusal{{Target: one, Why: "no", Since: ago(time.Minute), At: ago(0), Times: 1}}
+		}, expected{phase: Refused}},
+		{"one that is there still", func(s *GroupState) {
+			s.Wants, s.Records = nil, []Record{record(one, true, time.Time{})}
+			s.Refused = []Refusal{{Target: one, Why: "no", Since: ago(time.Minute), At: ago(2 * time.Second), Times: 1}}
+		}, expected{phase: Refused}},
+		{"a refused registration is no leave", func(s *GroupState) {
+			s.Wants, s.Records = nil, []Record{record(one, true, time.Time{})}
+			gone(s)
+			s.Refused = []Refusal{{Target: one, Register: true, Why: "no", Since: ago(time.Minute), At: ago(2 * time.Second), Times: 1}}
+		}, expected{deregister: first, phase: Leaving}},
+		{"healthy in a zone that traffic is shifted away from", func(s *GroupState) {
+			s.Registered[one] = Health{Condition: Healthy, Zone: "a", Shifted: true}
+		}, expected{phase: Attached}},
+		{"unhealthy in such a zone", func(s *GroupState) {
+			s.Registered[one] = Health{Condition: Unhealthy, Zone: "a", Shifted: true}
+		}, expected{phase: Failing}},
 		{"a refused one waits", func(s *GroupState) {
 			gone(s)
 			s.Refused = []Refusal{{Target: one, Register: true, Why: "no", Since: ago(time.Minute), At: ago(4 * time.Second), Times: 1}}

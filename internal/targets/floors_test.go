@@ -24,6 +24,8 @@ func TestFloors(t *testing.T) {
 		{"one that drains serves nobody", map[Target]Health{one: healthy("a"), two: drained()}, []Want{out(one)}, nil, []Target{one}},
 		{"one that leaves by record", map[Target]Health{one: healthy("a"), two: healthy("a")}, []Want{out(one)},
 			func(s *GroupState) { s.Records = append(s.Records, record(two, true, time.Time{})) }, []Target{one}},
+		{"one that gets no traffic because its zone is shifted", map[Target]Health{one: healthy("a"), two: {Condition: Healthy, Zone: "b", Shifted: true}}, []Want{out(one)}, nil, []Target{one}},
+		{"such a one holds nothing up", map[Target]Health{one: {Condition: Healthy, Zone: "b", Shifted: true}, two: unhealthy}, []Want{out(one)}, nil, nil},
 		{"the minimum", map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("a")}, []Want{out(one)},
 			func(s *GroupState) { s.Group.MinHealthy = 3 }, []Target{one}},
 		{"the minimum is kept", map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("a")}, []Want{out(one)},

@@ -97,7 +97,10 @@ func (p *planner) attachment(t Target, where place) (Phase, string) {
 		return Attached, "it is registered; no load balancer forwards to the group, so there is nothing more to wait for"
 	case h.Reason == HealthCheckDisabled:
 		return Attached, "it is registered, and its health is not checked"
-	case h.serves():
+	case h.healthy() && h.Shifted:
+		// Nobody knows when the shift ends: who waited for it would stop every rollout.
+		return Attached, "it is healthy, and traffic is shifted away from its zone"
+	case h.healthy():
 		return Attached, "it is healthy"
 	case h.Condition == Initial || h.Reason == RegistrationInProgress:
 		return Registering, "its first health checks are under way"
@@ -113,7 +116,10 @@ func (p *planner) attachment(t Target, where place) (Phase, string) {
 
 // serves is whether the load balancer sends new connections to the target because
 // it holds it for healthy.
-func (h Health) serves() bool {
+func (h Health) serves() bool { return h.healthy() && !h.Shifted }
+
+// healthy is whether its own health is good, whether or not its zone gets traffic.
+func (h Health) healthy() bool {
 	return h.Condition == Healthy || h.Reason == HealthCheckDisabled
 }
 

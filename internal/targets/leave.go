@@ -26,7 +26,7 @@ func (p *planner) leave(t Target) {
 	a := p.Answers[t]
 	accepted := a.accepts(false) && !p.ReadAt.Before(a.At)
 	switch {
-	case r.Leaving && out && (accepted || !r.LeftAt.IsZero()):
+	case r.Leaving && out && (accepted || !r.LeftAt.IsZero() || where == absent && p.refusedBefore(t)):
 		p.left(r, where)
 	case r.Leaving && where == unread && !r.LeftAt.IsZero():
 		p.report(t, Leaving, r.LeftAt, time.Time{}, "the inventory of the group is not read yet")
@@ -37,8 +37,19 @@ func (p *planner) leave(t Target) {
 	}
 }
 
+// refusedBefore is whether the cloud refused the deregistration, and the inventory was read
+// after that: a target that is not in it then has gone without us, as one of an instance that
+// was terminated, and would be refused for ever.
+func (p *planner) refusedBefore(t Target) bool {
+	r, refused := p.refused[t]
+	return refused && !r.Register && p.ReadAt.After(r.At)
+}
+
 // mayTake is whether a target that is not on record is ours to take out.
 func (p *planner) mayTake(where place, w wish, wanted bool) bool {
+	if wanted && !w.recordable() {
+		return false
+	}
 	switch where {
 	case registered:
 		return p.Whole || w.Borrowed

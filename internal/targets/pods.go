@@ -115,7 +115,7 @@ func InstanceID(node *corev1.Node) (id, why string) {
 		return "", "it is a hybrid node, which is outside the cloud: use a group of type ip"
 	case strings.HasPrefix(last, "fargate-"):
 		return "", "it is a Fargate node, which is no instance: use a group of type ip"
-	case !strings.HasPrefix(provider, "aws://") || !strings.HasPrefix(last, "i-"):
+	case !strings.HasPrefix(provider, "aws://") || !strings.HasPrefix(last, "i-") || !(Target{ID: last, Port: 1}).recordable():
 		return "", "its providerID " + provider + " names no instance"
 	}
 	return last, ""

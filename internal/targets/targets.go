@@ -52,9 +52,14 @@ type Group struct {
 	Port int32
 	// Datagrams is whether it takes UDP, of which no connections tell.
 	Datagrams bool
-	Tags      map[string]string
-	// InUse is whether a load balancer forwards to it.
-	InUse bool
+	// Tags are nil where they were not read.
+	Tags map[string]string
+	// Balancers are the load balancers that forward to it, as far as they matter to its
+	// attributes. InUse is whether any does.
+	Balancers []string
+	InUse     bool
+	// LeftAlone says why nothing can be registered with it by us, empty where it can.
+	LeftAlone string
 	// ChecksTarget is whether health checks go to the port that takes the traffic.
 	ChecksTarget bool
 	// Delay is how long the load balancer drains what is deregistered.
@@ -67,6 +72,43 @@ type Group struct {
 	// MinHealthy and MinHealthyPercent are below how many healthy targets the load
 	// balancer acts as if none was; the greater counts, and 0 is none.
 	MinHealthy, MinHealthyPercent int
+}
+
+// DescribedBy is the group with the attributes that an earlier reading of it has. A list
+// of groups is without: they cost a request each.
+func (g Group) DescribedBy(o Group) Group {
+	g.Delay, g.EndsFlowsAfterDelay, g.EndsFlowsOfUnhealthy = o.Delay, o.EndsFlowsAfterDelay, o.EndsFlowsOfUnhealthy
+	g.CrossZone, g.MinHealthy, g.MinHealthyPercent = o.CrossZone, o.MinHealthy, o.MinHealthyPercent
+	return g
+}
+
+// hasTags is whether the group has all of these tags.
+func (g Group) hasTags(all map[string]string) bool {
+	for key, value := range all {
+		if has, tagged := g.Tags[key]; !tagged || has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// MayHold is whether nodes may have to be taken out of the group: it is of instances, and
+// has, or may have while they were not read, the tags of those in which they are looked for.
+func (g Group) MayHold(tagged map[string]string) bool {
+	return g.IsSwept(tagged) || g.Type == Instance && g.Tags == nil
+}
+
+// IsSwept is whether nodes are looked for in the group, as far as is known.
+func (g Group) IsSwept(tagged map[string]string) bool {
+	return g.Type == Instance && g.hasTags(tagged)
+}
+
+// GroupName is how somebody names a group: by its ID, or a target group by its name.
+type GroupName struct{ ID, Name string }
+
+// Names is whether the group is meant.
+func (n GroupName) Names(g Group) bool {
+	return n.ID != "" && n.ID == g.ID || n.ID == "" && n.Name == g.Name && g.Balancer != Classic
 }
 
 // Condition is the state of a target. It never says alone whether traffic flows:
@@ -104,4 +146,7 @@ type Health struct {
 	Reason    Reason
 	// Zone is the target's, empty where it is not known.
 	Zone string
+	// Shifted is whether the load balancer keeps new connections from the target, whatever
+	// its health, because somebody shifted traffic away from its zone.
+	Shifted bool
 }

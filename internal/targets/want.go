@@ -84,6 +84,8 @@ func (g Group) unfit(t Target) string {
 		return fmt.Sprintf("%d is not a port", t.Port)
 	case g.Type == Instance && err == nil:
 		return "the group's targets are instances, and this is an address"
+	case !t.recordable():
+		return fmt.Sprintf("%q is no id of a target", t.ID)
 	case g.Type == Instance:
 		return ""
 	case err != nil:
@@ -113,6 +115,13 @@ func (r Registration) String() string {
 		return r.Target.String()
 	}
 	return r.Target.String() + "@" + r.Zone
+}
+
+// recordable is whether what stands in records of the target is read as it again. What is
+// not must never be ours, since nothing could be done any more in its group.
+func (t Target) recordable() bool {
+	r, err := ParseRegistration(t.String())
+	return err == nil && r.Target == t
 }
 
 // ParseRegistration reads what String wrote, and nothing else.

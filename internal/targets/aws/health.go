@@ -127,6 +127,9 @@ func health(d types.TargetHealthDescription) targets.Health {
 		h.Condition = targets.Condition(d.TargetHealth.State)
 		h.Reason = targets.Reason(d.TargetHealth.Reason)
 	}
+	if o := d.AdministrativeOverride; o != nil {
+		h.Shifted = o.State == types.TargetAdministrativeOverrideStateEnumZonalShiftActive || o.State == types.TargetAdministrativeOverrideStateEnumZonalShiftDelegatedToDns
+	}
 	// "all" is said of an address outside the network, which no zone has.
 	if zone := sdk.ToString(d.Target.AvailabilityZone); zone != "all" {
 		h.Zone = zone
