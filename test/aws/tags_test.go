@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -171,4 +172,30 @@ func TestPodIdentityTags(t *testing.T) {
 	f.expect("tags of an association without", f.tagsOf(pods), "map[]")
 	_, err = assume(f, pods, "closed", nil)
 	f.must(err)
+}
+
+// By EKS Pod Identity, what config/aws grants for another role suffices to assume one, whose
+// trust allows tags; less does not.
+func TestThePolicyForRolesAllowsTags(t *testing.T) {
+	granted, err := os.ReadFile("../../config/aws/assume-role.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const role = "ingress-daemonset-controller-targets"
+	for policy, allowed := range map[string]bool{string(granted): true, string(assuming("sts:AssumeRole")): false} {
+		f := serve(t, func(c *Config) {
+			c.Access.Roles = []access.Role{
+				{Name: "controller", Policy: json.RawMessage(policy), TagSession: true},
+				{Name: role, Policy: everything, Principals: []string{"arn:aws:sts::123456789012:assumed-role/controller/*"}, TagSession: true},
+			}
+			c.Access.PodIdentity = &access.Association{Role: "controller", Cluster: "one", Issuer: access.Issuer{
+				URL: "https://issuer", Audience: "pods.eks.amazonaws.com", Subjects: []string{"*"}}}
+		})
+		pods := endpointcreds.New("http://"+f.API+CredentialsPath, func(o *endpointcreds.Options) {
+			o.AuthorizationToken = token(t, "pods.eks.amazonaws.com", controller, time.Now().Add(time.Hour), nil)
+		})
+		if _, err := assume(f, pods, role, nil); (err == nil) != allowed {
+			t.Errorf("allowed: %t, %v", allowed, err)
+		}
+	}
 }

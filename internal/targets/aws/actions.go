@@ -53,9 +53,14 @@ var (
 	deregisterInstances       = Action{versionClassic, "DeregisterInstancesFromLoadBalancer", Deregister}
 )
 
-// AssumeRole is the permission that is needed beside those of Actions where
-// Options name a role. It is granted on the role's ARN.
-const AssumeRole = "sts:AssumeRole"
+// AssumeRole and TagSession are the permissions that are needed beside those of Actions
+// where Options name a role. They are granted on the role's ARN. The second one is for tags
+// that go over from the session that assumes it: those of EKS Pod Identity do
+// (https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html).
+const (
+	AssumeRole = "sts:AssumeRole"
+	TagSession = "sts:TagSession"
+)
 
 // Actions are all requests that the client can send to Elastic Load Balancing. What
 // it needs to be granted is their permissions, and no others: config/aws/policy.json.

@@ -24,11 +24,9 @@ func TestActionsAreThoseSent(t *testing.T) {
 		return nil
 	}})
 	ctx := t.Context()
-	_, groups := c.Groups(ctx)
-	_, group := c.Group(ctx, "arn:1")
-	_, classic := c.Group(ctx, "x")
-	_, named := c.GroupNamed(ctx, "web")
-	for _, err := range []error{groups, group, classic, named} {
+	_, groups := complete(t, c)
+	_, named := c.Named(ctx, []targets.GroupName{{ID: "arn:1"}, {ID: "x"}, {Name: "web"}})
+	for _, err := range []error{groups, named} {
 		if err != nil {
 			t.Error(err)
 		}
@@ -92,6 +90,7 @@ type policy struct {
 		Sid, Effect string
 		Action      oneOrMore
 		Resource    oneOrMore
+		Principal   map[string]string
 		Condition   map[string]map[string]string
 	}
 }
@@ -157,7 +156,12 @@ func TestPolicies(t *testing.T) {
 		}
 	}
 	roles := readPolicy(t, "assume-role.json").Statement
-	if len(roles) != 1 || !cmp.Equal(roles[0].Action, oneOrMore{AssumeRole}) || !strings.HasPrefix(roles[0].Resource[0], "arn:aws:iam::") {
+	if len(roles) != 1 || !cmp.Equal(roles[0].Action, oneOrMore{AssumeRole, TagSession}) || !strings.HasPrefix(roles[0].Resource[0], "arn:aws:iam::") {
 		t.Errorf("assume-role.json: %+v", roles)
+	}
+	for _, name := range []string{"trust-pod-identity.json", "trust-assume-role.json"} {
+		if trust := readPolicy(t, name).Statement; len(trust) != 1 || !cmp.Equal(trust[0].Action, oneOrMore{AssumeRole, TagSession}) || len(trust[0].Principal) != 1 {
+			t.Errorf("%s: %+v", name, trust)
+		}
 	}
 }
