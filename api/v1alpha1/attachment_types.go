@@ -74,6 +74,14 @@ type AttachmentStatus struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=200
 	Groups []AttachedGroup `json:"groups,omitempty"`
+	// foreign are targets on the node that are left alone: <id>:<port> in <group>. Somebody
+	// else registered the node's address, or the group is one in which nothing can be put
+	// back. They delay nothing, and are known only of groups that are read anyway.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	Foreign []string `json:"foreign,omitempty"`
 	// done is whether all targets of the node are where they are wanted: traffic to
 	// them has stopped, or flows again.
 	//

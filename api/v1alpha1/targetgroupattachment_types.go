@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Leaving",type=integer,JSONPath=`.status.leaving`,description="Targets whose traffic has not stopped yet"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Warning",type=string,JSONPath=`.status.conditions[?(@.type=="Warning")].status`
+// +kubebuilder:printcolumn:name="Access",type=string,JSONPath=`.status.access.note`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type TargetGroupAttachment struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -192,6 +193,10 @@ type TargetGroupAttachmentStatus struct {
 	Healthy int32 `json:"healthy"`
 	// leaving is how many were deregistered and may still get traffic.
 	Leaving int32 `json:"leaving"`
+	// access is how the load balancer reaches the pods; nothing where nodes are selected.
+	//
+	// +optional
+	Access *TargetAccess `json:"access,omitempty"`
 	// groups are what is ours in each group. It is written before anything is
 	// registered or deregistered, so that nothing is forgotten.
 	//
@@ -206,6 +211,21 @@ type TargetGroupAttachmentStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TargetAccess is how a load balancer reaches pods: a row of the table in the guide on load
+// balancers.
+type TargetAccess struct {
+	// mode is instance or ip.
+	Mode string `json:"mode"`
+	// hostNetwork is that of the pods' template.
+	HostNetwork bool `json:"hostNetwork"`
+	// hostPort is whether they take a port of their node; with hostNetwork they do.
+	HostPort bool `json:"hostPort"`
+	// note is a clause on what that gives, and what it does not.
+	//
+	// +optional
+	Note string `json:"note,omitempty"`
 }
 
 // AttachedGroup is what is ours in a group.

@@ -25,18 +25,21 @@ import (
 // loadBalancers are the flags about those outside the cluster.
 type loadBalancers struct {
 	cloud, region, endpoint  string
-	rate                     float64
+	rate, background         float64
 	burst                    int
 	networkFloor, otherFloor time.Duration
 	groupsEvery              time.Duration
 	detach                   bool
 	reasons, webhooks        list
+	groupsTagged             list
 	minAttached              int
 	secretFile               string
 
 	// leads is whether no other controller can lead at this moment; nil where there is
 	// only one.
 	leads func() bool
+	// detachTagged are the tags in groupsTagged.
+	detachTagged map[string]string
 	// detaching is what the flags about that ask for, once they were checked.
 	detaching detaching.Options
 }
@@ -53,14 +56,16 @@ func (l *list) Set(s string) error {
 
 func (o *loadBalancers) register() {
 	flag.StringVar(&o.cloud, "cloud", "", "cloud whose load balancers' targets are kept: aws; empty for none")
-	flag.StringVar(&o.region, "aws-region", "", "region of the load balancers; empty for the AWS SDK's default, such as AWS_REGION")
+	flag.StringVar(&o.region, "aws-region", "", "region of the load balancers; empty for AWS_REGION, or that of the instance by its metadata")
 	flag.StringVar(&o.endpoint, "aws-endpoint", "", "base URL of Elastic Load Balancing and STS; empty for AWS's own")
 	flag.Float64Var(&o.rate, "cloud-rate", targets.DefaultRate, "requests a second to the cloud on average, as each role")
 	flag.IntVar(&o.burst, "cloud-burst", targets.DefaultBurst, "requests to the cloud at once")
+	flag.Float64Var(&o.background, "cloud-background-rate", targets.BackgroundRate, "requests a second to the cloud that nobody waits for, beside those of --cloud-rate, as all roles together")
 	flag.DurationVar(&o.networkFloor, "network-floor", targets.DefaultFloor(targets.Network), "how long network load balancers may send new connections to a target that was deregistered")
 	flag.DurationVar(&o.otherFloor, "other-floor", targets.DefaultFloor(targets.Application), "the same of other load balancers")
 	flag.DurationVar(&o.groupsEvery, "groups-every", time.Minute, "how often it is read which target groups there are")
 	flag.BoolVar(&o.detach, "detach", false, "take nodes out of their load balancers while a reason holds, and put them back")
+	flag.Var(&o.groupsTagged, "detach-groups-tagged", "KEY=VALUE of a tag that target groups and classic load balancers have which nodes are taken out of; may be repeated, all are needed (all groups by default)")
 	flag.Var(&o.reasons, "detach-reasons", "reasons for which nodes are detached: "+reasonNames(",")+" (all by default)")
 	flag.IntVar(&o.minAttached, "detach-min-attached", 1, "how many nodes stay attached whatever reasons hold")
 	flag.Var(&o.webhooks, "detach-webhook", "NAME=URL of a webhook that takes nodes out of another load balancer; may be repeated")
@@ -81,16 +86,21 @@ func (o *loadBalancers) check() (err error) {
 	switch {
 	case o.cloud != "" && o.cloud != "aws":
 		return fmt.Errorf("--cloud must be aws, not %q", o.cloud)
-	case o.rate <= 0 || o.burst < 1:
-		return errors.New("--cloud-rate must be above 0, and --cloud-burst at least 1")
+	case o.rate <= 0 || o.burst < 1 || o.background <= 0:
+		return errors.New("--cloud-rate and --cloud-background-rate must be above 0, and --cloud-burst at least 1")
 	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
 		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
+	case len(o.groupsTagged) > 0 && (!o.detach || o.cloud == ""):
+		return errors.New("--detach-groups-tagged needs --detach and --cloud")
 	case !o.detach && len(o.webhooks) > 0:
 		return errors.New("--detach-webhook needs --detach")
 	case o.detach && o.cloud == "" && len(o.webhooks) == 0:
 		return errors.New("--detach has nothing to take nodes out of: set --cloud, or --detach-webhook")
 	case o.minAttached < 0:
 		return errors.New("--detach-min-attached must not be below 0")
+	}
+	if o.detachTagged, err = tagsOf(o.groupsTagged); err != nil {
+		return fmt.Errorf("--detach-groups-tagged %w", err)
 	}
 	if o.detaching.Reasons, err = o.detachReasons(); err != nil {
 		return err
@@ -122,7 +132,8 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 
 func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) error {
 	return targeting.SetUp(mgr, targeting.Options{
-		Rate: o.rate, Burst: o.burst, GroupsEvery: o.groupsEvery, Leads: o.leads,
+		Rate: o.rate, Burst: o.burst, BackgroundRate: o.background, GroupsEvery: o.groupsEvery, Leads: o.leads,
+		Detaching: o.detach, DetachTagged: o.detachTagged,
 		Outcome: outcome,
 		Floor: func(b targets.Balancer) time.Duration {
 			if b == targets.Network {
@@ -135,9 +146,27 @@ func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) erro
 			if role != nil {
 				options.Role = aws.Role{ARN: role.ARN, ExternalID: role.ExternalID}
 			}
-			return aws.New(ctx, options)
+			client, err := aws.New(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			ctrl.Log.WithName("targets").Info("keeping the targets of one region", "region", client.Region(), "role", options.Role.ARN)
+			return client, nil
 		},
 	})
+}
+
+// tagsOf are tags as flags give them, each KEY=VALUE.
+func tagsOf(flags []string) (map[string]string, error) {
+	tags := map[string]string{}
+	for _, flag := range flags {
+		key, value, ok := strings.Cut(flag, "=")
+		if before, twice := tags[key]; !ok || key == "" || twice && before != value {
+			return nil, fmt.Errorf("must be KEY=VALUE, with a key once, not %q", flag)
+		}
+		tags[key] = value
+	}
+	return tags, nil
 }
 
 // outcome is what a failure of the AWS client asks for.
@@ -153,6 +182,8 @@ func outcome(err error) targets.Outcome {
 		return targets.Invalid
 	case aws.Full:
 		return targets.Full
+	case aws.NotFound:
+		return targets.Gone
 	}
 	return targets.Failed
 }

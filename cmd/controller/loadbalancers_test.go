@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,17 @@ func TestCheck(t *testing.T) {
 		"another cloud":  {func(o *loadBalancers) { o.cloud = "gcp" }, `--cloud must be aws, not "gcp"`},
 		"no requests":    {func(o *loadBalancers) { o.burst = 0 }, "--cloud-burst at least 1"},
 		"below 0":        {func(o *loadBalancers) { o.networkFloor = -time.Second }, "--network-floor and --other-floor must not be below 0"},
+		"nobody waits":   {func(o *loadBalancers) { o.background = 0 }, "--cloud-background-rate must be above 0"},
+		"tags": {func(o *loadBalancers) {
+			o.cloud, o.detach, o.groupsTagged = "aws", true, list{"a=b", "c=d=e", "f="}
+		}, ""},
+		"tags for nothing": {func(o *loadBalancers) { o.cloud, o.groupsTagged = "aws", list{"a=b"} }, "--detach-groups-tagged needs --detach and --cloud"},
+		"no tag": {func(o *loadBalancers) {
+			o.cloud, o.detach, o.groupsTagged = "aws", true, list{"a"}
+		}, `--detach-groups-tagged must be KEY=VALUE, with a key once, not "a"`},
+		"a tag of two values": {func(o *loadBalancers) {
+			o.cloud, o.detach, o.groupsTagged = "aws", true, list{"a=b", "a=c"}
+		}, `not "a=c"`},
 		"no detaching":   {func(o *loadBalancers) { o.webhooks = list{"lb=https://lb.example.com"} }, "--detach-webhook needs --detach"},
 		"nothing to do":  {func(o *loadBalancers) { o.detach = true }, "set --cloud, or --detach-webhook"},
 		"less than none": {func(o *loadBalancers) { o.minAttached = -1 }, "--detach-min-attached must not be below 0"},
@@ -36,11 +48,19 @@ func TestCheck(t *testing.T) {
 		}, "--detach-webhook must be NAME=URL"},
 		"no URL": {func(o *loadBalancers) { o.detach, o.webhooks, o.secretFile = true, list{"lb=lb.example.com"}, secret }, "--detach-webhook lb: "},
 	} {
-		o := loadBalancers{rate: 4, burst: 20, groupsEvery: time.Minute, minAttached: 1}
+		o := loadBalancers{rate: 4, burst: 20, background: 5, groupsEvery: time.Minute, minAttached: 1}
 		c.change(&o)
 		err := o.check()
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestTagsOf reads tags as AWS has them: values may be empty, and have an equals sign.
+func TestTagsOf(t *testing.T) {
+	tags, err := tagsOf([]string{"a=b", "c=d=e", "f="})
+	if want := map[string]string{"a": "b", "c": "d=e", "f": ""}; err != nil || !maps.Equal(tags, want) {
+		t.Errorf("%v, %v", tags, err)
 	}
 }

@@ -59,12 +59,14 @@ const (
 	Invalid
 	// Full: the cloud refuses the whole call because the group holds no more.
 	Full
+	// Gone: there is no such group.
+	Gone
 	// Failed: anything else, also an answer that was lost.
 	Failed
 )
 
 func (o Outcome) String() string {
-	return [...]string{"Accepted", "Throttled", "Invalid", "Full", "Failed"}[o]
+	return [...]string{"Accepted", "Throttled", "Invalid", "Full", "Gone", "Failed"}[o]
 }
 
 // Calls is the work that is left to do in all groups, and what became of what was
@@ -87,10 +89,15 @@ func NewCalls(perSecond float64, burst int) *Calls {
 }
 
 // DefaultRate and DefaultBurst keep well below what Elastic Load Balancing grants
-// an account, which others use too.
+// an account, which others use too. What nobody waits for has a limit of its own, half of
+// the 10 requests a second and 40 at once that are documented for actions that describe
+// (API reference 2015-12-01, "Throttling"); BackgroundBurst is in seconds of the rate.
 const (
-	DefaultRate  = 4.0
-	DefaultBurst = 20
+	DefaultRate    = 4.0
+	DefaultBurst   = 20
+	BackgroundRate = 5.0
+	// BackgroundBurst is for how many seconds' worth of requests there may be at once.
+	BackgroundBurst = 4
 )
 
 // Plan replaces the work that is queued for a group by that of a newer decision,

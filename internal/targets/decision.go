@@ -102,4 +102,21 @@ type AccountPlan struct {
 	Role v1alpha1.AssumeRole
 	// List asks for a list of its groups now: the newest is older than a question.
 	List bool
+	// Named are groups that somebody names and that are not known: they are read directly.
+	Named []GroupName
+	// Tags asks for the tags of all groups, or TagsOfInstances for those of groups of
+	// instances.
+	Tags, TagsOfInstances bool
+	// Sweep asks for looking through groups for nodes, nil for not.
+	Sweep *Sweep
+}
+
+// Sweep is what is looked for in the groups that may hold nodes.
+type Sweep struct {
+	// Since is since when each such group is to have been looked through, at once; zero
+	// while nobody waits for that.
+	Since  time.Time
+	Tagged map[string]string
+	// Instances are those of nodes.
+	Instances map[string]bool
 }

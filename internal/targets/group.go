@@ -201,8 +201,9 @@ func (g *group) owner(t Target) (owner Ref, any bool) {
 // decide decides about the group and puts its records into the statuses.
 func (g *group) decide(p *pass) {
 	memory := GroupMemory{Role: g.role, Sightings: p.Memory.Groups[g.key].Sightings}
-	if g.unreadable != "" {
-		// Nothing is concluded, and nothing done, where it is not known what is ours.
+	if g.unreadable != "" || g.LeftAlone != "" {
+		// Nothing is concluded, and nothing done, where it is not known what is ours, nor
+		// where we can put nothing back.
 		g.decision = GroupDecision{At: p.Now}
 		p.out.Memory.Groups[g.key] = memory
 		return

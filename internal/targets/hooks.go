@@ -34,7 +34,7 @@ func (p *pass) tellHooks() {
 	}
 	for _, a := range p.attachments {
 		for _, pod := range a.Pods {
-			if hasDrainHook(pod.Spec) && p.unlisted(a.role) != "" {
+			if hasDrainHook(pod.Spec) && p.unlistedFor(a) != "" {
 				find(pod).unknown = true
 			}
 		}

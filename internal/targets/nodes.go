@@ -21,7 +21,38 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 	} else {
 		p.settle(n)
 	}
+	p.nameForeign(n)
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
+}
+
+// mostForeign is how many foreign targets an Attachment names (maxItems in its type).
+const mostForeign = 50
+
+// nameForeign names what is on a node that is to be out and left alone: an address of it that
+// somebody else registered with a group that is read anyway, and its instance in a group in
+// which we can put nothing back.
+func (p *pass) nameForeign(n *nodeAttachment) {
+	n.status.Foreign = nil
+	if !n.detach() {
+		return
+	}
+	var found []string
+	for _, g := range p.reached {
+		if g.LeftAlone == "" && g.Type != IP {
+			continue
+		}
+		for t := range g.Registered {
+			_, owned := g.owner(t)
+			if p.isOn(t, n) && (g.LeftAlone != "" || !owned) {
+				found = append(found, t.String()+" in "+g.Name)
+			}
+		}
+		if g.LeftAlone != "" && g.Registered == nil && g.Instances[n.Spec.Instance] {
+			found = append(found, n.Spec.Instance+" in "+g.Name)
+		}
+	}
+	slices.Sort(found)
+	n.status.Foreign = found[:min(len(found), mostForeign)]
 }
 
 // unread says what was not read since an Attachment asks for what it does, empty where
@@ -47,7 +78,7 @@ func (p *pass) unread(n *nodeAttachment) string {
 			return "target group " + g.Name + " is being read"
 		}
 	}
-	return ""
+	return p.unseen(n)
 }
 
 // unreadRole says what of a role's groups was not listed since an Attachment asks. A node

@@ -99,12 +99,20 @@ func (p *pass) partOf(g *group, a *attachment) *part {
 	if !matches && fault == "" && !g.holds(a.ref) {
 		return nil
 	}
+	if g.Tags == nil && a.Object.Spec.TargetGroup.Tags != nil && g.holds(a.ref) {
+		// What is there stays until it is known whether the group is still meant.
+		return &part{attachment: a, matches: true, unknown: true}
+	}
 	t := &part{attachment: a, matches: matches}
 	if fault != "" {
 		t.faults = append(t.faults, fault)
 	}
 	if t.matches && g.binding != nil {
 		t.faults = append(t.faults, g.binding.refusal(g.Group))
+	}
+	if t.matches && g.LeftAlone != "" {
+		t.faults = append(t.faults, "target group "+g.Name+" is left alone: "+g.LeftAlone)
+		return t
 	}
 	t.unknown = a.Unknown != ""
 	if t.unknown || !t.matches && !g.holds(a.ref) {
@@ -123,12 +131,7 @@ func (a *attachment) matches(g Group) (ok bool, fault string) {
 	case s.Name != "":
 		ok = g.Balancer != Classic && g.Name == s.Name
 	default:
-		ok = true
-		for key, value := range s.Tags {
-			if has, tagged := g.Tags[key]; !tagged || has != value {
-				ok = false
-			}
-		}
+		ok = g.hasTags(s.Tags)
 	}
 	if ok && string(g.Type) != a.Object.Spec.TargetType {
 		return false, fmt.Sprintf("target group %s is of type %s: set targetType to that, or name another group", g.Name, g.Type)
@@ -298,9 +301,10 @@ func (g *group) want(t *part) {
 
 // borrow adds what an Attachment wants of the group: its instance's targets out, or those
 // that were taken out in again. Targets that a TargetGroupAttachment speaks of come and go
-// with that. Only as ourselves are nodes looked for in groups that nobody names.
+// with that. Only as ourselves are nodes looked for in groups that nobody names, and a group
+// is read for a node only where it was found in it.
 func (p *pass) borrow(g *group, n *nodeAttachment) {
-	if g.Type != Instance || g.role != (v1alpha1.AssumeRole{}) && !slices.ContainsFunc(g.parts, func(t *part) bool { return t.matches }) && !g.holds(n.ref) {
+	if g.Type != Instance || g.LeftAlone != "" || !p.mayBorrow(g, n) {
 		return
 	}
 	g.nodes = append(g.nodes, n)
@@ -315,7 +319,7 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 			want(h.Registration)
 		}
 	}
-	if !n.detach() || n.Spec.Instance == "" {
+	if !n.detach() || n.Spec.Instance == "" || !g.IsSwept(p.DetachTagged) {
 		return
 	}
 	for target := range g.Registered {
@@ -329,6 +333,28 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 		g.adds[n.ref] = true
 		want(Registration{Target: target})
 	}
+}
+
+// mayBorrow is whether what a node has in the group is looked for: somebody is on the group,
+// something is on record, be it unreadable, or the node was found there.
+func (p *pass) mayBorrow(g *group, n *nodeAttachment) bool {
+	switch {
+	case g.unreadable != "",
+		slices.ContainsFunc(n.Status.Groups, func(a v1alpha1.AttachedGroup) bool { return a.ID == g.ID }),
+		slices.ContainsFunc(g.parts, func(t *part) bool { return t.matches }):
+		return true
+	}
+	return g.role == (v1alpha1.AssumeRole{}) && n.detach() && g.IsSwept(p.DetachTagged) && g.foundAt(n.Spec.Instance)
+}
+
+// foundAt is whether an instance was found in the group by the last look, or read.
+func (g *group) foundAt(instance string) bool {
+	for t := range g.Registered {
+		if t.ID == instance {
+			return true
+		}
+	}
+	return g.Instances[instance]
 }
 
 // containersReady is whether the pod's containers are: a readiness gate may wait for the

@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,7 +23,8 @@ import (
 func Plan(s State) Decision {
 	p := newPass(s)
 	p.readRecords()
-	for _, g := range p.reachedGroups() {
+	p.reached = p.reachedGroups()
+	for _, g := range p.reached {
 		p.takeParts(g)
 		if len(g.parts)+len(g.nodes) > 0 {
 			p.groups = append(p.groups, g)
@@ -63,8 +65,9 @@ type pass struct {
 	recordedAs map[v1alpha1.AssumeRole]bool
 	// recordedRole is the first of them, by group.
 	recordedRole map[GroupKey]v1alpha1.AssumeRole
-	groups       []*group
-	out          Decision
+	// reached are all groups that are known, groups those in which somebody has a part.
+	reached, groups []*group
+	out             Decision
 }
 
 // attachment is a TargetGroupAttachment in one pass.
@@ -222,22 +225,27 @@ func (p *pass) unlisted(role v1alpha1.AssumeRole) string {
 	return ""
 }
 
-// planAccounts says which accounts are needed.
-func (p *pass) planAccounts() {
-	for _, role := range p.roles() {
-		plan := AccountPlan{Role: role}
-		for _, n := range p.nodeAttachments {
-			account := p.accounts[role]
-			plan.List = plan.List || account != nil && account.ListedAt.Before(n.since) && !n.answered()
-		}
-		p.out.Accounts = append(p.out.Accounts, plan)
+// unlistedFor says why the groups of an attachment are not known, empty where all are.
+func (p *pass) unlistedFor(a *attachment) string {
+	if why := p.unlisted(a.role); why != "" || a.Object.Spec.TargetGroup.Tags == nil {
+		return why
 	}
+	groups, untagged := p.accounts[a.role].Groups, 0
+	for i := range groups {
+		if groups[i].Tags == nil {
+			untagged++
+		}
+	}
+	if untagged == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the tags of %d of %d target groups are being read", untagged, len(groups))
 }
 
 // roles are those that somebody's groups are reached as, ours first.
 func (p *pass) roles() []v1alpha1.AssumeRole {
 	needed := map[v1alpha1.AssumeRole]bool{}
-	if len(p.nodeAttachments) > 0 {
+	if len(p.nodeAttachments) > 0 || p.Detaching {
 		needed[v1alpha1.AssumeRole{}] = true
 	}
 	for _, a := range p.attachments {

@@ -57,8 +57,8 @@ func TestEveryGroupIsReadBeforeANodeIsKnown(t *testing.T) {
 		if got.Done != (c.waits == "") || got.Waits != c.waits || (got.ObservedGeneration == 3) != got.Done {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if name == "an old inventory" && !d.Groups[0].ReadAt.Equal(noon) {
-			t.Errorf("it is read at %s", d.Groups[0].ReadAt)
+		if name == "an old inventory" && !d.Accounts[0].Sweep.Since.Equal(asOf) {
+			t.Errorf("it is looked through since %s", d.Accounts[0].Sweep.Since)
 		}
 		if name == "an old list" && !d.Accounts[0].List {
 			t.Error("no newer list is asked for")

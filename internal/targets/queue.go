@@ -179,7 +179,7 @@ func (q *queue) batch(kind Kind) []Target {
 // done takes the outcome of the call that was under way.
 func (q *queue) done(now time.Time, call Call, outcome Outcome, why string, random float64) {
 	q.underWay = false
-	if outcome == Throttled || outcome == Failed {
+	if outcome == Throttled || outcome == Gone || outcome == Failed {
 		q.retries[call.Kind].failed(now, why, random)
 		q.again(call)
 		return

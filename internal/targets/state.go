@@ -30,6 +30,13 @@ type State struct {
 	Bindings Bindings
 	// Accounts are those that are connected, in any order.
 	Accounts []Account
+	// Detaching is whether nodes may be asked to be out at any moment, so that what they
+	// are in is to be known before. DetachTagged are the tags of the groups in which they
+	// are looked for; none for all groups. DetachTimeout is how long somebody waits for a
+	// node to be out at most, 0 for nobody.
+	Detaching     bool
+	DetachTagged  map[string]string
+	DetachTimeout time.Duration
 	// Quiet is what the health checkers of nodes told last, by node and port.
 	Quiet map[string]map[int32]Quiet
 	// Memory is that of the last decision of this process, empty for none.
@@ -76,10 +83,19 @@ type Account struct {
 	Role v1alpha1.AssumeRole
 	// Failure is why its groups could not be listed last, empty where they could.
 	Failure string
+	// Region is where its groups are, empty while that is not known.
+	Region string
 	// ListedAt is when the newest list of all groups was asked for; zero where none was
-	// answered yet. Some groups may be known before.
+	// answered yet. Those that somebody names may be known before, and of some that are
+	// listed the tags may be missing.
 	ListedAt time.Time
-	Groups   []KnownGroup
+	// LooksFor are the instances that its groups are looked through for, and since when.
+	LooksFor map[string]time.Time
+	// LookFailure is why groups could not be looked through last, empty where they could,
+	// and LooksPerSecond how many are, 0 where that is not known.
+	LookFailure    string
+	LooksPerSecond float64
+	Groups         []KnownGroup
 }
 
 // KnownGroup is a group as it was described last, its inventory, and what became of
@@ -87,11 +103,15 @@ type Account struct {
 type KnownGroup struct {
 	Group
 	Registered map[Target]Health
-	// ReadAt is zero where the group is known and its inventory is not.
-	ReadAt  time.Time
-	Live    bool
-	Answers map[Target]Answer
-	Refused []Refusal
+	// ReadAt is zero where the group is known and its inventory, or its attributes, are not.
+	ReadAt time.Time
+	// SweptAt is when it was looked through last for instances of nodes, and Instances are
+	// those that were found then. That may be long ago.
+	SweptAt   time.Time
+	Instances map[string]bool
+	Live      bool
+	Answers   map[Target]Answer
+	Refused   []Refusal
 	// Failing is why calls to the group fail as a whole, empty while they do not.
 	Failing string
 }

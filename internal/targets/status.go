@@ -71,8 +71,9 @@ func (g *group) reportsOf(t *part) (out []Report) {
 
 // tally is what the status of a TargetGroupAttachment is made from, over all its groups.
 type tally struct {
-	bound, waits, faults []string
-	skipped              []Skip
+	// bound and alone are why groups are left to somebody else, or alone.
+	bound, alone, waits, faults []string
+	skipped                     []Skip
 }
 
 // describe makes the status of a TargetGroupAttachment.
@@ -89,17 +90,21 @@ func (p *pass) describe(a *attachment) {
 	for _, in := range a.taken {
 		n.add(a, in.group, in.part)
 	}
-	unread := p.unlisted(a.role)
-	if account := p.accounts[a.role]; unread == "" && account.Failure != "" {
+	unread := p.unlistedFor(a)
+	if account := p.accounts[a.role]; p.unlisted(a.role) == "" && account.Failure != "" {
 		n.faults = append(n.faults, account.Failure)
 	}
-	if a.status.GroupCount > 0 {
+	if why := p.elsewhere(a); why != "" {
+		n.faults = append(n.faults, why)
+	}
+	if a.status.GroupCount > 0 && a.Object.Spec.TargetGroup.Tags == nil {
 		// Those that are named are known before all are listed.
 		unread = ""
 	}
 	p.setReady(a, unread, n)
 	p.setBlocked(a, n)
 	p.warn(a)
+	a.describeAccess()
 }
 
 // add counts the part in a group.
@@ -110,6 +115,10 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 	n.faults = append(n.faults, t.faults...)
 	if t.matches && g.binding != nil {
 		n.bound = append(n.bound, g.binding.refusal(g.Group))
+		return
+	}
+	if t.matches && g.LeftAlone != "" {
+		n.alone = append(n.alone, "target group "+g.Name+" is left alone: "+g.LeftAlone)
 		return
 	}
 	if t.matches {
@@ -147,6 +156,8 @@ func (p *pass) setReady(a *attachment, unread string, n tally) {
 		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, unread
 	case len(n.bound) > 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonGroupBound, n.bound[0]
+	case len(n.alone) > 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.alone[0]
 	case a.status.GroupCount == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoGroup, "no target group of type "+a.Object.Spec.TargetType+" matches"
 	case a.status.Healthy < a.status.Targets:

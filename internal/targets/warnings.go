@@ -62,7 +62,8 @@ func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
 	gate := corev1.PodConditionType(v1alpha1.ReadinessGate(a.Object.Name))
 	checked := false
 	for _, g := range a.taken {
-		if !g.part.matches || g.binding != nil {
+		if !g.part.matches || g.binding != nil || g.ReadAt.IsZero() {
+			// Before it is read its attributes are not known.
 			continue
 		}
 		floor := g.floor(floors[g.Balancer])

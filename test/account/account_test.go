@@ -58,7 +58,11 @@ func open(t *testing.T) *account {
 		t.Fatal(err)
 	}
 	a := &account{T: t, Client: c}
-	if a.group, err = c.Group(t.Context(), arn); err != nil {
+	groups, err := c.Named(t.Context(), []targets.GroupName{{ID: arn}})
+	if err != nil || len(groups) != 1 {
+		t.Fatalf("%s: %d groups, %v", groupVariable, len(groups), err)
+	}
+	if a.group, err = c.Describe(t.Context(), groups[0]); err != nil {
 		t.Fatalf("%s: %v", groupVariable, err)
 	}
 	a.target = targets.Target{ID: id, Port: a.group.Port}

@@ -314,8 +314,41 @@ func (a *account) send(ctx context.Context, what string) error {
 	return l.alive()
 }
 
-func (a *account) Groups(ctx context.Context) ([]targets.Group, error) {
-	if err := a.send(ctx, "groups"); err != nil {
+func (a *account) Region() string { return "" }
+
+func (a *account) Groups(ctx context.Context) ([]targets.Group, error) { return a.list(ctx, "groups") }
+
+func (a *account) Named(ctx context.Context, names []targets.GroupName) ([]targets.Group, error) {
+	all, err := a.list(ctx, "named groups")
+	return slices.DeleteFunc(all, func(g targets.Group) bool {
+		return !slices.ContainsFunc(names, func(n targets.GroupName) bool { return n.Names(g) })
+	}), err
+}
+
+func (a *account) Tags(ctx context.Context, groups []targets.Group) (map[string]map[string]string, error) {
+	all, err := a.list(ctx, "tags")
+	tags := map[string]map[string]string{}
+	for _, g := range all {
+		if slices.ContainsFunc(groups, func(o targets.Group) bool { return o.ID == g.ID }) {
+			tags[g.ID] = g.Tags
+		}
+	}
+	return tags, err
+}
+
+// Describe takes no time: the attributes are read with what is in the group.
+func (a *account) Describe(_ context.Context, of targets.Group) (targets.Group, error) {
+	a.l.w.mu.Lock()
+	defer a.l.w.mu.Unlock()
+	if g := a.find(of.ID); g != nil {
+		return of.DescribedBy(g.Group), nil
+	}
+	return of, errInvalid
+}
+
+// list is a request about which groups there are.
+func (a *account) list(ctx context.Context, what string) ([]targets.Group, error) {
+	if err := a.send(ctx, what); err != nil {
 		return nil, err
 	}
 	w := a.l.w

@@ -31,8 +31,8 @@ const (
 
 // addAttributes adds what the attributes of a target group say, and those of its
 // load balancers where the group leaves it to them.
-func (c *Client) addAttributes(ctx context.Context, g *targets.Group, balancers []string, live bool) error {
-	values, err := c.attributes.get(g.ID, live, func() (map[string]string, error) { return c.groupAttributes(ctx, g.ID) })
+func (c *Client) addAttributes(ctx context.Context, g *targets.Group) error {
+	values, err := c.attributes.get(g.ID, func() (map[string]string, error) { return c.groupAttributes(ctx, g.ID) })
 	if err != nil {
 		return err
 	}
@@ -42,14 +42,14 @@ func (c *Client) addAttributes(ctx context.Context, g *targets.Group, balancers 
 	g.EndsFlowsOfUnhealthy = g.Balancer == targets.Network && values[endsOfUnhealthy] != "false"
 	g.MinHealthy = max(minimum(values, failoverCount, 1), minimum(values, routingCount, 1))
 	g.MinHealthyPercent = max(minimum(values, failoverPercent, 0), minimum(values, routingPercent, 0))
-	g.CrossZone, err = c.crossZone(ctx, g.Balancer, values[crossZoneKey], balancers, live)
+	g.CrossZone, err = c.crossZone(ctx, g.Balancer, values[crossZoneKey], g.Balancers)
 	return err
 }
 
 // crossZone is the group's own setting, or otherwise that of the load balancers
 // that use it: always on for application load balancers, off by default for network
 // ones.
-func (c *Client) crossZone(ctx context.Context, kind targets.Balancer, own string, balancers []string, live bool) (bool, error) {
+func (c *Client) crossZone(ctx context.Context, kind targets.Balancer, own string, balancers []string) (bool, error) {
 	switch {
 	case own == "true" || own == "false":
 		return own == "true", nil
@@ -58,7 +58,7 @@ func (c *Client) crossZone(ctx context.Context, kind targets.Balancer, own strin
 	}
 	on := len(balancers) > 0
 	for _, arn := range balancers {
-		values, err := c.attributes.get(arn, live, func() (map[string]string, error) { return c.balancerAttributes(ctx, arn) })
+		values, err := c.attributes.get(arn, func() (map[string]string, error) { return c.balancerAttributes(ctx, arn) })
 		if err != nil {
 			return false, err
 		}

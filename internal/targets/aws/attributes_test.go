@@ -21,7 +21,7 @@ func TestAttributesAreRemembered(t *testing.T) {
 			return len(s.sent(describeTargetGroupAttributes)) + len(s.sent(describeLoadBalancerAttributes)) + len(s.sent(describeClassicAttributes))
 		}
 		before := count()
-		_, err = c.Groups(t.Context())
+		_, err = complete(t, c)
 		return count() - before, err
 	}
 	none := result(members("Attributes"))
@@ -46,42 +46,11 @@ func TestAttributesAreRemembered(t *testing.T) {
 			t.Errorf("out of date: %d requests for attributes, want 4; %v", n, err)
 		}
 	}
+	if _, err := c.Groups(t.Context()); err != nil {
+		t.Error(err)
+	}
 	if n := len(c.attributes.entries); n != 0 {
 		t.Errorf("the attributes of %d groups are kept though they are out of date", n)
-	}
-}
-
-func TestGroupIsReadLive(t *testing.T) {
-	s := newServer(t)
-	c := client(t, s, Options{AttributesFor: time.Hour})
-	s.on(describeTargetGroups, result(members("TargetGroups", targetGroup("arn:1", "ip", "TCP", members("LoadBalancerArns", nlbARN)))))
-	s.on(describeTags, tagsOf(true))
-	s.on(describeTargetGroupAttributes,
-		result(pairs("Attributes", "deregistration_delay.timeout_seconds", "10")),
-		result(pairs("Attributes", "deregistration_delay.timeout_seconds", "20")),
-		result(pairs("Attributes", "deregistration_delay.timeout_seconds", "30")))
-	s.on(describeLoadBalancerAttributes, result(members("Attributes")), result(pairs("Attributes", "load_balancing.cross_zone.enabled", "true")))
-	noClassic(s)
-	if _, err := c.Groups(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	g, err := c.Group(t.Context(), "arn:1")
-	if err != nil || g.Delay != 20*time.Second || !g.CrossZone {
-		t.Errorf("%v %+v: want what is true now", err, g)
-	}
-	if g, err = c.GroupNamed(t.Context(), "web"); err != nil || g.Delay != 30*time.Second {
-		t.Errorf("%v %+v: want what is true now", err, g)
-	}
-	groups, err := c.Groups(t.Context())
-	if err != nil || len(groups) != 1 || groups[0].Delay != 30*time.Second {
-		t.Errorf("%v %+v: want what was read last", err, groups)
-	}
-	requests := s.sent(describeTargetGroups)
-	if got := requests[1].form.Get("TargetGroupArns.member.1"); got != "arn:1" {
-		t.Errorf("by ARN, %q was asked for", got)
-	}
-	if got := requests[2].form.Get("Names.member.1"); got != "web" {
-		t.Errorf("by name, %q was asked for", got)
 	}
 }
 
@@ -114,9 +83,10 @@ func TestCrossZone(t *testing.T) {
 				answers = append(answers, result(pairs("Attributes", "load_balancing.cross_zone.enabled", value)))
 			}
 			s.on(describeLoadBalancerAttributes, answers...)
-			g, err := c.Group(t.Context(), "arn:1")
-			if err != nil || g.CrossZone != test.want {
-				t.Errorf("%v %v, want %v", g.CrossZone, err, test.want)
+			noClassic(s)
+			groups, err := complete(t, c)
+			if err != nil || len(groups) != 1 || groups[0].CrossZone != test.want {
+				t.Errorf("%+v %v, want %v", groups, err, test.want)
 			}
 		})
 	}

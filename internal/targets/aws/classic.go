@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,12 +11,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 )
 
-// classicBalancers are all classic load balancers, or the one of that name.
-func (c *Client) classicBalancers(ctx context.Context, name string, live bool) ([]targets.Group, error) {
-	in := &elasticloadbalancing.DescribeLoadBalancersInput{PageSize: sdk.Int32(pageSize)}
-	if name != "" {
-		in = &elasticloadbalancing.DescribeLoadBalancersInput{LoadBalancerNames: []string{name}}
-	}
+// classicBalancers reads classic load balancers page by page.
+func (c *Client) classicBalancers(ctx context.Context, in *elasticloadbalancing.DescribeLoadBalancersInput) ([]targets.Group, error) {
 	var groups []targets.Group
 	err := pages(describeClassicBalancers, func(marker *string) (*string, error) {
 		in.Marker = marker
@@ -38,14 +33,6 @@ func (c *Client) classicBalancers(ctx context.Context, name string, live bool) (
 	})
 	if err != nil {
 		return nil, err
-	}
-	if err := c.addClassicTags(ctx, groups); err != nil {
-		return nil, err
-	}
-	for i := range groups {
-		if err := c.addClassicAttributes(ctx, &groups[i], live); err != nil {
-			return nil, err
-		}
 	}
 	return groups, nil
 }
@@ -89,28 +76,19 @@ func checkedPort(h *types.HealthCheck) int32 {
 	return int32(port)
 }
 
-func (c *Client) addClassicTags(ctx context.Context, groups []targets.Group) error {
-	for chunk := range slices.Chunk(groups, tagged) {
-		in := &elasticloadbalancing.DescribeTagsInput{}
-		for _, g := range chunk {
-			in.LoadBalancerNames = append(in.LoadBalancerNames, g.Name)
-		}
-		out, err := call(ctx, c, describeClassicTags, "", c.classic.DescribeTags, in)
-		switch {
-		case err != nil:
-			return err
-		case out.TagDescriptions == nil:
-			return unreadable(describeClassicTags, "list of tags")
-		}
-		for _, d := range out.TagDescriptions {
-			i := slices.IndexFunc(chunk, func(g targets.Group) bool { return g.Name == sdk.ToString(d.LoadBalancerName) })
-			if i < 0 {
-				continue
-			}
-			chunk[i].Tags = byKey(d.Tags, func(t types.Tag) (key, value *string) { return t.Key, t.Value })
-		}
+func (c *Client) classicTags(ctx context.Context, names []string) ([]tagged, error) {
+	out, err := call(ctx, c, describeClassicTags, "", c.classic.DescribeTags, &elasticloadbalancing.DescribeTagsInput{LoadBalancerNames: names})
+	switch {
+	case err != nil:
+		return nil, err
+	case out.TagDescriptions == nil:
+		return nil, unreadable(describeClassicTags, "list of tags")
 	}
-	return nil
+	var all []tagged
+	for _, d := range out.TagDescriptions {
+		all = append(all, tagged{sdk.ToString(d.LoadBalancerName), byKey(d.Tags, func(t types.Tag) (key, value *string) { return t.Key, t.Value })})
+	}
+	return all, nil
 }
 
 // addClassicAttributes adds what a classic load balancer's attributes say. Without
@@ -118,8 +96,8 @@ func (c *Client) addClassicTags(ctx context.Context, groups []targets.Group) err
 // deregistered or unhealthy; with it, those of a deregistered one when the time is
 // over, and those of an unhealthy one never (Classic Load Balancers guide,
 // "Configure connection draining").
-func (c *Client) addClassicAttributes(ctx context.Context, g *targets.Group, live bool) error {
-	values, err := c.attributes.get(g.ID, live, func() (map[string]string, error) { return c.classicAttributes(ctx, g.ID) })
+func (c *Client) addClassicAttributes(ctx context.Context, g *targets.Group) error {
+	values, err := c.attributes.get(g.ID, func() (map[string]string, error) { return c.classicAttributes(ctx, g.ID) })
 	if err != nil {
 		return err
 	}

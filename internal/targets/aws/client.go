@@ -5,7 +5,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,8 +32,8 @@ const (
 
 // Options say where the load balancers are, and on whose behalf they are asked.
 type Options struct {
-	// Region is the load balancers'. Empty is the SDK's default: AWS_REGION, the
-	// shared configuration, the instance's metadata.
+	// Region is the load balancers'. Empty is AWS_REGION, that of the shared
+	// configuration, or that of the instance by its metadata.
 	Region string
 	// Endpoint is the base URL of both, Elastic Load Balancing and STS. Empty is AWS's
 	// own for the region, or where they differ what the SDK reads from
@@ -49,8 +48,8 @@ type Options struct {
 	// This is the place for a limit of the rate. Requests for credentials are not
 	// counted: they are few, and AWS limits them apart.
 	Before func(context.Context, Call) error
-	// AttributesFor is how long attributes of groups and load balancers are believed
-	// when all groups are read. 0 is five minutes, less than that is not at all.
+	// AttributesFor is how long attributes of groups and load balancers are believed. 0 is
+	// five minutes, less than that is not at all.
 	AttributesFor time.Duration
 	// Timeout is of one request and its answer; what takes longer fails as Unknown.
 	// 0 is 30 seconds. The context's deadline holds beside it.
@@ -80,8 +79,12 @@ type Client struct {
 	// credentials are to be asked for anew when AWS says that they have expired.
 	credentials []*sdk.CredentialsCache
 
+	region     string
 	attributes *memory
 }
+
+// Region is where the load balancers are.
+func (c *Client) Region() string { return c.region }
 
 // New finds credentials as every AWS SDK does: environment, web identity (IRSA),
 // shared configuration, container endpoint (EKS pod identity), instance role. It
@@ -91,7 +94,7 @@ func New(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{before: o.Before, attributes: newMemory(o.AttributesFor)}
+	c := &Client{before: o.Before, region: cfg.Region, attributes: newMemory(o.AttributesFor)}
 	c.holdCredentials(cfg.Credentials)
 	if o.Role.ARN != "" {
 		cfg.Credentials = assume(cfg, o.Role)
@@ -128,8 +131,11 @@ func load(ctx context.Context, o Options) (sdk.Config, error) {
 	if err != nil {
 		return cfg, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
-	if cfg.Region == "" {
-		return cfg, errors.New("no AWS region: set it, or AWS_REGION")
+	if cfg.Region != "" {
+		return cfg, nil
+	}
+	if cfg, err = config.LoadDefaultConfig(ctx, append(options, config.WithEC2IMDSRegion())...); err != nil {
+		return cfg, fmt.Errorf("no AWS region: set --aws-region, or AWS_REGION; the metadata service of the instance does not tell it: %w", err)
 	}
 	return cfg, nil
 }

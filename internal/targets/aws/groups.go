@@ -2,11 +2,14 @@ package aws
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
@@ -15,28 +18,22 @@ import (
 const (
 	// pageSize is the API's upper bound, and its default.
 	pageSize = 400
-	// tagged is how many resources the tags of which can be asked for at once, in both
-	// versions of the API.
-	tagged = 20
+	// together is how many resources the tags of which can be asked for at once, in both
+	// versions of the API. For the names of groups no bound is documented.
+	together = 20
 )
 
 // Groups are all target groups of network and application load balancers that hold
-// instances or addresses, and all classic load balancers, of the region and the
-// role's account. Attributes may be as old as Options.AttributesFor, the rest is
-// read now.
+// instances or addresses, and all classic load balancers, of the region and the role's
+// account: one request for 400. They have neither tags nor attributes.
 //
-// It fails as a whole: with a part of the groups missing, the rest would look
-// deleted. NotFound here says that a group was deleted while the others were read.
+// It fails as a whole: with a part of the groups missing, the rest would look deleted.
 func (c *Client) Groups(ctx context.Context) ([]targets.Group, error) {
-	found, err := c.targetGroups(ctx, &elasticloadbalancingv2.DescribeTargetGroupsInput{PageSize: sdk.Int32(pageSize)})
+	groups, err := c.targetGroups(ctx, &elasticloadbalancingv2.DescribeTargetGroupsInput{PageSize: sdk.Int32(pageSize)})
 	if err != nil {
 		return nil, err
 	}
-	groups, err := c.whole(ctx, found, false)
-	if err != nil {
-		return nil, err
-	}
-	classic, err := c.classicBalancers(ctx, "", false)
+	classic, err := c.classicBalancers(ctx, &elasticloadbalancing.DescribeLoadBalancersInput{PageSize: sdk.Int32(pageSize)})
 	if err != nil {
 		return nil, err
 	}
@@ -44,45 +41,67 @@ func (c *Client) Groups(ctx context.Context) ([]targets.Group, error) {
 	return append(groups, classic...), nil
 }
 
-// Group is the group of that ID: the ARN of a target group, the name of a classic
-// load balancer. Everything is read now, attributes included, in three or four
-// calls. A group that Groups leaves out is NotFound.
-func (c *Client) Group(ctx context.Context, id string) (targets.Group, error) {
-	if strings.HasPrefix(id, "arn:") {
-		return c.oneTargetGroup(ctx, id, &elasticloadbalancingv2.DescribeTargetGroupsInput{TargetGroupArns: []string{id}})
+// Named are those of some groups that there are, as Groups has them. A request that names
+// one which is not there is refused whole, so that the others are asked for without it.
+func (c *Client) Named(ctx context.Context, names []targets.GroupName) ([]targets.Group, error) {
+	var arns, classic, byName []string
+	for _, n := range names {
+		switch {
+		case strings.HasPrefix(n.ID, "arn:"):
+			arns = append(arns, n.ID)
+		case n.ID != "":
+			classic = append(classic, n.ID)
+		default:
+			byName = append(byName, n.Name)
+		}
 	}
-	found, err := c.classicBalancers(ctx, id, true)
-	return single(describeClassicBalancers, id, found, err)
+	var all []targets.Group
+	for _, kind := range []struct {
+		names []string
+		read  func([]string) ([]targets.Group, error)
+	}{
+		{arns, func(names []string) ([]targets.Group, error) {
+			return c.targetGroups(ctx, &elasticloadbalancingv2.DescribeTargetGroupsInput{TargetGroupArns: names})
+		}},
+		{byName, func(names []string) ([]targets.Group, error) {
+			return c.targetGroups(ctx, &elasticloadbalancingv2.DescribeTargetGroupsInput{Names: names})
+		}},
+		{classic, func(names []string) ([]targets.Group, error) {
+			return c.classicBalancers(ctx, &elasticloadbalancing.DescribeLoadBalancersInput{LoadBalancerNames: names})
+		}},
+	} {
+		for chunk := range slices.Chunk(kind.names, together) {
+			found, err := present(chunk, kind.read)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
 }
 
-// GroupNamed is the target group of that name, read as Group does.
-func (c *Client) GroupNamed(ctx context.Context, name string) (targets.Group, error) {
-	return c.oneTargetGroup(ctx, name, &elasticloadbalancingv2.DescribeTargetGroupsInput{Names: []string{name}})
-}
-
-func (c *Client) oneTargetGroup(ctx context.Context, name string, in *elasticloadbalancingv2.DescribeTargetGroupsInput) (targets.Group, error) {
-	found, err := c.targetGroups(ctx, in)
+// present is what is found of some names, also where some of them are refused: those are
+// not there. It asks for each half of what is refused.
+func present[T any](names []string, read func([]string) ([]T, error)) ([]T, error) {
+	found, err := read(names)
+	if f, ok := errors.AsType[*Failure](err); !ok || f.Kind != NotFound && f.Kind != Invalid {
+		return found, err
+	}
+	if len(names) == 1 {
+		return nil, nil
+	}
+	first, err := present(names[:len(names)/2], read)
 	if err != nil {
-		return targets.Group{}, err
+		return nil, err
 	}
-	groups, err := c.whole(ctx, found, true)
-	return single(describeTargetGroups, name, groups, err)
-}
-
-func single(a Action, name string, found []targets.Group, err error) (targets.Group, error) {
-	switch {
-	case err != nil:
-		return targets.Group{}, err
-	case len(found) != 1:
-		return targets.Group{}, &Failure{Kind: NotFound, Action: a.Permission(),
-			Message: "there is no " + name + " that takes instances or addresses and is of a network, application or classic load balancer"}
-	}
-	return found[0], nil
+	second, err := present(names[len(names)/2:], read)
+	return append(first, second...), err
 }
 
 // targetGroups reads target groups page by page.
-func (c *Client) targetGroups(ctx context.Context, in *elasticloadbalancingv2.DescribeTargetGroupsInput) ([]types.TargetGroup, error) {
-	var found []types.TargetGroup
+func (c *Client) targetGroups(ctx context.Context, in *elasticloadbalancingv2.DescribeTargetGroupsInput) ([]targets.Group, error) {
+	var found []targets.Group
 	err := pages(describeTargetGroups, func(marker *string) (*string, error) {
 		in.Marker = marker
 		out, err := call(ctx, c, describeTargetGroups, "", c.v2.DescribeTargetGroups, in)
@@ -91,13 +110,21 @@ func (c *Client) targetGroups(ctx context.Context, in *elasticloadbalancingv2.De
 			return nil, err
 		case out.TargetGroups == nil:
 			return nil, unreadable(describeTargetGroups, "list of target groups")
-		case slices.ContainsFunc(out.TargetGroups, func(tg types.TargetGroup) bool { return sdk.ToString(tg.TargetGroupArn) == "" }):
-			return nil, unreadable(describeTargetGroups, "ARN of a target group")
 		}
-		found = append(found, out.TargetGroups...)
+		for _, tg := range out.TargetGroups {
+			if sdk.ToString(tg.TargetGroupArn) == "" {
+				return nil, unreadable(describeTargetGroups, "ARN of a target group")
+			}
+			if balancer(tg) != "" && targetType(tg) != "" {
+				found = append(found, describe(tg))
+			}
+		}
 		return out.NextMarker, nil
 	})
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // pages asks for pages until there are no more.
@@ -117,30 +144,6 @@ func pages(a Action, read func(marker *string) (next *string, err error)) error 
 	}
 }
 
-// whole adds tags and attributes to what describes target groups, and leaves out
-// those of other kinds.
-func (c *Client) whole(ctx context.Context, found []types.TargetGroup, live bool) ([]targets.Group, error) {
-	found = slices.DeleteFunc(found, func(tg types.TargetGroup) bool { return balancer(tg) == "" || targetType(tg) == "" })
-	var arns []string
-	for _, tg := range found {
-		arns = append(arns, sdk.ToString(tg.TargetGroupArn))
-	}
-	tags, err := c.tags(ctx, arns)
-	if err != nil {
-		return nil, err
-	}
-	var groups []targets.Group
-	for _, tg := range found {
-		g := describe(tg)
-		g.Tags = tags[g.ID]
-		if err := c.addAttributes(ctx, &g, tg.LoadBalancerArns, live); err != nil {
-			return nil, err
-		}
-		groups = append(groups, g)
-	}
-	return groups, nil
-}
-
 // describe is what a target group says of itself.
 func describe(tg types.TargetGroup) targets.Group {
 	checked := sdk.ToString(tg.HealthCheckPort)
@@ -152,7 +155,9 @@ func describe(tg types.TargetGroup) targets.Group {
 		IPv6:         tg.IpAddressType == types.TargetGroupIpAddressTypeEnumIpv6,
 		Port:         sdk.ToInt32(tg.Port),
 		Datagrams:    datagrams(tg.Protocol),
+		Balancers:    tg.LoadBalancerArns,
 		InUse:        len(tg.LoadBalancerArns) > 0,
+		LeftAlone:    leftAlone(tg.Protocol),
 		ChecksTarget: checked == "traffic-port" || checked == strconv.Itoa(int(sdk.ToInt32(tg.Port))),
 	}
 }
@@ -166,6 +171,16 @@ func balancer(tg types.TargetGroup) targets.Balancer {
 	case types.ProtocolEnumTcp, types.ProtocolEnumTls, types.ProtocolEnumUdp, types.ProtocolEnumTcpUdp,
 		types.ProtocolEnumQuic, types.ProtocolEnumTcpQuic:
 		return targets.Network
+	}
+	return ""
+}
+
+// leftAlone says why nothing can be registered with groups of a protocol. The targets of QUIC
+// have server ids, which those who run them choose (API_TargetDescription in the API
+// reference 2015-12-01).
+func leftAlone(p types.ProtocolEnum) string {
+	if p == types.ProtocolEnumQuic || p == types.ProtocolEnumTcpQuic {
+		return fmt.Sprintf("its protocol is %s, whose targets are registered with server ids that this controller does not know", p)
 	}
 	return ""
 }
@@ -184,20 +199,65 @@ func targetType(tg types.TargetGroup) targets.TargetType {
 	return ""
 }
 
-// tags are those of the groups, by ARN.
-func (c *Client) tags(ctx context.Context, arns []string) (map[string]map[string]string, error) {
-	all := map[string]map[string]string{}
-	for chunk := range slices.Chunk(arns, tagged) {
-		out, err := call(ctx, c, describeTags, "", c.v2.DescribeTags, &elasticloadbalancingv2.DescribeTagsInput{ResourceArns: chunk})
-		switch {
-		case err != nil:
-			return nil, err
-		case out.TagDescriptions == nil:
-			return nil, unreadable(describeTags, "list of tags")
+// Tags are those of some groups, by ID: one request for 20. Groups that are gone are not in it.
+func (c *Client) Tags(ctx context.Context, groups []targets.Group) (map[string]map[string]string, error) {
+	var arns, classic []string
+	for _, g := range groups {
+		if g.Balancer == targets.Classic {
+			classic = append(classic, g.ID)
+		} else {
+			arns = append(arns, g.ID)
 		}
-		for _, d := range out.TagDescriptions {
-			all[sdk.ToString(d.ResourceArn)] = byKey(d.Tags, func(t types.Tag) (key, value *string) { return t.Key, t.Value })
+	}
+	all := map[string]map[string]string{}
+	for _, kind := range []struct {
+		ids  []string
+		read func([]string) ([]tagged, error)
+	}{
+		{arns, func(ids []string) ([]tagged, error) { return c.tags(ctx, ids) }},
+		{classic, func(ids []string) ([]tagged, error) { return c.classicTags(ctx, ids) }},
+	} {
+		for chunk := range slices.Chunk(kind.ids, together) {
+			found, err := present(chunk, kind.read)
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range found {
+				all[t.id] = t.tags
+			}
 		}
 	}
 	return all, nil
+}
+
+// tagged is a group and its tags.
+type tagged struct {
+	id   string
+	tags map[string]string
+}
+
+func (c *Client) tags(ctx context.Context, arns []string) ([]tagged, error) {
+	out, err := call(ctx, c, describeTags, "", c.v2.DescribeTags, &elasticloadbalancingv2.DescribeTagsInput{ResourceArns: arns})
+	switch {
+	case err != nil:
+		return nil, err
+	case out.TagDescriptions == nil:
+		return nil, unreadable(describeTags, "list of tags")
+	}
+	var all []tagged
+	for _, d := range out.TagDescriptions {
+		all = append(all, tagged{sdk.ToString(d.ResourceArn), byKey(d.Tags, func(t types.Tag) (key, value *string) { return t.Key, t.Value })})
+	}
+	return all, nil
+}
+
+// Describe is a group with its attributes, those of its load balancers where it leaves them
+// to these: one request each, none while they are remembered.
+func (c *Client) Describe(ctx context.Context, g targets.Group) (targets.Group, error) {
+	if g.Balancer == targets.Classic {
+		err := c.addClassicAttributes(ctx, &g)
+		return g, err
+	}
+	err := c.addAttributes(ctx, &g)
+	return g, err
 }

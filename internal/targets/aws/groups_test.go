@@ -1,12 +1,14 @@
 package aws
 
 import (
-	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 )
 
@@ -27,6 +29,7 @@ func TestGroups(t *testing.T) {
 		targetGroup("lambda", "lambda", ""),
 		targetGroup("alb", "alb", "TCP"),
 		targetGroup("gateway", "ip", "GENEVE"),
+		targetGroup("quic", "ip", "TCP_QUIC", element("Port", "443")),
 	)))
 	s.on(describeTags, tagsOf(true))
 	s.on(describeTargetGroupAttributes,
@@ -56,23 +59,29 @@ func TestGroups(t *testing.T) {
 			element("ConnectionDraining", element("Enabled", "true")+element("Timeout", "90")))),
 		result(element("LoadBalancerAttributes", element("ConnectionDraining", element("Enabled", "false")+element("Timeout", "300")))))
 
-	got, err := c.Groups(t.Context())
+	if listed, err := c.Groups(t.Context()); err != nil || len(listed) != 6 || listed[0].Tags != nil || len(s.all()) != 2 {
+		t.Errorf("a list took %d requests: %+v, %v", len(s.all()), listed, err)
+	}
+	got, err := complete(t, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []targets.Group{
 		{ID: "a", Name: "n-a", Balancer: targets.Network, Type: targets.IP, IPv6: true, Port: 8080, Tags: map[string]string{"of": "a"},
-			InUse: true, ChecksTarget: true, Delay: 2 * time.Minute, EndsFlowsAfterDelay: true, CrossZone: true, MinHealthy: 3, MinHealthyPercent: 40},
+			Balancers: []string{nlbARN}, InUse: true, ChecksTarget: true, Delay: 2 * time.Minute, EndsFlowsAfterDelay: true, CrossZone: true, MinHealthy: 3, MinHealthyPercent: 40},
 		{ID: "b", Name: "n-b", Balancer: targets.Application, Type: targets.Instance, Port: 80, Tags: map[string]string{"of": "b"},
-			InUse: true, CrossZone: true},
+			Balancers: []string{albARN}, InUse: true, CrossZone: true},
 		{ID: "c", Name: "n-c", Balancer: targets.Network, Type: targets.IP, Port: 443, Datagrams: true, Tags: map[string]string{"of": "c"},
 			ChecksTarget: true, Delay: 5 * time.Minute, EndsFlowsOfUnhealthy: true, MinHealthy: 1},
+		{ID: "quic", Name: "n-quic", Balancer: targets.Network, Type: targets.IP, Port: 443, Datagrams: true, Tags: map[string]string{"of": "quic"},
+			Delay: 5 * time.Minute, EndsFlowsOfUnhealthy: true, MinHealthy: 1,
+			LeftAlone: "its protocol is TCP_QUIC, whose targets are registered with server ids that this controller does not know"},
 		{ID: "old", Name: "old", Balancer: targets.Classic, Type: targets.Instance, Port: 30080, Tags: map[string]string{"of": "old"},
 			InUse: true, ChecksTarget: true, Delay: 90 * time.Second, EndsFlowsAfterDelay: true, CrossZone: true},
 		{ID: "older", Name: "older", Balancer: targets.Classic, Type: targets.Instance, Tags: map[string]string{"of": "older"},
 			EndsFlowsAfterDelay: true, EndsFlowsOfUnhealthy: true},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	if asked := len(s.sent(describeLoadBalancerAttributes)); asked != 1 {
@@ -145,7 +154,7 @@ func TestTagsOfTwentyAtATime(t *testing.T) {
 	s.on(describeClassicBalancers, result(members("LoadBalancerDescriptions", classic...)))
 	s.on(describeClassicTags, tagsOf(false))
 	s.on(describeClassicAttributes, result("<LoadBalancerAttributes/>"))
-	groups, err := c.Groups(t.Context())
+	groups, err := complete(t, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,31 +176,82 @@ func TestTagsOfTwentyAtATime(t *testing.T) {
 	}
 }
 
-func TestClassicGroup(t *testing.T) {
+// TestNamedGroups asks for groups by what somebody has of them.
+func TestNamedGroups(t *testing.T) {
 	s := newServer(t)
 	c := client(t, s, Options{})
+	s.on(describeTargetGroups, result(members("TargetGroups", targetGroup("arn:1", "ip", "TCP"))), result(members("TargetGroups", targetGroup("arn:2", "ip", "TCP"))))
 	s.on(describeClassicBalancers, result(members("LoadBalancerDescriptions", element("LoadBalancerName", "x"))))
-	s.on(describeClassicTags, tagsOf(false))
-	s.on(describeClassicAttributes, result("<LoadBalancerAttributes/>"))
-	if g, err := c.Group(t.Context(), "x"); err != nil || g.Balancer != targets.Classic || g.Tags["of"] != "x" {
-		t.Errorf("%v %+v", err, g)
+	groups, err := c.Named(t.Context(), []targets.GroupName{{ID: "x"}, {Name: "web"}, {ID: "arn:1"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := s.all()[0].form.Get("LoadBalancerNames.member.1"); got != "x" {
-		t.Errorf("%q was asked for", got)
+	if diff := cmp.Diff([]string{"arn:1", "arn:2", "x"}, ids(groups)); diff != "" {
+		t.Error(diff)
+	}
+	var asked []string
+	for _, r := range s.all() {
+		asked = append(asked, r.form.Get("TargetGroupArns.member.1")+r.form.Get("Names.member.1")+r.form.Get("LoadBalancerNames.member.1"))
+	}
+	if diff := cmp.Diff([]string{"arn:1", "web", "x"}, asked); diff != "" {
+		t.Errorf("asked for: %s", diff)
 	}
 }
 
-func TestGroupThatIsNotThere(t *testing.T) {
+// TestGroupsThatAreGone fail only themselves, among those that are named as well as among
+// those whose tags are read.
+func TestGroupsThatAreGone(t *testing.T) {
 	s := newServer(t)
 	c := client(t, s, Options{})
-	s.on(describeTargetGroups,
-		refused(400, "TargetGroupNotFound", "One or more target groups not found"),
-		result(members("TargetGroups", targetGroup("arn:lambda", "lambda", ""))),
-		result(members("TargetGroups")))
+	gone := func(parameter string, answered func([]string) answer) answer {
+		return func(w http.ResponseWriter, r request) {
+			var names []string
+			for i := 1; r.form.Has(fmt.Sprintf("%s.member.%d", parameter, i)); i++ {
+				names = append(names, r.form.Get(fmt.Sprintf("%s.member.%d", parameter, i)))
+			}
+			if slices.Contains(names, "arn:13") {
+				refused(400, "TargetGroupNotFound", "One or more target groups not found")(w, r)
+				return
+			}
+			answered(names)(w, r)
+		}
+	}
+	var names []targets.GroupName
+	var known []targets.Group
+	for i := range 30 {
+		id := fmt.Sprint("arn:", i)
+		names, known = append(names, targets.GroupName{ID: id}), append(known, targets.Group{ID: id})
+	}
+	s.on(describeTargetGroups, gone("TargetGroupArns", func(names []string) answer {
+		var found []string
+		for _, n := range names {
+			found = append(found, targetGroup(n, "ip", "TCP"))
+		}
+		return result(members("TargetGroups", found...))
+	}))
+	s.on(describeTags, gone("ResourceArns", func([]string) answer { return tagsOf(true) }))
+	groups, err := c.Named(t.Context(), names)
+	if err != nil || len(groups) != 29 || slices.Contains(ids(groups), "arn:13") {
+		t.Errorf("%d groups, %v", len(groups), err)
+	}
+	tags, err := c.Tags(t.Context(), known)
+	if _, found := tags["arn:13"]; err != nil || len(tags) != 29 || found {
+		t.Errorf("tags of %d groups, %v", len(tags), err)
+	}
+	s.on(describeTags, refused(400, "Throttling", "Rate exceeded"))
+	if _, err := c.Tags(t.Context(), known); kind(err) != Throttled {
+		t.Errorf("%v, want to be throttled", err)
+	}
+}
+
+func TestGroupsThatAreOfNoUse(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s, Options{})
+	s.on(describeTargetGroups, result(members("TargetGroups", targetGroup("arn:lambda", "lambda", ""))), result(members("TargetGroups")))
 	s.on(describeClassicBalancers, refused(400, "LoadBalancerNotFound", "There is no ACTIVE Load Balancer named 'x'"))
-	for _, id := range []string{"arn:gone", "arn:lambda", "arn:odd", "x"} {
-		if _, err := c.Group(t.Context(), id); kind(err) != NotFound {
-			t.Errorf("%s: %v, want NotFound", id, err)
+	for _, id := range []string{"arn:lambda", "arn:odd", "x"} {
+		if groups, err := c.Named(t.Context(), []targets.GroupName{{ID: id}}); err != nil || len(groups) > 0 {
+			t.Errorf("%s: %+v, %v", id, groups, err)
 		}
 	}
 }
@@ -203,10 +263,29 @@ func TestGroupsFailWhole(t *testing.T) {
 		c := client(t, s, Options{})
 		everything(s)
 		s.on(failing, refused(403, "AccessDenied", "no"))
-		if groups, err := c.Groups(context.Background()); kind(err) != Denied || groups != nil {
+		if groups, err := complete(t, c); kind(err) != Denied || groups != nil {
 			t.Errorf("%s fails: %v and %v, want no groups and Denied", failing.Name, ids(groups), err)
 		}
 	}
+}
+
+// complete are all groups with their tags and attributes.
+func complete(t *testing.T, c *Client) ([]targets.Group, error) {
+	groups, err := c.Groups(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	tags, err := c.Tags(t.Context(), groups)
+	if err != nil {
+		return nil, err
+	}
+	for i := range groups {
+		if groups[i], err = c.Describe(t.Context(), groups[i]); err != nil {
+			return nil, err
+		}
+		groups[i].Tags = tags[groups[i].ID]
+	}
+	return groups, nil
 }
 
 func ids(groups []targets.Group) []string {

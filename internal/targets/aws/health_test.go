@@ -246,7 +246,7 @@ func TestMissingLists(t *testing.T) {
 			c := client(t, s, Options{})
 			everything(s)
 			s.on(odd, answer)
-			_, groups := c.Groups(t.Context())
+			_, groups := complete(t, c)
 			_, health := c.List(t.Context(), classicGroup, nil)
 			if kind(errors.Join(groups, health)) != Unknown {
 				t.Errorf("%s %s, %s: %v and %v, want Unknown", odd.Version, odd.Name, name, groups, health)

@@ -28,13 +28,12 @@ func newMemory(lasts time.Duration) *memory {
 	return &memory{lasts: lasts, entries: map[string]entry{}}
 }
 
-// get is what is remembered, unless it is out of date or to be live, and otherwise
-// what read returns.
-func (m *memory) get(key string, live bool, read func() (map[string]string, error)) (map[string]string, error) {
+// get is what is remembered, unless it is out of date, and otherwise what read returns.
+func (m *memory) get(key string, read func() (map[string]string, error)) (map[string]string, error) {
 	m.mu.Lock()
 	e, ok := m.entries[key]
 	m.mu.Unlock()
-	if ok && !live && time.Since(e.readAt) < m.lasts {
+	if ok && time.Since(e.readAt) < m.lasts {
 		return e.attributes, nil
 	}
 	attributes, err := read()

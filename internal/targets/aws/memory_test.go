@@ -16,29 +16,26 @@ func TestMemory(t *testing.T) {
 	failing := func() (map[string]string, error) { return nil, fails }
 
 	m := newMemory(time.Hour)
-	if _, err := m.get("a", false, failing); !errors.Is(err, fails) {
+	if _, err := m.get("a", failing); !errors.Is(err, fails) {
 		t.Errorf("%v, want the error of reading", err)
 	}
 	for range 2 {
-		if values, err := m.get("a", false, read); err != nil || values["k"] != "v" || reads != 1 {
+		if values, err := m.get("a", read); err != nil || values["k"] != "v" || reads != 1 {
 			t.Errorf("%v %v after %d reads: want one read, that which succeeded", values, err, reads)
 		}
 	}
 	m.forget()
-	if m.get("a", false, read); reads != 1 {
+	if m.get("a", read); reads != 1 {
 		t.Error("what is good is forgotten")
 	}
-	if m.get("a", true, read); reads != 2 {
-		t.Error("live, and not read")
-	}
-	if m.get("b", false, read); reads != 3 {
+	if m.get("b", read); reads != 2 {
 		t.Error("one group has the attributes of another")
 	}
 
 	m = newMemory(-1)
 	reads = 0
 	for want := range 3 {
-		if m.get("a", false, read); reads != want+1 {
+		if m.get("a", read); reads != want+1 {
 			t.Error("what is out of date is believed")
 		}
 	}

@@ -5,19 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"golang.org/x/time/rate"
 )
 
 // Cloud is where target groups are. Another cloud is one package that has these.
 type Cloud interface {
-	// Groups are all that may be looked at.
+	// Region is where its groups are, empty where it has none.
+	Region() string
+	// Groups are all that may be looked at. Their attributes may be missing, and their Tags
+	// nil.
 	Groups(context.Context) ([]targets.Group, error)
+	// Named are those of some that there are, as Groups has them.
+	Named(context.Context, []targets.GroupName) ([]targets.Group, error)
+	// Tags are those of some groups, by ID, without those that are gone.
+	Tags(context.Context, []targets.Group) (map[string]map[string]string, error)
+	// Describe is a group with its attributes.
+	Describe(context.Context, targets.Group) (targets.Group, error)
 	// List is the inventory of a group, or of only some targets, those that are not
 	// registered included.
 	List(ctx context.Context, g targets.Group, only []targets.Target) (map[targets.Target]targets.Health, error)
@@ -28,10 +36,10 @@ type Cloud interface {
 // account is one cloud as one role: its groups, what they were last seen to hold,
 // and the calls that are left to make. All of it may be lost.
 type account struct {
-	// cloud is nil until it is connected.
-	cloud Cloud
-	// connect makes the cloud.
-	connect func() (Cloud, error)
+	// cloud is nil until it is connected, connect makes it, one at a time.
+	cloud      Cloud
+	connect    func() (Cloud, error)
+	connecting sync.Mutex
 	// outcome tells what a failed call asks for.
 	outcome func(error) targets.Outcome
 	random  func() float64
@@ -43,7 +51,11 @@ type account struct {
 	running context.Context
 	stop    context.CancelFunc
 
+	// background limits the requests of the survey, over all accounts.
+	background *rate.Limiter
+
 	groups *listing[targets.Group]
+	survey survey
 
 	mu        sync.Mutex
 	calls     *targets.Calls
@@ -56,7 +68,7 @@ type account struct {
 func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	a := &account{
 		outcome: r.Outcome, random: r.Random, ring: r.ring, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
-		inventory: map[string]inventory{}, moved: make(chan struct{}),
+		inventory: map[string]inventory{}, moved: make(chan struct{}), background: r.background, survey: newSurvey(),
 	}
 	as := &role
 	if role == (v1alpha1.AssumeRole{}) {
@@ -68,13 +80,11 @@ func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	return a
 }
 
-// renew lists the groups where that is due.
-func (a *account) renew(every time.Duration) { a.groups.renew(a.running, every) }
-
-// inventory is what a group was seen to hold by a read that was sent at a time. It
-// is fresh until it was decided upon.
+// inventory is what a group was seen to hold by a read that was sent at a time, and as what
+// it was described then. It is fresh until it was decided upon.
 type inventory struct {
 	at      time.Time
+	group   targets.Group
 	targets map[targets.Target]targets.Health
 	fresh   bool
 }
@@ -136,12 +146,7 @@ func (a *account) call(ctx context.Context, call targets.Call, group targets.Gro
 	ctx = context.WithValue(tokenTaken(ctx), callKey{}, call)
 	switch call.Kind {
 	case targets.Read:
-		var read map[targets.Target]targets.Health
-		if read, err = a.cloud.List(ctx, group, nil); err == nil {
-			a.mu.Lock()
-			a.inventory[group.ID] = inventory{sent, read, true}
-			a.mu.Unlock()
-		}
+		err = a.read(ctx, group)
 	case targets.Register:
 		err = a.cloud.Register(ctx, group, call.Targets)
 	case targets.Deregister:
@@ -152,6 +157,27 @@ func (a *account) call(ctx context.Context, call targets.Call, group targets.Gro
 		return
 	}
 	a.done(call, targets.Accepted, "")
+}
+
+// read reads what a group holds, and before that its attributes, without which nothing is
+// decided about it.
+func (a *account) read(ctx context.Context, group targets.Group) error {
+	group, err := a.cloud.Describe(ctx, group)
+	if err != nil {
+		return err
+	}
+	sent := time.Now()
+	read, err := a.cloud.List(ctx, group, nil)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inventory[group.ID] = inventory{sent, group, read, true}
+	if group.Type == targets.Instance {
+		a.survey.sweeps.Done(group.ID, sent, read)
+	}
+	return nil
 }
 
 // callKey marks a context with the call that its requests are made for.
@@ -194,42 +220,57 @@ func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.ring()
 }
 
-// listGroups lists which groups there are, in the order of their IDs. It connects before the
-// first list, and calls are made from then on.
-func (a *account) listGroups(ctx context.Context) ([]targets.Group, error) {
-	if a.cloud == nil {
-		cloud, err := a.connect()
-		if err != nil {
-			return nil, fmt.Errorf("connecting to the cloud: %w", err)
-		}
-		a.cloud = cloud
-		go a.run(ctx)
+// connected is the cloud. The first that asks connects, and calls are made from then on.
+func (a *account) connected() (Cloud, error) {
+	a.connecting.Lock()
+	defer a.connecting.Unlock()
+	if a.cloud != nil {
+		return a.cloud, nil
 	}
-	groups, err := a.cloud.Groups(ctx)
-	slices.SortFunc(groups, func(a, b targets.Group) int { return strings.Compare(a.ID, b.ID) })
-	return groups, err
+	cloud, err := a.connect()
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cloud: %w", err)
+	}
+	a.mu.Lock()
+	a.cloud = cloud
+	a.mu.Unlock()
+	go a.run(a.running)
+	go a.sweep(a.running)
+	return cloud, nil
 }
 
-// group is one of those that were listed.
+// group is one of those that are known.
 func (a *account) group(id string) (g targets.Group, known bool) {
 	groups, _, _ := a.groups.known()
-	at, known := slices.BinarySearchFunc(groups, id, func(g targets.Group, id string) int { return strings.Compare(g.ID, id) })
-	if !known {
-		return targets.Group{}, false
+	if g, known = find(groups, id); known {
+		return g, true
 	}
-	return groups[at], true
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	direct, known := a.survey.direct[id]
+	return direct.Group, known
 }
 
 // observe is what is known of the account.
 func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
 	groups, _, failure := a.groups.known()
-	out := targets.Account{Role: role, Failure: failure, ListedAt: a.groups.since()}
+	out := targets.Account{Role: role, Failure: failure, ListedAt: a.groups.since(), LooksPerSecond: float64(a.background.Limit())}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, g := range groups {
-		held := a.inventory[g.ID]
+	if a.cloud != nil {
+		out.Region = a.cloud.Region()
+	}
+	if out.Failure == "" {
+		out.Failure = a.survey.failure()
+	}
+	out.LooksFor, out.LookFailure = a.survey.sweeps.Told(), a.survey.lookFailure
+	for _, g := range a.survey.complete(groups, out.ListedAt) {
+		held, seen := a.inventory[g.ID], a.survey.sweeps.Seen(g.ID)
+		if !held.at.IsZero() {
+			g = g.DescribedBy(held.group)
+		}
 		out.Groups = append(out.Groups, targets.KnownGroup{
-			Group: g, Registered: held.targets, ReadAt: held.at, Live: held.fresh,
+			Group: g, Registered: held.targets, ReadAt: held.at, Live: held.fresh, SweptAt: seen.At, Instances: seen.Instances,
 			Answers: a.calls.Answers(g.ID), Refused: a.calls.Refused(g.ID), Failing: a.failing(g.ID),
 		})
 	}
@@ -276,6 +317,9 @@ func tokenTaken(ctx context.Context) context.Context {
 
 // before holds back a request to the cloud for which no token was taken yet.
 func (a *account) before(ctx context.Context) error {
+	if _, quiet := ctx.Value(backgroundKey{}).(bool); quiet {
+		return a.background.Wait(ctx)
+	}
 	if err := a.token(ctx); err != nil {
 		return err
 	}

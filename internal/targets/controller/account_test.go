@@ -9,6 +9,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"golang.org/x/time/rate"
 )
 
 func group(kind targets.TargetType) targets.Group {
@@ -46,6 +47,20 @@ func (f *fakeCloud) called(ctx context.Context, what string, err error) error {
 	return err
 }
 
+func (f *fakeCloud) Region() string { return "eu-west-1" }
+
+func (f *fakeCloud) Named(context.Context, []targets.GroupName) ([]targets.Group, error) {
+	return nil, nil
+}
+
+func (f *fakeCloud) Tags(context.Context, []targets.Group) (map[string]map[string]string, error) {
+	return nil, nil
+}
+
+func (f *fakeCloud) Describe(_ context.Context, g targets.Group) (targets.Group, error) {
+	return g, nil
+}
+
 func (f *fakeCloud) Groups(ctx context.Context) ([]targets.Group, error) {
 	return []targets.Group{group(targets.Instance)}, f.err
 }
@@ -68,7 +83,7 @@ func accountOf(cloud *fakeCloud, ring func()) *account {
 	return &account{
 		cloud: cloud, outcome: func(error) targets.Outcome { return targets.Failed }, random: func() float64 { return 0 }, ring: ring, calls: targets.NewCalls(100, 100),
 		groups:    &listing[targets.Group]{all: []targets.Group{g}, read: true, at: time.Now(), asked: time.Now()},
-		inventory: map[string]inventory{}, moved: make(chan struct{}),
+		inventory: map[string]inventory{}, moved: make(chan struct{}), survey: newSurvey(), background: rate.NewLimiter(5, 20),
 	}
 }
 

@@ -161,11 +161,7 @@ func (r *Reconciler) useAccounts(d targets.Decision) {
 			a = r.newAccount(plan.Role)
 			r.accounts[plan.Role] = a
 		}
-		every := r.GroupsEvery
-		if plan.List {
-			every = min(every, listAgain)
-		}
-		a.renew(every)
+		a.renew(plan, r.GroupsEvery)
 	}
 	for role, a := range r.accounts {
 		if !needed[role] {

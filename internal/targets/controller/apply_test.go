@@ -92,7 +92,7 @@ func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
 		Options: Options{Floor: targets.DefaultFloor, GroupsEvery: time.Hour, Rate: 4, Burst: 20},
 		client:  api, recorder: events.NewFakeRecorder(100), ring: func() {}, running: t.Context(),
 		writes: newWrites(func() {}), connections: newConnections(func() {}),
-		accounts: map[v1alpha1.AssumeRole]*account{{}: a},
+		accounts: map[v1alpha1.AssumeRole]*account{{}: a}, background: a.background,
 		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}},
 	}
 }

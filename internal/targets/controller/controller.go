@@ -3,7 +3,7 @@
 // must be remembered and has calls made, report.go makes events and metrics. Beside them,
 // writes.go keeps writes that fail from holding up others, account.go makes calls as one
 // role, listing.go lists what changes seldom, such as the groups and, with bindings.go, who
-// has one to itself, and connections.go asks health checkers whether traffic still comes.
+// has one to itself, survey.go finds what else is asked of an account, and connections.go asks health checkers whether traffic still comes.
 package controller
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -36,6 +37,12 @@ type Options struct {
 	// Rate and Burst limit the requests to the cloud, as each role.
 	Rate  float64
 	Burst int
+	// BackgroundRate limits the requests that nobody waits for, as all roles together.
+	BackgroundRate float64
+	// Detaching is whether nodes may be asked to be out, DetachTagged the tags of the groups
+	// in which they are looked for, none for all.
+	Detaching    bool
+	DetachTagged map[string]string
 	// GroupsEvery is how often it is read which target groups there are.
 	GroupsEvery time.Duration
 	// Leads is whether no other controller can lead at this moment; nil where there is
@@ -58,6 +65,7 @@ type Reconciler struct {
 	// connections are asked for while targets leave.
 	connections *connections
 	accounts    map[v1alpha1.AssumeRole]*account
+	background  *rate.Limiter
 	bindings    *listing[targets.Binding]
 	memory      targets.Memory
 	// gates are the versions in which pods were seen when their gates were written.

@@ -27,6 +27,20 @@ type groupInMemory struct {
 	targets map[targets.Target]targets.Health
 }
 
+func (c *groupInMemory) Region() string { return "" }
+
+func (c *groupInMemory) Named(context.Context, []targets.GroupName) ([]targets.Group, error) {
+	return []targets.Group{group(targets.Instance)}, nil
+}
+
+func (c *groupInMemory) Tags(context.Context, []targets.Group) (map[string]map[string]string, error) {
+	return nil, nil
+}
+
+func (c *groupInMemory) Describe(_ context.Context, g targets.Group) (targets.Group, error) {
+	return g, nil
+}
+
 func (c *groupInMemory) Groups(context.Context) ([]targets.Group, error) {
 	return []targets.Group{group(targets.Instance)}, nil
 }

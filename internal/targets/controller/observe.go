@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -54,6 +55,9 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		o.state.Attachments = append(o.state.Attachments, a)
 	}
 	if err := r.observeBystanders(ctx, o); err != nil {
+		return nil, err
+	}
+	if err := r.observeTimeout(ctx, o); err != nil {
 		return nil, err
 	}
 	r.observeCloud(o)
@@ -193,6 +197,25 @@ func (r *Reconciler) observeCloud(o *observed) {
 		o.state.Accounts = append(o.state.Accounts, a.observe(role))
 	}
 	o.state.Quiet = r.connections.known()
+	o.state.Detaching, o.state.DetachTagged = r.Detaching, r.DetachTagged
+}
+
+// observeTimeout finds how long somebody waits for a node to be out at most, while one is to
+// be: the shortest of those who wait.
+func (r *Reconciler) observeTimeout(ctx context.Context, o *observed) error {
+	if !slices.ContainsFunc(o.state.NodeAttachments, func(a *v1alpha1.Attachment) bool { return a.Spec.Wanted == v1alpha1.WantDetached }) {
+		return nil
+	}
+	var sets v1alpha1.IngressDaemonSetList
+	if err := r.client.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing IngressDaemonSets: %w", err)
+	}
+	for i := range sets.Items {
+		if s := sets.Items[i].Spec.Strategy(); s.Detaching && (o.state.DetachTimeout == 0 || s.DetachTimeout < o.state.DetachTimeout) {
+			o.state.DetachTimeout = s.DetachTimeout
+		}
+	}
+	return nil
 }
 
 // observeCheckers finds the health checkers of nodes, while something leaves.

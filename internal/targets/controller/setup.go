@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -78,9 +80,13 @@ func New(running context.Context, o Options, c client.Client, live client.Reader
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
+	if o.BackgroundRate == 0 {
+		o.BackgroundRate = targets.BackgroundRate
+	}
 	return &Reconciler{
 		Options: o, client: c, recorder: recorder, ring: ring, running: running,
-		accounts: map[v1alpha1.AssumeRole]*account{}, writes: newWrites(ring),
+		background: rate.NewLimiter(rate.Limit(o.BackgroundRate), max(1, int(targets.BackgroundBurst*o.BackgroundRate))),
+		accounts:   map[v1alpha1.AssumeRole]*account{}, writes: newWrites(ring),
 		connections: newConnections(ring), bindings: newBindings(live, ring),
 	}
 }
