@@ -243,7 +243,7 @@ func build(ctx context.Context, dir string) (*program, error) {
 func (p *program) start() error {
 	p.cmd = exec.Command(p.path, "--kubeconfig="+p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+theCloud.API, "--network-floor="+floor.String(), "--other-floor="+floor.String(),
-		"--groups-every=2s", "--cloud-rate=20", "--detach", "--detach-webhook=edge="+theWebhook.server.URL, "--detach-webhook-secret-file="+theWebhook.secretFile, "-v=1")
+		"--groups-every=2s", "--cloud-rate=20", "--cloud-background-rate=50", "--detach", "--detach-webhook=edge="+theWebhook.server.URL, "--detach-webhook-secret-file="+theWebhook.secretFile, "-v=1")
 	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIACONTROLLER", "AWS_SECRET_ACCESS_KEY=controller-secret")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
