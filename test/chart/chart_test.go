@@ -115,6 +115,7 @@ func TestValues(t *testing.T) {
 		"priorityClassName": "", "nodeSelector": map[string]string{"role": "infra"}, "tolerations": []any{},
 		"podAnnotations":    map[string]string{"prometheus.io/scrape": "true"},
 		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
+		"loadBalancers": map[string]any{"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"}},
 		"networkPolicy": map[string]any{"enabled": false}, "prometheusRule": map[string]any{"enabled": true},
 	}
 	content, err := sigsyaml.Marshal(everything)
