@@ -105,16 +105,7 @@ func (c *contest) makeRoom(ctx context.Context) error {
 // newContender starts a cloud account with all groups.
 func newContender(ctx context.Context, name string, number, pods int, served []string) (*contender, error) {
 	c := &contender{name: name, groups: map[string]string{}, fronts: map[string]string{}}
-	config := aws.Config{
-		Spec: cloud.Spec{
-			Seed: 1, Scale: scale, Region: region,
-			VPC: cloud.VPC{Subnets: []cloud.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8"), Zone: zone}, {CIDR: netip.MustParsePrefix("127.0.0.0/8"), Zone: zone}}},
-			// Targets that drain count as well.
-			Quotas: cloud.Quotas{TargetsPerGroup: 4 * pods, TargetsPerZone: 4 * pods, TargetsPerBalancer: 4 * pods},
-		},
-		Access:  access.Config{Users: []access.User{{Name: name, AccessKeyID: keyID, SecretKey: secretKey, Policy: json.RawMessage(everything)}}},
-		HAProxy: haproxy,
-	}
+	config := contenderConfig(name, pods)
 	for i, group := range slices.Concat(bulk, served) {
 		g := cloud.TargetGroup{Name: group, Protocol: "TCP", Port: 80, TargetType: "ip", AssumeHealthy: true}
 		b := cloud.LoadBalancer{Name: group, Type: "network", Zones: []cloud.Zone{{Name: zone}}}
@@ -128,16 +119,34 @@ func newContender(ctx context.Context, name string, number, pods int, served []s
 		b.Listeners = []cloud.Listener{{Protocol: g.Protocol, Port: podPort, TargetGroup: group}}
 		config.TargetGroups, config.LoadBalancers = append(config.TargetGroups, g), append(config.LoadBalancers, b)
 	}
-	var err error
+	return c, c.start(ctx, config)
+}
+
+// contenderConfig is that of an account without groups.
+func contenderConfig(name string, pods int) aws.Config {
+	return aws.Config{
+		Spec: cloud.Spec{
+			Seed: 1, Scale: scale, Region: region,
+			VPC: cloud.VPC{Subnets: []cloud.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8"), Zone: zone}, {CIDR: netip.MustParsePrefix("127.0.0.0/8"), Zone: zone}}},
+			// Targets that drain count as well.
+			Quotas: cloud.Quotas{TargetsPerGroup: 4 * pods, TargetsPerZone: 4 * pods, TargetsPerBalancer: 4 * pods},
+		},
+		Access:  access.Config{Users: []access.User{{Name: name, AccessKeyID: keyID, SecretKey: secretKey, Policy: json.RawMessage(everything)}}},
+		HAProxy: haproxy,
+	}
+}
+
+// start starts the account.
+func (c *contender) start(ctx context.Context, config aws.Config) (err error) {
 	if c.server, err = aws.Start(ctx, config); err != nil {
-		return nil, fmt.Errorf("starting the cloud account of the %s: %w", name, err)
+		return fmt.Errorf("starting the cloud account of the %s: %w", c.name, err)
 	}
 	c.admin = aws.NewClient(c.server.Admin)
 	groups, err := c.admin.TargetGroups(ctx)
 	for _, g := range groups {
 		c.groups[g.Name] = g.ARN
 	}
-	return c, err
+	return err
 }
 
 const everything = `{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}`
@@ -147,26 +156,36 @@ func local(third, fourth int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, third, fourth)
 }
 
-// startController starts the controller outside the cluster's network, where the cloud is.
+// startController starts the controller.
 func (c *contest) startController(ctx context.Context) error {
-	config, err := c.RESTConfig()
+	cmd, err := c.controllerCommand(ctx)
 	if err != nil {
 		return err
+	}
+	cmd.Args = append(cmd.Args, fmt.Sprintf("--network-floor=%s", 300*time.Second/scale), fmt.Sprintf("--other-floor=%s", 30*time.Second/scale))
+	_, err = c.launch(ctx, cmd, "controller")
+	return err
+}
+
+// controllerCommand builds the controller, which is to run outside the cluster's network,
+// where the cloud is.
+func (c *contest) controllerCommand(ctx context.Context) (*exec.Cmd, error) {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
 	}
 	kubeconfig, err := c.kubeconfig(ctx, config.Host)
 	if err != nil {
-		return fmt.Errorf("making the controller's kubeconfig: %w", err)
+		return nil, fmt.Errorf("making the controller's kubeconfig: %w", err)
 	}
 	program, err := c.build(ctx, c.controllerPackage)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+c.controller.server.API,
-		fmt.Sprintf("--network-floor=%s", 300*time.Second/scale), fmt.Sprintf("--other-floor=%s", 30*time.Second/scale))
-	cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+keyID, "AWS_SECRET_ACCESS_KEY="+secretKey)
-	_, err = c.launch(ctx, cmd, "controller")
-	return err
+		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+c.controller.server.API)
+	cmd.Env = append(cmd.Environ(), "AWS_ACCESS_KEY_ID="+keyID, "AWS_SECRET_ACCESS_KEY="+secretKey)
+	return cmd, nil
 }
 
 // callsSince are the calls that came in after a moment.

@@ -39,6 +39,7 @@ type options struct {
 	dir          string
 	nodes, large int
 	targets      int
+	account      bool
 	rounds       int
 	controller   string
 }
@@ -50,6 +51,7 @@ func main() {
 	flag.IntVar(&o.nodes, "nodes", 1000, "simulated nodes of the comparison; 0 for none")
 	flag.IntVar(&o.large, "large", 5000, "simulated nodes of the large cluster; 0 for none")
 	flag.IntVar(&o.targets, "targets", 1000, "pods that are kept registered with target groups; 0 for none")
+	flag.BoolVar(&o.account, "account", true, "keep targets in an account of as many target groups as AWS allows, which takes a quarter of an hour")
 	flag.IntVar(&o.rounds, "rounds", 3, "creations and rollouts of each kind, of which the median counts")
 	flag.StringVar(&o.controller, "controller", "./cmd/controller", "package of the controller; one of your own may add a profiler")
 	flag.Parse()
@@ -77,6 +79,9 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 	}
 	if o.targets > 0 && err == nil {
 		err = on(ctx, o, 0, func(b *bench) error { return b.keepTargets(ctx, r, o.targets) })
+	}
+	if o.account && err == nil {
+		err = on(ctx, o, 0, func(b *bench) error { return b.keepAccount(ctx, r) })
 	}
 	return r.missed, err
 }
