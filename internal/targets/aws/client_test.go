@@ -4,7 +4,9 @@ import (
 	"encoding/pem"
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -60,4 +62,39 @@ func TestUseFromManyGoroutines(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// TestWhichRegion is what is given, or else that of the environment, or else the instance's.
+func TestWhichRegion(t *testing.T) {
+	metadata := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token":
+			w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", "60")
+			io.WriteString(w, "token")
+		case r.URL.Path == "/latest/dynamic/instance-identity/document" && r.Header.Get("X-Aws-Ec2-Metadata-Token") == "token":
+			io.WriteString(w, `{"region": "eu-north-1"}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(metadata.Close)
+	static(t)
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	if _, err := New(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "no AWS region: set --aws-region, or AWS_REGION") {
+		t.Errorf("without any: %v", err)
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.URL)
+	expect := func(given, want string) {
+		t.Helper()
+		c, err := New(t.Context(), Options{Region: given})
+		if err != nil || c.Region() != want {
+			t.Errorf("%v %v, want %s", c, err, want)
+		}
+	}
+	expect("", "eu-north-1")
+	t.Setenv("AWS_REGION", "eu-west-1")
+	expect("", "eu-west-1")
+	expect("us-east-1", "us-east-1")
 }

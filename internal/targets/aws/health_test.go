@@ -29,6 +29,9 @@ func TestList(t *testing.T) {
 		described("2001:DB8:0::1", "80", "unhealthy.draining", "Target.Timeout"),
 		described("10.0.0.3", "80", "levitating", "Target.Magic"),
 		element("Target", element("Id", "10.0.0.4")),
+		described("10.0.0.5", "80", "healthy", "")+element("AdministrativeOverride", element("State", "zonal_shift_active")),
+		described("10.0.0.6", "80", "healthy", "")+element("AdministrativeOverride", element("State", "zonal_shift_delegated_to_dns")),
+		described("10.0.0.7", "80", "healthy", "")+element("AdministrativeOverride", element("State", "no_override")),
 	)))
 	want := map[targets.Target]targets.Health{
 		at("10.0.0.1", 80):    {Condition: targets.Healthy, Zone: "eu-west-1a"},
@@ -37,6 +40,9 @@ func TestList(t *testing.T) {
 		at("2001:db8::1", 80): {Condition: targets.UnhealthyDraining, Reason: "Target.Timeout"},
 		at("10.0.0.3", 80):    {Condition: "levitating", Reason: "Target.Magic"},
 		at("10.0.0.4", 80):    {},
+		at("10.0.0.5", 80):    {Condition: targets.Healthy, Shifted: true},
+		at("10.0.0.6", 80):    {Condition: targets.Healthy, Shifted: true},
+		at("10.0.0.7", 80):    {Condition: targets.Healthy},
 	}
 	if diff := cmp.Diff(want, list(t, c, ipGroup)); diff != "" {
 		t.Error(diff)
