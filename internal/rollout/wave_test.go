@@ -368,13 +368,15 @@ func TestOrderWhereOthersAreAnalysed(t *testing.T) {
 	}
 }
 
-// TestPartition: who gets the new revision, and who has it already keeps it.
+// TestPartition: who gets the new revision, and who has it already keeps it, as does one whose
+// kubelet rejected it.
 func TestPartition(t *testing.T) {
 	for name, test := range map[string]struct {
 		partition *intstr.IntOrString
 		updated   []int
 		want      string
 	}{
+		"held back ones keep": {number(3), []int{-3}, "[r1 r1 r1 r2]"},
 		"none stays":          {number(0), nil, "[r2 r2 r2 r2]"},
 		"the last stay":       {number(2), nil, "[r2 r2 r1 r1]"},
 		"percent":             {percent(30), nil, "[r2 r2 r1 r1]"},
@@ -388,6 +390,10 @@ func TestPartition(t *testing.T) {
 			s.Revision = "r2"
 			s.Spec.UpdateStrategy.RollingUpdate.Partition = test.partition
 			for _, i := range test.updated {
+				if i < 0 {
+					s.Nodes[-i].Deployment.Hold = &Hold{Revision: "r2"}
+					continue
+				}
 				s.Nodes[i].Deployment.Revision = "r2"
 			}
 			p := newPlanner(s)

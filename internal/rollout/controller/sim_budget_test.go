@@ -204,7 +204,7 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 		d, o := a.w.deployments[name], seen.node(name)
 		// The new checker of a node that is out for long fails until it has read the mark.
 		waits := o != nil && (!o.Ready || o.Deployment != nil && o.Deployment.Detached)
-		if replaces && !waits && d != nil && d.marked() && d.markedAt.Before(seen.taken) && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 {
+		if replaces && !waits && d != nil && d.marked() && d.markedAt.Before(seen.taken) && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 && !a.readyUnseen(name) {
 			a.fault("%s while %s is marked", s, name)
 		}
 	}
