@@ -88,7 +88,7 @@ func (p *planner) asked(v *view, port int32) bool {
 		switch {
 		case c.Port != port || c.Quiet:
 			return false
-		case c.Answered || v.Ready && !c.Gone:
+		case c.Answered || v.Ready && !c.silenced():
 			return true
 		}
 		return !p.over(p.silentSince(v, c).Add(quietAfter))
@@ -99,7 +99,7 @@ func (p *planner) asked(v *view, port int32) bool {
 // behind it, or else how the node is.
 func (p *planner) silentSince(v *view, c Check) time.Time {
 	since := later(later(c.Since, c.SeenSilenced), p.Began)
-	if c.Gone {
+	if c.silenced() {
 		return since
 	}
 	return later(since, v.seen.Ready)
@@ -138,7 +138,7 @@ func (p *planner) warnOfCheckers() (warnings []Fault) {
 // health checker is there, that it is not only starting. That may go on for ever: load balancers
 // may reach it where the controller does not, and so it is not closed.
 func (p *planner) keepsSilent(v *view, c Check) bool {
-	return !c.Answered && !c.Gone && v.Exists && v.Ready && p.over(p.silentSince(v, c).Add(quietAfter))
+	return !c.Answered && !c.silenced() && v.Exists && v.Ready && p.over(p.silentSince(v, c).Add(quietAfter))
 }
 
 // blind is whether a health checker of the node cannot see a mark.

@@ -57,7 +57,7 @@ func (n *Node) readyPods() int32 {
 // nothing.
 func (n *Node) broken() bool {
 	for _, c := range n.Checks {
-		if c.Serving || !c.Answered && !c.Gone {
+		if c.Serving || !c.Answered && !c.silenced() {
 			return false
 		}
 	}
@@ -192,7 +192,7 @@ func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason 
 }
 
 // silenced is whether nobody answers on the port because nobody is there.
-func (c *Check) silenced() bool { return c.Gone && !c.Answered }
+func (c *Check) silenced() bool { return c.Gone && !c.Answered && !c.Accepted }
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

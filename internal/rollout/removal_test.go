@@ -260,10 +260,11 @@ func TestBroken(t *testing.T) {
 		checks []Check
 		want   string
 	}{
-		"every check fails":         {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true}}, "Mark n0000 out of turn"},
-		"a check passes":            {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true, Serving: true}}, ""},
-		"a check does not answer":   {[]Check{{Port: 10080, Answered: true}, {Port: 10081}}, ""},
-		"nobody is there to answer": {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true}}, "Mark n0000 out of turn"},
+		"every check fails":            {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true}}, "Mark n0000 out of turn"},
+		"a check passes":               {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Answered: true, Serving: true}}, ""},
+		"a check does not answer":      {[]Check{{Port: 10080, Answered: true}, {Port: 10081}}, ""},
+		"somebody who is gone listens": {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true, Accepted: true}}, ""},
+		"nobody is there to answer":    {[]Check{{Port: 10080, Answered: true}, {Port: 10081, Gone: true}}, "Mark n0000 out of turn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)

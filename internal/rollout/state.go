@@ -200,9 +200,12 @@ type Check struct {
 	Port int32
 	// Retiring is whether the port is not in the spec any more.
 	Retiring bool
-	// Answered is whether the port answered, Gone whether nobody is there to answer.
+	// Answered is whether the port answered, Gone whether no health checker is there to.
 	Answered, Gone bool
-	Serving        bool
+	// Accepted is whether a port that did not answer was listened to all the same: a process
+	// that outlives its pod may answer others who wait for longer.
+	Accepted bool
+	Serving  bool
 	// Mark is the mark that the answer repeats. Unmarked ports, such as
 	// kube-proxy's, repeat none.
 	Mark     string

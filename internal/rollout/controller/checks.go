@@ -145,6 +145,7 @@ func (c *checks) awaitNext(ctx context.Context, set types.NamespacedName, from *
 		answer, etag, err = from.read(conn, head)
 	}
 	if conn != nil {
+		answer.Accepted = err != nil
 		conn.Close()
 	}
 	select {
@@ -169,7 +170,7 @@ func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Che
 		from.failures = 1
 		return 50 * time.Millisecond
 	default:
-		c.heard(set, from, rollout.Check{Port: from.port, Unmarked: from.plain}, "")
+		c.heard(set, from, rollout.Check{Port: from.port, Unmarked: from.plain, Accepted: answer.Accepted}, "")
 		return askPlainEvery
 	}
 }
@@ -179,7 +180,7 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 	c.mu.Lock()
 	last := &from.last
 	verdict := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
-	same := verdict && last.Quiet == answer.Quiet && (last.Blind == "") == (answer.Blind == "")
+	same := verdict && last.Accepted == answer.Accepted && last.Quiet == answer.Quiet && (last.Blind == "") == (answer.Blind == "")
 	first := !from.asked
 	from.etag, from.asked = etag, true
 	switch {

@@ -65,9 +65,8 @@ func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) 
 	switch {
 	case c == nil || !c.up:
 		settle(time.Millisecond, nothing, "", errUnanswered)
-	case c.hangs:
-		settle(to.patience(), nothing, "", os.ErrDeadlineExceeded)
-	case c.slow > 0 && c.slow >= to.patience():
+	case c.hangs, c.slow > 0 && c.slow >= to.patience():
+		nothing.Accepted = true
 		settle(to.patience(), nothing, "", os.ErrDeadlineExceeded)
 	case to.etag == "" || to.etag != l.etag(c):
 		answer := l.answer(c)
@@ -125,7 +124,7 @@ func (w *world) hang(c *simCheck) {
 	waiting := c.waiting
 	c.waiting = nil
 	for _, q := range waiting {
-		q.settle(silence, rollout.Check{Port: c.port}, "", os.ErrDeadlineExceeded)
+		q.settle(silence, rollout.Check{Port: c.port, Accepted: true}, "", os.ErrDeadlineExceeded)
 	}
 }
 
