@@ -353,11 +353,12 @@ func (w *world) goal() string {
 	return w.revision()
 }
 
-// triedAgain is whether the pods that a Deployment should have wait to be tried again.
+// triedAgain is whether the pods that a Deployment should have wait to be tried again. What is
+// being tried shows by them.
 func (w *world) triedAgain(d *simDeployment) bool {
 	var hold rollout.Hold
 	_ = json.Unmarshal([]byte(d.api.Annotations[v1alpha1.AnnotationHold]), &hold)
-	return d.held() && hold.Revision == w.goal() && d.podsPerNode() == w.spec().Pods()
+	return d.held() && !hold.Trying && hold.Revision == w.goal() && d.podsPerNode() == w.spec().Pods()
 }
 
 // drifted is whether somebody else's changes are in a Deployment.

@@ -210,6 +210,8 @@ func (l *leader) freeze(d time.Duration) {
 		})
 	}
 	w.run(l.frozenUntil)
+	// What waited for it meanwhile waits anew.
+	clear(w.audit.since)
 	w.tell("world", "the frozen controller thaws")
 }
 
