@@ -347,8 +347,10 @@ func TestDecide(t *testing.T) {
 			s.Wants, s.Live = nil, true
 			s.Registered[one] = healthy("a")
 		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"gone and not spoken of: forgotten", func(s *GroupState) { left(20 * time.Second)(s); s.Wants = nil }, expected{records: "none", phase: Leaving}},
-		{"not while something older may register it", func(s *GroupState) { left(15 * time.Second)(s); s.Wants = nil }, expected{phase: Leaving}},
+		{"gone and not spoken of: forgotten", func(s *GroupState) { left(301 * time.Second)(s); s.Wants = nil }, expected{records: "none", phase: Stopped}},
+		{"not while its load balancer may send connections, which its node waits for", func(s *GroupState) { left(300 * time.Second)(s); s.Wants = nil },
+			expected{records: "1 leaving left -5m0s settled", phase: Leaving}},
+		{"not while something older may register it", func(s *GroupState) { left(15 * time.Second)(s); s.Wants, s.Floor = nil, 0 }, expected{phase: Stopped}},
 		{"not while it drains", func(s *GroupState) { left(20 * time.Second)(s); s.Wants = nil; s.Registered[one] = drained() },
 			expected{records: "1 leaving left -20s settled", phase: Leaving}},
 		{"a pod that failed long ago is forgotten", func(s *GroupState) { left(301 * time.Second)(s); s.Wants = []Want{ending(one)} },

@@ -84,18 +84,18 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(left)
 }
 
-// mayForget is whether a target that is not registered needs no record any more:
-// nobody speaks of it, or what served there ended and nothing can come any more.
+// mayForget is whether a target that is not registered needs no record any more: nothing can
+// come to it by its load balancer, and nobody speaks of it, or what served there ended.
 func (p *planner) mayForget(r Record, where place) bool {
 	w, wanted := p.wishes[r.Target]
+	floor := p.sightings[r.Target].Left.Add(p.Floor)
 	switch {
-	case where != absent || !p.Synced:
+	case where != absent || !p.Synced || p.Now.Before(floor) || p.ReadAt.Before(floor):
 		return false
 	case !wanted:
 		return p.outForGood(r)
 	}
-	floor := p.sightings[r.Target].Left.Add(p.Floor)
-	return !w.voluntary && !w.Borrowed && !p.Now.Before(floor) && !p.ReadAt.Before(floor)
+	return !w.voluntary && !w.Borrowed
 }
 
 func (e Evidence) sentence() string {
