@@ -65,16 +65,17 @@ func (g *group) reaches(t *part, m member) bool {
 		return true
 	}
 	target := g.target(m.Target)
-	if speaker := g.speakers[target]; speaker != nil && g.wantedIn(target) {
+	if speaker := g.speakers[target]; speaker != nil && g.servedByOthers(target) {
 		return false
 	}
 	r := g.report(target)
 	return r.Phase != "" && !r.ended()
 }
 
-// wantedIn is whether somebody wants a target in.
-func (g *group) wantedIn(t Target) bool {
-	return slices.ContainsFunc(g.state.Wants, func(w Want) bool { return w.Target == t && w.In })
+// servedByOthers is whether somebody wants a target in and serves there. What only stays,
+// since it is not known where it serves, may be at another port.
+func (g *group) servedByOthers(t Target) bool {
+	return slices.ContainsFunc(g.state.Wants, func(w Want) bool { return w.Target == t && w.In && !w.Stay })
 }
 
 // ended is whether no traffic comes to a target by our doing, or by nobody's.

@@ -96,6 +96,23 @@ func TestHooksLearnWhetherTrafficComes(t *testing.T) {
 	}
 }
 
+// TestAHookIsKeptByATargetThatOnlyStays holds a pod that ends while its target is left in for
+// another pod of the node, of which nobody knows that it serves there.
+func TestAHookIsKeptByATargetThatOnlyStays(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+	a := s.attachment("web", onPods(Instance), in80("i-a:80"))
+	old, replacement := hookedPod("a", "", true), hookedPod("b", "", false)
+	replacement.Spec.NodeName = "node-a"
+	for pod, port := range map[*corev1.Pod]int32{old: 80, replacement: 81} {
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: port, HostPort: port}}
+		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+	}
+	a.Pods = []*corev1.Pod{old, replacement}
+	if d := plan(t, s); d.calls() != "" || len(d.hooks()) > 0 {
+		t.Errorf("%s, hooks %v", d.calls(), d.hooks())
+	}
+}
+
 // TestHooksAreKeptWhileAGroupIsNotKnown lets go of no pod by the groups of one role while
 // those of another are unread.
 func TestHooksAreKeptWhileAGroupIsNotKnown(t *testing.T) {
