@@ -262,7 +262,7 @@ func (g *group) registered(p *pass) map[Target]Health {
 	}
 	out := make(map[Target]Health, len(g.Registered))
 	for t, h := range g.Registered {
-		h.Zone = cmp.Or(h.Zone, p.zones[t.ID])
+		h.Zone = cmp.Or(h.Zone, p.zoneOf(t.ID))
 		out[t] = h
 	}
 	return out

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -41,6 +42,7 @@ func Plan(s State) Decision {
 		p.decideNodeAttachment(n)
 	}
 	p.planAccounts()
+	p.rememberZones()
 	return p.out
 }
 
@@ -55,6 +57,8 @@ type pass struct {
 	on map[string][]string
 	// zones are those of instances. An ID that is not in it is no known Node's.
 	zones map[string]string
+	// lost are the zones of those that are no known Node's any more, and registered.
+	lost map[string]string
 	// leaves says why a node is to be out, by name.
 	leaves map[string]string
 
@@ -110,7 +114,7 @@ func (n *nodeAttachment) answered() bool {
 func newPass(s State) *pass {
 	p := &pass{
 		State: s, accounts: map[v1alpha1.AssumeRole]*Account{}, nodes: map[string]*corev1.Node{},
-		on: map[string][]string{}, zones: map[string]string{}, leaves: map[string]string{},
+		on: map[string][]string{}, zones: map[string]string{}, lost: map[string]string{}, leaves: map[string]string{},
 		held: map[GroupKey][]held{}, unreadable: map[GroupKey]string{}, recordedAs: map[v1alpha1.AssumeRole]bool{}, recordedRole: map[GroupKey]v1alpha1.AssumeRole{},
 		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}}},
 	}
@@ -199,6 +203,27 @@ func (p *pass) put(id, node string) {
 	if id != "" && !slices.Contains(p.on[id], node) {
 		p.on[id] = append(p.on[id], node)
 		slices.Sort(p.on[id])
+	}
+}
+
+// zoneOf is the zone of an instance that is registered: that of its Node, or of the Node that
+// it was. A Node may be gone, or registered anew, while its machine serves on.
+func (p *pass) zoneOf(id string) string {
+	zone, known := p.zones[id]
+	if known {
+		return zone
+	}
+	if zone = p.Memory.Zones[id]; zone != "" {
+		p.lost[id] = zone
+	}
+	return zone
+}
+
+func (p *pass) rememberZones() {
+	p.out.Memory.Zones = p.zones
+	if len(p.lost) > 0 {
+		p.out.Memory.Zones = maps.Clone(p.zones)
+		maps.Copy(p.out.Memory.Zones, p.lost)
 	}
 }
 

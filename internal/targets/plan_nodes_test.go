@@ -276,6 +276,36 @@ func TestADetachedNodeIsTheClaimsToMove(t *testing.T) {
 	}
 }
 
+// TestTheZoneOfALostNode holds the last target of a zone when its Node is gone as well: the
+// machine may serve on.
+func TestTheZoneOfALostNode(t *testing.T) {
+	for name, lose := range map[string]func(*State){
+		"gone": func(s *State) { s.Nodes = s.Nodes[1:] },
+		"without a providerID": func(s *State) {
+			s.Nodes = append([]*corev1.Node{nodeOf("node-a", "", "z1")}, s.Nodes[1:]...)
+			s.Attachments[0].Object.Spec.NodeSelector = onNodes("node-b").NodeSelector
+		},
+	} {
+		g := webGroup(Instance)
+		g.CrossZone = false
+		s := fleetOf(g, at80("i-a", "i-b", "i-c"))
+		s.attachment("web", onNodes(), in80("i-a:80", "i-b:80", "i-c:80"))
+		s = plan(t, s).apply(s)
+		lose(&s)
+		for range 2 {
+			d := plan(t, s)
+			if strings.Contains(d.calls(), "i-a") || !strings.Contains(d.Groups[0].Reports[0].Message, "zone z1") {
+				t.Errorf("%s: %s, %+v", name, d.calls(), d.Groups[0].Reports)
+			}
+			s = d.apply(s)
+		}
+		delete(s.group().Registered, Target{"i-a", 80})
+		if zone := plan(t, s).Memory.Zones["i-a"]; zone != "" {
+			t.Errorf("%s: its zone is remembered when it is not registered: %s", name, zone)
+		}
+	}
+}
+
 // TestZonesOfInstances holds the last target of a zone whose clients reach no other.
 func TestZonesOfInstances(t *testing.T) {
 	for crossZone, want := range map[bool]string{true: "out i-a:80", false: ""} {

@@ -122,6 +122,9 @@ type Memory struct {
 	Groups map[GroupKey]GroupMemory
 	// Nodes are by the UID of an Attachment.
 	Nodes map[types.UID]NodeMemory
+	// Zones are those of instances, by their Nodes, and of those that are no Node's any more
+	// for as long as they are registered.
+	Zones map[string]string
 }
 
 // GroupKey names a group: an ARN is one in all accounts, a classic load balancer's name
