@@ -65,11 +65,23 @@ func (g *group) reaches(t *part, m member) bool {
 		return true
 	}
 	target := g.target(m.Target)
+	if g.leavesElsewhere(target) {
+		return true
+	}
 	if speaker := g.speakers[target]; speaker != nil && g.servedByOthers(target) {
 		return false
 	}
 	r := g.report(target)
 	return r.Phase != "" && !r.ended()
+}
+
+// leavesElsewhere is whether what has a target's ID is on its way out at another port, which
+// nobody speaks of any more: where a port was edited, whatever has the ID may serve there.
+func (g *group) leavesElsewhere(t Target) bool {
+	return slices.ContainsFunc(g.decision.Reports, func(r Report) bool {
+		spoken := slices.ContainsFunc(g.state.Wants, func(w Want) bool { return w.Target == r.Target })
+		return r.ID == t.ID && r.Target != t && len(g.at[r.Target]) > 0 && !spoken && !r.ended()
+	})
 }
 
 // servedByOthers is whether somebody wants a target in and serves there. What only stays,

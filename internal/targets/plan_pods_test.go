@@ -113,6 +113,26 @@ func TestAHookIsKeptByATargetThatOnlyStays(t *testing.T) {
 	}
 }
 
+// TestAHookIsKeptWhileAnotherPortLeaves holds a pod while what was registered of it leaves at
+// the port that was asked for before.
+func TestAHookIsKeptWhileAnotherPortLeaves(t *testing.T) {
+	s := fleetOf(webGroup(IP), at80("10.0.0.1", "10.0.0.2"))
+	spec := onPods(IP)
+	spec.Port = intstrOf(81)
+	a := s.attachment("web", spec, leaving80(time.Time{}, "10.0.0.1:80"))
+	pod := hookedPod("a", "10.0.0.1", true)
+	pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+	a.Pods = []*corev1.Pod{pod}
+	if d := plan(t, s); len(d.hooks()) > 0 {
+		t.Errorf("it leaves: %v", d.hooks())
+	}
+	a.Object.Status.Groups = nil
+	delete(s.group().Registered, Target{"10.0.0.1", 80})
+	if d := plan(t, s); len(d.hooks()) != 1 {
+		t.Errorf("it has left: %v", d.hooks())
+	}
+}
+
 // TestHooksAreKeptWhileAGroupIsNotKnown lets go of no pod by the groups of one role while
 // those of another are unread.
 func TestHooksAreKeptWhileAGroupIsNotKnown(t *testing.T) {
