@@ -130,11 +130,16 @@ func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAtta
 	return nil
 }
 
-// writeHook writes on a pod whether traffic may come to it as a target.
+// writeHook writes on a pod whether traffic may come to it as a target. It is let go as a
+// call is made: not without the lease.
 func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
 	value := v1alpha1.TargetsOut
 	if h.In {
 		value = v1alpha1.TargetsIn
+	}
+	if !h.In && r.Leads != nil && !r.Leads() {
+		// Another controller may have registered the pod's target since this was decided.
+		return errNotLeading
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": h.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationTargets: value},

@@ -241,6 +241,22 @@ func TestAHookThatIsNotWrittenStopsItsCalls(t *testing.T) {
 	}
 }
 
+// TestAHookIsNotLetGoWithoutTheLease: another controller may have registered its pod by now.
+func TestAHookIsNotLetGoWithoutTheLease(t *testing.T) {
+	for _, in := range []bool{false, true} {
+		f := &refusing{}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+		r := reconcilerOf(t, f.client(t, pod.DeepCopy()))
+		r.Leads = func() bool { return false }
+		d := decided(time.Now())
+		d.Hooks = []targets.HookWrite{{Pod: pod, In: in}}
+		r.apply(t.Context(), &observed{}, d)
+		if wrote := slices.Contains(f.all(), "patch p"); wrote != in {
+			t.Errorf("in %t: written %t", in, wrote)
+		}
+	}
+}
+
 // TestAWriteThatHangsWaitsAlone goes on with the calls about everything else, in this pass
 // and the next, and calls for a pass when it ends.
 func TestAWriteThatHangsWaitsAlone(t *testing.T) {
