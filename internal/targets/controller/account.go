@@ -344,7 +344,8 @@ func (a *account) token(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(time.Until(at)):
+		case <-time.After(time.Until(at) + time.Microsecond):
+			// A call that waits for the same token was decided, and comes first.
 		case <-ctx.Done():
 			return ctx.Err()
 		}
