@@ -132,13 +132,19 @@ func (p *planner) decision() GroupDecision {
 	return p.out
 }
 
-// place is where the inventory has the target. Draining is told by the reason,
-// since the condition is spelled in more than one way.
+// place is where the inventory has the target.
 func (p *planner) place(t Target) place {
-	h, listed := p.Registered[t]
-	switch {
-	case p.ReadAt.IsZero():
+	if p.ReadAt.IsZero() {
 		return unread
+	}
+	return placeIn(p.Registered, t)
+}
+
+// placeIn is where an inventory that was read has a target. Draining is told by the reason,
+// since the condition is spelled in more than one way.
+func placeIn(inventory map[Target]Health, t Target) place {
+	h, listed := inventory[t]
+	switch {
 	case !listed || h.Reason == NotRegistered:
 		return absent
 	case h.Reason == DeregistrationInProgress || h.Condition == Draining:

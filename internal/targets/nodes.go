@@ -58,8 +58,14 @@ func (p *pass) nameForeign(n *nodeAttachment) {
 // unread says what was not read since an Attachment asks for what it does, empty where
 // all was.
 func (p *pass) unread(n *nodeAttachment) string {
-	if node := p.nodes[n.Name]; n.detach() && n.Spec.Instance == "" && node != nil && node.Spec.ProviderID == "" {
-		return "its Node has no providerID yet, so that it is not known which targets it has"
+	if why := p.unnamed(n); why != "" {
+		return why
+	}
+	// What cannot be read may have been taken out.
+	for _, attached := range n.Status.Groups {
+		if why := p.unreadable[keyOf(roleOf(attached.AssumeRole), attached.ID)]; why != "" {
+			return why
+		}
 	}
 	for _, role := range p.roles() {
 		if why := p.unreadRole(n, role); why != "" {
@@ -72,13 +78,30 @@ func (p *pass) unread(n *nodeAttachment) string {
 			concerned = concerned || n.detach() && p.isOn(r.Target, n)
 		}
 		switch {
-		case g.unreadable != "" && (n.detach() || g.holds(n.ref)):
+		case g.unreadable != "" && n.detach():
 			return g.unreadable
 		case g.unreadable == "" && concerned && g.ReadAt.Before(n.since) && (n.detach() || g.Failing == "" || g.holds(n.ref)):
 			return "target group " + g.Name + " is being read"
 		}
 	}
 	return p.unseen(n)
+}
+
+// unnamed says why it is not known which machine is to be out, empty where it is, or where
+// none of the cloud's is.
+func (p *pass) unnamed(n *nodeAttachment) string {
+	node := p.nodes[n.Name]
+	if !n.detach() || n.Spec.Instance != "" || node == nil {
+		return ""
+	}
+	id, _ := InstanceID(node)
+	switch {
+	case node.Spec.ProviderID == "":
+		return "its Node has no providerID yet, so that it is not known which targets it has"
+	case id != "":
+		return "its Node has its providerID, " + id + ", since a moment ago"
+	}
+	return ""
 }
 
 // unreadRole says what of a role's groups was not listed since an Attachment asks. A node
@@ -140,7 +163,7 @@ func (p *pass) settle(n *nodeAttachment) {
 // concerns is whether a target has to be where a node is to be. Out is all that may be on
 // it; in is what was taken out for it, and what pods on it have that are not starting.
 func (p *pass) concerns(g *group, t Target, n *nodeAttachment) bool {
-	if g.heldBy(t, n.ref) || g.borrowers[t] == n.ref {
+	if g.borrowers[t] == n.ref || g.heldBy(t, n.ref) && (n.detach() || t.ID == n.Spec.Instance) {
 		return true
 	}
 	if n.detach() && p.isOn(t, n) {
@@ -164,7 +187,7 @@ func (p *pass) isOn(t Target, n *nodeAttachment) bool {
 }
 
 // arrived is whether a target is where the node is to be. One that was not healthy before
-// is not waited for.
+// is not waited for, nor one that is not registered and that we did not take out.
 func (g *group) arrived(r Report, n *nodeAttachment) bool {
 	if n.detach() {
 		return r.Phase == Stopped || r.Phase == Absent
@@ -173,7 +196,7 @@ func (g *group) arrived(r Report, n *nodeAttachment) bool {
 	unhealthy := slices.ContainsFunc(n.status.Groups, func(a v1alpha1.AttachedGroup) bool {
 		return a.ID == g.ID && slices.Contains(a.Unhealthy, name)
 	})
-	return r.Phase == Attached || r.Phase == Failing && unhealthy
+	return r.Phase == Attached || r.Phase == Absent || r.Phase == Failing && unhealthy
 }
 
 // planGroups says what is to be done in each group, what that needs, and whose health

@@ -200,7 +200,8 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
-// at it: the set that is named may have been mistyped, or left its pods behind.
+// at it: the set that is named may have been mistyped, or left its pods behind. What is out
+// already is put back only where its node returns: whoever took it out otherwise knew why.
 func (p *pass) keepLiving(g *group, t *part) {
 	for _, pod := range t.Neighbours {
 		if _, ends := Ending(pod); ends {
@@ -208,11 +209,17 @@ func (p *pass) keepLiving(g *group, t *part) {
 		}
 		id, _ := (Mode{Type: g.Type, IPv6: g.IPv6}).idOf(pod, p.nodes)
 		for _, h := range g.held {
-			if h.by == t.ref && h.ID == id && !t.has(h.Target) {
+			out := h.Leaving && placeIn(g.Registered, h.Target) != registered
+			if h.by == t.ref && h.ID == id && !t.has(h.Target) && (!out || p.moved(pod.Spec.NodeName)) {
 				p.stay(t, h, pod.Spec.NodeName)
 			}
 		}
 	}
+}
+
+// moved is whether a node is out of its load balancers, or on its way there or back.
+func (p *pass) moved(node string) bool {
+	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Name == node })
 }
 
 // keepUnnamed has every target on record stay whose instance no Node is, while a Node that
@@ -236,7 +243,7 @@ func (p *pass) hasUnnamed(t *part) bool {
 		node := p.nodes[name]
 		return node == nil || node.Spec.ProviderID == ""
 	}
-	for _, pod := range t.Pods {
+	for _, pod := range slices.Concat(t.Pods, t.Neighbours) {
 		if pod.Spec.NodeName != "" && unnamed(pod.Spec.NodeName) {
 			return true
 		}
@@ -315,7 +322,8 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 		})
 	}
 	for _, h := range g.held {
-		if h.by == n.ref && !g.spoken(h.Target) {
+		// Another machine of the node's name has no use for what the one before had.
+		if h.by == n.ref && !g.spoken(h.Target) && (n.detach() || h.ID == n.Spec.Instance) {
 			want(h.Registration)
 		}
 	}

@@ -307,6 +307,35 @@ func TestASetThatIsNotThere(t *testing.T) {
 	}
 }
 
+// TestASetThatIsNotThereChangesNothing takes out nothing on a node that does not say which
+// machine it is, and puts nothing back that was leaving before.
+func TestASetThatIsNotThereChangesNothing(t *testing.T) {
+	a := setOf(Instance, map[string]string{"a": "one", "b": "one"}, map[string]int32{"one": 80})
+	a.Set, a.Neighbours, a.Pods, a.Templates = nil, a.Pods, nil, nil
+	s := fleetOf(webGroup(Instance), at80("i-a", "i-b", "i-c"))
+	s.Nodes[0].Spec.ProviderID = ""
+	s.with(a, in80("i-a:80", "i-b:80"))
+	if got := plan(t, s).calls(); got != "" {
+		t.Errorf("a node without a providerID: %s", got)
+	}
+	for moved, want := range map[bool]string{false: "", true: "in i-a:80"} {
+		s = fleetOf(webGroup(Instance), at80("i-b", "i-c"))
+		s.with(a, leaving80(noon.Add(-10*time.Second), "i-a:80"))
+		if moved {
+			s.detachment("node-a", "i-a", v1alpha1.WantAttached)
+		}
+		if got := plan(t, s).calls(); got != want {
+			t.Errorf("its node returns %t: %s", moved, got)
+		}
+	}
+	// It was put back a moment ago.
+	s = fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+	s.with(a, leaving80(time.Time{}, "i-a:80"))
+	if got := plan(t, s).calls(); strings.Contains(got, "out") {
+		t.Errorf("it was put back: %s", got)
+	}
+}
+
 // TestAPodWithoutThePortIsSkipped names it, and goes on with all others.
 func TestAPodWithoutThePortIsSkipped(t *testing.T) {
 	spec := onPods(IP)

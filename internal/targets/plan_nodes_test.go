@@ -189,6 +189,12 @@ func TestAMachineThatIsNotKnown(t *testing.T) {
 	if got := plan(t, s).node("node-a"); got.Done || !strings.Contains(got.Waits, "providerID") {
 		t.Errorf("%+v", got)
 	}
+	// The Node says which it is before its Attachment does.
+	s.Nodes[0] = nodeOf("node-a", "i-a", "z1")
+	if got := plan(t, s).node("node-a"); got.Done || !strings.Contains(got.Waits, "providerID") {
+		t.Errorf("named a moment ago: %+v", got)
+	}
+	s.Nodes[0].Spec.ProviderID = ""
 	s.NodeAttachments = nil
 	for _, ownership := range []v1alpha1.TargetOwnership{v1alpha1.OwnRegistered, v1alpha1.OwnGroup} {
 		spec := onNodes()
@@ -273,6 +279,33 @@ func TestADetachedNodeIsTheClaimsToMove(t *testing.T) {
 	}
 	if d.node("node-a").Done {
 		t.Error("the node is out while its target leaves")
+	}
+}
+
+// TestANodeReturnsWithoutWhatWasNeverTakenOut waits for no target that is not registered, and
+// of which nobody knows whether it is to be; but for every record that cannot be read.
+func TestANodeReturnsWithoutWhatWasNeverTakenOut(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-b"))
+	a := setOf(Instance, map[string]string{"a": "one"}, map[string]int32{"one": 80})
+	a.Set = nil
+	s.with(a)
+	n := s.detachment("node-a", "i-a", v1alpha1.WantAttached)
+	if got := plan(t, s).node("node-a"); !got.Done {
+		t.Errorf("%+v", got)
+	}
+	n.Status.Groups = []v1alpha1.AttachedGroup{in80("what is this")}
+	if got := plan(t, s).node("node-a"); got.Done || !strings.Contains(got.Waits, "unreadable record") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestAnotherMachineOfANodesName is not put back for the one that was taken out, and does not
+// wait for that.
+func TestAnotherMachineOfANodesName(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-b", "i-c"))
+	s.detachment("node-a", "i-a", v1alpha1.WantAttached, leaving80(noon.Add(-time.Second), "i-old:80"))
+	if d := plan(t, s); d.calls() != "" || !d.node("node-a").Done {
+		t.Errorf("%s, %+v", d.calls(), d.node("node-a"))
 	}
 }
 
