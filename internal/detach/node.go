@@ -35,8 +35,7 @@ func (p *planner) node(n *Node) NodeDecision {
 	case n.Attachment != nil && n.Attachment.Instance != "" && n.Unnamed:
 		p.unnamed(n, &d)
 	case n.Attachment != nil && n.Attachment.Instance != "" && n.Attachment.Instance != n.Instance:
-		// Another machine of the same name was never taken out by us.
-		d.Station, d.Waits, d.Attachment = Attaching, "it came back on another machine", Delete
+		n.anotherMachine(&d)
 	default:
 		d.Reason = p.reason(n)
 		p.decide(n, &d)
@@ -45,6 +44,15 @@ func (p *planner) node(n *Node) NodeDecision {
 		d.Gone = new(time.Duration(0))
 	}
 	return d
+}
+
+// anotherMachine is of the same name, and was never taken out by us: nothing is to be put
+// back. Webhooks were asked about the node by its name, and may leave it out still.
+func (n *Node) anotherMachine(d *NodeDecision) {
+	d.Station, d.Waits, d.Attachment = Attaching, "it came back on another machine", Delete
+	if len(n.Webhooks) > 0 {
+		d.Attachment = WriteAttach
+	}
 }
 
 // unnamed changes nothing until the Node says which machine it is: it may be the one that

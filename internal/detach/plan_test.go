@@ -130,6 +130,8 @@ func TestStations(t *testing.T) {
 		"attached again": {node("a", annotated(v1alpha1.AnnotationNodeDetaching, "false"), annotated(v1alpha1.AnnotationAttachmentTimestamp, "2026-01-01T00:00:00Z")),
 			Attached, "", Keep, ""},
 		"another machine": {node("a", attachment(true, true), other), Attaching, "", Delete, "it came back on another machine"},
+		"another machine that a webhook may leave out": {node("a", attachment(true, true), other, hook(Webhook{Name: "edge", Detached: true})), Attaching, "", WriteAttach,
+			"it came back on another machine"},
 		"a webhook is left": {node("a", asked, attachment(true, true), hook(Webhook{Name: "edge", Waits: "edge drains"})), Detaching,
 			"exclude=ingress-daemonset", Keep, "edge drains"},
 		"a webhook has answered": {node("a", asked, attachment(true, true), hook(Webhook{Name: "edge", Detached: true})), Detached,

@@ -63,6 +63,11 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 			return err
 		}
 	}
+	if len(d.Ask) > 0 {
+		if err := r.stillWished(ctx, attachment); err != nil {
+			return err
+		}
+	}
 	if r.Leads == nil || r.Leads() {
 		r.webhooks.ask(attachment, node, d)
 	}
@@ -83,7 +88,8 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 	return nil
 }
 
-// writeAttachment says where the node's targets are to be.
+// writeAttachment says where the node's targets are to be. What is put back is that of the
+// machine that the node is now.
 func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old *v1alpha1.Attachment, wanted v1alpha1.AttachmentWanted) error {
 	var err error
 	if old == nil {
@@ -94,7 +100,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 	} else {
 		changed := old.DeepCopy()
 		changed.Spec.Wanted = wanted
-		if changed.Spec.Instance == "" {
+		if changed.Spec.Instance == "" || wanted == v1alpha1.WantAttached {
 			changed.Spec.Instance = r.InstanceID(node.Spec.ProviderID)
 		}
 		err = r.client.Patch(ctx, changed, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldManager))
@@ -122,14 +128,39 @@ var errNotLeading = errors.New("another controller may lead by now")
 // stillDetached reads the Attachment live before its Node is said to be out: a cache that
 // lags behind our own write shows an answer to a wish of before.
 func (r *Reconciler) stillDetached(ctx context.Context, seen *v1alpha1.Attachment) error {
+	now, err := r.attachmentNow(ctx, seen)
+	if err == nil && !r.answerOf(now).Done {
+		return conflict(seen)
+	}
+	return err
+}
+
+// stillWished reads the Attachment live before webhooks are asked: by a list of before another
+// leader put the node back they would leave it out for ever.
+func (r *Reconciler) stillWished(ctx context.Context, seen *v1alpha1.Attachment) error {
+	_, err := r.attachmentNow(ctx, seen)
+	return err
+}
+
+// attachmentNow is the Attachment as it stands, an error where it asks for something else
+// than it was seen to.
+func (r *Reconciler) attachmentNow(ctx context.Context, seen *v1alpha1.Attachment) (*v1alpha1.Attachment, error) {
 	now := &v1alpha1.Attachment{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
-		return fmt.Errorf("reading its Attachment live: %w", err)
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(seen), now)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, conflict(seen)
+	case err != nil:
+		return nil, fmt.Errorf("reading its Attachment live: %w", err)
+	case now.UID != seen.UID || now.Generation != seen.Generation:
+		return nil, conflict(seen)
 	}
-	if now.UID != seen.UID || now.Generation != seen.Generation || !r.answerOf(now).Done {
-		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("attachments").GroupResource(), seen.Name, errors.New("it has changed since this was decided"))
-	}
-	return nil
+	return now, nil
+}
+
+// conflict has what was decided about an Attachment decided again.
+func conflict(seen *v1alpha1.Attachment) error {
+	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("attachments").GroupResource(), seen.Name, errors.New("it has changed since this was decided"))
 }
 
 // recordGone writes for how long a node has been gone, so that another leader goes on from

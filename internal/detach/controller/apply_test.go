@@ -230,7 +230,7 @@ func TestAReasonIsLookedUpBeforeANodeIsTakenOut(t *testing.T) {
 
 // TestOnlyThePodThatWasSeenIsStopped binds an eviction, and a deletion, to the pod's UID.
 func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
-	c := newCluster(t, cordoned("a"))
+	c := newCluster(t, cordoned("a"), detached("a"))
 	r := c.reconciler()
 	if err := r.stop(t.Context(), detach.Pod{Namespace: "ns", Name: "p", UID: "1"}); err != nil {
 		t.Fatal(err)
@@ -278,6 +278,35 @@ func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 		}
 		if _, stamped := node.Annotations[v1alpha1.AnnotationDetachmentTimestamp]; stamped != now.stamps || now.stamps && err != nil {
 			t.Errorf("%s: stamped %t, %v", name, stamped, err)
+		}
+	}
+}
+
+// TestAWebhookIsAskedWhatIsWishedNow asks nothing by a list that shows an Attachment which
+// another leader has deleted, or has let ask for something else.
+func TestAWebhookIsAskedWhatIsWishedNow(t *testing.T) {
+	later := detached("a")
+	later.Generation = 3
+	for name, now := range map[string]struct {
+		objects []client.Object
+		asked   bool
+	}{
+		"as it was seen": {[]client.Object{detached("a")}, true}, "deleted": {nil, false}, "a new wish": {[]client.Object{later}, false},
+	} {
+		c := newCluster(t, append(now.objects, cordoned("a"))...)
+		asked := make(chan bool, 1)
+		r := c.reconciler()
+		r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) {
+			asked <- true
+			return Answer{}, nil
+		}}}
+		o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
+		err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Ask: []string{"edge"}})
+		if now.asked {
+			<-asked
+		}
+		if (err == nil) != now.asked || len(asked) > 0 {
+			t.Errorf("%s: %v, asked once more %t", name, err, len(asked) > 0)
 		}
 	}
 }
