@@ -407,6 +407,26 @@ func TestTargetsAreTakenOutAsWhoRegisteredThem(t *testing.T) {
 	}
 }
 
+// TestAClassicLoadBalancerIsTheirsWhoListIt takes what was registered as ourselves out as
+// ourselves when a role is written, though its name says nothing of its account.
+func TestAClassicLoadBalancerIsTheirsWhoListIt(t *testing.T) {
+	g := webGroup(Instance)
+	g.ID, g.Balancer = "web", Classic
+	s := fleetOf(g, at80("i-a", "i-b"))
+	spec := onNodes()
+	spec.AssumeRole, spec.TargetGroup.Name = &roleA, "other"
+	s.attachment("web", spec, v1alpha1.AttachedGroup{ID: "web", Balancer: "classic", Targets: []string{"i-a:80", "i-b:80"}})
+	s.Accounts = append(s.Accounts, Account{Role: roleA, ListedAt: asOf})
+	if d := plan(t, s); d.calls() != "out i-a:80" {
+		t.Errorf("%s, %+v", d.calls(), d.of("web").Status.Groups)
+	}
+	// An older version wrote no role, and it was that of the object.
+	s.Accounts[0].Groups, s.Accounts[1].Groups = nil, s.Accounts[0].Groups
+	if d := plan(t, s); d.calls() != "out i-a:80" {
+		t.Errorf("as the role: %s, %+v", d.calls(), d.of("web").Status.Groups)
+	}
+}
+
 // TestAGroupIsReachedAsOneRole joins what all want of a group that two roles list, makes
 // the calls as one of them, and stays with that one.
 func TestAGroupIsReachedAsOneRole(t *testing.T) {

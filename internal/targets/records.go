@@ -34,7 +34,7 @@ func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, role v1
 	for _, recorded := range recordedRoles(g, role) {
 		p.recordedAs[recorded] = true
 	}
-	role = recordedRoles(g, role)[0]
+	role = p.recordedBy(g, role)
 	key := keyOf(role, g.ID)
 	if before, known := p.recordedRole[key]; !known || compareRoles(role, before) < 0 {
 		p.recordedRole[key] = role
@@ -46,6 +46,21 @@ func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, role v1
 	for _, r := range records {
 		p.held[key] = append(p.held[key], held{r, by})
 	}
+}
+
+// recordedBy is as whom records were made. Of a classic load balancer, whose name says nothing
+// of its account, it is who lists it.
+func (p *pass) recordedBy(g v1alpha1.AttachedGroup, spec v1alpha1.AssumeRole) v1alpha1.AssumeRole {
+	likely := recordedRoles(g, spec)
+	if Balancer(g.Balancer) != Classic || len(likely) == 1 {
+		return likely[0]
+	}
+	for _, role := range likely {
+		if account := p.accounts[role]; account != nil && slices.ContainsFunc(account.Groups, func(k KnownGroup) bool { return k.ID == g.ID }) {
+			return role
+		}
+	}
+	return likely[0]
 }
 
 // recordedRoles are as whom records may have been made, the likeliest first. Those without
