@@ -16,10 +16,8 @@ import (
 // where traffic can go, whatever the product takes for true.
 type audit struct {
 	w *world
-	// fault is the first one; what comes after it may come of it. mild are those before it
-	// after which all goes on as if they had not been.
+	// fault is the first one; what comes after it may come of it.
 	fault  string
-	mild   []string
 	passes int
 	// writer is the leader whose write is under way, nil for others.
 	writer *leader
@@ -35,14 +33,17 @@ type audit struct {
 	starts, ends map[string]time.Time
 	// on is on which node each address and each machine is, or was.
 	on map[string]string
-	// nameless are nodes that were without a providerID at some time.
-	nameless map[string]bool
+	// nameless are nodes that were without a providerID at some time, unnamed is when a Node
+	// was last not there, or without one, and named when a machine last was a Node's that said
+	// so, and is not, or was not for a while.
+	nameless       map[string]bool
+	unnamed, named map[string]time.Time
 }
 
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, asked: map[string]time.Time{},
-		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{},
+		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{},
 	}
 }
 
@@ -52,10 +53,6 @@ func (a *audit) failf(format string, args ...any) {
 	}
 	what := fmt.Sprintf(format, args...) + ", after " + a.w.history()
 	a.w.say("FAULT: %s", what)
-	if e := expectedBy(what); e != nil && e.mild {
-		a.mild = append(a.mild, what)
-		return
-	}
 	a.fault = what + a.w.describe()
 }
 
@@ -95,6 +92,7 @@ func (a *audit) refresh() {
 func (a *audit) changed(before, after client.Object) {
 	a.refresh()
 	a.dirty = time.Now()
+	a.names(before, after)
 	if a.writer == nil {
 		return
 	}
@@ -111,6 +109,19 @@ func (a *audit) changed(before, after client.Object) {
 		if after != nil && before != nil {
 			a.hook(o.Name, before, after)
 		}
+	}
+}
+
+// names is a change of a Node, by which it may say which machine it is, or not any more.
+func (a *audit) names(before, after client.Object) {
+	if _, node := newest(before, after).(*corev1.Node); !node {
+		return
+	}
+	was, is := typed[*corev1.Node](before), typed[*corev1.Node](after)
+	if was == nil || was.Spec.ProviderID == "" {
+		a.unnamed[newest(before, after).GetName()] = time.Now()
+	} else if is == nil || is.Spec.ProviderID == "" {
+		a.named[strings.TrimPrefix(was.Spec.ProviderID, "aws:///z/")] = time.Now()
 	}
 }
 
@@ -265,7 +276,7 @@ func (a *audit) forgotten(before *v1alpha1.Attachment) {
 		for _, g := range a.w.groups() {
 			for _, t := range g.all() {
 				m := g.members[t]
-				if g.ID == list.ID && slices.Contains(recordsOf(list), t.String()) && m.theirs && m.outBy == us && !g.holds(t) {
+				if g.ID == list.ID && t.ID == n.instance && slices.Contains(recordsOf(list), t.String()) && m.theirs && m.outBy == us && !g.holds(t) {
 					a.failf("Attachment %s is deleted while %s is out of %s %s", before.Name, t, g.Name, a.facts(place{g, t}))
 				}
 			}
@@ -285,6 +296,16 @@ func (a *audit) claim(before, after *v1alpha1.TargetGroupAttachment) {
 		a.released(before)
 	default:
 		a.dropped("TargetGroupAttachment "+before.Name, before.Name, before.Status.Groups, after.Status.Groups)
+		a.takesOver(after)
+	}
+}
+
+// takesOver is that what a claim has on record is its own from then on, whoever registered it.
+func (a *audit) takesOver(c *v1alpha1.TargetGroupAttachment) {
+	for _, g := range a.w.groups() {
+		for t, m := range g.members {
+			m.theirs = m.theirs && !recorded(c.Status.Groups, place{g, t})
+		}
 	}
 }
 
@@ -301,6 +322,11 @@ func (a *audit) dropped(whose, claim string, before, after []v1alpha1.AttachedGr
 					continue
 				}
 				if len(a.others(at, claim)) > 0 || claim != "" && a.heldBy(at) {
+					continue
+				}
+				if claim == "" && g.holds(t) {
+					// What an Attachment borrowed is put back, and theirs again: whether they took
+					// it out themselves meanwhile nobody can tell from a put-back that was lost.
 					continue
 				}
 				a.failf("%s forgets %s of %s, which can get new connections %s", whose, t, g.Name, a.facts(at))
@@ -447,9 +473,11 @@ func (a *audit) floor(l *leader, g *group, list []targets.Target) {
 		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) || a.justBecameHealthy(l, g, t) {
 			continue
 		}
-		left := 0
+		left, zone := 0, a.zone(l, g, t)
 		for other := range g.members {
-			same := g.CrossZone || a.zone(other) == a.zone(t) || a.zone(other) == ""
+			// Where nobody can tell the zone of one, another zone's may be its own.
+			elsewhere := a.zone(l, g, other)
+			same := g.CrossZone || zone == "" || elsewhere == zone || elsewhere == ""
 			if same && !slices.Contains(list, other) && (g.healthy(other) || a.wasHealthy(l, g, other)) {
 				left++
 			}
@@ -460,12 +488,21 @@ func (a *audit) floor(l *leader, g *group, list []targets.Target) {
 	}
 }
 
-// zone is where what serves at a target is, empty where the cloud knows none.
-func (a *audit) zone(t targets.Target) string {
-	if n := a.w.node(a.on[t.ID]); n != nil && !a.nameless[n.name] {
-		return n.zone
+// zone is where what serves at a target is, empty where a leader cannot have known it: of
+// instances only a Node tells it that says which machine it is.
+func (a *audit) zone(l *leader, g *group, t targets.Target) string {
+	n := a.w.node(a.on[t.ID])
+	if n == nil || g.Type == targets.IP {
+		return a.w.zoneOf(t)
 	}
-	return ""
+	o := a.w.object(n)
+	switch {
+	case a.named[t.ID].After(l.began.Add(decidedBy)):
+		// It has seen the Node.
+	case o == nil || o.Spec.ProviderID == "" || n.instance != t.ID || a.unnamed[n.name].After(l.asOf()):
+		return ""
+	}
+	return n.zone
 }
 
 // deleted is whether every claim that has a place on record is being deleted.

@@ -153,7 +153,17 @@ func (g *group) note() {
 	}
 }
 
+// entry is what stands in the group for a target: a classic load balancer has an instance
+// once, at its own port, whatever port anybody gives it.
+func (g *group) entry(t targets.Target) targets.Target {
+	if g.Balancer == targets.Classic {
+		t.Port = g.Port
+	}
+	return t
+}
+
 func (g *group) register(t targets.Target, by string) {
+	t = g.entry(t)
 	m := g.members[t]
 	if m == nil {
 		m = &membership{theirs: by == them}
@@ -227,7 +237,7 @@ func (g *group) health(t targets.Target, m membership, at time.Time) targets.Hea
 	h := targets.Health{Condition: targets.Unhealthy, Reason: "Target.FailedHealthChecks"}
 	if g.Type == targets.IP {
 		// Of instances the cloud does not tell it.
-		h.Zone = g.w.audit.zone(t)
+		h.Zone = g.w.zoneOf(t)
 	}
 	switch {
 	case m.draining:
@@ -238,6 +248,14 @@ func (g *group) health(t targets.Target, m membership, at time.Time) targets.Hea
 		h.Condition, h.Reason = targets.Healthy, ""
 	}
 	return h
+}
+
+// zoneOf is where what serves at a target is, empty for machines that are no Node's.
+func (w *world) zoneOf(t targets.Target) string {
+	if n := w.node(w.audit.on[t.ID]); n != nil {
+		return n.zone
+	}
+	return ""
 }
 
 // answers is whether what serves at a target answers a health check.

@@ -36,6 +36,7 @@ type leader struct {
 	// skew is how far its clock is ahead, in whole seconds. It does not see that itself:
 	// what it reads in objects is by so much earlier, and what it writes later.
 	skew    time.Duration
+	began   time.Time
 	running context.Context
 	stop    context.CancelFunc
 	views   map[string]*view
@@ -55,7 +56,7 @@ type leader struct {
 // lead lets a new process lead, with mu held. Its first lists are stale by as much.
 func (w *world) lead(skew, stale time.Duration) *leader {
 	w.leads++
-	l := &leader{w: w, name: fmt.Sprintf("leader %d", w.leads), skew: skew.Truncate(time.Second)}
+	l := &leader{w: w, name: fmt.Sprintf("leader %d", w.leads), skew: skew.Truncate(time.Second), began: time.Now()}
 	l.running, l.stop = context.WithCancel(context.Background())
 	l.openViews(stale)
 	cached := &cachedClient{l: l}
@@ -75,7 +76,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 		Random: func() float64 {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.dice("%s spreads", l.name).Float64()
+			return w.dice("%s spreads at %s", l.name, w.time()).Float64()
 		},
 	}, cached, &liveReader{l: l}, silent{}, l.targets.ring)
 	options := detaching.Options{
@@ -165,7 +166,7 @@ func inOrder(err error) string {
 // may be frozen right before it looks; between that and what it does then nobody can tell.
 func (l *leader) leads() bool {
 	l.w.mu.Lock()
-	l.mayFreeze(l.w.dice("%s looks at its lease", l.name))
+	l.mayFreeze(l.w.dice("%s looks at its lease at %s", l.name, l.w.time()))
 	l.w.mu.Unlock()
 	l.thawed()
 	l.w.mu.Lock()

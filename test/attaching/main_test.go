@@ -10,10 +10,10 @@ import (
 // A scenario is drawn by its number, so what fails is the change and not the day. The
 // default is few; make soak plays many others.
 var (
-	draws = flag.Int("draws", 0, "how many scenarios are played; 0 is 60")
+	draws = flag.Int("draws", 0, "how many scenarios are played; 0 is as many as in make unit")
 	first = flag.Int("first", 0, "the first of them")
 	tell  = flag.Bool("tell", false, "tell what happens in each scenario")
-	table = flag.Bool("table", false, "tell which draw finds which expected fault first, and what else there is")
+	all   = flag.Bool("all", false, "go on after a scenario in which something is found")
 )
 
 // TestMain lets one goroutine run at a time: which of several runs first in a moment is

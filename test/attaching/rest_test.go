@@ -3,6 +3,7 @@ package attaching
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -183,11 +184,13 @@ func (w *world) held() (out []string) {
 func (w *world) unrest() []string {
 	out := append(w.missing(), w.held()...)
 	for _, a := range w.attachments() {
-		out = append(out, fmt.Sprintf("Attachment %s is still there, which waits: %s", a.Name, a.Status.Waits))
+		if !w.waitsForTheSick(a) {
+			out = append(out, fmt.Sprintf("Attachment %s is still there, which waits: %s", a.Name, a.Status.Waits))
+		}
 	}
 	for _, n := range w.nodes {
 		o := w.object(n)
-		if o == nil {
+		if a := w.attachment(n.name); o == nil || a != nil && w.waitsForTheSick(a) {
 			continue
 		}
 		marked := o.Annotations[v1alpha1.AnnotationNodeDetaching] == "true" || o.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" ||
@@ -200,6 +203,21 @@ func (w *world) unrest() []string {
 		}
 	}
 	return append(append(out, w.unhealthy()...), w.untold()...)
+}
+
+// waitsForTheSick is whether an Attachment says that it waits for a claim's target at which
+// nothing answers: where a rollout changes the port and a claim does not, or the reverse, the
+// rollout is to stop at the first node that returns, and all others serve on.
+func (w *world) waitsForTheSick(a *v1alpha1.Attachment) bool {
+	for _, g := range w.groups() {
+		for _, t := range g.all() {
+			sick := g.holds(t) && w.audit.on[t.ID] == a.Name && !w.answers(g, t) && len(w.recordedBy(place{g, t})) > 0
+			if sick && strings.HasPrefix(a.Status.Waits, t.ID+": ") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unhealthy are targets that are registered, answer, and get no traffic.

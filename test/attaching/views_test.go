@@ -270,13 +270,13 @@ func sortedKeys[T any](m map[string]T) []string {
 // liveReader reads past the cache.
 type liveReader struct{ l *leader }
 
-func (r *liveReader) server() (*apiserver.Client, error) {
+func (r *liveReader) server(what string) (*apiserver.Client, error) {
 	r.l.thawed()
 	if err := r.l.alive(); err != nil {
 		return nil, err
 	}
 	r.l.w.mu.Lock()
-	d := between(r.l.w.dice("%s reads", r.l.name), time.Millisecond, 20*time.Millisecond)
+	d := between(r.l.w.dice("%s reads %s", r.l.name, what), time.Millisecond, 20*time.Millisecond)
 	r.l.w.mu.Unlock()
 	if !r.l.w.wait(r.l.running, d) {
 		return nil, errGone
@@ -285,7 +285,7 @@ func (r *liveReader) server() (*apiserver.Client, error) {
 }
 
 func (r *liveReader) Get(ctx context.Context, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
-	server, err := r.server()
+	server, err := r.server(fmt.Sprintf("%T %s", to, key))
 	if err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (r *liveReader) List(ctx context.Context, list client.ObjectList, opts ...c
 	if _, ok := list.(*unstructured.UnstructuredList); ok {
 		return &meta.NoKindMatchError{}
 	}
-	server, err := r.server()
+	server, err := r.server(fmt.Sprintf("%T", list))
 	if err != nil {
 		return err
 	}

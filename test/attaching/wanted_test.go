@@ -44,7 +44,7 @@ func (w *world) wanted() map[place]*spoken {
 // speak is what a claim says of a group.
 func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, g *group) {
 	say := func(t targets.Target, in, stays bool) {
-		at := place{g, t}
+		at := place{g, g.entry(t)}
 		s := out[at]
 		if s == nil {
 			s = &spoken{}

@@ -143,6 +143,9 @@ func (w *world) after(d time.Duration, do func()) {
 	})
 }
 
+// time is how long the world has gone on.
+func (w *world) time() time.Duration { return time.Since(w.begun) }
+
 // say is what happens, for a person.
 func (w *world) say(format string, args ...any) {
 	if w.telling {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/apiserver"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,8 +24,9 @@ func (l *leader) write(verb string, obj client.Object, do func(*apiserver.Client
 	w.mu.Lock()
 	r := w.dice("%s: %s", l.name, what)
 	took := between(r, 2*time.Millisecond, 30*time.Millisecond)
-	// Whether pods may be stopped it looks up right before.
-	freeze := verb != "evict" && l.mayFreeze(r)
+	// Whether pods may be stopped, or let go, it looks up right before.
+	_, pod := obj.(*corev1.Pod)
+	freeze := !pod && l.mayFreeze(r)
 	w.mu.Unlock()
 	if freeze {
 		l.thawed()
