@@ -123,7 +123,7 @@ var documented = []step{
 	{documented: "make soak CHECKS=12000", run: "make soak-simulation CHECKS=20", says: "ok"},
 	{documented: "make aws-check", fails: "set AWS_CHECK_TARGET_GROUP to"},
 	{documented: "go test ./internal/rollout/controller -run TestConvergence -first=43 -draws=1", says: "ok"},
-	{documented: "go test ./test/attaching -run TestAttaching -v -table -first=43 -draws=1 -tell", says: "ok"},
+	{documented: "go test ./test/attaching -run TestAttaching -v -first=43 -draws=1 -tell", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run TestStories -update", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
 	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
