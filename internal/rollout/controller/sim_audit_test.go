@@ -291,12 +291,13 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 }
 
 // checkComplete: a node whose pods were updated in its turn is attached only when
-// they are complete. Where somebody else took its mark, its turn is over.
+// they are complete. Where somebody else took its mark, its turn is over. Who stops a pod in
+// the moment of that write was not to be seen.
 func (a *audit) checkComplete(seen *picture, s rollout.Step) {
 	mark, marked := a.w.deployments[s.Node].mark()
 	began, _ := v1alpha1.MarkedAt(mark)
 	reason := a.incomplete(s.Node)
-	if marked && reason != "" && !a.w.deployments[s.Node].updatedAt().Before(began) && a.w.nodes[s.Node].alive {
+	if marked && reason != "" && !a.w.deployments[s.Node].updatedAt().Before(began) && a.w.nodes[s.Node].alive && !a.w.nodes[s.Node].unready.Equal(a.w.now) {
 		a.fault("%s although %s", s, reason)
 	}
 }
