@@ -186,6 +186,10 @@ func (p *planner) finishesTurn(v *view) bool {
 	if !v.Exists || !v.Marked() {
 		return false
 	}
+	if d := v.Deployment; d.Replicas == 0 && d.PodsPerNode > 0 {
+		// It is being emptied, for somebody who drains the node.
+		return v.readyPods() > 0 && !p.over(v.seen.Mark.Add(p.detachTime()+p.Spec.ProgressDeadline()))
+	}
 	done, _, until := v.complete(p.Now, p.minReady())
 	p.wake(until)
 	return !done && !p.over(v.seen.Updated.Add(p.Spec.ProgressDeadline()))

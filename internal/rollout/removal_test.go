@@ -295,6 +295,13 @@ func TestOrphaningInATurn(t *testing.T) {
 		"somebody took the record":  {func(s *State, n *Node) { n.Deployment.UpdatedAt, n.Seen = time.Time{}, &Seen{Updated: s.Now} }, ""},
 		"for longer than it may be": {func(s *State, _ *Node) { s.Now = start.Add(time.Hour) }, "Unmark n0000"},
 		"the node is cut off":       {func(_ *State, n *Node) { n.Ready = false }, ""},
+		"it is being emptied": {func(_ *State, n *Node) {
+			n.Deployment.Replicas, n.Deployment.UpdatedAt = 0, start.Add(-time.Hour)
+		}, ""},
+		"it is emptied": {func(_ *State, n *Node) { n.Deployment.Replicas, n.Pods = 0, nil }, "Unmark n0000"},
+		"it is not emptied for longer than it may be": {func(s *State, n *Node) {
+			n.Deployment.Replicas, s.Now = 0, start.Add(time.Hour)
+		}, "Unmark n0000"},
 		"its pods are rejected": {func(_ *State, n *Node) {
 			n.Pods[1].Ready, n.Pods[1].Running, n.Pods[1].Failed = false, false, "OutOfcpu"
 		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},
