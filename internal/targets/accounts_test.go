@@ -256,8 +256,8 @@ func TestNodesAreLookedForWhereTheyMayBe(t *testing.T) {
 		if c.held {
 			a.Status.Groups = []v1alpha1.AttachedGroup{leaving80(time.Time{}, "i-a:80")}
 		}
-		if d := plan(t, s); d.calls() != c.calls {
-			t.Errorf("%s: %q", name, d.calls())
+		if d := plan(t, s); d.calls() != c.calls || (len(d.Groups) > 0) != (c.calls != "") {
+			t.Errorf("%s: %q, in %d groups", name, d.calls(), len(d.Groups))
 		}
 	}
 	s := fleetOf(webGroup(Instance), nil)
@@ -283,6 +283,13 @@ func TestForeignAddressesAreNamed(t *testing.T) {
 	d := plan(t, s)
 	if n := d.node("node-a"); !n.Done || !cmp.Equal(n.Foreign, []string{"10.0.0.1:80 in web"}) || d.calls() != "" {
 		t.Errorf("%q: %+v", d.calls(), n)
+	}
+	ours := s
+	spoken := *a.Object
+	spoken.Status.Groups = []v1alpha1.AttachedGroup{in80("10.0.0.1:80", "10.0.0.2:80")}
+	ours.Attachments = []GroupAttachment{{Object: &spoken, Pods: a.Pods}}
+	if n := plan(t, ours).node("node-a"); n.Done || n.Foreign != nil {
+		t.Errorf("what we registered: %+v", n)
 	}
 	s.NodeAttachments[0].Spec.Wanted, s.NodeAttachments[0].Status.Foreign = v1alpha1.WantAttached, []string{"10.0.0.1:80 in web"}
 	if n := plan(t, s).node("node-a"); n.Foreign != nil {
@@ -370,5 +377,28 @@ func TestWhoWasUnhealthyIsRememberedInEveryGroup(t *testing.T) {
 	d := plan(t, s)
 	if n := d.node("node-a"); d.calls() != "out i-a:80" || len(n.Groups) != 1 || !cmp.Equal(n.Groups[0].Unhealthy, []string{"i-a:80"}) {
 		t.Errorf("%q: %+v", d.calls(), n)
+	}
+}
+
+// TestHooksWaitForTags: a pod whose target is out of the group that is known may get traffic in
+// one of which the tags are not.
+func TestHooksWaitForTags(t *testing.T) {
+	for known, told := range map[bool]int{true: 1, false: 0} {
+		spec := onPods(Instance)
+		spec.TargetGroup.Tags = map[string]string{"a": "b"}
+		s := fleetOf(webGroup(Instance), at80("i-b"))
+		if !known {
+			other := webGroup(Instance)
+			other.ID, other.Name, other.Tags = "arn:other", "other", nil
+			s.Accounts[0].Groups = append(s.Accounts[0].Groups, KnownGroup{Group: other, Registered: at80("i-a", "i-b"), ReadAt: asOf})
+		}
+		pod := podOf("a", "")
+		withDrainHook(pod)
+		pod.Annotations, pod.DeletionTimestamp = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}, &metav1.Time{Time: noon.Add(time.Minute)}
+		a := s.attachment("web", spec)
+		a.Pods = []*corev1.Pod{pod}
+		if d := plan(t, s); len(d.Hooks) != told {
+			t.Errorf("all tags known: %t, and %d hooks are told", known, len(d.Hooks))
+		}
 	}
 }

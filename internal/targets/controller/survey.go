@@ -34,8 +34,10 @@ type survey struct {
 
 	tags   map[string]map[string]string
 	tagged asking
-	// tagsTook is how long reading all tags took last.
-	tagsTook time.Duration
+	// tagsTook is how long reading all tags took last, tagsMissing whether some are being read
+	// of which none are known.
+	tagsTook    time.Duration
+	tagsMissing bool
 
 	sweeps      *targets.Sweeps
 	lookFailure string
@@ -205,11 +207,13 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 		return
 	}
 	s.tagged.underWay = true
+	s.tagsMissing = slices.ContainsFunc(needed, func(g targets.Group) bool { return g.Tags == nil })
 	go func() {
 		begun := time.Now()
 		err := a.readTagsOf(needed)
 		a.mu.Lock()
 		s.tagged.end("reading the tags of target groups", err)
+		s.tagsMissing = false
 		if all {
 			s.tagsTook = time.Since(begun)
 		}
@@ -251,7 +255,7 @@ func (a *account) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		a.mu.Lock()
 		g, ready, at := a.survey.sweeps.Next(time.Now())
-		if tagged := a.survey.tagged; tagged.underWay && tagged.ended.IsZero() {
+		if a.survey.tagsMissing {
 			ready, at = false, time.Time{}
 		}
 		moved := a.moved

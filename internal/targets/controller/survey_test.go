@@ -262,17 +262,22 @@ func TestNamedGroupsWaitForNoList(t *testing.T) {
 	}
 }
 
-// TestGroupsByTagInALargeAccount are known within a minute, and the background keeps to half
+// TestGroupsByTagInALargeAccount are known after half a minute, before groups are looked
+// through for nodes; their tags are read again after a rest, and the background keeps to half
 // of what AWS grants.
 func TestGroupsByTagInALargeAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cloud := &manyGroups{n: 3000}
 		ctx, stop := context.WithCancel(t.Context())
-		p := playOf(t, ctx, cloud, func(o *Options) { o.Detaching = true }, nodeA(), onGroup("web", v1alpha1.TargetGroupSelector{Tags: map[string]string{"id": "arn:2997"}}))
-		if took := p.until("a call", 2*time.Minute, func() bool { return len(cloud.sent("Register")) > 0 }); took > time.Minute {
+		p := playOf(t, ctx, cloud, func(o *Options) { o.Detaching = true }, nodeA(),
+			onGroup("web", v1alpha1.TargetGroupSelector{Tags: map[string]string{"id": "arn:2997"}}), onGroup("named", v1alpha1.TargetGroupSelector{Name: "g0003"}))
+		if took := p.until("a call in each", 2*time.Minute, func() bool { return len(cloud.sent("Register")) > 1 }); took > 35*time.Second {
 			t.Errorf("the first call after %s", took)
 		}
 		p.until("they are read again", 20*time.Minute, func() bool { return len(cloud.sent("Tags")) > 300 })
+		if rested := cloud.sent("Tags")[150].at.Sub(p.begun); rested < 2*time.Minute {
+			t.Errorf("they are read again after %s", rested)
+		}
 		p.mostInBackground()
 		stop()
 		time.Sleep(time.Second)
@@ -297,7 +302,7 @@ func TestANodeInALargeAccount(t *testing.T) {
 		if err := p.api.Create(t.Context(), out); err != nil {
 			t.Fatal(err)
 		}
-		looks := len(cloud.sent("List"))
+		looks, asked := len(cloud.sent("List")), time.Now()
 		took := p.until("it is deregistered", time.Minute, func() bool { return len(cloud.sent("Deregister")) > 0 })
 		if took > 15*time.Second {
 			t.Errorf("deregistered after %s", took)
@@ -315,6 +320,10 @@ func TestANodeInALargeAccount(t *testing.T) {
 		took += p.until("it is done", 20*time.Minute, func() bool { return read().Done })
 		if n := len(cloud.sent("List")) - looks; n < 600 || took > 8*time.Minute {
 			t.Errorf("done after %s and %d looks", took, n)
+		}
+		lists := slices.DeleteFunc(cloud.sent("Groups"), func(s sent) bool { return s.at.Before(asked) })
+		if after := lists[0].at.Sub(asked); after > 5*time.Second {
+			t.Errorf("groups are listed anew after %s", after)
 		}
 		for _, s := range cloud.sent("") {
 			if i := 0; s.group != "" {
