@@ -214,8 +214,8 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 		a.mu.Lock()
 		s.tagged.end("reading the tags of target groups", err)
 		s.tagsMissing = false
-		if all {
-			s.tagsTook = time.Since(begun)
+		if took := time.Since(begun); all || took > s.tagsTook {
+			s.tagsTook = took
 		}
 		a.move()
 		a.mu.Unlock()

@@ -275,7 +275,7 @@ func TestGroupsByTagInALargeAccount(t *testing.T) {
 			t.Errorf("the first call after %s", took)
 		}
 		p.until("they are read again", 20*time.Minute, func() bool { return len(cloud.sent("Tags")) > 300 })
-		if rested := cloud.sent("Tags")[150].at.Sub(p.begun); rested < 2*time.Minute {
+		if rested := cloud.sent("Tags")[151].at.Sub(p.begun); rested < 2*time.Minute {
 			t.Errorf("they are read again after %s", rested)
 		}
 		p.mostInBackground()
