@@ -135,7 +135,7 @@ func (p *planner) warnOfCheckers() (warnings []Fault) {
 }
 
 // keepsSilent is whether a port does not answer for so long, although its node is Ready and a
-// health checker is there, that it is not only starting. That may go on for ever: load balancers
+// health checker is there, or somebody listens, that it is not only starting. That may go on for ever: load balancers
 // may reach it where the controller does not, and so it is not closed.
 func (p *planner) keepsSilent(v *view, c Check) bool {
 	return !c.Answered && !c.silenced() && v.Exists && v.Ready && p.over(p.silentSince(v, c).Add(quietAfter))

@@ -374,27 +374,27 @@ func TestPartition(t *testing.T) {
 	for name, test := range map[string]struct {
 		partition *intstr.IntOrString
 		updated   []int
+		held      []int
 		want      string
 	}{
-		"held back ones keep": {number(3), []int{-3}, "[r1 r1 r1 r2]"},
-		"none stays":          {number(0), nil, "[r2 r2 r2 r2]"},
-		"the last stay":       {number(2), nil, "[r2 r2 r1 r1]"},
-		"percent":             {percent(30), nil, "[r2 r2 r1 r1]"},
-		"all stay":            {percent(100), nil, "[r1 r1 r1 r1]"},
-		"updated ones keep":   {number(2), []int{2, 3}, "[r1 r1 r2 r2]"},
-		"raised later":        {number(4), []int{0}, "[r2 r1 r1 r1]"},
-		"more than there are": {number(9), nil, "[r1 r1 r1 r1]"},
+		"none stays":          {number(0), nil, nil, "[r2 r2 r2 r2]"},
+		"the last stay":       {number(2), nil, nil, "[r2 r2 r1 r1]"},
+		"percent":             {percent(30), nil, nil, "[r2 r2 r1 r1]"},
+		"all stay":            {percent(100), nil, nil, "[r1 r1 r1 r1]"},
+		"updated ones keep":   {number(2), []int{2, 3}, nil, "[r1 r1 r2 r2]"},
+		"held back ones keep": {number(3), nil, []int{3}, "[r1 r1 r1 r2]"},
+		"raised later":        {number(4), []int{0}, nil, "[r2 r1 r1 r1]"},
+		"more than there are": {number(9), nil, nil, "[r1 r1 r1 r1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(4)
 			s.Revision = "r2"
 			s.Spec.UpdateStrategy.RollingUpdate.Partition = test.partition
 			for _, i := range test.updated {
-				if i < 0 {
-					s.Nodes[-i].Deployment.Hold = &Hold{Revision: "r2"}
-					continue
-				}
 				s.Nodes[i].Deployment.Revision = "r2"
+			}
+			for _, i := range test.held {
+				s.Nodes[i].Deployment.Hold = &Hold{Revision: "r2"}
 			}
 			p := newPlanner(s)
 			p.assignTargets()
