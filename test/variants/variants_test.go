@@ -65,8 +65,8 @@ var targets = []variant{
 	{
 		name: "nobody waits until the targets of an attached node are healthy",
 		file: "internal/targets/nodes.go",
-		from: "return r.Phase == Attached || r.Phase == Failing && unhealthy",
-		to:   "return unhealthy || r.Phase == Attached || r.Phase == Failing || r.Phase == Registering",
+		from: "return r.Phase == Attached || r.Phase == Absent || r.Phase == Failing && unhealthy",
+		to:   "return unhealthy || r.Phase == Attached || r.Phase == Absent || r.Phase == Failing || r.Phase == Registering",
 		in:   "./test/targets", tests: "TestDetachedNode", say: "it is said to be attached while its target is not healthy",
 	},
 	{
