@@ -117,7 +117,7 @@ func lasting(took time.Duration) *pace {
 func TestPace(t *testing.T) {
 	req := reconcile.Request{NamespacedName: theSet}
 	for took, want := range map[time.Duration]time.Duration{
-		0: shortestPause, 100 * time.Microsecond: shortestPause, 50 * time.Millisecond: 2 * time.Second, time.Minute: longestPause,
+		0: shortestPause, 100 * time.Microsecond: shortestPause, 40 * time.Millisecond: 2400 * time.Millisecond, time.Minute: longestPause,
 	} {
 		p := lasting(took)
 		p.effort(req)(true)

@@ -62,7 +62,7 @@ func backoff() workqueue.TypedRateLimiter[reconcile.Request] {
 const (
 	shortestPause  = 10 * time.Millisecond
 	longestPause   = 3 * time.Second
-	pausePerEffort = 40
+	pausePerEffort = 60
 )
 
 func newPace(spent func() time.Duration) *pace {
