@@ -10,7 +10,7 @@ import (
 const (
 	// unseen is how long a hook waits for the pod that it belongs to: the kubelet may
 	// learn of a deletion before the checker. There is none where a container is only
-	// restarted, which needs no traffic to end.
+	// restarted, which needs no traffic to end. While a pod serves it waits for Drain.Lag.
 	unseen = 10 * time.Second
 	// Together is how much earlier than its hook a pod's deletion may be seen.
 	Together = 2 * time.Second
@@ -45,6 +45,12 @@ type Drain struct {
 	Free time.Time
 	// Seen is when the deletion of each pod that terminates was seen.
 	Seen map[types.UID]time.Time
+	// Lag is how late a deletion may be seen where the API server hangs and nobody has
+	// noticed yet.
+	Lag time.Duration
+	// Back is when the API server could be read again, and all that happened before was
+	// seen; zero where it always could.
+	Back time.Time
 }
 
 // Holds is why a hook is not answered yet, and until when that holds where nothing
@@ -56,10 +62,10 @@ func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
 	noticed := d.Failing.Add(h.Grace)
 	deployment, marked := s.Deployment, s.Deployment != nil && s.Deployment.Mark != nil
 	switch {
-	case d.Now.Before(ending.unseen.Add(-h.Stop)) && !(marked && deployment.Released):
+	case !s.LostAt.IsZero() && d.Now.Before(ending.unseen.Add(-h.Stop)) && !(marked && deployment.Released):
 		return "the API server cannot be read, and a pod serves that may be the one that is stopped", ending.unseen.Add(-h.Stop)
-	case !ending.seen && d.Now.Before(d.Asked.Add(unseen)):
-		return "no deletion is seen yet", d.Asked.Add(unseen)
+	case !ending.seen && d.Now.Before(h.patience(d, ending, marked && deployment.Released)):
+		return "no deletion is seen yet", h.patience(d, ending, marked && deployment.Released)
 	case !d.Now.Before(ending.killed.Add(-h.Stop)):
 		return "", time.Time{}
 	case ending.target:
@@ -82,29 +88,34 @@ func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
 	return "", time.Time{}
 }
 
+// patience is until when a hook waits for a deletion to be seen. While a pod serves it is
+// for as long as one may go unseen, unless that pod needs the time to stop.
+func (h DrainHook) patience(d Drain, ending ending, released bool) time.Time {
+	least := d.Asked.Add(unseen)
+	if released || ending.unseen.IsZero() {
+		return least
+	}
+	return later(least, earlier(d.Asked.Add(d.Lag), ending.unseen.Add(-h.Stop)))
+}
+
 // ending is what is known of the pods that a hook may belong to.
 type ending struct {
 	// seen is whether one was seen that may have asked, target whether one may get
 	// traffic as a target, killed when the last of them is.
 	seen, target bool
 	killed       time.Time
-	// unseen is when a pod is killed that serves and asked, where deletions cannot be seen.
+	// unseen is when a pod is killed that serves and may have asked, where none was seen
+	// that did; zero where no pod serves.
 	unseen time.Time
 }
 
-func (s State) ending(d Drain) (e ending) {
-	for _, pod := range s.Pods {
-		seen := d.Seen[pod.UID]
-		// One that was deleted long after the hook was asked is not the hook's.
-		if !pod.Ending || seen.After(d.Asked.Add(unseen)) {
-			continue
-		}
-		e.seen = e.seen || !seen.Before(d.Asked.Add(-Together))
-		e.target = e.target || pod.InTargets
-		e.killed = later(e.killed, earlier(seen, d.Asked).Add(pod.Grace))
+func (s State) ending(d Drain) ending {
+	e := s.deleted(d, d.Asked.Add(unseen))
+	if !e.seen {
+		e = s.deleted(d, later(d.Asked.Add(max(unseen, d.Lag)), d.Back))
 	}
 	switch {
-	case e.seen || s.LostAt.IsZero() && !s.ShuttingDown:
+	case e.seen:
 		return e
 	case s.ShuttingDown:
 		return s.stopped(d)
@@ -113,6 +124,21 @@ func (s State) ending(d Drain) (e ending) {
 		if s.Deployment != nil && s.ready(pod) {
 			e.unseen = later(e.unseen, d.Asked.Add(pod.Grace))
 		}
+	}
+	return e
+}
+
+// deleted is what is known of the pods whose deletion was seen until a time. One that was
+// deleted long after the hook was asked is not the hook's.
+func (s State) deleted(d Drain, until time.Time) (e ending) {
+	for _, pod := range s.Pods {
+		seen := d.Seen[pod.UID]
+		if !pod.Ending || seen.After(until) {
+			continue
+		}
+		e.seen = e.seen || !seen.Before(d.Asked.Add(-Together))
+		e.target = e.target || pod.InTargets
+		e.killed = later(e.killed, earlier(seen, d.Asked).Add(pod.Grace))
 	}
 	return e
 }

@@ -20,6 +20,9 @@ var (
 	first = map[types.UID]time.Time{"a": noon}
 )
 
+// lag is how late a deletion is seen at most where an API server hangs.
+const lag = 30 * time.Second
+
 // ending is a pod that was told to end at noon, with a grace period of a minute.
 func ending(uid types.UID) nodehealth.Pod {
 	return with(pod(uid), func(p *nodehealth.Pod) { p.Leaving, p.Ending, p.Grace = true, true, time.Minute })
@@ -32,7 +35,13 @@ func marked(s nodehealth.State, released bool) nodehealth.State {
 
 // blind is a state of before the API server could not be read any more.
 func blind(s nodehealth.State) nodehealth.State {
+	s = graced(s)
 	s.LostAt = noon.Add(-time.Hour)
+	return s
+}
+
+// graced is a state whose pods have a minute to stop.
+func graced(s nodehealth.State) nodehealth.State {
 	for i := range s.Pods {
 		s.Pods[i].Grace = time.Minute
 	}
@@ -53,6 +62,7 @@ func TestDrainHook(t *testing.T) {
 		failing time.Time
 		free    time.Time
 		seen    map[types.UID]time.Time
+		back    time.Time
 		now     time.Time
 		holds   bool
 		until   time.Time
@@ -66,8 +76,15 @@ func TestDrainHook(t *testing.T) {
 		"its time is over":                     {state: marked(known(target), false), failing: second(0), seen: first, now: second(55)},
 		"a target":                             {state: known(pod("b"), target), seen: first, now: second(30), holds: true, until: second(55)},
 		"a target of a node that is out":       {state: marked(known(target), true), failing: second(0), seen: first, now: second(0), holds: true, until: second(55)},
-		"the deletion is not seen yet":         {state: known(pod("a"), pod("b")), now: second(9), holds: true, until: second(10)},
-		"there is no deletion":                 {state: known(pod("a"), pod("b")), now: second(10)},
+		"the deletion is not seen yet":         {state: known(unready("a")), now: second(9), holds: true, until: second(10)},
+		"there is no deletion":                 {state: known(unready("a")), now: second(10)},
+		"an API server hangs, a pod serves":    {state: graced(known(pod("a"), pod("b"))), now: second(29), holds: true, until: second(30)},
+		"none hangs, a pod serves":             {state: graced(known(pod("a"), pod("b"))), now: second(30)},
+		"one hangs, the node is out":           {state: graced(marked(known(pod("a")), true)), now: second(10)},
+		"one hangs, little time to stop":       {state: known(pod("a"), with(pod("b"), func(p *nodehealth.Pod) { p.Grace = 25 * time.Second })), now: second(19), holds: true, until: second(20)},
+		"one hung, a target":                   {state: known(pod("b"), target), seen: map[types.UID]time.Time{"a": second(24)}, now: second(40), holds: true, until: second(55)},
+		"back, a target":                       {state: known(pod("b"), target), seen: map[types.UID]time.Time{"a": second(40)}, back: second(40), now: second(41), holds: true, until: second(55)},
+		"back, a target of later":              {state: known(pod("b"), target), seen: map[types.UID]time.Time{"a": second(41)}, back: second(40), now: second(41)},
 		"only an earlier deletion is seen":     {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, now: second(1), holds: true, until: second(10)},
 		"only an earlier deletion, after 10 s": {state: known(pod("b"), ending("a")), seen: map[types.UID]time.Time{"a": second(-3)}, free: second(10), now: second(13)},
 		"no Deployment":                        {state: nodehealth.State{Known: true}, failing: second(0), now: second(10)},
@@ -91,7 +108,7 @@ func TestDrainHook(t *testing.T) {
 		"blind, the node is out":             {state: blind(marked(known(pod("a")), true)), now: second(10)},
 		"blind, since the deletion was seen": {state: blind(known(pod("b"), ending("a"))), seen: first, free: second(0), now: second(3)},
 	} {
-		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Seen: c.seen})
+		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Seen: c.seen, Lag: lag, Back: c.back})
 		if (why != "") != c.holds || !until.Equal(c.until) {
 			t.Errorf("%s: %q until %s, want %t until %s", name, why, until, c.holds, c.until)
 		}
@@ -129,7 +146,7 @@ func TestDrainHookEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.IntRange(0, 90)
 		at := func(label string) time.Time { return noon.Add(time.Duration(seconds.Draw(t, label)) * time.Second) }
-		s, d := known(), nodehealth.Drain{Asked: noon, Seen: map[types.UID]time.Time{}}
+		s, d := known(), nodehealth.Drain{Asked: noon, Seen: map[types.UID]time.Time{}, Lag: lag}
 		for _, uid := range []types.UID{"a", "b"} {
 			p := pod(uid)
 			if rapid.Bool().Draw(t, "ends") {
@@ -146,6 +163,12 @@ func TestDrainHookEnds(t *testing.T) {
 			s = blind(s)
 		case 2:
 			s = shutdown(s)
+		}
+		if rapid.Bool().Draw(t, "back") {
+			d.Back = at("backAt")
+		}
+		if rapid.Bool().Draw(t, "graced") && d.Seen["a"].IsZero() && d.Seen["b"].IsZero() {
+			s = graced(s)
 		}
 		if rapid.Bool().Draw(t, "free") {
 			d.Free = at("free")

@@ -23,6 +23,9 @@ const (
 	pingAfter    = 10 * time.Second
 	pingTimeout  = 15 * time.Second
 	dialTimeout  = 10 * time.Second
+	// hangTime is for how long an API server that hangs may go unnoticed, and with it what
+	// happens there.
+	hangTime = pingAfter + pingTimeout + 5*time.Second
 )
 
 // newHTTPClient is what client-go would make, but with connections that notice

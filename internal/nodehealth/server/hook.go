@@ -21,7 +21,9 @@ type drains struct {
 	// failing is since when health checks fail; zero while they pass.
 	failing time.Time
 	// seen is when the deletion of each pod that terminates was seen.
-	seen    map[types.UID]time.Time
+	seen map[types.UID]time.Time
+	// back is when the API server could be read again; zero where it always could.
+	back    time.Time
 	waiting map[*drain]struct{}
 }
 
@@ -54,11 +56,14 @@ func local(req *http.Request) bool {
 }
 
 func (d *drains) of(h *drain, now time.Time) nodehealth.Drain {
-	return nodehealth.Drain{Now: now, Asked: h.asked, Failing: d.failing, Free: h.free, Seen: d.seen}
+	return nodehealth.Drain{Now: now, Asked: h.asked, Failing: d.failing, Free: h.free, Seen: d.seen, Lag: hangTime, Back: d.back}
 }
 
 // update takes note of a State. r.mu is held.
 func (d *drains) update(s nodehealth.State, serving bool, now time.Time) {
+	if !d.state.LostAt.IsZero() && s.LostAt.IsZero() {
+		d.back = now
+	}
 	d.state = s
 	switch {
 	case serving:

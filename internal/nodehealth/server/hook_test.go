@@ -57,6 +57,32 @@ func withLocal(ctx context.Context, address string) context.Context {
 	return context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))))
 }
 
+// TestHookWaitsForAnAPIServerThatHangs holds a pod that serves for as long as its deletion may
+// go unseen.
+func TestHookWaitsForAnAPIServerThatHangs(t *testing.T) {
+	r := NewResponder(quiet)
+	r.drains.hook.Stop = time.Second
+	r.Update(drainable())
+	for ago, held := range map[time.Duration]bool{pingAfter + pingTimeout + time.Second: true, hangTime + time.Second: false} {
+		if why, _ := r.holds(&drain{asked: time.Now().Add(-ago)}); (why != "") != held {
+			t.Errorf("after %v it is held because %q, want %t", ago, why, held)
+		}
+	}
+}
+
+// TestHookIsHeldWhenTheAPIServerIsBack, which tells of the deletion long after it.
+func TestHookIsHeldWhenTheAPIServerIsBack(t *testing.T) {
+	r := NewResponder(quiet)
+	lost := drainable()
+	lost.LostAt = time.Now().Add(-time.Minute)
+	r.Update(lost)
+	h := &drain{asked: time.Now().Add(-50 * time.Second)}
+	r.Update(ends(true))
+	if why, _ := r.holds(h); why != "a pod is still a target" {
+		t.Errorf("it is held because %q", why)
+	}
+}
+
 // TestHooksThatWaitAreBounded: one too many is answered at once, and the others when their
 // pods may stop.
 func TestHooksThatWaitAreBounded(t *testing.T) {
