@@ -47,6 +47,9 @@ var errOnlyWatches = errors.New("it is watched from the beginning instead")
 // overloaded recover, since a feed of each node asks.
 var retryDelays = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 7, Cap: 16 * time.Second}
 
+// endDelay is how much later than asked for a watch may end that an API server ends.
+const endDelay = 2 * time.Second
+
 // steadyFor is for how long a feed is open that is none of an API server that is overloaded.
 const steadyFor = time.Minute
 
@@ -175,9 +178,10 @@ func (f *feed) mayGoOn() bool {
 }
 
 // ended is called when a watch has. One that the API server ends at the time that it was
-// asked to has missed nothing, and the next goes on at once.
+// asked to has missed nothing, and the next goes on at once. One that lasts longer has met an
+// API server that hangs.
 func (f *feed) ended(began time.Time, seconds *int64) {
-	inTime := seconds != nil && time.Since(began) >= time.Duration(*seconds)*time.Second
+	inTime := seconds != nil && isAbout(time.Since(began), time.Duration(*seconds)*time.Second)
 	steady := inTime || time.Since(began) >= steadyFor
 	f.set(func() {
 		if f.told && steady {
@@ -190,6 +194,9 @@ func (f *feed) ended(began time.Time, seconds *int64) {
 	}
 	f.change()
 }
+
+// isAbout is whether a watch lasted for as long as it was asked to.
+func isAbout(lasted, asked time.Duration) bool { return lasted >= asked && lasted <= asked+endDelay }
 
 // failed tells the link, but where the API server is too old for the kind of watch that
 // is tried first.

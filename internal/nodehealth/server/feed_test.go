@@ -74,3 +74,21 @@ func TestFeedOfAnOverloadedAPIServer(t *testing.T) {
 		})
 	}
 }
+
+// TestHangAcrossTheEndOfAWatch leaves it to what is told anew whether the API server is back:
+// a watch that opens there says nothing of what happened while it hung.
+func TestHangAcrossTheEndOfAWatch(t *testing.T) {
+	for lasted, goesOn := range map[time.Duration]bool{
+		299 * time.Second: false, 300 * time.Second: true, 301 * time.Second: true, 315 * time.Second: false,
+	} {
+		now := time.Now()
+		l := newLink(1, now, now)
+		f := &feed{link: l, change: func() {}}
+		f.set(func() { f.told, f.watching = true, true })
+		f.ended(now.Add(-lasted), new(int64(300)))
+		f.set(func() { f.watching = true })
+		if open := l.view(time.Now()).lostAt.IsZero(); open != goesOn || f.mayGoOn() != goesOn {
+			t.Errorf("a watch of 300 s that ended after %v: the next counts at once: %t, and goes on: %t", lasted, open, f.mayGoOn())
+		}
+	}
+}
