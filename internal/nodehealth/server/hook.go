@@ -18,7 +18,8 @@ const maxHooks = 256
 type drains struct {
 	hook  nodehealth.DrainHook
 	state nodehealth.State
-	// failing is since when health checks fail; zero while they pass.
+	// failing is since when health checks fail; zero while they pass, and while nothing is
+	// known, since another health checker may answer on the port until then.
 	failing time.Time
 	// seen is when the deletion of each pod that terminates was seen.
 	seen map[types.UID]time.Time
@@ -68,7 +69,7 @@ func (d *drains) update(s nodehealth.State, serving bool, now time.Time) {
 	switch {
 	case serving:
 		d.failing = time.Time{}
-	case d.failing.IsZero():
+	case s.Known && d.failing.IsZero():
 		d.failing = now
 	}
 	seen := map[types.UID]time.Time{}

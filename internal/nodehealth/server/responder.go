@@ -35,8 +35,8 @@ type Responder struct {
 	tag    string
 	// since is when the verdict began: what else the tag depends on does not restart it.
 	since time.Time
-	// failing is since when the answer has not been Serving; zero while it is, and before
-	// the first Update, since another health checker may answer on the port until then.
+	// failing is since when the answer has not been Serving; zero while it is, and while
+	// nothing is known, since another health checker may answer on the port until then.
 	failing time.Time
 	lostAt  time.Time
 	polls   map[*poll]struct{}
@@ -88,7 +88,7 @@ func (r *Responder) judge(s nodehealth.State) {
 	switch {
 	case answer.Serving:
 		r.failing = time.Time{}
-	case r.failing.IsZero():
+	case s.Known && r.failing.IsZero():
 		r.failing = time.Now()
 	}
 	r.announce()

@@ -220,6 +220,9 @@ func pass(r *Responder, d time.Duration) {
 	if !r.failing.IsZero() {
 		r.failing = r.failing.Add(-d)
 	}
+	if !r.drains.failing.IsZero() {
+		r.drains.failing = r.drains.failing.Add(-d)
+	}
 }
 
 func TestTagOutlivesTheProcess(t *testing.T) {
@@ -300,5 +303,22 @@ func eventually(t *testing.T, what string, condition func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came true that %s", what)
 		}
+	}
+}
+
+// TestFailingSinceSomethingIsKnown does not count the time in which nothing was known, and
+// another health checker on the port may have answered 200.
+func TestFailingSinceSomethingIsKnown(t *testing.T) {
+	r := NewResponder(quiet)
+	r.drains.hook = nodehealth.DrainHook{Grace: time.Minute}
+	r.Update(nodehealth.State{Node: "n1"})
+	pass(r, time.Minute)
+	r.Update(marked("m"))
+	url, _ := start(t, r)
+	if got := ask(t, "GET", url).answer; got.FailingSeconds <= 0 || got.FailingSeconds > 10 {
+		t.Errorf("failing for %v s", got.FailingSeconds)
+	}
+	if since := time.Since(r.drains.failing); since > 10*time.Second {
+		t.Errorf("for drain hooks failing for %v", since)
 	}
 }
