@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,38 @@ func TestQUIC(t *testing.T) {
 	}
 	f.removedAtOnce(a)
 	f.removed(pod)
+}
+
+// TestQUICNode says that a node is out, and names such a group that has it: nobody could put it
+// back there.
+func TestQUICNode(t *testing.T) {
+	const node = "simulated-12"
+	f := newFixture(t, "instance")
+	g := cloud.TargetGroup{Name: f.group + "-quic", Protocol: "TCP_QUIC", Port: 443, TargetType: "instance", AssumeHealthy: true}
+	f.must(admin.PutTargetGroup(t.Context(), g))
+	t.Cleanup(func() { f.must(admin.DeleteTargetGroup(context.Background(), g.Name)) })
+	quic := *f
+	quic.arn = f.arnOf(g.Name)
+	_, err := f.terraform.RegisterTargets(t.Context(), &elb.RegisterTargetsInput{
+		TargetGroupArn: &quic.arn, Targets: []types.TargetDescription{{Id: new(instance(node)), QuicServerId: new("0x0123456789abcdef")}},
+	})
+	f.must(err)
+	before := quic.moves()
+	f.annotate(node, v1alpha1.AnnotationNodeDetached, new(""))
+	f.eventually("its name", func(ctx context.Context) error {
+		a := &v1alpha1.Attachment{}
+		err := api.Get(ctx, client.ObjectKey{Name: node}, a)
+		if !slices.Equal(a.Status.Foreign, []string{instance(node) + " in " + g.Name}) {
+			err = errors.Join(err, fmt.Errorf("%+v", a.Status))
+		}
+		return err
+	})
+	f.detached(node)
+	f.annotate(node, v1alpha1.AnnotationNodeDetached, nil)
+	f.attached(node)
+	if n := quic.moves() - before; n > 0 {
+		t.Errorf("%d calls were made", n)
+	}
 }
 
 // TestAnotherRegion refuses a group of another region, whose ARN says so.

@@ -48,11 +48,16 @@ const (
 	account     = "system:serviceaccount:" + namespace + ":" + accountName
 	region      = "eu-central-1"
 	zone        = region + "a"
+	farZone     = region + "b"
 	patience    = 2 * time.Minute
 	// floor is shorter than any load balancer's, since no traffic flows in most tests.
 	floor = 3 * time.Second
-	// unknown is the node whose machine the cloud does not know.
+	// unknown is the node whose machine the cloud does not know, far the one whose machine is
+	// in another zone than all others.
 	unknown = "simulated-9"
+	far     = "simulated-10"
+	// managed is the tag by whose value config/aws/policy-by-tag.json permits to move targets.
+	managed = "ingressdaemonsets.mumoshu.github.io/managed"
 )
 
 var (
@@ -87,7 +92,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 9, Dir: dir, Log: os.Stderr})
+	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 12, Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
@@ -172,9 +177,13 @@ func local(kind, number int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+pid%250, 10*(pid/250%25)+kind, number)
 }
 
-// startCloud starts the server with a machine for each simulated node but one.
+// startCloud starts the server with a machine for each simulated node but one, in two zones.
 func startCloud(ctx context.Context) error {
 	policy, err := os.ReadFile("../../config/aws/policy.json")
+	if err != nil {
+		return err
+	}
+	byTag, err := os.ReadFile("../../config/aws/policy-by-tag.json")
 	if err != nil {
 		return err
 	}
@@ -185,6 +194,7 @@ func startCloud(ctx context.Context) error {
 		},
 		Access: access.Config{Users: []access.User{
 			{Name: "controller", AccessKeyID: "AKIACONTROLLER", SecretKey: "controller-secret", Policy: policy},
+			{Name: "bytag", AccessKeyID: "AKIABYTAG", SecretKey: "bytag-secret", Policy: byTag},
 			{Name: "terraform", AccessKeyID: "AKIATERRAFORM", SecretKey: "terraform-secret", Policy: json.RawMessage(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}`)},
 		}},
 		// The tests look far more often than the controller does.
@@ -197,8 +207,12 @@ func startCloud(ctx context.Context) error {
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		id := instance(n.Name)
+		machine := cloud.Instance{ID: id, Address: netip.MustParseAddr(addressOf(n.Name)), Zone: zone}
+		if n.Name == far {
+			machine.Zone = farZone
+		}
 		if n.Name != unknown {
-			config.Instances = append(config.Instances, cloud.Instance{ID: id, Address: netip.MustParseAddr(addressOf(n.Name)), Zone: zone})
+			config.Instances = append(config.Instances, machine)
 		}
 		patch := client.MergeFrom(n.DeepCopy())
 		n.Spec.ProviderID = "aws:///" + zone + "/" + id
@@ -240,11 +254,14 @@ func build(ctx context.Context, dir string) (*program, error) {
 	return p, clientcmd.WriteToFile(*config, p.kubeconfig)
 }
 
-func (p *program) start() error {
-	p.cmd = exec.Command(p.path, "--kubeconfig="+p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+func (p *program) start() error { return p.startAs("controller") }
+
+// startAs starts it as a user of the cloud, with more flags.
+func (p *program) startAs(user string, flags ...string) error {
+	p.cmd = exec.Command(p.path, append(flags, "--kubeconfig="+p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
 		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+theCloud.API, "--network-floor="+floor.String(), "--other-floor="+floor.String(),
-		"--groups-every=2s", "--cloud-rate=20", "--cloud-background-rate=50", "--detach", "--detach-webhook=edge="+theWebhook.server.URL, "--detach-webhook-secret-file="+theWebhook.secretFile, "-v=1")
-	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIACONTROLLER", "AWS_SECRET_ACCESS_KEY=controller-secret")
+		"--groups-every=2s", "--cloud-rate=20", "--cloud-background-rate=50", "--detach", "--detach-webhook=edge="+theWebhook.server.URL, "--detach-webhook-secret-file="+theWebhook.secretFile, "-v=1")...)
+	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIA"+strings.ToUpper(user), "AWS_SECRET_ACCESS_KEY="+user+"-secret")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return p.cmd.Start()

@@ -28,8 +28,9 @@ import (
 
 // Attributes of target groups.
 const (
-	delay     = "deregistration_delay.timeout_seconds"
-	crossZone = "load_balancing.cross_zone.enabled"
+	delay          = "deregistration_delay.timeout_seconds"
+	crossZone      = "load_balancing.cross_zone.enabled"
+	cutOnUnhealthy = "target_health_state.unhealthy.connection_termination.enabled"
 )
 
 // fixture is a target group behind a network load balancer that has no sockets, in
@@ -42,6 +43,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, targetType string, changes ...func(*cloud.TargetGroup)) *fixture {
 	t.Parallel()
+	return newFixtureAlone(t, targetType, changes...)
+}
+
+// newFixtureAlone is for a test that runs while no other does: all others wait until it has
+// ended.
+func newFixtureAlone(t *testing.T, targetType string, changes ...func(*cloud.TargetGroup)) *fixture {
 	f := &fixture{T: t, group: strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), terraform: elb.New(elb.Options{
 		Region: region, BaseEndpoint: sdk.String("http://" + theCloud.API),
 		Credentials: credentials.NewStaticCredentialsProvider("AKIATERRAFORM", "terraform-secret", ""),
