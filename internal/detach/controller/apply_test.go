@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -11,100 +10,21 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // cluster is an API server of which each write is noted, and may be refused.
-type cluster struct {
-	client.WithWatch
-	// writes are what was written, such as "patch Node".
-	writes []string
-	// patches are the bodies of patches of Nodes.
-	patches []map[string]any
-	// evictions are the UIDs that evictions were bound to.
-	evictions []types.UID
-	refuse    func(write string) error
-}
+type cluster struct{ *fakeapi.API }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{refuse: func(string) error { return nil }}
-	note := func(what string) error {
-		c.writes = append(c.writes, what)
-		return c.refuse(what)
-	}
-	c.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&corev1.Node{}, &v1alpha1.Attachment{}).WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if err := note("create " + kindOf(o)); err != nil {
-				return err
-			}
-			return w.Create(ctx, o, opts...)
-		},
-		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			if err := note("delete " + kindOf(o)); err != nil {
-				return err
-			}
-			return w.Delete(ctx, o, opts...)
-		},
-		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := note("patch " + kindOf(o)); err != nil {
-				return err
-			}
-			if _, node := o.(*corev1.Node); node {
-				data, err := patch.Data(o)
-				body := map[string]any{}
-				if err == nil {
-					err = json.Unmarshal(data, &body)
-				}
-				if err != nil {
-					return err
-				}
-				c.patches = append(c.patches, body)
-			}
-			return w.Patch(ctx, o, patch, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			if err := note("patch " + kindOf(o) + "/" + sub); err != nil {
-				return err
-			}
-			return w.SubResource(sub).Patch(ctx, o, patch, opts...)
-		},
-		SubResourceCreate: func(_ context.Context, _ client.Client, sub string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
-			e, ok := body.(*policyv1.Eviction)
-			if !ok {
-				return errors.New("no eviction")
-			}
-			if e.DeleteOptions != nil && e.DeleteOptions.Preconditions != nil && e.DeleteOptions.Preconditions.UID != nil {
-				c.evictions = append(c.evictions, *e.DeleteOptions.Preconditions.UID)
-			}
-			return note("evict " + o.GetName())
-		},
-	}).Build()
-	return c
-}
-
-func kindOf(o client.Object) string {
-	switch o.(type) {
-	case *corev1.Node:
-		return "Node"
-	case *v1alpha1.Attachment:
-		return "Attachment"
-	}
-	return "Pod"
+	return &cluster{fakeapi.New(t, objects...)}
 }
 
 func (c *cluster) reconciler() *Reconciler {
@@ -159,20 +79,20 @@ func TestANodeIsMarkedBeforeAnythingIsTakenOut(t *testing.T) {
 	if err := c.pass(t, c.reconciler()); err != nil {
 		t.Fatal(err)
 	}
-	marked, written := slices.Index(c.writes, "patch Node"), slices.Index(c.writes, "create Attachment")
+	marked, written := slices.Index(c.Writes(), "patch Node a"), slices.Index(c.Writes(), "create Attachment a")
 	if marked < 0 || written < marked {
-		t.Errorf("%v", c.writes)
+		t.Errorf("%v", c.Writes())
 	}
-	for _, failing := range []string{"patch Node", "patch Node/status"} {
+	for _, failing := range []string{"patch Node a", "patch Node/status a"} {
 		c := newCluster(t, cordoned("a"))
-		c.refuse = func(write string) error {
+		c.Refuse = func(write string) error {
 			if write == failing {
 				return errors.New("refused")
 			}
 			return nil
 		}
-		if err := c.pass(t, c.reconciler()); err == nil || slices.Contains(c.writes, "create Attachment") {
-			t.Errorf("%s failed: %v, %v", failing, err, c.writes)
+		if err := c.pass(t, c.reconciler()); err == nil || slices.Contains(c.Writes(), "create Attachment a") {
+			t.Errorf("%s failed: %v, %v", failing, err, c.Writes())
 		}
 	}
 }
@@ -183,10 +103,10 @@ func TestNodesAreWrittenAsTheyWereSeen(t *testing.T) {
 	if err := c.pass(t, c.reconciler()); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.patches) == 0 {
+	if len(c.Patches("Node")) == 0 {
 		t.Fatal("nothing was patched")
 	}
-	for _, body := range c.patches {
+	for _, body := range c.Patches("Node") {
 		metadata, _ := body["metadata"].(map[string]any)
 		if metadata["resourceVersion"] == nil || metadata["uid"] != "uid-a" {
 			t.Errorf("%v", body)
@@ -206,8 +126,8 @@ func TestNodesAreWrittenAsTheyWereSeen(t *testing.T) {
 	r := c.reconciler()
 	o := &observed{nodes: map[string]*corev1.Node{"a": seen}, attachments: map[string]*v1alpha1.Attachment{}}
 	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Attachment: detach.WriteDetach, Patch: &detach.Patch{Annotations: map[string]*string{"x": new("y")}}})
-	if !apierrors.IsConflict(err) || slices.Contains(c.writes, "create Attachment") {
-		t.Errorf("%v, %v", err, c.writes)
+	if !apierrors.IsConflict(err) || slices.Contains(c.Writes(), "create Attachment a") {
+		t.Errorf("%v, %v", err, c.Writes())
 	}
 }
 
@@ -217,14 +137,14 @@ func TestAReasonIsLookedUpBeforeANodeIsTakenOut(t *testing.T) {
 	now := cordoned("a")
 	now.Spec.Unschedulable = false
 	c := newCluster(t, now)
-	if err := c.pass(t, c.reconciler(), cordoned("a")); err != nil || len(c.writes) > 0 {
-		t.Errorf("%v, %v", err, c.writes)
+	if err := c.pass(t, c.reconciler(), cordoned("a")); err != nil || len(c.Writes()) > 0 {
+		t.Errorf("%v, %v", err, c.Writes())
 	}
 	r := c.reconciler()
 	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
 	stop := detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}}
-	if err := r.applyNode(t.Context(), o, stop); err != nil || len(c.writes) > 0 {
-		t.Errorf("%v, %v", err, c.writes)
+	if err := r.applyNode(t.Context(), o, stop); err != nil || len(c.Writes()) > 0 {
+		t.Errorf("%v, %v", err, c.Writes())
 	}
 }
 
@@ -235,8 +155,8 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	if err := r.stop(t.Context(), detach.Pod{Namespace: "ns", Name: "p", UID: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.evictions, []types.UID{"1"}) {
-		t.Errorf("%v", c.evictions)
+	if !slices.Equal(c.Evictions(), []types.UID{"1"}) {
+		t.Errorf("%v", c.Evictions())
 	}
 	// Without the lease none is stopped, and no webhook is asked.
 	r.Leads = func() bool { return false }
@@ -246,8 +166,8 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	}}}
 	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
 	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Ask: []string{"edge"}, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}})
-	if !errors.Is(err, errNotLeading) || len(c.evictions) != 1 {
-		t.Errorf("%v, %v", err, c.evictions)
+	if !errors.Is(err, errNotLeading) || len(c.Evictions()) != 1 {
+		t.Errorf("%v, %v", err, c.Evictions())
 	}
 }
 

@@ -7,19 +7,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -28,61 +26,10 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+// statusOfOne is the write of a status, as the API server in these tests names it.
+const statusOfOne = "update TargetGroupAttachment/status one"
+
 const webGate = "target-health.ingressdaemonsets.mumoshu.github.io/web"
-
-// refusing is an API server that may refuse a write, or not answer it, by what it is, such
-// as "status one".
-type refusing struct {
-	mu     sync.Mutex
-	writes []string
-	refuse func(what string) error
-}
-
-func (f *refusing) note(what string) error {
-	f.mu.Lock()
-	f.writes = append(f.writes, what)
-	f.mu.Unlock()
-	if f.refuse == nil {
-		return nil
-	}
-	return f.refuse(what)
-}
-
-func (f *refusing) all() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.writes)
-}
-
-func (f *refusing) client(t *testing.T, objects ...client.Object) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.TargetGroupAttachment{}, &v1alpha1.Attachment{}, &corev1.Pod{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-				if err := f.note("update " + o.GetName()); err != nil {
-					return err
-				}
-				return c.Update(ctx, o, opts...)
-			},
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-				if err := f.note(sub + " " + o.GetName()); err != nil {
-					return err
-				}
-				return c.SubResource(sub).Update(ctx, o, opts...)
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if err := f.note("patch " + o.GetName()); err != nil {
-					return err
-				}
-				return c.Patch(ctx, o, patch, opts...)
-			},
-		}).Build()
-}
 
 // reconcilerOf has an account of ourselves that makes no calls.
 func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
@@ -158,12 +105,12 @@ func TestCallsFollowRecords(t *testing.T) {
 		queued string
 	}{
 		"all is written":   {func(string) error { return nil }, false, "i-one,i-two"},
-		"one is refused":   {func(what string) error { return failFor(what, "status one", errors.New("too large")) }, false, "i-two"},
-		"one conflicts":    {func(what string) error { return failFor(what, "status one", conflict) }, false, "i-two"},
+		"one is refused":   {func(what string) error { return failFor(what, statusOfOne, errors.New("too large")) }, false, "i-two"},
+		"one conflicts":    {func(what string) error { return failFor(what, statusOfOne, conflict) }, false, "i-two"},
 		"no finalizer yet": {func(string) error { return nil }, true, "i-two"},
 	} {
-		f := &refusing{refuse: c.refuse}
-		api := f.client(t, named("one", v1alpha1.Finalizer), named("two", v1alpha1.Finalizer))
+		api := fakeapi.New(t, named("one", v1alpha1.Finalizer), named("two", v1alpha1.Finalizer))
+		api.Refuse = c.refuse
 		objects := stored(t, api, named("one"), named("two"))
 		if c.bare {
 			objects[0].Finalizers = nil
@@ -176,9 +123,9 @@ func TestCallsFollowRecords(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 		again := r.report(t.Context(), o, d, done)
-		before := len(f.all())
+		before := len(api.Writes())
 		r.apply(t.Context(), o, d)
-		retried := slices.Contains(f.all()[before:], "status one")
+		retried := slices.Contains(api.Writes()[before:], statusOfOne)
 		switch name {
 		case "one is refused":
 			if retried || time.Until(again) > firstRetry {
@@ -189,8 +136,8 @@ func TestCallsFollowRecords(t *testing.T) {
 				t.Errorf("%s: tried again %t, or in %s", name, retried, time.Until(again))
 			}
 		case "no finalizer yet":
-			if slices.Contains(f.all()[:before], "status one") || !slices.Contains(f.all(), "update one") {
-				t.Errorf("%s: %v", name, f.all())
+			if slices.Contains(api.Writes()[:before], statusOfOne) || !slices.Contains(api.Writes(), "update TargetGroupAttachment one") {
+				t.Errorf("%s: %v", name, api.Writes())
 			}
 		}
 	}
@@ -208,9 +155,10 @@ func failFor(what, failing string, err error) error {
 func TestAHoldThatIsNotWrittenStopsItsCalls(t *testing.T) {
 	gone := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("attachments").GroupResource(), "node-a")
 	for name, err := range map[string]error{"refused": errors.New("refused"), "gone": gone} {
-		f := &refusing{refuse: func(what string) error { return failFor(what, "status node-a", err) }}
 		a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1"}}
-		r := reconcilerOf(t, f.client(t, a.DeepCopy()))
+		api := fakeapi.New(t, a.DeepCopy())
+		api.Refuse = func(what string) error { return failFor(what, "update Attachment/status node-a", err) }
+		r := reconcilerOf(t, api)
 		d := decided(time.Now())
 		target := targets.Target{ID: "i-a", Port: 80}
 		d.NodeAttachments = []targets.NodeAttachmentDecision{{Object: a, Status: v1alpha1.AttachmentStatus{Waits: "x"}}}
@@ -226,9 +174,10 @@ func TestAHoldThatIsNotWrittenStopsItsCalls(t *testing.T) {
 // whoever registers it.
 func TestAHookThatIsNotWrittenStopsItsCalls(t *testing.T) {
 	for name, err := range map[string]error{"refused": errors.New("refused"), "": nil} {
-		f := &refusing{refuse: func(what string) error { return failFor(what, "patch p", err) }}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-		r := reconcilerOf(t, f.client(t, pod.DeepCopy()))
+		api := fakeapi.New(t, pod.DeepCopy())
+		api.Refuse = func(what string) error { return failFor(what, "patch Pod p", err) }
+		r := reconcilerOf(t, api)
 		d := decided(time.Now())
 		target := targets.Target{ID: "10.0.0.1", Port: 80}
 		d.Hooks = []targets.HookWrite{{Pod: pod, In: true}}
@@ -244,14 +193,14 @@ func TestAHookThatIsNotWrittenStopsItsCalls(t *testing.T) {
 // TestAHookIsNotLetGoWithoutTheLease: another controller may have registered its pod by now.
 func TestAHookIsNotLetGoWithoutTheLease(t *testing.T) {
 	for _, in := range []bool{false, true} {
-		f := &refusing{}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-		r := reconcilerOf(t, f.client(t, pod.DeepCopy()))
+		api := fakeapi.New(t, pod.DeepCopy())
+		r := reconcilerOf(t, api)
 		r.Leads = func() bool { return false }
 		d := decided(time.Now())
 		d.Hooks = []targets.HookWrite{{Pod: pod, In: in}}
 		r.apply(t.Context(), &observed{}, d)
-		if wrote := slices.Contains(f.all(), "patch p"); wrote != in {
+		if wrote := slices.Contains(api.Writes(), "patch Pod p"); wrote != in {
 			t.Errorf("in %t: written %t", in, wrote)
 		}
 	}
@@ -262,13 +211,13 @@ func TestAHookIsNotLetGoWithoutTheLease(t *testing.T) {
 func TestAWriteThatHangsWaitsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := make(chan struct{})
-		f := &refusing{refuse: func(what string) error {
-			if what == "status one" {
+		api := fakeapi.New(t, named("one", v1alpha1.Finalizer), named("two", v1alpha1.Finalizer))
+		api.Refuse = func(what string) error {
+			if what == statusOfOne {
 				<-hangs
 			}
 			return nil
-		}}
-		api := f.client(t, named("one", v1alpha1.Finalizer), named("two", v1alpha1.Finalizer))
+		}
 		objects := stored(t, api, named("one"), named("two"))
 		r := reconcilerOf(t, api)
 		rung := 0
@@ -279,7 +228,7 @@ func TestAWriteThatHangsWaitsAlone(t *testing.T) {
 			t.Errorf("%v after %s", got, time.Since(began))
 		}
 		r.apply(t.Context(), &observed{}, decided(time.Now(), objects[0]))
-		if n := len(slices.DeleteFunc(f.all(), func(w string) bool { return w != "status one" })); n != 1 {
+		if n := len(slices.DeleteFunc(api.Writes(), func(w string) bool { return w != statusOfOne })); n != 1 {
 			t.Errorf("it is written %d times at once", n)
 		}
 		close(hangs)
@@ -403,10 +352,10 @@ func TestAPodOfTheSameNameIsLeftAlone(t *testing.T) {
 // where that fails.
 func TestTheFinalizerGoesLast(t *testing.T) {
 	for name, err := range map[string]error{"written": nil, "refused": errors.New("refused")} {
-		f := &refusing{refuse: func(what string) error { return failFor(what, "status one", err) }}
 		object := named("one", v1alpha1.Finalizer)
 		object.DeletionTimestamp = &metav1.Time{Time: now}
-		api := f.client(t, object)
+		api := fakeapi.New(t, object)
+		api.Refuse = func(what string) error { return failFor(what, statusOfOne, err) }
 		seen := stored(t, api, named("one"))[0]
 		status := v1alpha1.TargetGroupAttachmentStatus{Groups: []v1alpha1.AttachedGroup{{ID: "arn:web"}}}
 		r := &Reconciler{client: api}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +25,8 @@ import (
 // groupInMemory is a cloud with one group, whose targets are healthy at once, and gone at
 // once when they are deregistered.
 type groupInMemory struct {
+	// kind is instance where nothing else is said.
+	kind    targets.TargetType
 	mu      sync.Mutex
 	targets map[targets.Target]targets.Health
 }
@@ -30,7 +34,7 @@ type groupInMemory struct {
 func (c *groupInMemory) Region() string { return "" }
 
 func (c *groupInMemory) Named(context.Context, []targets.GroupName) ([]targets.Group, error) {
-	return []targets.Group{group(targets.Instance)}, nil
+	return []targets.Group{group(cmp.Or(c.kind, targets.Instance))}, nil
 }
 
 func (c *groupInMemory) Tags(context.Context, []targets.Group) (map[string]map[string]string, error) {
@@ -42,7 +46,7 @@ func (c *groupInMemory) Describe(_ context.Context, g targets.Group) (targets.Gr
 }
 
 func (c *groupInMemory) Groups(context.Context) ([]targets.Group, error) {
-	return []targets.Group{group(targets.Instance)}, nil
+	return []targets.Group{group(cmp.Or(c.kind, targets.Instance))}, nil
 }
 
 func (c *groupInMemory) List(context.Context, targets.Group, []targets.Target) (map[targets.Target]targets.Health, error) {
@@ -76,6 +80,29 @@ func (c *groupInMemory) has(id string) bool {
 	return has
 }
 
+// loopOf is the controller with one account, and what rings for another pass.
+func loopOf(ctx context.Context, cached client.Client, live client.Reader, cloud Cloud) (*Reconciler, <-chan struct{}) {
+	bell := make(chan struct{}, 1)
+	ring := func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	}
+	r := New(ctx, Options{
+		Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
+		Outcome: func(error) targets.Outcome { return targets.Failed },
+		Connect: func(role *v1alpha1.AssumeRole, _ func(context.Context) error) (Cloud, error) {
+			if role != nil {
+				return nil, errors.New("no such role")
+			}
+			return cloud, nil
+		},
+	}, cached, live, events.NewFakeRecorder(1000), ring)
+	r.bindings = &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
+	return r, bell
+}
+
 // TestTheWholeLoop registers nodes, takes one out and puts it back, and lets go of what is
 // deleted when nothing is left of it: every pass on a call, or when it is due.
 func TestTheWholeLoop(t *testing.T) {
@@ -86,27 +113,10 @@ func TestTheWholeLoop(t *testing.T) {
 		}
 		web := named("web")
 		web.Spec = v1alpha1.TargetGroupAttachmentSpec{TargetGroup: v1alpha1.TargetGroupSelector{Name: "web"}, TargetType: "instance", Port: intstr.FromInt32(80), NodeSelector: &metav1.LabelSelector{}}
-		api := (&refusing{}).client(t, append(objects, web)...)
+		api := fakeapi.New(t, append(objects, web)...)
 		cloud := &groupInMemory{targets: map[targets.Target]targets.Health{}}
-		bell := make(chan struct{}, 1)
-		ring := func() {
-			select {
-			case bell <- struct{}{}:
-			default:
-			}
-		}
 		ctx, stop := context.WithCancel(t.Context())
-		r := New(ctx, Options{
-			Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
-			Outcome: func(error) targets.Outcome { return targets.Failed },
-			Connect: func(role *v1alpha1.AssumeRole, _ func(context.Context) error) (Cloud, error) {
-				if role != nil {
-					return nil, errors.New("no such role")
-				}
-				return cloud, nil
-			},
-		}, api, api, events.NewFakeRecorder(1000), ring)
-		r.bindings = &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
+		r, bell := loopOf(ctx, api, api, cloud)
 		// until reconciles for a while, until something is so.
 		until := func(what string, within time.Duration, is func() bool) {
 			t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -149,7 +150,7 @@ type play struct {
 }
 
 func playOf(t *testing.T, ctx context.Context, cloud *manyGroups, change func(*Options), objects ...client.Object) *play {
-	p := &play{T: t, cloud: cloud, bell: make(chan struct{}, 1), begun: time.Now(), api: (&refusing{}).client(t, objects...)}
+	p := &play{T: t, cloud: cloud, bell: make(chan struct{}, 1), begun: time.Now(), api: fakeapi.New(t, objects...)}
 	ring := func() {
 		select {
 		case p.bell <- struct{}{}:
