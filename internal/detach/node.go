@@ -30,8 +30,6 @@ func (p *planner) node(n *Node) NodeDecision {
 	switch {
 	case !n.Exists:
 		p.gone(n, &d)
-	case n.controlPlane():
-		d.Waits = "it is a node of the control plane"
 	case n.Attachment != nil && n.Attachment.Instance != "" && n.Unnamed:
 		p.unnamed(n, &d)
 	case n.Attachment != nil && n.Attachment.Instance != "" && n.Attachment.Instance != n.Instance:

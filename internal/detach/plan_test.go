@@ -100,6 +100,7 @@ func TestStations(t *testing.T) {
 	stamp := annotated(v1alpha1.AnnotationDetachmentTimestamp, "2026-01-02T03:00:00Z")
 	notRemembered := func(n *Node) { n.Attachment.Remembered = false }
 	other := func(n *Node) { n.Attachment.Instance = "i-before" }
+	promoted := labelled(controlPlane, "")
 	hook := func(w Webhook) func(*Node) { return func(n *Node) { n.Webhooks = append(n.Webhooks, w) } }
 	for name, c := range map[string]struct {
 		node    Node
@@ -129,6 +130,12 @@ func TestStations(t *testing.T) {
 		"marks without an Attachment": {node("a", stamp, annotated(v1alpha1.AnnotationNodeDetaching, "true")), Attached, "detaching=false detachment-timestamp-", Keep, ""},
 		"attached again": {node("a", annotated(v1alpha1.AnnotationNodeDetaching, "false"), annotated(v1alpha1.AnnotationAttachmentTimestamp, "2026-01-01T00:00:00Z")),
 			Attached, "", Keep, ""},
+		"out, and of the control plane since": {node("a", cordoned, attachment(true, true), stamp, promoted, labelled(v1alpha1.LabelExclude, v1alpha1.ExcludedByUs), taintedWith(v1alpha1.TaintDetaching)),
+			Attaching, "detachment-timestamp- exclude- taint=false", WriteAttach, "its targets return"},
+		"leaving, and of the control plane since": {node("a", asked, attachment(true, false), promoted), Attaching, "", WriteAttach, "its targets return"},
+		"returned, and of the control plane": {node("a", cordoned, attachment(false, true), promoted), Attaching,
+			"attachment-timestamp=2026-01-02T03:04:05Z condition=false detaching=false", Delete, ""},
+		"of the control plane, and excluded as such": {node("a", cordoned, promoted, labelled(v1alpha1.LabelExclude, "")), Attached, "", Keep, ""},
 		"another machine": {node("a", attachment(true, true), other), Attaching, "", Delete, "it came back on another machine"},
 		"another machine that a webhook may leave out": {node("a", attachment(true, true), other, hook(Webhook{Name: "edge", Detached: true})), Attaching, "", WriteAttach,
 			"it came back on another machine"},

@@ -46,8 +46,12 @@ func (s *State) reason(n *Node) Reason {
 	return ""
 }
 
-// Holds is whether a reason holds now.
+// Holds is whether a reason holds now. None does of a node of the control plane, so that what
+// was taken out before it became one is put back.
 func (n *Node) Holds(r Reason) bool {
+	if n.controlPlane() {
+		return false
+	}
 	switch r {
 	case Annotated:
 		_, asked := n.Annotations[v1alpha1.AnnotationNodeDetached]

@@ -20,6 +20,8 @@ const (
 	stopsAfter = 40 * time.Second
 	healsAfter = 20 * time.Second
 	passEvery  = 5 * time.Second
+
+	controlPlane = "node-role.kubernetes.io/control-plane"
 )
 
 // target is one of the node's, as the cloud has it.
@@ -152,6 +154,9 @@ func (s *sim) effects(d NodeDecision) (out []func()) {
 }
 
 func (s *sim) write(n *simNode, detach bool) {
+	if _, of := n.Labels[controlPlane]; of && detach {
+		s.fail("%s is of the control plane, and is taken out", n.Name)
+	}
 	if n.Attachment != nil {
 		*n.Attachment = Attachment{Instance: n.Instance, Detach: detach, Waits: "nobody has answered yet"}
 		return
@@ -209,7 +214,7 @@ func (s *sim) patch(n *simNode, p *Patch) {
 // happen is something that others do.
 func (s *sim) happen() {
 	n := rapid.SampledFrom(s.nodes).Draw(s.t, "node")
-	switch rapid.SampledFrom([]string{"ask", "release", "cordon", "uncordon", "taint", "untaint", "exclude", "include", "register", "restart", "replace", "delete", "unready", "ready"}).Draw(s.t, "what") {
+	switch rapid.SampledFrom([]string{"ask", "release", "cordon", "uncordon", "taint", "untaint", "exclude", "include", "register", "restart", "replace", "delete", "unready", "ready", "promote", "demote"}).Draw(s.t, "what") {
 	case "ask":
 		n.Annotations[v1alpha1.AnnotationNodeDetached] = ""
 	case "release":
@@ -251,6 +256,10 @@ func (s *sim) happen() {
 			n.Attachment = nil
 			clear(n.remembered)
 		}
+	case "promote":
+		n.Labels[controlPlane] = ""
+	case "demote":
+		delete(n.Labels, controlPlane)
 	case "unready":
 		n.Ready = false
 	case "ready":
@@ -277,7 +286,7 @@ func (s *sim) marked() {
 	}
 }
 
-// calm ends all that others do.
+// calm ends all that others do, but for nodes of the control plane, which stay so.
 func (s *sim) calm() {
 	for _, n := range s.nodes {
 		n.Exists, n.Ready, n.Cordoned = true, true, false
@@ -318,6 +327,7 @@ func TestNothingIsLeftDetached(t *testing.T) {
 
 // attached fails where anything of a detachment is left.
 func (s *sim) attached(n *simNode) {
+	delete(n.Labels, controlPlane)
 	for group, t := range n.targets {
 		if !t.registered {
 			s.fail("%s is not back in %s", n.Name, group)

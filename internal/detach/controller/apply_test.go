@@ -140,6 +140,13 @@ func TestAReasonIsLookedUpBeforeANodeIsTakenOut(t *testing.T) {
 	if err := c.pass(t, c.reconciler(), cordoned("a")); err != nil || len(c.Writes()) > 0 {
 		t.Errorf("%v, %v", err, c.Writes())
 	}
+	// It is a node of the control plane by now.
+	promoted := cordoned("a")
+	promoted.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	other := newCluster(t, promoted)
+	if err := other.pass(t, other.reconciler(), cordoned("a")); err != nil || len(other.Writes()) > 0 {
+		t.Errorf("of the control plane: %v, %v", err, other.Writes())
+	}
 	r := c.reconciler()
 	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
 	stop := detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}}
