@@ -36,6 +36,8 @@ type AttachmentDecision struct {
 	// AddFinalizer comes before the status: nothing is registered before it is sure to
 	// be deregistered. Release, the end of the finalizer, comes after it.
 	AddFinalizer, Release bool
+	// CatchUp asks for all that it selects to be known: something that is missing waits for that.
+	CatchUp bool
 	// Events are what to tell when the status is written.
 	Events []Event
 }

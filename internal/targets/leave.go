@@ -91,6 +91,7 @@ func (p *planner) foreignAgain(t Target) {
 		p.forget(t)
 		return
 	}
+	p.out.NeedLists = true
 	p.report(t, Held, time.Time{}, time.Time{}, "somebody else registered it, and the lists of pods or nodes are not complete yet")
 }
 
@@ -158,6 +159,7 @@ func (p *planner) holdsBack(r Record, where place) string {
 	voluntary := !wanted || w.voluntary
 	switch {
 	case !begun && !w.Seen && !p.Synced:
+		p.out.NeedLists = true
 		return "it is only missing, and the lists of pods or nodes are not complete yet"
 	case !begun && !w.Seen && !p.Live:
 		p.needsLive()

@@ -61,6 +61,10 @@ func (p *pass) unread(n *nodeAttachment) string {
 	if why := p.unnamed(n); why != "" {
 		return why
 	}
+	// What another leader registered may be on it, and its pod not be known yet.
+	if n.detach() && slices.ContainsFunc(p.attachments, p.isUnplaced) {
+		return "the pods of targets that another leader registered are being read"
+	}
 	// What cannot be read may have been taken out.
 	for _, attached := range n.Status.Groups {
 		if why := p.unreadable[keyOf(roleOf(attached.AssumeRole), attached.ID)]; why != "" {
@@ -85,6 +89,21 @@ func (p *pass) unread(n *nodeAttachment) string {
 		}
 	}
 	return p.unseen(n)
+}
+
+// isUnplaced is whether it is not known yet on which node something is that an attachment has
+// on record.
+func (p *pass) isUnplaced(a *attachment) bool {
+	if !a.Behind {
+		return false
+	}
+	for _, g := range a.Object.Status.Groups {
+		records, _ := recordsOf(g, "")
+		if slices.ContainsFunc(records, func(r Record) bool { return len(p.on[r.ID]) == 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // unnamed says why it is not known which machine is to be out, empty where it is, or where

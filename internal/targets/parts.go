@@ -289,7 +289,7 @@ func (g *group) want(t *part) {
 	if g.binding != nil {
 		return
 	}
-	g.unknown = g.unknown || t.matches && t.unknown
+	g.unknown = g.unknown || t.matches && (t.unknown || t.Behind)
 	if t.asks() {
 		for _, m := range t.members {
 			g.wants = append(g.wants, m.Want)

@@ -606,6 +606,14 @@ func TestCallsWaitForWhatTheyNeed(t *testing.T) {
 	if got := (result{Decision{Groups: []GroupPlan{{GroupDecision: after}}}, t}).calls(); strings.Contains(got, "10.0.0.6") || !d.of("free").AddFinalizer {
 		t.Errorf("no finalizer: %s", got)
 	}
+	// One that goes over to another object, as it stands.
+	s = fleetOf(webGroup(Instance), at80("i-b"))
+	s.attachment("old", onNodes("node-a"), in80("i-a:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+	heir := s.attachment("heir", onNodes("node-a")).Ref()
+	d = plan(t, s)
+	if got := d.Groups[0].After(func(ref Ref) bool { return ref != heir }); d.calls() != "in i-a:80" || len(got.Register) > 0 {
+		t.Errorf("%s; where it does not stand with the other one, %v", d.calls(), got.Register)
+	}
 	// The record of a node.
 	s = fleetOf(webGroup(Instance), at80("i-a", "i-b", "i-c"))
 	a := s.detachment("node-a", "i-a", v1alpha1.WantDetached)
@@ -668,4 +676,63 @@ func TestRecordsSurviveTheObject(t *testing.T) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+// TestWhatIsNotKnownYetStays takes nothing out for being missing while another leader may have
+// seen more pods and nodes, asks for all to be known, and says of no node that it is out while
+// what was registered may be on it. What somebody asks to be out goes all the same.
+func TestWhatIsNotKnownYetStays(t *testing.T) {
+	const missing = "the pods of targets that another leader registered are being read"
+	for behind, want := range map[bool]struct {
+		calls, waits string
+	}{true: {"", missing}, false: {"out 10.0.0.9:80", ""}} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.1", "10.0.0.9"))
+		a := s.attachment("web", onPods(IP), in80("10.0.0.1:80", "10.0.0.9:80"))
+		a.Behind, a.Pods = behind, []*corev1.Pod{podOf("a", "10.0.0.1")}
+		s.detachment("node-b", "i-b", v1alpha1.WantDetached)
+		d := plan(t, s)
+		if d.calls() != want.calls || d.of("web").CatchUp != behind || d.node("node-b").Waits != want.waits || d.node("node-b").Done == behind {
+			t.Errorf("behind %t: %q, catches up %t, %+v", behind, d.calls(), d.of("web").CatchUp, d.node("node-b"))
+		}
+		// Nothing is missing.
+		s.Attachments[0].Object.Status.Groups = []v1alpha1.AttachedGroup{in80("10.0.0.1:80")}
+		if d := plan(t, s); d.of("web").CatchUp || !d.node("node-b").Done {
+			t.Errorf("behind %t, and nothing is missing: catches up %t, %+v", behind, d.of("web").CatchUp, d.node("node-b"))
+		}
+		// It is deleted: what it has on record goes, whosever that is.
+		s.Attachments[0].Object.Status.Groups = []v1alpha1.AttachedGroup{in80("10.0.0.1:80", "10.0.0.9:80")}
+		s.Attachments[0].Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		if got := plan(t, s).calls(); !strings.Contains(got, "out 10.0.0.9:80") {
+			t.Errorf("behind %t, deleted: %q", behind, got)
+		}
+	}
+}
+
+// TestListsAreAskedForWhereSomethingWaits: a record that is to be forgotten waits for complete
+// lists as a removal does, and so does one of what somebody else registered since.
+func TestListsAreAskedForWhereSomethingWaits(t *testing.T) {
+	long := leaving80(noon.Add(-10*time.Minute), "10.0.0.9:80")
+	settled := leaving80(noon.Add(-10*time.Minute), "10.0.0.9:80")
+	settled.Leaving[0].Settled = true
+	for name, c := range map[string]struct {
+		registered map[Target]Health
+		record     v1alpha1.AttachedGroup
+	}{
+		"gone for long":        {at80("10.0.0.1"), long},
+		"registered by others": {at80("10.0.0.1", "10.0.0.9"), settled},
+		"to be taken out":      {at80("10.0.0.1", "10.0.0.9"), in80("10.0.0.9:80")},
+	} {
+		s := fleetOf(webGroup(IP), c.registered)
+		s.group().ReadAt = noon
+		a := s.attachment("web", onPods(IP), c.record)
+		a.Behind, a.Pods = true, []*corev1.Pod{podOf("a", "10.0.0.1")}
+		// It is known where the address is, and nobody selects that.
+		s.Bystanders = []*corev1.Pod{podOf("b", "10.0.0.9")}
+		left := noon.Add(-10 * time.Minute)
+		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.9", 80}: {LeftAt: left, Left: left}}}
+		d := plan(t, s)
+		if !d.of("web").CatchUp || len(d.of("web").Status.Groups) != 1 || len(d.of("web").Status.Groups[0].Leaving) != len(c.record.Leaving) {
+			t.Errorf("%s: catches up %t, %+v", name, d.of("web").CatchUp, d.of("web").Status.Groups)
+		}
+	}
 }

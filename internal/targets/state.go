@@ -59,6 +59,9 @@ type GroupAttachment struct {
 	Neighbours []*corev1.Pod
 	// Unknown says why what it selects is not known, empty where it is.
 	Unknown string
+	// Behind is whether there may be pods or nodes that it selects and that are not known yet,
+	// since another leader has recorded what it saw of them: what is missing is not gone.
+	Behind bool
 }
 
 // Bindings are the TargetGroupBindings that have a group to themselves.

@@ -14,7 +14,7 @@ import (
 // decideAttachment makes the status of a TargetGroupAttachment, and says whether its
 // finalizer is to be added or removed.
 func (p *pass) decideAttachment(a *attachment) {
-	d := AttachmentDecision{Object: a.Object}
+	d := AttachmentDecision{Object: a.Object, CatchUp: p.mustCatchUp(a)}
 	bound := slices.Contains(a.Object.Finalizers, v1alpha1.Finalizer)
 	if a.Object.DeletionTimestamp != nil {
 		a.status.Conditions = a.Object.Status.Conditions
@@ -26,6 +26,12 @@ func (p *pass) decideAttachment(a *attachment) {
 	p.describe(a)
 	d.Status, d.Events = a.status, a.events()
 	p.out.Attachments = append(p.out.Attachments, d)
+}
+
+// mustCatchUp is whether something waits for all that an attachment selects to be known: to
+// be taken out, or to tell which node it is on.
+func (p *pass) mustCatchUp(a *attachment) bool {
+	return a.Behind && (p.isUnplaced(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.decision.NeedLists }))
 }
 
 // left is whether something is left of an attachment that is deleted: what it registered,

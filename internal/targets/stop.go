@@ -90,7 +90,10 @@ func (p *planner) mayForget(r Record, where place) bool {
 	w, wanted := p.wishes[r.Target]
 	floor := p.sightings[r.Target].Left.Add(p.Floor)
 	switch {
-	case where != absent || !p.Synced || p.Now.Before(floor) || p.ReadAt.Before(floor):
+	case where != absent || p.Now.Before(floor) || p.ReadAt.Before(floor):
+		return false
+	case !p.Synced:
+		p.out.NeedLists = true
 		return false
 	case !wanted:
 		return p.outForGood(r)

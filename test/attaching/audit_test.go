@@ -26,6 +26,8 @@ type audit struct {
 	// spoke of it. They are brought up to date after each change.
 	since, spoke map[place]time.Time
 	dirty        time.Time
+	// begunBy is who wrote last that a target is being taken out.
+	begunBy map[place]*leader
 	// asked is since when a node's Attachment asks for what it does.
 	asked map[string]time.Time
 	// starts and ends are when what serves at an address, or on a node, last began to, and
@@ -42,7 +44,7 @@ type audit struct {
 
 func newAudit(w *world) *audit {
 	return &audit{
-		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, asked: map[string]time.Time{},
+		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, begunBy: map[place]*leader{}, asked: map[string]time.Time{},
 		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{},
 	}
 }
@@ -297,6 +299,7 @@ func (a *audit) claim(before, after *v1alpha1.TargetGroupAttachment) {
 	default:
 		a.dropped("TargetGroupAttachment "+before.Name, before.Name, before.Status.Groups, after.Status.Groups)
 		a.takesOver(after)
+		a.begins(before, after)
 	}
 }
 
@@ -441,6 +444,9 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		if since := a.since[at]; !since.IsZero() && since.Before(l.asOf()) {
 			a.failf("%s is deregistered from %s while it is wanted there since %s ago %s", t, g.Name, time.Since(since).Round(time.Second), a.facts(at))
 		}
+		if p := a.unseen(l, at); p != nil {
+			a.failf("%s is deregistered from %s, where pod %s serves, which %s was never shown %s", t, g.Name, p.name, l.name, a.facts(at))
+		}
 		if a.w.whole(g) {
 			// Who gave us the group wants no others in it.
 			m.theirs = false
@@ -450,6 +456,43 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		}
 	}
 	a.floor(l, g, list)
+}
+
+// unseen is a pod for which a target is wanted in, and of which a leader knows nothing yet but
+// what another one has recorded: a pod that was not there yet is not one that is gone.
+func (a *audit) unseen(l *leader, at place) *pod {
+	s := a.w.wanted()[at]
+	if s == nil || !s.in || at.group.Type != targets.IP || a.begunBy[at] != l {
+		return nil
+	}
+	for _, name := range s.by {
+		now, seen := a.w.claim(name), l.views["TargetGroupAttachment"].held[name]
+		if seen == nil || seen.GetUID() != now.UID || seen.GetGeneration() != now.Generation || seen.GetDeletionTimestamp() != nil {
+			return nil
+		}
+	}
+	for _, p := range a.w.pods {
+		if p.address == at.target.ID && !p.ends && l.views["Pod"].held[p.name] == nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// begins notes by whom targets of a claim are being taken out.
+func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
+	leaves := func(c *v1alpha1.TargetGroupAttachment, at place) bool {
+		return slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
+			return g.ID == at.group.ID && slices.ContainsFunc(g.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == at.target.String() })
+		})
+	}
+	for _, g := range a.w.groups() {
+		for t := range g.members {
+			if at := (place{g, t}); leaves(after, at) && !leaves(before, at) {
+				a.begunBy[at] = a.writer
+			}
+		}
+	}
 }
 
 // mayMove is whether a target is ours to take out: we registered it, somebody spoke of it,

@@ -73,10 +73,25 @@ func (l *leader) openViews(stale time.Duration) {
 			}
 		}
 		slices.Reverse(since)
+		v.openLate(stale)
 		for _, c := range since {
 			v.hears(c)
 		}
 	}
+}
+
+// openLate has a watch that begins with a stale list go on late for a while, whatever those of
+// other kinds do.
+func (v *view) openLate(stale time.Duration) {
+	if stale == 0 {
+		return
+	}
+	r := v.l.w.dice("%s opens %s", v.l.name, v.kind)
+	if r.IntN(2) == 0 {
+		return
+	}
+	v.lag = between(r, 0, time.Minute)
+	v.l.w.after(between(r, 0, 2*time.Minute), func() { v.lag = 0 })
 }
 
 func kindOf(c change) string {

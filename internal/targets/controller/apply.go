@@ -49,6 +49,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 	for _, one := range done.begun {
 		done.writes.wait(waiting, one)
 	}
+	for _, a := range d.Attachments {
+		if a.CatchUp {
+			r.caches.catchUp(r.running, a.Object)
+		}
+	}
 	r.connections.want(r.running, chosen(o.checkers, d.Ask))
 	left, err := r.writeGates(ctx, d.Gates)
 	done.again, done.gates = left, err

@@ -40,7 +40,7 @@ func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
 		client:  api, recorder: events.NewFakeRecorder(100), ring: func() {}, running: t.Context(),
 		writes: newWrites(func() {}), connections: newConnections(func() {}),
 		accounts: map[v1alpha1.AssumeRole]*account{{}: a}, background: a.background,
-		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}},
+		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}}, caches: newCaches(api, api, func() {}),
 	}
 }
 
@@ -227,7 +227,12 @@ func TestAWriteThatHangsWaitsAlone(t *testing.T) {
 		if got := r.queued(); !slices.Equal(got, []string{"i-two"}) || time.Since(began) > patience {
 			t.Errorf("%v after %s", got, time.Since(began))
 		}
+		// An account of which no call is under way.
+		r.accounts = reconcilerOf(t, api).accounts
 		r.apply(t.Context(), &observed{}, decided(time.Now(), objects[0]))
+		if got := r.queued(); len(got) > 0 {
+			t.Errorf("%v is called for while it is written still", got)
+		}
 		if n := len(slices.DeleteFunc(api.Writes(), func(w string) bool { return w != statusOfOne })); n != 1 {
 			t.Errorf("it is written %d times at once", n)
 		}

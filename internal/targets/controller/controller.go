@@ -3,7 +3,9 @@
 // must be remembered and has calls made, report.go makes events and metrics. Beside them,
 // writes.go keeps writes that fail from holding up others, account.go makes calls as one
 // role, listing.go lists what changes seldom, such as the groups and, with bindings.go, who
-// has one to itself, survey.go finds what else is asked of an account, and connections.go asks health checkers whether traffic still comes.
+// has one to itself, survey.go finds what else is asked of an account, caches.go whether caches
+// show what another leader saw, and connections.go asks health checkers whether traffic still
+// comes.
 package controller
 
 import (
@@ -68,6 +70,8 @@ type Reconciler struct {
 	background  *rate.Limiter
 	bindings    *listing[targets.Binding]
 	memory      targets.Memory
+	// caches are behind what other leaders have recorded, until they were seen to be not.
+	caches *caches
 	// gates are the versions in which pods were seen when their gates were written.
 	gates map[types.UID]string
 }

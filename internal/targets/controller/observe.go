@@ -48,7 +48,7 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		return nil, fmt.Errorf("listing TargetGroupAttachments: %w", err)
 	}
 	for i := range attachments.Items {
-		a := targets.GroupAttachment{Object: &attachments.Items[i]}
+		a := targets.GroupAttachment{Object: &attachments.Items[i], Behind: r.caches.behind(&attachments.Items[i])}
 		if err := r.observeAttachment(ctx, &a); err != nil {
 			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}

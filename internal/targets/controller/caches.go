@@ -1,0 +1,151 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// lookAgain is after how long a cache that is behind is compared again.
+	lookAgain = time.Second
+	// livePage is how much is listed live at once.
+	livePage = 500
+)
+
+// caches are those of pods, by namespace, and that of Nodes, under the empty name. Each kind's
+// watch lags by itself, so that a status may name a target that another leader registered
+// while its pod is not there yet. A cache is compared once with what the API server has, where
+// something is missing in it: all that is recorded thereafter by this process it has shown.
+type caches struct {
+	cached, live client.Reader
+	// ring calls for another pass.
+	ring func()
+
+	mu sync.Mutex
+	// looking are those that are being compared, current those that are not behind.
+	looking, current map[string]bool
+}
+
+func newCaches(cached, live client.Reader, ring func()) *caches {
+	return &caches{cached: cached, live: live, ring: ring, looking: map[string]bool{}, current: map[string]bool{}}
+}
+
+// cacheOf names the one that shows what a TargetGroupAttachment selects.
+func cacheOf(a *v1alpha1.TargetGroupAttachment) string {
+	if a.Spec.NodeSelector != nil {
+		return ""
+	}
+	return a.Namespace
+}
+
+// behind is whether what a TargetGroupAttachment selects may not all be shown yet.
+func (c *caches) behind(a *v1alpha1.TargetGroupAttachment) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.current[cacheOf(a)]
+}
+
+// catchUp compares the cache of a TargetGroupAttachment, in the background, until it is not
+// behind, and calls for a pass then.
+func (c *caches) catchUp(ctx context.Context, a *v1alpha1.TargetGroupAttachment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := cacheOf(a)
+	if c.looking[name] || c.current[name] {
+		return
+	}
+	c.looking[name] = true
+	go func() {
+		for !c.look(ctx, name) {
+			select {
+			case <-time.After(lookAgain):
+			case <-ctx.Done():
+				return
+			}
+		}
+		c.mu.Lock()
+		c.current[name] = true
+		c.mu.Unlock()
+		c.ring()
+	}()
+}
+
+// look is whether a cache shows all that the API server has.
+func (c *caches) look(ctx context.Context, name string) bool {
+	shows, err := c.shows(ctx, name)
+	if err != nil {
+		ctrl.Log.WithName("targets").V(1).Info("comparing a cache failed", "namespace", name, "error", err)
+	}
+	return shows && err == nil
+}
+
+func (c *caches) shows(ctx context.Context, name string) (bool, error) {
+	kind, cached := "NodeList", client.ObjectList(&corev1.NodeList{})
+	if name != "" {
+		kind, cached = "PodList", &corev1.PodList{}
+	}
+	live, err := c.listLive(ctx, kind, name)
+	if err != nil {
+		return false, err
+	}
+	if err := c.cached.List(ctx, cached, client.InNamespace(name), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing from the cache: %w", err)
+	}
+	versions := versionsOf(cached)
+	for uid, version := range live {
+		has, there := versions[uid]
+		if !there || older(has, version) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// listLive are the versions of all objects of a kind in a namespace.
+func (c *caches) listLive(ctx context.Context, kind, namespace string) (map[types.UID]string, error) {
+	all := map[types.UID]string{}
+	for next := ""; ; {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		if err := c.live.List(ctx, list, client.InNamespace(namespace), client.Limit(livePage), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing live: %w", err)
+		}
+		for i := range list.Items {
+			all[list.Items[i].UID] = list.Items[i].ResourceVersion
+		}
+		if next = list.Continue; next == "" {
+			return all, nil
+		}
+	}
+}
+
+func versionsOf(list client.ObjectList) map[types.UID]string {
+	out := map[types.UID]string{}
+	switch list := list.(type) {
+	case *corev1.PodList:
+		for i := range list.Items {
+			out[list.Items[i].UID] = list.Items[i].ResourceVersion
+		}
+	case *corev1.NodeList:
+		for i := range list.Items {
+			out[list.Items[i].UID] = list.Items[i].ResourceVersion
+		}
+	}
+	return out
+}
+
+// older is whether a version is of before another one, or may be.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return version != than && (err != nil || order < 0)
+}

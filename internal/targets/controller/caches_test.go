@@ -1,0 +1,120 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func podAt(name, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: version}}
+}
+
+// TestACacheIsBehindUntilItShowsAll compares the cache of one namespace, or of Nodes, with what
+// the API server has, until no pod is missing in it or of before.
+func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a", ResourceVersion: "7"}}
+	onNodes := named("nodes")
+	onNodes.Spec.NodeSelector = &metav1.LabelSelector{}
+	for name, c := range map[string]struct {
+		of           *v1alpha1.TargetGroupAttachment
+		live, cached []client.Object
+		behind       bool
+	}{
+		"it shows all":         {named("web"), []client.Object{podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
+		"it shows a newer one": {named("web"), []client.Object{podAt("a", "9")}, []client.Object{podAt("a", "10")}, false},
+		"one is gone since":    {named("web"), nil, []client.Object{podAt("a", "7")}, false},
+		"one is missing":       {named("web"), []client.Object{podAt("a", "7"), podAt("b", "8")}, []client.Object{podAt("a", "7")}, true},
+		"one is older":         {named("web"), []client.Object{podAt("a", "10")}, []client.Object{podAt("a", "9")}, true},
+		"a Node is missing":    {onNodes, []client.Object{node}, nil, true},
+		"only a pod is":        {onNodes, []client.Object{node, podAt("a", "7")}, []client.Object{node}, false},
+		"only a Node is":       {named("web"), []client.Object{node, podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			rung, live := 0, fakeapi.New(t, c.live...)
+			caches := newCaches(fakeapi.New(t, c.cached...), live, func() { rung++ })
+			if !caches.behind(c.of) {
+				t.Errorf("%s: it was never compared", name)
+			}
+			caches.catchUp(ctx, c.of)
+			time.Sleep(10 * lookAgain)
+			if caches.behind(c.of) != c.behind || (rung == 0) != c.behind {
+				t.Errorf("%s: behind %t, %d passes are called for", name, caches.behind(c.of), rung)
+			}
+			if !c.behind {
+				return
+			}
+			// What it did not show is gone.
+			for _, o := range c.live {
+				if err := live.Delete(ctx, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * lookAgain)
+			if caches.behind(c.of) || rung != 1 {
+				t.Errorf("%s: behind %t in the end, %d passes are called for", name, caches.behind(c.of), rung)
+			}
+		})
+	}
+}
+
+// TestAPodThatAnotherLeaderSawStays leaves its target in while the cache does not show the pod,
+// and takes it out when the pod is gone.
+func TestAPodThatAnotherLeaderSawStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		web := named("web", v1alpha1.Finalizer)
+		web.Spec = v1alpha1.TargetGroupAttachmentSpec{TargetGroup: v1alpha1.TargetGroupSelector{Name: "web"}, TargetType: "ip", Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{}}
+		web.Status.Groups = []v1alpha1.AttachedGroup{{ID: "arn:web", Balancer: "network", Targets: []string{"10.0.0.8:80", "10.0.0.9:80"}}}
+		serving := func(name, address string) *corev1.Pod {
+			p := podAt(name, "")
+			p.Spec.NodeName, p.Status.PodIPs = "node-a", []corev1.PodIP{{IP: address}}
+			return p
+		}
+		cache := fakeapi.New(t, web, serving("old", "10.0.0.8"))
+		live := fakeapi.New(t, serving("old", "10.0.0.8"), serving("new", "10.0.0.9"))
+		cloud := &groupInMemory{kind: targets.IP, targets: map[targets.Target]targets.Health{}}
+		for _, id := range []string{"10.0.0.8", "10.0.0.9"} {
+			cloud.targets[targets.Target{ID: id, Port: 80}] = targets.Health{Condition: targets.Healthy}
+		}
+		r, bell := loopOf(ctx, cache, live, cloud)
+		play := func(d time.Duration) {
+			t.Helper()
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				result, err := r.Reconcile(t.Context(), all)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				select {
+				case <-bell:
+				case <-time.After(min(result.RequeueAfter, time.Second)):
+				}
+			}
+		}
+		play(time.Minute)
+		if !cloud.has("10.0.0.9") {
+			t.Error("a pod that serves is taken out")
+		}
+		if err := live.Delete(ctx, serving("new", "10.0.0.9")); err != nil {
+			t.Fatal(err)
+		}
+		play(time.Minute)
+		if cloud.has("10.0.0.9") || !cloud.has("10.0.0.8") {
+			t.Error("a pod that is gone stays, or one that serves is taken out")
+		}
+	})
+}
