@@ -14,7 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,7 +70,12 @@ func (a *API) noted() interceptor.Funcs {
 			return a.write("update", o, "", func() error { return c.Update(ctx, o, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return a.write("delete", o, "", func() error { return c.Delete(ctx, o, opts...) })
+			return a.write("delete", o, "", func() error {
+				if err := meant(ctx, c, o, opts); err != nil {
+					return err
+				}
+				return c.Delete(ctx, o, opts...)
+			})
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return a.write("patch", o, "", func() error {
@@ -103,6 +110,23 @@ func (a *API) write(verb string, o client.Object, sub string, do func() error) e
 		}
 	}
 	return do()
+}
+
+// meant is an error where a deletion is bound to another object of the name, as the API server
+// answers; the client beneath deletes any.
+func meant(ctx context.Context, c client.Reader, o client.Object, opts []client.DeleteOption) error {
+	p := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+	if p == nil || p.UID == nil {
+		return nil
+	}
+	there := o.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), there); err != nil {
+		return err
+	}
+	if there.GetUID() != *p.UID {
+		return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errors.New("the UID differs"))
+	}
+	return nil
 }
 
 // keep keeps the body of a patch.

@@ -73,6 +73,13 @@ func (r readsFrom) List(ctx context.Context, list client.ObjectList, opts ...cli
 	return r.cache.List(ctx, list, opts...)
 }
 
+// unreadable is an API server that answers no question.
+type unreadable struct{ client.Reader }
+
+func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no answer")
+}
+
 // TestANodeIsMarkedBeforeAnythingIsTakenOut writes no Attachment where the mark failed.
 func TestANodeIsMarkedBeforeAnythingIsTakenOut(t *testing.T) {
 	c := newCluster(t, cordoned("a"))
@@ -140,6 +147,19 @@ func TestAReasonIsLookedUpBeforeANodeIsTakenOut(t *testing.T) {
 	if err := c.pass(t, c.reconciler(), cordoned("a")); err != nil || len(c.Writes()) > 0 {
 		t.Errorf("%v, %v", err, c.Writes())
 	}
+	// Another Node has its name, or it cannot be looked up.
+	another := cordoned("a")
+	another.UID = "another"
+	for name, live := range map[string]client.Reader{"another Node": newCluster(t, another), "unreadable": unreadable{}} {
+		c := newCluster(t, cordoned("a"))
+		r := c.reconciler()
+		r.live = live
+		o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
+		stop := detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}}
+		if err := r.applyNode(t.Context(), o, stop); (err != nil) != (name == "unreadable") || len(c.Writes()) > 0 {
+			t.Errorf("%s: %v, %v", name, err, c.Writes())
+		}
+	}
 	// It is a node of the control plane by now.
 	promoted := cordoned("a")
 	promoted.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
@@ -165,6 +185,16 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	if !slices.Equal(c.Evictions(), []types.UID{"1"}) {
 		t.Errorf("%v", c.Evictions())
 	}
+	successor := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}}
+	if err := c.Create(t.Context(), successor); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.stop(t.Context(), detach.Pod{Namespace: "ns", Name: "p", UID: "1", Delete: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(successor), successor); err != nil {
+		t.Errorf("another pod of its name is deleted: %v", err)
+	}
 	// Without the lease none is stopped, and no webhook is asked.
 	r.Leads = func() bool { return false }
 	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) {
@@ -185,6 +215,8 @@ func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 	older.Status.ObservedGeneration = 1
 	another := detached("a")
 	another.UID = "another"
+	undone := detached("a")
+	undone.Status.Done = false
 	later := detached("a")
 	later.Generation = 3
 	for name, now := range map[string]struct {
@@ -192,6 +224,7 @@ func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 		stamps     bool
 	}{
 		"as it was seen": {detached("a"), true}, "an old answer": {older, false}, "another object": {another, false}, "a new wish": {later, false},
+		"not done any more": {undone, false},
 	} {
 		c := newCluster(t, cordoned("a"), now.attachment)
 		seen := detached("a")
@@ -205,6 +238,31 @@ func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 		}
 		if _, stamped := node.Annotations[v1alpha1.AnnotationDetachmentTimestamp]; stamped != now.stamps || now.stamps && err != nil {
 			t.Errorf("%s: stamped %t, %v", name, stamped, err)
+		}
+	}
+}
+
+// TestAttachmentsAreWrittenAsTheyWereSeen neither deletes nor changes one that somebody has
+// written since: it may remember more than it was seen to.
+func TestAttachmentsAreWrittenAsTheyWereSeen(t *testing.T) {
+	for _, write := range []detach.Write{detach.Delete, detach.WriteAttach, detach.WriteDetach} {
+		c := newCluster(t, cordoned("a"), detached("a"))
+		now := &v1alpha1.Attachment{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil {
+			t.Fatal(err)
+		}
+		o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": now.DeepCopy()}}
+		now.Status.Groups = []v1alpha1.AttachedGroup{{ID: "arn:web", Targets: []string{"i-a:80"}}}
+		if err := c.API.Status().Update(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		d := detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Attachment: write}
+		if err := c.reconciler().applyNode(t.Context(), o, d); !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v", write, err)
+		}
+		after := &v1alpha1.Attachment{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, after); err != nil || after.Spec != now.Spec {
+			t.Errorf("%s: %+v, %v", write, after.Spec, err)
 		}
 	}
 }

@@ -384,3 +384,41 @@ func TestTagsAreReadWhereTheyAreNeeded(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// TestWhatIsSurveyedIsDatedByItsQuestion: a look into a group says nothing of a node that was
+// registered while it was under way, and a group that was asked for by its name is gone where a
+// list that was asked for later is without it.
+func TestWhatIsSurveyedIsDatedByItsQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &fakeCloud{calls: make(chan string, 1), answers: make(chan struct{})}
+		a := accountOf(cloud, func() {})
+		asked := time.Now()
+		a.survey.sweeps.Plan(&targets.Sweep{Instances: map[string]bool{"i-a": true}}, []targets.Group{group(targets.Instance)}, asked)
+		go a.look(t.Context(), group(targets.Instance))
+		<-cloud.calls
+		time.Sleep(time.Minute)
+		cloud.answers <- struct{}{}
+		synctest.Wait()
+		if at := a.survey.sweeps.Seen("arn:web").At; !at.Equal(asked) {
+			t.Errorf("a look that was asked for at %s is dated %s", asked, at)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		a := accountOf(&fakeCloud{}, func() {})
+		a.cloud, a.running = &slowNames{}, t.Context()
+		asked := time.Now()
+		a.readNamed([]targets.GroupName{{Name: "web"}}, time.Minute)
+		time.Sleep(2 * time.Minute)
+		if at := a.survey.direct["arn:web"].at; !at.Equal(asked) {
+			t.Errorf("a group that was asked for at %s is dated %s", asked, at)
+		}
+	})
+}
+
+// slowNames takes a minute to find groups by their names.
+type slowNames struct{ fakeCloud }
+
+func (*slowNames) Named(context.Context, []targets.GroupName) ([]targets.Group, error) {
+	time.Sleep(time.Minute)
+	return []targets.Group{group(targets.Instance)}, nil
+}
