@@ -71,6 +71,9 @@ func recommended(page []byte) (v1alpha1.IngressDaemonSetSpec, error) {
 	if u == nil || u.DetachTimeoutSeconds == nil || pod.TerminationGracePeriodSeconds == nil || manifest.Spec.DrainHook == nil {
 		return manifest.Spec, fmt.Errorf("the manifest of %s lacks a rolling update, detachTimeoutSeconds, drainHook or terminationGracePeriodSeconds", guide)
 	}
+	if w := u.WaitForDetachmentByAnnotatedTimestamp; w == nil || w.GracePeriodSeconds == nil {
+		return manifest.Spec, fmt.Errorf("the manifest of %s does not wait for a grace after the timestamp, in which connections that are kept end", guide)
+	}
 	return manifest.Spec, nil
 }
 
@@ -84,9 +87,12 @@ func recommend(ctx context.Context, p *performance) error {
 	if err != nil {
 		return err
 	}
-	timeout := int32(p.scaled(time.Duration(*spec.UpdateStrategy.RollingUpdate.DetachTimeoutSeconds)*time.Second) / time.Second)
-	grace := int64(p.scaled(time.Duration(*spec.Template.Spec.TerminationGracePeriodSeconds)*time.Second) / time.Second)
-	spec.UpdateStrategy.RollingUpdate.DetachTimeoutSeconds = &timeout
+	scaled := func(seconds int64) int64 { return int64(p.scaled(time.Duration(seconds)*time.Second) / time.Second) }
+	grace := scaled(*spec.Template.Spec.TerminationGracePeriodSeconds)
+	u := spec.UpdateStrategy.RollingUpdate
+	for _, seconds := range []*int32{u.DetachTimeoutSeconds, u.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds} {
+		*seconds = int32(scaled(int64(*seconds)))
+	}
 	// The pods get all of it first, while their nodes serve: no traffic is counted yet.
 	err = p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.HealthCheckNodePorts, set.Spec.DrainHook = spec.HealthCheckNodePorts, spec.DrainHook
