@@ -73,6 +73,9 @@ func belongs(d *metav1.PartialObjectMetadata, set *v1alpha1.IngressDaemonSet, no
 func (r *Reconciler) claim(ctx context.Context, o *observed, node string, found *metav1.PartialObjectMetadata) error {
 	labels, owners := objects.OwnLabels(o.set, node), found.OwnerReferences
 	if !controlledBy(found, o.set.UID) {
+		if err := r.setAsSeenNow(ctx, o); err != nil {
+			return err
+		}
 		owners = append(owners, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
 	} else if found.Annotations[v1alpha1.AnnotationNode] == node && maps.Equal(merged(found.Labels, labels), found.Labels) {
 		return nil

@@ -138,18 +138,24 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 
 // setAsSeen is an error where the IngressDaemonSet has changed since it was observed.
 func (r *Reconciler) setAsSeen(ctx context.Context, o *observed) error {
-	o.look.once.Do(func() {
-		live := &metav1.PartialObjectMetadata{}
-		live.SetGroupVersionKind(v1alpha1.Kind)
-		err := r.live.Get(ctx, client.ObjectKeyFromObject(o.set), live)
-		switch {
-		case err != nil:
-			o.look.err = fmt.Errorf("looking whether the decision still holds: %w", err)
-		case live.UID != o.set.UID || live.ResourceVersion != o.set.ResourceVersion:
-			o.look.err = apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ingressdaemonsets"}, o.set.Name, errors.New("it has changed since this was decided"))
-		}
-	})
+	o.look.once.Do(func() { o.look.err = r.setAsSeenNow(ctx, o) })
 	return o.look.err
+}
+
+// setAsSeenNow looks again. What has no owner is claimed by a look that is younger than the
+// version of it that is claimed: it may have been left behind since the pass looked first, and
+// claimed for an IngressDaemonSet that is gone it would be deleted.
+func (r *Reconciler) setAsSeenNow(ctx context.Context, o *observed) error {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(v1alpha1.Kind)
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(o.set), live)
+	switch {
+	case err != nil:
+		return fmt.Errorf("looking whether the decision still holds: %w", err)
+	case live.UID != o.set.UID || live.ResourceVersion != o.set.ResourceVersion:
+		return apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "ingressdaemonsets"}, o.set.Name, errors.New("it has changed since this was decided"))
+	}
+	return nil
 }
 
 // everyNodeReleased is an error where a Node asks on behalf of an IngressDaemonSet that goes

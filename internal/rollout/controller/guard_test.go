@@ -119,6 +119,76 @@ func TestOrphanThatIsLeft(t *testing.T) {
 	}
 }
 
+// TestOrphanOfAfterTheLook: a Deployment that was left behind since the pass first looked at the
+// object is not claimed for it, or it would be deleted with its pods as one of an owner that is gone.
+func TestOrphanOfAfterTheLook(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		r, o, _ := frozen(t)
+		o.nodes["node-2"] = &nodeObjects{reading: &reading{}}
+		o.state.Revision, o.template = "r1", objects.Template(o.set)
+		if err := r.setAsSeen(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		d := benchDeployment(o.set, "node-2")
+		d.ResourceVersion, d.OwnerReferences = "", nil
+		if err := r.client.Create(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		// This server's first version of anything is that of no object.
+		if err := r.client.Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if gone {
+			released := o.set.DeepCopy()
+			released.Finalizers = nil
+			if err := r.client.Update(t.Context(), released); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.client.Delete(t.Context(), released); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Create, Node: "node-2", Revision: "r1", Replicas: 2}})
+		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			t.Fatal(err)
+		}
+		if claimed := controlledBy(d, o.set.UID); claimed == gone || len(done) == 0 != gone || (err != nil) != gone {
+			t.Errorf("the object is gone: %t, claimed: %t, done %v, %v", gone, claimed, done, err)
+		}
+	}
+}
+
+// TestThawedBesideOrphans: a controller that was frozen after it looked at the object, and thaws
+// when that is gone, leaves alone what another leader has made meanwhile and what is left of it.
+func TestThawedBesideOrphans(t *testing.T) {
+	w := newWorld(0)
+	w.addNode("n1", nil)
+	w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2))})
+	w.run(start.Add(time.Minute))
+	frozen := w.leaders[0]
+	o, err := frozen.r.observe(ctx, w.set())
+	if err == nil {
+		err = frozen.r.setAsSeen(ctx, o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	frozen.busy, frozen.frozenUntil = true, w.now.Add(time.Hour)
+	w.lead(0)
+	w.addNode("n2", nil)
+	w.run(w.now.Add(time.Minute))
+	w.remove(rollout.DeleteOrphaning)
+	w.run(w.now.Add(time.Minute))
+	if w.set() != nil || w.deployments["n2"] == nil {
+		t.Fatal("the object is not gone, or has left nothing")
+	}
+	o.nodes["n2"] = &nodeObjects{reading: &reading{}}
+	if err := frozen.r.carryOut(ctx, o, rollout.Step{Action: rollout.Create, Node: "n2", Revision: o.state.Revision, Replicas: 2}); err == nil {
+		t.Error("the Deployment is made or claimed")
+	}
+	w.mustHold(t, "left over", func() []string { return w.remains(rollout.DeleteOrphaning) })
+}
+
 // TestCheckersThatAreLeft: nothing of health checkers is claimed or made by an old look at an
 // IngressDaemonSet that is being deleted without them: the garbage collector would delete it.
 func TestCheckersThatAreLeft(t *testing.T) {

@@ -138,12 +138,17 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 }
 
 // leavesBehind: what an IngressDaemonSet leaves when it is deleted is nobody's again, or the
-// garbage collector would delete it after it. A revision that goes takes nothing with it.
+// garbage collector would delete it after it, also where the object is gone by then: in this
+// world no other of its name follows that could claim it. A revision that goes takes nothing
+// with it.
 func (a *audit) leavesBehind(before, after client.Object) {
 	if _, revision := after.(*appsv1.ControllerRevision); revision {
 		return
 	}
 	owned := func(obj client.Object) bool { return obj != nil && metav1.GetControllerOfNoCopy(obj) != nil }
+	if before != nil && owned(after) && !owned(before) {
+		a.fault("%s is claimed although it was left behind", after.GetName())
+	}
 	if set := a.w.set(); a.deletion() == rollout.DeleteOrphaning && set != nil && set.DeletionTimestamp.Time.Before(a.w.now) && owned(after) && !owned(before) {
 		a.fault("%s is claimed although it is to be left", after.GetName())
 	}
