@@ -55,9 +55,12 @@ type observed struct {
 type nodeObjects struct {
 	node       *corev1.Node
 	deployment *appsv1.Deployment
-	pods       []*corev1.Pod
-	checkers   []*corev1.Pod
-	reading    *reading
+	// left is a Deployment that an IngressDaemonSet of the same name has left behind, until
+	// it is claimed: its pods serve.
+	left     *appsv1.Deployment
+	pods     []*corev1.Pod
+	checkers []*corev1.Pod
+	reading  *reading
 	// compared is what was looked up of the Deployment's ReplicaSets, nil where nothing was.
 	compared *comparison
 	// insist is the version that the Deployment must still have to be written; empty where
@@ -257,6 +260,8 @@ func (o *observed) place(d *appsv1.Deployment) {
 			o.state.Deletion = rollout.DeleteOrphaning
 		}
 		o.at(name).deployment = d
+	case orphaned(d):
+		o.at(name).left = d
 	}
 }
 

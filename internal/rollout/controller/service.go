@@ -141,12 +141,21 @@ func (o *observed) wantedSlices(published []*discoveryv1.EndpointSlice) map[stri
 	}
 	p := objects.Publication{Set: o.set, Service: o.service, Templates: o.podSpecs, Published: o.publishedPorts(published)}
 	for _, n := range o.state.Nodes {
-		marked := n.Deployment == nil || n.Marked()
-		if made := p.EndpointSlices(n.Name, o.nodes[n.Name].pods, marked); len(made) > 0 {
+		if made := p.EndpointSlices(n.Name, o.nodes[n.Name].pods, o.goesOut(&n)); len(made) > 0 {
 			wanted[n.Name] = made
 		}
 	}
 	return wanted
+}
+
+// goesOut is whether a node is under update, or its Deployment is gone and its pods follow. One
+// that was left behind is what it was left as: it may be a while until it is claimed.
+func (o *observed) goesOut(n *rollout.Node) bool {
+	if left := o.nodes[n.Name].left; n.Deployment == nil && left != nil {
+		_, marked := v1alpha1.MarkOf(left.Annotations, o.strategy.MarkKey)
+		return marked
+	}
+	return n.Deployment == nil || n.Marked()
 }
 
 // publishedPorts are the ports that the Service's slices say of pods, by revision.

@@ -246,6 +246,61 @@ func TestNeverUnpublished(t *testing.T) {
 	}
 }
 
+// slices are those of the namespace.
+func (e *edge) slices() []discoveryv1.EndpointSlice {
+	e.Helper()
+	list := &discoveryv1.EndpointSliceList{}
+	e.must(e.r.client.List(e.Context(), list, client.InNamespace(e.set.Namespace)))
+	return list.Items
+}
+
+// orphanSlices is the garbage collector.
+func (e *edge) orphanSlices() {
+	e.Helper()
+	for _, s := range e.slices() {
+		s.OwnerReferences = nil
+		e.must(e.r.client.Update(e.Context(), &s, client.FieldOwner("kube-controller-manager")))
+	}
+}
+
+// TestOrphansArePublished as they were left until they are claimed, which may never be: not as
+// under update, or no node of the fleet would get traffic.
+func TestOrphansArePublished(t *testing.T) {
+	e := newEdge(t)
+	e.pass()
+	e.orphanSlices()
+	before := &v1alpha1.IngressDaemonSet{}
+	e.must(e.r.live.Get(t.Context(), client.ObjectKeyFromObject(e.set), before))
+	before.Finalizers = nil
+	e.must(e.r.client.Update(t.Context(), before))
+	e.must(e.r.client.Delete(t.Context(), before))
+	e.set.UID, e.set.ResourceVersion = "second", ""
+	e.must(e.r.client.Create(t.Context(), e.set))
+	first, second, third := benchNode(0).Name, benchNode(1).Name, benchNode(2)
+	for _, node := range []string{first, second} {
+		d := benchDeployment(e.set, node)
+		d.OwnerReferences = nil
+		if node == second {
+			d.Annotations[v1alpha1.DefaultMarkKey] = "somebody's"
+		}
+		e.put(d)
+	}
+	e.put(third, e.pods(third.Name)[0])
+	e.r.written = newWritten(e.r.now)
+	e.pass()
+	want := map[string]bool{first: true, second: false, third.Name: false}
+	for _, s := range e.slices() {
+		for _, at := range s.Endpoints {
+			if *at.Conditions.Ready != want[*at.NodeName] || *at.Conditions.Terminating == want[*at.NodeName] {
+				t.Errorf("%s on %s: ready %t, terminating %t", at.TargetRef.Name, *at.NodeName, *at.Conditions.Ready, *at.Conditions.Terminating)
+			}
+		}
+		if !controlledBy(&s, e.set.UID) {
+			t.Errorf("%s is not claimed", s.Name)
+		}
+	}
+}
+
 // TestRecordOfPodsIsKept prunes no revision that pods are of: the record tells which
 // ports they listen on.
 func TestRecordOfPodsIsKept(t *testing.T) {
