@@ -256,6 +256,11 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, o *observed) error {
 			return err
 		}
 	}
+	if o.state.Deletion == rollout.DeleteOrphaning {
+		if err := r.everySliceLeft(ctx, o); err != nil {
+			return err
+		}
+	}
 	changed := o.set.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, v1alpha1.Finalizer)
 	o.released = true

@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -195,6 +196,27 @@ func (r *Reconciler) everyDeploymentSeen(ctx context.Context, o *observed) error
 		_, marked := v1alpha1.MarkOf(d.Annotations, o.strategy.MarkKey)
 		if seen == nil || seen.deployment == nil || marked && o.state.Deletion == rollout.DeleteOrphaning {
 			return apierrors.NewConflict(appsv1.Resource("deployments"), d.Name, errors.New("it was made or marked since this was decided"))
+		}
+	}
+	return nil
+}
+
+// everySliceLeft publishes for the last time for an IngressDaemonSet that goes without its
+// Deployments, and is an error where an EndpointSlice is still its own, as one that was made
+// after the garbage collector had looked: it would be deleted, and what is not ready for ever
+// would be left of one that a last mark went from.
+func (r *Reconciler) everySliceLeft(ctx context.Context, o *observed) error {
+	if err := r.publish(ctx, o); err != nil {
+		return err
+	}
+	published := &metav1.PartialObjectMetadataList{}
+	published.SetGroupVersionKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"))
+	if err := r.live.List(ctx, published, r.named(o)[:2]...); err != nil {
+		return fmt.Errorf("looking whether every EndpointSlice is left as it should be: %w", err)
+	}
+	for i := range published.Items {
+		if s := &published.Items[i]; controlledBy(s, o.set.UID) {
+			return apierrors.NewConflict(discoveryv1.Resource("endpointslices"), s.Name, errors.New("it would be deleted with the IngressDaemonSet"))
 		}
 	}
 	return nil

@@ -15,7 +15,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -86,6 +85,11 @@ func (r *Reconciler) publish(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
+	if o.set.DeletionTimestamp == nil && slices.ContainsFunc(published, ownerless) {
+		if err := r.setAsSeenNow(ctx, o); err != nil {
+			return err
+		}
+	}
 	wanted := o.wantedSlices(published)
 	have := onNodes(published, wanted)
 	nodes := slices.Sorted(maps.Keys(wanted))
@@ -112,11 +116,16 @@ func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted 
 	for _, want := range wanted {
 		kept[want.Name] = true
 		want.ResourceVersion = versionOfNone
+		var present *discoveryv1.EndpointSlice
 		if i := slices.IndexFunc(have, func(s *discoveryv1.EndpointSlice) bool { return s.Name == want.Name }); i >= 0 {
-			if controlledBy(have[i], o.set.UID) && samePublication(have[i], want) {
-				continue
-			}
-			want.UID, want.ResourceVersion = have[i].UID, have[i].ResourceVersion
+			present = have[i]
+			want.UID, want.ResourceVersion = present.UID, present.ResourceVersion
+		}
+		if o.staysBehind(present) {
+			want.OwnerReferences = nil
+		}
+		if present != nil && ownerOf(present) == ownerOf(want) && samePublication(present, want) {
+			continue
 		}
 		if err := r.write(ctx, want, client.ForceOwnership); err != nil {
 			return fmt.Errorf("publishing EndpointSlice %s: %w", want.Name, err)
@@ -131,6 +140,12 @@ func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted 
 		}
 	}
 	return nil
+}
+
+// staysBehind is whether a slice, if it is there, is to have no owner: the object is deleted
+// without it. Claimed again it would be deleted too, and pods that stay published nowhere.
+func (o *observed) staysBehind(present *discoveryv1.EndpointSlice) bool {
+	return o.state.Deletion == rollout.DeleteOrphaning || o.set.DeletionTimestamp != nil && present != nil && ownerless(present)
 }
 
 // wantedSlices are those of each node.
@@ -194,7 +209,7 @@ func (r *Reconciler) published(ctx context.Context, o *observed) ([]*discoveryv1
 	var out []*discoveryv1.EndpointSlice
 	for i := range list.Items {
 		slice := &list.Items[i]
-		left := metav1.GetControllerOfNoCopy(slice) == nil && slice.Labels[discoveryv1.LabelManagedBy] == objects.SliceManager
+		left := ownerless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == objects.SliceManager
 		if left || controlledBy(slice, o.set.UID) {
 			out = append(out, slice)
 		}
@@ -202,6 +217,8 @@ func (r *Reconciler) published(ctx context.Context, o *observed) ([]*discoveryv1
 	slices.SortFunc(out, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }
+
+func ownerless(slice *discoveryv1.EndpointSlice) bool { return ownerOf(slice) == "" }
 
 // onNodes are slices by node: the one that they are wanted on, else the one that they say.
 func onNodes(published []*discoveryv1.EndpointSlice, wanted map[string][]*discoveryv1.EndpointSlice) map[string][]*discoveryv1.EndpointSlice {

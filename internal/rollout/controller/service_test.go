@@ -13,7 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -263,6 +265,73 @@ func (e *edge) orphanSlices() {
 	}
 }
 
+// isDeleted has the object carry a deletion timestamp, and finalizers beside the controller's.
+func (e *edge) isDeleted(finalizers ...string) {
+	e.set.DeletionTimestamp = new(metav1.Now())
+	e.set.Finalizers = append(e.set.Finalizers, finalizers...)
+}
+
+// TestSlicesThatAreLeft: EndpointSlices belong to nobody while an IngressDaemonSet is deleted
+// without what it owns, or the garbage collector would delete them after it. By then it may have
+// done its part, whose slices are seen before whose Deployments.
+func TestSlicesThatAreLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(e *edge)
+		// owned are how many of the three are its own, of which one is new.
+		owned int
+	}{
+		"nothing is deleted":      {func(*edge) {}, 3},
+		"it goes with them":       {func(e *edge) { e.isDeleted() }, 3},
+		"not orphaned yet":        {func(e *edge) { e.isDeleted(metav1.FinalizerOrphanDependents) }, 0},
+		"orphaned":                {func(e *edge) { e.isDeleted(metav1.FinalizerOrphanDependents); e.orphanSlices() }, 0},
+		"orphaned, and only seen": {func(e *edge) { e.isDeleted(); e.orphanSlices() }, 1},
+		"left by one of its name": {func(e *edge) { e.orphanSlices() }, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEdge(t)
+			before := e.pass()
+			test.happens(e)
+			e.template("http", 9090)
+			updated := e.pods(benchNode(0).Name)[0]
+			e.put(updated)
+			e.r.memory.forget(client.ObjectKeyFromObject(e.set))
+			o, err := e.r.observe(t.Context(), e.set)
+			e.must(err)
+			e.must(e.r.publish(t.Context(), o))
+			owned := slices.DeleteFunc(e.slices(), func(s discoveryv1.EndpointSlice) bool { return ownerless(&s) })
+			if len(owned) != test.owned {
+				t.Errorf("%d are its own", len(owned))
+			}
+			before[benchNode(0).Name] = slices.Sorted(slices.Values(append(before[benchNode(0).Name], on(9090, []*corev1.Pod{updated})...)))
+			if diff := cmp.Diff(before, e.published()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSlicesOfAnOldLook: slices that were left behind are neither claimed nor deleted by an old
+// look at the object that left them.
+func TestSlicesOfAnOldLook(t *testing.T) {
+	e := newEdge(t)
+	before := e.pass()
+	e.must(e.r.setAsSeen(t.Context(), e.seen))
+	e.orphanSlices()
+	e.must(e.r.client.Delete(t.Context(), e.set.DeepCopy())) // whose finalizer keeps it
+	e.seen.nodes[benchNode(0).Name].pods = nil
+	if err := e.r.publish(t.Context(), e.seen); !onlyConflicts(err) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, e.published()); diff != "" {
+		t.Error(diff)
+	}
+	for _, s := range e.slices() {
+		if !ownerless(&s) {
+			t.Errorf("%s is claimed", s.Name)
+		}
+	}
+}
+
 // TestOrphansArePublished as they were left until they are claimed, which may never be: not as
 // under update, or no node of the fleet would get traffic.
 func TestOrphansArePublished(t *testing.T) {
@@ -298,6 +367,50 @@ func TestOrphansArePublished(t *testing.T) {
 		if !controlledBy(&s, e.set.UID) {
 			t.Errorf("%s is not claimed", s.Name)
 		}
+	}
+}
+
+// TestGoesWhenEverySliceIsLeft: an IngressDaemonSet does not go without its Deployments while an
+// EndpointSlice is its own, or could not be published for the last time.
+func TestGoesWhenEverySliceIsLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		api  interceptor.Funcs
+		goes bool
+	}{
+		"left as it should be": {interceptor.Funcs{}, true},
+		"one is not in the cache yet": {interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if _, ok := list.(*discoveryv1.EndpointSliceList); ok {
+					return nil
+				}
+				return c.List(ctx, list, opts...)
+			},
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return nil
+			},
+		}, false},
+		"one was written meanwhile": {interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				return apierrors.NewConflict(discoveryv1.Resource("endpointslices"), "web", nil)
+			},
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEdge(t)
+			e.pass()
+			o := e.seen
+			o.state.Deletion = rollout.DeleteOrphaning
+			e.r.client = interceptor.NewClient(e.r.client.(client.WithWatch), test.api)
+			done, err := e.r.apply(t.Context(), o, []rollout.Step{{Action: rollout.RemoveFinalizer}})
+			if goes := len(done) > 0; goes != test.goes || !goes && !onlyConflicts(err) {
+				t.Errorf("it goes: %t, %v", goes, err)
+			}
+			for _, s := range e.slices() {
+				if test.goes && !ownerless(&s) {
+					t.Errorf("%s goes too", s.Name)
+				}
+			}
+		})
 	}
 }
 
