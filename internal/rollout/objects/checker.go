@@ -138,7 +138,9 @@ func checkerEnv(set *v1alpha1.IngressDaemonSet) []corev1.EnvVar {
 // drainGrace is how long health checks have to fail until pods may stop. The
 // controller, which knows better, needs a moment to see that a node is drained.
 func drainGrace(set *v1alpha1.IngressDaemonSet) time.Duration {
-	return max(set.Spec.Strategy().MarkGrace, 10*time.Second)
+	// Also where the rollout asks a detacher first and waits for no grace of the mark, as with
+	// failHealthChecks AfterDetachment: where somebody drains, nobody has asked one.
+	return max(set.Spec.Strategy().NoticeGrace, 10*time.Second)
 }
 
 func podGrace(pod *corev1.PodSpec) int64 {

@@ -607,6 +607,23 @@ func TestDrainHook(t *testing.T) {
 	}
 }
 
+// TestDrainHookWaitsForWhatTheLoadBalancerNeeds, also where a rollout asks a detacher first:
+// who drains a node asks nobody.
+func TestDrainHookWaitsForWhatTheLoadBalancerNeeds(t *testing.T) {
+	set := proxy()
+	set.Spec.DrainHook = &v1alpha1.DrainHook{}
+	for _, fail := range []v1alpha1.FailHealthChecks{"", v1alpha1.FailAfterDetachment} {
+		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{
+			MaxUnavailableNodes:        new(intstr.FromInt32(1)),
+			AnnotateDeploymentToDetach: &v1alpha1.AnnotateDeploymentToDetach{GracePeriodSeconds: new(int32(60))},
+			FailHealthChecks:           fail,
+		}
+		if args := Checker(set, 10080, "image").Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=1m0s") {
+			t.Errorf("failHealthChecks %q: arguments %v", fail, args)
+		}
+	}
+}
+
 // TestIngressPorts watches what pods of the host network declare, and nothing of
 // pods that have sockets elsewhere.
 func TestIngressPorts(t *testing.T) {
