@@ -203,7 +203,7 @@ var remedies = map[detach.Reason]string{
 // end waits until the node is back.
 func (a attaching) end(ctx context.Context, o *operator, api client.Client, n *outNode) error {
 	for _, r := range n.own {
-		if err := a.await(ctx, o, api, r.set, n.name); err != nil {
+		if err := a.await(ctx, o, api, r, n.name); err != nil {
 			return err
 		}
 	}

@@ -104,7 +104,7 @@ func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {
 }
 
 // undo puts what the user wrote of a revision on record back. 0 is the newest that
-// differs from the present one.
+// differs from the present one, unless the nodes are leaving that.
 func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, number int64) (string, error) {
 	present := objects.Revision(objects.Template(set))
 	for i := range records {
@@ -121,6 +121,10 @@ func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, n
 		undone := set.DeepCopy()
 		undone.Spec.Template = t
 		if objects.Revision(objects.Template(undone)) != present {
+			if number == 0 && goesBack(set, present) {
+				return "", fmt.Errorf("the fleet goes back to its last complete revision %s already, and nothing was done here: the one before is revision %d, which it is leaving; --to-revision %d goes there all the same",
+					present, r.Revision, r.Revision)
+			}
 			set.Spec.Template = t
 			return fmt.Sprintf("rolled back to revision %d", r.Revision), nil
 		}
@@ -132,6 +136,13 @@ func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, n
 		return "", errors.New("no earlier revision is on record")
 	}
 	return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
+}
+
+// goesBack is whether the template is the one that all nodes served with last, and some have
+// another: somebody has gone back to it, and the newest other one is what they had to leave.
+func goesBack(set *v1alpha1.IngressDaemonSet, present string) bool {
+	s := set.Status
+	return s.CurrentRevision == present && (s.UpdateRevision != present || s.UpdatedNodes < s.DesiredNodes)
 }
 
 // releasePort has a health-check port that was removed from the spec closed at once, and

@@ -57,6 +57,37 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestUndoOfAnUndo does not go back to the template that the fleet is leaving, unless it is
+// told to; one that has left it may.
+func TestUndoOfAnUndo(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen    bool
+		updated int32
+		number  int64
+		says    string
+	}{
+		"not seen yet":  {false, 4, 0, "which it is leaving; --to-revision 2 goes there all the same"},
+		"on its way":    {true, 3, 0, "which it is leaving; --to-revision 2 goes there all the same"},
+		"by its number": {true, 3, 2, "rolled back to revision 2"},
+		"complete":      {true, 4, 0, "rolled back to revision 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := midway()
+			set.Status.CurrentRevision, set.Status.UpdatedNodes = objects.Revision(objects.Template(set)), c.updated
+			if c.seen {
+				set.Status.UpdateRevision = set.Status.CurrentRevision
+			}
+			says, err := undo(set, records(t, set), c.number)
+			if err != nil {
+				says = err.Error()
+			}
+			if !strings.Contains(says, c.says) || (err == nil) != (set.Spec.Template.Spec.Containers[0].Image == "nginx:1.21") {
+				t.Errorf("%q, and the spec has %s", says, set.Spec.Template.Spec.Containers[0].Image)
+			}
+		})
+	}
+}
+
 // TestUndoLeavesOutWhatIsAdded writes only what the user wrote back into the spec, so
 // that the drain hook follows later changes of its port, or goes. A revision that only
 // differs in what is added is none to go back to.

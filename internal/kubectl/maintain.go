@@ -76,7 +76,7 @@ func (m maintenance) run(ctx context.Context, o *operator, node string) error {
 		}
 	}
 	for _, r := range own {
-		if err := m.await(ctx, o, api, r.set, node); err != nil {
+		if err := m.await(ctx, o, api, r, node); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,8 @@ func (m maintenance) annotate(ctx context.Context, api client.Client, d *appsv1.
 }
 
 // await follows the node until it is out, or serves again.
-func (m maintenance) await(ctx context.Context, o *operator, api client.Client, set *v1alpha1.IngressDaemonSet, node string) error {
+func (m maintenance) await(ctx context.Context, o *operator, api client.Client, own running, node string) error {
+	set := own.set
 	name := fmt.Sprintf("node/%s of ingressdaemonset.%s/%s", node, v1alpha1.GroupVersion.Group, set.Name)
 	last, wanted := "", v1alpha1.NodeServing
 	if m.detach {
@@ -194,6 +195,12 @@ func (m maintenance) await(ctx context.Context, o *operator, api client.Client, 
 		if state == "" {
 			var err error
 			if state, reason, err = judged(ctx, api, set, node); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		if state == v1alpha1.NodeDetached && m.detach {
+			var err error
+			if state, reason, err = confirmed(ctx, api, own); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -216,6 +223,19 @@ func (m maintenance) await(ctx context.Context, o *operator, api client.Client, 
 	}
 	fmt.Fprintf(o.streams.Out, "%s %s\n", name, done)
 	return nil
+}
+
+// confirmed is whether a node that the status calls detached is: the status may be from
+// before somebody attached it. What is out has its mark.
+func confirmed(ctx context.Context, api client.Client, own running) (v1alpha1.NodeState, string, error) {
+	d := &appsv1.Deployment{}
+	if err := api.Get(ctx, client.ObjectKeyFromObject(own.deployment), d); err != nil {
+		return "", "", err
+	}
+	if _, marked := v1alpha1.MarkOf(d.Annotations, own.set.Spec.Strategy().MarkKey); !marked {
+		return v1alpha1.NodeServing, "its mark is not written yet", nil
+	}
+	return v1alpha1.NodeDetached, "", nil
 }
 
 // mostListed is how many nodes the planner lists in a status.

@@ -94,6 +94,27 @@ func TestAttachOfAnUnlistedNode(t *testing.T) {
 	}
 }
 
+// TestDetachByAnOldStatus does not take a node for detached that was attached since the
+// status was written.
+func TestDetachByAnOldStatus(t *testing.T) {
+	f := newFakeAPI(t)
+	set := midway()
+	set.Status.Wave = nil
+	set.Status.Nodes = []v1alpha1.NodeStatus{{Name: "node-1", State: v1alpha1.NodeDetached}}
+	on := onNodes(2, "aaaaaaaaaa")
+	f.putFleet(set, on)
+	out, err := f.idsUntil("its mark is not written yet", "detach", "node-1")
+	if !errors.Is(err, errInterrupted) || strings.Contains(out, "nginx detached") {
+		t.Errorf("without a mark: %v, %s", err, out)
+	}
+	d := on.deployments["node-1"]
+	d.Annotations[v1alpha1.DefaultMarkKey] = "2026-01-01T11:00:00Z/aaaaaaaaaa"
+	f.put(kindDeployment, d)
+	if out, err := f.ids("detach", "node-1"); err != nil || !strings.Contains(out, "nginx detached") {
+		t.Errorf("with its mark: %v, %s", err, out)
+	}
+}
+
 // TestOrphansOfTheNode: what an IngressDaemonSet that is gone left on a node keeps nobody
 // from detaching and attaching the others.
 func TestOrphansOfTheNode(t *testing.T) {
