@@ -184,7 +184,8 @@ type HealthChecker struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-	// resources of each pod's container.
+	// resources of each pod's container. Defaults to requests of 10m CPU and 32Mi memory,
+	// without limits.
 	//
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`

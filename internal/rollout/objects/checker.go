@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -108,7 +109,7 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name: "healthchecker", Image: image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources,
+			Name: "healthchecker", Image: image, ImagePullPolicy: c.ImagePullPolicy, Resources: checkerResources(c),
 			Command: []string{"/healthchecker"}, Args: args,
 			Env:          checkerEnv(set),
 			VolumeMounts: []corev1.VolumeMount{{Name: "state", MountPath: stateDir}},
@@ -122,6 +123,19 @@ func checkerTemplate(set *v1alpha1.IngressDaemonSet, port int32, image string) c
 			},
 		}},
 		Volumes: []corev1.Volume{{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+	}}
+}
+
+// checkerResources are a little of both where the user says nothing: a pod without requests is
+// the first to be evicted or killed where memory is short, and gets next to no processor time
+// where that is, so that a surge of traffic would empty the load balancer. There is no limit,
+// since one that is reached ends, or delays, the answer to health checks.
+func checkerResources(c v1alpha1.HealthChecker) corev1.ResourceRequirements {
+	if len(c.Resources.Requests)+len(c.Resources.Limits)+len(c.Resources.Claims) > 0 {
+		return c.Resources
+	}
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 	}}
 }
 

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -620,6 +621,27 @@ func TestDrainHookWaitsForWhatTheLoadBalancerNeeds(t *testing.T) {
 		}
 		if args := Checker(set, 10080, "image").Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--drain-grace=1m0s") {
 			t.Errorf("failHealthChecks %q: arguments %v", fail, args)
+		}
+	}
+}
+
+// TestCheckerResources requests a little where the user says nothing, so that health checkers
+// are not the first that a node under pressure takes away.
+func TestCheckerResources(t *testing.T) {
+	set := proxy()
+	got := func() corev1.ResourceRequirements {
+		return Checker(set, 10080, "image").Spec.Template.Spec.Containers[0].Resources
+	}
+	if r := got(); r.Requests.Cpu().String() != "10m" || r.Requests.Memory().String() != "32Mi" || len(r.Limits) != 0 {
+		t.Errorf("by default %v", r)
+	}
+	for _, own := range []corev1.ResourceRequirements{
+		{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0")}},
+		{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
+	} {
+		set.Spec.HealthChecker.Resources = own
+		if diff := cmp.Diff(own, got()); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

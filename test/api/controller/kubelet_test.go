@@ -31,7 +31,9 @@ func (f *fixture) addKubelet() *kubelet {
 	f.addNode(k.node, func(n *corev1.Node) {
 		delete(n.Annotations, kwokAnnotation)
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
+		n.Status.Allocatable = corev1.ResourceList{
+			corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+		}
 		n.Status.Capacity = n.Status.Allocatable
 	})
 	// It works on after the test, whose namespace only goes when its pods do.
