@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -81,16 +82,58 @@ func TestPrometheusAnswersOddly(t *testing.T) {
 	}
 }
 
-// TestPrometheusAnswersWithoutEnd reads no more than a real answer can have, also of
-// what is small on its way.
-func TestPrometheusAnswersWithoutEnd(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Encoding", "gzip")
-		packed := gzip.NewWriter(w)
-		defer packed.Close()
-		_, _ = io.WriteString(packed, strings.Repeat(" ", 2*longestAnswer))
-	}))
-	t.Cleanup(server.Close)
-	wave, _ := waveOf(t, server)
-	expect(t, v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: "errors", Success: "< 1"}, TimeoutSeconds: new(int32(60))}, wave, "the answer is longer than")
+// bounds are what a server answers, and what becomes of a measurement by it.
+type bounds struct {
+	name   string
+	answer http.HandlerFunc
+	// prometheus, probe and webhook are the failures, empty for none.
+	prometheus, probe, webhook string
+}
+
+// TestAnswersWithoutEnd reads no more of an answer than an honest one can have, whoever is
+// asked, also of what is small on its way; and follows no redirect.
+func TestAnswersWithoutEnd(t *testing.T) {
+	var followed atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+	t.Cleanup(other.Close)
+	const value = `{"status":"success","data":{"resultType":"scalar","result":[1767225600,"0"]}}`
+	for _, b := range []bounds{
+		{"a body of 1 MiB", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, value+strings.Repeat(" ", longestBody-len(value)))
+		}, "", "", ""},
+		{"a body of 1 MiB and a byte", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, value+strings.Repeat(" ", longestBody+1-len(value)))
+		}, "the answer is longer than 1048576 bytes", "", ""},
+		{"a packed body", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			packed := gzip.NewWriter(w)
+			defer packed.Close()
+			_, _ = io.WriteString(packed, value+strings.Repeat(" ", longestBody))
+		}, "the answer is longer than 1048576 bytes", "", ""},
+		{"a body without end", func(w http.ResponseWriter, _ *http.Request) {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(w, strings.Repeat(" ", 64<<10))
+			}
+		}, "the answer is longer than 1048576 bytes", "", ""},
+		{"a head of more than 64 KiB", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Long", strings.Repeat("x", 80<<10))
+			_, _ = io.WriteString(w, value)
+		}, "headers exceeded 65536 bytes", "headers exceeded 65536 bytes", "headers exceeded 65536 bytes"},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		}, "bad response code 307", "", "status 307"},
+	} {
+		t.Run(b.name, func(t *testing.T) {
+			server := httptest.NewServer(b.answer)
+			defer server.Close()
+			wave, port := waveOf(t, server)
+			patient := new(int32(60))
+			expect(t, v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: "errors", Success: "< 1"}, TimeoutSeconds: patient}, wave, b.prometheus)
+			expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}, TimeoutSeconds: patient}, wave, b.probe)
+			expect(t, v1alpha1.AnalysisCheck{Webhook: &v1alpha1.WebhookCheck{URL: server.URL}, TimeoutSeconds: patient}, wave, b.webhook)
+		})
+	}
+	if n := followed.Load(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -18,9 +17,6 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// longestAnswer of a Prometheus is read, which is the values of some 10,000 series.
-const longestAnswer = 2 << 20
-
 // itsOwnNow has Prometheus evaluate a query by its own clock: by ours it could be asked for
 // a time before the wave, or one of which it knows nothing yet.
 var itsOwnNow time.Time
@@ -30,7 +26,7 @@ func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave ro
 	if err != nil {
 		return err
 	}
-	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: check.Address, Client: bounded(client(&http.Transport{}))})
+	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: check.Address, Client: client(&http.Transport{})})
 	if err != nil {
 		return err
 	}
@@ -108,34 +104,4 @@ func condition(text string) (func(float64) bool, error) {
 		return nil, fmt.Errorf("success: %q is not a comparison and a number, such as '< 0.01'", text)
 	}
 	return func(v float64) bool { return compare(v, limit) }, nil
-}
-
-// bounded is a client that fails where an answer is longer than longestAnswer. The
-// client of Prometheus reads all that it gets.
-func bounded(c *http.Client) *http.Client {
-	c.Transport = boundedTransport{c.Transport}
-	return c
-}
-
-type boundedTransport struct{ http.RoundTripper }
-
-func (t boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.RoundTripper.RoundTrip(request)
-	if err == nil {
-		response.Body = &boundedBody{response.Body, longestAnswer}
-	}
-	return response, err
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int
-}
-
-func (b *boundedBody) Read(into []byte) (int, error) {
-	n, err := b.ReadCloser.Read(into)
-	if b.left -= n; b.left < 0 {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", longestAnswer)
-	}
-	return n, err
 }

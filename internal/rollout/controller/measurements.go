@@ -19,8 +19,8 @@ import (
 // Measure makes one measurement of a check of the analysis; nil is a pass.
 type Measure func(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error
 
-// measurements are made beside everything else. The last of each check is kept
-// until the next; a controller that dies loses at most those that are not in the
+// measurements are made beside everything else, in turns. The last of each check is
+// kept until the next; a controller that dies loses at most those that are not in the
 // status yet, and makes them again.
 type measurements struct {
 	make Measure
@@ -34,6 +34,7 @@ type measurements struct {
 	done map[types.NamespacedName]map[string]rollout.Measurement
 	// underWay is what each check is measured for.
 	underWay map[types.NamespacedName]map[string]string
+	turns    *turns
 }
 
 func newMeasurements(make Measure, changed func(types.NamespacedName), now func() time.Time) *measurements {
@@ -42,6 +43,7 @@ func newMeasurements(make Measure, changed func(types.NamespacedName), now func(
 		beside:   func(do func()) { go do() },
 		done:     map[types.NamespacedName]map[string]rollout.Measurement{},
 		underWay: map[types.NamespacedName]map[string]string{},
+		turns:    newTurns(),
 	}
 }
 
@@ -62,9 +64,10 @@ func (m *measurements) forget(set types.NamespacedName) {
 	defer m.mu.Unlock()
 	delete(m.done, set)
 	delete(m.underWay, set)
+	m.turns.forget(set)
 }
 
-// begin makes a measurement, unless that is under way.
+// begin makes a measurement when it is its turn, unless that waits or is under way.
 func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,10 +78,39 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 		m.underWay[set], m.done[set] = map[string]string{}, map[string]rollout.Measurement{}
 	}
 	m.underWay[set][check.Name] = analysis
-	m.beside(func() { m.finish(set, check, analysis, wave) })
+	do := func() { m.finish(set, check, analysis, wave) }
+	m.turns.waiting = append(m.turns.waiting, queued{set: set, asked: m.now(), do: do})
+	m.takeTurns()
+}
+
+// takeTurns begins what can be. m.mu is held.
+func (m *measurements) takeTurns() {
+	for next, ok := m.turns.take(); ok; next, ok = m.turns.take() {
+		m.beside(func() {
+			began := m.now()
+			next.do()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.turns.end(next.set, m.now().Sub(began))
+			if m.done[next.set] == nil {
+				m.turns.forget(next.set)
+			}
+			m.takeTurns()
+		})
+	}
+}
+
+// wanted is whether nobody asks for another measurement of the check by now.
+func (m *measurements) wanted(set types.NamespacedName, check, analysis string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.underWay[set][check] == analysis
 }
 
 func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
+	if !m.wanted(set, check.Name, analysis) {
+		return
+	}
 	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
 	if err := m.recovering(set, check, wave); err != nil {
 		one.Failure = shortened(err.Error())

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -33,4 +35,83 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 	if one := measured(); one.Failure != "" {
 		t.Errorf("the next is %+v", one)
 	}
+}
+
+// TestMeasurementsTakeTurns has many slow checks of many IngressDaemonSets: no more are
+// measured at a time than may be, and one that asks last waits for one time-out at most.
+func TestMeasurementsTakeTurns(t *testing.T) {
+	const timeout = 300 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		underWay, most, mostOf := map[string]int{}, 0, 0
+		var m *measurements
+		m = newMeasurements(func(_ context.Context, _ v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+			m.mu.Lock()
+			underWay[""]++
+			underWay[wave.Name]++
+			most, mostOf = max(most, underWay[""]), max(mostOf, underWay[wave.Name])
+			m.mu.Unlock()
+			if wave.Name != "quick" {
+				time.Sleep(timeout)
+			}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			underWay[""]--
+			underWay[wave.Name]--
+			return nil
+		}, func(types.NamespacedName) {}, time.Now)
+		begin := func(name string, checks int) types.NamespacedName {
+			set := types.NamespacedName{Namespace: "ns", Name: name}
+			for i := range checks {
+				m.begin(set, v1alpha1.AnalysisCheck{Name: fmt.Sprint(i)}, "a1", rollout.Wave{Name: name})
+			}
+			return set
+		}
+		for i := range 6 {
+			begin(fmt.Sprint("slow", i), 8)
+		}
+		time.Sleep(time.Second)
+		quick := begin("quick", 2)
+		time.Sleep(timeout - time.Second)
+		synctest.Wait()
+		if all := m.of(quick); len(all) != 2 || all[1].At.Sub(began) > timeout {
+			t.Errorf("after %s the quick ones are %+v", time.Since(began), all)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if most != 8 || mostOf != 2 {
+			t.Errorf("%d were under way at a time, and %d of one; want 8 and 2", most, mostOf)
+		}
+		for i := range 6 {
+			if n := len(m.of(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("slow", i)})); n != 8 {
+				t.Errorf("%d of 8 measurements of slow%d were made", n, i)
+			}
+		}
+	})
+}
+
+// TestMeasurementsOfWhoIsGone are not made, and keep nobody else from their turn.
+func TestMeasurementsOfWhoIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := map[string]int{}
+		var m *measurements
+		m = newMeasurements(func(_ context.Context, check v1alpha1.AnalysisCheck, _ rollout.Wave) error {
+			m.mu.Lock()
+			made[check.Name]++
+			m.mu.Unlock()
+			time.Sleep(time.Second)
+			return nil
+		}, func(types.NamespacedName) {}, time.Now)
+		set := types.NamespacedName{Namespace: "ns", Name: "proxy"}
+		for _, check := range []string{"a", "b", "c", "d"} {
+			m.begin(set, v1alpha1.AnalysisCheck{Name: check}, "a1", rollout.Wave{})
+		}
+		m.forget(set)
+		m.begin(set, v1alpha1.AnalysisCheck{Name: "c"}, "a2", rollout.Wave{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if made["c"] != 1 || made["d"] != 0 || len(m.turns.underWay) != 0 || m.turns.total != 0 {
+			t.Errorf("made %v, left %+v", made, m.turns)
+		}
+	})
 }
