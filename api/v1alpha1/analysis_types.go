@@ -63,7 +63,9 @@ type AnalysisCheck struct {
 // balancer would send it. It passes when every node of the wave gives an expected
 // answer. Redirects are not followed.
 type HTTPCheck struct {
-	// port of the node.
+	// port of the node: one that the template declares (a port of the container on the
+	// host network, otherwise its hostPort), one of healthCheckNodePorts, a node port of a
+	// Service in the namespace, or one that the controller's --analysis-hosts permits.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1
@@ -97,13 +99,24 @@ type HTTPCheck struct {
 }
 
 // PrometheusCheck is a query of which every value must fulfil a condition.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.address) != has(self.provider)",message="set exactly one of address and provider"
 type PrometheusCheck struct {
-	// address of the server, such as http://prometheus.monitoring:9090.
+	// address of the server, such as http://prometheus:9090: that of a Service in the
+	// namespace of the IngressDaemonSet, or one that the controller's --analysis-hosts
+	// permits.
 	//
-	// +required
+	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/]')",message="must be a URL that begins with http:// or https://"
-	Address string `json:"address"`
+	Address string `json:"address,omitempty"`
+	// provider is the name of a server in the file that the controller's
+	// --analysis-providers names.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Provider string `json:"provider,omitempty"`
 	// query is PromQL whose result is a vector or a scalar. In it $(NODES) stands
 	// for a regular expression of the names of the wave's nodes, $(ADDRESSES) for one
 	// of their addresses, $(REVISION) for the revision, $(NAMESPACE) and $(NAME) for
@@ -130,7 +143,8 @@ type PrometheusCheck struct {
 // WebhookCheck posts the namespace, the name, the revision and the nodes of the
 // wave as JSON. A status from 200 to 299 passes; what else is answered is reported.
 type WebhookCheck struct {
-	// url to post to.
+	// url to post to: that of a Service in the namespace of the IngressDaemonSet, or one
+	// that the controller's --analysis-hosts permits.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=2048

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -33,6 +32,7 @@ type options struct {
 	electionNamespace string
 	verbosity         int
 	apiQPS            float64
+	analyses          analyses
 	loadBalancers     loadBalancers
 }
 
@@ -46,6 +46,7 @@ func main() {
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
+	o.analyses.register()
 	o.loadBalancers.register()
 	flag.BoolVar(&o.version, "version", false, "print the version and end")
 	flag.Parse()
@@ -62,6 +63,9 @@ func main() {
 func run(o options) error {
 	if o.image == "" {
 		return fmt.Errorf("no image for the health checkers: set --healthchecker-image or HEALTHCHECKER_IMAGE to this controller's own image")
+	}
+	if err := o.analyses.check(); err != nil {
+		return err
 	}
 	if err := o.loadBalancers.check(); err != nil {
 		return err
@@ -106,7 +110,7 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	if err := rollout.SetUp(mgr, o.image, analysis.Measure); err != nil {
+	if err := rollout.SetUp(mgr, o.image, o.analyses.measurer(mgr).Measure); err != nil {
 		return err
 	}
 	if err := o.loadBalancers.setUp(context.Background(), mgr); err != nil {

@@ -4,7 +4,7 @@
 //
 // What is measured is chosen by whoever may write IngressDaemonSets, so nothing
 // that a server answers gets into an error but statuses, values, and what
-// Prometheus says of the query.
+// Prometheus says of the query; and reach.go says what may be asked.
 package analysis
 
 import (
@@ -24,35 +24,68 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Options say what checks may reach beside the Services of their namespace and the ports of
+// their own pods, and where those are read.
+type Options struct {
+	// Services reads Services; from a cache, since it is read for each measurement.
+	Services client.Reader
+	// Live lists pods and EndpointSlices of any namespace as they are now.
+	Live client.Reader
+	// APIServer is the URL at which the controller reaches the API server, which no check
+	// may ask there or elsewhere.
+	APIServer string
+	// Hosts are what the operator permits to each check.
+	Hosts Hosts
+	// ProvidersFile names the Prometheus servers that checks may name; empty for none. It
+	// is read for each measurement, and so are the files that it names.
+	ProvidersFile string
+}
+
+// Measurer makes measurements. It may be used by several goroutines.
+type Measurer struct {
+	Options
+	apiServers apiServers
+}
+
+// New makes a Measurer.
+func New(o Options) *Measurer {
+	return &Measurer{Options: o, apiServers: apiServers{reading: make(chan struct{}, 1)}}
+}
 
 // Measure makes one measurement of a check; nil is a pass. It takes at most the
 // check's timeout.
-func Measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+func (m *Measurer) Measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 	ctx, cancel := context.WithTimeout(ctx, check.Timeout())
 	defer cancel()
-	err := measure(ctx, check, wave)
+	err := m.measure(ctx, check, wave)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("it took longer than %s", check.Timeout())
 	}
 	return err
 }
 
-func measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+func (m *Measurer) measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 	switch {
 	case check.HTTP != nil:
-		return askNodes(ctx, check.HTTP, wave)
+		return m.askNodes(ctx, check.HTTP, wave)
 	case check.Prometheus != nil:
-		return askPrometheus(ctx, check.Prometheus, wave)
+		return m.askPrometheus(ctx, check.Prometheus, wave)
 	case check.Webhook != nil:
-		return askWebhook(ctx, check.Webhook, wave)
+		return m.askWebhook(ctx, check.Webhook, wave)
 	}
 	return errors.New("it has none of http, prometheus and webhook")
 }
 
 // askNodes asks the nodes side by side and gives the first failure by name.
-func askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
-	c := client(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: check.Host}})
+func (m *Measurer) askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
+	way, err := m.nodeRoute(ctx, check.Port, wave)
+	if err != nil {
+		return err
+	}
+	c := bounded(&http.Transport{DialContext: way, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: check.Host}})
 	failures := make(chan failure, len(wave.Nodes))
 	slots := make(chan struct{}, 32)
 	for _, node := range wave.Nodes {
@@ -118,7 +151,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-func askWebhook(ctx context.Context, check *v1alpha1.WebhookCheck, wave rollout.Wave) error {
+func (m *Measurer) askWebhook(ctx context.Context, check *v1alpha1.WebhookCheck, wave rollout.Wave) error {
+	way, err := m.route(ctx, check.URL, wave)
+	if err != nil {
+		return err
+	}
 	names := []string{}
 	for _, n := range wave.Nodes {
 		names = append(names, n.Name)
@@ -134,7 +171,7 @@ func askWebhook(ctx context.Context, check *v1alpha1.WebhookCheck, wave rollout.
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := client(&http.Transport{}).Do(request)
+	response, err := bounded(&http.Transport{DialContext: way}).Do(request)
 	if err != nil {
 		return withoutURL(err)
 	}

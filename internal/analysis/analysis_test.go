@@ -14,6 +14,9 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/test/apiserver"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // waveOf is a wave of one node, at a server's address.
@@ -25,12 +28,33 @@ func waveOf(t *testing.T, server *httptest.Server) (rollout.Wave, int32) {
 	}
 	host, port, _ := net.SplitHostPort(at.Host)
 	n, _ := strconv.Atoi(port)
-	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host}}}, int32(n)
+	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host}}, Ports: []int32{int32(n)}}, int32(n)
+}
+
+// onThisMachine makes measurements of servers of a test.
+func onThisMachine(t *testing.T) *Measurer {
+	t.Helper()
+	return measuring(t, []string{"127.0.0.0/8"})
+}
+
+// measuring makes measurements in a cluster of these objects.
+func measuring(t *testing.T, hosts []string, objects ...client.Object) *Measurer {
+	t.Helper()
+	permitted, err := ParseHosts(hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := apiserver.New(scheme.Scheme)
+	for _, object := range objects {
+		api.Put(object)
+	}
+	c := &apiserver.Client{Server: api}
+	return New(Options{Services: c, Live: c, Hosts: permitted})
 }
 
 func expect(t *testing.T, check v1alpha1.AnalysisCheck, wave rollout.Wave, want string) {
 	t.Helper()
-	err := Measure(context.Background(), check, wave)
+	err := onThisMachine(t).Measure(context.Background(), check, wave)
 	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 		t.Errorf("%+v: %v, want %q", check, err, want)
 	}

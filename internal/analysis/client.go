@@ -14,27 +14,29 @@ const (
 	longestHead = 64 << 10
 )
 
-// client follows no redirects, keeps no connections, and reads no more of an answer than an
+// bounded is a client that follows no redirects, keeps no connections, and reads no more of an answer than an
 // honest one can have.
-func client(transport *http.Transport) *http.Client {
+func bounded(transport *http.Transport) *http.Client {
 	transport.DisableKeepAlives = true
 	transport.MaxResponseHeaderBytes = longestHead
 	return &http.Client{
-		Transport:     bounded{transport},
+		Transport:     boundedTransport{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// bounded gives answers of which reading fails beyond longestBody.
-type bounded struct{ http.RoundTripper }
+// boundedTransport gives answers of which reading fails beyond longestBody.
+type boundedTransport struct{ http.RoundTripper }
 
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+func (b boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(request)
 	if err == nil {
 		response.Body = &boundedBody{response.Body, longestBody}
 	}
 	return response, err
 }
+
+var errTooLong = fmt.Errorf("the answer is longer than %d bytes", longestBody)
 
 type boundedBody struct {
 	io.ReadCloser
@@ -44,7 +46,7 @@ type boundedBody struct {
 func (b *boundedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	if b.left -= n; b.left < 0 {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", longestBody)
+		return 0, errTooLong
 	}
 	return n, err
 }

@@ -21,18 +21,22 @@ import (
 // a time before the wave, or one of which it knows nothing yet.
 var itsOwnNow time.Time
 
-func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) error {
+func (m *Measurer) askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) error {
 	passes, err := condition(check.Success)
 	if err != nil {
 		return err
 	}
-	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: check.Address, Client: client(&http.Transport{})})
+	address, c, told, err := m.prometheus(ctx, check, wave)
 	if err != nil {
 		return err
 	}
+	api, err := prometheusapi.NewClient(prometheusapi.Config{Address: address, Client: c})
+	if err != nil {
+		return told(err)
+	}
 	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), itsOwnNow)
 	if err != nil {
-		return withoutURL(err)
+		return told(err)
 	}
 	values, err := valuesOf(result)
 	if err != nil {
@@ -47,6 +51,22 @@ func askPrometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave ro
 		}
 	}
 	return nil
+}
+
+// prometheus is whom a check asks, how, and how what it says is told.
+func (m *Measurer) prometheus(ctx context.Context, check *v1alpha1.PrometheusCheck, wave rollout.Wave) (address string, c *http.Client, told func(error) error, err error) {
+	if check.Provider == "" {
+		way, err := m.route(ctx, check.Address, wave)
+		return check.Address, bounded(&http.Transport{DialContext: way}), withoutURL, err
+	}
+	p, err := m.provider(check.Provider)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	if c, err = p.client(); err != nil {
+		return "", nil, nil, fmt.Errorf("provider %s: %w", p.Name, err)
+	}
+	return p.Address, c, p.told, nil
 }
 
 // query fills in what stands for the wave.

@@ -293,6 +293,8 @@ func (p *planner) lastMeasured(check string) time.Time {
 type Wave struct {
 	Namespace, Name, Revision string
 	Nodes                     []WaveNode
+	// Ports are those of the nodes on which its own pods listen.
+	Ports []int32
 }
 
 // NodesFailed is why a measurement failed that was made of nodes, and on which of them.

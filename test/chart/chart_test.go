@@ -116,6 +116,13 @@ func TestValues(t *testing.T) {
 		"podAnnotations":    map[string]string{"prometheus.io/scrape": "true"},
 		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
 		"loadBalancers": map[string]any{"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"}},
+		"analysis": map[string]any{
+			"hosts": []string{"prometheus.monitoring:9090", "*.example.com"}, "providersSecret": "mimir",
+			"providers": []any{map[string]any{
+				"name": "mimir", "address": "https://mimir.example.com/prometheus", "bearerTokenFile": "/etc/analysis/secret/token",
+				"caFile": "/etc/analysis/secret/ca.crt", "headers": map[string]string{"X-Scope-OrgID": "ingress"},
+			}},
+		},
 		"networkPolicy": map[string]any{"enabled": false}, "prometheusRule": map[string]any{"enabled": true},
 	}
 	content, err := sigsyaml.Marshal(everything)
@@ -144,10 +151,12 @@ func TestValues(t *testing.T) {
 // TestWrongValues are refused with what to change.
 func TestWrongValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"replicas=many":            "got string, want integer",
-		"image.pullPolicy=Perhaps": "value must be one of 'Always', 'IfNotPresent', 'Never'",
-		"imagePullPolicy=Always":   "additional properties 'imagePullPolicy' not allowed",
-		"verbosity=9":              "maximum: got 9, want 2",
+		"replicas=many":                    "got string, want integer",
+		"image.pullPolicy=Perhaps":         "value must be one of 'Always', 'IfNotPresent', 'Never'",
+		"imagePullPolicy=Always":           "additional properties 'imagePullPolicy' not allowed",
+		"verbosity=9":                      "maximum: got 9, want 2",
+		"analysis.hosts=one":               "got string, want array",
+		"analysis.providers[0].name=mimir": "missing property 'address'",
 	} {
 		if _, err := helm(t, "template", "release", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want %q", set, err, want)

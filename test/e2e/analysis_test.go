@@ -237,5 +237,19 @@ func startPrometheus(t *testing.T) string {
 			t.Logf("Prometheus wrote:\n%s", content)
 		}
 	})
+	permit(t, listen)
 	return "http://" + listen
+}
+
+// permit has the controller let checks reach an address and port.
+func permit(t *testing.T, address string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"patch", "deployment", "ingress-daemonset-controller", "--type=json", "-p", `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--analysis-hosts=` + address + `"}]`},
+		{"rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"},
+	} {
+		if out, err := theStage.Kubectl(t.Context(), append([]string{"-n", stage.Namespace}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %v: %v: %s", args, err, out)
+		}
+	}
 }

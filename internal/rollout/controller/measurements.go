@@ -11,6 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -158,7 +159,7 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 // measured is the wave as it is measured: a NotReady node tells nothing of its pods, one
 // that has left is not the template's.
 func (r *Reconciler) measured(o *observed) rollout.Wave {
-	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Ports: objects.OwnPorts(o.set)}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
 		for _, name := range a.Nodes {

@@ -33,6 +33,19 @@ func SharedHostPorts(a, b *v1alpha1.IngressDaemonSet) []HostPort {
 	return slices.Compact(shared)
 }
 
+// OwnPorts are the TCP ports of nodes on which pods of an IngressDaemonSet listen: those
+// that its template declares, and its health checkers'.
+func OwnPorts(set *v1alpha1.IngressDaemonSet) []int32 {
+	ports := slices.Clone(set.Spec.HealthCheckNodePorts)
+	for _, p := range hostPorts(&set.Spec.Template.Spec) {
+		if p.Protocol == corev1.ProtocolTCP {
+			ports = append(ports, p.Port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
 func (p HostPort) meets(other HostPort) bool {
 	return p.Protocol == other.Protocol && p.Port == other.Port && (p.ip == "" || other.ip == "" || p.ip == other.ip)
 }

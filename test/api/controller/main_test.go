@@ -207,7 +207,13 @@ func startController(ctx context.Context, image string) (*controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := rollout.SetUp(mgr, image, analysis.Measure); err != nil {
+	// Where the judges are, beside the API server.
+	judges, err := analysis.ParseHosts([]string{"127.0.0.1"})
+	if err != nil {
+		return nil, err
+	}
+	measurer := analysis.New(analysis.Options{Services: mgr.GetClient(), Live: mgr.GetAPIReader(), APIServer: own.Host, Hosts: judges})
+	if err := rollout.SetUp(mgr, image, measurer.Measure); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
