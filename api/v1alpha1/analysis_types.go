@@ -127,11 +127,11 @@ type PrometheusCheck struct {
 	// +kubebuilder:validation:MaxLength=4096
 	Query string `json:"query"`
 	// success is the condition on each value: a comparison and a number, such as
-	// "< 0.01".
+	// "< 0.01", or a CEL expression of value, such as "value < 0.01 || value > 100".
 	//
 	// +required
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(<|<=|>|>=|==|!=) *-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?$')",message="must be a comparison (<, <=, >, >=, ==, !=) and a number, such as '< 0.01'"
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(<|<=|>|>=|==|!=) *-?[0-9]+([.][0-9]+)?(e-?[0-9]+)?$|(^|[^A-Za-z0-9_.])value([^A-Za-z0-9_]|$)')",message="must be a comparison (<, <=, >, >=, ==, !=) and a number, such as '< 0.01', or a CEL expression of value, such as 'value < 0.01 || value > 100'"
 	Success string `json:"success"`
 	// empty is what a result without a value is: Fail, the default, or Pass.
 	//

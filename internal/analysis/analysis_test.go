@@ -161,8 +161,10 @@ func TestPrometheus(t *testing.T) {
 		{"nan", "< 1", "", "the value is NaN"},
 		{"matrix", "< 1", "", "the query gives a matrix"},
 		{"nonsense", "< 1", "", "no such query"},
-		{"scalar", "about 1", "", "is not a comparison"},
-		{"scalar", "<", "", "is not a comparison"},
+		{"vector", "value < 0.5 || value > 0.8", "", ""},
+		{"vector", "value > 0.05 && value < 0.8", "", "the value is 0.9 and should be value > 0.05 && value < 0.8"},
+		{"nan", "value < 1", "", "the value is NaN"},
+		{"scalar", "about 1", "", "is neither a comparison"},
 	} {
 		expect(t, v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: c.query, Success: c.success, Empty: c.empty}}, wave, c.want)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,7 +45,11 @@ func (m *Measurer) askPrometheus(ctx context.Context, check *v1alpha1.Prometheus
 		return errors.New("the query has no result")
 	}
 	for _, v := range values {
-		if !passes(v) {
+		ok, err := passes(ctx, v)
+		if err != nil {
+			return fmt.Errorf("the value is %g: %w", v, err)
+		}
+		if !ok {
 			return fmt.Errorf("the value is %g and should be %s", v, check.Success)
 		}
 	}
@@ -109,19 +112,4 @@ func valuesOfSamples(samples ...*model.Sample) ([]float64, error) {
 		out = append(out, float64(sample.Value))
 	}
 	return out, nil
-}
-
-// condition is a comparison with a number. NaN fulfils none but !=.
-func condition(text string) (func(float64) bool, error) {
-	operator := strings.TrimRight(text, "-0123456789.e ")
-	limit, err := strconv.ParseFloat(strings.TrimSpace(text[len(operator):]), 64)
-	compare := map[string]func(a, b float64) bool{
-		"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
-		">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
-		"==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a != b },
-	}[operator]
-	if err != nil || compare == nil {
-		return nil, fmt.Errorf("success: %q is not a comparison and a number, such as '< 0.01'", text)
-	}
-	return func(v float64) bool { return compare(v, limit) }, nil
 }

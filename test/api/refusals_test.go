@@ -63,7 +63,7 @@ var refusals = []struct {
 	{"Prometheus by two", []string{rolling(`analysis: [{name: a, prometheus: {address: "http://prometheus:9090", provider: mimir, query: up, success: "> 0"}}]`)},
 		rollingUpdate + ".analysis[0].prometheus", "set exactly one of address and provider"},
 	{"condition of Prometheus", []string{rolling(`analysis: [{name: a, prometheus: {address: "http://prometheus:9090", query: up, success: "result > 0"}}]`)},
-		rollingUpdate + ".analysis[0].prometheus.success", "must be a comparison (<, <=, >, >=, ==, !=) and a number, such as '< 0.01'"},
+		rollingUpdate + ".analysis[0].prometheus.success", "must be a comparison (<, <=, >, >=, ==, !=) and a number, such as '< 0.01', or a CEL expression of value, such as 'value < 0.01 || value > 100'"},
 	{"webhook", []string{rolling(`analysis: [{name: a, webhook: {url: "ftp://a"}}]`)},
 		rollingUpdate + ".analysis[0].webhook.url", "must be a URL that begins with http:// or https://"},
 	{"no time to detach", []string{rolling(`detachTimeoutSeconds: 0`)},
