@@ -173,6 +173,11 @@ const (
 	TargetsOut        = "Out"
 )
 
+// AnnotationDetachment on an Attachment is the number of its detachment, where its node was
+// taken out again before it was put back. Webhooks are told it: the detachment and the
+// attachment that ends it have the same, and 1 where there is none.
+const AnnotationDetachment = "ingressdaemonsets.mumoshu.github.io/detachment"
+
 // AnnotationGoneFor on an Attachment is for how long its Node has been gone, such as
 // 3h0m0s, by the clocks of those that led meanwhile.
 const AnnotationGoneFor = "ingressdaemonsets.mumoshu.github.io/gone-for"

@@ -33,7 +33,7 @@ type loadBalancers struct {
 	reasons, webhooks        list
 	groupsTagged             list
 	minAttached              int
-	secretFile               string
+	secretFile, caFile       string
 
 	// leads is whether no other controller can lead at this moment; nil where there is
 	// only one.
@@ -70,6 +70,7 @@ func (o *loadBalancers) register() {
 	flag.IntVar(&o.minAttached, "detach-min-attached", 1, "how many nodes stay attached whatever reasons hold")
 	flag.Var(&o.webhooks, "detach-webhook", "NAME=URL of a webhook that takes nodes out of another load balancer; may be repeated")
 	flag.StringVar(&o.secretFile, "detach-webhook-secret-file", "", "file with the secret that signs requests to webhooks, at least 32 bytes")
+	flag.StringVar(&o.caFile, "detach-webhook-ca-file", "", "file with further authorities that sign certificates of webhooks, PEM, which is read for each question; empty for the system's alone")
 }
 
 func reasonNames(separator string) string {
@@ -215,12 +216,17 @@ func (o *loadBalancers) detachWebhooks() ([]detaching.Webhook, error) {
 		return nil, fmt.Errorf("--detach-webhook-secret-file: %w", err)
 	}
 	var out []detaching.Webhook
+	names := map[string]bool{}
 	for _, flag := range o.webhooks {
 		name, url, ok := strings.Cut(flag, "=")
 		if !ok || name == "" {
 			return nil, fmt.Errorf("--detach-webhook must be NAME=URL, not %q", flag)
 		}
-		client, err := webhook.New(webhook.Options{URL: url, Secret: secret})
+		if names[name] {
+			return nil, fmt.Errorf("--detach-webhook: two are called %s, of which one would never be asked", name)
+		}
+		names[name] = true
+		client, err := webhook.New(webhook.Options{URL: url, Secret: secret, CAFile: o.caFile})
 		if err != nil {
 			return nil, fmt.Errorf("--detach-webhook %s: %w", name, err)
 		}

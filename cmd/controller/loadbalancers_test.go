@@ -46,6 +46,12 @@ func TestCheck(t *testing.T) {
 		"no name": {func(o *loadBalancers) {
 			o.detach, o.webhooks, o.secretFile = true, list{"https://lb.example.com"}, secret
 		}, "--detach-webhook must be NAME=URL"},
+		"two of a name": {func(o *loadBalancers) {
+			o.detach, o.webhooks, o.secretFile = true, list{"lb=https://a.example.com", "other=https://b.example.com", "lb=https://c.example.com"}, secret
+		}, "two are called lb"},
+		"no authority": {func(o *loadBalancers) {
+			o.detach, o.webhooks, o.secretFile, o.caFile = true, list{"lb=https://lb.example.com"}, secret, secret
+		}, "holds no certificate"},
 		"no URL": {func(o *loadBalancers) { o.detach, o.webhooks, o.secretFile = true, list{"lb=lb.example.com"}, secret }, "--detach-webhook lb: "},
 	} {
 		o := loadBalancers{rate: 4, burst: 20, background: 5, groupsEvery: time.Minute, minAttached: 1}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -39,7 +40,7 @@ func main() {
 		r.secrets = append(r.secrets, secret)
 		return err
 	})
-	certificate := flag.String("tls-cert", "", "`file` with the certificate; without it, plain HTTP is spoken")
+	certificate := flag.String("tls-cert", "", "`file` with the certificate, read for each question; without it, plain HTTP is spoken")
 	key := flag.String("tls-key", "", "`file` with the key of the certificate")
 	flag.Parse()
 	if len(r.proxies) == 0 || len(r.secrets) == 0 {
@@ -57,6 +58,12 @@ func main() {
 func serve(server *http.Server, certificate, key string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if certificate != "" {
+		if _, err := tls.LoadX509KeyPair(certificate, key); err != nil {
+			return err
+		}
+		server.TLSConfig = &tls.Config{GetCertificate: renewable(certificate, key)}
+	}
 	listener, err := net.Listen("tcp", server.Addr)
 	if err != nil {
 		return err
@@ -68,7 +75,7 @@ func serve(server *http.Server, certificate, key string) error {
 			ended <- server.Serve(listener)
 			return
 		}
-		ended <- server.ServeTLS(listener, certificate, key)
+		ended <- server.ServeTLS(listener, "", "")
 	}()
 	select {
 	case err := <-ended:
@@ -79,6 +86,15 @@ func serve(server *http.Server, certificate, key string) error {
 	defer cancel()
 	err = server.Shutdown(ctx)
 	return errors.Join(err, ignoreClosed(<-ended))
+}
+
+// renewable reads the certificate for each connection, of which each question has one: it may
+// have been renewed.
+func renewable(certificate, key string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		return &pair, err
+	}
 }
 
 func ignoreClosed(err error) error {

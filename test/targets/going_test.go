@@ -90,7 +90,8 @@ func TestGoingNode(t *testing.T) {
 		}
 		return nil
 	})
-	if ids := theWebhook.ids(webhook.Attach, node); len(ids) < 2 || len(slices.Compact(ids)) != 1 || len(theWebhook.refusals()) > 0 {
+	ids := append(theWebhook.ids(webhook.Detach, node), theWebhook.ids(webhook.Attach, node)...)
+	if len(ids) < 4 || len(slices.Compact(ids)) != 1 || len(theWebhook.refusals()) > 0 {
 		t.Errorf("the webhook was asked %v, and refused %v", ids, theWebhook.refusals())
 	}
 	f.must(api.Delete(t.Context(), other))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -100,6 +101,10 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 	} else {
 		changed := old.DeepCopy()
 		changed.Spec.Wanted = wanted
+		if wanted == v1alpha1.WantDetached && old.Spec.Wanted == v1alpha1.WantAttached {
+			// Generations only grow, so that no earlier detachment has the number.
+			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationDetachment, strconv.FormatInt(old.Generation+1, 10))
+		}
 		if changed.Spec.Instance == "" || wanted == v1alpha1.WantAttached {
 			changed.Spec.Instance = r.InstanceID(node.Spec.ProviderID)
 		}

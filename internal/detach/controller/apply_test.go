@@ -296,6 +296,38 @@ func TestAWebhookIsAskedWhatIsWishedNow(t *testing.T) {
 	}
 }
 
+// TestOneIDForADetachment tells webhooks the same of a detachment and of the attachment that
+// ends it, and another of the next.
+func TestOneIDForADetachment(t *testing.T) {
+	node := cordoned("a")
+	c := newCluster(t, node, detached("a"))
+	r := c.reconciler()
+	var ids []string
+	for _, wanted := range []v1alpha1.AttachmentWanted{"", v1alpha1.WantAttached, v1alpha1.WantDetached, v1alpha1.WantAttached} {
+		now := &v1alpha1.Attachment{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil {
+			t.Fatal(err)
+		}
+		if wanted != "" {
+			if err := r.writeAttachment(t.Context(), node, now, wanted); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil || now.Spec.Wanted != wanted {
+				t.Fatalf("%+v, %v", now.Spec, err)
+			}
+		}
+		ids = append(ids, detachmentID(now))
+	}
+	if ids[0] != ids[1] || ids[2] != ids[3] || ids[0] == ids[2] {
+		t.Errorf("detached, attached, detached and attached with %q", ids)
+	}
+	garbled := detached("a")
+	garbled.Annotations = map[string]string{v1alpha1.AnnotationDetachment: "a b"}
+	if id := detachmentID(garbled); id != ids[0] {
+		t.Errorf("by a number that somebody garbled %q", id)
+	}
+}
+
 // TestHowLongANodeIsGoneOutlivesUs goes on from what another leader has recorded.
 func TestHowLongANodeIsGoneOutlivesUs(t *testing.T) {
 	a := detached("a")

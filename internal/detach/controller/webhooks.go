@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +30,8 @@ type Webhook struct {
 
 // Question is what a webhook is asked.
 type Question struct {
-	// ID is the same whenever the same is asked again.
+	// ID is the same for all that is asked about one detachment: to take the node out, and
+	// to put it back.
 	ID     string
 	Detach bool
 	Node   *corev1.Node
@@ -111,11 +113,20 @@ func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeD
 		w.open[about] = true
 		hook := w.all[slices.IndexFunc(w.all, func(h Webhook) bool { return h.Name == name })]
 		go w.put(w.known[q], about, hook, Question{
-			ID:     fmt.Sprintf("%s/%d", a.UID, a.Generation),
+			ID:     detachmentID(a),
 			Detach: a.Spec.Wanted == v1alpha1.WantDetached,
 			Node:   node.DeepCopy(), Reason: string(d.Reason), Since: a.CreationTimestamp.Time,
 		})
 	}
+}
+
+// detachmentID names one detachment of a node. A number that somebody garbled is none.
+func detachmentID(a *v1alpha1.Attachment) string {
+	number, err := strconv.ParseInt(a.Annotations[v1alpha1.AnnotationDetachment], 10, 64)
+	if err != nil {
+		number = 1
+	}
+	return fmt.Sprintf("%s/%d", a.UID, number)
 }
 
 // put asks one webhook once.

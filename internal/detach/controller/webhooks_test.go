@@ -114,7 +114,7 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 		t.Errorf("the answer to a wish of before counts: %+v", got)
 	}
 	w.ask(back, node, ask)
-	if q := <-asks; q.Detach || q.ID != "uid/2" {
+	if q := <-asks; q.Detach || q.ID != "uid/1" {
 		t.Errorf("%+v", q)
 	}
 	<-rung

@@ -32,7 +32,8 @@ type Client struct {
 	url, host string
 	secret    []byte
 	timeout   time.Duration
-	http      *http.Client
+	// roots are who signs the receiver's certificate; they may be renewed.
+	roots func() (*x509.CertPool, error)
 }
 
 // Answer is what a webhook answered.
@@ -58,13 +59,10 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook %s: %w", target.Host, err)
 	}
-	return &Client{
-		url: target.String(), host: target.Host, secret: slices.Clone(o.Secret), timeout: timeout,
-		http: &http.Client{
-			Transport:     transport(o.RootCAs),
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}, nil
+	if _, err := o.roots(); err != nil {
+		return nil, fmt.Errorf("webhook %s: %w", target.Host, err)
+	}
+	return &Client{url: target.String(), host: target.Host, secret: slices.Clone(o.Secret), timeout: timeout, roots: o.roots}, nil
 }
 
 // transport goes through the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name,
@@ -99,7 +97,15 @@ func (c *Client) ask(ctx context.Context, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	response, err := c.http.Do(request)
+	roots, err := c.roots()
+	if err != nil {
+		return Answer{}, err
+	}
+	sender := &http.Client{
+		Transport:     transport(roots),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := sender.Do(request)
 	if err != nil {
 		return Answer{}, withoutURL(err)
 	}

@@ -2,15 +2,22 @@ package webhook
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -284,6 +291,70 @@ func TestCertificates(t *testing.T) {
 	if _, err := unknown.Ask(t.Context(), request); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
 	}
+}
+
+// authority writes the certificate that a server shows into a file.
+func authority(t *testing.T, file string, server *httptest.Server) {
+	t.Helper()
+	content := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAuthorityIsReadAgain goes on where a receiver's certificate was renewed by another
+// authority, and tells where the file cannot be read.
+func TestAuthorityIsReadAgain(t *testing.T) {
+	before, after := httptest.NewTLSServer(write(200, "")), httptest.NewUnstartedServer(write(200, ""))
+	after.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
+	after.StartTLS()
+	t.Cleanup(before.Close)
+	t.Cleanup(after.Close)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	authority(t, file, before)
+	c := client(t, Options{URL: before.URL, Secret: secret, CAFile: file})
+	ask := func(server *httptest.Server) error {
+		c.url = server.URL
+		_, err := c.Ask(t.Context(), request)
+		return err
+	}
+	if err := ask(before); err != nil {
+		t.Error(err)
+	}
+	if err := ask(after); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Error(err)
+	}
+	authority(t, file, after)
+	if err := ask(after); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(after); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
+		t.Error(err)
+	}
+	if _, err := New(Options{URL: before.URL, Secret: secret, CAFile: file}); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
+		t.Error(err)
+	}
+}
+
+// selfSigned is a certificate of this machine that nobody knows yet.
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	made, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{made}, PrivateKey: key}
 }
 
 func TestProxyOfTheEnvironment(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"os"
 	"time"
 
 	contract "github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
@@ -47,6 +48,31 @@ type Options struct {
 	// RootCAs are who signs the receiver's certificate; nil is the system's, of which
 	// SSL_CERT_FILE and SSL_CERT_DIR tell.
 	RootCAs *x509.CertPool
+	// CAFile holds further ones, PEM. It is read for each question, so that an authority
+	// that is renewed counts at once; empty for none.
+	CAFile string
+}
+
+// roots are who signs the receiver's certificate at this moment.
+func (o Options) roots() (*x509.CertPool, error) {
+	if o.CAFile == "" {
+		return o.RootCAs, nil
+	}
+	content, err := os.ReadFile(o.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authority: %w", err)
+	}
+	roots := o.RootCAs
+	if roots == nil {
+		if roots, err = x509.SystemCertPool(); err != nil {
+			return nil, fmt.Errorf("reading the system's authorities: %w", err)
+		}
+	}
+	roots = roots.Clone()
+	if !roots.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("%s holds no certificate", o.CAFile)
+	}
+	return roots, nil
 }
 
 func (o Options) target() (*url.URL, error) {
