@@ -114,6 +114,16 @@ else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
 endif
 
+# What is found to break a test is written to testdata/fuzz beside it. Commit that: from then
+# on the unit tests play it, too.
+FUZZTIME ?= 1m
+.PHONY: fuzz
+fuzz: ## Look for inputs that break what reads them, for a minute each (FUZZTIME=1m)
+	@grep -rhoH --include='*_test.go' '^func Fuzz[A-Za-z]*' api internal | sort | while IFS=: read -r file name; do \
+		echo "== $${name#func } in $${file%/*}"; \
+		go test "./$${file%/*}" -run '^$$' -fuzz "^$${name#func }\$$" -fuzztime $(FUZZTIME) </dev/null; \
+	done
+
 # Without it the first packages to be tested would build and install in silence.
 .PHONY: prepare
 prepare:

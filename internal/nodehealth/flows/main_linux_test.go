@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -35,6 +36,11 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(inNamespace) == "" {
 		os.Exit(again())
+	}
+	// Those that a fuzz test starts are in the namespace of whoever started them.
+	if slices.Contains(os.Args, "-test.fuzzworker") {
+		goleak.VerifyTestMain(m)
+		return
 	}
 	if err := prepareNamespace(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
