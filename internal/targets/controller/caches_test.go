@@ -50,6 +50,7 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 			}
 			caches.catchUp(ctx, c.of)
 			time.Sleep(10 * lookAgain)
+			synctest.Wait()
 			if caches.behind(c.of) != c.behind || (rung == 0) != c.behind {
 				t.Errorf("%s: behind %t, %d passes are called for", name, caches.behind(c.of), rung)
 			}
@@ -63,6 +64,7 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 				}
 			}
 			time.Sleep(2 * lookAgain)
+			synctest.Wait()
 			if caches.behind(c.of) || rung != 1 {
 				t.Errorf("%s: behind %t in the end, %d passes are called for", name, caches.behind(c.of), rung)
 			}

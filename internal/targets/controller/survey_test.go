@@ -409,6 +409,7 @@ func TestWhatIsSurveyedIsDatedByItsQuestion(t *testing.T) {
 		asked := time.Now()
 		a.readNamed([]targets.GroupName{{Name: "web"}}, time.Minute)
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if at := a.survey.direct["arn:web"].at; !at.Equal(asked) {
 			t.Errorf("a group that was asked for at %s is dated %s", asked, at)
 		}
