@@ -525,3 +525,57 @@ func TestDroppedClaim(t *testing.T) {
 		t.Errorf("after its turn:\n%s", summary(d))
 	}
 }
+
+// TestBlipOfTheFleet: pods of all outdated nodes that are unready for a moment are not replaced
+// at once when they are ready again, however short the moment was and whatever
+// minReadySeconds is, but take turns; where they crash again they are.
+func TestBlipOfTheFleet(t *testing.T) {
+	const blip = time.Minute
+	ready := func(s *State, are bool, since time.Duration) {
+		each(s, func(n *Node) {
+			n.Deployment.ReadyReplicas = 0
+			for i := range n.Pods {
+				n.Pods[i].Ready, n.Pods[i].ReadySince = are, start.Add(since)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		minReady int32
+		lasts    time.Duration
+		crash    bool
+		want     string
+	}{
+		"shorter than the grace":     {60, 2 * time.Second, false, "7s: Unmark"},
+		"almost as long":             {0, 6 * time.Second, false, "11s: Unmark"},
+		"they crash after the grace": {0, 6 * time.Second, true, "10s: Update"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(5)
+			s.Revision, s.Spec.MinReadySeconds = "r2", test.minReady
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(4)
+			sights := &Sights{}
+			look(sights, s, 0)
+			ready(&s, false, 0)
+			each(&s, func(n *Node) { n.Checks[0] = Check{Port: 10080, Answered: true, Since: start.Add(blip)} })
+			marks := look(sights, s, blip)
+			for i, step := range marks.Steps {
+				s.Nodes[i].Deployment.Mark, s.Nodes[i].Checks[0].Mark = step.Mark, step.Mark
+			}
+			got := ""
+			for after := time.Second; got == "" && after < time.Minute; after += time.Second {
+				if after == test.lasts {
+					ready(&s, true, blip+after)
+				}
+				if test.crash && after == 10*time.Second {
+					ready(&s, false, 0)
+				}
+				if d := look(sights, s, blip+after); len(d.Steps) > 0 {
+					got = after.String() + ": " + string(d.Steps[0].Action)
+				}
+			}
+			if len(marks.Steps) != 5 || got != test.want {
+				t.Errorf("%d marked, then %q, want %q", len(marks.Steps), got, test.want)
+			}
+		})
+	}
+}

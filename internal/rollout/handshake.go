@@ -22,7 +22,7 @@ import (
 // and fail only with the update. One of the kind MarkOutOfTurn is on a node that served
 // nothing when it was marked. While no pod of it is ready and it has health checks, no
 // detacher is asked: its pods are replaced when these have failed for the grace, which they
-// mostly had before.
+// mostly had before, and not while all of them are ready.
 
 // finish takes a marked node through its turn.
 func (p *planner) finish(v *view) {
@@ -66,6 +66,10 @@ func (p *planner) finish(v *view) {
 // and the policy is to go on; it takes the next step towards that.
 func (p *planner) detach(v *view) bool {
 	out, step, reason, until := p.detached(v)
+	if v.recovers() {
+		// Its pods stay ready, and it is left to its turn, or they crash again.
+		out, step, reason, until = false, nil, "its pods are ready again, and may stay so", time.Time{}
+	}
 	if out {
 		return true
 	}
@@ -271,20 +275,29 @@ func (p *planner) markOutOfTurn(v *view, reason string) {
 // that it had: it waits for its turn like any other. Pods that crash again and again are
 // ready for a moment only.
 func (p *planner) servesAgain(v *view) bool {
-	if !v.outOfTurn() || v.updatedInTurn() {
+	if !v.recovers() {
 		return false
 	}
 	steady := int32(0)
-	for _, pod := range v.Pods {
-		if at := pod.ReadySince.Add(max(steadyAfter, p.minReady())); !pod.Ready || pod.Terminating || pod.Failed != "" {
-			continue
-		} else if p.Now.Before(at) {
+	for i := range v.Pods {
+		at := v.Pods[i].ReadySince.Add(steadyAfter)
+		switch {
+		case !v.Pods[i].serves():
+		case p.Now.Before(at):
 			p.wake(at)
-			continue
+		default:
+			steady++
 		}
-		steady++
 	}
-	return steady > 0 && steady >= v.Deployment.PodsPerNode
+	return steady >= v.Deployment.PodsPerNode
+}
+
+// recovers is whether as many pods as should be are ready on a node that was marked out of
+// turn, before any was replaced: that it serves nothing, for which it waits for no turn, holds
+// no more.
+func (v *view) recovers() bool {
+	ready := v.readyPods()
+	return v.outOfTurn() && !v.updatedInTurn() && ready > 0 && ready >= v.Deployment.PodsPerNode
 }
 
 // steadyAfter is how long pods must have been ready to be taken for good again.

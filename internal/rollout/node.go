@@ -44,13 +44,16 @@ func (n *Node) updatedInTurn() bool {
 
 func (n *Node) readyPods() int32 {
 	var ready int32
-	for _, p := range n.Pods {
-		if p.Ready && !p.Terminating && p.Failed == "" {
+	for i := range n.Pods {
+		if n.Pods[i].serves() {
 			ready++
 		}
 	}
 	return ready
 }
+
+// serves is whether the pod is ready and not about to end.
+func (p *Pod) serves() bool { return p.Ready && !p.Terminating && p.Failed == "" }
 
 // broken is whether the node serves nothing: no pod is ready and every health check has
 // answered that it fails, or nobody is there to answer. One that does not answer tells

@@ -194,8 +194,19 @@ func TestOutOfTurn(t *testing.T) {
 			n.Checks[0].Mark, n.Seen, n.Pods[0].SeenReady, n.Pods[1].SeenReady = "", &Seen{Mark: start}, start, start
 		}, ""},
 		"all pods are ready for a moment": {func(_ *State, n *Node) {
-			n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince, n.Checks[0].Mark = true, true, start, start, ""
+			n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince = true, true, start, start
 		}, ""},
+		"for a moment, and a detacher": {func(s *State, n *Node) {
+			byBoth(&s.Spec)
+			n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince = true, true, start, start
+		}, ""},
+		"for a moment, and it left the set": {func(_ *State, n *Node) {
+			n.Wanted, n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince = false, true, true, start, start
+		}, ""},
+		"for a moment, never acknowledged": {func(s *State, n *Node) {
+			s.Now = start.Add(time.Hour)
+			n.Pods[0].Ready, n.Pods[1].Ready, n.Pods[0].ReadySince, n.Pods[1].ReadySince, n.Checks[0].Mark = true, true, s.Now, s.Now, ""
+		}, "Unmark n0000"},
 		"all pods are ready again":      {func(_ *State, n *Node) { steady(n, 2) }, "Unmark n0000"},
 		"one of two is ready again":     {func(_ *State, n *Node) { steady(n, 1) }, "Update n0000 to r2 x2"},
 		"one is ready, and a detacher":  {func(s *State, n *Node) { byBoth(&s.Spec); steady(n, 1) }, "RequestDetachment n0000"},
