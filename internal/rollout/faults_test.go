@@ -212,6 +212,9 @@ func TestDeadlineAfterAThaw(t *testing.T) {
 	n.Checks[0].Mark = ""
 	sights := &Sights{}
 	for _, after := range []time.Duration{0, time.Second, time.Hour, time.Hour + 10*time.Millisecond, time.Hour + lookAgain - time.Millisecond} {
+		if after == time.Hour {
+			sights.Thawed(start.Add(after))
+		}
 		if d := look(sights, s, after); d.Status.DetachTimedOut != nil {
 			t.Errorf("after %s:\n%s", after, summary(d))
 		}
@@ -224,27 +227,47 @@ func TestDeadlineAfterAThaw(t *testing.T) {
 	}
 }
 
-// TestFrozenAfterADeadline: a look that comes later than it was asked for may be that of a
-// controller which was frozen right after its first look past a deadline: what it sees may be
-// what was so then. What was over before stays so.
+// TestFrozenAfterADeadline: the looks of a controller which was frozen right after its first
+// look past a deadline count no more: what it sees may be what was so then. What was over
+// before stays so.
 func TestFrozenAfterADeadline(t *testing.T) {
 	s := markedFleet(3)
 	s.Nodes[0].Checks[0].Mark = ""
 	sights := &Sights{}
 	const deadline = 610 * time.Second
-	for _, after := range []time.Duration{
-		0, deadline, deadline + lookAgain/2, deadline + time.Minute, deadline + time.Minute + 10*time.Millisecond,
-		time.Hour, time.Hour + lookAgain - time.Millisecond,
+	for _, at := range []struct {
+		after  time.Duration
+		thawed bool
+	}{
+		{0, false}, {deadline, false}, {deadline + lookAgain/2, false}, {deadline + time.Minute, true},
+		{deadline + time.Minute + 10*time.Millisecond, false}, {time.Hour, true}, {time.Hour + lookAgain - time.Millisecond, false},
 	} {
-		if d := look(sights, s, after); d.Status.DetachTimedOut != nil {
-			t.Errorf("after %s:\n%s", after, summary(d))
+		if at.thawed {
+			sights.Thawed(start.Add(at.after))
+		}
+		if d := look(sights, s, at.after); d.Status.DetachTimedOut != nil {
+			t.Errorf("after %s:\n%s", at.after, summary(d))
 		}
 	}
 	for _, after := range []time.Duration{time.Hour + lookAgain, 5 * time.Hour} {
 		if d := look(sights, s, after); d.Status.DetachTimedOut == nil {
 			t.Errorf("after %s:\n%s", after, summary(d))
 		}
-		sights.Expect(start.Add(after + time.Second))
+		sights.Thawed(start.Add(after + time.Hour))
+	}
+}
+
+// TestSlowPasses: a deadline is over also where each look comes late, because passes are slow.
+func TestSlowPasses(t *testing.T) {
+	s := markedFleet(3)
+	s.Nodes[0].Checks[0].Mark = ""
+	sights := &Sights{}
+	const deadline, every = 610 * time.Second, 20 * time.Second
+	for after := time.Duration(0); after <= deadline+2*every; after += every {
+		d := look(sights, s, after)
+		if over := d.Status.DetachTimedOut != nil; over != (after >= deadline+every) {
+			t.Errorf("after %s:\n%s", after, summary(d))
+		}
 	}
 }
 

@@ -28,10 +28,10 @@ type Seen struct {
 // seen. The zero value has seen nothing.
 type Sights struct {
 	began time.Time
-	// next is when the next look is due at the latest, zero where nobody said so.
-	next time.Time
-	// looked is the last look that another one followed in time, lookAgain later or more,
-	// looks are those since.
+	// thawed is when this process was last found to have been frozen, zero where it never was.
+	thawed time.Time
+	// looked is the last look that another one followed, lookAgain later or more, without that
+	// the process was frozen between the two; looks are those since.
 	looked time.Time
 	looks  []time.Time
 	nodes  map[string]*sight
@@ -104,13 +104,10 @@ func (s *Sights) See(state *State) {
 }
 
 // look notes a look, and is when the last one was that lies lookAgain back; zero where none
-// does. One that comes late may be that of a controller which was frozen, and see what was so
-// at the looks before it: it follows none of them.
+// does. That of a controller which was frozen may see what was so at the looks before: it
+// follows none of them.
 func (s *Sights) look(now time.Time) time.Time {
-	if !s.next.IsZero() && now.After(s.next.Add(mostLate)) {
-		s.looks = nil
-	}
-	s.next = time.Time{}
+	s.looks = slices.DeleteFunc(s.looks, func(look time.Time) bool { return look.Before(s.thawed) })
 	recent := slices.IndexFunc(s.looks, func(look time.Time) bool { return now.Before(look.Add(lookAgain)) })
 	if recent < 0 {
 		recent = len(s.looks)
@@ -123,11 +120,9 @@ func (s *Sights) look(now time.Time) time.Time {
 	return s.looked
 }
 
-// Expect says when the next look is due at the latest; zero where nothing is waited for.
-func (s *Sights) Expect(next time.Time) { s.next = next }
-
-// mostLate is how late a look may come on a busy machine.
-const mostLate = 3 * time.Second
+// Thawed says when this process was last found to have been frozen, by its own clock; zero
+// where it never was. How long a pass takes, or fails for, does not tell.
+func (s *Sights) Thawed(at time.Time) { s.thawed = at }
 
 func (s *sight) see(n *Node, claimed bool, now time.Time) {
 	last := s.values

@@ -47,6 +47,7 @@ type Reconciler struct {
 	dryRuns      *dryRuns
 	memory       *memory
 	sights       *sights
+	pulse        *pulse
 	changes      *changes
 	evictions    *evictions
 	waves        *waveClock
@@ -87,7 +88,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.announceStatus(o, decision.Status)
 	}
 	err = errors.Join(failed, err)
-	r.sights.of(o.set).Expect(dueBy(decision.WakeAt, err))
 	if onlyConflicts(err) {
 		// Something was written in between; its event may have come already.
 		log.FromContext(ctx).V(1).Info("observed state was outdated", "error", err)
@@ -140,15 +140,6 @@ func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaem
 	}
 	r.written.remember(changed)
 	return nil
-}
-
-// dueBy is when the look is due at the latest that a decision asks for. After a pass that
-// failed it waits as well.
-func dueBy(wake time.Time, err error) time.Time {
-	if wake.IsZero() || err == nil || onlyConflicts(err) {
-		return wake
-	}
-	return wake.Add(longestBackoff)
 }
 
 // untilNext is the time from now to the earliest of the moments, 0 where all are zero.

@@ -345,25 +345,6 @@ func TestUntilNext(t *testing.T) {
 	})
 }
 
-// TestDueBy: after a pass that failed the next one waits for as long as it may, and after one
-// that was outdated no longer than was asked for.
-func TestDueBy(t *testing.T) {
-	wake := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("outdated"))
-	for _, c := range []struct {
-		wake time.Time
-		err  error
-		want time.Time
-	}{
-		{time.Time{}, nil, time.Time{}}, {time.Time{}, errors.New("x"), time.Time{}},
-		{wake, nil, wake}, {wake, conflict, wake}, {wake, errors.New("x"), wake.Add(longestBackoff)},
-	} {
-		if got := dueBy(c.wake, c.err); !got.Equal(c.want) {
-			t.Errorf("wake %s, %v: got %s", c.wake, c.err, got)
-		}
-	}
-}
-
 // TestShortened fits into an event's note, which may be 1024 bytes long.
 func TestShortened(t *testing.T) {
 	for _, note := range []string{"", "short", strings.Repeat("x", 5000), strings.Repeat("ü", 5000), "x" + strings.Repeat("ü", 5000)} {

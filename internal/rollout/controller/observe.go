@@ -70,6 +70,8 @@ type nodeObjects struct {
 
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
+	// Before the time is taken: a freeze after this is told by a later beat.
+	thawed := r.pulse.beat()
 	o := &observed{
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
 		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),
@@ -92,7 +94,9 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	r.assemble(o)
 	r.tellOlder(ctx, o)
 	r.compareCheckers(o)
-	r.sights.of(set).See(&o.state)
+	seen := r.sights.of(set)
+	seen.Thawed(thawed)
+	seen.See(&o.state)
 	return o, nil
 }
 

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -73,6 +74,9 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 	r.recorder, r.image = mgr.GetEventRecorder(objects.FieldManager), image
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(measure, ring, r.now)
+	if err := mgr.Add(manager.RunnableFunc(r.pulse.run)); err != nil {
+		return fmt.Errorf("setting up the pulse: %w", err)
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
 		For(&v1alpha1.IngressDaemonSet{}, builder.WithPredicates(r.changesOfItself())).
@@ -95,7 +99,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		changes: newChanges(), evictions: newEvictions(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
 	}
 }
 

@@ -82,7 +82,19 @@ func (w *world) lead(skew time.Duration) *leader {
 	l.openViews()
 	w.leaders = append(w.leaders, l)
 	l.wakeAfter(0)
+	l.beats()
 	return l
+}
+
+// beats is what its process does of itself, but while it is frozen.
+func (l *leader) beats() {
+	if l.stopped {
+		return
+	}
+	if !l.w.now.Before(l.frozenUntil) {
+		l.r.pulse.beat()
+	}
+	l.w.after(beatEvery, l.beats)
 }
 
 func (l *leader) now() time.Time { return l.w.now.Add(l.skew) }
@@ -155,7 +167,10 @@ func (l *leader) stop() {
 	l.w.leaders = slices.DeleteFunc(l.w.leaders, func(other *leader) bool { return other == l })
 }
 
-var errGone = errors.New("the controller is gone")
+var (
+	errGone = errors.New("the controller is gone")
+	errHung = errors.New("the API server takes no writes")
+)
 
 // pauses is what may happen to a controller before a write: it dies and another takes
 // over, or it is frozen while others go on.
@@ -170,6 +185,9 @@ func (l *leader) pauses() error {
 		return errGone
 	case w.chance(w.freezes):
 		l.freeze(w.between(time.Second, 15*time.Minute))
+	case w.hung > 0:
+		w.run(w.now.Add(w.hung))
+		return errHung
 	case w.chance(0.1):
 		// A write takes its time.
 		w.run(w.now.Add(w.between(time.Millisecond, 30*time.Millisecond)))

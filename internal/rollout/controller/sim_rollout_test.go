@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
 // TestOneRollout takes the whole way once: two nodes get a new template, one after the
@@ -56,6 +58,37 @@ func TestFrozenAtADeadline(t *testing.T) {
 	if timedOut := w.set().Status.DetachTimedOut; timedOut != nil {
 		t.Errorf("timed out: %+v", timedOut)
 	}
+	w.mustHold(t, "unfinished", w.unfinished)
+}
+
+// TestDeadlinesEndWhileWritesHang: a detachment that takes too long times out also while each
+// pass waits for a write that hangs and fails, so that every look comes late.
+func TestDeadlinesEndWhileWritesHang(t *testing.T) {
+	w := newWorld(0)
+	w.detacher.keys = map[string]string{detacherKey: detacherTimestamp}
+	spec := specOfStories()
+	byBoth(&spec)
+	u := spec.UpdateStrategy.RollingUpdate
+	u.DetachTimeoutSeconds, u.DetachTimeoutPolicy = new(int32(60)), v1alpha1.ProceedOnDetachTimeout
+	w.addNode("n1", nil)
+	w.addNode("n2", nil)
+	w.begin(spec)
+	w.run(start.Add(time.Minute))
+	w.detacher.answers = false
+	w.changeTemplate("r2")
+	l := w.leaders[0]
+	for l.seen.node("n1").Seen.Requested.IsZero() {
+		w.run(w.now.Add(10 * time.Millisecond))
+	}
+	w.addNode("n3", nil)
+	w.hung = 15 * time.Second
+	w.run(w.now.Add(5 * time.Minute))
+	updates := func(s rollout.Step) bool { return s.Action == rollout.Update && s.Node == "n1" }
+	if !slices.ContainsFunc(l.seen.decision.Steps, updates) {
+		t.Errorf("its time of a minute is not over after five: %v", l.seen.decision.Steps)
+	}
+	w.hung = 0
+	w.run(w.now.Add(10 * time.Minute))
 	w.mustHold(t, "unfinished", w.unfinished)
 }
 

@@ -85,7 +85,9 @@ type world struct {
 	// crashes and freezes are the probabilities of a crash and of a freeze before each
 	// write.
 	crashes, freezes float64
-	audit            *audit
+	// hung is after how long the API server refuses what a leader writes, zero where it does not.
+	hung  time.Duration
+	audit *audit
 	// story receives what happens, in words.
 	story func(actor, what string)
 	// words are revisions in words.
