@@ -271,6 +271,31 @@ func TestSlowPasses(t *testing.T) {
 	}
 }
 
+// TestClaimOfWhichNothingCame: a node that was claimed, and needs no update any more, has as
+// long to get ready as any other, however long ago its last update is.
+func TestClaimOfWhichNothingCame(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision = "r2"
+	s.Spec.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
+	n := &s.Nodes[0]
+	updatedTo(n, "r2")
+	s.Spec.Paused = true
+	sights := &Sights{}
+	look(sights, s, 0)
+	look(sights, s, time.Hour)
+	s.Status.Wave = []string{n.Name}
+	n.Pods[0].Ready, n.Deployment.ReadyReplicas = false, 1
+	deadline := time.Hour + s.Spec.ProgressDeadline()
+	for _, after := range []time.Duration{time.Hour, time.Hour + time.Second, deadline - time.Second, deadline} {
+		if d := look(sights, s, after); d.Status.Rejected != nil {
+			t.Errorf("after %s: %+v", after, d.Status.Rejected)
+		}
+	}
+	if d := look(sights, s, deadline+lookAgain); d.Status.Rejected == nil {
+		t.Errorf("in the end:\n%s", summary(d))
+	}
+}
+
 // TestEachDeadlineIsLookedAtTwice: what a deadline ends is done at a look that was asked for,
 // and by nothing else, and not at the first, which may show what was before.
 func TestEachDeadlineIsLookedAtTwice(t *testing.T) {

@@ -439,8 +439,9 @@ func (p *planner) watchDeadline(v *view, since time.Time) {
 	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing || v.outOfTurn() || v.keptOut() || p.ripens(v) {
 		return
 	}
-	// What cost it time while its node was NotReady is not its pods' fault.
-	deadline := later(since, v.seen.Ready).Add(p.Spec.ProgressDeadline())
+	// What cost it time while its node was NotReady is not its pods' fault, and of a claim of
+	// which nothing came the last update may be long ago.
+	deadline := later(later(since, v.seen.Claim), v.seen.Ready).Add(p.Spec.ProgressDeadline())
 	v.overdue = p.over(deadline)
 }
 
