@@ -627,3 +627,16 @@ func TestBlipOfTheFleet(t *testing.T) {
 		})
 	}
 }
+
+// TestGoneNodeHeldByAFinalizer: the Deployment of a Node that is gone uses up no budget while
+// somebody's finalizer keeps it.
+func TestGoneNodeHeldByAFinalizer(t *testing.T) {
+	s := servingFleet(3)
+	s.Revision = "r2"
+	n := &s.Nodes[0]
+	n.Exists, n.Wanted, n.Ready, n.Pods, n.Checks = false, false, false, nil, nil
+	n.Deployment.Mark, n.Deployment.Deleting = MarkValue(start.Add(-time.Hour), "r2"), true
+	if d := Plan(s); len(d.Status.Wave) != 1 {
+		t.Errorf("nothing begins:\n%s", summary(d))
+	}
+}

@@ -178,6 +178,9 @@ func (p *planner) tally(underWay, acting int) count {
 // its update does not: it is attached, and the update is what may cure it.
 func (p *planner) down(v *view) bool {
 	switch {
+	case !v.Exists:
+		// Its Deployment may stay for as long as somebody's finalizer does.
+		return false
 	case !v.Wanted:
 		// One that was claimed, and is to be marked out of turn, may have been begun with
 		// by another controller whose mark is yet to be seen.
