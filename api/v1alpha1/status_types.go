@@ -208,6 +208,8 @@ const (
 	ReasonHostPortShared = "HostPortShared"
 	// ReasonForeignObject: an object that the controller must write belongs to somebody else.
 	ReasonForeignObject = "ForeignObject"
+	// ReasonPodsLeft: pods run on a node that is to go, and their Deployment is not found.
+	ReasonPodsLeft = "PodsLeft"
 	// ReasonTargetsHealthy: every target that should be registered is healthy.
 	ReasonTargetsHealthy = "TargetsHealthy"
 	// ReasonTargetsNotHealthy: some targets are not registered or not healthy yet.

@@ -209,6 +209,7 @@ func (p *planner) create(v *view) {
 func (p *planner) leave(v *view) {
 	if len(v.Pods) > 0 && v.Ready {
 		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its pods are terminating")
+		p.reportLeft(v)
 		return
 	}
 	if v.Detachment.Requested {
@@ -216,6 +217,21 @@ func (p *planner) leave(v *view) {
 		p.act(v, Step{Action: ReleaseDetachment, Reason: "no pod is left on it"})
 	}
 }
+
+// reportLeft tells of pods that nobody stops: their Deployment cannot be found, and the garbage
+// collector has had its time.
+func (p *planner) reportLeft(v *view) {
+	i := slices.IndexFunc(v.Pods, func(pod Pod) bool { return !pod.Terminating && pod.Failed == "" })
+	if i < 0 || !p.over(v.seen.Updated.Add(collectedAfter)) {
+		return
+	}
+	v.reason = "pod " + v.Pods[i].Name + " is left, and its Deployment is not found"
+	p.block(v1alpha1.ReasonPodsLeft, "node "+v.Name+" is kept: "+v.reason+
+		": put back the label and the annotation that somebody took from it, or delete it")
+}
+
+// collectedAfter is how long pods may run whose Deployment is gone.
+const collectedAfter = time.Minute
 
 // accepted is whether the API server accepts a Deployment of the revision. Only
 // the present template needs to be asked about.

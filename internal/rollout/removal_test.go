@@ -323,3 +323,38 @@ func TestOrphaningInATurn(t *testing.T) {
 		})
 	}
 }
+
+// TestPodsLeftWithoutADeployment: pods of a node that is to go, whose Deployment is not found,
+// are waited for, and after a while it is said that nobody stops them.
+func TestPodsLeftWithoutADeployment(t *testing.T) {
+	for name, test := range map[string]struct {
+		deletion Deletion
+		change   func(*Pod)
+		want     string
+	}{
+		"in a deletion":    {DeleteInWaves, func(*Pod) {}, v1alpha1.ReasonPodsLeft},
+		"it left the set":  {NotDeleted, func(*Pod) {}, v1alpha1.ReasonPodsLeft},
+		"they are ending":  {DeleteInWaves, func(p *Pod) { p.Terminating = true }, v1alpha1.ReasonAsExpected},
+		"they have failed": {DeleteInWaves, func(p *Pod) { p.Failed = "Evicted" }, v1alpha1.ReasonAsExpected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, sights := servingFleet(2), &Sights{}
+			look(sights, s, 0)
+			s.Deletion = test.deletion
+			n := &s.Nodes[0]
+			n.Wanted, n.Deployment = false, nil
+			for i := range n.Pods {
+				test.change(&n.Pods[i])
+			}
+			for _, after := range []time.Duration{time.Minute, time.Minute + collectedAfter} {
+				d := look(sights, s, after)
+				if b := condition(t, d, v1alpha1.ConditionBlocked); b.Reason != v1alpha1.ReasonAsExpected || strings.Contains(steps(d), n.Name) {
+					t.Errorf("after %s:\n%s", after, summary(d))
+				}
+			}
+			if b := condition(t, look(sights, s, time.Minute+collectedAfter+lookAgain), v1alpha1.ConditionBlocked); b.Reason != test.want {
+				t.Errorf("after a while: %+v", b)
+			}
+		})
+	}
+}
