@@ -12,7 +12,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -202,24 +201,15 @@ func (r *Reconciler) everyDeploymentSeen(ctx context.Context, o *observed) error
 }
 
 // everySliceLeft publishes for the last time for an IngressDaemonSet that goes without its
-// Deployments, and is an error where an EndpointSlice is still its own, as one that was made
-// after the garbage collector had looked: it would be deleted, and what is not ready for ever
-// would be left of one that a last mark went from.
+// Deployments. By what the cache shows, a slice may be kept that goes with it, as one that was
+// made after the garbage collector had looked, or one that says for ever what a last mark made
+// of its pods.
 func (r *Reconciler) everySliceLeft(ctx context.Context, o *observed) error {
-	if err := r.publish(ctx, o); err != nil {
+	published, err := r.published(ctx, o, r.live)
+	if err != nil {
 		return err
 	}
-	published := &metav1.PartialObjectMetadataList{}
-	published.SetGroupVersionKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"))
-	if err := r.live.List(ctx, published, r.named(o)[:2]...); err != nil {
-		return fmt.Errorf("looking whether every EndpointSlice is left as it should be: %w", err)
-	}
-	for i := range published.Items {
-		if s := &published.Items[i]; controlledBy(s, o.set.UID) {
-			return apierrors.NewConflict(discoveryv1.Resource("endpointslices"), s.Name, errors.New("it would be deleted with the IngressDaemonSet"))
-		}
-	}
-	return nil
+	return r.publishOver(ctx, o, published)
 }
 
 // holdBack asks a node for no more pods than run, unless other pods are ready than were

@@ -81,10 +81,15 @@ func (o *observed) podRevisions() []string {
 
 // publish brings the EndpointSlices of the Service to what they should be.
 func (r *Reconciler) publish(ctx context.Context, o *observed) error {
-	published, err := r.published(ctx, o)
+	published, err := r.published(ctx, o, r.client)
 	if err != nil {
 		return err
 	}
+	return r.publishOver(ctx, o, published)
+}
+
+// publishOver does so where these are published.
+func (r *Reconciler) publishOver(ctx context.Context, o *observed, published []*discoveryv1.EndpointSlice) error {
 	if o.set.DeletionTimestamp == nil && slices.ContainsFunc(published, ownerless) {
 		if err := r.setAsSeenNow(ctx, o); err != nil {
 			return err
@@ -201,9 +206,9 @@ func (o *observed) ofService(slice *discoveryv1.EndpointSlice) bool {
 
 // published are our EndpointSlices in the order of their names, with those that an
 // IngressDaemonSet of the same name has left behind.
-func (r *Reconciler) published(ctx context.Context, o *observed) ([]*discoveryv1.EndpointSlice, error) {
+func (r *Reconciler) published(ctx context.Context, o *observed, from client.Reader) ([]*discoveryv1.EndpointSlice, error) {
 	list := &discoveryv1.EndpointSliceList{}
-	if err := r.client.List(ctx, list, r.named(o)...); err != nil {
+	if err := from.List(ctx, list, r.named(o)...); err != nil {
 		return nil, fmt.Errorf("listing EndpointSlices: %w", err)
 	}
 	var out []*discoveryv1.EndpointSlice
