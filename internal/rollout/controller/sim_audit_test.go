@@ -11,6 +11,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ type audit struct {
 	last     map[string]string
 	// since is when something that must end was first seen.
 	since map[string]time.Time
-	// strayed are the nodes that were written to when the object was gone: by a controller
+	// strayed are the nodes that were written to, and the slices that were made, when the object was gone: by a controller
 	// that was frozen between its last look and that write, which nothing can refuse.
 	strayed map[string]bool
 }
@@ -149,8 +150,33 @@ func (a *audit) leavesBehind(before, after client.Object) {
 	if before != nil && owned(after) && !owned(before) {
 		a.fault("%s is claimed although it was left behind", after.GetName())
 	}
+	if _, slice := after.(*discoveryv1.EndpointSlice); slice && before == nil {
+		// It goes with the object unless it is left, which is judged then.
+		a.strayed[after.GetName()] = a.w.set() == nil
+		return
+	}
 	if set := a.w.set(); a.deletion() == rollout.DeleteOrphaning && set != nil && set.DeletionTimestamp.Time.Before(a.w.now) && owned(after) && !owned(before) {
 		a.fault("%s is claimed although it is to be left", after.GetName())
+	}
+}
+
+// collects judges what the garbage collector deletes of an IngressDaemonSet that is gone.
+func (a *audit) collects(obj client.Object) {
+	if a.w.orphans && !a.strayed[nodeOf(obj)] && !a.strayed[obj.GetName()] {
+		a.fault("the garbage collector deletes %s, which was to be left", obj.GetName())
+	}
+}
+
+// checkLeft: nobody is left to publish again what an IngressDaemonSet leaves behind.
+func (a *audit) checkLeft() {
+	for _, obj := range a.w.api.All("EndpointSlice") {
+		for _, e := range obj.(*discoveryv1.EndpointSlice).Endpoints {
+			d := a.w.deployments[*e.NodeName]
+			stays := slices.ContainsFunc(a.w.pods, func(p *simPod) bool { return p.name == e.TargetRef.Name && !p.terminating })
+			if a.w.orphans && d != nil && !d.marked() && stays && *e.Conditions.Terminating {
+				a.fault("%s is left as under update on %s", e.TargetRef.Name, *e.NodeName)
+			}
+		}
 	}
 }
 

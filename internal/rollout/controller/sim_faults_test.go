@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -211,6 +212,8 @@ func (w *world) remove(how rollout.Deletion) {
 func (w *world) setChanged(before, after client.Object) {
 	if after == nil {
 		w.tell("cluster", "the IngressDaemonSet is gone")
+		w.audit.checkLeft()
+		w.after(w.between(100*time.Millisecond, 2*time.Second), func() { w.collectOwned(before.GetUID()) })
 		return
 	}
 	if before == nil || (before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
@@ -229,9 +232,21 @@ func (w *world) setChanged(before, after client.Object) {
 
 func (w *world) collectAll() {
 	w.collected = true
-	for _, kind := range []string{"Deployment", "DaemonSet"} {
+	for _, kind := range []string{"Deployment", "DaemonSet", "EndpointSlice"} {
 		for _, obj := range w.api.All(kind) {
 			w.must(client.IgnoreNotFound(w.user("gc").Delete(ctx, obj)))
+		}
+	}
+}
+
+// collectOwned is the garbage collector when an owner is gone.
+func (w *world) collectOwned(owner types.UID) {
+	for _, kind := range []string{"Deployment", "DaemonSet", "EndpointSlice"} {
+		for _, obj := range w.api.All(kind) {
+			if controlledBy(obj, owner) {
+				w.audit.collects(obj)
+				w.must(client.IgnoreNotFound(w.user("gc").Delete(ctx, obj)))
+			}
 		}
 	}
 }
@@ -239,7 +254,7 @@ func (w *world) collectAll() {
 // orphanAll orphans one object after another, and drops the finalizer that asks for it then.
 func (w *world) orphanAll() {
 	at := w.now
-	for _, kind := range []string{"Deployment", "DaemonSet"} {
+	for _, kind := range []string{"Deployment", "DaemonSet", "EndpointSlice"} {
 		for _, obj := range w.api.All(kind) {
 			at = at.Add(w.between(0, 200*time.Millisecond))
 			w.at(at, func() { w.orphan(kind, client.ObjectKeyFromObject(obj)) })

@@ -45,6 +45,7 @@ func (w *world) putPod(p *simPod) {
 		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, p.failed
 	case p.running:
 		pod.Status = runningStatus(p.readySince, p.ready)
+		pod.Status.PodIPs = []corev1.PodIP{{IP: "10.1.0.1"}}
 		if p.notReadyByNode {
 			pod.Status.Conditions[0].Status = corev1.ConditionFalse
 		}

@@ -119,6 +119,9 @@ func endsOnTightNodes(t *rapid.T) string {
 func isDeleted(t *rapid.T) string {
 	g := &generator{T: t}
 	w := g.world()
+	if g.oneIn("a Service", 2) {
+		w.serve()
+	}
 	w.crashes = []float64{0, 0.1}[g.number("crashes", 0, 1)]
 	g.happen(g.number("happenings", 0, 6))
 	how := rapid.SampledFrom([]rollout.Deletion{rollout.DeleteInWaves, rollout.DeleteAtOnce, rollout.DeleteOrphaning}).Draw(t, "deletion")

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -126,6 +127,18 @@ func (w *world) begin(spec v1alpha1.IngressDaemonSetSpec) {
 	w.name(set)
 	w.must(w.user("kubectl").Create(ctx, set, client.FieldOwner("kubectl")))
 	w.lead(0)
+}
+
+// serve publishes the pods to a Service.
+func (w *world) serve() {
+	w.api.Put(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: theSet.Namespace, Name: "web"},
+		Spec: corev1.ServiceSpec{
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			Ports:                 []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(8080)}},
+		},
+	})
+	w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.ServiceName = "web" })
 }
 
 func templateOf(image string) corev1.PodTemplateSpec {
