@@ -230,7 +230,9 @@ func (p *pass) keepUnnamed(g *group, t *part) {
 	}
 	t.unsure = true
 	for _, h := range g.held {
-		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !h.Leaving && !t.has(h.Target) {
+		// A removal that was only written may be another leader's, which knew less.
+		left := h.Leaving && !(h.LeftAt.IsZero() && placeIn(g.Registered, h.Target) == registered)
+		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !left && !t.has(h.Target) {
 			p.stay(t, h, "")
 		}
 	}

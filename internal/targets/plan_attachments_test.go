@@ -708,6 +708,32 @@ func TestWhatIsNotKnownYetStays(t *testing.T) {
 	}
 }
 
+// TestARemovalThatWasOnlyWrittenIsNotGoneThroughWith leaves in what another leader was about to
+// take out, while a Node may be that machine and does not say so yet; what has left stays out.
+func TestARemovalThatWasOnlyWrittenIsNotGoneThroughWith(t *testing.T) {
+	for name, c := range map[string]struct {
+		registered map[Target]Health
+		at         time.Time
+		named      bool
+		out        bool
+	}{
+		"only written":        {at80("i-a", "i-b", "i-c"), time.Time{}, false, false},
+		"every Node is known": {at80("i-a", "i-b", "i-c"), time.Time{}, true, true},
+		"it has left":         {at80("i-b", "i-c"), noon.Add(-time.Second), false, false},
+	} {
+		s := fleetOf(webGroup(Instance), c.registered)
+		s.Nodes[0].Spec.ProviderID = ""
+		if c.named {
+			s.Nodes[0].Spec.ProviderID = "aws:///z1/i-another"
+		}
+		s.attachment("web", onNodes(), leaving80(c.at, "i-a:80"))
+		calls := plan(t, s).calls()
+		if strings.Contains(calls, "out i-a:80") != c.out || !c.at.IsZero() && strings.Contains(calls, "i-a:80") {
+			t.Errorf("%s: %s", name, calls)
+		}
+	}
+}
+
 // TestADrainHookMayHaveBeenLetGo registers no pod by a hook that is seen to hold it, while what
 // is seen may be of before another leader let go of that.
 func TestADrainHookMayHaveBeenLetGo(t *testing.T) {
