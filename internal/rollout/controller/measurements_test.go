@@ -115,3 +115,17 @@ func TestMeasurementsOfWhoIsGone(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnsForget what ends when nobody is there any more whom it was for.
+func TestTurnsForget(t *testing.T) {
+	turns := newTurns()
+	turns.waiting = append(turns.waiting, queued{set: theSet, asked: time.Now()})
+	if _, ok := turns.take(); !ok {
+		t.Fatal("nobody has a turn")
+	}
+	turns.forget(theSet)
+	turns.end(theSet, time.Second)
+	if len(turns.took) > 0 || len(turns.underWay) > 0 || turns.total != 0 {
+		t.Errorf("it remembers %+v", turns)
+	}
+}

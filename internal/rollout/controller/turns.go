@@ -23,7 +23,7 @@ type turns struct {
 	waiting  []queued
 	underWay map[types.NamespacedName]int
 	total    int
-	// took is how long the last measurement of each took.
+	// took is how long the last measurement of each took that had a turn and is not forgotten.
 	took map[types.NamespacedName]time.Duration
 }
 
@@ -53,6 +53,9 @@ func (t *turns) take() (next queued, ok bool) {
 	t.waiting = slices.Delete(t.waiting, first, first+1)
 	t.underWay[next.set]++
 	t.total++
+	if _, known := t.took[next.set]; !known {
+		t.took[next.set] = 0
+	}
 	return next, true
 }
 
@@ -61,7 +64,9 @@ func (t *turns) due(w queued) time.Time { return w.asked.Add(t.took[w.set]) }
 
 // end ends a turn that took so long.
 func (t *turns) end(set types.NamespacedName, took time.Duration) {
-	t.took[set] = took
+	if _, known := t.took[set]; known {
+		t.took[set] = took
+	}
 	t.total--
 	if t.underWay[set]--; t.underWay[set] == 0 {
 		delete(t.underWay, set)
