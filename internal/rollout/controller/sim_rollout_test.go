@@ -25,21 +25,31 @@ func TestOneRollout(t *testing.T) {
 	w.mustHold(t, "unfinished", w.unfinished)
 }
 
-// TestFrozenAtADeadline: a controller that is frozen right after it saw that a detachment takes
-// too long hears the answer that came meanwhile when it thaws, although its watch is late.
-func TestFrozenAtADeadline(t *testing.T) {
+// silentDetacher is a fleet of two nodes with a rollout whose detachments time out after a minute,
+// of which the detacher answers none.
+func silentDetacher(with func(*v1alpha1.RollingUpdate)) (*world, v1alpha1.IngressDaemonSetSpec) {
 	w := newWorld(0)
 	w.detacher.keys = map[string]string{detacherKey: detacherTimestamp}
 	spec := specOfStories()
 	byBoth(&spec)
 	u := spec.UpdateStrategy.RollingUpdate
-	u.DetachTimeoutSeconds, u.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds = new(int32(60)), new(int32(0))
+	u.DetachTimeoutSeconds = new(int32(60))
+	with(u)
 	w.addNode("n1", nil)
 	w.addNode("n2", nil)
 	w.begin(spec)
 	w.run(start.Add(time.Minute))
 	w.detacher.answers = false
 	w.changeTemplate("r2")
+	return w, spec
+}
+
+// TestFrozenAtADeadline: a controller that is frozen right after it saw that a detachment takes
+// too long hears the answer that came meanwhile when it thaws, although its watch is late.
+func TestFrozenAtADeadline(t *testing.T) {
+	w, spec := silentDetacher(func(u *v1alpha1.RollingUpdate) {
+		u.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds = new(int32(0))
+	})
 	l := w.leaders[0]
 	for l.seen.node("n1").Seen.Mark.IsZero() {
 		w.run(w.now.Add(10 * time.Millisecond))
@@ -64,18 +74,7 @@ func TestFrozenAtADeadline(t *testing.T) {
 // TestDeadlinesEndWhileWritesHang: a detachment that takes too long times out also while each
 // pass waits for a write that hangs and fails, so that every look comes late.
 func TestDeadlinesEndWhileWritesHang(t *testing.T) {
-	w := newWorld(0)
-	w.detacher.keys = map[string]string{detacherKey: detacherTimestamp}
-	spec := specOfStories()
-	byBoth(&spec)
-	u := spec.UpdateStrategy.RollingUpdate
-	u.DetachTimeoutSeconds, u.DetachTimeoutPolicy = new(int32(60)), v1alpha1.ProceedOnDetachTimeout
-	w.addNode("n1", nil)
-	w.addNode("n2", nil)
-	w.begin(spec)
-	w.run(start.Add(time.Minute))
-	w.detacher.answers = false
-	w.changeTemplate("r2")
+	w, _ := silentDetacher(func(u *v1alpha1.RollingUpdate) { u.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout })
 	l := w.leaders[0]
 	for l.seen.node("n1").Seen.Requested.IsZero() {
 		w.run(w.now.Add(10 * time.Millisecond))
