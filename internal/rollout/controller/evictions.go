@@ -10,12 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// evictions are the nodes from which a taint was seen to take pods of an IngressDaemonSet, as
-// the cache's events tell, for as long as there is one that does. What is forgotten with the
-// process is seen again, since the next pods are taken as well.
+// evictions are the nodes from which pods of an IngressDaemonSet were seen to be taken, as the
+// cache's events tell: a pod that ends at once is gone before a pass looks at it.
 type evictions struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// seen are those where a taint took them, for as long as there is one that does. What is
+	// forgotten with the process is seen again, since the next pods are taken as well.
 	seen map[eviction]bool
+	// drains are those where somebody evicted them, until a pass sees the node uncordoned.
+	drains map[eviction]bool
 	// sets tell which taints take pods of each IngressDaemonSet.
 	sets map[types.NamespacedName]objects.NodeSet
 }
@@ -27,7 +30,7 @@ type eviction struct {
 }
 
 func newEvictions() *evictions {
-	return &evictions{seen: map[eviction]bool{}, sets: map[types.NamespacedName]objects.NodeSet{}}
+	return &evictions{seen: map[eviction]bool{}, drains: map[eviction]bool{}, sets: map[types.NamespacedName]objects.NodeSet{}}
 }
 
 // of tells which taints take pods of an IngressDaemonSet from now on.
@@ -37,18 +40,24 @@ func (e *evictions) of(set types.NamespacedName, nodes objects.NodeSet) {
 	e.sets[set] = nodes
 }
 
-// saw remembers a pod that a taint takes, and forgets those of a node without such a taint:
-// one that pods tolerate for good, as of nodes that are kept for them, is none.
+// saw remembers a pod that a taint takes or somebody evicts, and forgets what taints took from
+// a node without such a taint: one that pods tolerate for good, as of nodes that are kept for
+// them, is none.
 func (e *evictions) saw(obj client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch obj := obj.(type) {
 	case *corev1.Pod:
-		if node := nodeOf(obj); node != "" && objects.EvictedByTaint(obj) {
-			e.seen[eviction{setOf(obj), node}] = true
+		of := eviction{setOf(obj), nodeOf(obj)}
+		switch {
+		case of.node == "":
+		case objects.EvictedByTaint(obj):
+			e.seen[of] = true
+		case objects.EvictedByRequest(obj):
+			e.drains[of] = true
 		}
 	case *corev1.Node:
-		e.drop(func(of eviction) bool { return of.node == obj.Name && !e.sets[of.set].Evicts(obj) })
+		maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return of.node == obj.Name && !e.sets[of.set].Evicts(obj) })
 	}
 }
 
@@ -72,6 +81,24 @@ func (e *evictions) forget(set types.NamespacedName) {
 // drop is called with mu held.
 func (e *evictions) drop(which func(eviction) bool) {
 	maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return which(of) })
+	maps.DeleteFunc(e.drains, func(of eviction, _ bool) bool { return which(of) })
+}
+
+// drained are the nodes from which somebody was seen to evict pods of the IngressDaemonSet.
+// Those that are not leaving are forgotten: that was no drain, or it is over.
+func (e *evictions) drained(set types.NamespacedName, leaving func(node string) bool) (nodes []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for of := range e.drains {
+		switch {
+		case of.set != set:
+		case leaving(of.node):
+			nodes = append(nodes, of.node)
+		default:
+			delete(e.drains, of)
+		}
+	}
+	return nodes
 }
 
 // from is whether a taint was seen to take pods of the IngressDaemonSet from the node.

@@ -7,21 +7,13 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestEvictions: what a taint took is known until the taint, the Node or the IngressDaemonSet
 // is gone; what others took, or from others, is not.
 func TestEvictions(t *testing.T) {
-	set := benchSet()
-	set.Namespace, set.Name = theSet.Namespace, theSet.Name
-	pod := func(reason string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: set.Namespace, Labels: objects.OwnLabels(set, "node-1"), Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"},
-			},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}},
-		}
-	}
+	set := evictedSet()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 	tainted := node.DeepCopy()
 	tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
@@ -40,18 +32,65 @@ func TestEvictions(t *testing.T) {
 		"not known what it bears":      {func(e *evictions) { clear(e.sets); e.saw(kept) }, true},
 		"the Node is gone":             {func(e *evictions) { e.gone(tainted) }, false},
 		"the IngressDaemonSet is gone": {func(e *evictions) { e.forget(theSet) }, false},
-		"the pod is gone":              {func(e *evictions) { e.gone(pod("DeletionByTaintManager")) }, true},
+		"the pod is gone":              {func(e *evictions) { e.gone(evictedPod(set, "DeletionByTaintManager")) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEvictions()
 			e.of(theSet, objects.NodeSetOf(set))
-			e.saw(pod("EvictionByEvictionAPI"))
+			e.saw(evictedPod(set, drain))
 			if e.from(theSet, "node-1") {
 				t.Error("a drain counts")
 			}
-			e.saw(pod("DeletionByTaintManager"))
+			e.saw(evictedPod(set, "DeletionByTaintManager"))
 			if test.then(e); e.from(theSet, "node-1") != test.known {
 				t.Errorf("known %t", !test.known)
+			}
+		})
+	}
+}
+
+// drain is why a pod goes that somebody evicts.
+const drain = "EvictionByEvictionAPI"
+
+func evictedSet() *v1alpha1.IngressDaemonSet {
+	set := benchSet()
+	set.Namespace, set.Name = theSet.Namespace, theSet.Name
+	return set
+}
+
+func evictedPod(set *v1alpha1.IngressDaemonSet, reason string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Labels: objects.OwnLabels(set, "node-1"), Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"},
+		},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}},
+	}
+}
+
+// TestDrainBetweenTwoPasses: that somebody evicted a pod which is gone is known until a pass
+// sees the node uncordoned, or the Node or the IngressDaemonSet is gone.
+func TestDrainBetweenTwoPasses(t *testing.T) {
+	set := evictedSet()
+	leaving := func(string) bool { return true }
+	for name, test := range map[string]struct {
+		reason string
+		then   func(*evictions)
+		known  bool
+	}{
+		"the node is cordoned":    {drain, func(e *evictions) { e.drained(theSet, leaving) }, true},
+		"it is not":               {drain, func(e *evictions) { e.drained(theSet, func(string) bool { return false }) }, false},
+		"another set's is not":    {drain, func(e *evictions) { e.drained(types.NamespacedName{Name: "other"}, func(string) bool { return false }) }, true},
+		"a taint took it":         {"DeletionByTaintManager", func(*evictions) {}, false},
+		"the kubelet took it":     {"TerminationByKubelet", func(*evictions) {}, false},
+		"the Node is gone":        {drain, func(e *evictions) { e.gone(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}) }, false},
+		"its IngressDaemonSet is": {drain, func(e *evictions) { e.forget(theSet) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEvictions()
+			e.saw(evictedPod(set, test.reason))
+			test.then(e)
+			if known := len(e.drained(theSet, leaving)) == 1; known != test.known {
+				t.Errorf("known %t", known)
 			}
 		})
 	}

@@ -202,6 +202,10 @@ func (r *Reconciler) assemble(o *observed) {
 		}
 		r.checks.want(client.ObjectKeyFromObject(o.set), endpoints)
 	}
+	drained := r.evictions.drained(client.ObjectKeyFromObject(o.set), func(node string) bool {
+		n := o.nodes[node]
+		return n != nil && n.reading.out.Leaving
+	})
 	o.state.Nodes = make([]rollout.Node, 0, len(names))
 	for _, name := range names {
 		n := o.nodes[name]
@@ -209,6 +213,7 @@ func (r *Reconciler) assemble(o *observed) {
 			o.fault(v1alpha1.ReasonInvalidSpec, err.Error())
 		}
 		node := n.reading.out
+		node.Evicting = node.Evicting || slices.Contains(drained, name)
 		node.Checks = r.answers(o, n)
 		if node.Wanted || node.Deployment != nil || node.Detachment.Requested || len(node.Pods) > 0 {
 			o.state.Nodes = append(o.state.Nodes, node)

@@ -138,8 +138,17 @@ func EvictedByTaint(pod *corev1.Pod) bool {
 	return c != nil && c.Reason == evictedByTaint
 }
 
-// evictedByTaint is the reason of the condition DisruptionTarget where a taint is.
-const evictedByTaint = "DeletionByTaintManager"
+// EvictedByRequest is whether somebody asked the API server to evict the pod, as a drain does.
+func EvictedByRequest(pod *corev1.Pod) bool {
+	c := disruption(pod)
+	return c != nil && c.Reason == evictedByRequest
+}
+
+// Reasons of the condition DisruptionTarget, by what takes the pod away.
+const (
+	evictedByTaint   = "DeletionByTaintManager"
+	evictedByRequest = "EvictionByEvictionAPI"
+)
 
 // disruption says why somebody takes a pod away, if anybody says so.
 func disruption(pod *corev1.Pod) *corev1.PodCondition {
