@@ -62,6 +62,8 @@ const (
 	// silence how long one that shows signs of life may go without while a question waits.
 	answerTime = 3 * time.Second
 	silence    = 2 * v1alpha1.LifeSeconds * time.Second
+	// blindAfter is for how long a health checker must not have heard from the API server.
+	blindAfter = time.Minute
 	// signOfLife is an interim response to a question that waits.
 	signOfLife    = "HTTP/1.1 102 Processing\r\n\r\n"
 	askPlainEvery = time.Second
@@ -296,5 +298,9 @@ func (e *caller) read(conn net.Conn, head []byte) (rollout.Check, string, error)
 	}
 	out.Since = received.Add(-time.Duration(age * float64(time.Second)))
 	e.alive = response.Header.Get(v1alpha1.HeaderLife) != ""
+	if !e.alive && body.APIAgeSeconds >= blindAfter.Seconds() {
+		// The first release tells nothing but this age.
+		out.Blind = "it has not heard from it for a minute"
+	}
 	return out, response.Header.Get("ETag"), nil
 }

@@ -31,6 +31,30 @@ func TestPortThatNeverAnswers(t *testing.T) {
 	}
 }
 
+// TestBlindCheckerOfTheFirstRelease tells its age alone. Of a later one that may be short of
+// what it calls blind.
+func TestBlindCheckerOfTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	aged := func(header bool, seconds int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if header {
+				w.Header().Set(v1alpha1.HeaderLife, strconv.Itoa(v1alpha1.LifeSeconds))
+			}
+			fmt.Fprintf(w, `{"serving": true, "apiAgeSeconds": %d}`, seconds)
+		}
+	}
+	for _, test := range []struct {
+		answers http.HandlerFunc
+		blind   bool
+	}{{aged(false, 60), true}, {aged(false, 59), false}, {aged(true, 60), false}} {
+		p := listen(t, false, test.answers)
+		p.await(t, "serving", serving)
+		if last := p.checks.last(theSet, p.endpoint); (last.Blind != "") != test.blind {
+			t.Errorf("want blind %t: %+v", test.blind, last)
+		}
+	}
+}
+
 // lively answers a question that does not wait, and shows signs of life for a time to
 // one that does. Then it hangs.
 func lively(header bool, signs int) http.HandlerFunc {
