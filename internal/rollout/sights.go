@@ -82,16 +82,20 @@ func (s *Sights) See(state *State) {
 	s.pass++
 	for i := range state.Nodes {
 		n := &state.Nodes[i]
-		known := s.nodes[n.Name]
-		if known == nil {
+		known, podsSeen := s.nodes[n.Name], fresh
+		switch {
+		case known == nil:
 			known = &sight{}
 			s.nodes[n.Name] = known
+		case known.ready == nil && !n.Marked():
+			// Nobody asked before: pods that are ready were so before.
+			podsSeen = time.Time{}
 		}
 		known.pass = s.pass
 		known.see(n, claimed[n.Name], fresh)
 		known.seeChecks(n, fresh)
 		if state.Spec.MinReadySeconds > 0 || n.Marked() {
-			known.seePods(n, fresh)
+			known.seePods(n, podsSeen)
 		} else {
 			known.ready = nil
 		}
@@ -233,8 +237,8 @@ func (s Seen) notBefore(at time.Time) Seen {
 	}
 }
 
-// readyAsSeen are the pods of a node, ready since this controller saw them so where the
-// node is under way. Those of the others were ready before, or by the kubelet's clock.
+// readyAsSeen are the pods of a node, ready since this controller saw them so. Those of which
+// it found that when it began to look were so for long where the node is not under way.
 func (p *planner) readyAsSeen(n *Node) []Pod {
 	underWay := p.wave[n.Name] || n.Marked()
 	if n.Seen == nil || p.minReady() == 0 && !n.Marked() {
@@ -242,11 +246,10 @@ func (p *planner) readyAsSeen(n *Node) []Pod {
 	}
 	pods := slices.Clone(n.Pods)
 	for i := range pods {
-		switch pod := &pods[i]; {
-		case underWay:
+		pod := &pods[i]
+		pod.ReadySince = pod.SeenReady
+		if underWay {
 			pod.ReadySince = later(pod.SeenReady, p.Began)
-		case pod.SeenReady.Before(pod.ReadySince):
-			pod.ReadySince = pod.SeenReady
 		}
 	}
 	return pods

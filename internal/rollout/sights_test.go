@@ -112,6 +112,35 @@ func TestClockOfTheKubelet(t *testing.T) {
 	}
 }
 
+// TestClockOfTheKubeletBesideATurn: a pod that is ready anew on a node that is not under way is
+// available when this controller has seen it ready for long enough, wherever the kubelet's clock
+// stands. What was ready before anybody asked was so for long.
+func TestClockOfTheKubeletBesideATurn(t *testing.T) {
+	for _, behind := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
+		t.Run(behind.String(), func(t *testing.T) {
+			s := servingFleet(3)
+			sights := &Sights{}
+			look(sights, s, 0)
+			s.Spec.MinReadySeconds = 30
+			if d := look(sights, s, time.Second); d.Status.ServingNodes != 3 {
+				t.Fatalf("asked for the first time:\n%s", summary(d))
+			}
+			pod := &s.Nodes[0].Pods[0]
+			pod.Ready = false
+			look(sights, s, 2*time.Second)
+			pod.Ready, pod.ReadySince = true, start.Add(10*time.Second-behind)
+			for _, test := range []struct {
+				after time.Duration
+				serve int32
+			}{{10 * time.Second, 2}, {39 * time.Second, 2}, {40 * time.Second, 3}} {
+				if d := look(sights, s, test.after); d.Status.ServingNodes != test.serve {
+					t.Errorf("after %s %d nodes serve, want %d", test.after, d.Status.ServingNodes, test.serve)
+				}
+			}
+		})
+	}
+}
+
 // TestKubeletsClockAhead: a pod that need not be ready for any time is available when it is
 // ready, whatever the time there.
 func TestKubeletsClockAhead(t *testing.T) {
