@@ -186,7 +186,7 @@ const (
 	ReasonBudgetExhausted = "BudgetExhausted"
 	// ReasonDeploymentRefused: the API server refuses the new Deployment in a dry run.
 	ReasonDeploymentRefused = "DeploymentRefused"
-	// ReasonHealthCheckerNotReady: a health checker is missing or being replaced.
+	// ReasonHealthCheckerNotReady: a health checker is missing, being replaced, or does not answer.
 	ReasonHealthCheckerNotReady = "HealthCheckerNotReady"
 	// ReasonServiceUnusable: the Service in spec.serviceName is missing, not of the needed
 	// form, or names a target port that a template does not declare.

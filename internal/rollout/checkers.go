@@ -10,7 +10,8 @@ import (
 
 // applyCheckers creates the health checkers at once, but replaces or deletes
 // them only while no node is in the middle of its update: a checker must not be
-// exchanged while its answer is what keeps traffic away from a node. One whose port an
+// exchanged while its answer is what keeps traffic away from a node. Somebody may have said
+// that a port which was removed is to be closed at once. One whose port an
 // older IngressDaemonSet has come to answer too stays: without it a whole fleet would fail
 // its checks for one node that both have.
 func (p *planner) applyCheckers() {
@@ -23,7 +24,7 @@ func (p *planner) applyCheckers() {
 		case c.Taken && !c.Exists:
 		case c.Wanted && !c.Exists:
 			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
-		case !c.Wanted && c.Exists && idle && p.mayClose(c.Port):
+		case !c.Wanted && c.Exists && (idle && p.mayClose(c.Port) || p.ReleasedPorts[c.Port]):
 			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
 		case c.Exists && c.Outdated && idle:
 			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "its template changed"})
@@ -64,11 +65,8 @@ func (p *planner) checkersCurrent() bool {
 }
 
 // mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
-// and no pod asks it before it stops; or somebody said that it may be closed.
+// and no pod asks it before it stops.
 func (p *planner) mayClose(port int32) bool {
-	if p.ReleasedPorts[port] {
-		return true
-	}
 	for i := range p.views {
 		v := &p.views[i]
 		hooked := p.Spec.DrainHook != nil && v.Deployment != nil && v.Deployment.Revision != p.Revision
@@ -139,6 +137,16 @@ func (p *planner) warnOfCheckers() (warnings []Fault) {
 // may reach it where the controller does not, and so it is not closed.
 func (p *planner) keepsSilent(v *view, c Check) bool {
 	return !c.Answered && !c.silenced() && v.Exists && v.Ready && p.over(p.silentSince(v, c).Add(quietAfter))
+}
+
+// unheard is a health check of the node of which nobody knows what it answers, nil where there
+// is none.
+func (n *Node) unheard() *Check {
+	i := slices.IndexFunc(n.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
+	if i < 0 {
+		return nil
+	}
+	return &n.Checks[i]
 }
 
 // blind is whether a health checker of the node cannot see a mark.

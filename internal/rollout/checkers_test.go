@@ -77,9 +77,14 @@ func TestRetiringPort(t *testing.T) {
 		change func(s *State)
 		want   string
 	}{
-		"nobody asks it":     {func(*State) {}, closes},
-		"asked on one node":  {func(s *State) { check(s).Quiet = false }, ""},
-		"asked and released": {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
+		"nobody asks it":               {func(*State) {}, closes},
+		"asked on one node":            {func(s *State) { check(s).Quiet = false }, ""},
+		"asked and released":           {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
+		"asked while a node is marked": {func(s *State) { check(s).Quiet, s.Nodes[0].Deployment.Mark = false, MarkValue(start, "r1") }, ""},
+		"released while a node is marked": {func(s *State) {
+			check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true}
+			s.Nodes[0].Deployment.Mark = MarkValue(start, "r1")
+		}, closes},
 		"it does not answer": {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
 		"the node is dead":   {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
 		"nobody is there any more": {func(s *State) {
@@ -216,5 +221,30 @@ func TestBlindCheckers(t *testing.T) {
 	if len(d.Status.Wave) != 0 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonHealthCheckerBlind ||
 		condition(t, d, v1alpha1.ConditionWarning).Reason != v1alpha1.ReasonHealthCheckerBlind {
 		t.Errorf("%s", summary(d))
+	}
+}
+
+// TestBlindCheckerOfANodeThatLeaves would never acknowledge its mark: the node waits, unless it
+// is dead or the whole IngressDaemonSet goes.
+func TestBlindCheckerOfANodeThatLeaves(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*State)
+		want   []string
+	}{
+		"it waits":                {func(*State) {}, nil},
+		"it can read again":       {func(s *State) { s.Nodes[0].Checks[0].Blind = "" }, []string{"n0000"}},
+		"it is dead":              {func(s *State) { s.Nodes[0].Ready = false }, []string{"n0000"}},
+		"the object goes as well": {func(s *State) { s.Deletion = DeleteInWaves }, []string{"n0000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Nodes[0].Wanted, s.Nodes[0].Checks[0].Blind = false, "forbidden"
+			test.change(&s)
+			d := Plan(s)
+			blocked := strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, "node n0000 waits for its removal")
+			if !slices.Equal(d.Status.Wave, test.want) || blocked != (test.want == nil) {
+				t.Errorf("blocked %t\n%s", blocked, summary(d))
+			}
+		})
 	}
 }

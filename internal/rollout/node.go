@@ -55,27 +55,18 @@ func (n *Node) readyPods() int32 {
 // serves is whether the pod is ready and not about to end.
 func (p *Pod) serves() bool { return p.Ready && !p.Terminating && p.Failed == "" }
 
-// broken is whether the node serves nothing: no pod is ready and every health check has
-// answered that it fails, or nobody is there to answer. One that does not answer tells
-// nothing.
-func (n *Node) broken() bool {
-	for _, c := range n.Checks {
-		if c.Serving || !c.Answered && !c.silenced() {
-			return false
-		}
-	}
-	return n.readyPods() == 0
-}
+// broken is whether the node serves nothing: no pod is ready and its health checks fail.
+func (n *Node) broken() bool { return n.checksFail() && n.readyPods() == 0 }
 
-// out is whether no new traffic can reach the node: every health check fails, or
-// where there is none, no pod is ready. One that does not answer tells nothing.
-func (n *Node) out() bool {
-	for _, c := range n.Checks {
-		if !c.silenced() && (!c.Answered || c.Serving) {
-			return false
-		}
-	}
-	return len(n.Checks) > 0 || n.readyPods() == 0
+// out is whether no new traffic can reach the node: its health checks fail, or where there is
+// none, no pod is ready.
+func (n *Node) out() bool { return n.checksFail() && (len(n.Checks) > 0 || n.readyPods() == 0) }
+
+// checksFail is whether every health check has answered that it fails, or nobody is there to
+// answer. One that does not answer tells nothing.
+func (n *Node) checksFail() bool {
+	passes := slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Serving })
+	return !passes && n.unheard() == nil
 }
 
 // rolling is whether the Deployment controller is still replacing pods. Older ones may be

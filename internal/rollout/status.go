@@ -167,6 +167,8 @@ func (p *planner) setProgressing(finished bool) {
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being released")
 	case p.refused():
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonDeploymentRefused, p.refusal())
+	case finished && p.out.Status.DesiredNodes == 0:
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "no node is in the node set, so that nothing is left to do and nothing is proven")
 	case finished:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisMeasuring:

@@ -24,7 +24,8 @@ func TestConditions(t *testing.T) {
 		{available, v1alpha1.ReasonNodesServing, "True", func(*State) {}, ""},
 		{available, v1alpha1.ReasonTooFewNodesServing, "False", func(s *State) { each(s, func(n *Node) { n.Ready = false }) }, ""},
 		{available, v1alpha1.ReasonNoNodes, "False", func(s *State) { s.Nodes = nil }, "nodeSelector"},
-		{progressing, v1alpha1.ReasonComplete, "True", func(*State) {}, ""},
+		{progressing, v1alpha1.ReasonComplete, "True", func(*State) {}, "serves"},
+		{progressing, v1alpha1.ReasonComplete, "True", func(s *State) { s.Nodes = nil }, "nothing is proven"},
 		{progressing, v1alpha1.ReasonRollingOut, "True", outdate, ""},
 		{progressing, v1alpha1.ReasonPaused, "False", func(s *State) { outdate(s); s.Spec.Paused = true }, ""},
 		{progressing, v1alpha1.ReasonDetachTimedOut, "False", func(s *State) {

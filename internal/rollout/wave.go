@@ -278,7 +278,7 @@ func (p *planner) candidates() []*view {
 func (p *planner) allowed(v *view) bool {
 	switch {
 	case !v.Wanted:
-		return p.Deletion != NotDeleted || p.checkersCurrent()
+		return p.Deletion != NotDeleted || p.checkersCurrent() && !p.leavesBlind(v)
 	case v.keptOut():
 		return p.checkersCurrent() && v.CheckersSettled && !p.stillReleased(v)
 	case !p.mayStart() && !p.midway(v):
@@ -296,8 +296,22 @@ func (p *planner) allowed(v *view) bool {
 	case v.blind():
 		p.block(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its update until its health checkers can read the API server")
 		return false
+	case v.unheard() != nil && !p.midway(v):
+		// It would never acknowledge a mark, and the time-out of that halts the others.
+		p.block(v1alpha1.ReasonHealthCheckerNotReady, fmt.Sprintf("node %s waits for its update until its health check on port %d answers", v.Name, v.unheard().Port))
+		return false
 	}
 	return !p.stillReleased(v)
+}
+
+// leavesBlind is whether a node that leaves the set waits for health checkers that can read the
+// API server: no other would acknowledge its mark.
+func (p *planner) leavesBlind(v *view) bool {
+	if v.Ready && v.blind() {
+		p.block(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its removal until its health checkers can read the API server")
+		return true
+	}
+	return false
 }
 
 // awaitsAnswer is whether nothing but the API server's answer about the template keeps a node

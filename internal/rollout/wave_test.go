@@ -26,7 +26,7 @@ func TestBudget(t *testing.T) {
 		"a NotReady node counts":    {number(2), func(s *State) { s.Nodes[9].Ready = false }, 1},
 		"a node that is missing":    {number(2), func(s *State) { s.Nodes[9].Deployment = nil; s.Nodes[9].Pods = nil }, 1},
 		"a node that others hold":   {number(2), func(s *State) { s.Nodes[9].Detachment.Held = true; byBoth(&s.Spec); max2(s) }, 2},
-		"a check does not answer":   {number(2), func(s *State) { s.Nodes[9].Checks[0].Answered = false }, 2},
+		"a check does not answer":   {number(2), func(s *State) { s.Nodes[9].Checks[0].Answered = false }, 1},
 		"no check answers":          {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Answered = false }) }, 0},
 		"every check fails":         {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Serving = false }) }, 2},
 		"checkers just restarted":   {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Since = start }) }, 0},
@@ -49,6 +49,21 @@ func TestBudget(t *testing.T) {
 				t.Errorf("%d nodes begin, want %d\n%s", len(d.Status.Wave), test.want, summary(d))
 			}
 		})
+	}
+}
+
+// TestCheckThatDoesNotAnswer delays only its own node where the budget permits: it would never
+// acknowledge a mark, and halt the others by that. Where the budget does not, it is named.
+func TestCheckThatDoesNotAnswer(t *testing.T) {
+	const waits = "node n0000 waits for its update until its health check on port 10080 answers"
+	for budget, want := range map[int][]string{1: nil, 2: {"n0001"}} {
+		s := servingFleet(3)
+		s.Revision, s.Nodes[0].Checks[0] = "r2", Check{Port: 10080, Accepted: true}
+		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(budget)
+		d := Plan(s)
+		if b := condition(t, d, v1alpha1.ConditionBlocked); !slices.Equal(d.Status.Wave, want) || !strings.Contains(b.Message, waits) {
+			t.Errorf("budget %d: %s begin, %+v\n%s", budget, d.Status.Wave, b, summary(d))
+		}
 	}
 }
 

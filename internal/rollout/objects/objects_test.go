@@ -541,9 +541,10 @@ func TestChecker(t *testing.T) {
 	set.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
 	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "edge", Operator: corev1.TolerationOpExists}}
 	set.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}, NodeAffinity: &corev1.NodeAffinity{}}
+	set.Spec.Template.Spec.PriorityClassName = "edge"
 	ds := Checker(set, 10080, "image")
 	spec := ds.Spec.Template.Spec
-	if ds.Name != "proxy-10080" || !spec.HostNetwork || spec.Containers[0].Ports != nil || spec.Containers[0].Image != "image" {
+	if ds.Name != "proxy-10080" || !spec.HostNetwork || spec.Containers[0].Ports != nil || spec.Containers[0].Image != "image" || spec.PriorityClassName != "edge" {
 		t.Errorf("%s: %v", ds.Name, spec)
 	}
 	if diff := cmp.Diff(map[string]string{"edge": "yes", "zone": "a"}, spec.NodeSelector); diff != "" {
