@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,9 @@ func TestUnclearNodes(t *testing.T) {
 func TestRetiringPort(t *testing.T) {
 	const closes = "DeleteChecker 10079"
 	check := func(s *State) *Check { return &s.Nodes[1].Checks[1] }
+	begun := func(s *State) {
+		s.Nodes[0].Deployment.Revision, s.Nodes[0].Deployment.Mark = "r0", MarkValue(start, "r1")
+	}
 	for name, test := range map[string]struct {
 		change func(s *State)
 		want   string
@@ -80,10 +84,10 @@ func TestRetiringPort(t *testing.T) {
 		"nobody asks it":               {func(*State) {}, closes},
 		"asked on one node":            {func(s *State) { check(s).Quiet = false }, ""},
 		"asked and released":           {func(s *State) { check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true} }, closes},
-		"asked while a node is marked": {func(s *State) { check(s).Quiet, s.Nodes[0].Deployment.Mark = false, MarkValue(start, "r1") }, ""},
+		"asked while a node is marked": {func(s *State) { check(s).Quiet = false; begun(s) }, ""},
 		"released while a node is marked": {func(s *State) {
 			check(s).Quiet, s.ReleasedPorts = false, map[int32]bool{10079: true}
-			s.Nodes[0].Deployment.Mark = MarkValue(start, "r1")
+			begun(s)
 		}, closes},
 		"it does not answer": {func(s *State) { *check(s) = Check{Port: 10079, Retiring: true} }, ""},
 		"the node is dead":   {func(s *State) { *check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true}, false }, closes},
