@@ -190,9 +190,9 @@ func TestDrain(t *testing.T) {
 		how     string
 		lingers bool
 	}{
-		"evictions":          {"--disable-eviction=false", true},
-		"evictions, at once": {"--disable-eviction=false", false},
-		"deletions":          {"--disable-eviction", true},
+		"evictions": {"--disable-eviction=false", true},
+		"at once":   {"--disable-eviction=false", false},
+		"deletions": {"--disable-eviction", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
