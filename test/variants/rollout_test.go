@@ -54,8 +54,8 @@ var rollouts = []variant{
 	{
 		name: "a removed port is closed whoever asks it",
 		file: "internal/rollout/checkers.go",
-		from: "\tif p.ReleasedPorts[port] {\n",
-		to:   "\tif !p.ReleasedPorts[port] {\n",
+		from: "\t\tif v.Exists && (hooked || p.asked(v, port)) {\n",
+		to:   "\t\tif v.Exists && hooked {\n",
 		in:   "./internal/rollout", tests: "TestRetiringPort", say: "--- FAIL: TestRetiringPort/asked_on_one_node",
 	},
 	{
