@@ -129,9 +129,9 @@ func TestEndpointSlices(t *testing.T) {
 		t.Errorf("%d slices are left", len(got))
 	}
 	f.patch(service, `{"spec": {"externalTrafficPolicy": "Local"}}`)
-	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
 	f.read(service)
 	proxies(service)
+	f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected)
 
 	t.Log("a node that leaves takes its slice with it")
 	f.answer(node)
