@@ -30,9 +30,12 @@ spec:
         image: proxy
 `
 
-// changed is base with merge patches, all written in YAML.
-func changed(patches ...string) *unstructured.Unstructured {
-	merged := toJSON(base)
+// changed is base with merge patches.
+func changed(patches ...string) *unstructured.Unstructured { return patched(base, patches...) }
+
+// patched is an object with merge patches, all written in YAML.
+func patched(text string, patches ...string) *unstructured.Unstructured {
+	merged := toJSON(text)
 	for _, patch := range patches {
 		var err error
 		if merged, err = jsonpatch.MergePatch(merged, toJSON(patch)); err != nil {

@@ -35,6 +35,8 @@ const (
 	attachmentFile  = "../../config/crd/attachments.yaml"
 	deletionFile    = "../../config/policy/deletion.yaml"
 	denyFile        = "../../config/policy/deny.yaml"
+	statusFile      = "../../config/policy/status.yaml"
+	tenantsFile     = "../../config/policy/tenants.yaml"
 	warnFile        = "../../config/policy/warn.yaml"
 	exampleFile     = "../../examples/ingressdaemonset.yaml"
 )
@@ -42,7 +44,11 @@ const (
 var (
 	resource = v1alpha1.GroupVersion.WithResource("ingressdaemonsets")
 
+	policyFiles = []string{deletionFile, denyFile, statusFile, tenantsFile, warnFile}
+	rbacFiles   = []string{"../../config/rbac/controller.yaml", "../../config/rbac/tenants.yaml", "../../config/loadbalancers/rbac.yaml"}
+
 	// All tests share one API server.
+	server   *cluster.Cluster
 	config   *rest.Config
 	client   *dynamic.DynamicClient
 	warnings recorder
@@ -63,12 +69,12 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
+	server, err = cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, c.Down(ctx)) }()
-	if config, err = c.RESTConfig(); err != nil {
+	defer func() { err = errors.Join(err, server.Down(ctx)) }()
+	if config, err = server.RESTConfig(); err != nil {
 		return 0, err
 	}
 	config.QPS = -1
@@ -82,7 +88,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// install applies the CRD and the policies. In between it makes an object that
+// install applies the CRD, the roles and the policies. In between it makes an object that
 // the policies refuse, as one that is older than they are.
 func install(ctx context.Context) error {
 	if err := applyFiles(ctx, crdFile, targetGroupFile, attachmentFile); err != nil {
@@ -95,7 +101,7 @@ func install(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("the CRD is not served: %w", err)
 	}
-	if err := applyFiles(ctx, deletionFile, denyFile, warnFile); err != nil {
+	if err := applyFiles(ctx, append(rbacFiles, policyFiles...)...); err != nil {
 		return err
 	}
 	return eventually(ctx, func() error {
@@ -109,6 +115,7 @@ func install(ctx context.Context) error {
 	})
 }
 
+// applyFiles leaves out what is of a namespace: nothing runs here.
 func applyFiles(ctx context.Context, paths ...string) error {
 	for _, path := range paths {
 		list, err := read(path)
@@ -120,6 +127,9 @@ func applyFiles(ctx context.Context, paths ...string) error {
 			return err
 		}
 		for _, object := range list {
+			if object.GetNamespace() != "" {
+				continue
+			}
 			gvk := object.GroupVersionKind()
 			mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 			if err != nil {

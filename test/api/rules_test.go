@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
 )
 
 // TestEveryRuleIsSeen fails for a rule that no case of refusals and warned has
@@ -92,7 +93,7 @@ func TestRulesSuitKubernetes131(t *testing.T) {
 	base := environment.MustBaseEnvSet(version.MajorMinor(1, 30))
 	env, err := base.NewExpressionsEnv().Extend(
 		cel.Variable("self", cel.DynType), cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
-		cel.Variable("request", cel.DynType), cel.Variable("variables", cel.DynType))
+		cel.Variable("request", cel.DynType), cel.Variable("variables", cel.DynType), cel.Variable("authorizer", library.AuthorizerType))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func expressions(t *testing.T) map[string]string {
 			}
 		})
 	}
-	for _, file := range []string{deletionFile, denyFile, warnFile} {
+	for _, file := range policyFiles {
 		p := policy(t, file)
 		for _, c := range p.Spec.MatchConditions {
 			all[p.Name+" condition "+c.Name] = c.Expression
@@ -145,7 +146,7 @@ func TestPoliciesFitTheTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{deletionFile, denyFile, warnFile} {
+	for _, file := range policyFiles {
 		for _, w := range typeWarnings(t, policy(t, file)) {
 			t.Errorf("%s %s: %s", file, w.FieldRef, w.Warning)
 		}

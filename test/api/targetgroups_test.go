@@ -5,10 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -60,18 +58,9 @@ var targetGroupRefusals = []struct{ name, patch, field, want string }{
 	{"floor of hours", `detachFloorSeconds: 3601`, "spec.detachFloorSeconds", "should be less than or equal to 3600"},
 }
 
-func attemptTargetGroup(t *testing.T, patch string) answer {
-	t.Helper()
-	merged, err := jsonpatch.MergePatch(toJSON(targetGroup), toJSON(spec(patch)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(merged); err != nil {
-		t.Fatal(err)
-	}
+func attemptTargetGroup(patch string) answer {
 	kind := client.Resource(v1alpha1.GroupVersion.WithResource("targetgroupattachments")).Namespace("default")
-	_, err = kind.Create(context.Background(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
+	_, err := kind.Create(context.Background(), patched(targetGroup, spec(patch)), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
 	return answer{err: err}
 }
 
@@ -88,14 +77,14 @@ func TestTargetGroupAttachments(t *testing.T) {
 		"another account":           `assumeRole: {arn: "arn:aws:iam::123456789012:role/team/ingress", externalID: a}`,
 		"outside the network":       `availabilityZone: all`,
 	} {
-		if got := attemptTargetGroup(t, patch); got.err != nil {
+		if got := attemptTargetGroup(patch); got.err != nil {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	var spoken []string
 	for _, c := range targetGroupRefusals {
 		var found bool
-		causes := attemptTargetGroup(t, c.patch).causes()
+		causes := attemptTargetGroup(c.patch).causes()
 		for _, cause := range causes {
 			spoken = append(spoken, cause.Field+": "+cause.Message)
 			found = found || cause.Field == c.field && strings.Contains(cause.Message, c.want)

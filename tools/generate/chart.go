@@ -17,8 +17,8 @@ const (
 // that leaves them out.
 var derived = []struct{ file, from, unless string }{
 	{"templates/loadbalancers.yaml", "loadbalancers/rbac.yaml", "loadBalancers.enabled"},
-	{"templates/rbac.yaml", "rbac/controller.yaml rbac/healthchecker.yaml", ""},
-	{"templates/policies.yaml", "policy/deletion.yaml policy/deny.yaml policy/warn.yaml", "admissionPolicies.enabled"},
+	{"templates/rbac.yaml", "rbac/controller.yaml rbac/healthchecker.yaml rbac/tenants.yaml", ""},
+	{"templates/policies.yaml", "policy/deletion.yaml policy/deny.yaml policy/status.yaml policy/tenants.yaml policy/warn.yaml", "admissionPolicies.enabled"},
 	{"templates/disruption.yaml", "controller/disruption.yaml", "podDisruptionBudget.enabled"},
 	{"templates/network.yaml", "controller/network.yaml", "networkPolicy.enabled"},
 	{"templates/alerts.yaml", "monitoring/alerts.yaml", "prometheusRule.enabled"},

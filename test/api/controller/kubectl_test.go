@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
@@ -131,4 +133,34 @@ func TestKubectl(t *testing.T) {
 	f.refuses("unable to find revision 99", "rollout", "undo", "proxy", "--to-revision", "99")
 	f.refuses("allowed formats are", "status", "proxy", "-o", "xml")
 	f.refuses("nothing to promote", "rollout", "promote", "proxy")
+}
+
+// TestKubectlAsTenant goes no further than its user may: back to a template that is for other
+// nodes too takes the right to detach them.
+func TestKubectlAsTenant(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 2)
+	const user = "a-tenant-of-kubectl"
+	everything := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "everything"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
+	f.must(api.Create(t.Context(), everything))
+	f.must(api.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.ns, Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: everything.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}))
+	set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
+		set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	})
+	f.complete(set)
+	f.change(set, version("v2"), func(set *v1alpha1.IngressDaemonSet) { set.Spec.Template.Spec.Tolerations = nil })
+	f.complete(set)
+	f.eventually("the tenant pauses", func() error {
+		_, err := f.ids("rollout", "pause", "proxy", "--as", user)
+		return err
+	})
+	f.refuses("needed in the whole cluster is the verb detach on nodes, for the choice of nodes", "rollout", "undo", "proxy", "--as", user)
+	f.says([]string{"proxy rolled back to revision 1"}, "rollout", "undo", "proxy")
 }
