@@ -23,7 +23,7 @@ var (
 // Pages are all Markdown files of a project, by their path in it.
 func Pages(root string) (map[string]string, error) {
 	out := map[string]string{}
-	for _, top := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs"} {
+	for _, top := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
 				return err

@@ -133,6 +133,7 @@ var documented = []step{
 const (
 	ofWebhook = "test/webhook runs it"
 	ofAccount = "it asks for an account with AWS"
+	ofTenants = "test/api runs it"
 )
 
 // elsewhere are command lines that this test does not run, and why.
@@ -160,6 +161,10 @@ var elsewhere = map[string]string{
 	"t=$(date +%s)": ofWebhook,
 	`v1=$(printf '%s.%s' "$t" "$body" | openssl dgst -sha256 -hmac "$(cat secret)" -r | cut -d ' ' -f 1)`: ofWebhook,
 	`curl -i -H "Ingress-Daemonset-Signature: t=$t,v1=$v1" -d "$body" http://127.0.0.1:9180/`:             ofWebhook,
+
+	"kubectl create clusterrolebinding ingress-detachers --clusterrole=ingress-daemonset-detacher --group=ingress-team":                                                                    ofTenants,
+	"kubectl create clusterrole assume-ingress --verb=assume --resource=targetgroupattachments.ingressdaemonsets.mumoshu.github.io --resource-name=arn:aws:iam::123456789012:role/ingress": ofTenants,
+	"kubectl create clusterrolebinding assume-ingress --clusterrole=assume-ingress --serviceaccount=NAMESPACE:deployer":                                                                    ofTenants,
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
 	"go test ./test/balancer -v -timeout 60m":                 "make test runs it",
