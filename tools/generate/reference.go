@@ -42,7 +42,8 @@ what its author wrote. Beyond what stands here, rules that walk the pod template
 admission policies: [deny.yaml](../../config/policy/deny.yaml) refuses and
 [warn.yaml](../../config/policy/warn.yaml) warns, each with a message that says what to
 change; [deletion.yaml](../../config/policy/deletion.yaml) refuses deletion in the
-foreground. ` + "`kubectl explain ids.spec`" + ` prints the same texts.
+foreground; [tenants.yaml](../../config/policy/tenants.yaml) asks for
+[a grant](../concepts/security.md#what-needs-a-grant) where an object reaches beyond its namespace. ` + "`kubectl explain ids.spec`" + ` prints the same texts.
 `
 
 // reference writes docs/reference/api.md: the fields of the API's types, their
