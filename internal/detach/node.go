@@ -33,9 +33,10 @@ func (p *planner) node(n *Node) NodeDecision {
 	case n.Attachment != nil && n.Attachment.Instance != "" && n.Unnamed:
 		p.unnamed(n, &d)
 	case n.Attachment != nil && n.Attachment.Instance != "" && n.Attachment.Instance != n.Instance:
+		d.Reason = n.Reason(p.Reasons)
 		n.anotherMachine(&d)
 	default:
-		d.Reason = p.reason(n)
+		d.Reason = n.Reason(p.Reasons)
 		p.decide(n, &d)
 	}
 	if n.Exists && n.GoneRecorded > 0 {
@@ -67,6 +68,8 @@ func (p *planner) decide(n *Node, d *NodeDecision) {
 	switch a := n.Attachment; {
 	case d.Reason != "" && a == nil && !p.mayBegin(n):
 		d.Station, d.Waits = Held, "too few other nodes are attached"
+		// It may have been marked before others were taken out.
+		d.Patch = n.patch(n.unmarked())
 	case d.Reason != "" && (a == nil || !a.Detach || a.Instance != n.Instance):
 		d.Station, d.Waits, d.Attachment = Detaching, "what it is attached to is being remembered", WriteDetach
 		d.Patch = n.patch(marks{detaching: true})
@@ -79,8 +82,13 @@ func (p *planner) decide(n *Node, d *NodeDecision) {
 		p.putBack(n, d)
 	default:
 		// What is left where somebody deleted the Attachment.
-		d.Patch = n.patch(marks{attachedAt: n.Annotations[v1alpha1.AnnotationAttachmentTimestamp]})
+		d.Patch = n.patch(n.unmarked())
 	}
+}
+
+// unmarked are the marks of a node that is attached, and of which nothing is to be done.
+func (n *Node) unmarked() marks {
+	return marks{attachedAt: n.Annotations[v1alpha1.AnnotationAttachmentTimestamp]}
 }
 
 // gone keeps the Attachment of a node that may return, such as after a reboot.

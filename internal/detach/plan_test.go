@@ -209,6 +209,19 @@ func TestFloorOfNodes(t *testing.T) {
 	}
 }
 
+// TestAHeldNodeIsNotSaidToBeOut takes the marks off one that cannot be taken out now: somebody
+// deleted its Attachment, or it was marked before others were taken out.
+func TestAHeldNodeIsNotSaidToBeOut(t *testing.T) {
+	asked, stamp := annotated(v1alpha1.AnnotationNodeDetached, ""), annotated(v1alpha1.AnnotationDetachmentTimestamp, "2026-01-02T03:00:00Z")
+	marked := func(n *Node) { n.Detaching = true }
+	held := node("b", asked, stamp, marked, annotated(v1alpha1.AnnotationNodeDetaching, "true"), labelled(v1alpha1.LabelExclude, v1alpha1.ExcludedByUs))
+	d := Plan(State{Now: now, Reasons: AllReasons, MinAttached: 1, Nodes: []Node{node("a", asked, attachment(true, true)), held}})
+	got := d.Nodes[1]
+	if got.Station != Held || got.Attachment != Keep || got.patched() != "condition=false detaching=false detachment-timestamp- exclude-" {
+		t.Errorf("%s %q, %s", got.Station, got.Attachment, got.patched())
+	}
+}
+
 func TestPodsStopInTheirOrder(t *testing.T) {
 	pods := []Pod{
 		{Name: "log", Priority: -1, Daemon: true},

@@ -36,10 +36,10 @@ const (
 	handlerTaints = "aws-node-termination-handler/"
 )
 
-// reason is the first of the selected reasons that holds, empty where none does.
-func (s *State) reason(n *Node) Reason {
+// Reason is the first of some reasons that holds, empty where none does.
+func (n *Node) Reason(selected []Reason) Reason {
 	for _, r := range AllReasons {
-		if slices.Contains(s.Reasons, r) && n.Holds(r) {
+		if slices.Contains(selected, r) && n.Holds(r) {
 			return r
 		}
 	}
