@@ -34,12 +34,17 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) 
 
 func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDecision) error {
 	node, attachment := o.nodes[d.Name], o.attachments[d.Name]
-	if d.Attachment == detach.WriteDetach || len(d.Stop) > 0 {
-		if held, err := r.stillHolds(ctx, node, d.Reason); err != nil || !held {
+	if d.Attachment == detach.WriteDetach || d.Attachment == detach.WriteAttach || len(d.Stop) > 0 {
+		if holds, err := r.stillHolds(ctx, node, d.Reason); err != nil || !holds {
 			return err
 		}
 	}
-	if d.Patch.Stamps() {
+	if d.Attachment == detach.WriteDetach && attachment == nil {
+		if begins, err := r.mayBegin(ctx, o, d.Name); err != nil || !begins {
+			return err
+		}
+	}
+	if d.Patch.Stamps() || len(d.Stop) > 0 {
 		if err := r.stillDetached(ctx, attachment); err != nil {
 			return err
 		}
@@ -69,9 +74,7 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 			return err
 		}
 	}
-	if r.Leads == nil || r.Leads() {
-		r.webhooks.ask(attachment, node, d)
-	}
+	r.webhooks.ask(attachment, node, d, r.Leads)
 	for _, pod := range d.Stop {
 		if r.Leads != nil && !r.Leads() {
 			return errNotLeading
@@ -116,22 +119,47 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 	return nil
 }
 
-// stillHolds reads the Node live before it is taken out, because a cache may lag
-// behind somebody who let go.
+// stillHolds reads the Node live before it is taken out, or put back, because a cache may lag
+// behind somebody who let go, or asks for it again. The empty reason holds while no other does.
 func (r *Reconciler) stillHolds(ctx context.Context, node *corev1.Node, reason detach.Reason) (bool, error) {
 	now := &corev1.Node{}
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), now); err != nil {
 		return false, fmt.Errorf("reading it live: %w", client.IgnoreNotFound(err))
 	}
 	n := detach.Node{Cordoned: now.Spec.Unschedulable, Taints: now.Spec.Taints, Labels: now.Labels, Annotations: now.Annotations}
-	return now.UID == node.UID && n.Holds(reason), nil
+	holds := n.Holds(reason)
+	if reason == "" {
+		holds = n.Reason(r.Reasons) == ""
+	}
+	return now.UID == node.UID && holds, nil
 }
 
-// errNotLeading is why a pod is not stopped. It is decided again.
+// mayBegin decides once more about a node that is to be taken out first now, by the Attachments
+// as they stand: by a cache that lags, nodes are left attached that another leader takes out.
+func (r *Reconciler) mayBegin(ctx context.Context, o *observed, name string) (bool, error) {
+	var now v1alpha1.AttachmentList
+	if err := r.live.List(ctx, &now); err != nil {
+		return false, fmt.Errorf("listing Attachments live: %w", err)
+	}
+	state := o.state
+	state.Nodes = slices.Clone(state.Nodes)
+	for i := range state.Nodes {
+		n := &state.Nodes[i]
+		n.Attachment = nil
+		if at := slices.IndexFunc(now.Items, func(a v1alpha1.Attachment) bool { return a.Name == n.Name }); at >= 0 {
+			n.Attachment = r.answerOf(&now.Items[at])
+		}
+	}
+	return slices.ContainsFunc(detach.Plan(state).Nodes, func(n detach.NodeDecision) bool {
+		return n.Name == name && n.Attachment == detach.WriteDetach
+	}), nil
+}
+
+// errNotLeading is why a pod is not stopped, or a webhook not asked. It is decided again.
 var errNotLeading = errors.New("another controller may lead by now")
 
-// stillDetached reads the Attachment live before its Node is said to be out: a cache that
-// lags behind our own write shows an answer to a wish of before.
+// stillDetached reads the Attachment live before its Node is said to be out, or pods of it are
+// stopped: a cache that lags shows an answer to a wish of before.
 func (r *Reconciler) stillDetached(ctx context.Context, seen *v1alpha1.Attachment) error {
 	now, err := r.attachmentNow(ctx, seen)
 	if err == nil && !r.answerOf(now).Done {

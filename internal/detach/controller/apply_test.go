@@ -202,7 +202,10 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 		return Answer{}, nil
 	}}}
 	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
+	rung := make(chan struct{}, 1)
+	r.webhooks.ring = func() { rung <- struct{}{} }
 	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Ask: []string{"edge"}, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}})
+	<-rung
 	if !errors.Is(err, errNotLeading) || len(c.Evictions()) != 1 {
 		t.Errorf("%v, %v", err, c.Evictions())
 	}
@@ -238,6 +241,60 @@ func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 		}
 		if _, stamped := node.Annotations[v1alpha1.AnnotationDetachmentTimestamp]; stamped != now.stamps || now.stamps && err != nil {
 			t.Errorf("%s: stamped %t, %v", name, stamped, err)
+		}
+		// The timestamp may be seen still that the first detachment had: no pod is stopped by that.
+		o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": seen}}
+		stop := detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}}
+		if err := c.reconciler().applyNode(t.Context(), o, stop); (err == nil) != now.stamps || len(c.Evictions()) > 0 != now.stamps {
+			t.Errorf("%s: %v, stopped %v", name, err, c.Evictions())
+		}
+	}
+}
+
+// TestANodeIsPutBackWhenNothingAsksForIt leaves out a node that is asked for once more, and that
+// a cache still shows as it was in between.
+func TestANodeIsPutBackWhenNothingAsksForIt(t *testing.T) {
+	released := cordoned("a")
+	released.Spec.Unschedulable = false
+	released.Annotations = map[string]string{v1alpha1.AnnotationNodeDetaching: "true"}
+	released.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeBeingDetached, Status: corev1.ConditionTrue}}
+	for name, now := range map[string]*corev1.Node{"as it was seen": released, "cordoned once more": cordoned("a")} {
+		c := newCluster(t, now.DeepCopy(), detached("a"))
+		if err := c.pass(t, c.reconciler(), released.DeepCopy(), detached("a")); err != nil {
+			t.Fatal(err)
+		}
+		attachment := &v1alpha1.Attachment{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, attachment); err != nil {
+			t.Fatal(err)
+		}
+		if back := attachment.Spec.Wanted == v1alpha1.WantAttached; back != (now == released) {
+			t.Errorf("%s: %v", name, c.Writes())
+		}
+	}
+}
+
+// TestOthersStayAttachedByTheAttachmentsOfNow takes out no node beside one that another leader
+// takes out, which a cache still shows as attached.
+func TestOthersStayAttachedByTheAttachmentsOfNow(t *testing.T) {
+	ready := func(n *corev1.Node) *corev1.Node {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		return n
+	}
+	other := ready(cordoned("b"))
+	other.Spec.Unschedulable = false
+	nodes := func() []client.Object { return []client.Object{ready(cordoned("a")), other.DeepCopy()} }
+	for name, now := range map[string]struct {
+		attachments []client.Object
+		begins      bool
+	}{"as it was seen": {nil, true}, "the other is taken out": {[]client.Object{detached("b")}, false}} {
+		c := newCluster(t, append(nodes(), now.attachments...)...)
+		r := c.reconciler()
+		r.MinAttached = 1
+		if err := c.pass(t, r, nodes()...); err != nil {
+			t.Fatal(err)
+		}
+		if begun := slices.Contains(c.Writes(), "create Attachment a"); begun != now.begins || len(c.Writes()) > 0 != now.begins {
+			t.Errorf("%s: %v", name, c.Writes())
 		}
 	}
 }

@@ -28,6 +28,17 @@ type Webhook struct {
 	Ask func(context.Context, Question) (Answer, error)
 }
 
+// while is the webhook, which is asked nothing without the lease: that is looked up right before
+// it is asked, since the process may have been frozen since that was decided.
+func (h Webhook) while(leads func() bool) Webhook {
+	return Webhook{h.Name, func(ctx context.Context, q Question) (Answer, error) {
+		if leads != nil && !leads() {
+			return Answer{}, errNotLeading
+		}
+		return h.Ask(ctx, q)
+	}}
+}
+
 // Question is what a webhook is asked.
 type Question struct {
 	// ID is the same for all that is asked about one detachment: to take the node out, and
@@ -97,7 +108,9 @@ func (w *webhooks) answers(a *v1alpha1.Attachment) []detach.Webhook {
 	return out
 }
 
-func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeDecision) {
+// ask asks the webhooks that a decision names, each while no other controller can lead; leads is
+// nil where there is only one.
+func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeDecision, leads func() bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range d.Ask {
@@ -111,7 +124,7 @@ func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeD
 			continue
 		}
 		w.open[about] = true
-		hook := w.all[slices.IndexFunc(w.all, func(h Webhook) bool { return h.Name == name })]
+		hook := w.all[slices.IndexFunc(w.all, func(h Webhook) bool { return h.Name == name })].while(leads)
 		go w.put(w.known[q], about, hook, Question{
 			ID:     detachmentID(a),
 			Detach: a.Spec.Wanted == v1alpha1.WantDetached,

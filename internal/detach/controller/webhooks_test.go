@@ -34,13 +34,13 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 	node := &corev1.Node{}
 	reply := func(a *v1alpha1.Attachment, answer Answer, err error) detach.Webhook {
 		t.Helper()
-		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}})
+		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}}, nil)
 		q := <-asked
 		if q.Detach != (a.Spec.Wanted == v1alpha1.WantDetached) || q.ID == "" {
 			t.Errorf("asked %+v", q)
 		}
 		// While one question is open no other is put.
-		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}})
+		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}}, nil)
 		replies <- struct {
 			answer Answer
 			err    error
@@ -93,14 +93,14 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 	out, back, anew := wanted(1, v1alpha1.WantDetached), wanted(2, v1alpha1.WantAttached), wanted(1, v1alpha1.WantAttached)
 	anew.UID = "another"
 	ask := detach.NodeDecision{Ask: []string{"edge"}}
-	w.ask(out, node, ask)
+	w.ask(out, node, ask, nil)
 	if q := <-asks; !q.Detach {
 		t.Fatalf("%+v", q)
 	}
-	w.ask(back, node, ask)
-	w.ask(anew, node, ask)
+	w.ask(back, node, ask, nil)
+	w.ask(anew, node, ask, nil)
 	w.forget(nil)
-	w.ask(out, other, ask)
+	w.ask(out, other, ask, nil)
 	if q := <-asks; q.Node.Name != "b" {
 		t.Errorf("asked %+v while another question is open", q)
 	}
@@ -113,7 +113,7 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 	if got := w.answers(back)[0]; got.Attached {
 		t.Errorf("the answer to a wish of before counts: %+v", got)
 	}
-	w.ask(back, node, ask)
+	w.ask(back, node, ask, nil)
 	if q := <-asks; q.Detach || q.ID != "uid/1" {
 		t.Errorf("%+v", q)
 	}
