@@ -191,7 +191,7 @@ func (g *group) owner(t Target) (owner Ref, any bool) {
 		return borrower, true
 	}
 	for _, part := range g.parts {
-		if part.asks() && part.Object.Spec.Ownership == v1alpha1.OwnGroup {
+		if part.owns() {
 			return part.ref, true
 		}
 	}
@@ -225,7 +225,7 @@ func (g *group) decide(p *pass) {
 		g.state.Records = append(g.state.Records, h.Record)
 	}
 	for _, part := range g.parts {
-		g.state.Whole = g.state.Whole || g.binding == nil && part.asks() && part.Object.Spec.Ownership == v1alpha1.OwnGroup
+		g.state.Whole = g.state.Whole || g.binding == nil && part.owns()
 	}
 	if slices.ContainsFunc(g.parts, func(t *part) bool { return t.unsure }) {
 		// A stranger may be what is not known.

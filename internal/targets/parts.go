@@ -25,10 +25,17 @@ type part struct {
 	// unsure is whether something that it selects may be in the group as a target that is
 	// not among its members.
 	unsure bool
+	// full is whether the status of its object has no room for the group.
+	full bool
 }
 
 // asks is whether its members are to be in the group, or out, as they say.
-func (t *part) asks() bool { return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown }
+func (t *part) asks() bool {
+	return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown && !t.full
+}
+
+// owns is whether all that is in the group is its own.
+func (t *part) owns() bool { return t.asks() && t.Object.Spec.Ownership == v1alpha1.OwnGroup }
 
 // member is a pod or a node of a TargetGroupAttachment and what it wants of a group.
 type member struct {
@@ -66,16 +73,16 @@ func (p *pass) takeParts(g *group) {
 	}
 }
 
-// bound leaves a part without members where the status of its object has no room for the
-// group: what cannot be recorded is not registered.
+// bound has a part ask for nothing where the status of its object has no room for the group:
+// what cannot be recorded is neither registered nor taken out.
 func (p *pass) bound(g *group, t *part) {
 	switch {
-	case g.binding != nil || !t.asks() || len(t.members) == 0 || g.holds(t.ref):
+	case g.binding != nil || !t.asks() || len(t.members) == 0 && !t.owns() || g.holds(t.ref):
 	case p.recorded(t.ref, len(t.Object.Status.Groups)) < mostGroups:
 		g.adds[t.ref] = true
 	default:
 		t.faults = append(t.faults, fmt.Sprintf("it is on more than %d target groups, which is all that its status holds: nothing is registered with %s", mostGroups, g.Name))
-		t.members = nil
+		t.full = true
 	}
 }
 

@@ -566,6 +566,17 @@ func TestBoundsOfRecords(t *testing.T) {
 	if got := d.of("web").Status; len(got.Groups) != mostGroups || strings.Count(d.calls(), "in i-c") != mostGroups || !strings.Contains(d.blocked("web"), "web-100") {
 		t.Errorf("%d groups, %s", len(got.Groups), d.blocked("web"))
 	}
+	// Nor is anything taken out there by one whose groups are all its own, with targets or without.
+	for _, selected := range []string{"node-c", "none"} {
+		spec := onNodes(selected)
+		spec.TargetGroup.Tags, spec.Ownership = map[string]string{"a": "b"}, v1alpha1.OwnGroup
+		s.Attachments = nil
+		s.attachment("web", spec)
+		d = plan(t, s)
+		if got := d.of("web").Status; len(got.Groups) != mostGroups || strings.Count(d.calls(), "out i-a") != mostGroups {
+			t.Errorf("of %s: %d groups, and %d calls", selected, len(got.Groups), strings.Count(d.calls(), "out i-a"))
+		}
+	}
 }
 
 // TestCallsWaitForWhatTheyNeed makes no call about a target whose record, finalizer or hook
