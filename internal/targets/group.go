@@ -386,14 +386,21 @@ func (g *group) report(t Target) Report {
 // to a target. A classic load balancer has one target for all its ports.
 func (g Group) tellsConnections() bool { return g.Balancer != Classic && !g.Datagrams }
 
-// quiet is what is known of the targets that leave, where just one node can be meant.
+// toldBy is the node whose connections tell whether traffic still comes to a target, empty where
+// none can be meant: to a pod with a network of its own they say nothing.
+func (p *pass) toldBy(g *group, t Target) string {
+	if on := p.on[t.ID]; len(on) == 1 && g.tellsConnections() && !p.pods[t.ID] {
+		return on[0]
+	}
+	return ""
+}
+
+// quiet is what is known of the targets that leave.
 func (p *pass) quiet(g *group) map[Target]Quiet {
 	out := map[Target]Quiet{}
 	for _, h := range g.held {
-		if on := p.on[h.ID]; h.Leaving && g.tellsConnections() && len(on) == 1 {
-			if q, known := p.Quiet[on[0]][h.Port]; known {
-				out[h.Target] = q
-			}
+		if q, known := p.Quiet[p.toldBy(g, h.Target)][h.Port]; known && h.Leaving {
+			out[h.Target] = q
 		}
 	}
 	return out

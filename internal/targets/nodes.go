@@ -226,8 +226,8 @@ func (p *pass) planGroups() {
 		g.readSince(p)
 		p.out.Groups = append(p.out.Groups, GroupPlan{Role: g.role, ID: g.ID, GroupDecision: g.decision, Needs: g.needs()})
 		for _, r := range g.decision.Reports {
-			if on := p.on[r.ID]; r.Phase == Leaving && len(on) == 1 && g.tellsConnections() {
-				ask[on[0]] = true
+			if node := p.toldBy(g, r.Target); r.Phase == Leaving && node != "" {
+				ask[node] = true
 			}
 		}
 	}

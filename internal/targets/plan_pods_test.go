@@ -393,3 +393,22 @@ func TestToldIsWhereConnectionsTell(t *testing.T) {
 		}
 	}
 }
+
+// TestToldIsOfTheNodesNetwork takes the connections to a node's port for none to a pod there that
+// has the same port, and a network of its own.
+func TestToldIsOfTheNodesNetwork(t *testing.T) {
+	for _, shares := range []bool{true, false} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+		left := noon.Add(-10 * time.Second)
+		a := s.attachment("web", onPods(IP), leaving80(left, "10.0.0.1:80"))
+		pod := podOf("a", "10.0.0.1")
+		pod.Spec.HostNetwork, pod.DeletionTimestamp = shares, &metav1.Time{Time: noon}
+		a.Pods = []*corev1.Pod{pod}
+		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {LeftAt: left, Left: left}}}
+		s.Quiet = map[string]map[int32]Quiet{"node-a": {80: {Busy: noon, From: noon, To: noon.Add(time.Minute)}}}
+		d := plan(t, s)
+		if got := d.of("web").Status.Groups[0].Leaving[0].QuietAt != nil; got != shares || slices.Contains(d.Ask, "node-a") != shares {
+			t.Errorf("host network %t: quiet %t, asks %v", shares, got, d.Ask)
+		}
+	}
+}
