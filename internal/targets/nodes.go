@@ -12,9 +12,12 @@ import (
 // nobody wants any more, keeps it.
 func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 	if waits := p.unread(n); waits != "" {
-		// What stood stays while nothing else is known.
+		// What stood stays while nothing else is found.
 		n.status.Done = n.answered()
 		n.status.Waits = ""
+		if found := p.found(n); n.status.Done && found != "" {
+			n.status.Done, waits = false, found
+		}
 		if !n.status.Done {
 			n.status.Evidence, n.status.Waits = "", waits
 		}
@@ -23,6 +26,18 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 	}
 	p.nameForeign(n)
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
+}
+
+// found says what a read found registered on a node that is said to be out, empty where nothing is.
+func (p *pass) found(n *nodeAttachment) string {
+	for _, g := range p.groups {
+		for _, r := range g.decision.Reports {
+			if n.detach() && placeIn(g.Registered, r.Target) == registered && p.concerns(g, r.Target, n) && !g.arrived(r, n) {
+				return r.ID + ": " + r.Message
+			}
+		}
+	}
+	return ""
 }
 
 // mostForeign is how many foreign targets an Attachment names (maxItems in its type).

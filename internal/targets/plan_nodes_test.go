@@ -107,6 +107,24 @@ func TestAnswersStandWhileALeaderReads(t *testing.T) {
 	}
 }
 
+// TestAnAnswerFallsByWhatIsFound takes back that a node is out where a read found it registered,
+// though another role's groups are not known.
+func TestAnAnswerFallsByWhatIsFound(t *testing.T) {
+	for name, registered := range map[string]map[Target]Health{"out": at80("i-b"), "registered once more": at80("i-a", "i-b")} {
+		s := fleetOf(webGroup(Instance), registered)
+		a := s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+		a.Status.Done, a.Status.ObservedGeneration = true, 3
+		other := onNodes()
+		other.AssumeRole, other.TargetGroup.Name = &roleA, "other"
+		s.attachment("other", other)
+		s.Accounts = append(s.Accounts, Account{Role: roleA, Failure: "denied"})
+		got := plan(t, s).node("node-a")
+		if out := name == "out"; got.Done != out || strings.HasPrefix(got.Waits, "i-a: ") == out {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestWhatLeavesKeepsItsNode does not say that a node is out while something leaves it,
 // whoever asked for that, from the pass on that only queues the call.
 func TestWhatLeavesKeepsItsNode(t *testing.T) {
