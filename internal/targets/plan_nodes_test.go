@@ -163,6 +163,35 @@ func TestWhatLeavesKeepsItsNode(t *testing.T) {
 	}
 }
 
+// TestAClassicLoadBalancerDrainsUnseen waits for as long as one drains what it does not list any
+// more, whoever asked for that.
+func TestAClassicLoadBalancerDrainsUnseen(t *testing.T) {
+	g := webGroup(Instance)
+	g.ID, g.Name, g.Balancer, g.Delay = "web", "web", Classic, 5*time.Minute
+	spec := onNodes("node-b")
+	spec.TargetGroup.Tags = g.Tags
+	record := in80("i-a:80")
+	record.ID, record.Balancer = "web", "classic"
+	for _, selected := range []bool{false, true} {
+		s := fleetOf(g, at80("i-a", "i-b"))
+		if selected {
+			s.attachment("web", spec, record)
+		}
+		s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+		d := plan(t, s)
+		s = d.apply(s).later(time.Second, at80("i-b"), Target{"i-a", 80})
+		d = plan(t, s)
+		s = d.apply(s).later(4*time.Minute, at80("i-b"), Target{"i-a", 80})
+		if d = plan(t, s); d.node("node-a").Done {
+			t.Errorf("it drains, selected %t: %+v", selected, d.Groups)
+		}
+		s = d.apply(s).later(62*time.Second, at80("i-b"), Target{"i-a", 80})
+		if d = plan(t, s); !d.node("node-a").Done {
+			t.Errorf("it has drained, selected %t: %+v", selected, d.node("node-a"))
+		}
+	}
+}
+
 // TestAddressesThatLeaveKeepTheirNode knows by pods of anybody where an address is that
 // nobody selects any more.
 func TestAddressesThatLeaveKeepTheirNode(t *testing.T) {

@@ -49,7 +49,7 @@ func (p *planner) left(r Record, where place) {
 		p.report(r.Target, Stopped, over, time.Time{}, evidence.sentence())
 		p.out.Reports[len(p.out.Reports)-1].Evidence = evidence
 	}
-	if p.mayForget(r, where) {
+	if p.mayForget(r, where, over) {
 		p.forget(r.Target)
 		return
 	}
@@ -67,7 +67,8 @@ func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	if !r.QuietAt.IsZero() && seen.Quiet.Before(at) {
 		at, evidence = seen.Quiet, SeenQuiet
 	}
-	if where == draining {
+	if where == draining || p.Group.Balancer == Classic {
+		// A classic load balancer does not list what drains.
 		at = later(at, seen.Left.Add(p.Group.Delay))
 	}
 	return at, evidence
@@ -86,11 +87,11 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 
 // mayForget is whether a target that is not registered needs no record any more: nothing can
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
-func (p *planner) mayForget(r Record, where place) bool {
+func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 	w, wanted := p.wishes[r.Target]
-	floor := p.sightings[r.Target].Left.Add(p.Floor)
+	over = later(over, p.sightings[r.Target].Left.Add(p.Floor))
 	switch {
-	case where != absent || p.Now.Before(floor) || p.ReadAt.Before(floor):
+	case where != absent || p.Now.Before(over) || p.ReadAt.Before(over):
 		return false
 	case !p.Synced:
 		p.out.NeedLists = true

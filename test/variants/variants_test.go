@@ -44,7 +44,7 @@ var targets = []variant{
 	{
 		name: "a target that reads unused is taken for stopped before its load balancer's floor",
 		file: "internal/targets/stop.go",
-		from: "\tif where == draining {\n",
+		from: "\tif where == draining || p.Group.Balancer == Classic {\n",
 		to:   "\tif where == absent {\n\t\tat = r.LeftAt\n\t}\n\tif where == draining {\n",
 		in:   "./test/targets", tests: "TestTraffic", say: "it is said to be detached, and its load balancer may still send connections",
 	},
