@@ -39,7 +39,7 @@ type planner struct {
 	wishes  map[Target]wish
 	records map[Target]Record
 	refused map[Target]Refusal
-	// sightings are those of the records with a LeftAt.
+	// sightings are those of the records with a LeftAt, and of what somebody else takes out.
 	sightings map[Target]Sighting
 	changed   bool
 	out       GroupDecision

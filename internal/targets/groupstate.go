@@ -47,7 +47,8 @@ type GroupState struct {
 
 // Sighting is since when this process has known what a record says, by its own clock:
 // the times on record may be another leader's, whose clock says nothing of how long
-// ago that was.
+// ago that was. Of what somebody else takes out nothing is on record: another leader that
+// has not seen it drain does not wait for it.
 type Sighting struct {
 	// LeftAt and QuietAt are what is on record.
 	LeftAt, QuietAt time.Time

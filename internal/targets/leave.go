@@ -59,20 +59,31 @@ func (p *planner) mayTake(where place, w wish, wanted bool) bool {
 	return false
 }
 
-// stranger reports a target that is wanted out and not ours.
+// stranger reports a target that is wanted out and not ours. One that was seen to leave may still
+// get new connections, whoever took it out.
 func (p *planner) stranger(t Target, where place, wanted bool) {
 	if !wanted {
 		return
 	}
 	none := time.Time{}
-	switch where {
-	case unread:
+	seen := p.Sightings[t].Left
+	over := seen.Add(p.Floor)
+	switch {
+	case where == unread:
 		p.report(t, Leaving, none, none, "the inventory of the group is not read yet")
-	case absent:
-		p.report(t, Absent, none, none, "it is not registered, and was not taken out by us")
-	case draining:
+	case where == draining:
+		if seen.IsZero() {
+			seen = p.ReadAt
+		}
+		p.sightings[t] = Sighting{Left: seen}
 		p.readBy(p.ReadAt.Add(moving))
 		p.report(t, Leaving, none, none, "somebody else is taking it out")
+	case where == absent && !seen.IsZero() && (p.Now.Before(over) || p.ReadAt.Before(over)):
+		p.sightings[t] = Sighting{Left: seen}
+		p.readBy(over)
+		p.report(t, Leaving, seen, over, "somebody else took it out, and it may still get new connections")
+	case where == absent:
+		p.report(t, Absent, none, none, "it is not registered, and was not taken out by us")
 	default:
 		p.report(t, Foreign, none, none, "somebody else registered it, and only what we registered is ours to take out")
 	}

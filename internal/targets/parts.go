@@ -350,6 +350,12 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 		g.adds[n.ref] = true
 		want(Registration{Target: target})
 	}
+	for target := range p.Memory.Groups[g.key].Sightings {
+		if _, listed := g.Registered[target]; !listed && target.ID == n.Spec.Instance && len(g.at[target]) == 0 && !g.spoken(target) {
+			// Somebody else took it out a moment ago.
+			want(Registration{Target: target})
+		}
+	}
 }
 
 // mayBorrow is whether what a node has in the group is looked for: somebody is on the group,
@@ -361,12 +367,18 @@ func (p *pass) mayBorrow(g *group, n *nodeAttachment) bool {
 		slices.ContainsFunc(g.parts, func(t *part) bool { return t.matches }):
 		return true
 	}
-	return g.role == (v1alpha1.AssumeRole{}) && n.detach() && g.IsSwept(p.DetachTagged) && g.foundAt(n.Spec.Instance)
+	return g.role == (v1alpha1.AssumeRole{}) && n.detach() && g.IsSwept(p.DetachTagged) && p.foundAt(g, n.Spec.Instance)
 }
 
-// foundAt is whether an instance was found in the group by the last look, or read.
-func (g *group) foundAt(instance string) bool {
+// foundAt is whether an instance was found in the group by the last look, or read, or has been
+// seen to leave it.
+func (p *pass) foundAt(g *group, instance string) bool {
 	for t := range g.Registered {
+		if t.ID == instance {
+			return true
+		}
+	}
+	for t := range p.Memory.Groups[g.key].Sightings {
 		if t.ID == instance {
 			return true
 		}

@@ -163,6 +163,30 @@ func TestWhatLeavesKeepsItsNode(t *testing.T) {
 	}
 }
 
+// TestWhatOthersTakeOutKeepsItsNode waits for the floor of what is seen to drain, though somebody
+// else took it out, such as another controller that heeds the label of a node which goes away.
+func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
+	registered := at80("i-b")
+	registered[Target{"i-a", 80}] = Health{Condition: Draining, Reason: DeregistrationInProgress}
+	s := fleetOf(webGroup(Instance), registered)
+	s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	d := plan(t, s)
+	for _, after := range []time.Duration{time.Second, 57 * time.Second} {
+		if got := d.node("node-a"); got.Done || !strings.HasPrefix(got.Waits, "i-a: ") || len(got.Groups) > 0 || d.calls() != "" {
+			t.Errorf("%s, %+v", d.calls(), got)
+		}
+		s = d.apply(s).later(after, at80("i-b"))
+		d = plan(t, s)
+	}
+	if got := d.node("node-a"); got.Done {
+		t.Errorf("a second before its floor: %+v", got)
+	}
+	s = d.apply(s).later(2*time.Second, at80("i-b"))
+	if d = plan(t, s); !d.node("node-a").Done || len(d.Memory.Groups[GroupKey{ID: "arn:web"}].Sightings) > 0 {
+		t.Errorf("after its floor: %+v, %+v", d.node("node-a"), d.Memory)
+	}
+}
+
 // TestAClassicLoadBalancerDrainsUnseen waits for as long as one drains what it does not list any
 // more, whoever asked for that.
 func TestAClassicLoadBalancerDrainsUnseen(t *testing.T) {
