@@ -12,8 +12,9 @@ import (
 type hooked struct {
 	pod *corev1.Pod
 	in  bool
-	// unknown is whether nothing is known of one of its targets.
-	unknown bool
+	// member is whether it has a target in some group that is ours to judge, others whether it may
+	// have one in a group that is not, unknown whether nothing is known of one.
+	member, others, unknown bool
 }
 
 // tellHooks says on pods with a drain hook whether they may get traffic as targets: that
@@ -33,9 +34,11 @@ func (p *pass) tellHooks() {
 		return h
 	}
 	for _, a := range p.attachments {
+		unknown, others := p.mayHide(a), slices.ContainsFunc(a.taken, func(in taken) bool { return in.binding != nil || in.LeftAlone != "" })
 		for _, pod := range a.Pods {
-			if hasDrainHook(pod.Spec) && p.unlistedFor(a) != "" {
-				find(pod).unknown = true
+			if hasDrainHook(pod.Spec) {
+				h := find(pod)
+				h.unknown, h.others = h.unknown || unknown, h.others || others
 			}
 		}
 	}
@@ -46,16 +49,60 @@ func (p *pass) tellHooks() {
 					continue
 				}
 				h := find(m.pod)
+				h.member = true
 				h.unknown = h.unknown || g.unreadable != ""
 				h.in = h.in || g.unreadable == "" && g.reaches(t, m)
 			}
 		}
 	}
 	for _, uid := range order {
-		if h := all[uid]; h.in != told(h.pod) && (h.in || !h.unknown) {
+		if h := all[uid]; h.in != told(h.pod) && (h.in || !h.unknown && (h.member || !h.others && !p.lingers(h.pod))) {
 			p.out.Hooks = append(p.out.Hooks, HookWrite{h.pod, h.in})
 		}
 	}
+}
+
+// mayHide is whether what an attachment selects may be in a group without being known there.
+func (p *pass) mayHide(a *attachment) bool {
+	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.part.unknown })
+}
+
+// hidden is whether a record of an attachment is in a group that is not known, or cannot be read.
+func (p *pass) hidden(a *attachment) bool {
+	for _, attached := range a.Object.Status.Groups {
+		for _, role := range recordedRoles(attached, a.role) {
+			if p.unlisted(role) != "" || p.unreadable[keyOf(role, attached.ID)] != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lingers is whether something may be left of a pod that has no target in any group: what has
+// its address, or is its node, is not out, or it is not known what that is.
+func (p *pass) lingers(pod *corev1.Pod) bool {
+	ids := map[string]bool{}
+	for _, ipv6 := range []bool{false, true} {
+		address, _ := Address(pod, ipv6)
+		ids[address] = true
+	}
+	node := p.nodes[pod.Spec.NodeName]
+	if delete(ids, ""); len(ids) == 0 || node == nil || node.Spec.ProviderID == "" {
+		return true
+	}
+	instance, _ := InstanceID(node)
+	ids[instance] = true
+	return slices.ContainsFunc(p.groups, func(g *group) bool {
+		return slices.ContainsFunc(g.decision.Reports, func(r Report) bool { return ids[r.ID] && len(g.at[r.Target]) > 0 && !r.ended() })
+	})
+}
+
+// letsGo is whether a drain hook of an attachment's pods is to be let go.
+func (p *pass) letsGo(a *attachment) bool {
+	return slices.ContainsFunc(p.out.Hooks, func(h HookWrite) bool {
+		return !h.In && slices.ContainsFunc(a.Pods, func(pod *corev1.Pod) bool { return pod.UID == h.Pod.UID })
+	})
 }
 
 // reaches is whether traffic may come to a pod by its target. It may not for its own sake

@@ -152,6 +152,49 @@ func TestHooksAreKeptWhileAGroupIsNotKnown(t *testing.T) {
 	}
 }
 
+// TestNoHookIsForgotten lets go of a pod of which nothing is left in any group, as often as that
+// is needed, and of the finalizer only after that; and holds one of which something may be left.
+func TestNoHookIsForgotten(t *testing.T) {
+	record, v6 := leaving80(noon.Add(-time.Second), "10.0.0.1:80"), leaving80(time.Time{}, "10.0.0.2:80")
+	for name, c := range map[string]struct {
+		change func(*State, *GroupAttachment)
+		told   bool
+	}{
+		"its groups are others":      {func(*State, *GroupAttachment) {}, true},
+		"its Service is missing":     {func(_ *State, a *GroupAttachment) { a.Unknown = "there is no Service web" }, false},
+		"it has no address":          {func(_ *State, a *GroupAttachment) { a.Pods[0].Status = corev1.PodStatus{} }, false},
+		"its Node is not there":      {func(s *State, _ *GroupAttachment) { s.Nodes = s.Nodes[1:] }, false},
+		"its groups are unread":      {func(s *State, _ *GroupAttachment) { s.Accounts[0].ListedAt = time.Time{} }, false},
+		"a record of it leaves":      {func(s *State, _ *GroupAttachment) { s.attachment("old", onPods(IP), record) }, false},
+		"a record of another leaves": {func(s *State, _ *GroupAttachment) { s.attachment("old", onPods(IP), v6) }, true},
+		"a record was made as another": {func(_ *State, a *GroupAttachment) {
+			a.Object.Status.Groups = []v1alpha1.AttachedGroup{{ID: "arn:far", AssumeRole: &roleA, Targets: []string{"10.0.0.1:80"}}}
+		}, false},
+		"a record of it cannot be read": {func(_ *State, a *GroupAttachment) { a.Object.Status.Groups = []v1alpha1.AttachedGroup{in80("?")} }, false},
+	} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.3"))
+		pod := hookedPod("a", "10.0.0.1", false)
+		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		spec := onPods(IP)
+		spec.TargetGroup.Name = "gone"
+		a := s.attachment("web", spec)
+		a.Pods = []*corev1.Pod{pod}
+		c.change(&s, a)
+		if in, told := plan(t, s).hooks()["a"]; told != c.told || in {
+			t.Errorf("%s: told %t, in %t", name, told, in)
+		}
+	}
+	s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+	a := s.attachment("web", onPods(IP))
+	a.Object.DeletionTimestamp, a.Pods = &metav1.Time{Time: noon}, []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
+	for _, told := range []bool{true, false} {
+		a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: map[bool]string{true: v1alpha1.TargetsIn, false: v1alpha1.TargetsOut}[told]}
+		if d := plan(t, s); d.of("web").Release == told || len(d.Hooks) > 0 != told {
+			t.Errorf("told %t: released %t, hooks %v", told, d.of("web").Release, d.hooks())
+		}
+	}
+}
+
 const webGate = "target-health.ingressdaemonsets.mumoshu.github.io/web"
 
 // gated selects the addresses of pods that wait for it, each named after what becomes of

@@ -35,17 +35,11 @@ func (p *pass) mustCatchUp(a *attachment) bool {
 }
 
 // left is whether something is left of an attachment that is deleted: what it registered,
-// or may have, until the traffic to that has stopped, and gates that are closed.
+// or may have, until the traffic to that has stopped, gates that are closed, and drain hooks that
+// hold pods for it.
 func (p *pass) left(a *attachment) bool {
-	if a.gates {
+	if a.gates || p.letsGo(a) || p.hidden(a) {
 		return true
-	}
-	for _, attached := range a.Object.Status.Groups {
-		for _, role := range recordedRoles(attached, a.role) {
-			if p.unlisted(role) != "" || p.unreadable[keyOf(role, attached.ID)] != "" {
-				return true
-			}
-		}
 	}
 	for _, g := range a.taken {
 		for _, r := range g.reportsOf(g.part) {
