@@ -64,19 +64,23 @@ func (p *pass) tellHooks() {
 
 // mayHide is whether what an attachment selects may be in a group without being known there.
 func (p *pass) mayHide(a *attachment) bool {
-	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.part.unknown })
+	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) != "" || slices.ContainsFunc(a.taken, func(in taken) bool { return in.part.unknown })
 }
 
-// hidden is whether a record of an attachment is in a group that is not known, or cannot be read.
-func (p *pass) hidden(a *attachment) bool {
+// hidden says why a record of an attachment is in a group that is not known, or cannot be read,
+// empty where none is.
+func (p *pass) hidden(a *attachment) string {
 	for _, attached := range a.Object.Status.Groups {
 		for _, role := range recordedRoles(attached, a.role) {
-			if p.unlisted(role) != "" || p.unreadable[keyOf(role, attached.ID)] != "" {
-				return true
+			if why := p.unlisted(role); why != "" {
+				return asRole(role, why)
+			}
+			if why := p.unreadable[keyOf(role, attached.ID)]; why != "" {
+				return why
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 // lingers is whether something may be left of a pod that has no target in any group: what has

@@ -152,10 +152,15 @@ func (p *pass) unreadRole(n *nodeAttachment, role v1alpha1.AssumeRole) string {
 	case why != "" && !needed && account != nil && account.Failure != "":
 		return ""
 	}
-	if why != "" && role != (v1alpha1.AssumeRole{}) {
-		why = "as role " + role.ARN + ": " + why
+	return asRole(role, why)
+}
+
+// asRole says of a role why something is not known, empty where all is.
+func asRole(role v1alpha1.AssumeRole, why string) string {
+	if why == "" || role == (v1alpha1.AssumeRole{}) {
+		return why
 	}
-	return why
+	return "as role " + role.ARN + ": " + why
 }
 
 // settle says how far the node's targets are.

@@ -657,6 +657,46 @@ func TestReleaseWaits(t *testing.T) {
 	}
 }
 
+// TestWhatHoldsAFinalizerIsSaid names what stands in the way of the end of one that is deleted, and
+// counts what is left.
+func TestWhatHoldsAFinalizerIsSaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*State, *v1alpha1.TargetGroupAttachment)
+		says   string
+	}{
+		"nothing": {func(*State, *v1alpha1.TargetGroupAttachment) {}, ""},
+		"a role": {func(s *State, o *v1alpha1.TargetGroupAttachment) {
+			o.Status.Groups = append(o.Status.Groups, v1alpha1.AttachedGroup{ID: "arn:far", AssumeRole: &roleA, Targets: []string{"i-a:80"}})
+			s.Accounts = append(s.Accounts, Account{Role: roleA, Failure: "denied"})
+		}, "as role " + roleA.ARN + ": denied"},
+		"a record": {func(_ *State, o *v1alpha1.TargetGroupAttachment) {
+			o.Status.Groups[0].Targets = append(o.Status.Groups[0].Targets, "?")
+		}, "unreadable record"},
+		"a group": {func(s *State, _ *v1alpha1.TargetGroupAttachment) { s.group().Failing = "not authorized" }, "web: not authorized"},
+		"a refusal": {func(s *State, _ *v1alpha1.TargetGroupAttachment) {
+			s.group().Refused = []Refusal{{Target: Target{"i-a", 80}, Why: "no", At: noon, Times: 1}}
+		}, "i-a: the cloud refused it: no"},
+		"no condition": {func(_ *State, o *v1alpha1.TargetGroupAttachment) { o.Status.Conditions = nil }, ""},
+	} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+		o := s.attachment("web", onNodes("node-a"), in80("i-a:80")).Object
+		o.DeletionTimestamp = &metav1.Time{Time: noon}
+		o.Status.Targets, o.Status.Conditions = 1, []metav1.Condition{{Type: v1alpha1.ConditionBlocked, Status: metav1.ConditionFalse}}
+		c.change(&s, o)
+		before := o.DeepCopy()
+		d := plan(t, s)
+		if got := d.blocked("web"); !strings.Contains(got, c.says) || (got == "") != (c.says == "") || d.of("web").Release || len(d.of("web").Events) > 0 != (c.says != "") {
+			t.Errorf("%s: %q, %v", name, got, d.of("web").Events)
+		}
+		if got := d.of("web").Status; name == "nothing" && (got.Targets != 0 || got.Leaving != 1) {
+			t.Errorf("%d targets, and %d leave", got.Targets, got.Leaving)
+		}
+		if diff := cmp.Diff(before, o); diff != "" {
+			t.Errorf("%s: what was read is written to: %s", name, diff)
+		}
+	}
+}
+
 func TestRecordsSurviveTheObject(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var records []Record

@@ -17,8 +17,8 @@ func (p *pass) decideAttachment(a *attachment) {
 	d := AttachmentDecision{Object: a.Object, CatchUp: p.mustCatchUp(a)}
 	bound := slices.Contains(a.Object.Finalizers, v1alpha1.Finalizer)
 	if a.Object.DeletionTimestamp != nil {
-		a.status.Conditions = a.Object.Status.Conditions
-		d.Status, d.Release = a.status, bound && !p.left(a)
+		p.describeEnd(a)
+		d.Status, d.Events, d.Release = a.status, a.events(), bound && !p.left(a)
 		p.out.Attachments = append(p.out.Attachments, d)
 		return
 	}
@@ -38,7 +38,7 @@ func (p *pass) mustCatchUp(a *attachment) bool {
 // or may have, until the traffic to that has stopped, gates that are closed, and drain hooks that
 // hold pods for it.
 func (p *pass) left(a *attachment) bool {
-	if a.gates || p.letsGo(a) || p.hidden(a) {
+	if a.gates || p.letsGo(a) || p.hidden(a) != "" {
 		return true
 	}
 	for _, g := range a.taken {
@@ -76,19 +76,35 @@ type tally struct {
 	skipped                     []Skip
 }
 
+// describeEnd says what is left of a TargetGroupAttachment that is deleted, and what stands in the
+// way of its end.
+func (p *pass) describeEnd(a *attachment) {
+	n := a.tally()
+	n.skipped = nil
+	if why := p.hidden(a); why != "" {
+		n.faults = append(n.faults, why)
+	}
+	p.setBlocked(a, n)
+}
+
+// tally counts the parts of an attachment in all its groups.
+func (a *attachment) tally() (n tally) {
+	a.status.GroupCount, a.status.Targets, a.status.Healthy, a.status.Leaving = 0, 0, 0, 0
+	for _, in := range a.taken {
+		n.add(a, in.group, in.part)
+	}
+	return n
+}
+
 // describe makes the status of a TargetGroupAttachment.
 func (p *pass) describe(a *attachment) {
 	a.status.ObservedGeneration = a.Object.Generation
-	a.status.GroupCount, a.status.Targets, a.status.Healthy, a.status.Leaving = 0, 0, 0, 0
-	var n tally
+	n := a.tally()
 	if a.Unknown != "" {
 		n.faults = append(n.faults, a.Unknown)
 	}
 	if a.setIsGone() {
 		n.faults = append(n.faults, "there is no IngressDaemonSet "+a.Object.Spec.IngressDaemonSet.Name)
-	}
-	for _, in := range a.taken {
-		n.add(a, in.group, in.part)
 	}
 	unread := p.unlistedFor(a)
 	if account := p.accounts[a.role]; p.unlisted(a.role) == "" && account.Failure != "" {
