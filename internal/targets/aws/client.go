@@ -5,6 +5,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,8 +46,9 @@ type Options struct {
 	Role Role
 	// Before is called before every single request to Elastic Load Balancing, each page
 	// and each chunk being one; its error is returned as it is, and nothing is sent.
-	// This is the place for a limit of the rate. Requests for credentials are not
-	// counted: they are few, and AWS limits them apart.
+	// This is the place for a limit of the rate, and for a last look at whether the request is
+	// still meant: credentials, which may take long, are there by then. Requests for those are
+	// not counted: they are few, and AWS limits them apart.
 	Before func(context.Context, Call) error
 	// AttributesFor is how long attributes of groups and load balancers are believed. 0 is
 	// five minutes, less than that is not at all.
@@ -75,7 +77,6 @@ type Role struct {
 type Client struct {
 	v2      *elasticloadbalancingv2.Client
 	classic *elasticloadbalancing.Client
-	before  func(context.Context, Call) error
 	// credentials are to be asked for anew when AWS says that they have expired.
 	credentials []*sdk.CredentialsCache
 
@@ -94,17 +95,18 @@ func New(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{before: o.Before, region: cfg.Region, attributes: newMemory(o.AttributesFor)}
+	c := &Client{region: cfg.Region, attributes: newMemory(o.AttributesFor)}
 	c.holdCredentials(cfg.Credentials)
 	if o.Role.ARN != "" {
 		cfg.Credentials = assume(cfg, o.Role)
 		c.holdCredentials(cfg.Credentials)
 	}
+	before := o.Before
 	c.v2 = elasticloadbalancingv2.NewFromConfig(cfg, func(o *elasticloadbalancingv2.Options) {
-		o.Retryer, o.HTTPClient = sdk.NopRetryer{}, sender{o.HTTPClient}
+		o.Retryer, o.HTTPClient = sdk.NopRetryer{}, sender{o.HTTPClient, before}
 	})
 	c.classic = elasticloadbalancing.NewFromConfig(cfg, func(o *elasticloadbalancing.Options) {
-		o.Retryer, o.HTTPClient = sdk.NopRetryer{}, sender{o.HTTPClient}
+		o.Retryer, o.HTTPClient = sdk.NopRetryer{}, sender{o.HTTPClient, before}
 	})
 	return c, nil
 }
@@ -162,17 +164,29 @@ func (c *Client) holdCredentials(p sdk.CredentialsProvider) {
 	}
 }
 
-// sender keeps the answer to a large request from being lost. The SDK closes a
-// request's body as soon as the answer begins, while net/http may still look whether
+// callKey marks a context with the Call that its request is.
+type callKey struct{}
+
+// held is what Before returned.
+type held struct{ error }
+
+// sender asks Before right before a request is sent, and keeps the answer to a large one from
+// being lost. The SDK closes a request's body as soon as the answer begins, while net/http may still look whether
 // more of it follows. The body's WriteTo then returns io.EOF, which is an error from
 // WriteTo though not from Read (smithy-go v1.28.8, transport/http/internal/io), so
 // net/http gives the connection up in the middle of the answer. Here the body has no
 // WriteTo.
 type sender struct {
 	client elasticloadbalancingv2.HTTPClient
+	before func(context.Context, Call) error
 }
 
 func (s sender) Do(r *http.Request) (*http.Response, error) {
+	if call, of := r.Context().Value(callKey{}).(Call); of && s.before != nil {
+		if err := s.before(r.Context(), call); err != nil {
+			return nil, held{err}
+		}
+	}
 	if r.Body != nil {
 		r.Body = struct{ io.ReadCloser }{r.Body}
 	}
@@ -185,12 +199,10 @@ func call[In, Out, Option any](
 	ctx context.Context, c *Client, a Action, group string,
 	send func(context.Context, *In, ...func(*Option)) (*Out, error), in *In,
 ) (*Out, error) {
-	if c.before != nil {
-		if err := c.before(ctx, Call{Class: a.Class, Action: a.Name, Group: group}); err != nil {
-			return nil, err
-		}
+	out, err := send(context.WithValue(ctx, callKey{}, Call{Class: a.Class, Action: a.Name, Group: group}), in)
+	if before, ok := errors.AsType[held](err); ok {
+		return nil, before.error
 	}
-	out, err := send(ctx, in)
 	if err != nil {
 		return nil, c.failure(ctx, a, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +208,22 @@ func TestBefore(t *testing.T) {
 	}
 	if err := c.Deregister(t.Context(), ipGroup, []targets.Target{at("10.0.0.1", 80)}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBeforeIsAskedLast has the credentials first, which may take longer than what is decided holds.
+func TestBeforeIsAskedLast(t *testing.T) {
+	s := newServer(t)
+	s.on(assumeRole, issued("ROLE", time.Hour))
+	s.on(describeTargetHealth, inventory())
+	var assumed []int
+	c := client(t, s, Options{Role: Role{ARN: "arn:aws:iam::2:role/r"}, Before: func(context.Context, Call) error {
+		assumed = append(assumed, len(s.sent(assumeRole)))
+		return nil
+	}})
+	list(t, c, ipGroup)
+	if !slices.Equal(assumed, []int{1}) {
+		t.Errorf("it was asked when the role was assumed %v times", assumed)
 	}
 }
 
