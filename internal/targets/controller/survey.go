@@ -239,9 +239,13 @@ func (a *account) readTagsOf(groups []targets.Group) error {
 		}
 		a.mu.Lock()
 		for _, g := range chunk {
-			// One that is gone has none.
+			found, answered := tags[g.ID]
+			if _, known := a.survey.tags[g.ID]; known && !answered {
+				// Where it is gone the next list says so. Without its tags nobody would mean it.
+				continue
+			}
 			a.survey.tags[g.ID] = map[string]string{}
-			maps.Copy(a.survey.tags[g.ID], tags[g.ID])
+			maps.Copy(a.survey.tags[g.ID], found)
 		}
 		a.mu.Unlock()
 	}
