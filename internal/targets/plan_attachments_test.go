@@ -579,6 +579,40 @@ func TestBoundsOfRecords(t *testing.T) {
 	}
 }
 
+// TestGroupsThatAreGoneAreForgotten makes room for others: by who sees that they are not there any
+// more, and not by who sees no group of their owner.
+func TestGroupsThatAreGoneAreForgotten(t *testing.T) {
+	const ours = "arn:aws:elasticloadbalancing:eu-west-1:111111111111:targetgroup/"
+	for name, c := range map[string]struct {
+		id, role string
+		missing  bool
+		kept     bool
+	}{
+		"gone":               {ours + "old/1", "", true, false},
+		"not asked for":      {ours + "old/1", "", false, true},
+		"there":              {ours + "web/2", "", true, true},
+		"of another account": {"arn:aws:elasticloadbalancing:eu-west-1:222222222222:targetgroup/old/1", "", true, true},
+		"of another region":  {"arn:aws:elasticloadbalancing:us-east-1:111111111111:targetgroup/old/1", "", true, true},
+		"classic":            {"old", "", true, true},
+		"as another role":    {ours + "old/1", roleA.ARN, true, true},
+	} {
+		g := webGroup(Instance)
+		g.ID = ours + "web/2"
+		s := fleetOf(g, at80("i-a"))
+		s.Accounts[0].Missing = map[string]bool{c.id: c.missing}
+		record := in80("i-a:80")
+		if record.ID = c.id; c.role != "" {
+			record.AssumeRole = &v1alpha1.AssumeRole{ARN: c.role}
+		}
+		s.attachment("web", onNodes("node-a"), record)
+		d := plan(t, s)
+		kept := slices.ContainsFunc(d.of("web").Status.Groups, func(g v1alpha1.AttachedGroup) bool { return g.ID == c.id })
+		if kept != c.kept {
+			t.Errorf("%s: kept %t", name, kept)
+		}
+	}
+}
+
 // TestCallsWaitForWhatTheyNeed makes no call about a target whose record, finalizer or hook
 // is not written, and all others.
 func TestCallsWaitForWhatTheyNeed(t *testing.T) {

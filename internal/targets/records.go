@@ -75,6 +75,33 @@ func recordedRoles(g v1alpha1.AttachedGroup, spec v1alpha1.AssumeRole) []v1alpha
 	return []v1alpha1.AssumeRole{spec, {}}
 }
 
+// forgetGone drops what an attachment has on record in groups that are not there any more: nothing
+// comes by them, and its status holds so many.
+func (p *pass) forgetGone(a *attachment) {
+	a.status.Groups = slices.DeleteFunc(a.status.Groups, func(g v1alpha1.AttachedGroup) bool { return p.isGone(g, a.role) })
+}
+
+// isGone is whether a group on record was asked for by itself and is not there, by somebody who
+// sees others of its owner: one that reaches another account, or region, by mistake would find none.
+func (p *pass) isGone(g v1alpha1.AttachedGroup, spec v1alpha1.AssumeRole) bool {
+	roles := recordedRoles(g, spec)
+	account := p.accounts[roles[0]]
+	if len(roles) > 1 || account == nil || !account.Missing[g.ID] || ownerOf(g.ID) == "" {
+		return false
+	}
+	return !slices.ContainsFunc(p.reached, func(k *group) bool { return k.ID == g.ID }) &&
+		slices.ContainsFunc(account.Groups, func(k KnownGroup) bool { return ownerOf(k.ID) == ownerOf(g.ID) })
+}
+
+// ownerOf is the region and the account of an ARN, with what is before them; empty where it is none.
+func ownerOf(id string) string {
+	parts := strings.Split(id, ":")
+	if len(parts) < 6 {
+		return ""
+	}
+	return strings.Join(parts[:5], ":")
+}
+
 // recordsOf are those of a group in an object's status. What cannot be read is an
 // error: to go on without it would forget what is ours.
 func recordsOf(g v1alpha1.AttachedGroup, owner string) ([]Record, error) {

@@ -15,6 +15,7 @@ import (
 // finalizer is to be added or removed.
 func (p *pass) decideAttachment(a *attachment) {
 	d := AttachmentDecision{Object: a.Object, CatchUp: p.mustCatchUp(a)}
+	p.forgetGone(a)
 	bound := slices.Contains(a.Object.Finalizers, v1alpha1.Finalizer)
 	if a.Object.DeletionTimestamp != nil {
 		p.describeEnd(a)

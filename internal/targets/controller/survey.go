@@ -29,8 +29,9 @@ type survey struct {
 	// direct are groups that somebody named, by ID.
 	direct map[string]direct
 	named  asking
-	// askedFor is when a name was asked for last.
+	// askedFor is when a name was asked for last, missing are those that named nothing then, by ID.
 	askedFor map[targets.GroupName]time.Time
+	missing  map[string]bool
 
 	tags   map[string]map[string]string
 	tagged asking
@@ -58,7 +59,7 @@ type asking struct {
 }
 
 func newSurvey() survey {
-	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, tags: map[string]map[string]string{}, sweeps: targets.NewSweeps()}
+	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, tags: map[string]map[string]string{}, sweeps: targets.NewSweeps()}
 }
 
 // due is whether it is time to ask again.
@@ -151,6 +152,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 	defer a.mu.Unlock()
 	s := &a.survey
 	maps.DeleteFunc(s.askedFor, func(n targets.GroupName, _ time.Time) bool { return !slices.Contains(names, n) })
+	maps.DeleteFunc(s.missing, func(id string, _ bool) bool { return !slices.Contains(names, targets.GroupName{ID: id}) })
 	var due []targets.GroupName
 	for _, n := range names {
 		if time.Since(s.askedFor[n]) >= every {
@@ -176,6 +178,9 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 		if err == nil {
 			for _, n := range due {
 				s.askedFor[n] = asked
+				if n.ID != "" {
+					s.missing[n.ID] = !slices.ContainsFunc(found, n.Names)
+				}
 			}
 		}
 		for _, g := range found {

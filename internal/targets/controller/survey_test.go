@@ -416,6 +416,25 @@ func TestWhatIsSurveyedIsDatedByItsQuestion(t *testing.T) {
 	})
 }
 
+// TestWhatIsMissingIsKnown by who asked for it by itself, until it is there, or nobody asks.
+func TestWhatIsMissingIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := accountOf(&fakeCloud{}, func() {})
+		a.cloud, a.running = &slowNames{}, t.Context()
+		for _, step := range []struct {
+			names []targets.GroupName
+			want  bool
+		}{{[]targets.GroupName{{ID: "arn:web"}, {ID: "arn:old"}, {Name: "old"}}, true}, {[]targets.GroupName{{ID: "arn:web"}}, false}} {
+			a.readNamed(step.names, time.Minute)
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			if got := a.observe(v1alpha1.AssumeRole{}).Missing; got["arn:old"] != step.want || got["arn:web"] || got[""] {
+				t.Errorf("asked for %v: %v", step.names, got)
+			}
+		}
+	})
+}
+
 // slowNames takes a minute to find groups by their names.
 type slowNames struct{ fakeCloud }
 
