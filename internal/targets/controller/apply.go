@@ -136,19 +136,19 @@ func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAtta
 }
 
 // writeHook writes on a pod whether traffic may come to it as a target. It is let go as a
-// call is made: not without the lease.
+// call is made, not without the lease, and only as it was seen: a request that hangs may
+// arrive when it was told otherwise.
 func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
-	value := v1alpha1.TargetsOut
-	if h.In {
-		value = v1alpha1.TargetsIn
+	metadata := map[string]any{"uid": h.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}}
+	if !h.In {
+		if r.Leads != nil && !r.Leads() {
+			// Another controller may have registered the pod's target since this was decided.
+			return errNotLeading
+		}
+		metadata["annotations"] = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsOut}
+		metadata["resourceVersion"] = h.Pod.ResourceVersion
 	}
-	if !h.In && r.Leads != nil && !r.Leads() {
-		// Another controller may have registered the pod's target since this was decided.
-		return errNotLeading
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": h.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationTargets: value},
-	}})
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}

@@ -206,6 +206,29 @@ func TestAHookIsNotLetGoWithoutTheLease(t *testing.T) {
 	}
 }
 
+// TestAHookIsLetGoAsItWasSeen: who has written on the pod since may have told it that traffic comes.
+func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
+	for _, in := range []bool{false, true} {
+		api := fakeapi.New(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
+		pod := &corev1.Pod{}
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p"}, pod); err != nil {
+			t.Fatal(err)
+		}
+		seen := pod.DeepCopy()
+		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		if err := api.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		r := &Reconciler{client: api}
+		if err := r.writeHook(t.Context(), targets.HookWrite{Pod: seen, In: in}); apierrors.IsConflict(err) == in {
+			t.Errorf("in %t: %v", in, err)
+		}
+		if err := r.writeHook(t.Context(), targets.HookWrite{Pod: pod, In: in}); err != nil {
+			t.Errorf("in %t, as it is: %v", in, err)
+		}
+	}
+}
+
 // TestAWriteThatHangsWaitsAlone goes on with the calls about everything else, in this pass
 // and the next, and calls for a pass when it ends.
 func TestAWriteThatHangsWaitsAlone(t *testing.T) {
