@@ -40,12 +40,14 @@ type audit struct {
 	// so, and is not, or was not for a while.
 	nameless       map[string]bool
 	unnamed, named map[string]time.Time
+	// removed is when a Node was last taken away.
+	removed map[string]time.Time
 }
 
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, begunBy: map[place]*leader{}, asked: map[string]time.Time{},
-		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{},
+		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
 	}
 }
 
@@ -120,6 +122,9 @@ func (a *audit) names(before, after client.Object) {
 		return
 	}
 	was, is := typed[*corev1.Node](before), typed[*corev1.Node](after)
+	if is == nil {
+		a.removed[was.Name] = time.Now()
+	}
 	if was == nil || was.Spec.ProviderID == "" {
 		a.unnamed[newest(before, after).GetName()] = time.Now()
 	} else if is == nil || is.Spec.ProviderID == "" {
@@ -151,8 +156,26 @@ func (a *audit) attachment(before, after *v1alpha1.Attachment) {
 	case after.Spec.Wanted == v1alpha1.WantDetached && after.Status.Done && !before.Status.Done && after.Status.ObservedGeneration == after.Generation:
 		a.mustBeOut(after.Name, "done")
 	}
+	if before == nil {
+		a.leavesEnough(after.Name)
+	}
 	if before != nil && after != nil {
 		a.dropped("Attachment "+after.Name, "", before.Status.Groups, after.Status.Groups)
+	}
+}
+
+// leavesEnough is that as many nodes stay attached as must when one more is taken out, by the
+// objects as they stand: but for Nodes that who takes it out cannot have known to be gone.
+func (a *audit) leavesEnough(node string) {
+	left := 0
+	for _, n := range a.w.nodes {
+		there := a.w.object(n) != nil || a.removed[n.name].After(a.writer.asOf())
+		if n.name != node && there && a.w.attachment(n.name) == nil {
+			left++
+		}
+	}
+	if left < a.w.scenario.minAttached {
+		a.failf("%s is taken out, and %d other nodes stay attached of %d that must", node, left, a.w.scenario.minAttached)
 	}
 }
 

@@ -226,7 +226,8 @@ func (g *group) list(at time.Time) map[targets.Target]targets.Health {
 	}
 	out := map[targets.Target]targets.Health{}
 	for t, m := range members {
-		if listed, _ := m.at(at); listed {
+		if listed, _ := m.at(at); listed && !(m.draining && g.Balancer == targets.Classic) {
+			// A classic load balancer shows what drains only to those who ask for it by name.
 			out[t] = g.health(t, m, at)
 		}
 	}
