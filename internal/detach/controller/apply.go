@@ -23,7 +23,7 @@ import (
 
 // apply carries out what was decided. What fails for one node stops no other.
 func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) error {
-	var failed []error
+	failed := o.unread
 	for _, n := range d.Nodes {
 		if err := r.applyNode(ctx, o, n); err != nil {
 			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))

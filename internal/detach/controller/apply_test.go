@@ -175,6 +175,27 @@ func TestAReasonIsLookedUpBeforeANodeIsTakenOut(t *testing.T) {
 	}
 }
 
+// TestPodsThatCannotBeReadStopNoOtherNode goes on with all else where the pods of a node that goes
+// away cannot be listed, and says so.
+func TestPodsThatCannotBeReadStopNoOtherNode(t *testing.T) {
+	c := newCluster(t, cordoned("a"), detached("a"), cordoned("b"))
+	r := c.reconciler()
+	r.live = podless{c}
+	if err := c.pass(t, r); err == nil || !strings.Contains(err.Error(), "listing the pods of node a") || !slices.Contains(c.Writes(), "create Attachment b") {
+		t.Errorf("%v, %v", err, c.Writes())
+	}
+}
+
+// podless is an API server that lists no pods.
+type podless struct{ client.Reader }
+
+func (p podless) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, pods := list.(*corev1.PodList); pods {
+		return errors.New("no answer")
+	}
+	return p.Reader.List(ctx, list, opts...)
+}
+
 // TestOnlyThePodThatWasSeenIsStopped binds an eviction, and a deletion, to the pod's UID.
 func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	c := newCluster(t, cordoned("a"), detached("a"))

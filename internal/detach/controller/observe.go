@@ -21,6 +21,8 @@ type observed struct {
 	state       detach.State
 	nodes       map[string]*corev1.Node
 	attachments map[string]*v1alpha1.Attachment
+	// unread are why the pods of some nodes could not be read, of which none is stopped.
+	unread []error
 }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
@@ -42,10 +44,11 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	for i := range attachments.Items {
 		o.attachments[attachments.Items[i].Name] = &attachments.Items[i]
 	}
-	return o, r.observeNodes(ctx, o)
+	r.observeNodes(ctx, o)
+	return o, nil
 }
 
-func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeNodes(ctx context.Context, o *observed) {
 	names := slices.Collect(maps.Keys(o.nodes))
 	for name := range o.attachments {
 		if o.nodes[name] == nil {
@@ -57,15 +60,13 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	for _, name := range names {
 		n := r.observeNode(o, name)
 		if n.Exists && n.Attachment != nil && n.GoesAway(r.Reasons) {
-			pods, err := r.observePods(ctx, o.nodes[name], o.state.Now)
-			if err != nil {
-				return err
+			var err error
+			if n.Pods, err = r.observePods(ctx, o.nodes[name], o.state.Now); err != nil {
+				o.unread = append(o.unread, err)
 			}
-			n.Pods = pods
 		}
 		o.state.Nodes = append(o.state.Nodes, n)
 	}
-	return nil
 }
 
 func (r *Reconciler) observeNode(o *observed, name string) detach.Node {
