@@ -131,8 +131,8 @@ func (p *pass) unseen(n *nodeAttachment) string {
 	switch {
 	case left == 0:
 		return ""
-	case account.LookFailure != "":
-		return account.LookFailure
+	case account.LookFailure+account.Failure != "":
+		return cmp.Or(account.LookFailure, account.Failure)
 	case left == 1:
 		return "target group " + name + " is being read"
 	}

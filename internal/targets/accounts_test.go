@@ -199,6 +199,9 @@ func TestANodeIsOutWhenAllWereLookedThrough(t *testing.T) {
 		"a group of pods":    {func(s *State) { s.group().SweptAt, s.group().Type = time.Time{}, IP }, ""},
 		"without the tag":    {func(s *State) { s.group().SweptAt, s.group().Tags = time.Time{}, map[string]string{} }, ""},
 		"tags are not known": {func(s *State) { s.group().SweptAt, s.group().Tags = time.Time{}, nil }, "target group g0 is being read"},
+		"tags are refused": {func(s *State) {
+			s.group().SweptAt, s.group().Tags, s.Accounts[0].Failure = time.Time{}, nil, "reading the tags: denied"
+		}, "reading the tags: denied"},
 	} {
 		s := fleetOf(webGroup(Instance), nil)
 		s.Accounts[0].Groups = nil
