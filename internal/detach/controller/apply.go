@@ -197,14 +197,15 @@ func conflict(seen *v1alpha1.Attachment) error {
 }
 
 // recordGone writes for how long a node has been gone, so that another leader goes on from
-// there; nothing for one that is back.
+// there; nothing for one that is back. A time of before that would end a later wait too soon.
 func (r *Reconciler) recordGone(ctx context.Context, seen *v1alpha1.Attachment, gone time.Duration) error {
 	changed := seen.DeepCopy()
 	delete(changed.Annotations, v1alpha1.AnnotationGoneFor)
 	if gone > 0 {
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationGoneFor, gone.String())
 	}
-	if err := r.client.Patch(ctx, changed, client.MergeFrom(seen), client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+	patch := client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("recording how long it has been gone: %w", err)
 	}
 	return nil

@@ -342,6 +342,9 @@ func TestAttachmentsAreWrittenAsTheyWereSeen(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, after); err != nil || after.Spec != now.Spec {
 			t.Errorf("%s: %+v, %v", write, after.Spec, err)
 		}
+		if err := c.reconciler().recordGone(t.Context(), o.attachments["a"], time.Hour); !apierrors.IsConflict(err) {
+			t.Errorf("how long it has been gone: %v", err)
+		}
 	}
 }
 
