@@ -21,11 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// apply carries out what was decided. What fails for one node stops no other.
+// patience is how long a pass waits for all that is read and written of one node.
+const patience = 10 * time.Second
+
+// apply carries out what was decided. What fails for one node, or hangs, stops no other.
 func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) error {
 	failed := o.unread
 	for _, n := range d.Nodes {
-		if err := r.applyNode(ctx, o, n); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		err := r.applyNode(ctx, o, n)
+		if cancel(); err != nil {
 			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))
 		}
 	}

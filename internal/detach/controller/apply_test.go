@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -194,6 +195,33 @@ func (p podless) List(ctx context.Context, list client.ObjectList, opts ...clien
 		return errors.New("no answer")
 	}
 	return p.Reader.List(ctx, list, opts...)
+}
+
+// TestANodeThatHangsHoldsUpNoOther goes on with other nodes where the API server does not answer
+// about one.
+func TestANodeThatHangsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, cordoned("a"), cordoned("b"))
+		r := c.reconciler()
+		r.live = silentAbout{c, "a"}
+		if err := c.pass(t, r); !errors.Is(err, context.DeadlineExceeded) || !slices.Contains(c.Writes(), "create Attachment b") {
+			t.Errorf("%v, %v", err, c.Writes())
+		}
+	})
+}
+
+// silentAbout is an API server that does not answer about an object.
+type silentAbout struct {
+	client.Reader
+	name string
+}
+
+func (s silentAbout) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if key.Name == s.name {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Reader.Get(ctx, key, o, opts...)
 }
 
 // TestOnlyThePodThatWasSeenIsStopped binds an eviction, and a deletion, to the pod's UID.

@@ -60,10 +60,12 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) {
 	for _, name := range names {
 		n := r.observeNode(o, name)
 		if n.Exists && n.Attachment != nil && n.GoesAway(r.Reasons) {
-			var err error
-			if n.Pods, err = r.observePods(ctx, o.nodes[name], o.state.Now); err != nil {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			pods, err := r.observePods(ctx, o.nodes[name], o.state.Now)
+			if cancel(); err != nil {
 				o.unread = append(o.unread, err)
 			}
+			n.Pods = pods
 		}
 		o.state.Nodes = append(o.state.Nodes, n)
 	}
