@@ -30,7 +30,7 @@ type scenario struct {
 	skewed, stale           bool
 	crashes, freezes        float64
 	lostWrites, lostAnswers float64
-	lateCalls               float64
+	lateCalls, lateWrites   float64
 	happenings              []happening
 }
 
@@ -123,6 +123,8 @@ func drawScenario(t *rapid.T) scenario {
 			kind:  rapid.SampledFrom(some).Draw(t, "happening"), which: number("which", 0, 1000),
 		})
 	}
+	// Drawn last, so that all else of a draw stays as it was.
+	s.lateWrites = []float64{0, 0, 0.02}[number("late writes", 0, 2)]
 	return s
 }
 

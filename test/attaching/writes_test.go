@@ -16,7 +16,8 @@ import (
 )
 
 // write does one write as it is done on a bad day: the process may be frozen or die before
-// it or after it, it may be refused, and its answer may be lost.
+// it or after it, it may be refused, its answer may be lost, and it may arrive when nobody waits
+// for that any more.
 func (l *leader) write(verb string, obj client.Object, do func(*apiserver.Client) error) error {
 	w := l.w
 	what := fmt.Sprintf("%s %s/%s", verb, reflect.TypeOf(obj).Elem().Name(), obj.GetName())
@@ -46,10 +47,10 @@ func (l *leader) write(verb string, obj client.Object, do func(*apiserver.Client
 	if w.refuse[reflect.TypeOf(obj).Elem().Name()+"/"+obj.GetName()] {
 		return apierrors.NewForbidden(schema.GroupResource{}, obj.GetName(), errors.New("no"))
 	}
-	w.audit.writer = l
-	err := do(&apiserver.Client{Server: w.api})
-	w.audit.writer = nil
-	w.say("%s: %s: %v", l.name, what, err)
+	if l.late(verb, what, do) {
+		return context.DeadlineExceeded
+	}
+	err := l.arrives(what, do)
 	if crashes && !l.gone {
 		l.die(between(r, time.Second, 20*time.Second), w.anyStale(r))
 		return errGone
@@ -58,6 +59,34 @@ func (l *leader) write(verb string, obj client.Object, do func(*apiserver.Client
 		return apierrors.NewTimeoutError("the answer was lost", 1)
 	}
 	return err
+}
+
+// arrives is a write that has reached the API server, with mu held.
+func (l *leader) arrives(what string, do func(*apiserver.Client) error) error {
+	l.w.audit.writer = l
+	err := do(&apiserver.Client{Server: l.w.api})
+	l.w.audit.writer = nil
+	l.w.say("%s: %s: %v", l.name, what, err)
+	return err
+}
+
+// late is whether a write to what is there already arrives only when nobody waits for it any
+// more, with mu held: then it is as if it had been refused, for a while.
+func (l *leader) late(verb, what string, do func(*apiserver.Client) error) bool {
+	w := l.w
+	if w.healed || w.scenario.lateWrites == 0 || verb == "create" || verb == "evict" {
+		return false
+	}
+	r := w.dice("%s: %s comes late", l.name, what)
+	if r.Float64() >= w.scenario.lateWrites {
+		return false
+	}
+	w.after(between(r, time.Second, 20*time.Second), func() {
+		if !w.healed {
+			_ = l.arrives(what+", late", do)
+		}
+	})
+	return true
 }
 
 // back is what a write answered, by the leader's clock.
