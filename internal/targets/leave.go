@@ -100,6 +100,8 @@ func (p *planner) outForGood(r Record) bool {
 func (p *planner) foreignAgain(t Target) {
 	if p.Synced {
 		p.forget(t)
+		// Its node is not out by that.
+		p.report(t, Foreign, time.Time{}, time.Time{}, "somebody else registered it once more")
 		return
 	}
 	p.out.NeedLists = true

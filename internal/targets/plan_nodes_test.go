@@ -187,6 +187,23 @@ func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
 	}
 }
 
+// TestWhatOthersRegisterOnceMoreKeepsItsNode does not take a node for out in the pass that drops the
+// record of what left it, and was registered by somebody else since.
+func TestWhatOthersRegisterOnceMoreKeepsItsNode(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+	record := leaving80(noon.Add(-time.Minute), "i-a:80")
+	record.Leaving[0].Settled = true
+	s.attachment("web", onNodes("node-b"), record)
+	s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	d := plan(t, s)
+	if got := d.node("node-a"); got.Done || len(d.of("web").Status.Groups[0].Leaving) > 0 {
+		t.Errorf("%+v, %+v", got, d.of("web").Status.Groups)
+	}
+	if d = plan(t, d.apply(s)); d.calls() != "out i-a:80" || d.node("node-a").Done {
+		t.Errorf("%s, %+v", d.calls(), d.node("node-a"))
+	}
+}
+
 // TestAClassicLoadBalancerDrainsUnseen waits for as long as one drains what it does not list any
 // more, whoever asked for that.
 func TestAClassicLoadBalancerDrainsUnseen(t *testing.T) {
