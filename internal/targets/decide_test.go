@@ -336,7 +336,7 @@ func TestDecide(t *testing.T) {
 			left(301 * time.Second)(s)
 			s.Wants, s.Records[0].Settled = nil, true
 			s.Registered[one] = healthy("a")
-		}, expected{records: "none"}},
+		}, expected{records: "none", phase: Foreign}},
 		{"unless the lists are not complete", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Wants, s.Records[0].Settled, s.Synced = nil, true, false

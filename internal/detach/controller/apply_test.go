@@ -132,8 +132,12 @@ func TestNodesAreWrittenAsTheyWereSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.reconciler()
-	o := &observed{nodes: map[string]*corev1.Node{"a": seen}, attachments: map[string]*v1alpha1.Attachment{}}
-	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Attachment: detach.WriteDetach, Patch: &detach.Patch{Annotations: map[string]*string{"x": new("y")}}})
+	o, err := r.observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.nodes["a"] = seen
+	err = r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Attachment: detach.WriteDetach, Patch: &detach.Patch{Annotations: map[string]*string{"x": new("y")}}})
 	if !apierrors.IsConflict(err) || slices.Contains(c.Writes(), "create Attachment a") {
 		t.Errorf("%v, %v", err, c.Writes())
 	}
