@@ -220,7 +220,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		if s.Action == rollout.Delete && !detached {
 			t.why = a.attached(s.Node, &seen.Spec)
 		}
-		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !marked(seen.node(s.Node)) {
+		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !marked(seen.node(s.Node)) && mayReplace(seen, s) {
 			// One that had fewer, since there is no room for more, must not have less.
 			t.degraded, t.keep = true, min(mustStay(&seen.Spec, d), a.w.readyPods(s.Node))
 		}
@@ -235,6 +235,12 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	}
 	t.step, t.spec = s.String(), seen.Spec
+}
+
+// mayReplace is whether a step may have pods replaced that traffic reaches: in the node's own
+// turn, and where none serves; or it changes nothing of what they are made from.
+func mayReplace(seen *picture, s rollout.Step) bool {
+	return slices.Contains(seen.Status.Wave, s.Node) || s.Keep || ready(seen.node(s.Node)) == 0
 }
 
 // readyWithin is whether a pod of a node became ready so short a time ago, or for too short

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -97,16 +98,6 @@ func (w *world) repair() {
 		if p.running && !p.ready {
 			w.becomeReady(p)
 		}
-	}
-}
-
-// upgrade is a new version of the controller, with a new health checker.
-func (w *world) upgrade() {
-	version, _ := strconv.Atoi(w.image[len("healthchecker:"):])
-	w.image = "healthchecker:" + strconv.Itoa(version+1)
-	for _, l := range slices.Clone(w.leaders) {
-		l.stop()
-		w.lead(l.skew)
 	}
 }
 
@@ -402,7 +393,7 @@ func (w *world) unfinished() []string {
 		if d.revision() == w.goal() {
 			updated++
 		}
-		if d.podsPerNode() != w.spec().Pods() || d.drifted() {
+		if d.podsPerNode() != w.spec().Pods() || d.drifted() || !equality.Semantic.DeepEqual(d.api.Spec.Strategy, objects.DeploymentStrategy(w.set())) {
 			out = append(out, name+" is out of date")
 		}
 		if d.held() {

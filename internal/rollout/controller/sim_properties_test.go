@@ -105,6 +105,10 @@ func endsOnTightNodes(t *rapid.T) string {
 		w.changeTemplate("r3")
 		w.run(w.now.Add(time.Duration(g.number("seconds", 0, 30)) * time.Second))
 	}
+	if g.oneIn("upgrade", 3) {
+		g.upgrade()
+		w.run(w.now.Add(time.Duration(g.number("seconds", 0, 30)) * time.Second))
+	}
 	w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
 		s.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{
 			MaxSurgedPodsPerNode:      number(0),

@@ -219,7 +219,7 @@ var happenings = []happening{
 	{"checker down", func(g *generator, n *simNode) {
 		g.w.stopChecker(n, 10080, time.Duration(g.number("seconds", 1, 60))*time.Second)
 	}},
-	{"controller upgraded", func(g *generator, _ *simNode) { g.w.upgrade() }},
+	{"controller upgraded", func(g *generator, _ *simNode) { g.upgrade() }},
 	{"refused", func(g *generator, _ *simNode) { g.w.refused[imageOf(g.w.spec().Template)] = true }},
 	{"leader freezes", func(g *generator, _ *simNode) {
 		g.w.freezes = 0.3
