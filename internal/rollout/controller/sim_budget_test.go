@@ -7,7 +7,6 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -104,7 +103,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 		if o.Wanted && seen.Deletion == rollout.NotDeleted {
 			desired++
 		}
-		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.heardSilent(o.Name)) && !a.ignored(seen, o.Name) {
+		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.heardSilent(o.Name) || a.unripe(seen, o)) && !a.ignored(seen, o.Name) {
 			others++
 		}
 	}
@@ -140,11 +139,24 @@ func (a *audit) ignored(seen *picture, name string) bool {
 	return after > 0 && n != nil && o != nil && !o.Ready && !a.w.now.Before(n.notReadySince.Add(after))
 }
 
+// unripe is whether a node that waits for nothing else has pods that are not ready for
+// minReadySeconds yet, of which who writes has heard. Whoever began to lead since does not know.
+func (a *audit) unripe(seen *picture, o *rollout.Node) bool {
+	d, minReady := o.Deployment, time.Duration(seen.Spec.MinReadySeconds)*time.Second
+	if d == nil || marked(o) || d.Detached || d.Drifted || d.Hold != nil || d.Revision != seen.Revision || d.PodsPerNode != seen.Spec.Pods() || d.Replicas != d.PodsPerNode {
+		return false
+	}
+	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
+		heard := p.readySince.Before(seen.taken) && a.w.writer != nil && a.w.writer.began.Before(p.readySince)
+		return p.node == o.Name && p.ready && !p.terminating && heard && a.w.now.Before(p.readySince.Add(minReady-aMoment))
+	})
+}
+
 // unreturned is whether a detacher does not put back a node in time that was released: it
 // uses up the budget, but nobody waits for it any more.
 func (a *audit) unreturned(name string, spec *v1alpha1.IngressDaemonSetSpec) bool {
 	d := a.w.deployments[name]
-	return a.released(name) && a.w.now.Sub(objects.Moment(d.api, v1alpha1.AnnotationAttachedAt)) >= spec.Strategy().DetachTimeout
+	return a.released(name) && a.w.now.Sub(d.attachedAt) >= spec.Strategy().DetachTimeout
 }
 
 // released is whether nothing of ours keeps a node out any more.

@@ -205,7 +205,7 @@ func (w *world) startsChecker(c *simCheck, current func() bool) {
 			w.tell("kubelet", "%s: a new health checker takes over port %d", c.node.name, c.port)
 		}
 		pod := c.pods[newest].DeepCopy()
-		pod.Status = runningStatus(w.now, true)
+		pod.Status = runningStatus(w.now.Add(c.node.skew), true)
 		c.pods[newest] = pod
 		w.api.Put(pod)
 		w.stopAnswering(c)
@@ -352,7 +352,7 @@ func (w *world) stopChecker(n *simNode, port int32, d time.Duration) {
 func (w *world) sayChecker(c *simCheck, ready bool) {
 	c.movedAt = w.now
 	pod := c.pods[0].DeepCopy()
-	pod.Status = runningStatus(w.now, ready)
+	pod.Status = runningStatus(w.now.Add(c.node.skew), ready)
 	c.pods[0] = pod
 	w.api.Put(pod)
 }

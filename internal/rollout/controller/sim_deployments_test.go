@@ -28,8 +28,9 @@ type simDeployment struct {
 	// api is the Deployment as it stands in the API server, hash that of its template.
 	api  *appsv1.Deployment
 	hash string
-	// markedAt is since when it carries a mark.
-	markedAt time.Time
+	// markedAt is since when it carries a mark, attachedAt when it was last said to have none any
+	// more, by whatever clock.
+	markedAt, attachedAt time.Time
 	// unrecorded is whether somebody took the record of the key that its mark is under.
 	unrecorded bool
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
@@ -122,6 +123,9 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		d.markedAt = time.Time{}
 	} else if d.markedAt.IsZero() {
 		d.markedAt = w.now
+	}
+	if at := api.Annotations[v1alpha1.AnnotationAttachedAt]; at != "" && (d.api == nil || d.api.Annotations[v1alpha1.AnnotationAttachedAt] != at) {
+		d.attachedAt = w.now
 	}
 	d.api = api
 	if moved {

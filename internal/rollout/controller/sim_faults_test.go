@@ -289,7 +289,7 @@ func (w *world) heal() {
 		w.leaders[0].stop()
 	}
 	if len(w.leaders) == 0 {
-		w.lead(0)
+		w.lead(w.nextClock(0))
 	}
 	w.repair()
 	w.detacherReturns()

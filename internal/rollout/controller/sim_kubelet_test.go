@@ -14,12 +14,14 @@ import (
 type simPod struct {
 	api *corev1.Pod
 
-	name, node      string
-	owner           *simDeployment
-	set             *replicaSet
-	created         time.Time
-	running, ready  bool
-	readySince      time.Time
+	name, node     string
+	owner          *simDeployment
+	set            *replicaSet
+	created        time.Time
+	running, ready bool
+	readySince     time.Time
+	// skew is how far the clock of its kubelet is ahead.
+	skew            time.Duration
 	terminating     bool
 	deleted, endsAt time.Time
 	// notReadyByNode is whether the API server says that the pod is not ready because
@@ -44,7 +46,7 @@ func (w *world) putPod(p *simPod) {
 	case p.failed != "":
 		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, p.failed
 	case p.running:
-		pod.Status = runningStatus(p.readySince, p.ready)
+		pod.Status = runningStatus(p.readySince.Add(p.skew), p.ready)
 		pod.Status.PodIPs = []corev1.PodIP{{IP: "10.1.0.1"}}
 		if p.notReadyByNode {
 			pod.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -96,6 +98,9 @@ func (w *world) podGone(pod *corev1.Pod) {
 func (w *world) createPod(d *simDeployment, s *replicaSet) {
 	w.count++
 	p := &simPod{name: fmt.Sprintf("%s-%d", d.api.Name, w.count), node: d.node, owner: d, set: s, created: w.now}
+	if n := w.nodes[d.node]; n != nil {
+		p.skew = n.skew
+	}
 	w.pods = append(w.pods, p)
 	w.putPod(p)
 	w.tolerates(p)

@@ -29,8 +29,9 @@ type leader struct {
 	// ctx carries the log, by which a decision is known before it is acted on.
 	ctx   context.Context
 	views map[string]*view
-	// skew is how far its clock is ahead.
-	skew time.Duration
+	// skew is how far its clock is ahead, began when it began to lead.
+	skew  time.Duration
+	began time.Time
 
 	wakeAt time.Time
 	// busy is in the middle of a pass, again whether another is due after it.
@@ -61,7 +62,7 @@ var ctx = context.Background()
 
 // lead lets a new controller lead.
 func (w *world) lead(skew time.Duration) *leader {
-	l := &leader{w: w, skew: skew, backoff: backoff()}
+	l := &leader{w: w, skew: skew, began: w.now, backoff: backoff()}
 	l.r = emptyReconciler(l.now)
 	l.r.pace = newPace(func() time.Duration { return 0 })
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
@@ -98,6 +99,14 @@ func (l *leader) beats() {
 }
 
 func (l *leader) now() time.Time { return l.w.now.Add(l.skew) }
+
+// nextClock is how far the clock of a controller is ahead that follows one with another.
+func (w *world) nextClock(last time.Duration) time.Duration {
+	if w.apart == 0 {
+		return last
+	}
+	return min(max(last+w.between(-w.apart, w.apart), -w.apart), w.apart)
+}
 
 func (l *leader) ring(types.NamespacedName) { l.wakeAfter(l.r.pace.pause(request)) }
 
@@ -203,7 +212,7 @@ func (l *leader) dies(away time.Duration) {
 	l.stop()
 	l.w.after(away, func() {
 		if len(l.w.leaders) == 0 {
-			l.w.lead(l.skew)
+			l.w.lead(l.w.nextClock(l.skew))
 		}
 	})
 }

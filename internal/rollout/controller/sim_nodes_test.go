@@ -20,8 +20,9 @@ type simNode struct {
 	address string
 	// api is the Node as it stands in the API server.
 	api *corev1.Node
-	// alive is whether the machine runs.
+	// alive is whether the machine runs, skew how far its clock is ahead.
 	alive bool
+	skew  time.Duration
 	// capacity is how many pods fit, those that terminate included; 0 means any
 	// number. rejects is whether the kubelet rejects every new pod.
 	capacity int
@@ -56,6 +57,9 @@ func (w *world) addNode(name string, labels map[string]string) *simNode {
 	n := &simNode{
 		name: name, address: fmt.Sprintf("10.0.%d.%d", w.count/250, w.count%250+1), alive: true,
 		detached: map[string]bool{}, askedAt: map[string]time.Time{}, detachedAt: map[string]time.Time{}, checks: map[int32]*simCheck{},
+	}
+	if w.kubeletsApart > 0 {
+		n.skew = w.between(-w.kubeletsApart, w.kubeletsApart)
 	}
 	labels = maps.Clone(labels)
 	if labels == nil {
@@ -245,7 +249,9 @@ func (w *world) setReady(n *simNode, ready bool) {
 	}
 	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionUnknown}[ready]
 	w.tell("cluster", "node %s is %s", n.name, map[bool]string{true: "Ready", false: "NotReady"}[ready])
-	w.edit(n, func(node *corev1.Node) { node.Status.Conditions[0].Status = status })
+	w.edit(n, func(node *corev1.Node) {
+		node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = status, metav1.NewTime(w.now.Add(n.skew))
+	})
 	// It also says of each pod that it is not ready; a kubelet that is back says otherwise.
 	for _, p := range slices.Clone(w.pods) {
 		if p.node == n.name && p.ready && !ready {

@@ -38,7 +38,7 @@ func (g *generator) world() *world {
 	w := newWorld(rapid.Int64Range(1, 1<<40).Draw(g.T, "seed"))
 	g.w = w
 	w.story = func(actor, what string) { g.Logf("%-9s %s: %s", w.now.Sub(start), actor, what) }
-	g.spec = v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(g.number("pods", 1, 3))), MinReadySeconds: int32(g.number("minReady", 0, 2))}
+	g.spec = v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(g.number("pods", 1, 3))), MinReadySeconds: []int32{0, 1, 2, 30}[g.number("minReady", 0, 3)]}
 	if g.oneIn("short deadline", 4) {
 		g.spec.ProgressDeadlineSeconds = new(int32(g.number("deadline", 20, 200)))
 	}
@@ -50,7 +50,9 @@ func (g *generator) world() *world {
 	g.spec.UpdateStrategy.RollingUpdate = g.strategy()
 	w.detacher.tells = g.oneIn("detacher tells", 2)
 	w.detacher.slowest = time.Duration(g.number("detacher", 1, 12)) * time.Second
-	w.detacher.skew = []time.Duration{0, 0, 0, -15 * time.Minute, -5 * time.Minute, 10 * time.Minute}[g.number("detacher's clock", 0, 5)]
+	w.detacher.skew = []time.Duration{0, 0, 0, -15 * time.Minute, -5 * time.Minute, 10 * time.Minute, 15 * time.Minute}[g.number("detacher's clock", 0, 6)]
+	w.apart = []time.Duration{0, 15 * time.Minute}[g.number("controllers' clocks", 0, 1)]
+	w.kubeletsApart = []time.Duration{0, 15 * time.Minute}[g.number("kubelets' clocks", 0, 1)]
 	w.checkersLag = []time.Duration{0, 0, 0, 10 * time.Second}[g.number("checkers' lag", 0, 3)]
 	w.checkersStay = g.oneIn("checkers stay", 2)
 	for range g.number("nodes", 1, 8) {

@@ -24,7 +24,7 @@ func (w *world) upgrade() {
 	w.image = fmt.Sprintf("healthchecker:%d", w.version()+1)
 	for _, l := range slices.Clone(w.leaders) {
 		l.stop()
-		w.lead(l.skew)
+		w.lead(w.nextClock(l.skew))
 	}
 }
 

@@ -83,6 +83,9 @@ type world struct {
 	image string
 
 	leaders []*leader
+	// apart is how far the clock of a controller may be from the API server's, and from that of
+	// the controller before, kubeletsApart that of a kubelet.
+	apart, kubeletsApart time.Duration
 	// crashes and freezes are the probabilities of a crash and of a freeze before each
 	// write.
 	crashes, freezes float64
@@ -126,7 +129,7 @@ func (w *world) begin(spec v1alpha1.IngressDaemonSetSpec) {
 	set.Spec.Template = templateOf("r1")
 	w.name(set)
 	w.must(w.user("kubectl").Create(ctx, set, client.FieldOwner("kubectl")))
-	w.lead(0)
+	w.lead(w.nextClock(0))
 }
 
 // serve publishes the pods to a Service.
