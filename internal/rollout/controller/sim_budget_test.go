@@ -133,7 +133,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 // than the spec says, or is to have no pods.
 func (a *audit) ignored(seen *picture, name string) bool {
 	n, o, after := a.w.nodes[name], seen.node(name), seen.Spec.Strategy().IgnoreNotReadyAfter
-	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && !marked(o) {
+	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && o.Deployment.Replicas == 0 && !marked(o) {
 		return true
 	}
 	return after > 0 && n != nil && o != nil && !o.Ready && !a.w.now.Before(n.notReadySince.Add(after))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -84,14 +85,23 @@ func (d *simDeployment) keptOut() bool {
 	_, ok := d.api.Annotations[v1alpha1.AnnotationDetached]
 	return ok
 }
-func (d *simDeployment) held() bool { return d.api.Annotations[v1alpha1.AnnotationHold] != "" }
+
+// held is whether it remembers a hold. What somebody garbled says nothing.
+func (d *simDeployment) held() bool {
+	value := d.api.Annotations[v1alpha1.AnnotationHold]
+	return value != "" && json.Unmarshal([]byte(value), &rollout.Hold{}) == nil
+}
+
 func (d *simDeployment) minReady() time.Duration {
 	return time.Duration(d.api.Spec.MinReadySeconds) * time.Second
 }
 
+// podsPerNode is how many pods make the node serve, as health checkers read it.
 func (d *simDeployment) podsPerNode() int32 {
-	n, _ := strconv.ParseInt(d.api.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32)
-	return int32(n)
+	if n, err := strconv.ParseInt(d.api.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil && n >= 0 {
+		return int32(n)
+	}
+	return d.replicas()
 }
 
 // deploymentChanged follows what is written to a Deployment.

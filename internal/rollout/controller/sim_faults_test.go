@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -104,67 +105,6 @@ func (w *world) repair() {
 // spoil lets a template be among those that are no good.
 func (w *world) spoil(image string, among map[string]bool) {
 	among[image], w.everBad[image] = true, true
-}
-
-// wipeNode lets somebody remove an annotation of a Node by hand.
-func (w *world) wipeNode(n *simNode, which int) {
-	keys := slices.Sorted(maps.Keys(n.api.Annotations))
-	if len(keys) > 0 {
-		n.tampered = w.now
-		w.edit(n, func(node *corev1.Node) { annotate(node, keys[which%len(keys)], "") })
-	}
-}
-
-// rewriteRecord lets somebody rewrite what we have on record on a Node.
-func (w *world) rewriteRecord(n *simNode) {
-	set := w.set()
-	if set == nil {
-		return
-	}
-	key := v1alpha1.AnnotationDetachPrefix + string(set.UID)
-	if record, there := n.api.Annotations[key]; there {
-		n.tampered = w.now
-		w.edit(n, func(node *corev1.Node) { annotate(node, key, record+" ") })
-	}
-}
-
-// wipeDeployment lets somebody remove or rewrite annotations of a Deployment by hand.
-func (w *world) wipeDeployment(n *simNode, which int) {
-	d := w.deployments[n.name]
-	if d == nil || d.api.DeletionTimestamp != nil {
-		return
-	}
-	key := d.api.Annotations[v1alpha1.AnnotationMarkKey]
-	d.unrecorded = d.unrecorded || which == 0
-	w.rewrite(d, func(api *appsv1.Deployment) {
-		switch which {
-		case 0:
-			annotate(api, v1alpha1.AnnotationMarkKey, "")
-		case 1:
-			annotate(api, key, "")
-		case 2:
-			// An empty mark is one, too.
-			api.Annotations[v1alpha1.DefaultMarkKey] = ""
-		case 3:
-			annotate(api, v1alpha1.DefaultMarkKey, "by-hand")
-		case 4:
-			annotate(api, v1alpha1.AnnotationUpdatedAt, "")
-		}
-	})
-}
-
-// unmarkByHand removes the marks that somebody set by hand, and one of which somebody
-// removed the record, where the spec names another key by now.
-func (w *world) unmarkByHand(n *simNode) {
-	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
-		if d.unrecorded && d.api.Annotations[v1alpha1.AnnotationMarkKey] != otherMarkKey && w.spec().Strategy().MarkKey != otherMarkKey {
-			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, otherMarkKey, "") })
-		}
-		mark, there := d.api.Annotations[v1alpha1.DefaultMarkKey]
-		if _, ours := v1alpha1.MarkedAt(mark); there && !ours {
-			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, v1alpha1.DefaultMarkKey, "") })
-		}
-	}
 }
 
 // label gives a node other labels beside that of the node set.
@@ -332,6 +272,8 @@ func (w *world) leftovers() []string {
 		case d == nil:
 		case d.marked():
 			out = append(out, name+" is marked")
+		case !d.drainedAt().IsZero():
+			out = append(out, name+" is drained")
 		}
 	}
 	return out
@@ -393,7 +335,7 @@ func (w *world) unfinished() []string {
 		if d.revision() == w.goal() {
 			updated++
 		}
-		if d.podsPerNode() != w.spec().Pods() || d.drifted() || !equality.Semantic.DeepEqual(d.api.Spec.Strategy, objects.DeploymentStrategy(w.set())) {
+		if pods, _ := strconv.Atoi(d.api.Annotations[v1alpha1.AnnotationPodsPerNode]); pods != int(w.spec().Pods()) || d.drifted() || !equality.Semantic.DeepEqual(d.api.Spec.Strategy, objects.DeploymentStrategy(w.set())) {
 			out = append(out, name+" is out of date")
 		}
 		if d.held() {

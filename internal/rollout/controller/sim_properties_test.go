@@ -95,6 +95,7 @@ func endsOnTightNodes(t *rapid.T) string {
 	g := &generator{T: t}
 	w := g.world()
 	pods := w.spec().Pods()
+	w.tight = true
 	for _, n := range w.nodes {
 		n.capacity = int(pods)
 	}
@@ -103,6 +104,10 @@ func endsOnTightNodes(t *rapid.T) string {
 	w.run(w.now.Add(time.Duration(g.number("seconds", 0, 300)) * time.Second))
 	if g.oneIn("another template", 3) {
 		w.changeTemplate("r3")
+		w.run(w.now.Add(time.Duration(g.number("seconds", 0, 30)) * time.Second))
+	}
+	for range max(0, g.number("rewritten", -2, 3)) {
+		g.rewritesRemembered(g.anyNode())
 		w.run(w.now.Add(time.Duration(g.number("seconds", 0, 30)) * time.Second))
 	}
 	if g.oneIn("upgrade", 3) {

@@ -258,6 +258,7 @@ var happenings = []happening{
 	{"Node's record rewritten", func(g *generator, n *simNode) { g.w.rewriteRecord(n) }},
 	{"Node's annotation removed", func(g *generator, n *simNode) { g.w.wipeNode(n, g.number("which", 0, 2)) }},
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
+	{"what a Deployment remembers rewritten", func(g *generator, n *simNode) { g.rewritesRemembered(n) }},
 	{"Deployment has a finalizer", func(g *generator, n *simNode) { g.w.keepWhenDeleted(n) }},
 	{"checker loses its pod", func(g *generator, n *simNode) { g.w.losePod(n) }},
 	{"port hangs", func(g *generator, n *simNode) { g.w.setHangs(n, 10080, true, 0) }},
@@ -270,12 +271,11 @@ var happenings = []happening{
 func (g *generator) happen(times int) {
 	for range times {
 		h := happenings[g.number("happening", 0, len(happenings)-1)]
-		names := g.w.order()
-		if len(names) == 0 {
+		if len(g.w.nodes) == 0 {
 			g.join()
 			continue
 		}
-		n := g.w.nodes[names[g.number("node", 0, len(names)-1)]]
+		n := g.anyNode()
 		g.w.tell("world", "%s (%s)", h.name, n.name)
 		h.do(g, n)
 		pause := time.Duration(g.number("ms", 0, 800)) * time.Millisecond
@@ -284,4 +284,9 @@ func (g *generator) happen(times int) {
 		}
 		g.w.run(g.w.now.Add(pause))
 	}
+}
+
+func (g *generator) anyNode() *simNode {
+	names := g.w.order()
+	return g.w.nodes[names[g.number("node", 0, len(names)-1)]]
 }
