@@ -383,7 +383,7 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 		return "its health checks pass, and nobody has taken it out"
 	}
 	began := time.Time{}
-	for _, port := range spec.HealthCheckNodePorts {
+	for _, port := range a.w.heeded(spec) {
 		c := n.checks[port]
 		if c == nil {
 			continue

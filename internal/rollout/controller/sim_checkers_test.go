@@ -332,16 +332,15 @@ func (w *world) readyPods(name string) (ready int32) {
 }
 
 // stopChecker takes a checker down for a while; its pod says so.
-func (w *world) stopChecker(n *simNode, port int32, d time.Duration) {
-	c := n.checks[port]
-	if c == nil || !c.up || len(c.pods) != 1 {
+func (w *world) stopChecker(c *simCheck, d time.Duration) {
+	if !c.up || len(c.pods) != 1 {
 		return
 	}
 	c.up, c.endedAt = false, w.now
 	w.stopAnswering(c)
 	w.sayChecker(c, false)
 	w.after(d, func() {
-		if n.checks[port] != c || len(c.pods) == 0 {
+		if c.node.checks[c.port] != c || len(c.pods) == 0 {
 			return
 		}
 		c.up = true
@@ -360,40 +359,34 @@ func (w *world) sayChecker(c *simCheck, ready bool) {
 
 // losePod is somebody who deletes a health checker's pod by force: its process goes on
 // answering as it did until the kubelet ends it.
-func (w *world) losePod(n *simNode) {
-	for _, c := range n.checkers() {
-		if !c.up || len(c.pods) != 1 {
-			continue
-		}
-		c.rolling++
-		turn, pod := c.rolling, c.pods[0]
-		c.pods, c.pending, c.movedAt = nil, true, w.now
-		w.api.Remove("Pod", pod.Namespace, pod.Name)
-		w.after(w.between(5*time.Second, 60*time.Second), func() {
-			c.pending = false
-			if c.rolling == turn {
-				w.stopAnswering(c)
-				c.up, c.endedAt = false, w.now
-				w.placeCheckers(n)
-			}
-		})
+func (w *world) losePod(c *simCheck) {
+	if !c.up || len(c.pods) != 1 {
 		return
 	}
+	c.rolling++
+	turn, pod := c.rolling, c.pods[0]
+	c.pods, c.pending, c.movedAt = nil, true, w.now
+	w.api.Remove("Pod", pod.Namespace, pod.Name)
+	w.after(w.between(5*time.Second, 60*time.Second), func() {
+		c.pending = false
+		if c.rolling == turn {
+			w.stopAnswering(c)
+			c.up, c.endedAt = false, w.now
+			w.placeCheckers(c.node)
+		}
+	})
 }
 
-// hangs lets a checker accept and never answer, or answer as before.
-func (w *world) setHangs(n *simNode, port int32, hangs bool, slow time.Duration) {
-	if c := n.checks[port]; c != nil {
-		if hangs && !c.hangs {
-			c.hungAt = w.now
-		}
-		c.hangs, c.slow = hangs, slow
-		if hangs {
-			w.hang(c)
-		}
-		if !hangs {
-			w.answerAll(c)
-		}
+// setHangs lets a checker accept and never answer, or answer as before.
+func (w *world) setHangs(c *simCheck, hangs bool, slow time.Duration) {
+	if hangs && !c.hangs {
+		c.hungAt = w.now
+	}
+	c.hangs, c.slow = hangs, slow
+	if hangs {
+		w.hang(c)
+	} else {
+		w.answerAll(c)
 	}
 }
 

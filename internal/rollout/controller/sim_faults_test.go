@@ -238,7 +238,7 @@ func (w *world) heal() {
 		w.cordon(n, false)
 		w.keepOut(n, false)
 		for _, c := range n.checkers() {
-			w.setHangs(n, c.port, false, 0)
+			w.setHangs(c, false, 0)
 		}
 		w.revive(n)
 		w.untaint(n)

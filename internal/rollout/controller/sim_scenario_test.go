@@ -47,7 +47,7 @@ func (g *generator) world() *world {
 	}
 	w.detacher.keys = map[string]string{"detached": "at", "out": "out-at"}
 	g.stale = g.oneIn("stale timestamps", 4)
-	g.spec.UpdateStrategy.RollingUpdate = g.strategy()
+	g.spec.UpdateStrategy.RollingUpdate = g.strategy(len(g.spec.HealthCheckNodePorts) > 0)
 	w.detacher.tells = g.oneIn("detacher tells", 2)
 	w.detacher.slowest = time.Duration(g.number("detacher", 1, 12)) * time.Second
 	w.detacher.skew = []time.Duration{0, 0, 0, -15 * time.Minute, -5 * time.Minute, 10 * time.Minute, 15 * time.Minute}[g.number("detacher's clock", 0, 6)]
@@ -75,7 +75,8 @@ func (g *generator) join() {
 	g.w.addNode(fmt.Sprintf("n%d", g.joined), labels)
 }
 
-func (g *generator) strategy() *v1alpha1.RollingUpdate {
+// strategy draws one, which is to have health checks fail only where there are some.
+func (g *generator) strategy(checked bool) *v1alpha1.RollingUpdate {
 	u := &v1alpha1.RollingUpdate{
 		MinServingNodes:      new(int32(g.number("floor", 0, 3))),
 		DetachTimeoutSeconds: new(int32(g.number("timeout", 20, 120))),
@@ -108,7 +109,7 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 	if g.oneIn("surge", 3) {
 		u.MaxSurgedPodsPerNode = number(1)
 	}
-	if len(g.ports()) > 0 {
+	if checked {
 		u.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: []string{"", otherMarkKey}[g.number("mark key", 0, 1)], GracePeriodSeconds: new(int32(g.number("grace", 0, 8)))}
 	}
 	key := []string{"detached", "out"}[g.number("key", 0, 1)]
@@ -122,14 +123,6 @@ func (g *generator) strategy() *v1alpha1.RollingUpdate {
 		}
 	}
 	return u
-}
-
-// ports are the health-check ports at the moment.
-func (g *generator) ports() []int32 {
-	if set := g.w.set(); set != nil {
-		return set.Spec.HealthCheckNodePorts
-	}
-	return g.spec.HealthCheckNodePorts
 }
 
 // analysis draws checks, and what follows where they fail.
@@ -167,7 +160,7 @@ var happenings = []happening{
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.PodsPerNode = &pods })
 	}},
 	{"strategy", func(g *generator, _ *simNode) {
-		u := g.strategy()
+		u := g.strategy(len(g.w.spec().HealthCheckNodePorts) > 0)
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.UpdateStrategy.RollingUpdate = u })
 	}},
 	{"pause", func(g *generator, _ *simNode) {
@@ -219,7 +212,9 @@ var happenings = []happening{
 	{"others detach", func(g *generator, n *simNode) { g.w.hold(n, true) }},
 	{"others let go", func(g *generator, n *simNode) { g.w.hold(n, false) }},
 	{"checker down", func(g *generator, n *simNode) {
-		g.w.stopChecker(n, 10080, time.Duration(g.number("seconds", 1, 60))*time.Second)
+		if c := g.checker(n); c != nil {
+			g.w.stopChecker(c, time.Duration(g.number("seconds", 1, 60))*time.Second)
+		}
 	}},
 	{"controller upgraded", func(g *generator, _ *simNode) { g.upgrade() }},
 	{"refused", func(g *generator, _ *simNode) { g.w.refused[imageOf(g.w.spec().Template)] = true }},
@@ -233,12 +228,7 @@ var happenings = []happening{
 			l.views[kind].lag = lag
 		}
 	}},
-	{"ports", func(g *generator, _ *simNode) {
-		ports := [][]int32{{10080}, {10081}, {10080, 10081}}[g.number("ports", 0, 2)]
-		if len(g.ports()) > 0 {
-			g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = ports })
-		}
-	}},
+	{"ports", func(g *generator, _ *simNode) { g.changePorts() }},
 	{"a removed port is released", func(g *generator, _ *simNode) { g.w.release() }},
 	{"placement", func(g *generator, _ *simNode) {
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
@@ -260,11 +250,44 @@ var happenings = []happening{
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
 	{"what a Deployment remembers rewritten", func(g *generator, n *simNode) { g.rewritesRemembered(n) }},
 	{"Deployment has a finalizer", func(g *generator, n *simNode) { g.w.keepWhenDeleted(n) }},
-	{"checker loses its pod", func(g *generator, n *simNode) { g.w.losePod(n) }},
-	{"port hangs", func(g *generator, n *simNode) { g.w.setHangs(n, 10080, true, 0) }},
-	{"port is slow", func(g *generator, n *simNode) {
-		g.w.setHangs(n, 10080, false, time.Duration(g.number("seconds", 1, 20))*time.Second)
+	{"checker loses its pod", func(g *generator, n *simNode) {
+		if c := g.checker(n); c != nil {
+			g.w.losePod(c)
+		}
 	}},
+	{"port hangs", func(g *generator, n *simNode) {
+		if c := g.checker(n); c != nil {
+			g.w.setHangs(c, true, 0)
+		}
+	}},
+	{"port is slow", func(g *generator, n *simNode) {
+		if c := g.checker(n); c != nil {
+			g.w.setHangs(c, false, time.Duration(g.number("seconds", 1, 20))*time.Second)
+		}
+	}},
+}
+
+// checker is any of a node's health checkers, also one whose port was removed; nil where
+// there is none.
+func (g *generator) checker(n *simNode) *simCheck {
+	checkers := n.checkers()
+	if len(checkers) == 0 {
+		return nil
+	}
+	return checkers[g.number("checker", 0, len(checkers)-1)]
+}
+
+// changePorts changes the list of health-check ports, to none and from none, too. A strategy
+// that has health checks fail goes with the last of them, or else it would be refused.
+func (g *generator) changePorts() {
+	ports := [][]int32{nil, {10080}, {10081}, {10080, 10081}}[g.number("ports", 0, 3)]
+	u := g.w.spec().UpdateStrategy.RollingUpdate
+	if u != nil && (len(ports) == 0 && u.AnnotateDeploymentToDetach != nil || g.oneIn("strategy", 4)) {
+		u = g.strategy(len(ports) > 0)
+	}
+	g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
+		s.HealthCheckNodePorts, s.UpdateStrategy.RollingUpdate = ports, u
+	})
 }
 
 // happen lets things happen, with time in between.

@@ -352,6 +352,18 @@ func (w *world) asks(before, after []int32) {
 	}
 }
 
+// heeded are the ports that the load balancer goes by: those of a spec, and those that were
+// removed from it and that it asks all the same.
+func (w *world) heeded(spec *v1alpha1.IngressDaemonSetSpec) []int32 {
+	ports := slices.Clone(spec.HealthCheckNodePorts)
+	for _, port := range slices.Sorted(maps.Keys(w.asked)) {
+		if w.now.Before(w.asked[port]) && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
 // release has the ports that were removed from the spec closed whoever asks them.
 func (w *world) release() {
 	set := w.set()
