@@ -317,13 +317,13 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 			return false
 		}
 	}
-	for _, port := range a.w.spec().HealthCheckNodePorts {
+	if !n.alive {
 		// A machine that died gives no answer.
-		if c := n.checks[port]; c != nil && n.alive && c.tellsBy(then) {
-			return false
-		}
+		return true
 	}
-	return true
+	told := func(c *simCheck) bool { return c.tellsBy(then) }
+	byProxy := a.w.spec().ServiceName != "" && a.w.proxied && n.proxy.tellsBy(then.Add(-askPlainEvery))
+	return !byProxy && !slices.ContainsFunc(a.w.heeded(n, a.w.spec()), told)
 }
 
 // checkComplete: a node whose pods were updated in its turn is attached only when
@@ -383,16 +383,18 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 		return "its health checks pass, and nobody has taken it out"
 	}
 	began := time.Time{}
-	for _, port := range a.w.heeded(spec) {
-		c := n.checks[port]
-		if c == nil {
-			continue
+	if spec.ServiceName != "" && w.proxied && !passes {
+		if n.proxy.serving && w.now.Sub(n.proxy.since) > unheardByProxy {
+			return "kube-proxy does not fail"
 		}
+		began = n.proxy.failed.Add(-unheardByProxy)
+	}
+	for _, c := range w.heeded(n, spec) {
 		held := c.silentSince()
 		if !c.silent() {
 			// One that went down since it failed with the mark attracts no traffic either.
 			if c.serving && !passes || c.mark != mark {
-				return fmt.Sprintf("port %d does not fail with the mark", port)
+				return fmt.Sprintf("port %d does not fail with the mark", c.port)
 			}
 			if held = c.failed; c.serving {
 				held = c.same
@@ -457,23 +459,6 @@ func (a *audit) checkHeldPods() {
 		if kept < floor {
 			a.fault("%s is held back at %d pods, %d served before", name, kept, floor)
 		}
-	}
-}
-
-// portCloses judges the end of a health checker whose DaemonSet was deleted. A port that
-// came back into the spec a moment ago may have been decided upon before, and of one that
-// does not answer nobody knows who asks it.
-func (a *audit) portCloses(c *simCheck) {
-	until, removed := a.w.asked[c.port]
-	d := a.w.deployments[c.node.name]
-	if !c.up || c.hangs || !c.node.alive || !c.serving || d == nil || a.deletion() != rollout.NotDeleted {
-		return
-	}
-	if removed && a.w.now.Before(until) && !a.w.released[c.port] {
-		a.fault("port %d of %s closes while the load balancer asks it", c.port, c.node.name)
-	}
-	if !removed && a.w.now.After(a.w.wanted[c.port].Add(aMoment)) {
-		a.fault("port %d of %s closes although it is in the spec", c.port, c.node.name)
 	}
 }
 

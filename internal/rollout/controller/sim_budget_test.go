@@ -61,7 +61,7 @@ func (a *audit) attachedAgain(name string) bool {
 			return false
 		}
 	}
-	return true
+	return a.w.spec().ServiceName == "" || !a.w.proxied || n.proxy.serving || a.w.now.Sub(n.proxy.failing) < unheardByProxy
 }
 
 // incomplete says what is missing from the pods of a node, older ones that still
@@ -206,34 +206,6 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 		budget = max(1, budget)
 	}
 	return budget
-}
-
-// checkCheckers: no health checker is replaced while its answer keeps traffic away
-// from pods, and no node is taken out while its checker is being replaced.
-func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
-	replaces := s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted || s.Action == rollout.ApplyChecker && a.w.daemonSets[s.Port] != nil && a.w.outdated(s.Port)
-	for _, name := range a.w.order() {
-		d, o := a.w.deployments[name], seen.node(name)
-		// The new checker of a node that is out for long fails until it has read the mark.
-		waits := o != nil && (!o.Ready || o.Deployment != nil && o.Deployment.Detached)
-		if replaces && !waits && d != nil && d.marked() && d.markedAt.Before(seen.taken) && a.w.nodes[name] != nil && a.w.readyPods(name) > 0 && !a.readyUnseen(name) {
-			a.fault("%s while %s is marked", s, name)
-		}
-	}
-	n := seen.node(s.Node)
-	if s.Action != rollout.Mark || s.Drained || outOfTurn(s.Mark) || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
-		return
-	}
-	w := a.w.nodes[s.Node]
-	if w == nil {
-		return
-	}
-	for _, c := range w.checks {
-		// One that retires may be down: its answer counts all the same.
-		if slices.Contains(seen.Spec.HealthCheckNodePorts, c.port) && !c.settled(a.w) && c.movedAt.Before(seen.taken) && a.w.daemonSets[c.port] != nil && a.w.daemonSets[c.port].movedAt.Before(seen.taken) {
-			a.fault("%s while its health checker is being replaced", s)
-		}
-	}
 }
 
 // checkFloor: a node is not taken out when too few go on serving.

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -20,8 +21,19 @@ import (
 type simDaemonSet struct {
 	api  *appsv1.DaemonSet
 	port int32
-	// movedAt is when it was last written.
-	movedAt time.Time
+	// movedAt is when it was last written, decidedAt when that was decided.
+	movedAt, decidedAt time.Time
+	// places are the nodes that it selects.
+	places nodeaffinity.RequiredNodeAffinity
+}
+
+// runsOn is whether its controller keeps a pod on a node.
+func (s *simDaemonSet) runsOn(n *simNode) bool {
+	selected, _ := s.places.Match(n.api)
+	tolerates := slices.ContainsFunc(s.api.Spec.Template.Spec.Tolerations, func(t corev1.Toleration) bool {
+		return t.Key == "" && t.Operator == corev1.TolerationOpExists
+	})
+	return selected && (tolerates || !n.tainted())
 }
 
 func (s *simDaemonSet) revision() string { return objects.CheckerRevision(s.api.Spec.Template.Labels) }
@@ -42,6 +54,8 @@ type simCheck struct {
 	movedAt time.Time
 	serving bool
 	mark    string
+	// needed is whether it kept traffic away when its DaemonSet was last written.
+	needed bool
 	// since is from when it reports its answer, same from when that was the answer, also of
 	// the process before.
 	since, same time.Time
@@ -112,7 +126,14 @@ func (w *world) daemonSetChanged(ds *appsv1.DaemonSet, gone bool) {
 		s = &simDaemonSet{port: port}
 		w.daemonSets[port] = s
 	}
-	s.api, s.movedAt = ds, w.now
+	w.audit.moves(s, func() {
+		s.api, s.movedAt, s.decidedAt = ds, w.now, w.now
+		if w.writer != nil && w.writer.seen != nil {
+			s.decidedAt = w.writer.seen.taken
+		}
+		pod := &ds.Spec.Template.Spec
+		s.places = nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity)
+	})
 	w.after(10*time.Millisecond, func() {
 		for _, name := range w.order() {
 			w.placeCheckers(w.nodes[name])
@@ -129,12 +150,12 @@ func (w *world) placeCheckers(n *simNode) {
 	for _, port := range slices.Sorted(maps.Keys(w.daemonSets)) {
 		s, c := w.daemonSets[port], n.checks[port]
 		switch {
-		case c == nil && n.wanted():
+		case c == nil && s.runsOn(n):
 			c = &simCheck{node: n, port: port}
 			n.checks[port] = c
 			w.placeChecker(s, c)
 		case c == nil:
-		case !n.wanted() && !w.checkersStay:
+		case !s.runsOn(n):
 			w.removeChecker(c)
 		case c.up && len(c.pods) == 0:
 			// The kubelet has not ended the last one yet.
@@ -203,6 +224,7 @@ func (w *world) startsChecker(c *simCheck, current func() bool) {
 		newest := len(c.pods) - 1
 		if newest > 0 {
 			w.tell("kubelet", "%s: a new health checker takes over port %d", c.node.name, c.port)
+			w.audit.takesOver(c)
 		}
 		pod := c.pods[newest].DeepCopy()
 		pod.Status = runningStatus(w.now.Add(c.node.skew), true)

@@ -322,11 +322,15 @@ func (w *world) unfinished() []string {
 	if w.set() == nil {
 		return out
 	}
+	out = append(out, w.mispublished()...)
 	updated, wanted := 0, 0
 	for _, name := range w.order() {
 		n, d := w.nodes[name], w.deployments[name]
 		if !n.wanted() && d != nil {
 			out = append(out, name+" has a Deployment")
+		}
+		if !n.wanted() && len(n.checks) > 0 {
+			out = append(out, name+" has a health checker")
 		}
 		if !n.wanted() || d == nil {
 			continue

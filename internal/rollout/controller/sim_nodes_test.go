@@ -11,11 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // simNode is a Node and the machine behind it.
 type simNode struct {
+	w       *world
 	name    string
 	address string
 	// api is the Node as it stands in the API server.
@@ -41,6 +43,8 @@ type simNode struct {
 	// tampered is when somebody wrote to the annotations by hand.
 	tampered time.Time
 	checks   map[int32]*simCheck
+	// proxy is kube-proxy, which answers for the Service.
+	proxy *simCheck
 	// notReadySince is when the Node was last called NotReady.
 	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
@@ -52,25 +56,23 @@ type simNode struct {
 const nodeLabel = "ingress"
 
 // addNode lets a node join.
-func (w *world) addNode(name string, labels map[string]string) *simNode {
+func (w *world) addNode(name string, with map[string]string) *simNode {
 	w.count++
 	n := &simNode{
-		name: name, address: fmt.Sprintf("10.0.%d.%d", w.count/250, w.count%250+1), alive: true,
+		w: w, name: name, address: fmt.Sprintf("10.0.%d.%d", w.count/250, w.count%250+1), alive: true,
 		detached: map[string]bool{}, askedAt: map[string]time.Time{}, detachedAt: map[string]time.Time{}, checks: map[int32]*simCheck{},
 	}
 	if w.kubeletsApart > 0 {
 		n.skew = w.between(-w.kubeletsApart, w.kubeletsApart)
 	}
-	labels = maps.Clone(labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[nodeLabel] = "true"
+	all := map[string]string{nodeLabel: "true"}
+	maps.Copy(all, with)
 	w.nodes[name], w.addresses[n.address] = n, n
-	n.api = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{
+	n.api = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: n.address}},
 	}}
+	n.proxy = &simCheck{node: n, port: proxyPort, up: true}
 	w.api.Put(n.api)
 	w.placeCheckers(n)
 	return n
@@ -124,7 +126,12 @@ func (n *simNode) checkers() []*simCheck {
 }
 
 // wanted is whether the node is in the node set.
-func (n *simNode) wanted() bool { return n.api.Labels[nodeLabel] == "true" && !n.tainted() }
+func (n *simNode) wanted() bool { return n.selected() && !n.tainted() }
+
+// selected is whether its labels are those of the node set.
+func (n *simNode) selected() bool {
+	return labels.SelectorFromSet(n.w.selector).Matches(labelSet(n.api))
+}
 
 // tainted is whether the node repels pods of every template here.
 func (n *simNode) tainted() bool {
@@ -195,7 +202,7 @@ func (w *world) removeNode(name string) {
 	delete(w.nodes, name)
 	delete(w.addresses, n.address)
 	w.api.Remove("Node", "", name)
-	for _, c := range n.checkers() {
+	for _, c := range append(n.checkers(), n.proxy) {
 		w.stopAnswering(c)
 	}
 	w.after(40*time.Second, func() {
@@ -216,7 +223,7 @@ func (w *world) removeNode(name string) {
 // kill lets a machine die; the node lifecycle controller notices after 40 seconds.
 func (w *world) kill(n *simNode) {
 	n.alive, n.unready, n.died = false, w.now, w.now
-	for _, c := range n.checkers() {
+	for _, c := range append(n.checkers(), n.proxy) {
 		w.fallSilent(c)
 	}
 	w.after(40*time.Second, func() { w.setReady(n, n.alive) })
@@ -230,6 +237,7 @@ func (w *world) revive(n *simNode) {
 	w.after(w.between(time.Second, 5*time.Second), func() { w.setReady(n, n.alive) })
 	w.kubeletStarts(n)
 	w.checkersChanged(n.name)
+	w.proxySoon(n)
 }
 
 // cutOff lets the API server hear nothing of a machine that runs on.
@@ -267,7 +275,7 @@ func (w *world) setReady(n *simNode, ready bool) {
 
 // setWanted changes the labels that put a node into the node set.
 func (w *world) setWanted(n *simNode, wanted bool) {
-	if n.wanted() != wanted {
+	if (n.api.Labels[nodeLabel] == "true") != wanted {
 		w.edit(n, func(node *corev1.Node) { node.Labels[nodeLabel] = fmt.Sprint(wanted) })
 	}
 }

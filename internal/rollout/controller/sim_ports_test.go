@@ -63,6 +63,8 @@ func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) 
 	}
 	c := n.checks[to.port]
 	switch {
+	case to.plain && w.proxied:
+		l.askProxy(n, to, settle)
 	case c == nil || !c.up:
 		settle(time.Millisecond, nothing, "", errUnanswered)
 	case c.hangs, c.slow > 0 && c.slow >= to.patience():

@@ -128,8 +128,8 @@ func endsOnTightNodes(t *rapid.T) string {
 func isDeleted(t *rapid.T) string {
 	g := &generator{T: t}
 	w := g.world()
-	if g.oneIn("a Service", 2) {
-		w.serve()
+	if g.oneIn("another Service", 2) {
+		g.changeService()
 	}
 	w.crashes = []float64{0, 0.1}[g.number("crashes", 0, 1)]
 	g.happen(g.number("happenings", 0, 6))

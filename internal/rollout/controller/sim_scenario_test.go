@@ -47,14 +47,20 @@ func (g *generator) world() *world {
 	}
 	w.detacher.keys = map[string]string{"detached": "at", "out": "out-at"}
 	g.stale = g.oneIn("stale timestamps", 4)
-	g.spec.UpdateStrategy.RollingUpdate = g.strategy(len(g.spec.HealthCheckNodePorts) > 0)
+	if g.oneIn("a Service", 4) {
+		w.offer(g.oneIn("kube-proxy answers", 2))
+		g.spec.ServiceName = service
+	}
+	g.spec.UpdateStrategy.RollingUpdate = g.strategy(&g.spec)
 	w.detacher.tells = g.oneIn("detacher tells", 2)
 	w.detacher.slowest = time.Duration(g.number("detacher", 1, 12)) * time.Second
 	w.detacher.skew = []time.Duration{0, 0, 0, -15 * time.Minute, -5 * time.Minute, 10 * time.Minute, 15 * time.Minute}[g.number("detacher's clock", 0, 6)]
 	w.apart = []time.Duration{0, 15 * time.Minute}[g.number("controllers' clocks", 0, 1)]
 	w.kubeletsApart = []time.Duration{0, 15 * time.Minute}[g.number("kubelets' clocks", 0, 1)]
 	w.checkersLag = []time.Duration{0, 0, 0, 10 * time.Second}[g.number("checkers' lag", 0, 3)]
-	w.checkersStay = g.oneIn("checkers stay", 2)
+	if g.oneIn("checkers stay", 2) {
+		g.spec.HealthChecker.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	for range g.number("nodes", 1, 8) {
 		g.join()
 	}
@@ -75,8 +81,8 @@ func (g *generator) join() {
 	g.w.addNode(fmt.Sprintf("n%d", g.joined), labels)
 }
 
-// strategy draws one, which is to have health checks fail only where there are some.
-func (g *generator) strategy(checked bool) *v1alpha1.RollingUpdate {
+// strategy draws one that admission permits with the rest of a spec.
+func (g *generator) strategy(spec *v1alpha1.IngressDaemonSetSpec) *v1alpha1.RollingUpdate {
 	u := &v1alpha1.RollingUpdate{
 		MinServingNodes:      new(int32(g.number("floor", 0, 3))),
 		DetachTimeoutSeconds: new(int32(g.number("timeout", 20, 120))),
@@ -109,7 +115,7 @@ func (g *generator) strategy(checked bool) *v1alpha1.RollingUpdate {
 	if g.oneIn("surge", 3) {
 		u.MaxSurgedPodsPerNode = number(1)
 	}
-	if checked {
+	if checked(spec) {
 		u.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: []string{"", otherMarkKey}[g.number("mark key", 0, 1)], GracePeriodSeconds: new(int32(g.number("grace", 0, 8)))}
 	}
 	key := []string{"detached", "out"}[g.number("key", 0, 1)]
@@ -117,7 +123,7 @@ func (g *generator) strategy(checked bool) *v1alpha1.RollingUpdate {
 		u.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: key, GracePeriodSeconds: new(int32(g.number("node grace", 0, 3)))}
 		if g.stale || g.number("waits", 0, 2) > 0 {
 			u.WaitForDetachmentByAnnotatedTimestamp = &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: g.w.detacher.keys[key], GracePeriodSeconds: new(int32(g.number("timestamp grace", 0, 5)))}
-			if g.oneIn("checks fail last", 2) {
+			if spec.ServiceName == "" && g.oneIn("checks fail last", 2) {
 				u.FailHealthChecks = v1alpha1.FailAfterDetachment
 			}
 		}
@@ -160,7 +166,7 @@ var happenings = []happening{
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.PodsPerNode = &pods })
 	}},
 	{"strategy", func(g *generator, _ *simNode) {
-		u := g.strategy(len(g.w.spec().HealthCheckNodePorts) > 0)
+		u := g.strategy(g.w.spec())
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.UpdateStrategy.RollingUpdate = u })
 	}},
 	{"pause", func(g *generator, _ *simNode) {
@@ -222,13 +228,21 @@ var happenings = []happening{
 		g.w.freezes = 0.3
 	}},
 	{"watch lags", func(g *generator, _ *simNode) {
-		kind := rapid.SampledFrom([]string{"IngressDaemonSet", "Deployment", "Pod", "Node", "DaemonSet"}).Draw(g.T, "kind")
+		kind := rapid.SampledFrom([]string{"IngressDaemonSet", "Deployment", "Pod", "Node", "DaemonSet", "EndpointSlice"}).Draw(g.T, "kind")
 		lag := time.Duration(g.number("lag", 1, 180)) * time.Second
 		for _, l := range g.w.leaders {
 			l.views[kind].lag = lag
 		}
 	}},
-	{"ports", func(g *generator, _ *simNode) { g.changePorts() }},
+	{"ports", func(g *generator, _ *simNode) {
+		ports := [][]int32{nil, {10080}, {10081}, {10080, 10081}}[g.number("ports", 0, 3)]
+		g.changes(func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = ports })
+	}},
+	{"Service", func(g *generator, _ *simNode) { g.changeService() }},
+	{"node selector", func(g *generator, _ *simNode) {
+		selector := []map[string]string{{nodeLabel: "true"}, {nodeLabel: "true", "zone": "a"}, {"zone": "b"}}[g.number("selector", 0, 2)]
+		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.NodeSelector = selector })
+	}},
 	{"a removed port is released", func(g *generator, _ *simNode) { g.w.release() }},
 	{"placement", func(g *generator, _ *simNode) {
 		g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
@@ -277,17 +291,20 @@ func (g *generator) checker(n *simNode) *simCheck {
 	return checkers[g.number("checker", 0, len(checkers)-1)]
 }
 
-// changePorts changes the list of health-check ports, to none and from none, too. A strategy
-// that has health checks fail goes with the last of them, or else it would be refused.
-func (g *generator) changePorts() {
-	ports := [][]int32{nil, {10080}, {10081}, {10080, 10081}}[g.number("ports", 0, 3)]
-	u := g.w.spec().UpdateStrategy.RollingUpdate
-	if u != nil && (len(ports) == 0 && u.AnnotateDeploymentToDetach != nil || g.oneIn("strategy", 4)) {
-		u = g.strategy(len(ports) > 0)
+// checked is whether there are health checks that can be made to fail.
+func checked(spec *v1alpha1.IngressDaemonSetSpec) bool {
+	return len(spec.HealthCheckNodePorts) > 0 || spec.ServiceName != ""
+}
+
+// changes changes the spec, and with it a strategy that admission would refuse then.
+func (g *generator) changes(edit func(*v1alpha1.IngressDaemonSetSpec)) {
+	spec := g.w.spec().DeepCopy()
+	edit(spec)
+	u := spec.UpdateStrategy.RollingUpdate
+	if u != nil && (u.AnnotateDeploymentToDetach != nil && !checked(spec) || u.FailHealthChecks != "" && spec.ServiceName != "") {
+		spec.UpdateStrategy.RollingUpdate = g.strategy(spec)
 	}
-	g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) {
-		s.HealthCheckNodePorts, s.UpdateStrategy.RollingUpdate = ports, u
-	})
+	g.w.change(func(s *v1alpha1.IngressDaemonSetSpec) { *s = *spec })
 }
 
 // happen lets things happen, with time in between.

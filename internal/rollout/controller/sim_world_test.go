@@ -15,9 +15,9 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/apiserver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -75,8 +75,10 @@ type world struct {
 	orphans bool
 	// collected is whether the garbage collector has deleted what the object owns.
 	collected bool
-	// checkersStay is whether health checkers stay on nodes that left the set.
-	checkersStay bool
+	// proxied is whether kube-proxy answers health checks for the Service.
+	proxied bool
+	// selector is what the labels of nodes must match to be in the node set.
+	selector map[string]string
 	// checkersLag is how much later than usual health checkers see what changed.
 	checkersLag time.Duration
 	// image is the health checker's, of the controller's version.
@@ -125,23 +127,11 @@ func newWorld(seed int64) *world {
 // begin creates the IngressDaemonSet, with a controller that works for it.
 func (w *world) begin(spec v1alpha1.IngressDaemonSetSpec) {
 	set := &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: theSet.Namespace, Name: theSet.Name}, Spec: spec}
-	set.Spec.NodeSelector = map[string]string{"ingress": "true"}
-	set.Spec.Template = templateOf("r1")
+	set.Spec.NodeSelector, set.Spec.Template = map[string]string{nodeLabel: "true"}, templateOf("r1")
+	w.selector = set.Spec.NodeSelector
 	w.name(set)
 	w.must(w.user("kubectl").Create(ctx, set, client.FieldOwner("kubectl")))
 	w.lead(w.nextClock(0))
-}
-
-// serve publishes the pods to a Service.
-func (w *world) serve() {
-	w.api.Put(&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: theSet.Namespace, Name: "web"},
-		Spec: corev1.ServiceSpec{
-			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
-			Ports:                 []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(8080)}},
-		},
-	})
-	w.change(func(s *v1alpha1.IngressDaemonSetSpec) { s.ServiceName = "web" })
 }
 
 func templateOf(image string) corev1.PodTemplateSpec {
@@ -229,6 +219,8 @@ func (w *world) changed(before, after client.Object) {
 		if after != nil {
 			w.nodeChanged(before, obj)
 		}
+	case *discoveryv1.EndpointSlice:
+		w.endpointsChanged(obj)
 	case *v1alpha1.IngressDaemonSet:
 		w.setChanged(before, after)
 	}
@@ -327,6 +319,9 @@ func (w *world) change(edit func(*v1alpha1.IngressDaemonSetSpec)) {
 	w.name(set)
 	w.asks(w.spec().HealthCheckNodePorts, set.Spec.HealthCheckNodePorts)
 	w.must(w.user("kubectl").Update(ctx, set, client.FieldOwner("kubectl")))
+	if !maps.Equal(w.selector, set.Spec.NodeSelector) {
+		w.selector, w.movedAt = set.Spec.NodeSelector, w.now
+	}
 }
 
 // asks has the load balancer follow a change of the ports, a while later.
@@ -352,16 +347,17 @@ func (w *world) asks(before, after []int32) {
 	}
 }
 
-// heeded are the ports that the load balancer goes by: those of a spec, and those that were
-// removed from it and that it asks all the same.
-func (w *world) heeded(spec *v1alpha1.IngressDaemonSetSpec) []int32 {
-	ports := slices.Clone(spec.HealthCheckNodePorts)
-	for _, port := range slices.Sorted(maps.Keys(w.asked)) {
-		if w.now.Before(w.asked[port]) && !slices.Contains(ports, port) {
-			ports = append(ports, port)
+// heeded are those of a node that answer what the load balancer goes by: on the ports of a
+// spec, and on those that were removed from it and that it asks all the same, unless somebody
+// said to close them.
+func (w *world) heeded(n *simNode, spec *v1alpha1.IngressDaemonSetSpec) (out []*simCheck) {
+	for _, c := range n.checkers() {
+		asked := w.now.Before(w.asked[c.port]) && !w.released[c.port]
+		if asked || slices.Contains(spec.HealthCheckNodePorts, c.port) {
+			out = append(out, c)
 		}
 	}
-	return ports
+	return out
 }
 
 // release has the ports that were removed from the spec closed whoever asks them.

@@ -183,7 +183,6 @@ var stories = []story{
 	{"node-leaves-midway", "The label that put a node into the set is removed. The node is detached before its pods go.", 2,
 		func(s *v1alpha1.IngressDaemonSetSpec) { byBoth(s) },
 		func(t *teller) {
-			t.checkersStay = true
 			t.does("admin", "takes n1 out of the node set", func() { t.setWanted(t.nodes["n1"], false) }, time.Minute)
 		}},
 

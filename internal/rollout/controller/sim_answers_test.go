@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+)
+
+// What becomes of the answers of health-check ports by what is written to the DaemonSets
+// behind them.
+
+// portCloses judges the end of a health checker whose DaemonSet was deleted. A port that
+// came back into the spec a moment ago may have been decided upon before, and of one that
+// does not answer nobody knows who asks it.
+func (a *audit) portCloses(c *simCheck) {
+	until, removed := a.w.asked[c.port]
+	d := a.w.deployments[c.node.name]
+	if !c.up || c.hangs || !c.node.alive || !c.serving || d == nil || a.deletion() != rollout.NotDeleted {
+		return
+	}
+	if removed && a.w.now.Before(until) && !a.w.released[c.port] {
+		a.fault("port %d of %s closes while the load balancer asks it", c.port, c.node.name)
+	}
+	if !removed && a.w.now.After(a.w.wanted[c.port].Add(aMoment)) {
+		a.fault("port %d of %s closes although it is in the spec", c.port, c.node.name)
+	}
+}
+
+// checkCheckers: no health checker is deleted while its answer keeps traffic away from pods,
+// and no node is taken out while its checker is being replaced.
+func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
+	if s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted {
+		for _, name := range a.w.order() {
+			if n := a.w.nodes[name]; a.keepsTrafficAway(n, seen.taken) {
+				a.fault("%s while %s is marked", s, name)
+			}
+		}
+	}
+	n := seen.node(s.Node)
+	if s.Action != rollout.Mark || s.Drained || outOfTurn(s.Mark) || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
+		return
+	}
+	w := a.w.nodes[s.Node]
+	if w == nil {
+		return
+	}
+	for _, c := range w.checks {
+		// One that retires may be down: its answer counts all the same.
+		if slices.Contains(seen.Spec.HealthCheckNodePorts, c.port) && !c.settled(a.w) && c.movedAt.Before(seen.taken) && a.w.daemonSets[c.port] != nil && a.w.daemonSets[c.port].movedAt.Before(seen.taken) {
+			a.fault("%s while its health checker is being replaced", s)
+		}
+	}
+}
+
+// keepsTrafficAway is whether the answers of a node's health checkers keep traffic from pods
+// that are ready, and did at a time. The new checker of a node that is dead, or out for as long
+// as somebody likes, fails until it has read the mark.
+func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
+	d := a.w.deployments[n.name]
+	return n.ready() && d != nil && !d.keptOut() && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
+}
+
+// takesOver: no health checker is replaced while its answer keeps traffic away, and did when
+// the new template of them was decided upon.
+func (a *audit) takesOver(c *simCheck) {
+	if s := a.w.daemonSets[c.port]; s != nil && c.needed && a.keepsTrafficAway(c.node, s.decidedAt) {
+		a.fault("the health checker of port %d on %s is replaced while the node is marked", c.port, c.node.name)
+	}
+}
+
+// moves: another node selector, or fewer tolerations, of health checkers take none away that
+// answers for pods that serve.
+func (a *audit) moves(s *simDaemonSet, write func()) {
+	var had []*simCheck
+	for _, name := range a.w.order() {
+		if c := a.w.nodes[name].checks[s.port]; c != nil && s.api != nil && s.runsOn(c.node) {
+			had = append(had, c)
+		}
+	}
+	write()
+	for _, c := range had {
+		c.needed = a.keepsTrafficAway(c.node, s.decidedAt)
+		d := a.w.deployments[c.node.name]
+		if c.up && c.serving && c.node.alive && !s.runsOn(c.node) && d != nil && a.deletion() == rollout.NotDeleted {
+			a.fault("the health checker of port %d leaves %s, which serves", c.port, c.node.name)
+		}
+	}
+}
