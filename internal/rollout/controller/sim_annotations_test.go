@@ -108,8 +108,9 @@ func (g *generator) rewritesRemembered(n *simNode) {
 	default:
 		return
 	}
-	// What is tried for it is another attempt.
+	// What is tried for it is another attempt, and a drain may be forgotten.
 	g.w.audit.failed[n.name] = 0
+	n.drains++
 	g.w.rewrite(d, func(api *appsv1.Deployment) {
 		if api.Annotations[key] = value; how == 0 {
 			delete(api.Annotations, key)

@@ -179,3 +179,16 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 	}
 	a.fault("revision %s becomes current although no node is wanted and Ready", after.CurrentRevision)
 }
+
+// machineGoes: a node that somebody drained a minute ago, and whose machine is about to end,
+// serves no more unmarked. What a controller that was not there cannot know, and what is wrong
+// with the node otherwise, is judged elsewhere.
+func (a *audit) machineGoes(n *simNode, drained time.Time) {
+	d := a.w.deployments[n.name]
+	there := func(l *leader) bool { return l.began.Before(drained) && l.frozenUntil.Before(drained) }
+	wrong := n.rejects || n.capacity > 0 || n.tainted() || !n.ready() || !n.wanted()
+	if d == nil || d.marked() || wrong || a.w.readyPods(n.name) == 0 || a.w.controllerAway() || !slices.ContainsFunc(a.w.leaders, there) || a.deletion() != rollout.NotDeleted {
+		return
+	}
+	a.fault("%s was drained a minute ago, and serves", n.name)
+}

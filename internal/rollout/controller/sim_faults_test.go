@@ -29,6 +29,7 @@ var errRefused = apierrors.NewForbidden(schema.GroupResource{Group: "apps", Reso
 // cordon is what node-detacher takes for a request to detach, too.
 func (w *world) cordon(n *simNode, on bool) {
 	if n.api.Spec.Unschedulable != on {
+		n.drains++
 		w.dropStrayTimestamps(n)
 		w.edit(n, func(node *corev1.Node) { node.Spec.Unschedulable = on })
 	}

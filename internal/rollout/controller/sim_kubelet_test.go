@@ -190,6 +190,9 @@ func (w *world) deletePod(p *simPod, by string) {
 
 func (w *world) finishPod(p *simPod) {
 	grace := w.between(3*time.Second, 10*time.Second)
+	if w.chance(w.quick) {
+		grace = w.between(time.Millisecond, 50*time.Millisecond)
+	}
 	if !p.running {
 		grace = 0
 	}
@@ -232,6 +235,21 @@ func (w *world) evict(name string, plainly bool) {
 			w.deletePod(p, others)
 		}
 	}
+}
+
+// drain is what kubectl does: the pods that are there are evicted, and what is made in their
+// place ends with the machine.
+func (w *world) drain(n *simNode) {
+	w.cordon(n, true)
+	serves := w.readyPods(n.name) > 0
+	w.evict(n.name, false)
+	n.drains++
+	drain, at := n.drains, w.now
+	w.after(time.Minute, func() {
+		if serves && w.nodes[n.name] == n && n.drains == drain {
+			w.audit.machineGoes(n, at)
+		}
+	})
 }
 
 const others = "others"

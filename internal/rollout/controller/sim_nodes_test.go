@@ -40,6 +40,8 @@ type simNode struct {
 	tolerated time.Duration
 	taints    int
 	evictedAt time.Time
+	// drains counts how often somebody drained it, or ended that.
+	drains int
 	// tampered is when somebody wrote to the annotations by hand.
 	tampered time.Time
 	checks   map[int32]*simCheck

@@ -58,6 +58,7 @@ func (g *generator) world() *world {
 	w.apart = []time.Duration{0, 15 * time.Minute}[g.number("controllers' clocks", 0, 1)]
 	w.kubeletsApart = []time.Duration{0, 15 * time.Minute}[g.number("kubelets' clocks", 0, 1)]
 	w.checkersLag = []time.Duration{0, 0, 0, 10 * time.Second}[g.number("checkers' lag", 0, 3)]
+	w.quick = []float64{0, 0.3, 1}[g.number("quick pods", 0, 2)]
 	if g.oneIn("checkers stay", 2) {
 		g.spec.HealthChecker.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
@@ -181,7 +182,7 @@ var happenings = []happening{
 	{"node joins", func(g *generator, _ *simNode) { g.join() }},
 	{"node leaves the set", func(g *generator, n *simNode) { g.w.setWanted(n, false) }},
 	{"node is back in the set", func(g *generator, n *simNode) { g.w.setWanted(n, true) }},
-	{"drain", func(g *generator, n *simNode) { g.w.cordon(n, true); g.w.evict(n.name, false) }},
+	{"drain", func(g *generator, n *simNode) { g.w.drain(n) }},
 	{"cordon", func(g *generator, n *simNode) { g.w.cordon(n, true) }},
 	{"uncordon", func(g *generator, n *simNode) { g.w.cordon(n, false) }},
 	{"eviction", func(g *generator, n *simNode) { g.w.evict(n.name, g.oneIn("plainly", 2)) }},

@@ -79,6 +79,8 @@ type world struct {
 	proxied bool
 	// selector is what the labels of nodes must match to be in the node set.
 	selector map[string]string
+	// quick is how likely a pod has stopped a moment after somebody asked for its end.
+	quick float64
 	// checkersLag is how much later than usual health checkers see what changed.
 	checkersLag time.Duration
 	// image is the health checker's, of the controller's version.
