@@ -28,9 +28,10 @@ func (a *audit) portCloses(c *simCheck) {
 }
 
 // checkCheckers: no health checker is deleted while its answer keeps traffic away from pods,
-// and no node is taken out while its checker is being replaced.
+// unless somebody released its port, and no node is taken out while its checker is being
+// replaced.
 func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
-	if s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted {
+	if s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted && !a.w.released[s.Port] {
 		for _, name := range a.w.order() {
 			if n := a.w.nodes[name]; a.keepsTrafficAway(n, seen.taken) {
 				a.fault("%s while %s is marked", s, name)
