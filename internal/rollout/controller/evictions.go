@@ -3,6 +3,7 @@ package controller
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +19,10 @@ type evictions struct {
 	// forgotten with the process is seen again, since the next pods are taken as well.
 	seen map[eviction]bool
 	// drains are those where somebody evicted them, until a pass sees the node uncordoned.
-	drains map[eviction]bool
+	drains map[eviction]drain
 	// sets tell which taints take pods of each IngressDaemonSet.
 	sets map[types.NamespacedName]objects.NodeSet
+	now  func() time.Time
 }
 
 // eviction is from which node pods of which IngressDaemonSet were taken.
@@ -29,8 +31,15 @@ type eviction struct {
 	node string
 }
 
-func newEvictions() *evictions {
-	return &evictions{seen: map[eviction]bool{}, drains: map[eviction]bool{}, sets: map[types.NamespacedName]objects.NodeSet{}}
+// drain is when the last of its evictions was seen, and whether a pass saw the node cordoned
+// since.
+type drain struct {
+	at       time.Time
+	cordoned bool
+}
+
+func newEvictions(now func() time.Time) *evictions {
+	return &evictions{seen: map[eviction]bool{}, drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now}
 }
 
 // of tells which taints take pods of an IngressDaemonSet from now on.
@@ -54,7 +63,7 @@ func (e *evictions) saw(obj client.Object) {
 		case objects.EvictedByTaint(obj):
 			e.seen[of] = true
 		case objects.EvictedByRequest(obj):
-			e.drains[of] = true
+			e.drains[of] = drain{at: e.now()}
 		}
 	case *corev1.Node:
 		maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return of.node == obj.Name && !e.sets[of.set].Evicts(obj) })
@@ -81,20 +90,22 @@ func (e *evictions) forget(set types.NamespacedName) {
 // drop is called with mu held.
 func (e *evictions) drop(which func(eviction) bool) {
 	maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return which(of) })
-	maps.DeleteFunc(e.drains, func(of eviction, _ bool) bool { return which(of) })
+	maps.DeleteFunc(e.drains, func(of eviction, _ drain) bool { return which(of) })
 }
 
 // drained are the nodes from which somebody was seen to evict pods of the IngressDaemonSet.
-// Those that are not leaving are forgotten: that was no drain, or it is over.
+// Those that are leaving no more are forgotten, and those that are not when the watch of Nodes
+// has had its time, which may lag behind that of pods: that was no drain.
 func (e *evictions) drained(set types.NamespacedName, leaving func(node string) bool) (nodes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for of := range e.drains {
+	for of, d := range e.drains {
 		switch {
 		case of.set != set:
 		case leaving(of.node):
+			e.drains[of] = drain{d.at, true}
 			nodes = append(nodes, of.node)
-		default:
+		case d.cordoned || e.now().Sub(d.at) > longestLag:
 			delete(e.drains, of)
 		}
 	}

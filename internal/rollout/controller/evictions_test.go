@@ -2,6 +2,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -35,9 +36,9 @@ func TestEvictions(t *testing.T) {
 		"the pod is gone":              {func(e *evictions) { e.gone(evictedPod(set, "DeletionByTaintManager")) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEvictions()
+			e := newEvictions(time.Now)
 			e.of(theSet, objects.NodeSetOf(set))
-			e.saw(evictedPod(set, drain))
+			e.saw(evictedPod(set, evicted))
 			if e.from(theSet, "node-1") {
 				t.Error("a drain counts")
 			}
@@ -49,8 +50,8 @@ func TestEvictions(t *testing.T) {
 	}
 }
 
-// drain is why a pod goes that somebody evicts.
-const drain = "EvictionByEvictionAPI"
+// evicted is why a pod goes that somebody evicts.
+const evicted = "EvictionByEvictionAPI"
 
 func evictedSet() *v1alpha1.IngressDaemonSet {
 	set := benchSet()
@@ -71,22 +72,25 @@ func evictedPod(set *v1alpha1.IngressDaemonSet, reason string) *corev1.Pod {
 // sees the node uncordoned, or the Node or the IngressDaemonSet is gone.
 func TestDrainBetweenTwoPasses(t *testing.T) {
 	set := evictedSet()
-	leaving := func(string) bool { return true }
+	now := start
+	leaving, staying := func(string) bool { return true }, func(string) bool { return false }
 	for name, test := range map[string]struct {
 		reason string
 		then   func(*evictions)
 		known  bool
 	}{
-		"the node is cordoned":    {drain, func(e *evictions) { e.drained(theSet, leaving) }, true},
-		"it is not":               {drain, func(e *evictions) { e.drained(theSet, func(string) bool { return false }) }, false},
-		"another set's is not":    {drain, func(e *evictions) { e.drained(types.NamespacedName{Name: "other"}, func(string) bool { return false }) }, true},
+		"the node is cordoned":    {evicted, func(e *evictions) { e.drained(theSet, leaving) }, true},
+		"it is not yet":           {evicted, func(e *evictions) { e.drained(theSet, staying) }, true},
+		"it is not for long":      {evicted, func(e *evictions) { now = now.Add(longestLag + time.Second); e.drained(theSet, staying) }, false},
+		"it is not any more":      {evicted, func(e *evictions) { e.drained(theSet, leaving); e.drained(theSet, staying) }, false},
+		"another set's is not":    {evicted, func(e *evictions) { e.drained(types.NamespacedName{Name: "other"}, func(string) bool { return false }) }, true},
 		"a taint took it":         {"DeletionByTaintManager", func(*evictions) {}, false},
 		"the kubelet took it":     {"TerminationByKubelet", func(*evictions) {}, false},
-		"the Node is gone":        {drain, func(e *evictions) { e.gone(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}) }, false},
-		"its IngressDaemonSet is": {drain, func(e *evictions) { e.forget(theSet) }, false},
+		"the Node is gone":        {evicted, func(e *evictions) { e.gone(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}) }, false},
+		"its IngressDaemonSet is": {evicted, func(e *evictions) { e.forget(theSet) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEvictions()
+			e := newEvictions(func() time.Time { return now })
 			e.saw(evictedPod(set, test.reason))
 			test.then(e)
 			if known := len(e.drained(theSet, leaving)) == 1; known != test.known {

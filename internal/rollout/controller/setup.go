@@ -99,7 +99,7 @@ func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
 	}
 }
 
