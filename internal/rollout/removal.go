@@ -87,7 +87,8 @@ func (p *planner) emptyDrained(v *view) {
 }
 
 // undrain brings a node back that is not drained any more. One that was not
-// emptied yet still runs pods, which may only be replaced in its turn.
+// emptied yet still runs pods, which may only be replaced in its turn: also one that has
+// no mark, since somebody took it or wrote that the node is drained.
 func (p *planner) undrain(v *view) {
 	const reason = "the node is not drained any more"
 	// One of no pods was not stopped.
@@ -95,6 +96,8 @@ func (p *planner) undrain(v *view) {
 	complete, missing, until := v.complete(p.Now, p.minReady())
 	p.wake(until)
 	switch {
+	case !stopped && !v.Marked():
+		p.attach(v, reason)
 	case !stopped && complete && v.keptOut():
 		p.wait(v, v1alpha1.NodeDetached, v.Deployment.DrainedAt, keptOutReason)
 	case !stopped && complete:

@@ -78,6 +78,26 @@ func TestUncordonedTooEarly(t *testing.T) {
 	}
 }
 
+// TestDrainWithoutAMark: a node that somebody says was drained, or whose mark somebody took, is
+// free again, whatever it waits for then.
+func TestDrainWithoutAMark(t *testing.T) {
+	for name, change := range map[string]func(*State, *Node){
+		"up to date": func(*State, *Node) {},
+		"outdated":   func(s *State, n *Node) { s.Revision, s.Revisions["r2"], n.Deployment.Replicas = "r2", true, 1 },
+		"lacks pods": func(_ *State, n *Node) { n.Pods = n.Pods[:1] },
+		"kept out":   func(_ *State, n *Node) { n.Deployment.Detached = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Nodes[0].Deployment.DrainedAt = start
+			change(&s, &s.Nodes[0])
+			if got := steps(Plan(s)); got != "Unmark n0000" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 // TestDrainByDeletion: whoever deletes pods of a node that is leaving drains it, as who
 // evicts them does. What we delete ourselves is no drain.
 func TestDrainByDeletion(t *testing.T) {
