@@ -116,6 +116,7 @@ type IngressDaemonSetSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
 	// paused stops the rollout: nodes under way are finished and reattached, no
@@ -137,6 +138,7 @@ type IngressDaemonSetSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 
 	// podPlacement is how pods get to their node. NodeName (the default) sets

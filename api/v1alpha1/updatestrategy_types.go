@@ -141,6 +141,7 @@ type RollingUpdate struct {
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
 	AttachGracePeriodSeconds *int32 `json:"attachGracePeriodSeconds,omitempty"`
 
 	// detachTimeoutSeconds is how long, in seconds, a node may take to be
@@ -148,6 +149,7 @@ type RollingUpdate struct {
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
 	DetachTimeoutSeconds *int32 `json:"detachTimeoutSeconds,omitempty"`
 
 	// detachTimeoutPolicy is what follows a detachment that timed out. Abort (the
