@@ -36,7 +36,8 @@ type Strategy struct {
 
 	CanaryNodeSelector map[string]string
 	TopologyKey        string
-	MinServingNodes    int
+	// MinServingNodes is how many nodes, or what percentage of them, go on serving.
+	MinServingNodes intstr.IntOrString
 	// IgnoreNotReadyAfter is after how long the budget does not count a NotReady node any
 	// more; 0 for never.
 	IgnoreNotReadyAfter time.Duration
@@ -109,7 +110,7 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 		ProceedOnTimeout:    u.DetachTimeoutPolicy == ProceedOnDetachTimeout,
 		CanaryNodeSelector:  u.CanaryNodeSelector,
 		TopologyKey:         u.Order.TopologyKey,
-		MinServingNodes:     int(*first(u.MinServingNodes, ptr[int32](1))),
+		MinServingNodes:     *first(u.MinServingNodes, fromInt(1)),
 		IgnoreNotReadyAfter: seconds(u.IgnoreNotReadyNodesAfterSeconds, 0),
 		Analysis:            u.Analysis,
 		FailurePolicy:       u.FailurePolicy,

@@ -26,7 +26,7 @@ func degradedDefaults(change func(*Strategy)) Strategy {
 		MarkKey:            "ingressdaemonsets.mumoshu.github.com/to-be-updated",
 		NoticeGrace:        10 * time.Second,
 		DetachTimeout:      10 * time.Minute,
-		MinServingNodes:    1,
+		MinServingNodes:    intstr.FromInt32(1),
 	}
 	change(&s)
 	return s
@@ -119,13 +119,13 @@ func TestStrategy(t *testing.T) {
 			update: detachTwo(RollingUpdate{
 				AnnotateDeploymentToDetach: &AnnotateDeploymentToDetach{GracePeriodSeconds: ptr[int32](0)},
 				AttachGracePeriodSeconds:   ptr[int32](5),
-				MinServingNodes:            ptr[int32](0),
+				MinServingNodes:            ptr(intstr.FromString("30%")),
 			}),
 			want: detachingDefaults(func(s *Strategy) {
 				s.MaxNodes = count(2)
 				s.MarkGrace, s.NoticeGrace = 0, 0
 				s.AttachGrace = 5 * time.Second
-				s.MinServingNodes = 0
+				s.MinServingNodes = intstr.FromString("30%")
 			}),
 		},
 		"the rest is taken over": {

@@ -117,13 +117,15 @@ type RollingUpdate struct {
 	// +optional
 	Order Order `json:"order,omitempty"`
 
-	// minServingNodes is the floor: no node is taken out where fewer nodes would
-	// be left serving. Defaults to 1; 0 permits taking out the last one. Nodes
-	// whose pods are replaced while they serve (degraded) are not taken out.
+	// minServingNodes is the floor: no node is taken out where fewer nodes, or less than
+	// this percentage of them (rounded up), would be left serving. Defaults to 1; 0 permits
+	// taking out the last one. Nodes whose pods are replaced while they serve (degraded)
+	// are not taken out.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	MinServingNodes *int32 `json:"minServingNodes,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or a percentage from 0% to 100%"
+	MinServingNodes *intstr.IntOrString `json:"minServingNodes,omitempty"`
 
 	// ignoreNotReadyNodesAfterSeconds is after how long, in seconds, a node that is
 	// NotReady uses up maxUnavailableNodes or maxDegradedNodes no more, so that a dead

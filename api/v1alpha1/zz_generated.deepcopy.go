@@ -789,7 +789,7 @@ func (in *RollingUpdate) DeepCopyInto(out *RollingUpdate) {
 	out.Order = in.Order
 	if in.MinServingNodes != nil {
 		in, out := &in.MinServingNodes, &out.MinServingNodes
-		*out = new(int32)
+		*out = new(intstr.IntOrString)
 		**out = **in
 	}
 	if in.IgnoreNotReadyNodesAfterSeconds != nil {
@@ -867,6 +867,7 @@ func (in *Strategy) DeepCopyInto(out *Strategy) {
 			(*out)[key] = val
 		}
 	}
+	out.MinServingNodes = in.MinServingNodes
 	if in.Analysis != nil {
 		in, out := &in.Analysis, &out.Analysis
 		*out = make([]AnalysisCheck, len(*in))

@@ -19,6 +19,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets/aws"
 	targeting "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -32,7 +33,7 @@ type loadBalancers struct {
 	detach                   bool
 	reasons, webhooks        list
 	groupsTagged             list
-	minAttached              int
+	minAttached              string
 	secretFile, caFile       string
 
 	// leads is whether no other controller can lead at this moment; nil where there is
@@ -67,7 +68,7 @@ func (o *loadBalancers) register() {
 	flag.BoolVar(&o.detach, "detach", false, "take nodes out of their load balancers while a reason holds, and put them back")
 	flag.Var(&o.groupsTagged, "detach-groups-tagged", "KEY=VALUE of a tag that target groups and classic load balancers have which nodes are taken out of; may be repeated, all are needed (all groups by default)")
 	flag.Var(&o.reasons, "detach-reasons", "reasons for which nodes are detached: "+reasonNames(",")+" (all by default)")
-	flag.IntVar(&o.minAttached, "detach-min-attached", 1, "how many nodes stay attached whatever reasons hold")
+	flag.StringVar(&o.minAttached, "detach-min-attached", "1", "how many nodes stay attached whatever reasons hold: a number, or a percentage, rounded up, of all Nodes but those of the control plane, ready or not")
 	flag.Var(&o.webhooks, "detach-webhook", "NAME=URL of a webhook that takes nodes out of another load balancer; may be repeated")
 	flag.StringVar(&o.secretFile, "detach-webhook-secret-file", "", "file with the secret that signs requests to webhooks, at least 32 bytes")
 	flag.StringVar(&o.caFile, "detach-webhook-ca-file", "", "file with further authorities that sign certificates of webhooks, PEM, which is read for each question; empty for the system's alone")
@@ -97,8 +98,9 @@ func (o *loadBalancers) check() (err error) {
 		return errors.New("--detach-webhook needs --detach")
 	case o.detach && o.cloud == "" && len(o.webhooks) == 0:
 		return errors.New("--detach has nothing to take nodes out of: set --cloud, or --detach-webhook")
-	case o.minAttached < 0:
-		return errors.New("--detach-min-attached must not be below 0")
+	}
+	if o.detaching.MinAttached, err = countOf(o.minAttached); err != nil {
+		return fmt.Errorf("--detach-min-attached %w", err)
 	}
 	if o.detachTagged, err = tagsOf(o.groupsTagged); err != nil {
 		return fmt.Errorf("--detach-groups-tagged %w", err)
@@ -123,7 +125,7 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if err := detaching.Rival(ctx, mgr.GetAPIReader()); err != nil {
 		return err
 	}
-	o.detaching.MinAttached, o.detaching.Targets, o.detaching.Leads = o.minAttached, o.cloud != "", o.leads
+	o.detaching.Targets, o.detaching.Leads = o.cloud != "", o.leads
 	o.detaching.InstanceID = func(providerID string) string {
 		id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
 		return id
@@ -168,6 +170,15 @@ func tagsOf(flags []string) (map[string]string, error) {
 		tags[key] = value
 	}
 	return tags, nil
+}
+
+// countOf is a number of things, or a percentage of them, as a flag gives it.
+func countOf(flag string) (intstr.IntOrString, error) {
+	count := intstr.Parse(flag)
+	if most, err := v1alpha1.Resolve(count, 100); err != nil || count.Type == intstr.String && most > 100 {
+		return count, fmt.Errorf("must be a number from 0 up, or a percentage from 0%% to 100%%, not %q", flag)
+	}
+	return count, nil
 }
 
 // outcome is what a failure of the AWS client asks for.

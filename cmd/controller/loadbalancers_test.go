@@ -40,7 +40,10 @@ func TestCheck(t *testing.T) {
 		}, `not "a=c"`},
 		"no detaching":   {func(o *loadBalancers) { o.webhooks = list{"lb=https://lb.example.com"} }, "--detach-webhook needs --detach"},
 		"nothing to do":  {func(o *loadBalancers) { o.detach = true }, "set --cloud, or --detach-webhook"},
-		"less than none": {func(o *loadBalancers) { o.minAttached = -1 }, "--detach-min-attached must not be below 0"},
+		"half of them":   {func(o *loadBalancers) { o.minAttached = "50%" }, ""},
+		"less than none": {func(o *loadBalancers) { o.minAttached = "-1" }, `--detach-min-attached must be a number from 0 up, or a percentage from 0% to 100%, not "-1"`},
+		"more than all":  {func(o *loadBalancers) { o.minAttached = "101%" }, `not "101%"`},
+		"no number":      {func(o *loadBalancers) { o.minAttached = "most" }, `not "most"`},
 		"unknown reason": {func(o *loadBalancers) { o.cloud, o.reasons = "aws", list{"Tainted"} }, `there is no reason "Tainted", but Annotated, `},
 		"no secret":      {func(o *loadBalancers) { o.detach, o.webhooks = true, list{"lb=https://lb.example.com"} }, "--detach-webhook-secret-file: "},
 		"no name": {func(o *loadBalancers) {
@@ -54,7 +57,7 @@ func TestCheck(t *testing.T) {
 		}, "holds no certificate"},
 		"no URL": {func(o *loadBalancers) { o.detach, o.webhooks, o.secretFile = true, list{"lb=lb.example.com"}, secret }, "--detach-webhook lb: "},
 	} {
-		o := loadBalancers{rate: 4, burst: 20, background: 5, groupsEvery: time.Minute, minAttached: 1}
+		o := loadBalancers{rate: 4, burst: 20, background: 5, groupsEvery: time.Minute, minAttached: "1"}
 		c.change(&o)
 		err := o.check()
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {

@@ -85,8 +85,8 @@ func Plan(s State) Decision {
 type planner struct {
 	State
 	out Decision
-	// attached is how many nodes would be left attached.
-	attached int
+	// attached is how many nodes would be left attached, minAttached how many must be.
+	attached, minAttached int
 }
 
 // wake asks for another look at a moment.

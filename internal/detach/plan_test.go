@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -52,7 +53,7 @@ func decide(n Node, reasons ...Reason) NodeDecision {
 	if reasons == nil {
 		reasons = AllReasons
 	}
-	d := Plan(State{Now: now, Reasons: reasons, MinAttached: 1, Nodes: []Node{n, node("y"), node("z")}})
+	d := Plan(State{Now: now, Reasons: reasons, MinAttached: intstr.FromInt32(1), Nodes: []Node{n, node("y"), node("z")}})
 	if len(d.Nodes) == 0 {
 		return NodeDecision{Name: n.Name, Station: Attached}
 	}
@@ -185,20 +186,27 @@ func TestFloorOfNodes(t *testing.T) {
 	unready := func(n *Node) { n.Ready = false }
 	for name, c := range map[string]struct {
 		nodes []Node
-		min   int
+		min   string
 		begin string
 	}{
-		"one stays":                     {[]Node{node("a", asked), node("b", asked), node("c", asked)}, 1, "a b"},
-		"two stay":                      {[]Node{node("a", asked), node("b", asked), node("c", asked)}, 2, "a"},
-		"all may go":                    {[]Node{node("a", asked), node("b", asked)}, 0, "a b"},
-		"one is out already":            {[]Node{node("a", asked, attachment(true, true)), node("b", asked), node("c")}, 1, "b"},
-		"the last one":                  {[]Node{node("a", asked, attachment(true, true)), node("b", asked)}, 1, ""},
-		"an unready one serves nobody":  {[]Node{node("a", asked), node("b", unready)}, 1, ""},
-		"an unready one is not counted": {[]Node{node("a", asked, unready), node("b")}, 1, "a"},
-		"a control plane is none":       {[]Node{node("a", asked), node("b", labelled("node-role.kubernetes.io/control-plane", ""))}, 1, ""},
+		"one stays":                     {[]Node{node("a", asked), node("b", asked), node("c", asked)}, "1", "a b"},
+		"two stay":                      {[]Node{node("a", asked), node("b", asked), node("c", asked)}, "2", "a"},
+		"all may go":                    {[]Node{node("a", asked), node("b", asked)}, "0", "a b"},
+		"one is out already":            {[]Node{node("a", asked, attachment(true, true)), node("b", asked), node("c")}, "1", "b"},
+		"the last one":                  {[]Node{node("a", asked, attachment(true, true)), node("b", asked)}, "1", ""},
+		"an unready one serves nobody":  {[]Node{node("a", asked), node("b", unready)}, "1", ""},
+		"an unready one is not counted": {[]Node{node("a", asked, unready), node("b")}, "1", "a"},
+		"half of three":                 {[]Node{node("a", asked), node("b", asked), node("c", asked)}, "50%", "a"},
+		"half of four":                  {[]Node{node("a", asked), node("b", asked), node("c", asked), node("d")}, "50%", "a b"},
+		"half of four, two out":         {[]Node{node("a", asked, attachment(true, true)), node("b", asked, attachment(true, true)), node("c", asked), node("d")}, "50%", ""},
+		"half, unready ones count":      {[]Node{node("a", asked), node("b"), node("c"), node("d", unready), node("e", unready)}, "50%", ""},
+		"half, no control plane counts": {[]Node{node("a", asked), node("b"), node("c", labelled("node-role.kubernetes.io/control-plane", ""))}, "50%", "a"},
+		"half, one that is gone":        {[]Node{node("a", asked), node("b"), node("c", attachment(true, true), func(n *Node) { n.Exists = false })}, "50%", "a"},
+		"what is no number":             {[]Node{node("a", asked), node("b", asked)}, "many", ""},
+		"a control plane is none":       {[]Node{node("a", asked), node("b", labelled("node-role.kubernetes.io/control-plane", ""))}, "1", ""},
 	} {
 		var begun []string
-		for _, d := range Plan(State{Now: now, Reasons: AllReasons, MinAttached: c.min, Nodes: c.nodes}).Nodes {
+		for _, d := range Plan(State{Now: now, Reasons: AllReasons, MinAttached: intstr.Parse(c.min), Nodes: c.nodes}).Nodes {
 			if d.Attachment == WriteDetach {
 				begun = append(begun, d.Name)
 			}
@@ -215,7 +223,7 @@ func TestAHeldNodeIsNotSaidToBeOut(t *testing.T) {
 	asked, stamp := annotated(v1alpha1.AnnotationNodeDetached, ""), annotated(v1alpha1.AnnotationDetachmentTimestamp, "2026-01-02T03:00:00Z")
 	marked := func(n *Node) { n.Detaching = true }
 	held := node("b", asked, stamp, marked, annotated(v1alpha1.AnnotationNodeDetaching, "true"), labelled(v1alpha1.LabelExclude, v1alpha1.ExcludedByUs))
-	d := Plan(State{Now: now, Reasons: AllReasons, MinAttached: 1, Nodes: []Node{node("a", asked, attachment(true, true)), held}})
+	d := Plan(State{Now: now, Reasons: AllReasons, MinAttached: intstr.FromInt32(1), Nodes: []Node{node("a", asked, attachment(true, true)), held}})
 	got := d.Nodes[1]
 	if got.Station != Held || got.Attachment != Keep || got.patched() != "condition=false detaching=false detachment-timestamp- exclude-" {
 		t.Errorf("%s %q, %s", got.Station, got.Attachment, got.patched())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 )
 
@@ -42,7 +43,7 @@ type simNode struct {
 type sim struct {
 	t     *rapid.T
 	now   time.Time
-	min   int
+	min   intstr.IntOrString
 	nodes []*simNode
 	story []string
 }
@@ -59,7 +60,10 @@ func (s *sim) fail(format string, args ...any) {
 }
 
 func newSim(t *rapid.T) *sim {
-	s := &sim{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), min: rapid.IntRange(0, 2).Draw(t, "min")}
+	s := &sim{t: t, now: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), min: intstr.FromInt(rapid.IntRange(0, 2).Draw(t, "min"))}
+	if rapid.Bool().Draw(t, "min in percent") {
+		s.min = intstr.FromString(fmt.Sprintf("%d%%", 25*s.min.IntValue()))
+	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		n := &simNode{targets: map[string]*target{}, remembered: map[string]bool{}}
 		n.Name, n.Exists, n.Ready = fmt.Sprintf("node-%d", i), true, true
@@ -161,14 +165,21 @@ func (s *sim) write(n *simNode, detach bool) {
 		*n.Attachment = Attachment{Instance: n.Instance, Detach: detach, Waits: "nobody has answered yet"}
 		return
 	}
-	left := 0
+	left, all := 0, 0
 	for _, other := range s.nodes {
 		if other != n && other.Exists && other.Ready && other.Attachment == nil {
 			left++
 		}
+		if _, of := other.Labels[controlPlane]; other.Exists && !of {
+			all++
+		}
 	}
-	if n.Ready && left < s.min {
-		s.fail("%s is taken out, which leaves %d attached of at least %d", n.Name, left, s.min)
+	least := s.min.IntValue()
+	if s.min.Type == intstr.String {
+		least = (least*all + 99) / 100
+	}
+	if n.Ready && left < least {
+		s.fail("%s is taken out, which leaves %d of %d attached, at least %s must be", n.Name, left, all, s.min.String())
 	}
 	n.Attachment = &Attachment{Instance: n.Instance, Detach: detach, Waits: "nobody has answered yet"}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // State is everything a decision is made from.
@@ -19,8 +20,9 @@ type State struct {
 	Now time.Time
 	// Reasons are those for which nodes are detached.
 	Reasons []Reason
-	// MinAttached is how many nodes are left attached whatever reasons hold.
-	MinAttached int
+	// MinAttached is how many nodes, or what percentage of those outside the control plane
+	// (rounded up), are left attached whatever reasons hold.
+	MinAttached intstr.IntOrString
 	// Nodes are all Nodes, and those that are gone of which an Attachment is left.
 	Nodes []Node
 }

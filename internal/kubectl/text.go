@@ -159,7 +159,7 @@ func strategyInWords(s v1alpha1.Strategy) string {
 	if s.AnnotateNode != nil {
 		how += " and annotating the Node"
 	}
-	text := fmt.Sprintf("at most %s of the nodes out at a time, %s; at least %d serving", s.MaxNodes.String(), how, s.MinServingNodes)
+	text := fmt.Sprintf("at most %s of the nodes out at a time, %s; at least %s serving", s.MaxNodes.String(), how, s.MinServingNodes.String())
 	if p := partitionOf(s); p != "" {
 		text += ", " + p + " stay as they are"
 	}

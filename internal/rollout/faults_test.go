@@ -541,7 +541,7 @@ func TestDeadNodeAndBudget(t *testing.T) {
 			if d := look(sights, s, 300*time.Second+lookAgain); !slices.Contains(d.Status.Wave, "n0001") {
 				t.Errorf("when its time is over:\n%s", summary(d))
 			}
-			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(3)
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(3)
 			if d := look(sights, s, 300*time.Second+lookAgain); slices.Contains(d.Status.Wave, "n0001") || !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, "minServingNodes is 3") {
 				t.Errorf("the floor counts it:\n%s", summary(d))
 			}
@@ -600,7 +600,7 @@ func TestBlipOfTheFleet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(5)
 			s.Revision, s.Spec.MinReadySeconds = "r2", test.minReady
-			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(4)
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(4)
 			sights := &Sights{}
 			look(sights, s, 0)
 			ready(&s, false, 0)

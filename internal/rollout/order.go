@@ -22,7 +22,7 @@ func (p *planner) assignTargets() {
 		}
 	}
 	slices.SortStableFunc(wanted, func(a, b *view) int { return cmp.Compare(p.distance(a), p.distance(b)) })
-	stay := p.resolve("partition", p.strategy.Partition, len(wanted))
+	stay := p.resolve("partition", p.strategy.Partition, len(wanted), len(wanted))
 	for i, v := range wanted {
 		v.target = p.goal
 		if p.rejected == nil && (i >= len(wanted)-stay || p.DryRun.Refusal != "") {

@@ -34,9 +34,9 @@ func Plan(s State) Decision {
 type planner struct {
 	State
 	strategy v1alpha1.Strategy
-	// desired is how many nodes are wanted, maxNodes the budget.
-	desired, maxNodes int
-	pods              int32
+	// desired is how many nodes are wanted, maxNodes the budget, minServing the floor.
+	desired, maxNodes, minServing int
+	pods                          int32
 	// goal is the revision that nodes are brought to: the present one, or the
 	// current one where that was rejected.
 	goal     string
@@ -106,7 +106,8 @@ func newPlanner(s State) *planner {
 	}
 	slices.SortFunc(p.views, func(a, b view) int { return strings.Compare(a.Name, b.Name) })
 	p.Checkers = sorted(s.Checkers, func(a, b Checker) int { return cmp.Compare(a.Port, b.Port) })
-	p.maxNodes = p.resolve("maxUnavailableNodes or maxDegradedNodes", p.strategy.MaxNodes, p.desired)
+	p.maxNodes = p.resolve("maxUnavailableNodes or maxDegradedNodes", p.strategy.MaxNodes, p.desired, 0)
+	p.minServing = p.resolve("minServingNodes", p.strategy.MinServingNodes, p.desired, p.desired)
 	for _, f := range s.Faults {
 		p.block(f.Reason, f.Message)
 	}

@@ -48,7 +48,7 @@ func TestDrain(t *testing.T) {
 			s := servingFleet(3)
 			test.change(&s.Nodes[0])
 			if s.Nodes[0].Deployment.PodsPerNode == 0 {
-				s.Spec.PodsPerNode, s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32), new(int32)
+				s.Spec.PodsPerNode, s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32), number(0)
 			}
 			if got := steps(Plan(s)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)

@@ -123,7 +123,7 @@ func (p *planner) since(v *view) *metav1.Time {
 
 func (p *planner) setConditions(finished bool) {
 	s := &p.out.Status
-	floor := max(1, min(int32(p.strategy.MinServingNodes), s.DesiredNodes))
+	floor := max(1, min(int32(p.minServing), s.DesiredNodes))
 	switch {
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "the IngressDaemonSet is being deleted")

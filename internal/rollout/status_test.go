@@ -45,12 +45,12 @@ func TestConditions(t *testing.T) {
 		{blocked, v1alpha1.ReasonAsExpected, "False", func(*State) {}, ""},
 		{blocked, v1alpha1.ReasonFloorReached, "True", func(s *State) {
 			outdate(s)
-			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(9)
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(9)
 		}, "minServingNodes is 9"},
 		{blocked, v1alpha1.ReasonNodeNotReady, "True", func(s *State) {
 			outdate(s)
 			u := s.Spec.UpdateStrategy.RollingUpdate
-			s.Nodes[1].Ready, u.MaxUnavailableNodes, u.MinServingNodes = false, number(2), number32(0)
+			s.Nodes[1].Ready, u.MaxUnavailableNodes, u.MinServingNodes = false, number(2), number(0)
 		}, "n0001"},
 		{blocked, v1alpha1.ReasonBudgetExhausted, "True", func(s *State) { outdate(s); s.Nodes[1].Ready = false }, "ignoreNotReadyNodesAfterSeconds"},
 		{blocked, v1alpha1.ReasonBudgetExhausted, "True", func(s *State) { outdate(s); s.Nodes[1].Deployment = nil; s.DryRun.Done = true }, "n0001"},
@@ -158,7 +158,7 @@ func TestNoPods(t *testing.T) {
 	if len(d.Status.Wave) != 1 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonFloorReached {
 		t.Errorf("the floor is 1:\n%s", summary(d))
 	}
-	s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(0)
+	s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0)
 	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(1)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]

@@ -77,8 +77,8 @@ func (p *planner) permits(v *view, c *count) bool {
 		c.blocked = true
 		return false
 	case !free && after.serving < p.floor(v):
-		p.block(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %d",
-			v.Name, after.serving, p.strategy.MinServingNodes))
+		p.block(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %s",
+			v.Name, after.serving, p.floorInWords()))
 		return false
 	}
 	*c = after
@@ -140,12 +140,20 @@ func (p *planner) budget(v *view) int {
 func (p *planner) floor(v *view) int {
 	switch {
 	case !v.Wanted:
-		return min(p.desired, p.strategy.MinServingNodes)
+		return min(p.desired, p.minServing)
 	case p.strategy.Detaching, v.keptOut():
-		return p.strategy.MinServingNodes
+		return p.minServing
 	default:
 		return 0
 	}
+}
+
+// floorInWords is minServingNodes, and where it is a percentage how many nodes that is.
+func (p *planner) floorInWords() string {
+	if p.strategy.MinServingNodes.Type == intstr.Int {
+		return p.strategy.MinServingNodes.String()
+	}
+	return fmt.Sprintf("%s, which is %d of %d", p.strategy.MinServingNodes.String(), p.minServing, p.desired)
 }
 
 // count is how many nodes serve, do not serve, are under way, and of those do not
@@ -348,13 +356,14 @@ func (p *planner) blockOnBudget() {
 	}
 }
 
-// resolve is a budget in nodes. Admission refuses what cannot be resolved; if it
-// comes through all the same, nothing is started and the reason is reported.
-func (p *planner) resolve(field string, value intstr.IntOrString, nodes int) int {
+// resolve is a number of nodes. Admission refuses what cannot be resolved; if it
+// comes through all the same it is safest, so that nothing is started, and the reason is
+// reported.
+func (p *planner) resolve(field string, value intstr.IntOrString, nodes, safest int) int {
 	n, err := v1alpha1.Resolve(value, nodes)
 	if err != nil {
 		p.block(v1alpha1.ReasonInvalidSpec, field+": "+err.Error())
-		return 0
+		return safest
 	}
 	return n
 }

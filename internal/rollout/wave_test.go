@@ -22,7 +22,7 @@ func TestBudget(t *testing.T) {
 		"one":                       {number(1), func(*State) {}, 1},
 		"percent is rounded up":     {percent(11), func(*State) {}, 2},
 		"all but the floor":         {percent(100), func(*State) {}, 9},
-		"no floor":                  {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(0) }, 10},
+		"no floor":                  {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0) }, 10},
 		"a NotReady node counts":    {number(2), func(s *State) { s.Nodes[9].Ready = false }, 1},
 		"a node that is missing":    {number(2), func(s *State) { s.Nodes[9].Deployment = nil; s.Nodes[9].Pods = nil }, 1},
 		"a node that others hold":   {number(2), func(s *State) { s.Nodes[9].Detachment.Held = true; byBoth(&s.Spec); max2(s) }, 2},
@@ -155,7 +155,7 @@ func TestNodeThatIsAskedFor(t *testing.T) {
 			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisFailed, Generation: s.Generation, Nodes: []string{"n0000"}, Began: began, Since: began}
 		}, []string{"n0000"}},
 		"at the floor, and its check passes": {func(s *State) {
-			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes, s.Nodes[0].Checks[0].Serving = number32(3), true
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes, s.Nodes[0].Checks[0].Serving = number(3), true
 		}, []string{"n0000"}},
 		"beside a dead one, and its check passes": {func(s *State) { s.Nodes[1].Ready, s.Nodes[0].Checks[0].Serving = false, true }, []string{"n0000"}},
 		"another is asked for, too":               {func(s *State) { asked(&s.Nodes[1], 0) }, []string{"n0000", "n0001"}},
@@ -283,17 +283,25 @@ func TestOutOfTurnUsesNoBudget(t *testing.T) {
 
 // TestFloor: a node that leaves the set must leave enough of the others serving.
 func TestFloor(t *testing.T) {
-	for floor, want := range []int{2, 2, 1, 0} {
+	for _, c := range []struct {
+		floor *intstr.IntOrString
+		want  int
+		says  string
+	}{
+		{number(0), 2, ""}, {number(1), 2, ""}, {number(2), 1, "minServingNodes is 2"}, {number(3), 0, "minServingNodes is 3"},
+		{percent(0), 2, ""}, {percent(33), 2, ""}, {percent(34), 1, "minServingNodes is 34%, which is 2 of 3"}, {percent(100), 0, "minServingNodes is 100%, which is 3 of 3"},
+		{new(intstr.FromString("many")), 0, `"many" is neither a number`},
+	} {
 		s := servingFleet(3)
 		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
-		s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number32(int32(floor))
+		s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = c.floor
 		s.Revision = "r2"
 		d := Plan(s)
-		if len(d.Status.Wave) != want {
-			t.Errorf("floor %d: %d nodes begin, want %d", floor, len(d.Status.Wave), want)
+		if len(d.Status.Wave) != c.want {
+			t.Errorf("floor %s: %d nodes begin, want %d", c.floor, len(d.Status.Wave), c.want)
 		}
-		if blocked := condition(t, d, v1alpha1.ConditionBlocked); want < 2 && blocked.Reason != v1alpha1.ReasonFloorReached {
-			t.Errorf("floor %d: blocked by %s", floor, blocked.Reason)
+		if c.says != "" && !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, c.says) {
+			t.Errorf("floor %s: %v", c.floor, condition(t, d, v1alpha1.ConditionBlocked))
 		}
 	}
 	s := servingFleet(2)
@@ -522,7 +530,7 @@ func TestReadyPodsAreNotMidway(t *testing.T) {
 func TestKeptOutInTheMiddleOfItsUpdate(t *testing.T) {
 	for _, whole := range []bool{true, false} {
 		s := servingFleet(3)
-		s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(int32(3))}
+		s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: number(3)}
 		s.Revision, s.Status.Wave = "r2", []string{"n0001"}
 		kept := &s.Nodes[0]
 		kept.Deployment.Detached = true
@@ -540,7 +548,7 @@ func TestKeptOutInTheMiddleOfItsUpdate(t *testing.T) {
 // claim is seen, and use up the budget for which it was made, again and again.
 func TestKeptOutBesideThePartition(t *testing.T) {
 	s := servingFleet(2)
-	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Partition: number(1), MinServingNodes: new(int32(0))}
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Partition: number(1), MinServingNodes: number(0)}
 	s.Revision = "r2"
 	s.Nodes[0].Pods[0].Terminating, s.Nodes[0].CheckersSettled = true, false
 	s.Nodes[1].Deployment.Detached, s.Nodes[1].Deployment.Settled = true, false

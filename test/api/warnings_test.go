@@ -27,6 +27,8 @@ var warned = []struct {
 		[]string{"without waitForDetachmentByAnnotatedTimestamp no detacher confirms that a node is detached; 20 seconds after it was annotated (annotateNodeToDetach.gracePeriodSeconds) its pods are replaced"}},
 	{"no floor", []string{rolling(`minServingNodes: 0`)},
 		[]string{"minServingNodes 0 permits a rollout to take out the last serving node"}},
+	{"floor of nothing", []string{rolling(`minServingNodes: 0%`)},
+		[]string{"minServingNodes 0 permits a rollout to take out the last serving node"}},
 	{"no pods", []string{spec(`podsPerNode: 0`)},
 		[]string{"podsPerNode 0 leaves every node without pods, so all health checks fail: set spec.paused to stop a rollout instead"}},
 	{"the only pod", []string{spec(`podsPerNode: 1`), degraded(`maxUnavailablePodsPerNode: 1`)},

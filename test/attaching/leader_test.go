@@ -15,6 +15,7 @@ import (
 	targeting "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -80,7 +81,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 		},
 	}, cached, &liveReader{l: l}, silent{}, l.targets.ring)
 	options := detaching.Options{
-		Reasons: detach.AllReasons, MinAttached: w.scenario.minAttached, Targets: true, Leads: l.leads,
+		Reasons: detach.AllReasons, MinAttached: intstr.FromInt(w.scenario.minAttached), Targets: true, Leads: l.leads,
 		InstanceID: func(providerID string) string {
 			id, _ := targets.InstanceID(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: providerID}})
 			return id

@@ -157,7 +157,7 @@ func newSet(meta metav1.ObjectMeta, version string) *v1alpha1.IngressDaemonSet {
 			Template:             template(map[string]string{"app": meta.Name}, version),
 			UpdateStrategy: v1alpha1.UpdateStrategy{RollingUpdate: &v1alpha1.RollingUpdate{
 				MaxUnavailableNodes:        &all,
-				MinServingNodes:            new(int32),
+				MinServingNodes:            new(intstr.IntOrString),
 				AnnotateDeploymentToDetach: &v1alpha1.AnnotateDeploymentToDetach{GracePeriodSeconds: new(int32)},
 				AttachGracePeriodSeconds:   new(int32),
 			}},

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -342,7 +343,7 @@ func TestOthersStayAttachedByTheAttachmentsOfNow(t *testing.T) {
 	}{"as it was seen": {nil, true}, "the other is taken out": {[]client.Object{detached("b")}, false}} {
 		c := newCluster(t, append(nodes(), now.attachments...)...)
 		r := c.reconciler()
-		r.MinAttached = 1
+		r.MinAttached = intstr.FromInt32(1)
 		if err := c.pass(t, r, nodes()...); err != nil {
 			t.Fatal(err)
 		}

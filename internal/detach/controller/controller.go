@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +23,9 @@ const FieldManager = "ingress-daemonset-controller-detach"
 type Options struct {
 	// Reasons are those for which a node is detached.
 	Reasons []detach.Reason
-	// MinAttached is how many nodes are left attached whatever reasons hold.
-	MinAttached int
+	// MinAttached is how many nodes, or what percentage of them, are left attached whatever
+	// reasons hold.
+	MinAttached intstr.IntOrString
 	// Targets is whether somebody moves the targets of a cloud and answers in the
 	// status of Attachments.
 	Targets bool

@@ -213,7 +213,10 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	if s.Action != rollout.Mark || isOut(n) {
 		return
 	}
-	floor := seen.Spec.Strategy().MinServingNodes
+	floor, err := v1alpha1.Resolve(seen.Spec.Strategy().MinServingNodes, desired)
+	if err != nil {
+		a.fault("%s: %v", s, err)
+	}
 	if !wanted {
 		floor = min(floor, desired)
 	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached {

@@ -84,7 +84,7 @@ func converges(t *rapid.T) string {
 		s.Paused = false
 		s.ProgressDeadlineSeconds = new(int32(601))
 		if s.UpdateStrategy.RollingUpdate != nil {
-			s.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32(0))
+			s.UpdateStrategy.RollingUpdate.MinServingNodes = number(0)
 		}
 	})
 	w.run(w.now.Add(patience))
@@ -118,7 +118,7 @@ func endsOnTightNodes(t *rapid.T) string {
 		s.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{
 			MaxSurgedPodsPerNode:      number(0),
 			MaxUnavailablePodsPerNode: number(g.number("unavailable", 1, int(pods))),
-			MinServingNodes:           new(int32(0)),
+			MinServingNodes:           number(0),
 		}
 	})
 	w.run(w.now.Add(patience))

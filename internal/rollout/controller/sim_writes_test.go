@@ -20,7 +20,7 @@ func TestWrites(t *testing.T) {
 		} else {
 			byBoth(&spec)
 		}
-		spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32(0))
+		spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0)
 		for i := range 1 + seed/2 {
 			w.addNode(fmt.Sprintf("n%d", i+1), nil)
 		}

@@ -18,7 +18,7 @@ var stories = []story{
 	{"detach-by-both", "First the health checks fail, then a detacher is asked; both have their graces.", 1,
 		func(s *v1alpha1.IngressDaemonSetSpec) {
 			byBoth(s)
-			s.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32(0))
+			s.UpdateStrategy.RollingUpdate.MinServingNodes = number(0)
 		},
 		func(t *teller) { t.newTemplate("r2", 2*time.Minute) }},
 

@@ -84,7 +84,7 @@ func TestPlay(t *testing.T) {
 			u.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "detach"}
 			u.WaitForDetachmentByAnnotatedTimestamp = &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: "detached-at", GracePeriodSeconds: new(int32(4))}
 			s.Nodes = s.Nodes[:1]
-			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32(0))
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(intstr.FromInt32(0))
 		}, "0s to 1m7s: n1\n"},
 		"a pod is made anew on an updated node": {func(s *rollout.State) {
 			n := &s.Nodes[0]

@@ -21,12 +21,13 @@ const mostAtOnce = 1000
 // out of sight only while it is settled: it serves, and nothing is on its way to it. Of
 // such nodes those are in sight that begin next, of each revision that nodes go to one
 // more than may begin together, and one of each revision that nodes have. The others are
-// counted: in the floor, in the budget where it is a percentage, and in the partition.
+// counted: in the floor, in what is a percentage, and in the partition.
 type sight struct {
 	strategy v1alpha1.Strategy
 	pods     int32
-	// budget is how many nodes may be out, stay how many the partition holds back.
-	budget, stay int
+	// budget is how many nodes may be out, floor how many must go on serving, stay how many
+	// the partition holds back.
+	budget, floor, stay int
 	// order are the nodes in the order of their turns, by their place in the fleet.
 	order []int
 	// open are the nodes that are not settled, settled tells the others.
@@ -53,10 +54,14 @@ func newSight(f *fleet) *sight {
 			wanted++
 		}
 	}
-	var err, wrong error
-	v.budget, err = v1alpha1.Resolve(v.strategy.MaxNodes, wanted)
-	v.stay, wrong = v1alpha1.Resolve(v.strategy.Partition, wanted)
-	if err != nil || wrong != nil || v.budget == 0 || v.pods == 0 || f.Deletion != rollout.NotDeleted {
+	resolvable := true
+	resolve := func(value intstr.IntOrString) int {
+		n, err := v1alpha1.Resolve(value, wanted)
+		resolvable = resolvable && err == nil
+		return n
+	}
+	v.budget, v.floor, v.stay = resolve(v.strategy.MaxNodes), resolve(v.strategy.MinServingNodes), resolve(v.strategy.Partition)
+	if !resolvable || v.budget == 0 || v.pods == 0 || f.Deletion != rollout.NotDeleted {
 		return nil
 	}
 	slices.SortFunc(v.order, func(a, b int) int { return v.inTurn(&f.Nodes[a], &f.Nodes[b]) })
@@ -110,7 +115,7 @@ func (f *fleet) decide() rollout.Decision {
 	if given := f.Spec.UpdateStrategy.RollingUpdate; given != nil {
 		u = *given
 	}
-	u.MinServingNodes = new(int32(v.strategy.MinServingNodes - v.others))
+	u.MinServingNodes = new(intstr.FromInt(max(0, v.floor-v.others)))
 	u.Partition = new(intstr.FromInt(v.stays))
 	if v.strategy.Detaching {
 		u.MaxUnavailableNodes = new(intstr.FromInt(v.budget))

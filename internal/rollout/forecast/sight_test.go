@@ -91,7 +91,7 @@ func sometimes(t *rapid.T, of int, what string) bool {
 func drawStrategy(t *rapid.T, s *rollout.State) {
 	u := s.Spec.UpdateStrategy.RollingUpdate
 	if sometimes(t, 3, "floor") {
-		u.MinServingNodes = new(rapid.Int32Range(0, 8).Draw(t, "minServingNodes"))
+		u.MinServingNodes = new(drawnCount(t, "minServingNodes", 8))
 	}
 	if sometimes(t, 3, "partition") {
 		u.Partition = new(drawnCount(t, "partition", 10))

@@ -180,7 +180,7 @@ func TestHostPort(t *testing.T) {
 	f := newFixture(t, 1)
 	withPort := func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.PodsPerNode = new(int32(1))
-		set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32)
+		set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(intstr.IntOrString)
 		set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
 	}
 	set := f.create("proxy", withPort)
@@ -246,7 +246,7 @@ func TestRevisions(t *testing.T) {
 	f := newFixture(t, 1)
 	set := f.create("proxy", rich, func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.RevisionHistoryLimit = new(int32(1))
-		set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32)
+		set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(intstr.IntOrString)
 	})
 	for i, v := range []string{"v1", "v2", "v3", "v4"} {
 		f.change(set, version(v))

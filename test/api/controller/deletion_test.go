@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -180,7 +181,7 @@ func TestNodeDeletedWhileDetached(t *testing.T) {
 		second = f.nodes[1]
 	}
 	// The floor protects the last node, unless it may go too.
-	f.change(set, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(int32) }))
+	f.change(set, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) }))
 	f.waitAsked(second)
 	f.eventually("the Deployment of the node is gone", func() error {
 		if f.deployments(set)[first] != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -24,7 +25,7 @@ func TestTimestamp(t *testing.T) {
 	f := newFixture(t, 1)
 	node := f.nodes[0]
 	stale := `{"metadata": {"annotations": {"` + timestampKey + `": %q}}}`
-	set := f.create("proxy", answered, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(int32) }))
+	set := f.create("proxy", answered, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) }))
 	f.complete(set)
 	f.change(set, version("v2"))
 	f.waitAsked(node)
@@ -55,7 +56,7 @@ func TestSharedNode(t *testing.T) {
 		return func(set *v1alpha1.IngressDaemonSet) {
 			answered(set)
 			set.Spec.HealthCheckNodePorts = []int32{port}
-			set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32)
+			set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(intstr.IntOrString)
 			set.Spec.UpdateStrategy.RollingUpdate.WaitForDetachmentByAnnotatedTimestamp.Key = timestamp
 		}
 	}
@@ -134,7 +135,7 @@ func (f *fixture) checkManagers(node string, sets ...*v1alpha1.IngressDaemonSet)
 func TestForeignDetachment(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
-	set := f.create("proxy", annotated, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(int32) }))
+	set := f.create("proxy", annotated, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) }))
 	f.complete(set)
 	node := f.nodes[0]
 	f.kubectl("annotate", "node", node, detachKey+"=maintenance")

@@ -27,7 +27,7 @@ func TestClockOfTheDetacher(t *testing.T) {
 			f := newFixture(t, 1)
 			node := f.nodes[0]
 			set := f.create("proxy", answered, rolling(func(u *v1alpha1.RollingUpdate) {
-				u.MinServingNodes = new(int32)
+				u.MinServingNodes = new(intstr.IntOrString)
 				u.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds = new(int32(grace / time.Second))
 			}))
 			f.complete(set)
@@ -58,7 +58,7 @@ func TestRequestTakenOff(t *testing.T) {
 	node := f.nodes[0]
 	// The grace is time to take it off before the answer is believed.
 	set := f.create("proxy", answered, rolling(func(u *v1alpha1.RollingUpdate) {
-		u.MinServingNodes, u.AnnotateNodeToDetach.GracePeriodSeconds = new(int32), new(int32(5))
+		u.MinServingNodes, u.AnnotateNodeToDetach.GracePeriodSeconds = new(intstr.IntOrString), new(int32(5))
 	}))
 	f.complete(set)
 	f.change(set, version("v2"))
@@ -235,7 +235,7 @@ func TestFromDegradedToDetaching(t *testing.T) {
 			k := f.addKubelet()
 			all := intstr.FromString("100%")
 			set := f.create("proxy", func(set *v1alpha1.IngressDaemonSet) {
-				set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(int32), MaxSurgedPodsPerNode: &all}
+				set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MinServingNodes: new(intstr.IntOrString), MaxSurgedPodsPerNode: &all}
 			})
 			f.complete(set)
 			versions := f.record(set)
@@ -249,7 +249,7 @@ func TestFromDegradedToDetaching(t *testing.T) {
 			})
 			f.change(set, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Paused = false }, rolling(func(u *v1alpha1.RollingUpdate) {
 				*u = *base(f.ns, "").Spec.UpdateStrategy.RollingUpdate
-				u.MinServingNodes = new(int32)
+				u.MinServingNodes = new(intstr.IntOrString)
 			}))
 			f.observed(set)
 			k.starts.Store(true)

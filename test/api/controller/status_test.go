@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -192,10 +193,10 @@ func TestNodeNotReady(t *testing.T) {
 func TestFloor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
-	floor := func(n int32) change {
+	floor := func(n intstr.IntOrString) change {
 		return rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = &n })
 	}
-	set := f.create("proxy", floor(2))
+	set := f.create("proxy", floor(intstr.FromString("51%")))
 	f.complete(set)
 	before := f.versions(set)
 	f.change(set, version("v2"))
@@ -204,7 +205,7 @@ func TestFloor(t *testing.T) {
 	if diff := cmp.Diff(before, f.versions(set)); diff != "" {
 		t.Errorf("a node was touched:\n%s", diff)
 	}
-	f.change(set, floor(1))
+	f.change(set, floor(intstr.FromInt32(1)))
 	f.complete(set)
 }
 
@@ -224,7 +225,7 @@ func TestHealthCheckerNotReady(t *testing.T) {
 		}
 	}
 	f.waitFor("the node does not serve", set, func(set *v1alpha1.IngressDaemonSet) bool { return set.Status.ServingNodes == 1 })
-	f.change(set, version("v2"), rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(int32) }))
+	f.change(set, version("v2"), rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) }))
 	blocked := f.waitReason(set, v1alpha1.ConditionBlocked, v1alpha1.ReasonHealthCheckerNotReady)
 	if !strings.Contains(blocked.Message, node) {
 		t.Errorf("the message is %q", blocked.Message)

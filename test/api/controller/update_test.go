@@ -82,7 +82,7 @@ func TestTemplateChanges(t *testing.T) {
 func TestKeepsWhatOthersSay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1)
-	lastOne := rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(int32) })
+	lastOne := rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) })
 	set := f.create("proxy", lastOne)
 	f.complete(set)
 	name := "deployment/proxy-" + f.nodes[0]
@@ -153,7 +153,7 @@ func TestSelectorLabels(t *testing.T) {
 	match := func(labels map[string]string) change {
 		return func(set *v1alpha1.IngressDaemonSet) {
 			set.Spec.Selector = &v1alpha1.Selector{MatchLabels: labels}
-			set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(int32)
+			set.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = new(intstr.IntOrString)
 		}
 	}
 	set := f.create("proxy", match(map[string]string{"edge": "a", "old": "yes"}))
