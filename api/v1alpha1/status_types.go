@@ -193,6 +193,9 @@ const (
 	ReasonServiceUnusable = "ServiceUnusable"
 	// ReasonInvalidSpec: the spec cannot be carried out; admission would have refused it.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonAnnotationNotPermitted: the operator does not permit an annotation of Nodes that
+	// the spec asks for detachment with, or waits for.
+	ReasonAnnotationNotPermitted = "AnnotationNotPermitted"
 	// ReasonAttachTimedOut: a detacher did not put a node back within detachTimeoutSeconds.
 	ReasonAttachTimedOut = "AttachTimedOut"
 	// ReasonHealthCheckPortAsked: a health-check port that was removed from the spec is still asked.

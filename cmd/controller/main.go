@@ -13,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,6 +33,7 @@ type options struct {
 	electionNamespace string
 	verbosity         int
 	apiQPS            float64
+	detachAnnotations list
 	analyses          analyses
 	loadBalancers     loadBalancers
 }
@@ -46,6 +48,7 @@ func main() {
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
+	flag.Var(&o.detachAnnotations, "detach-annotations", "keys of annotations on Nodes that annotateNodeToDetach may write and waitForDetachmentByAnnotatedTimestamp may read, beside node-detacher's; may be repeated")
 	o.analyses.register()
 	o.loadBalancers.register()
 	flag.BoolVar(&o.version, "version", false, "print the version and end")
@@ -63,6 +66,11 @@ func main() {
 func run(o options) error {
 	if o.image == "" {
 		return fmt.Errorf("no image for the health checkers: set --healthchecker-image or HEALTHCHECKER_IMAGE to this controller's own image")
+	}
+	for _, key := range o.detachAnnotations {
+		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
+			return fmt.Errorf("--detach-annotations: %q is no key of an annotation: %s", key, wrong[0])
+		}
 	}
 	if err := o.analyses.check(); err != nil {
 		return err
@@ -110,7 +118,8 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	if err := rollout.SetUp(mgr, o.image, o.analyses.measurer(mgr).Measure); err != nil {
+	rollouts := rollout.Options{Image: o.image, Measure: o.analyses.measurer(mgr).Measure, DetachAnnotations: o.detachAnnotations}
+	if err := rollout.SetUp(mgr, rollouts); err != nil {
 		return err
 	}
 	if err := o.loadBalancers.setUp(context.Background(), mgr); err != nil {

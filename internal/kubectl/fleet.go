@@ -78,6 +78,11 @@ func (f fleet) state(live, set *v1alpha1.IngressDaemonSet, now time.Time) (rollo
 		Now: now, Generation: live.Generation, Spec: set.Spec, Status: live.Status,
 		Revision: objects.Revision(objects.Template(set)), Revisions: map[string]bool{}, DryRun: rollout.DryRun{Done: true},
 	}
+	if a := set.Spec.Strategy().AnnotateNode; a != nil {
+		// Which the operator permits is not known here. Where it is none of these, the status
+		// of a spec that is not changed says so.
+		s.DetachAnnotations = []string{a.Key, a.TimestampKey}
+	}
 	if !equality.Semantic.DeepEqual(live.Spec, set.Spec) {
 		s.Generation++
 	} else if blocked := meta.FindStatusCondition(live.Status.Conditions, v1alpha1.ConditionBlocked); blocked != nil && blocked.Status == "True" && !planned[blocked.Reason] {

@@ -109,15 +109,15 @@ func TestProvenRevision(t *testing.T) {
 		"one waits for more pods": {func(s *State) { s.Spec.PodsPerNode = new(int32(3)) }, "r2"},
 		"one is drifted":          {func(s *State) { s.Nodes[0].Deployment.Drifted = true }, "r1"},
 		"one is not put back": {func(s *State) {
-			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: v1alpha1.AnnotationNodeDetached}
 			s.Nodes[0].Detachment.Timestamp, s.Nodes[0].Deployment.AttachedAt = start.Format(time.RFC3339), start.Add(-time.Hour)
 		}, "r2"},
 		"one is held by others": {func(s *State) {
-			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: v1alpha1.AnnotationNodeDetached}
 			s.Nodes[0].Detachment.Held, s.Nodes[0].Deployment.AttachedAt = true, start.Add(-time.Hour)
 		}, "r2"},
 		"one is held by others for a moment": {func(s *State) {
-			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: "example.com/detach"}
+			s.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: v1alpha1.AnnotationNodeDetached}
 			s.Nodes[0].Detachment.Held, s.Nodes[0].Deployment.AttachedAt = true, start.Add(-time.Second)
 		}, "r1"},
 		"the first serves":                {func(s *State) { s.Status.CurrentRevision = "" }, "r2"},

@@ -36,6 +36,8 @@ func (p *planner) finish(v *view) {
 		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v) && p.servesAgain(v):
 		p.attach(v, servesAgainReason)
+	case p.outdated(v) && p.mustRetreat(v):
+		p.attach(v, p.forbidden)
 	case p.outdated(v) && v.nudged(p.pods) && !d.Settled:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)
 		p.watchDeadline(v, v.seen.Updated)
@@ -166,7 +168,10 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if a == nil || v.outOfTurn() && len(v.Checks) > 0 && v.readyPods() == 0 {
 		return true, nil, "", until
 	}
-	if !v.Detachment.Requested || !v.Detachment.Held {
+	if !v.asked() && p.forbidden != "" {
+		return false, nil, p.forbidden, time.Time{}
+	}
+	if !v.asked() {
 		// Also where somebody removed the annotation, or the strategy names another key: an
 		// answer would then be one to an earlier question.
 		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp(), At: p.moment(v.Node)}
@@ -185,6 +190,34 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 		return false, nil, "the grace period after the detachment is not over", until
 	}
 	return true, nil, "", until
+}
+
+// asked is whether the detacher is asked by the annotation that the strategy names.
+func (n *Node) asked() bool { return n.Detachment.Requested && n.Detachment.Held }
+
+// forbiddenAnnotation says which annotation on Nodes the strategy names that is neither
+// node-detacher's nor permitted by the operator, and what to change; empty where there is none.
+func (p *planner) forbiddenAnnotation() string {
+	a := p.strategy.AnnotateNode
+	if a == nil {
+		return ""
+	}
+	for _, used := range []struct{ field, key, detachers string }{
+		{"annotateNodeToDetach", a.Key, v1alpha1.AnnotationNodeDetached},
+		{"waitForDetachmentByAnnotatedTimestamp", a.TimestampKey, v1alpha1.AnnotationDetachmentTimestamp},
+	} {
+		if used.key != "" && used.key != used.detachers && !slices.Contains(p.DetachAnnotations, used.key) {
+			return fmt.Sprintf("%s names %s, which is not permitted on Nodes: set its key to %s, or have whoever operates the controller start it with --detach-annotations=%s",
+				used.field, used.key, used.detachers, used.key)
+		}
+	}
+	return ""
+}
+
+// mustRetreat is whether a marked node is to be put back before its pods are touched, since
+// its detacher may not be asked. One that was asked before that was forbidden is finished.
+func (p *planner) mustRetreat(v *view) bool {
+	return p.forbidden != "" && !v.asked() && !v.outOfTurn() && !v.updatedInTurn()
 }
 
 // staleTimestamp is a timestamp that must not be taken for the answer to what we
@@ -206,7 +239,8 @@ func (d *Detachment) unanswered() (reason string) {
 		return "the timestamp on the Node is from an earlier detachment"
 	}
 	if _, err := time.Parse(time.RFC3339, d.Timestamp); err != nil {
-		return "the timestamp on the Node is not RFC 3339: " + d.Timestamp
+		// What it is may be nothing for those who read the status.
+		return "the timestamp on the Node is not RFC 3339"
 	}
 	return ""
 }

@@ -49,6 +49,8 @@ type planner struct {
 	views          []view
 	blocked        []Fault
 	askedForDryRun bool
+	// forbidden says which annotation on Nodes is not permitted, empty where all are.
+	forbidden string
 	// halts is whether the rollout halts with this decision.
 	halts string
 	// waits is whether a deletion that leaves the Deployments waits for one of them.
@@ -110,6 +112,9 @@ func newPlanner(s State) *planner {
 	p.minServing = p.resolve("minServingNodes", p.strategy.MinServingNodes, p.desired, p.desired)
 	for _, f := range s.Faults {
 		p.block(f.Reason, f.Message)
+	}
+	if p.forbidden = p.forbiddenAnnotation(); p.forbidden != "" {
+		p.block(v1alpha1.ReasonAnnotationNotPermitted, p.forbidden)
 	}
 	return p
 }

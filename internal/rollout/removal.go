@@ -19,6 +19,8 @@ func (p *planner) remove(v *view) {
 		// A mark that somebody else set tells neither since when nor for how long.
 		v.starts = true
 		p.wait(v, v1alpha1.NodeRemoving, time.Time{}, "it waits to be detached")
+	case p.mustRetreat(v):
+		p.attach(v, p.forbidden)
 	default:
 		p.wait(v, v1alpha1.NodeRemoving, marked, "")
 		if p.detach(v) {

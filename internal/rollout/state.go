@@ -48,6 +48,9 @@ type State struct {
 	// analysis that somebody does not want to wait for.
 	Measurements []Measurement
 	Promoted     string
+	// DetachAnnotations are the keys of annotations on Nodes that may be asked with for a
+	// detachment and waited for, beside node-detacher's.
+	DetachAnnotations []string
 	// ReleasedPorts are health-check ports that may be closed although somebody may ask
 	// them.
 	ReleasedPorts map[int32]bool

@@ -253,7 +253,7 @@ func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.m
 // mayStart is whether nodes may begin at all: not while something must change
 // first, such as a Service by which the load balancer would learn of it.
 func (p *planner) mayStart() bool {
-	return !p.Spec.Paused && !p.halted() && p.halts == "" && len(p.Faults) == 0
+	return !p.Spec.Paused && !p.halted() && p.halts == "" && len(p.Faults) == 0 && p.forbidden == ""
 }
 
 // candidates are the nodes that may begin now, those first that were named in
@@ -285,6 +285,8 @@ func (p *planner) candidates() []*view {
 // allowed is whether nothing but budget and floor keeps the node from beginning.
 func (p *planner) allowed(v *view) bool {
 	switch {
+	case p.forbidden != "" && !p.midway(v):
+		return false
 	case !v.Wanted:
 		return p.Deletion != NotDeleted || p.checkersCurrent() && !p.leavesBlind(v)
 	case v.keptOut():

@@ -115,7 +115,8 @@ func TestValues(t *testing.T) {
 		"priorityClassName": "", "nodeSelector": map[string]string{"role": "infra"}, "tolerations": []any{},
 		"podAnnotations":    map[string]string{"prometheus.io/scrape": "true"},
 		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
-		"loadBalancers": map[string]any{"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"}},
+		"detachAnnotations": []string{"example.com/detach", "example.com/detached-at"},
+		"loadBalancers":     map[string]any{"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"}},
 		"analysis": map[string]any{
 			"hosts": []string{"prometheus.monitoring:9090", "*.example.com"}, "providersSecret": "mimir",
 			"providers": []any{map[string]any{
@@ -156,6 +157,7 @@ func TestWrongValues(t *testing.T) {
 		"imagePullPolicy=Always":           "additional properties 'imagePullPolicy' not allowed",
 		"verbosity=9":                      "maximum: got 9, want 2",
 		"analysis.hosts=one":               "got string, want array",
+		"detachAnnotations=one":            "got string, want array",
 		"analysis.providers[0].name=mimir": "missing property 'address'",
 	} {
 		if _, err := helm(t, "template", "release", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {

@@ -3,6 +3,13 @@ package variants
 // rollouts are slips in the planner of rollouts and in the controller around it.
 var rollouts = []variant{
 	{
+		name: "a detacher is asked by an annotation that the operator does not permit",
+		file: "internal/rollout/handshake.go",
+		from: "if !v.asked() && p.forbidden != \"\" {",
+		to:   "if false {",
+		in:   "./internal/rollout", tests: "TestForbiddenMidway", say: "--- FAIL: TestForbiddenMidway/kept_out",
+	},
+	{
 		name: "a budget that has shrunk is not heeded by nodes that are halfway",
 		file: "internal/rollout/wave.go",
 		from: "case p.midway(v) && after.acting < p.budget(v):",
@@ -40,8 +47,8 @@ var rollouts = []variant{
 	{
 		name: "an answer counts although the annotation that asks was removed",
 		file: "internal/rollout/handshake.go",
-		from: "if !v.Detachment.Requested || !v.Detachment.Held {",
-		to:   "if !v.Detachment.Requested {",
+		from: "\tif !v.asked() {\n",
+		to:   "\tif !v.Detachment.Requested {\n",
 		in:   "./internal/rollout", tests: "TestDetacher", say: "--- FAIL: TestDetacher/the_annotation_was_removed",
 	},
 	{

@@ -39,8 +39,10 @@ type Reconciler struct {
 	// parallel is how many nodes are written to at a time.
 	parallel int
 	// image is the health checker's, where an IngressDaemonSet names none.
-	image  string
-	checks *checks
+	image string
+	// detachAnnotations are those of Nodes that the operator permits.
+	detachAnnotations []string
+	checks            *checks
 	// measurements are those of the analysis.
 	measurements *measurements
 	written      *written

@@ -61,19 +61,29 @@ func CacheOptions(allPods bool) cache.Options {
 	}}
 }
 
+// Options say what rollouts may use.
+type Options struct {
+	// Image is the health checkers', where an IngressDaemonSet names none.
+	Image string
+	// Measure makes the measurements of the analysis.
+	Measure Measure
+	// DetachAnnotations are the keys of annotations on Nodes that IngressDaemonSets may ask
+	// with for a detachment and wait for, beside node-detacher's.
+	DetachAnnotations []string
+}
+
 // SetUp registers the controller with the manager, whose cache must have been
-// made with CacheOptions. image is the health checker's, measure makes the
-// measurements of the analysis.
-func SetUp(mgr ctrl.Manager, image string, measure Measure) error {
+// made with CacheOptions.
+func SetUp(mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
 	queue := &bell{}
 	r := emptyReconciler(time.Now)
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
-	r.recorder, r.image = mgr.GetEventRecorder(objects.FieldManager), image
+	r.recorder, r.image, r.detachAnnotations = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.DetachAnnotations
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
-	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(measure, ring, r.now)
+	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(o.Measure, ring, r.now)
 	if err := mgr.Add(manager.RunnableFunc(r.pulse.run)); err != nil {
 		return fmt.Errorf("setting up the pulse: %w", err)
 	}

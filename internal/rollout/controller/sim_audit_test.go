@@ -135,6 +135,21 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	a.checkCheckers(seen, s)
 	a.checkBudget(seen, s)
 	a.checkGate(seen, s)
+	a.checkAnnotation(seen, s)
+}
+
+// checkAnnotation: nothing is asked by an annotation that the operator does not permit, and
+// no node is marked to ask by it, but one that serves nothing.
+func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
+	asks := seen.Spec.Strategy().AnnotateNode
+	if asks == nil || s.Drained || s.Action != rollout.RequestDetachment && s.Action != rollout.Mark {
+		return
+	}
+	permitted := append([]string{detacherKey, detacherTimestamp, ""}, seen.DetachAnnotations...)
+	again := s.Action == rollout.Mark && (seen.node(s.Node).Marked() || strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn))
+	if !again && !(slices.Contains(permitted, asks.Key) && slices.Contains(permitted, asks.TimestampKey)) {
+		a.fault("%s by %s and %s, which are not permitted", s, asks.Key, asks.TimestampKey)
+	}
 }
 
 // leavesBehind: what an IngressDaemonSet leaves when it is deleted is nobody's again, or the

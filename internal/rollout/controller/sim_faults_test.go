@@ -103,6 +103,22 @@ func (w *world) repair() {
 	}
 }
 
+// forbid lets the operator permit no annotations but node-detacher's, or others too.
+func (w *world) forbid(forbids bool) {
+	if w.forbids != forbids {
+		w.forbids = forbids
+		w.replaceLeaders()
+	}
+}
+
+// replaceLeaders ends the controllers, and has as many others lead.
+func (w *world) replaceLeaders() {
+	for _, l := range slices.Clone(w.leaders) {
+		l.stop()
+		w.lead(w.nextClock(l.skew))
+	}
+}
+
 // spoil lets a template be among those that are no good.
 func (w *world) spoil(image string, among map[string]bool) {
 	among[image], w.everBad[image] = true, true
@@ -233,6 +249,7 @@ func (w *world) heal() {
 		w.lead(w.nextClock(0))
 	}
 	w.repair()
+	w.forbid(false)
 	w.detacherReturns()
 	for _, name := range w.order() {
 		n := w.nodes[name]

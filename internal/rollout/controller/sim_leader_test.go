@@ -68,6 +68,9 @@ func (w *world) lead(skew time.Duration) *leader {
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
+	if !w.forbids {
+		l.r.detachAnnotations = []string{"detached", "at", "out", "out-at"}
+	}
 	l.r.checks = newChecks(l.ring, l.now)
 	l.r.checks.begin = l.listen
 	l.r.measurements = newMeasurements(l.measured, l.ring, l.now)

@@ -216,6 +216,8 @@ var happenings = []happening{
 		g.w.spoil(image, rapid.SampledFrom([]map[string]bool{g.w.bad, g.w.misbehaves}).Draw(g.T, "how"))
 		g.w.after(time.Duration(g.number("seconds", 1, 90))*time.Second, func() { g.w.detacher.answers = false })
 	}},
+	{"annotations forbidden", func(g *generator, _ *simNode) { g.w.forbid(true) }},
+	{"annotations permitted", func(g *generator, _ *simNode) { g.w.forbid(false) }},
 	{"others detach", func(g *generator, n *simNode) { g.w.hold(n, true) }},
 	{"others let go", func(g *generator, n *simNode) { g.w.hold(n, false) }},
 	{"checker down", func(g *generator, n *simNode) {

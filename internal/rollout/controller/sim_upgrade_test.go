@@ -22,10 +22,7 @@ func (w *world) version() int {
 // upgrade is a new version of the controller, with a new health checker.
 func (w *world) upgrade() {
 	w.image = fmt.Sprintf("healthchecker:%d", w.version()+1)
-	for _, l := range slices.Clone(w.leaders) {
-		l.stop()
-		w.lead(w.nextClock(l.skew))
-	}
+	w.replaceLeaders()
 }
 
 // upgrade is to a version that may make something else of the same spec.

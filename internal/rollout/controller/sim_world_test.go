@@ -96,6 +96,8 @@ type world struct {
 	// hung is after how long the API server refuses what a leader writes, zero where it does not.
 	hung  time.Duration
 	audit *audit
+	// forbids is whether the operator permits no annotations but node-detacher's.
+	forbids bool
 	// story receives what happens, in words.
 	story func(actor, what string)
 	// words are revisions in words.

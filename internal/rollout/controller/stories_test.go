@@ -82,6 +82,19 @@ var stories = []story{
 			t.does("machine", "n1 is started again", func() { t.revive(t.nodes["n1"]) }, 3*time.Minute)
 		}},
 
+	{"annotation-forbidden-midway", "The operator does not permit the annotation any more while a node is asked by it. That node is finished, no other begins until it is permitted again.", 2,
+		func(s *v1alpha1.IngressDaemonSetSpec) {
+			byBoth(s)
+			u := s.UpdateStrategy.RollingUpdate
+			u.AnnotateNodeToDetach.Key, u.WaitForDetachmentByAnnotatedTimestamp.Key = "detached", "at"
+		},
+		func(t *teller) {
+			t.detacher.keys = map[string]string{"detached": "at"}
+			t.newTemplate("r2", 12*time.Second)
+			t.does("operator", "restarts the controller without --detach-annotations", func() { t.forbid(true) }, time.Minute)
+			t.does("operator", "restarts it with --detach-annotations=detached,at", func() { t.forbid(false) }, 3*time.Minute)
+		}},
+
 	{"detachment-times-out", "The detacher does not answer. The node is attached again and the rollout halts, until the user has mended it and resumes.", 2,
 		func(s *v1alpha1.IngressDaemonSetSpec) {
 			byBoth(s)

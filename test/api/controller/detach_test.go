@@ -29,7 +29,7 @@ func TestTimestamp(t *testing.T) {
 	f.complete(set)
 	f.change(set, version("v2"))
 	f.waitAsked(node)
-	for value, want := range map[string]string{"": "has not written its timestamp", "soon": "not RFC 3339: soon"} {
+	for value, want := range map[string]string{"": "has not written its timestamp", "soon": "not RFC 3339"} {
 		f.patch(f.node(node), fmt.Sprintf(stale, value))
 		f.waitFor("waits because it "+want, set, func(set *v1alpha1.IngressDaemonSet) bool {
 			return len(set.Status.Nodes) == 1 && set.Status.Nodes[0].State == v1alpha1.NodeDetaching && strings.Contains(set.Status.Nodes[0].Reason, want)

@@ -213,7 +213,8 @@ func startController(ctx context.Context, image string) (*controller, error) {
 		return nil, err
 	}
 	measurer := analysis.New(analysis.Options{Services: mgr.GetClient(), Live: mgr.GetAPIReader(), APIServer: own.Host, Hosts: judges})
-	if err := rollout.SetUp(mgr, image, measurer.Measure); err != nil {
+	options := rollout.Options{Image: image, Measure: measurer.Measure, DetachAnnotations: []string{detachKey, timestampKey, "example.com/a", "example.com/b"}}
+	if err := rollout.SetUp(mgr, options); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
