@@ -115,7 +115,8 @@ type TargetGroupAttachmentSpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	DetachFloorSeconds *int32 `json:"detachFloorSeconds,omitempty"`
 
-	// assumeRole is the role to act as, such as that of another account.
+	// assumeRole is the role to act as, such as that of another account: one of those in the
+	// file that the controller's --assume-roles-file names.
 	//
 	// +optional
 	AssumeRole *AssumeRole `json:"assumeRole,omitempty"`

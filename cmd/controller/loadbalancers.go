@@ -35,10 +35,13 @@ type loadBalancers struct {
 	groupsTagged             list
 	minAttached              string
 	secretFile, caFile       string
+	rolesFile                string
 
 	// leads is whether no other controller can lead at this moment; nil where there is
 	// only one.
 	leads func() bool
+	// roles are those of rolesFile.
+	roles []v1alpha1.AssumeRole
 	// detachTagged are the tags in groupsTagged.
 	detachTagged map[string]string
 	// detaching is what the flags about that ask for, once they were checked.
@@ -59,6 +62,7 @@ func (o *loadBalancers) register() {
 	flag.StringVar(&o.cloud, "cloud", "", "cloud whose load balancers' targets are kept: aws; empty for none")
 	flag.StringVar(&o.region, "aws-region", "", "region of the load balancers; empty for AWS_REGION, or that of the instance by its metadata")
 	flag.StringVar(&o.endpoint, "aws-endpoint", "", "base URL of Elastic Load Balancing and STS; empty for AWS's own")
+	flag.StringVar(&o.rolesFile, "assume-roles-file", "", "file with the roles that TargetGroupAttachments may assume, which is read at the start; empty for none")
 	flag.Float64Var(&o.rate, "cloud-rate", targets.DefaultRate, "requests a second to the cloud on average, as each role")
 	flag.IntVar(&o.burst, "cloud-burst", targets.DefaultBurst, "requests to the cloud at once")
 	flag.Float64Var(&o.background, "cloud-background-rate", targets.BackgroundRate, "requests a second to the cloud that nobody waits for, beside those of --cloud-rate, as all roles together")
@@ -92,6 +96,8 @@ func (o *loadBalancers) check() (err error) {
 		return errors.New("--cloud-rate and --cloud-background-rate must be above 0, and --cloud-burst at least 1")
 	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
 		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
+	case o.rolesFile != "" && o.cloud == "":
+		return errors.New("--assume-roles-file needs --cloud")
 	case len(o.groupsTagged) > 0 && (!o.detach || o.cloud == ""):
 		return errors.New("--detach-groups-tagged needs --detach and --cloud")
 	case !o.detach && len(o.webhooks) > 0:
@@ -101,6 +107,11 @@ func (o *loadBalancers) check() (err error) {
 	}
 	if o.detaching.MinAttached, err = countOf(o.minAttached); err != nil {
 		return fmt.Errorf("--detach-min-attached %w", err)
+	}
+	if o.rolesFile != "" {
+		if o.roles, err = targeting.ReadRoles(o.rolesFile); err != nil {
+			return fmt.Errorf("--assume-roles-file: %w", err)
+		}
 	}
 	if o.detachTagged, err = tagsOf(o.groupsTagged); err != nil {
 		return fmt.Errorf("--detach-groups-tagged %w", err)
@@ -137,7 +148,7 @@ func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) erro
 	return targeting.SetUp(mgr, targeting.Options{
 		Rate: o.rate, Burst: o.burst, BackgroundRate: o.background, GroupsEvery: o.groupsEvery, Leads: o.leads,
 		Detaching: o.detach, DetachTagged: o.detachTagged,
-		Outcome: outcome,
+		Roles: o.roles, Outcome: outcome,
 		Floor: func(b targets.Balancer) time.Duration {
 			if b == targets.Network {
 				return o.networkFloor

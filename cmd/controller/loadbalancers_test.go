@@ -15,6 +15,13 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("s", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	file := func(content string) string {
+		name := filepath.Join(t.TempDir(), "roles.yaml")
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
 	for name, c := range map[string]struct {
 		change func(*loadBalancers)
 		says   string
@@ -38,6 +45,20 @@ func TestCheck(t *testing.T) {
 		"a tag of two values": {func(o *loadBalancers) {
 			o.cloud, o.detach, o.groupsTagged = "aws", true, list{"a=b", "a=c"}
 		}, `not "a=c"`},
+		"roles": {func(o *loadBalancers) {
+			o.cloud, o.rolesFile = "aws", file("roles:\n- arn: arn:aws:iam::123456789012:role/a\n- arn: arn:aws:iam::123456789012:role/a\n  externalID: x\n")
+		}, ""},
+		"roles of no cloud": {func(o *loadBalancers) { o.rolesFile = file("roles: []") }, "--assume-roles-file needs --cloud"},
+		"no file of roles":  {func(o *loadBalancers) { o.cloud, o.rolesFile = "aws", "/nowhere" }, "--assume-roles-file: open /nowhere"},
+		"a user for a role": {func(o *loadBalancers) {
+			o.cloud, o.rolesFile = "aws", file("roles: [{arn: 'arn:aws:iam::123456789012:user/a'}]")
+		}, `--assume-roles-file: "arn:aws:iam::123456789012:user/a" is not the ARN of a role`},
+		"a role twice": {func(o *loadBalancers) {
+			o.cloud, o.rolesFile = "aws", file("roles: [{arn: 'arn:aws:iam::123456789012:role/a'}, {arn: 'arn:aws:iam::123456789012:role/a'}]")
+		}, "is there twice"},
+		"a role's name": {func(o *loadBalancers) {
+			o.cloud, o.rolesFile = "aws", file("roles: [{name: a}]")
+		}, `--assume-roles-file: error unmarshaling JSON: while decoding JSON: json: unknown field "name"`},
 		"no detaching":   {func(o *loadBalancers) { o.webhooks = list{"lb=https://lb.example.com"} }, "--detach-webhook needs --detach"},
 		"nothing to do":  {func(o *loadBalancers) { o.detach = true }, "set --cloud, or --detach-webhook"},
 		"half of them":   {func(o *loadBalancers) { o.minAttached = "50%" }, ""},

@@ -139,9 +139,14 @@ func (p *pass) unnamed(n *nodeAttachment) string {
 }
 
 // unreadRole says what of a role's groups was not listed since an Attachment asks. A node
-// that returns waits for no list that fails, unless it is to be put back by that.
+// that returns waits for no list that fails, unless it is to be put back by that. None waits
+// for a role that is not permitted, as which nothing was ever registered: whoever may write
+// TargetGroupAttachments could hold all nodes.
 func (p *pass) unreadRole(n *nodeAttachment, role v1alpha1.AssumeRole) string {
 	account := p.accounts[role]
+	if account != nil && account.Refused && !p.recordedAs[role] {
+		return ""
+	}
 	needed := n.detach() || slices.ContainsFunc(n.Status.Groups, func(g v1alpha1.AttachedGroup) bool { return roleOf(g.AssumeRole) == role })
 	why := p.unlisted(role)
 	switch {

@@ -407,6 +407,47 @@ func TestTargetsAreTakenOutAsWhoRegisteredThem(t *testing.T) {
 	}
 }
 
+// TestARoleThatIsNotPermitted: what was registered as it is kept until it is permitted again,
+// and Blocked says so. What never was holds up no node.
+func TestARoleThatIsNotPermitted(t *testing.T) {
+	const refusal = "role a may not be assumed"
+	record := v1alpha1.AttachedGroup{ID: "arn:theirs", Targets: []string{"i-a:80"}, AssumeRole: &roleA}
+	for name, c := range map[string]struct {
+		records []v1alpha1.AttachedGroup
+		deleted bool
+		kept    bool
+	}{
+		"nothing was registered":     {nil, false, false},
+		"something was":              {[]v1alpha1.AttachedGroup{record}, false, true},
+		"deleted, and nothing was":   {nil, true, false},
+		"deleted, and something was": {[]v1alpha1.AttachedGroup{record}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := onNodes("node-a")
+			spec.AssumeRole, spec.TargetGroup.Name = &roleA, "other"
+			s := fleetOf(webGroup(Instance), at80("i-b"))
+			object := s.attachment("web", spec, c.records...).Object
+			if c.deleted {
+				object.DeletionTimestamp = &metav1.Time{Time: noon}
+			}
+			s.detachment("node-c", "i-c", v1alpha1.WantDetached)
+			s.Accounts = append(s.Accounts, Account{Role: roleA, Failure: refusal, Refused: true})
+			d := plan(t, s)
+			blocked := meta.FindStatusCondition(d.of("web").Status.Conditions, v1alpha1.ConditionBlocked)
+			if says := blocked.Status == metav1.ConditionTrue && strings.HasSuffix(blocked.Message, refusal); says != (c.kept || !c.deleted) {
+				t.Errorf("Blocked is %+v", blocked)
+			}
+			if d.calls() != "" || d.of("web").Release != (c.deleted && !c.kept) || len(d.of("web").Status.Groups) != len(c.records) {
+				t.Errorf("%s, %+v", d.calls(), d.of("web"))
+			}
+			waits := d.NodeAttachments[0].Status.Waits
+			if held := strings.Contains(waits, refusal); held != c.kept {
+				t.Errorf("a node waits: %q", waits)
+			}
+		})
+	}
+}
+
 // TestAClassicLoadBalancerIsTheirsWhoListIt takes what was registered as ourselves out as
 // ourselves when a role is written, though its name says nothing of its account.
 func TestAClassicLoadBalancerIsTheirsWhoListIt(t *testing.T) {

@@ -86,6 +86,8 @@ type Account struct {
 	Role v1alpha1.AssumeRole
 	// Failure is why its groups could not be listed last, empty where they could.
 	Failure string
+	// Refused is whether that is because the operator does not permit the role.
+	Refused bool
 	// Region is where its groups are, empty while that is not known.
 	Region string
 	// ListedAt is when the newest list of all groups was asked for; zero where none was

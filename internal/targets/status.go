@@ -111,6 +111,7 @@ func (p *pass) describe(a *attachment) {
 	if account := p.accounts[a.role]; p.unlisted(a.role) == "" && account.Failure != "" {
 		n.faults = append(n.faults, account.Failure)
 	}
+	n.faults = append(n.faults, p.refusedRoles(a)...)
 	if why := p.elsewhere(a); why != "" {
 		n.faults = append(n.faults, why)
 	}
@@ -122,6 +123,20 @@ func (p *pass) describe(a *attachment) {
 	p.setBlocked(a, n)
 	p.warn(a)
 	a.describeAccess()
+}
+
+// refusedRoles says which roles of an attachment, or of its records, are not permitted.
+func (p *pass) refusedRoles(a *attachment) (out []string) {
+	roles := []v1alpha1.AssumeRole{a.role}
+	for _, attached := range a.Object.Status.Groups {
+		roles = append(roles, recordedRoles(attached, a.role)...)
+	}
+	for _, role := range roles {
+		if account := p.accounts[role]; account != nil && account.Refused {
+			out = append(out, account.Failure)
+		}
+	}
+	return out
 }
 
 // add counts the part in a group.

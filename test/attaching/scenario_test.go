@@ -64,6 +64,13 @@ type happening struct {
 // others are accounts beside our own.
 var others = []string{"arn:aws:iam::000000000001:role/far", "arn:aws:iam::000000000002:role/farther"}
 
+func rolesOf(arns []string) (out []v1alpha1.AssumeRole) {
+	for _, arn := range arns {
+		out = append(out, v1alpha1.AssumeRole{ARN: arn})
+	}
+	return out
+}
+
 // drawScenario draws one. Of the kinds of happenings each draw has a few, so that what one
 // of them does is not always hidden behind what another one did.
 func drawScenario(t *rapid.T) scenario {

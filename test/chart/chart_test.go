@@ -116,7 +116,10 @@ func TestValues(t *testing.T) {
 		"podAnnotations":    map[string]string{"prometheus.io/scrape": "true"},
 		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
 		"detachAnnotations": []string{"example.com/detach", "example.com/detached-at"},
-		"loadBalancers":     map[string]any{"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"}},
+		"loadBalancers": map[string]any{
+			"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"},
+			"assumeRoles":        []any{map[string]string{"arn": "arn:aws:iam::123456789012:role/ingress", "externalID": "cluster-one"}},
+		},
 		"analysis": map[string]any{
 			"hosts": []string{"prometheus.monitoring:9090", "*.example.com"}, "providersSecret": "mimir",
 			"providers": []any{map[string]any{
@@ -159,6 +162,7 @@ func TestWrongValues(t *testing.T) {
 		"analysis.hosts=one":               "got string, want array",
 		"detachAnnotations=one":            "got string, want array",
 		"analysis.providers[0].name=mimir": "missing property 'address'",
+		"loadBalancers.assumeRoles[0].arn=arn:aws:iam::123456789012:user/a": "does not match pattern",
 	} {
 		if _, err := helm(t, "template", "release", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want %q", set, err, want)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ type account struct {
 	cloud      Cloud
 	connect    func() (Cloud, error)
 	connecting sync.Mutex
+	// refused is why nothing is ever asked as the role, empty where it may be assumed.
+	refused string
 	// outcome tells what a failed call asks for.
 	outcome func(error) targets.Outcome
 	random  func() float64
@@ -71,8 +74,11 @@ func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 		inventory: map[string]inventory{}, moved: make(chan struct{}), background: r.background, survey: newSurvey(),
 	}
 	as := &role
-	if role == (v1alpha1.AssumeRole{}) {
+	switch {
+	case role == (v1alpha1.AssumeRole{}):
 		as = nil
+	case !slices.Contains(r.Roles, role):
+		a.refused = refusal(role)
 	}
 	a.connect = func() (Cloud, error) { return r.Connect(as, a.before) }
 	a.running, a.stop = context.WithCancel(r.running)
@@ -259,6 +265,9 @@ func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
 	defer a.mu.Unlock()
 	if a.cloud != nil {
 		out.Region = a.cloud.Region()
+	}
+	if a.refused != "" {
+		out.Failure, out.Refused = a.refused, true
 	}
 	if out.Failure == "" {
 		out.Failure = a.survey.failure()

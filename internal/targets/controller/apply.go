@@ -170,6 +170,10 @@ func (r *Reconciler) useAccounts(d targets.Decision) {
 		if a == nil {
 			a = r.newAccount(plan.Role)
 			r.accounts[plan.Role] = a
+			if a.refused != "" {
+				// That is all that is ever known of it.
+				r.ring()
+			}
 		}
 		a.renew(plan, r.GroupsEvery)
 	}

@@ -401,6 +401,7 @@ func TestAccountsAreLeft(t *testing.T) {
 	r := reconcilerOf(t, nil)
 	a := r.accounts[v1alpha1.AssumeRole{}]
 	role := v1alpha1.AssumeRole{ARN: "arn:aws:iam::111111111111:role/a"}
+	r.Roles = []v1alpha1.AssumeRole{role}
 	r.Connect = func(*v1alpha1.AssumeRole, func(context.Context) error) (Cloud, error) {
 		return nil, errors.New("denied")
 	}

@@ -2,7 +2,7 @@
 // what is known of the cloud, into one State, targets.Plan decides, apply.go writes what
 // must be remembered and has calls made, report.go makes events and metrics. Beside them,
 // writes.go keeps writes that fail from holding up others, account.go makes calls as one
-// role, listing.go lists what changes seldom, such as the groups and, with bindings.go, who
+// role, roles.go says which may be assumed, listing.go lists what changes seldom, such as the groups and, with bindings.go, who
 // has one to itself, survey.go finds what else is asked of an account, caches.go whether caches
 // show what another leader saw, and connections.go asks health checkers whether traffic still
 // comes.
@@ -31,6 +31,8 @@ type Options struct {
 	// Connect makes a client of the cloud that acts as a role, or as whoever the
 	// controller is where it is nil. before is to be called before each request.
 	Connect func(role *v1alpha1.AssumeRole, before func(context.Context) error) (Cloud, error)
+	// Roles are those that may be assumed.
+	Roles []v1alpha1.AssumeRole
 	// Outcome tells what a failed call asks for.
 	Outcome func(error) targets.Outcome
 	// Floor is how long a kind of load balancer may send new connections to what was

@@ -80,6 +80,9 @@ func (a *asking) end(what string, err error) {
 
 // renew asks for what an account is needed for where that is due.
 func (a *account) renew(plan targets.AccountPlan, every time.Duration) {
+	if a.refused != "" {
+		return
+	}
 	a.readNamed(plan.Named, every)
 	listed := every
 	if plan.List {
