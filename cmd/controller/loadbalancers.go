@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -155,19 +156,35 @@ func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) erro
 			}
 			return o.otherFloor
 		},
-		Connect: func(role *v1alpha1.AssumeRole, before func(context.Context) error) (targeting.Cloud, error) {
-			options := aws.Options{Region: o.region, Endpoint: o.endpoint, Before: func(ctx context.Context, _ aws.Call) error { return before(ctx) }}
-			if role != nil {
-				options.Role = aws.Role{ARN: role.ARN, ExternalID: role.ExternalID}
-			}
-			client, err := aws.New(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			ctrl.Log.WithName("targets").Info("keeping the targets of one region", "region", client.Region(), "role", options.Role.ARN)
-			return client, nil
-		},
+		Connect: o.connector(ctx),
 	})
+}
+
+// connector connects as one role after the other, which share what is found at first: the
+// region, credentials and connections.
+func (o *loadBalancers) connector(ctx context.Context) func(*v1alpha1.AssumeRole, func(context.Context) error) (targeting.Cloud, error) {
+	var mu sync.Mutex
+	var found *aws.Client
+	find := func() (_ *aws.Client, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if found == nil {
+			found, err = aws.New(ctx, aws.Options{Region: o.region, Endpoint: o.endpoint})
+		}
+		return found, err
+	}
+	return func(role *v1alpha1.AssumeRole, before func(context.Context) error) (targeting.Cloud, error) {
+		client, err := find()
+		if err != nil {
+			return nil, err
+		}
+		var as aws.Role
+		if role != nil {
+			as = aws.Role{ARN: role.ARN, ExternalID: role.ExternalID}
+		}
+		ctrl.Log.WithName("targets").Info("keeping the targets of one region", "region", client.Region(), "role", as.ARN)
+		return client.As(as, func(ctx context.Context, _ aws.Call) error { return before(ctx) }), nil
+	}
 }
 
 // tagsOf are tags as flags give them, each KEY=VALUE.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // version is set by the linker in a release.
@@ -27,13 +26,14 @@ var version = "of a build from source"
 type options struct {
 	version           bool
 	image             string
-	metrics, probes   string
+	probes            string
 	debug             string
 	elect             bool
 	electionNamespace string
 	verbosity         int
 	apiQPS            float64
 	detachAnnotations list
+	metrics           metricsFlags
 	analyses          analyses
 	loadBalancers     loadBalancers
 }
@@ -41,7 +41,6 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.image, "healthchecker-image", os.Getenv("HEALTHCHECKER_IMAGE"), "image of the health checkers where an IngressDaemonSet names none; this controller's own image contains them")
-	flag.StringVar(&o.metrics, "metrics-bind-address", ":8080", "address of the metrics; 0 for none")
 	flag.StringVar(&o.probes, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flag.StringVar(&o.debug, "debug-bind-address", "", "address of /debug/pprof, such as 127.0.0.1:6060; empty for none")
 	flag.BoolVar(&o.elect, "leader-elect", false, "elect a leader, so that several replicas can run")
@@ -49,6 +48,7 @@ func main() {
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
 	flag.Var(&o.detachAnnotations, "detach-annotations", "keys of annotations on Nodes that annotateNodeToDetach may write and waitForDetachmentByAnnotatedTimestamp may read, beside node-detacher's; may be repeated")
+	o.metrics.register()
 	o.analyses.register()
 	o.loadBalancers.register()
 	flag.BoolVar(&o.version, "version", false, "print the version and end")
@@ -71,6 +71,9 @@ func run(o options) error {
 		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
 			return fmt.Errorf("--detach-annotations: %q is no key of an annotation: %s", key, wrong[0])
 		}
+	}
+	if err := o.metrics.check(); err != nil {
+		return err
 	}
 	if err := o.analyses.check(); err != nil {
 		return err
@@ -97,7 +100,7 @@ func run(o options) error {
 	settings := ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         rollout.CacheOptions(o.loadBalancers.cloud != ""),
-		Metrics:                       server.Options{BindAddress: o.metrics},
+		Metrics:                       o.metrics.options(),
 		HealthProbeBindAddress:        o.probes,
 		PprofBindAddress:              o.debug,
 		LeaderElection:                o.elect,

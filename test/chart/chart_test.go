@@ -127,6 +127,7 @@ func TestValues(t *testing.T) {
 				"caFile": "/etc/analysis/secret/ca.crt", "headers": map[string]string{"X-Scope-OrgID": "ingress"},
 			}},
 		},
+		"metrics":       map[string]any{"secure": true},
 		"networkPolicy": map[string]any{"enabled": false}, "prometheusRule": map[string]any{"enabled": true},
 	}
 	content, err := sigsyaml.Marshal(everything)

@@ -1,16 +1,12 @@
 package images
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
-
-const certificates = "/etc/ssl/certs/ca-certificates.crt"
 
 // Commands builds the product's own image for an architecture, named as Go does:
 // each program of the folder, statically linked, at the image's root, run as the user
@@ -30,19 +26,5 @@ func Commands(binDir, arch string, env ...string) (v1.Image, error) {
 	if len(t) == count {
 		return nil, fmt.Errorf("commands image: no programs in %s", binDir)
 	}
-	if err := addCertificates(t); err != nil {
-		return nil, fmt.Errorf("commands image: %w", err)
-	}
 	return build(v1.Config{User: "65532:65532", WorkingDir: "/", Env: append([]string{"PATH=/"}, env...)}, arch, t)
-}
-
-// addCertificates adds the certificate authorities that this machine trusts, where it
-// has any: clouds' APIs are asked over TLS.
-func addCertificates(t tree) error {
-	content, err := os.ReadFile(certificates)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	t.text(certificates, string(content))
-	return err
 }

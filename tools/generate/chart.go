@@ -17,6 +17,7 @@ const (
 // that leaves them out.
 var derived = []struct{ file, from, unless string }{
 	{"templates/loadbalancers.yaml", "loadbalancers/rbac.yaml", "loadBalancers.enabled"},
+	{"templates/metrics.yaml", "metrics/rbac.yaml", "metrics.secure"},
 	{"templates/rbac.yaml", "rbac/controller.yaml rbac/healthchecker.yaml rbac/tenants.yaml", ""},
 	{"templates/policies.yaml", "policy/deletion.yaml policy/deny.yaml policy/status.yaml policy/tenants.yaml policy/warn.yaml", "admissionPolicies.enabled"},
 	{"templates/disruption.yaml", "controller/disruption.yaml", "podDisruptionBudget.enabled"},

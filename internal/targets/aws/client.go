@@ -75,6 +75,11 @@ type Role struct {
 // were they made here as well, throttling would multiply what is sent. Only the
 // requests for credentials are retried by the SDK.
 type Client struct {
+	// base is how AWS is reached, with the credentials that roles are assumed with, and
+	// attributesFor how long attributes are believed.
+	base          sdk.Config
+	attributesFor time.Duration
+
 	v2      *elasticloadbalancingv2.Client
 	classic *elasticloadbalancing.Client
 	// credentials are to be asked for anew when AWS says that they have expired.
@@ -95,20 +100,27 @@ func New(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{region: cfg.Region, attributes: newMemory(o.AttributesFor)}
+	return (&Client{base: cfg, attributesFor: o.AttributesFor}).As(o.Role, o.Before), nil
+}
+
+// As is a client that acts as a role, or as the credentials that were found where it has no
+// ARN. It has these and its connections in common with c, so that it leaves nothing behind
+// where it is not used any more. before is as in Options.
+func (c *Client) As(role Role, before func(context.Context, Call) error) *Client {
+	cfg := c.base.Copy()
+	c = &Client{base: c.base, attributesFor: c.attributesFor, region: cfg.Region, attributes: newMemory(c.attributesFor)}
 	c.holdCredentials(cfg.Credentials)
-	if o.Role.ARN != "" {
-		cfg.Credentials = assume(cfg, o.Role)
+	if role.ARN != "" {
+		cfg.Credentials = assume(cfg, role)
 		c.holdCredentials(cfg.Credentials)
 	}
-	before := o.Before
 	c.v2 = elasticloadbalancingv2.NewFromConfig(cfg, func(o *elasticloadbalancingv2.Options) {
 		o.Retryer, o.HTTPClient = sdk.NopRetryer{}, sender{o.HTTPClient, before}
 	})
 	c.classic = elasticloadbalancing.NewFromConfig(cfg, func(o *elasticloadbalancing.Options) {
 		o.Retryer, o.HTTPClient = sdk.NopRetryer{}, sender{o.HTTPClient, before}
 	})
-	return c, nil
+	return c
 }
 
 func load(ctx context.Context, o Options) (sdk.Config, error) {

@@ -1,11 +1,14 @@
 package aws
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -255,5 +258,55 @@ func TestEndpointOfEachService(t *testing.T) {
 	list(t, c, classicGroup)
 	if len(v2.all()) != 1 || len(classic.all()) != 1 || len(tokens.all()) != 1 {
 		t.Errorf("%d, %d and %d requests, want one to each", len(v2.all()), len(classic.all()), len(tokens.all()))
+	}
+}
+
+// TestRolesShareConnections: of clients as many roles that are used once and left, nothing
+// stays, and their credentials are found once.
+func TestRolesShareConnections(t *testing.T) {
+	s := newServer(t)
+	s.on(assumeWebIdentity, issued("WEB", time.Hour))
+	s.on(assumeRole, issued("ROLE", time.Hour))
+	s.on(describeTargetHealth, inventory())
+	s.on(describeInstanceHealth, result(members("InstanceStates")))
+	isolate(t)
+	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", file(t, "a.b.c"))
+	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/ids")
+	counted, opened := httptest.NewUnstartedServer(s.Config.Handler), atomic.Int32{}
+	counted.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	counted.Start()
+	t.Cleanup(counted.Close)
+	found, err := New(t.Context(), Options{Region: "eu-west-1", Endpoint: counted.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := 0
+	for i := range 50 {
+		asked := 0
+		c := found.As(Role{ARN: fmt.Sprintf("arn:aws:iam::2:role/%d", i)}, func(context.Context, Call) error { asked++; return nil })
+		list(t, c, ipGroup)
+		list(t, c, classicGroup)
+		if asked == 0 || c.Region() != "eu-west-1" {
+			t.Errorf("%d requests were announced, in %s", asked, c.Region())
+		}
+		if i == 0 {
+			before = runtime.NumGoroutine()
+		}
+	}
+	if n := len(s.sent(assumeRole)); n != 50 {
+		t.Errorf("%d roles were assumed", n)
+	}
+	if n := len(s.sent(assumeWebIdentity)); n != 1 {
+		t.Errorf("credentials were found %d times", n)
+	}
+	if n := opened.Load(); n > 4 {
+		t.Errorf("%d connections were opened", n)
+	}
+	if n := runtime.NumGoroutine(); n > before+4 {
+		t.Errorf("%d goroutines, and %d after the first", n, before)
 	}
 }

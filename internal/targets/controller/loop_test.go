@@ -3,8 +3,9 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"maps"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -92,12 +93,7 @@ func loopOf(ctx context.Context, cached client.Client, live client.Reader, cloud
 	r := New(ctx, Options{
 		Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
 		Outcome: func(error) targets.Outcome { return targets.Failed },
-		Connect: func(role *v1alpha1.AssumeRole, _ func(context.Context) error) (Cloud, error) {
-			if role != nil {
-				return nil, errors.New("no such role")
-			}
-			return cloud, nil
-		},
+		Connect: func(*v1alpha1.AssumeRole, func(context.Context) error) (Cloud, error) { return cloud, nil },
 	}, cached, live, events.NewFakeRecorder(1000), ring)
 	r.bindings = &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
 	return r, bell
@@ -175,6 +171,62 @@ func TestTheWholeLoop(t *testing.T) {
 		})
 		if cloud.has("i-a") || cloud.has("i-b") {
 			t.Error("something is left")
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// TestRolesComeAndGo: of roles that somebody used and nobody does any more nothing is left, be
+// they permitted or not.
+func TestRolesComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(t)
+		ctx, stop := context.WithCancel(t.Context())
+		r, _ := loopOf(ctx, api, api, &groupInMemory{targets: map[targets.Target]targets.Health{}})
+		pass := func() {
+			t.Helper()
+			for range 5 {
+				time.Sleep(2 * time.Second)
+				if _, err := r.Reconcile(t.Context(), all); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+		}
+		pass()
+		accounts, goroutines := len(r.accounts), runtime.NumGoroutine()
+		for round := range 20 {
+			var made []*v1alpha1.TargetGroupAttachment
+			r.Roles = nil
+			for i := range 10 {
+				role := v1alpha1.AssumeRole{ARN: fmt.Sprintf("arn:aws:iam::111111111111:role/%d-%d", round, i)}
+				if i < 5 {
+					r.Roles = append(r.Roles, role)
+				}
+				a := named(fmt.Sprintf("web-%d", i))
+				a.Spec = v1alpha1.TargetGroupAttachmentSpec{TargetGroup: v1alpha1.TargetGroupSelector{Name: "other"}, TargetType: "instance", Port: intstr.FromInt32(80), NodeSelector: &metav1.LabelSelector{}, AssumeRole: &role}
+				if err := api.Create(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				made = append(made, a)
+			}
+			pass()
+			if n := len(r.accounts); n != accounts+10 {
+				t.Fatalf("%d accounts in use, want %d", n, accounts+10)
+			}
+			for _, a := range made {
+				if err := api.Delete(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pass()
+		}
+		if n := len(r.accounts); n != accounts {
+			t.Errorf("%d accounts are left, %d were there before", n, accounts)
+		}
+		if n := runtime.NumGoroutine(); n != goroutines {
+			t.Errorf("%d goroutines are left, %d were there before", n, goroutines)
 		}
 		stop()
 		synctest.Wait()
