@@ -37,6 +37,7 @@ type loadBalancers struct {
 	minAttached              string
 	secretFile, caFile       string
 	rolesFile                string
+	requireGroupTag          bool
 
 	// leads is whether no other controller can lead at this moment; nil where there is
 	// only one.
@@ -64,6 +65,7 @@ func (o *loadBalancers) register() {
 	flag.StringVar(&o.region, "aws-region", "", "region of the load balancers; empty for AWS_REGION, or that of the instance by its metadata")
 	flag.StringVar(&o.endpoint, "aws-endpoint", "", "base URL of Elastic Load Balancing and STS; empty for AWS's own")
 	flag.StringVar(&o.rolesFile, "assume-roles-file", "", "file with the roles that TargetGroupAttachments may assume, which is read at the start; empty for none")
+	flag.BoolVar(&o.requireGroupTag, "require-group-tag", false, "register new targets with those groups only whose tag "+targets.NamespacesTag+" names the namespace; without it also with those that have no such tag")
 	flag.Float64Var(&o.rate, "cloud-rate", targets.DefaultRate, "requests a second to the cloud on average, as each role")
 	flag.IntVar(&o.burst, "cloud-burst", targets.DefaultBurst, "requests to the cloud at once")
 	flag.Float64Var(&o.background, "cloud-background-rate", targets.BackgroundRate, "requests a second to the cloud that nobody waits for, beside those of --cloud-rate, as all roles together")
@@ -97,8 +99,8 @@ func (o *loadBalancers) check() (err error) {
 		return errors.New("--cloud-rate and --cloud-background-rate must be above 0, and --cloud-burst at least 1")
 	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
 		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
-	case o.rolesFile != "" && o.cloud == "":
-		return errors.New("--assume-roles-file needs --cloud")
+	case (o.rolesFile != "" || o.requireGroupTag) && o.cloud == "":
+		return errors.New("--assume-roles-file and --require-group-tag need --cloud")
 	case len(o.groupsTagged) > 0 && (!o.detach || o.cloud == ""):
 		return errors.New("--detach-groups-tagged needs --detach and --cloud")
 	case !o.detach && len(o.webhooks) > 0:
@@ -149,7 +151,7 @@ func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) erro
 	return targeting.SetUp(mgr, targeting.Options{
 		Rate: o.rate, Burst: o.burst, BackgroundRate: o.background, GroupsEvery: o.groupsEvery, Leads: o.leads,
 		Detaching: o.detach, DetachTagged: o.detachTagged,
-		Roles: o.roles, Outcome: outcome,
+		Roles: o.roles, RequireGroupTag: o.requireGroupTag, Outcome: outcome,
 		Floor: func(b targets.Balancer) time.Duration {
 			if b == targets.Network {
 				return o.networkFloor

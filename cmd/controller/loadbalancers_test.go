@@ -48,7 +48,8 @@ func TestCheck(t *testing.T) {
 		"roles": {func(o *loadBalancers) {
 			o.cloud, o.rolesFile = "aws", file("roles:\n- arn: arn:aws:iam::123456789012:role/a\n- arn: arn:aws:iam::123456789012:role/a\n  externalID: x\n")
 		}, ""},
-		"roles of no cloud": {func(o *loadBalancers) { o.rolesFile = file("roles: []") }, "--assume-roles-file needs --cloud"},
+		"roles of no cloud": {func(o *loadBalancers) { o.rolesFile = file("roles: []") }, "--assume-roles-file and --require-group-tag need --cloud"},
+		"a tag of no cloud": {func(o *loadBalancers) { o.requireGroupTag = true }, "--require-group-tag need --cloud"},
 		"no file of roles":  {func(o *loadBalancers) { o.cloud, o.rolesFile = "aws", "/nowhere" }, "--assume-roles-file: open /nowhere"},
 		"a user for a role": {func(o *loadBalancers) {
 			o.cloud, o.rolesFile = "aws", file("roles: [{arn: 'arn:aws:iam::123456789012:user/a'}]")

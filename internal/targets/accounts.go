@@ -14,7 +14,7 @@ import (
 // planAccounts says which accounts are needed, and what for.
 func (p *pass) planAccounts() {
 	for _, role := range p.roles() {
-		plan := AccountPlan{Role: role, Named: p.named(role), Tags: p.selectsByTags(role)}
+		plan := AccountPlan{Role: role, Named: p.named(role), Tags: p.selectsByTags(role), TagsOf: p.tagsOf(role)}
 		for _, n := range p.nodeAttachments {
 			account := p.accounts[role]
 			plan.List = plan.List || account != nil && account.ListedAt.Before(n.since) && !n.answered()
@@ -57,6 +57,26 @@ func (p *pass) named(role v1alpha1.AssumeRole) []GroupName {
 	return slices.SortedFunc(maps.Keys(all), func(a, b GroupName) int {
 		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Name, b.Name))
 	})
+}
+
+// tagsOf are the known groups that somebody names as a role: their tags say who may.
+func (p *pass) tagsOf(role v1alpha1.AssumeRole) map[string]bool {
+	account := p.accounts[role]
+	if account == nil {
+		return nil
+	}
+	out := map[string]bool{}
+	for _, a := range p.attachments {
+		if a.role != role || a.Object.Spec.TargetGroup.Tags != nil {
+			continue
+		}
+		for i := range account.Groups {
+			if matches, _ := a.matches(account.Groups[i].Group); matches {
+				out[account.Groups[i].ID] = true
+			}
+		}
+	}
+	return out
 }
 
 // selectsByTags is whether somebody selects groups by their tags, as a role.

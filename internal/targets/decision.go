@@ -109,6 +109,8 @@ type AccountPlan struct {
 	// Tags asks for the tags of all groups, or TagsOfInstances for those of groups of
 	// instances.
 	Tags, TagsOfInstances bool
+	// TagsOf asks for those of some groups, by their IDs.
+	TagsOf map[string]bool
 	// Sweep asks for looking through groups for nodes, nil for not.
 	Sweep *Sweep
 }

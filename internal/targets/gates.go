@@ -60,6 +60,10 @@ func (p *pass) place(g *group, t *part, pod *corev1.Pod) Place {
 	switch {
 	case len(skipped) > 0:
 		at.Report.Phase = Refused
+	case len(wants) > 0 && t.admission.why != "" && !g.heldBy(g.target(wants[0].Target), t.ref):
+		if !t.admission.unread {
+			at.Report.Phase = Refused
+		}
 	case len(wants) > 0 && !g.ReadAt.IsZero():
 		at.Report = g.report(g.target(wants[0].Target))
 	}

@@ -17,6 +17,8 @@ type group struct {
 	// role is as whom it is reached, roles are all that list it.
 	role  v1alpha1.AssumeRole
 	roles []v1alpha1.AssumeRole
+	// tags are its own as any role read them, nil where none did.
+	tags map[string]string
 	// binding is what has the group to itself, nil where nothing has.
 	binding *Binding
 	// unreadable is a record of the group that cannot be read, empty for none.
@@ -68,6 +70,9 @@ func (p *pass) reachedGroups() []*group {
 				g.KnownGroup, g.role = known, account.Role
 			}
 			g.roles = append(g.roles, account.Role)
+			if g.tags == nil {
+				g.tags = known.Tags
+			}
 		}
 	}
 	out := slices.SortedFunc(maps.Values(all), func(a, b *group) int {
@@ -147,7 +152,7 @@ func (g *group) spoken(t Target) bool {
 
 // findSpeakers finds of which part each target is a member: of one that has it on record
 // already before others, so that a new one takes nothing over while the old one wants the
-// same, and of one that wants it in before one that wants it out.
+// same, and of one that wants it in, and may, before one that wants it out.
 func (g *group) findSpeakers() {
 	ranks := map[Target]int{}
 	for _, t := range g.parts {
@@ -156,7 +161,10 @@ func (g *group) findSpeakers() {
 		}
 		for _, m := range t.members {
 			target, rank := g.target(m.Target), 1
-			if m.In {
+			if t.admission.why != "" && !g.heldBy(target, t.ref) {
+				continue
+			}
+			if m.In && t.admission.why == "" {
 				rank += 2
 			}
 			if g.heldBy(target, t.ref) {

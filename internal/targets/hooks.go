@@ -64,7 +64,9 @@ func (p *pass) tellHooks() {
 
 // mayHide is whether what an attachment selects may be in a group without being known there.
 func (p *pass) mayHide(a *attachment) bool {
-	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) != "" || slices.ContainsFunc(a.taken, func(in taken) bool { return in.part.unknown })
+	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) != "" || slices.ContainsFunc(a.taken, func(in taken) bool {
+		return in.part.unknown || in.part.admission.unread
+	})
 }
 
 // hidden says why a record of an attachment is in a group that is not known, or cannot be read,

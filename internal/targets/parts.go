@@ -20,6 +20,11 @@ type part struct {
 	members []member
 	skipped []Skip
 	faults  []string
+	// admission is whether the group takes new targets of its namespace.
+	admission admission
+	// unclear is whether the tags are not read by which it is known whether it is still on the
+	// group: what is there stays.
+	unclear bool
 	// unknown is whether it is not known what it selects, so that nothing is missing.
 	unknown bool
 	// unsure is whether something that it selects may be in the group as a target that is
@@ -34,8 +39,11 @@ func (t *part) asks() bool {
 	return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown && !t.full
 }
 
-// owns is whether all that is in the group is its own.
-func (t *part) owns() bool { return t.asks() && t.Object.Spec.Ownership == v1alpha1.OwnGroup }
+// owns is whether all that is in the group is its own: not where the group takes nothing new of
+// its namespace.
+func (t *part) owns() bool {
+	return t.asks() && t.admission.why == "" && t.Object.Spec.Ownership == v1alpha1.OwnGroup
+}
 
 // member is a pod or a node of a TargetGroupAttachment and what it wants of a group.
 type member struct {
@@ -64,6 +72,7 @@ func (p *pass) takeParts(g *group) {
 		}
 	}
 	for _, t := range g.parts {
+		p.admit(g, t)
 		p.bound(g, t)
 		g.want(t)
 	}
@@ -101,16 +110,16 @@ func (p *pass) recorded(by Ref, before int) int {
 func (p *pass) partOf(g *group, a *attachment) *part {
 	matches, fault := false, ""
 	if slices.Contains(g.roles, a.role) {
-		matches, fault = a.matches(g.Group)
+		known := g.Group
+		known.Tags = g.tags
+		matches, fault = a.matches(known)
 	}
+	unclear := g.tags == nil && a.Object.Spec.TargetGroup.Tags != nil && g.holds(a.ref)
+	matches = matches || unclear
 	if !matches && fault == "" && !g.holds(a.ref) {
 		return nil
 	}
-	if g.Tags == nil && a.Object.Spec.TargetGroup.Tags != nil && g.holds(a.ref) {
-		// What is there stays until it is known whether the group is still meant.
-		return &part{attachment: a, matches: true, unknown: true}
-	}
-	t := &part{attachment: a, matches: matches}
+	t := &part{attachment: a, matches: matches, unclear: unclear}
 	if fault != "" {
 		t.faults = append(t.faults, fault)
 	}
@@ -298,7 +307,7 @@ func (g *group) want(t *part) {
 	if g.binding != nil {
 		return
 	}
-	g.unknown = g.unknown || t.matches && (t.unknown || t.Behind)
+	g.unknown = g.unknown || t.matches && (t.unknown || t.unclear || t.Behind)
 	if t.asks() {
 		for _, m := range t.members {
 			g.wants = append(g.wants, m.Want)
@@ -402,7 +411,7 @@ func containersReady(pod *corev1.Pod) bool {
 func (g *group) floor(byDefault time.Duration) time.Duration {
 	var asked []time.Duration
 	for _, t := range g.parts {
-		if s := t.Object.Spec.DetachFloorSeconds; s != nil && (t.matches || g.holds(t.ref)) {
+		if s := t.Object.Spec.DetachFloorSeconds; s != nil && (t.matches && t.admission.why == "" || g.holds(t.ref)) {
 			asked = append(asked, time.Duration(*s)*time.Second)
 		}
 	}

@@ -37,6 +37,8 @@ type State struct {
 	Detaching     bool
 	DetachTagged  map[string]string
 	DetachTimeout time.Duration
+	// RequireGroupTag is whether a group without NamespacesTag takes new targets of nobody.
+	RequireGroupTag bool
 	// Quiet is what the health checkers of nodes told last, by node and port.
 	Quiet map[string]map[int32]Quiet
 	// Memory is that of the last decision of this process, empty for none.

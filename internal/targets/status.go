@@ -72,9 +72,10 @@ func (g *group) reportsOf(t *part) (out []Report) {
 
 // tally is what the status of a TargetGroupAttachment is made from, over all its groups.
 type tally struct {
-	// bound and alone are why groups are left to somebody else, or alone.
-	bound, alone, waits, faults []string
-	skipped                     []Skip
+	// bound and alone are why groups are left to somebody else, or alone, closed why they
+	// take no new target, and unread why it is not known yet whether they do.
+	bound, alone, closed, unread, waits, faults []string
+	skipped                                     []Skip
 }
 
 // describeEnd says what is left of a TargetGroupAttachment that is deleted, and what stands in the
@@ -153,6 +154,13 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 		n.alone = append(n.alone, "target group "+g.Name+" is left alone: "+g.LeftAlone)
 		return
 	}
+	switch {
+	case t.admission.unread:
+		n.unread = append(n.unread, t.admission.why)
+	case t.admission.why != "":
+		n.closed = append(n.closed, t.admission.why)
+		n.faults = append(n.faults, t.admission.why)
+	}
 	if t.matches {
 		n.skipped = append(n.skipped, t.skipped...)
 	}
@@ -190,6 +198,10 @@ func (p *pass) setReady(a *attachment, unread string, n tally) {
 		ready.Reason, ready.Message = v1alpha1.ReasonGroupBound, n.bound[0]
 	case len(n.alone) > 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.alone[0]
+	case len(n.closed) > 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.closed[0]
+	case len(n.unread) > 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, n.unread[0]
 	case a.status.GroupCount == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoGroup, "no target group of type "+a.Object.Spec.TargetType+" matches"
 	case a.status.Healthy < a.status.Targets:

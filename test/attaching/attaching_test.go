@@ -91,6 +91,7 @@ func play(t *testing.T, draw int, telling bool) (p played) {
 func (w *world) play() {
 	w.locked(func() { w.lead(w.anySkew(w.dice("first")), 0) })
 	w.run(time.Minute)
+	w.locked(w.closeOne)
 	for _, h := range w.scenario.happenings {
 		if w.run(h.after + 1) {
 			return
@@ -106,6 +107,30 @@ func (w *world) play() {
 	}
 	w.locked(func() { w.heal(); w.release() })
 	w.rest("at the end", w.unrest)
+}
+
+// closes is whether a group is given to another namespace for a while, in one of four draws. It
+// hangs on the seed, so that what the others are stays the same.
+func (w *world) closes() bool { return w.scenario.seed%4 == 0 }
+
+// closeOne has one of the groups take new targets of another namespace only, for a while.
+func (w *world) closeOne() {
+	if !w.closes() {
+		return
+	}
+	seed := w.scenario.seed
+	g := w.groups()[seed/4%uint64(len(w.groups()))]
+	from := time.Duration(seed/100%90) * time.Second
+	w.after(from, func() {
+		if !w.healed {
+			g.close(true)
+		}
+	})
+	w.after(from+time.Duration(60+seed/10000%300)*time.Second, func() {
+		if g.closed {
+			g.close(false)
+		}
+	})
 }
 
 func (w *world) locked(do func()) {

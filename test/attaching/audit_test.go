@@ -439,6 +439,9 @@ func (a *audit) vanished(p *pod) {
 func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	a.refresh()
 	a.holdsLease(l, "registers", g, t)
+	if told := g.told[l]; !told.IsZero() && time.Since(told) > patienceOfCalls && g.members[t] == nil {
+		a.failf("%s is new, and registered with %s, of which %s was told %s ago that it takes none %s", t, g.Name, l.name, time.Since(told).Round(time.Second), a.facts(place{g, t}))
+	}
 	for _, p := range a.w.pods {
 		if !p.hook || p.ends || p.object() == nil || g.Type != targets.IP || p.address != t.ID {
 			continue
@@ -448,6 +451,9 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 		}
 	}
 }
+
+// patienceOfCalls is longer than a decision lasts.
+const patienceOfCalls = 10 * time.Second
 
 func (a *audit) holdsLease(l *leader, does string, g *group, t targets.Target) {
 	if !l.lostAt.IsZero() {
@@ -464,10 +470,10 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		if m == nil || !g.holds(t) {
 			continue
 		}
-		if since := a.since[at]; !since.IsZero() && since.Before(l.asOf()) {
+		if since := a.since[at]; !g.closed && !since.IsZero() && since.Before(l.asOf()) {
 			a.failf("%s is deregistered from %s while it is wanted there since %s ago %s", t, g.Name, time.Since(since).Round(time.Second), a.facts(at))
 		}
-		if p := a.unseen(l, at); p != nil {
+		if p := a.unseen(l, at); !g.closed && p != nil {
 			a.failf("%s is deregistered from %s, where pod %s serves, which %s was never shown %s", t, g.Name, p.name, l.name, a.facts(at))
 		}
 		if a.w.whole(g) {

@@ -50,6 +50,10 @@ type group struct {
 	fails map[targets.Kind]error
 	// shown is when what the last list showed was so, by leader.
 	shown map[*leader]time.Time
+	// closed is whether its tag names another namespace than the one there is, told when a
+	// leader was told so first.
+	closed bool
+	told   map[*leader]time.Time
 }
 
 // moment is what a group held from then on.
@@ -112,7 +116,7 @@ func (w *world) role(name string) *role {
 }
 
 func (w *world) addGroup(r *role, g targets.Group) *group {
-	added := &group{Group: g, w: w, role: r, members: map[targets.Target]*membership{}, fails: map[targets.Kind]error{}, shown: map[*leader]time.Time{}}
+	added := &group{Group: g, w: w, role: r, members: map[targets.Target]*membership{}, fails: map[targets.Kind]error{}, shown: map[*leader]time.Time{}, told: map[*leader]time.Time{}}
 	r.groups = append(r.groups, added)
 	added.note()
 	return added
@@ -384,9 +388,37 @@ func (a *account) list(ctx context.Context, what string) ([]targets.Group, error
 	}
 	var out []targets.Group
 	for _, g := range a.r.groups {
-		out = append(out, g.Group)
+		told := g.Group
+		switch {
+		case what == "tags":
+			told.Tags = g.tell(a.l)
+		case w.closes():
+			// A list is without, as those of AWS are.
+			told.Tags = nil
+		}
+		out = append(out, told)
 	}
 	return out, nil
+}
+
+// tell is what a leader is told of the group's tags.
+func (g *group) tell(l *leader) map[string]string {
+	if !g.closed {
+		return g.Tags
+	}
+	if g.told[l].IsZero() {
+		g.told[l] = time.Now()
+	}
+	tags := maps.Clone(g.Tags)
+	tags[targets.NamespacesTag] = "another"
+	return tags
+}
+
+// close gives a group to another namespace, or opens it to all.
+func (g *group) close(closed bool) {
+	g.closed = closed
+	clear(g.told)
+	g.w.say("%s is closed: %t", g.Name, closed)
 }
 
 func (a *account) find(id string) *group {

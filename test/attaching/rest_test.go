@@ -37,6 +37,11 @@ func (w *world) calm() {
 	if len(w.leaders) == 0 {
 		w.lead(0, 0)
 	}
+	for _, g := range w.groups() {
+		if g.closed {
+			g.close(false)
+		}
+	}
 	for _, r := range w.roles {
 		r.blind, r.closed, r.slow = false, false, 0
 	}

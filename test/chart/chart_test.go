@@ -117,6 +117,7 @@ func TestValues(t *testing.T) {
 		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
 		"detachAnnotations": []string{"example.com/detach", "example.com/detached-at"},
 		"loadBalancers": map[string]any{
+			"requireGroupTag":    true,
 			"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"},
 			"assumeRoles":        []any{map[string]string{"arn": "arn:aws:iam::123456789012:role/ingress", "externalID": "cluster-one"}},
 		},

@@ -153,6 +153,7 @@ var elsewhere = map[string]string{
 
 	`aws autoscaling describe-auto-scaling-groups --query "AutoScalingGroups[?contains(HealthCheckType, 'ELB')].[AutoScalingGroupName, HealthCheckType, TargetGroupARNs]"`: ofAccount,
 	"aws autoscaling update-auto-scaling-group --auto-scaling-group-name NAME --health-check-type EC2":                                                                     ofAccount,
+	"aws elbv2 add-tags --resource-arns ARN --tags 'Key=ingressdaemonsets.mumoshu.github.io/namespaces,Value=web api'":                                                     ofAccount,
 
 	"openssl rand -hex 32 > secret":                                                                ofWebhook,
 	"go build -o webhook-haproxy ./examples/webhook-haproxy":                                       ofWebhook,

@@ -34,6 +34,20 @@ var variants = slices.Concat(targets, rollouts)
 // targets are slips in what keeps targets and nodes in load balancers.
 var targets = []variant{
 	{
+		name: "a namespace may register where one is named that begins so",
+		file: "internal/targets/admission.go",
+		from: "!slices.Contains(strings.Fields(names), namespace)",
+		to:   "!slices.ContainsFunc(strings.Fields(names), func(n string) bool { return strings.HasPrefix(n, namespace) })",
+		in:   "./internal/targets", tests: "TestWhoMayAddTargets", say: "--- FAIL: TestWhoMayAddTargets/others",
+	},
+	{
+		name: "a namespace that may not register takes out what others did",
+		file: "internal/targets/parts.go",
+		from: "t.asks() && t.admission.why == \"\" && t.Object",
+		to:   "t.asks() && t.Object",
+		in:   "./internal/targets", tests: "TestWhatIsThereStays", say: "--- FAIL: TestWhatIsThereStays/the_group_is_all_theirs",
+	},
+	{
 		name: "the detachment timestamp is written when the call to deregister returns",
 		file: "internal/targets/leave.go",
 		from: "\taccepted := a.accepts(false) && !p.ReadAt.Before(a.At)\n",

@@ -47,6 +47,8 @@ type Options struct {
 	// in which they are looked for, none for all.
 	Detaching    bool
 	DetachTagged map[string]string
+	// RequireGroupTag is whether a group needs targets.NamespacesTag to take new targets.
+	RequireGroupTag bool
 	// GroupsEvery is how often it is read which target groups there are.
 	GroupsEvery time.Duration
 	// Leads is whether no other controller can lead at this moment; nil where there is

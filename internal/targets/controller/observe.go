@@ -197,7 +197,7 @@ func (r *Reconciler) observeCloud(o *observed) {
 		o.state.Accounts = append(o.state.Accounts, a.observe(role))
 	}
 	o.state.Quiet = r.connections.known()
-	o.state.Detaching, o.state.DetachTagged = r.Detaching, r.DetachTagged
+	o.state.Detaching, o.state.DetachTagged, o.state.RequireGroupTag = r.Detaching, r.DetachTagged, r.RequireGroupTag
 }
 
 // observeTimeout finds how long somebody waits for a node to be out at most, while one is to

@@ -177,7 +177,6 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 			})
 		}
 		a.mu.Lock()
-		s.named.end("reading the target groups that are named", err)
 		if err == nil {
 			for _, n := range due {
 				s.askedFor[n] = asked
@@ -190,14 +189,27 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 			s.direct[g.ID] = direct{g, asked}
 		}
 		a.mu.Unlock()
+		if len(found) > 0 {
+			// What leaves them waits for no tags, without which nothing is registered.
+			a.ring()
+		}
+		untagged := a.readTagsOf(found, a.patiently)
+		a.mu.Lock()
+		s.named.end("reading the target groups that are named", err)
+		if len(found) > 0 && !s.tagged.underWay {
+			s.tagged.end(readingTags, untagged)
+		}
+		a.mu.Unlock()
 		a.ring()
 	}()
 }
 
+const readingTags = "reading the tags of target groups"
+
 // readTags reads the tags of groups where somebody needs them: at once where they are not
 // known, and all of them now and then.
 func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
-	if !plan.Tags && !plan.TagsOfInstances {
+	if !plan.Tags && !plan.TagsOfInstances && len(plan.TagsOf) == 0 {
 		return
 	}
 	groups, _, _ := a.groups.known()
@@ -205,7 +217,9 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 	defer a.mu.Unlock()
 	s := &a.survey
 	needed := slices.DeleteFunc(s.complete(groups, a.groups.since()), func(g targets.Group) bool {
-		return !plan.Tags && g.Type != targets.Instance
+		_, named := s.direct[g.ID]
+		beingRead := named && s.named.underWay
+		return beingRead || !plan.Tags && !(plan.TagsOfInstances && g.Type == targets.Instance) && !plan.TagsOf[g.ID]
 	})
 	all := s.tagged.due(max(every, tagsRest*s.tagsTook))
 	if !all {
@@ -218,9 +232,9 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 	s.tagsMissing = slices.ContainsFunc(needed, func(g targets.Group) bool { return g.Tags == nil })
 	go func() {
 		begun := time.Now()
-		err := a.readTagsOf(needed)
+		err := a.readTagsOf(needed, a.quietly)
 		a.mu.Lock()
-		s.tagged.end("reading the tags of target groups", err)
+		s.tagged.end(readingTags, err)
 		s.tagsMissing = false
 		if took := time.Since(begun); all || took > s.tagsTook {
 			s.tagsTook = took
@@ -231,14 +245,18 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 	}()
 }
 
-func (a *account) readTagsOf(groups []targets.Group) error {
+// readTagsOf reads the tags of some groups, as quietly or patiently ask.
+func (a *account) readTagsOf(groups []targets.Group, ask func(context.Context, func(context.Context) error) error) error {
+	if len(groups) == 0 {
+		return nil
+	}
 	cloud, err := a.connected()
 	if err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(groups, tagsAtOnce) {
 		var tags map[string]map[string]string
-		err := a.quietly(a.running, func(ctx context.Context) (err error) {
+		err := ask(a.running, func(ctx context.Context) (err error) {
 			tags, err = cloud.Tags(ctx, chunk)
 			return err
 		})
