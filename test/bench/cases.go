@@ -109,7 +109,7 @@ func (b *bench) takeTurns(rounds int, name string, fleets []fleet, take func(fle
 func (b *bench) rollDetached(ctx context.Context, f *ids) (*result, error) {
 	err := f.change(ctx, func() {
 		f.set.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{
-			Key: "example.com/detach", GracePeriodSeconds: new(int32),
+			Key: v1alpha1.AnnotationNodeDetached, GracePeriodSeconds: new(int32),
 		}
 	})
 	if err != nil {
