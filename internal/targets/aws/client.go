@@ -100,6 +100,7 @@ func New(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.HTTPClient = keeper{cfg.HTTPClient}
 	return (&Client{base: cfg, attributesFor: o.AttributesFor}).As(o.Role, o.Before), nil
 }
 
@@ -182,12 +183,7 @@ type callKey struct{}
 // held is what Before returned.
 type held struct{ error }
 
-// sender asks Before right before a request is sent, and keeps the answer to a large one from
-// being lost. The SDK closes a request's body as soon as the answer begins, while net/http may still look whether
-// more of it follows. The body's WriteTo then returns io.EOF, which is an error from
-// WriteTo though not from Read (smithy-go v1.28.8, transport/http/internal/io), so
-// net/http gives the connection up in the middle of the answer. Here the body has no
-// WriteTo.
+// sender asks Before right before a request is sent.
 type sender struct {
 	client elasticloadbalancingv2.HTTPClient
 	before func(context.Context, Call) error
@@ -199,10 +195,21 @@ func (s sender) Do(r *http.Request) (*http.Response, error) {
 			return nil, held{err}
 		}
 	}
+	return s.client.Do(r)
+}
+
+// keeper keeps connections, and the answers that come on them. The SDK closes a request's
+// body as soon as the answer begins, while net/http may still look whether more of it
+// follows. The body's WriteTo then returns io.EOF, which is an error from WriteTo though not
+// from Read (smithy-go v1.28.8, transport/http/internal/io), so net/http gives the connection
+// up, also in the middle of a large answer. Here the body has no WriteTo.
+type keeper struct{ sdk.HTTPClient }
+
+func (k keeper) Do(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		r.Body = struct{ io.ReadCloser }{r.Body}
 	}
-	return s.client.Do(r)
+	return k.HTTPClient.Do(r)
 }
 
 // call sends one request. All that the client asks of Elastic Load Balancing goes
