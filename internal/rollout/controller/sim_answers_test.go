@@ -70,8 +70,8 @@ func (a *audit) takesOver(c *simCheck) {
 	}
 }
 
-// moves: another node selector, or fewer tolerations, of health checkers take none away that
-// answers for pods that serve.
+// moves: another template of health checkers, by its node selector or its tolerations, takes
+// none away that answers for pods that serve.
 func (a *audit) moves(s *simDaemonSet, write func()) {
 	var had []*simCheck
 	for _, name := range a.w.order() {

@@ -21,7 +21,7 @@ import (
 type simDaemonSet struct {
 	api  *appsv1.DaemonSet
 	port int32
-	// movedAt is when it was last written, decidedAt when that was decided.
+	// movedAt is when it was last written, decidedAt when its template was decided upon.
 	movedAt, decidedAt time.Time
 	// places are the nodes that it selects.
 	places nodeaffinity.RequiredNodeAffinity
@@ -54,7 +54,7 @@ type simCheck struct {
 	movedAt time.Time
 	serving bool
 	mark    string
-	// needed is whether it kept traffic away when its DaemonSet was last written.
+	// needed is whether it kept traffic away when its template was last changed.
 	needed bool
 	// since is from when it reports its answer, same from when that was the answer, also of
 	// the process before.
@@ -126,19 +126,25 @@ func (w *world) daemonSetChanged(ds *appsv1.DaemonSet, gone bool) {
 		s = &simDaemonSet{port: port}
 		w.daemonSets[port] = s
 	}
-	w.audit.moves(s, func() {
-		s.api, s.movedAt, s.decidedAt = ds, w.now, w.now
-		if w.writer != nil && w.writer.seen != nil {
-			s.decidedAt = w.writer.seen.taken
-		}
-		pod := &ds.Spec.Template.Spec
-		s.places = nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity)
-	})
+	if s.api == nil || s.revision() != objects.CheckerRevision(ds.Spec.Template.Labels) {
+		w.audit.moves(s, func() { w.retemplate(s, ds) })
+	}
+	s.api, s.movedAt = ds, w.now
 	w.after(10*time.Millisecond, func() {
 		for _, name := range w.order() {
 			w.placeCheckers(w.nodes[name])
 		}
 	})
+}
+
+// retemplate gives a DaemonSet another template.
+func (w *world) retemplate(s *simDaemonSet, ds *appsv1.DaemonSet) {
+	s.api, s.decidedAt = ds, w.now
+	if w.writer != nil && w.writer.seen != nil {
+		s.decidedAt = w.writer.seen.taken
+	}
+	pod := &ds.Spec.Template.Spec
+	s.places = nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity)
 }
 
 // placeCheckers is the DaemonSet controller's pass over a node: it places a health
