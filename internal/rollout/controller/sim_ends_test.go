@@ -186,7 +186,7 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 func (a *audit) machineGoes(n *simNode, drained time.Time) {
 	d := a.w.deployments[n.name]
 	there := func(l *leader) bool { return l.began.Before(drained) && l.frozenUntil.Before(drained) }
-	wrong := n.rejects || n.capacity > 0 || n.tainted() || !n.ready() || !n.wanted()
+	wrong := n.rejects || n.capacity > 0 || n.tainted() || !n.ready() || !n.wanted() || d != nil && a.w.refused[imageOf(d.api.Spec.Template)]
 	if d == nil || d.marked() || wrong || a.w.readyPods(n.name) == 0 || a.w.controllerAway() || !slices.ContainsFunc(a.w.leaders, there) || a.deletion() != rollout.NotDeleted {
 		return
 	}
