@@ -275,9 +275,11 @@ func (o *observed) place(d *appsv1.Deployment) {
 	}
 }
 
-// orphaned is whether the Deployment is one of ours that has no owner any more.
+// orphaned is whether a Deployment is one of ours that has no owner any more. The node tells
+// that it is ours: without it nobody would know of which node it is, and somebody may have taken
+// the other annotations.
 func orphaned(d client.Object) bool {
-	return metav1.GetControllerOfNoCopy(d) == nil && d.GetAnnotations()[v1alpha1.AnnotationPodsPerNode] != ""
+	return metav1.GetControllerOfNoCopy(d) == nil && d.GetAnnotations()[v1alpha1.AnnotationNode] != ""
 }
 
 // at is the node of the name, although its Node object may be gone.

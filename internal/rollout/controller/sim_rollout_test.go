@@ -7,6 +7,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 // TestOneRollout takes the whole way once: two nodes get a new template, one after the
@@ -118,4 +119,25 @@ func TestSlowPortLosesItsPod(t *testing.T) {
 		w.run(w.now.Add(10 * time.Minute))
 		w.mustHold(t, "left over", w.leftovers)
 	}
+}
+
+// TestOrphanThatForgot: a node's mark goes with an IngressDaemonSet that leaves its Deployments,
+// also where the garbage collector was quicker and somebody took an annotation that tells how
+// many pods make the node serve.
+func TestOrphanThatForgot(t *testing.T) {
+	w := newWorld(0)
+	spec := specOfStories()
+	byHealthCheck(&spec)
+	w.addNode("n1", nil)
+	w.addNode("n2", nil)
+	w.begin(spec)
+	w.run(start.Add(time.Minute))
+	w.changeTemplate("r2")
+	for i := 0; !w.deployments["n1"].marked() && i < 1000; i++ {
+		w.run(w.now.Add(10 * time.Millisecond))
+	}
+	w.rewrite(w.deployments["n1"], func(d *appsv1.Deployment) { annotate(d, v1alpha1.AnnotationPodsPerNode, "") })
+	w.remove(rollout.DeleteOrphaning)
+	w.run(w.now.Add(patience))
+	w.mustHold(t, "left over", func() []string { return w.remains(rollout.DeleteOrphaning) })
 }
