@@ -114,7 +114,7 @@ func (p *pass) letsGo(a *attachment) bool {
 // reaches is whether traffic may come to a pod by its target. It may not for its own sake
 // where others keep a target in that they share.
 func (g *group) reaches(t *part, m member) bool {
-	if m.In && t.asks() {
+	if m.In && !m.Stay && t.asks() {
 		return true
 	}
 	target := g.target(m.Target)

@@ -152,6 +152,31 @@ func TestHooksAreKeptWhileAGroupIsNotKnown(t *testing.T) {
 	}
 }
 
+// TestAHookIsLetGoByATargetThatIsNotRegistered where that would only stay, since its set is not
+// found; one that is registered, or to be put back, holds its pod.
+func TestAHookIsLetGoByATargetThatIsNotRegistered(t *testing.T) {
+	for name, c := range map[string]struct {
+		registered map[Target]Health
+		record     v1alpha1.AttachedGroup
+		letsGo     bool
+	}{
+		"registered":       {at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), false},
+		"not registered":   {at80("10.0.0.2"), in80(), true},
+		"to be put back":   {at80("10.0.0.2"), leaving80(noon.Add(-time.Minute), "10.0.0.1:80"), false},
+		"taken by another": {at80("10.0.0.2"), in80("10.0.0.1:80"), true},
+	} {
+		s := fleetOf(webGroup(IP), c.registered)
+		spec := onPods(IP)
+		spec.PodSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "web"}
+		a := s.attachment("web", spec, c.record)
+		a.Pods = []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
+		a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		if d := plan(t, s); len(d.hooks()) > 0 != c.letsGo || d.hooks()["a"] {
+			t.Errorf("%s: %v, %s", name, d.hooks(), d.calls())
+		}
+	}
+}
+
 // TestNoHookIsForgotten lets go of a pod of which nothing is left in any group, as often as that
 // is needed, and of the finalizer only after that; and holds one of which something may be left.
 func TestNoHookIsForgotten(t *testing.T) {

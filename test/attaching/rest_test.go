@@ -238,6 +238,11 @@ func (w *world) unhealthy() (out []string) {
 
 // untold are pods whose hook or gate says otherwise than their targets.
 func (w *world) untold() (out []string) {
+	for _, p := range w.pods {
+		if o := p.object(); p.hook && o.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn && !w.reachable(p) {
+			out = append(out, "the drain hook of pod "+p.name+" holds it for nothing")
+		}
+	}
 	wanted := w.wanted()
 	for _, at := range sortedPlaces(wanted) {
 		s := wanted[at]
@@ -259,4 +264,18 @@ func (w *world) untold() (out []string) {
 		}
 	}
 	return out
+}
+
+// reachable is whether something that is registered, or on record, may lead to a pod.
+func (w *world) reachable(p *pod) bool {
+	n := w.node(p.node)
+	for _, g := range w.groups() {
+		for _, t := range g.all() {
+			leads := t.ID == p.address || n != nil && t.ID == n.instance
+			if leads && (g.routes(t) || len(w.recordedBy(place{g, t})) > 0) {
+				return true
+			}
+		}
+	}
+	return false
 }

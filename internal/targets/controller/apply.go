@@ -139,15 +139,15 @@ func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAtta
 // call is made, not without the lease, and only as it was seen: a request that hangs may
 // arrive when it was told otherwise.
 func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
-	metadata := map[string]any{"uid": h.Pod.UID, "annotations": map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}}
+	value, metadata := v1alpha1.TargetsIn, map[string]any{"uid": h.Pod.UID}
 	if !h.In {
 		if r.Leads != nil && !r.Leads() {
 			// Another controller may have registered the pod's target since this was decided.
 			return errNotLeading
 		}
-		metadata["annotations"] = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsOut}
-		metadata["resourceVersion"] = h.Pod.ResourceVersion
+		value, metadata["resourceVersion"] = v1alpha1.TargetsOut, h.Pod.ResourceVersion
 	}
+	metadata["annotations"] = map[string]string{v1alpha1.AnnotationTargets: value}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
@@ -156,6 +156,7 @@ func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
 	if err := r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("telling the drain hook: %w", err)
 	}
+	r.hooks.wrote(h.Pod.UID, value, pod.ResourceVersion)
 	return nil
 }
 

@@ -40,7 +40,7 @@ func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
 		client:  api, recorder: events.NewFakeRecorder(100), ring: func() {}, running: t.Context(),
 		writes: newWrites(func() {}), connections: newConnections(func() {}),
 		accounts: map[v1alpha1.AssumeRole]*account{{}: a}, background: a.background,
-		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}}, caches: newCaches(api, api, func() {}),
+		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}}, caches: newCaches(api, api, func() {}), hooks: newHooks(),
 	}
 }
 
@@ -219,13 +219,48 @@ func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
 		if err := api.Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		r := &Reconciler{client: api}
+		r := &Reconciler{client: api, hooks: newHooks()}
 		if err := r.writeHook(t.Context(), targets.HookWrite{Pod: seen, In: in}); apierrors.IsConflict(err) == in {
 			t.Errorf("in %t: %v", in, err)
 		}
 		if err := r.writeHook(t.Context(), targets.HookWrite{Pod: pod, In: in}); err != nil {
 			t.Errorf("in %t, as it is: %v", in, err)
 		}
+	}
+}
+
+// TestHooksAreShownAsWritten until the cache shows them, or nobody selects their pods.
+func TestHooksAreShownAsWritten(t *testing.T) {
+	api := fakeapi.New(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
+	seen := &corev1.Pod{}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p"}, seen); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{client: api, hooks: newHooks()}
+	shown := func(pod *corev1.Pod) string {
+		pods := []*corev1.Pod{pod}
+		r.hooks.shown(pods)
+		return pods[0].Annotations[v1alpha1.AnnotationTargets]
+	}
+	if err := r.writeHook(t.Context(), targets.HookWrite{Pod: seen, In: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := shown(seen); got != v1alpha1.TargetsIn || len(seen.Annotations) > 0 {
+		t.Errorf("not shown yet: %q, and the cache holds %v", got, seen.Annotations)
+	}
+	written := &corev1.Pod{}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(seen), written); err != nil {
+		t.Fatal(err)
+	}
+	if written.Annotations = nil; shown(written) != "" || len(r.hooks.of) > 0 {
+		t.Errorf("shown: %v", r.hooks.of)
+	}
+	r.hooks.wrote("1", v1alpha1.TargetsIn, "9999")
+	if r.hooks.keep([]targets.GroupAttachment{{Pods: []*corev1.Pod{seen}}}); len(r.hooks.of) != 1 {
+		t.Error("forgotten though it is selected")
+	}
+	if r.hooks.keep(nil); len(r.hooks.of) > 0 {
+		t.Errorf("kept for nobody: %v", r.hooks.of)
 	}
 }
 
@@ -358,7 +393,7 @@ func TestAPodOfTheSameNameIsLeftAlone(t *testing.T) {
 	for _, uid := range []types.UID{"1", "2"} {
 		pod := successor.DeepCopy()
 		pod.UID = uid
-		r := &Reconciler{client: api}
+		r := &Reconciler{client: api, hooks: newHooks()}
 		if err := r.writeGate(t.Context(), targets.GateWrite{Pod: pod, Condition: corev1.PodCondition{Type: webGate, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}}); err != nil {
 			t.Fatal(err)
 		}

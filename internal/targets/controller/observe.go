@@ -52,8 +52,10 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		if err := r.observeAttachment(ctx, &a); err != nil {
 			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}
+		r.hooks.shown(a.Pods)
 		o.state.Attachments = append(o.state.Attachments, a)
 	}
+	r.hooks.keep(o.state.Attachments)
 	if err := r.observeBystanders(ctx, o); err != nil {
 		return nil, err
 	}
