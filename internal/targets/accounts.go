@@ -117,6 +117,10 @@ func (p *pass) planSweep() *Sweep {
 		id, _ := InstanceID(node)
 		s.Instances[id] = true
 	}
+	// The zones of lost ones are remembered for as long as they are found.
+	for id := range p.lost {
+		s.Instances[id] = true
+	}
 	delete(s.Instances, "")
 	return s
 }

@@ -121,6 +121,6 @@ type Sweep struct {
 	// while nobody waits for that.
 	Since  time.Time
 	Tagged map[string]string
-	// Instances are those of nodes.
+	// Instances are those of nodes, and lost ones whose zones are remembered.
 	Instances map[string]bool
 }

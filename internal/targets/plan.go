@@ -41,8 +41,8 @@ func Plan(s State) Decision {
 	for _, n := range p.nodeAttachments {
 		p.decideNodeAttachment(n)
 	}
-	p.planAccounts()
 	p.rememberZones()
+	p.planAccounts()
 	return p.out
 }
 
@@ -222,7 +222,14 @@ func (p *pass) zoneOf(id string) string {
 	return zone
 }
 
+// rememberZones remembers those of lost instances also where nobody decides about the groups in
+// which they were found: somebody may in the next pass.
 func (p *pass) rememberZones() {
+	for id := range p.Memory.Zones {
+		if _, known := p.zones[id]; !known && slices.ContainsFunc(p.reached, func(g *group) bool { return g.Instances[id] }) {
+			p.zoneOf(id)
+		}
+	}
 	p.out.Memory.Zones = p.zones
 	if len(p.lost) > 0 {
 		p.out.Memory.Zones = maps.Clone(p.zones)

@@ -427,6 +427,36 @@ func TestTheZoneOfALostNode(t *testing.T) {
 	}
 }
 
+// TestTheZoneOfALostNodeThatIsOnlyFound remembers it also while nobody decides about its group, for
+// as long as it is found there: another zone's last target is not taken out for it.
+func TestTheZoneOfALostNodeThatIsOnlyFound(t *testing.T) {
+	g := webGroup(Instance)
+	g.CrossZone = false
+	s := fleetOf(g, at80("i-a", "i-c"))
+	s.Detaching = true
+	known := *s.group()
+	s.group().Registered, s.group().ReadAt, s.group().SweptAt, s.group().Instances = nil, time.Time{}, asOf, map[string]bool{"i-a": true, "i-c": true}
+	s = plan(t, s).apply(s)
+	s.Nodes = s.Nodes[:2]
+	for range 2 {
+		d := plan(t, s)
+		if !d.Accounts[0].Sweep.Instances["i-c"] {
+			t.Errorf("it is not looked for: %+v", d.Accounts[0].Sweep)
+		}
+		s = d.apply(s)
+	}
+	out := s
+	out.Accounts = []Account{{ListedAt: asOf, Groups: []KnownGroup{known}}}
+	out.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	if d := plan(t, out); d.calls() != "" || !strings.Contains(d.node("node-a").Waits, "zone z1") {
+		t.Errorf("%s, %+v", d.calls(), d.node("node-a"))
+	}
+	delete(s.group().Instances, "i-c")
+	if d := plan(t, s); d.Memory.Zones["i-c"] != "" || d.Accounts[0].Sweep.Instances["i-c"] {
+		t.Errorf("it is remembered when it is not found: %v, %+v", d.Memory.Zones, d.Accounts[0].Sweep)
+	}
+}
+
 // TestZonesOfInstances holds the last target of a zone whose clients reach no other.
 func TestZonesOfInstances(t *testing.T) {
 	for crossZone, want := range map[bool]string{true: "out i-a:80", false: ""} {
