@@ -230,13 +230,14 @@ func (a *audit) shown(g *group) time.Time {
 }
 
 // concerns is whether a target has to be out where its node is: instances as ourselves in
-// every group, as others where a claim speaks of the group; addresses that we registered.
+// every group, as others where a claim is on the group, or an Attachment has it on record; addresses
+// that we registered.
 func (a *audit) concerns(g *group, t targets.Target) bool {
 	if g.Type == targets.Instance && g.role.name == "" {
 		return true
 	}
-	named := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return speaksOf(c, g) })
-	return g.Type == targets.Instance && named || g.members[t].by == us || !a.since[place{g, t}].IsZero()
+	named := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return selects(c, g) })
+	return g.Type == targets.Instance && (named || a.heldBy(place{g, t})) || g.members[t].by == us || !a.since[place{g, t}].IsZero()
 }
 
 // facts are what may be the reason, by the world and not by the product.
@@ -268,7 +269,7 @@ func (a *audit) facts(at place) string {
 		out = append(out, "a record cannot be read")
 	}
 	for _, c := range a.w.claims() {
-		if c.Spec.IngressDaemonSet != nil && speaksOf(c, g) && (c.Spec.IngressDaemonSet.Name != "web" || a.w.orphaned()) {
+		if speaksOf(c, g) && a.w.setIsGone(c) {
 			out = append(out, "a set is not found")
 		}
 	}

@@ -236,7 +236,8 @@ func (w *world) unhealthy() (out []string) {
 	return out
 }
 
-// untold are pods whose hook or gate says otherwise than their targets.
+// untold are pods whose hook or gate says otherwise than their targets. The gate of a claim whose
+// set is not there stays as it is: it selects no pod.
 func (w *world) untold() (out []string) {
 	for _, p := range w.pods {
 		if o := p.object(); p.hook && o.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn && !w.reachable(p) {
@@ -257,7 +258,7 @@ func (w *world) untold() (out []string) {
 			for _, claim := range s.by {
 				kind := corev1.PodConditionType(v1alpha1.ReadinessGate(claim))
 				open := slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
-				if w.scenario.gates && !open && slices.ContainsFunc(o.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }) {
+				if w.scenario.gates && !open && !w.setIsGone(w.claim(claim)) && slices.ContainsFunc(o.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }) {
 					out = append(out, "the readiness gate of pod "+p.name+" is closed")
 				}
 			}

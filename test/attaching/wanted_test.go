@@ -67,7 +67,7 @@ func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, 
 	}
 	set, sure := "plain", true
 	if c.Spec.IngressDaemonSet != nil {
-		set, sure = "web", c.Spec.IngressDaemonSet.Name == "web" && !w.orphaned()
+		set, sure = "web", !w.setIsGone(c)
 	}
 	for _, p := range w.pods {
 		if p.set != set {
@@ -80,6 +80,11 @@ func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, 
 			say(t, serves && known, serves && !known)
 		}
 	}
+}
+
+// setIsGone is whether a claim names a set that is not there.
+func (w *world) setIsGone(c *v1alpha1.TargetGroupAttachment) bool {
+	return c.Spec.IngressDaemonSet != nil && (c.Spec.IngressDaemonSet.Name != "web" || w.orphaned())
 }
 
 // targetOf is what a pod is reached at in a group: by its own port.
