@@ -128,11 +128,12 @@ func (g *group) reaches(t *part, m member) bool {
 	return r.Phase != "" && !r.ended()
 }
 
-// leavesElsewhere is whether what has a target's ID is on its way out at another port, which
-// nobody speaks of any more: where a port was edited, whatever has the ID may serve there.
+// leavesElsewhere is whether what has a target's ID is on its way out at another port, at which
+// nobody selects anything any more: where a port was edited, whatever has the ID may serve there.
 func (g *group) leavesElsewhere(t Target) bool {
 	return slices.ContainsFunc(g.decision.Reports, func(r Report) bool {
-		spoken := slices.ContainsFunc(g.state.Wants, func(w Want) bool { return w.Target == r.Target })
+		_, borrowed := g.borrowers[r.Target]
+		spoken := g.speakers[r.Target] != nil || borrowed
 		return r.ID == t.ID && r.Target != t && len(g.at[r.Target]) > 0 && !spoken && !r.ended()
 	})
 }

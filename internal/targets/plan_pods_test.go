@@ -123,10 +123,12 @@ func TestAHookIsKeptWhileAnotherPortLeaves(t *testing.T) {
 	pod := hookedPod("a", "10.0.0.1", true)
 	pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
 	a.Pods = []*corev1.Pod{pod}
-	if d := plan(t, s); len(d.hooks()) > 0 {
-		t.Errorf("it leaves: %v", d.hooks())
+	for _, deleted := range []*metav1.Time{nil, {Time: noon}} {
+		if a.Object.DeletionTimestamp = deleted; len(plan(t, s).hooks()) > 0 {
+			t.Errorf("it leaves, its TargetGroupAttachment is deleted %t: %v", deleted != nil, plan(t, s).hooks())
+		}
 	}
-	a.Object.Status.Groups = nil
+	a.Object.DeletionTimestamp, a.Object.Status.Groups = nil, nil
 	delete(s.group().Registered, Target{"10.0.0.1", 80})
 	if d := plan(t, s); len(d.hooks()) != 1 {
 		t.Errorf("it has left: %v", d.hooks())
