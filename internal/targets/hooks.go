@@ -107,7 +107,7 @@ func (p *pass) lingers(pod *corev1.Pod) bool {
 // letsGo is whether a drain hook of an attachment's pods is to be let go.
 func (p *pass) letsGo(a *attachment) bool {
 	return slices.ContainsFunc(p.out.Hooks, func(h HookWrite) bool {
-		return !h.In && slices.ContainsFunc(a.Pods, func(pod *corev1.Pod) bool { return pod.UID == h.Pod.UID })
+		return !h.In && slices.ContainsFunc(slices.Concat(a.Pods, a.Neighbours), func(pod *corev1.Pod) bool { return pod.UID == h.Pod.UID })
 	})
 }
 

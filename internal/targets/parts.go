@@ -208,11 +208,16 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 	id, _ := mode.idOf(pod, p.nodes)
 	for _, h := range g.held {
 		if h.by == t.ref && h.ID == id {
-			w := mode.want(id, pod, p.leaves)
-			w.Registration, w.Stay = h.Registration, true
-			t.members = append(t.members, member{w, pod.Spec.NodeName, containersReady(pod), pod})
+			p.keep(t, h, mode, pod)
 		}
 	}
+}
+
+// keep has a target on record stay while a pod serves there.
+func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
+	w := mode.want(h.ID, pod, p.leaves)
+	w.Registration, w.Stay = h.Registration, true
+	t.members = append(t.members, member{w, pod.Spec.NodeName, containersReady(pod), pod})
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
@@ -220,14 +225,17 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 // already is put back only where its node returns: whoever took it out otherwise knew why.
 func (p *pass) keepLiving(g *group, t *part) {
 	for _, pod := range t.Neighbours {
-		if _, ends := Ending(pod); ends {
-			continue
-		}
-		id, _ := (Mode{Type: g.Type, IPv6: g.IPv6}).idOf(pod, p.nodes)
+		mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
+		id, _ := mode.idOf(pod, p.nodes)
+		_, ends := Ending(pod)
 		for _, h := range g.held {
 			out := h.Leaving && placeIn(g.Registered, h.Target) != registered
-			if h.by == t.ref && h.ID == id && !t.has(h.Target) && (!out || p.moved(pod.Spec.NodeName)) {
-				p.stay(t, h, pod.Spec.NodeName)
+			switch {
+			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
+			case ends:
+				p.keep(t, h, mode, pod)
+			case !out || p.moved(pod.Spec.NodeName):
+				p.stay(t, h, pod)
 			}
 		}
 	}
@@ -248,8 +256,8 @@ func (p *pass) keepUnnamed(g *group, t *part) {
 	for _, h := range g.held {
 		// A removal that was only written may be another leader's, which knew less.
 		left := h.Leaving && !(h.LeftAt.IsZero() && placeIn(g.Registered, h.Target) == registered)
-		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !left && !t.has(h.Target) {
-			p.stay(t, h, "")
+		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !left && !t.has(h.Target, nil) {
+			p.stay(t, h, nil)
 		}
 	}
 }
@@ -269,19 +277,26 @@ func (p *pass) hasUnnamed(t *part) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(t.nodes)), unnamed)
 }
 
-// stay has a target on record stay, unless the node that it is on is to be out.
-func (p *pass) stay(t *part, h held, node string) {
-	w := Want{Registration: h.Registration, Owner: h.Owner, In: true, Stay: true, Why: "it is not known that it is to go"}
+// stay has a target on record stay, unless the node that it is on is to be out. pod is the one
+// that lives there, nil where none is known.
+func (p *pass) stay(t *part, h held, pod *corev1.Pod) {
+	w, node := Want{Registration: h.Registration, Owner: h.Owner, In: true, Stay: true, Why: "it is not known that it is to go"}, ""
+	if pod != nil {
+		node = pod.Spec.NodeName
+	}
 	for _, name := range slices.Concat(p.on[h.ID], []string{node}) {
 		if why := p.leaves[name]; why != "" {
 			w.In, w.Seen, w.Why = false, true, why
 		}
 	}
-	t.members = append(t.members, member{Want: w, node: node})
+	t.members = append(t.members, member{Want: w, node: node, pod: pod})
 }
 
-func (t *part) has(target Target) bool {
-	return slices.ContainsFunc(t.members, func(m member) bool { return m.Target == target })
+// has is whether a target is among the members: that of a pod, or anybody's where that is nil.
+func (t *part) has(target Target, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(t.members, func(m member) bool {
+		return m.Target == target && (pod == nil || m.pod != nil && m.pod.UID == pod.UID)
+	})
 }
 
 // mode is how a pod is reached. Its port is its own, that is the one of the template that

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -51,7 +52,7 @@ func (h *hooks) shown(pods []*corev1.Pod) {
 func (h *hooks) keep(all []targets.GroupAttachment) {
 	there := map[types.UID]bool{}
 	for i := range all {
-		for _, pod := range all[i].Pods {
+		for _, pod := range slices.Concat(all[i].Pods, all[i].Neighbours) {
 			there[pod.UID] = true
 		}
 	}

@@ -53,6 +53,7 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}
 		r.hooks.shown(a.Pods)
+		r.hooks.shown(a.Neighbours)
 		o.state.Attachments = append(o.state.Attachments, a)
 	}
 	r.hooks.keep(o.state.Attachments)
