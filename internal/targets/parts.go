@@ -222,7 +222,8 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
 // at it: the set that is named may have been mistyped, or left its pods behind. What is out
-// already is put back only where its node returns: whoever took it out otherwise knew why.
+// already is put back only where its node returns: whoever took it out otherwise knew why, and
+// what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
 	for _, pod := range t.Neighbours {
 		mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
@@ -234,7 +235,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
 				p.keep(t, h, mode, pod)
-			case !out || p.moved(pod.Spec.NodeName):
+			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
 			}
 		}

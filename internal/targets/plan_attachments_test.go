@@ -318,14 +318,24 @@ func TestASetThatIsNotThereChangesNothing(t *testing.T) {
 	if got := plan(t, s).calls(); got != "" {
 		t.Errorf("a node without a providerID: %s", got)
 	}
-	for moved, want := range map[bool]string{false: "", true: "in i-a:80"} {
+	for name, c := range map[string]struct {
+		moved, settled bool
+		calls          string
+	}{
+		"it left":                       {false, false, ""},
+		"its node returns":              {true, false, "in i-a:80"},
+		"nobody wanted it when it left": {false, true, ""},
+		"nor does as its node returns":  {true, true, ""},
+	} {
 		s = fleetOf(webGroup(Instance), at80("i-b", "i-c"))
-		s.with(a, leaving80(noon.Add(-10*time.Second), "i-a:80"))
-		if moved {
+		record := leaving80(noon.Add(-10*time.Second), "i-a:80")
+		record.Leaving[0].Settled = c.settled
+		s.with(a, record)
+		if c.moved {
 			s.detachment("node-a", "i-a", v1alpha1.WantAttached)
 		}
-		if got := plan(t, s).calls(); got != want {
-			t.Errorf("its node returns %t: %s", moved, got)
+		if got := plan(t, s).calls(); got != c.calls {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 	// It was put back a moment ago.
