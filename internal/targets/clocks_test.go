@@ -44,21 +44,28 @@ func TestQuietOfAnotherLeader(t *testing.T) {
 }
 
 // TestWhatStaysIsNotRegistered leaves alone a target of which it is not known whether it
-// is to be in, and puts it back only where it was taken out.
+// is to be in, and puts it back only where it was taken out. One on record may be on its way in for
+// a while.
 func TestWhatStaysIsNotRegistered(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaving, registered bool
+		seen                time.Duration
 		phase               Phase
 		registers           int
 	}{
-		"it is in":               {false, true, Attached, 0},
-		"somebody took it out":   {false, false, Absent, 0},
-		"it was taken out by us": {true, false, Registering, 1},
+		"it is in":                    {false, true, 0, Attached, 0},
+		"it is not there":             {false, false, 0, Registering, 0},
+		"somebody took it out":        {false, false, lingering, Absent, 0},
+		"it was taken out by us":      {true, false, 0, Registering, 1},
+		"it is not there for a while": {false, false, lingering - time.Second, Registering, 0},
 	} {
 		s := rested()
 		w := in(one)
 		w.Stay = true
 		s.Wants, s.Records = []Want{w}, []Record{record(one, c.leaving, time.Time{})}
+		if c.seen > 0 {
+			s.Sightings = map[Target]Sighting{one: {Left: s.ReadAt.Add(-c.seen)}}
+		}
 		if !c.registered {
 			delete(s.Registered, one)
 		}

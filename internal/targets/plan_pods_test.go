@@ -203,14 +203,17 @@ func TestAHookIsLetGoByATargetThatIsNotRegistered(t *testing.T) {
 	for name, c := range map[string]struct {
 		registered map[Target]Health
 		record     v1alpha1.AttachedGroup
+		seen       time.Duration
 		letsGo     bool
 	}{
-		"registered":       {at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), false},
-		"not registered":   {at80("10.0.0.2"), in80(), true},
-		"to be put back":   {at80("10.0.0.2"), leaving80(noon.Add(-time.Minute), "10.0.0.1:80"), false},
-		"taken by another": {at80("10.0.0.2"), in80("10.0.0.1:80"), true},
+		"registered":       {at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), 0, false},
+		"not registered":   {at80("10.0.0.2"), in80(), 0, true},
+		"to be put back":   {at80("10.0.0.2"), leaving80(noon.Add(-time.Minute), "10.0.0.1:80"), 0, false},
+		"on its way":       {at80("10.0.0.2"), in80("10.0.0.1:80"), 0, false},
+		"taken by another": {at80("10.0.0.2"), in80("10.0.0.1:80"), lingering, true},
 	} {
 		s := fleetOf(webGroup(IP), c.registered)
+		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {Left: asOf.Add(-c.seen)}}}
 		spec := onPods(IP)
 		spec.PodSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "web"}
 		a := s.attachment("web", spec, c.record)
