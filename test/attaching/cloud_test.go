@@ -186,6 +186,10 @@ func (g *group) register(t targets.Target, by string) {
 
 func (g *group) deregister(t targets.Target, by string) {
 	m := g.members[t]
+	if m != nil && m.by == them && m.outBy == them && by == us && time.Since(m.outAt) < readEvery {
+		// Lists lag: who takes it out in the same moment is not told from who does not.
+		m.theirs = true
+	}
 	if m == nil || !m.in || m.draining {
 		return
 	}

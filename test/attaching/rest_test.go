@@ -117,7 +117,7 @@ func (w *world) missing() (out []string) {
 			}
 			kept := w.keptOut(w.audit.on[t.ID])
 			switch whole := w.whole(g); {
-			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t):
+			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t) && !w.staysFor(at):
 				out = append(out, fmt.Sprintf("%s is left in %s, and nobody wants it there %s", t, g.Name, w.audit.facts(at)))
 			case m.theirs && m.outBy == us && !g.holds(t) && !kept && !whole && w.machine(t):
 				out = append(out, fmt.Sprintf("%s is somebody else's, and was not put back into %s %s", t, g.Name, w.audit.facts(at)))
@@ -125,6 +125,15 @@ func (w *world) missing() (out []string) {
 		}
 	}
 	return out
+}
+
+// staysFor is whether a pod lives at a place that a claim has on record whose set is not there: at
+// which port nobody knows.
+func (w *world) staysFor(at place) bool {
+	lives := slices.ContainsFunc(w.pods, func(p *pod) bool {
+		return p.set == "web" && !p.ends && (p.address == at.target.ID || w.node(p.node).instance == at.target.ID)
+	})
+	return lives && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.setIsGone(w.claim(name)) })
 }
 
 // machine is whether what is at a target is there still.
