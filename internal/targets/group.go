@@ -131,6 +131,10 @@ func (g *group) target(t Target) Target {
 	return t
 }
 
+// comesBack is whether the last call that was decided about a target registers it: that the
+// inventory does not show it yet says nothing.
+func (g *group) comesBack(t Target) bool { return g.Answers[t].Register }
+
 // holds is whether an object has records of the group.
 func (g *group) holds(by Ref) bool {
 	return slices.ContainsFunc(g.held, func(h held) bool { return h.by == by })

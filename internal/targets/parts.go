@@ -230,7 +230,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 		id, _ := mode.idOf(pod, p.nodes)
 		_, ends := Ending(pod)
 		for _, h := range g.held {
-			out := h.Leaving && placeIn(g.Registered, h.Target) != registered
+			out := h.Leaving && placeIn(g.Registered, h.Target) != registered && !g.comesBack(h.Target)
 			switch {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
@@ -256,7 +256,7 @@ func (p *pass) keepUnnamed(g *group, t *part) {
 	t.unsure = true
 	for _, h := range g.held {
 		// A removal that was only written may be another leader's, which knew less.
-		left := h.Leaving && !(h.LeftAt.IsZero() && placeIn(g.Registered, h.Target) == registered)
+		left := h.Leaving && !(h.LeftAt.IsZero() && placeIn(g.Registered, h.Target) == registered) && !g.comesBack(h.Target)
 		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !left && !t.has(h.Target, nil) {
 			p.stay(t, h, nil)
 		}

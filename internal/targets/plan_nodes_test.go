@@ -298,6 +298,16 @@ func TestAMachineThatIsNotKnown(t *testing.T) {
 			t.Errorf("%s, nothing on record: %s", ownership, d.calls())
 		}
 	}
+	// What is being put back is not taken out once more while the inventory does not show it.
+	s.Attachments = nil
+	s.attachment("web", onNodes(), leaving80(time.Time{}, "i-a:80"), in80())
+	leaves := s.later(time.Second, map[Target]Health{{"i-a", 80}: {Condition: Draining}, {"i-b", 80}: {Condition: Healthy}})
+	for _, back := range []bool{true, false} {
+		leaves.group().Answers = map[Target]Answer{{"i-a", 80}: {Register: back}}
+		if got := plan(t, leaves).calls(); strings.Contains(got, "out i-a:80") == back {
+			t.Errorf("put back %t: %s", back, got)
+		}
+	}
 	// A node that is known and not selected any more goes.
 	s.Attachments = nil
 	s.attachment("web", onNodes("node-a", "node-b"), in80("i-a:80", "i-b:80", "i-c:80"))
