@@ -27,7 +27,7 @@ func (p *pass) tellHooks() {
 	find := func(pod *corev1.Pod) *hooked {
 		h := all[pod.UID]
 		if h == nil {
-			h = &hooked{pod: pod}
+			h = &hooked{pod: pod, unknown: p.Behind}
 			all[pod.UID] = h
 			order = append(order, pod.UID)
 		}

@@ -76,6 +76,9 @@ func (p *pass) unread(n *nodeAttachment) string {
 	if why := p.unnamed(n); why != "" {
 		return why
 	}
+	if n.detach() && p.Behind {
+		return "the TargetGroupAttachments are being read"
+	}
 	// What another leader registered may be on it, and its pod not be known yet.
 	if n.detach() && slices.ContainsFunc(p.attachments, p.isUnplaced) {
 		return "the pods of targets that another leader registered are being read"

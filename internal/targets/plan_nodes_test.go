@@ -92,6 +92,26 @@ func TestANodeIsOutWhenEveryAccountIsRead(t *testing.T) {
 	}
 }
 
+// TestNothingIsOverWhileAttachmentsAreUnknown takes no node for out, lets go of no pod and takes out
+// nothing of a group's that nobody speaks of, while another leader may know of TargetGroupAttachments
+// that this one does not.
+func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
+	for _, behind := range []bool{true, false} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.1", "10.0.0.2"))
+		s.Behind = behind
+		s.detachment("node-b", "i-b", v1alpha1.WantDetached)
+		spec := onPods(IP)
+		spec.Ownership = v1alpha1.OwnGroup
+		pod := hookedPod("a", "10.0.0.3", true)
+		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		s.attachment("web", spec, in80("10.0.0.1:80")).Pods = []*corev1.Pod{podOf("c", "10.0.0.1"), pod}
+		d := plan(t, s)
+		if d.node("node-b").Done == behind || (d.calls() == "") != behind || (len(d.hooks()) == 0) != behind {
+			t.Errorf("behind %t: %+v, %s, %v", behind, d.node("node-b"), d.calls(), d.hooks())
+		}
+	}
+}
+
 // TestAnswersStandWhileALeaderReads keeps what was answered about the same wish while
 // nothing else is known, and takes no answer to another wish for one to this.
 func TestAnswersStandWhileALeaderReads(t *testing.T) {

@@ -20,6 +20,9 @@ type State struct {
 	// Attachments and NodeAttachments are all there are, in any order.
 	Attachments     []GroupAttachment
 	NodeAttachments []*v1alpha1.Attachment
+	// Behind is whether there may be TargetGroupAttachments that are not known yet: another leader
+	// may have registered targets for them.
+	Behind bool
 	// Nodes are all of the cluster.
 	Nodes []*corev1.Node
 	// Bystanders are pods of anybody whose addresses are on record. They tell on which

@@ -49,9 +49,10 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 	for _, one := range done.begun {
 		done.writes.wait(waiting, one)
 	}
+	r.caches.catchUp(r.running, allAttachments)
 	for _, a := range d.Attachments {
 		if a.CatchUp {
-			r.caches.catchUp(r.running, a.Object)
+			r.caches.catchUp(r.running, cacheOf(a.Object))
 		}
 	}
 	r.connections.want(r.running, chosen(o.checkers, d.Ask))

@@ -9,6 +9,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,9 +21,12 @@ const (
 	lookAgain = time.Second
 	// livePage is how much is listed live at once.
 	livePage = 500
+	// allAttachments names the cache of all TargetGroupAttachments. No namespace is called so.
+	allAttachments = "*"
 )
 
-// caches are those of pods, by namespace, and that of Nodes, under the empty name. Each kind's
+// caches are those of pods, by namespace, that of Nodes, under the empty name, and that of
+// TargetGroupAttachments. Each kind's
 // watch lags by itself, so that a status may name a target that another leader registered
 // while its pod is not there yet. A cache is compared once with what the API server has, where
 // something is missing in it: all that is recorded thereafter by this process it has shown.
@@ -48,19 +52,17 @@ func cacheOf(a *v1alpha1.TargetGroupAttachment) string {
 	return a.Namespace
 }
 
-// behind is whether what a TargetGroupAttachment selects may not all be shown yet.
-func (c *caches) behind(a *v1alpha1.TargetGroupAttachment) bool {
+// behind is whether a cache may not show all yet.
+func (c *caches) behind(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.current[cacheOf(a)]
+	return !c.current[name]
 }
 
-// catchUp compares the cache of a TargetGroupAttachment, in the background, until it is not
-// behind, and calls for a pass then.
-func (c *caches) catchUp(ctx context.Context, a *v1alpha1.TargetGroupAttachment) {
+// catchUp compares a cache, in the background, until it is not behind, and calls for a pass then.
+func (c *caches) catchUp(ctx context.Context, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := cacheOf(a)
 	if c.looking[name] || c.current[name] {
 		return
 	}
@@ -90,9 +92,12 @@ func (c *caches) look(ctx context.Context, name string) bool {
 }
 
 func (c *caches) shows(ctx context.Context, name string) (bool, error) {
-	kind, cached := "NodeList", client.ObjectList(&corev1.NodeList{})
-	if name != "" {
-		kind, cached = "PodList", &corev1.PodList{}
+	kind, cached := corev1.SchemeGroupVersion.WithKind("PodList"), client.ObjectList(&corev1.PodList{})
+	switch name {
+	case "":
+		kind.Kind, cached = "NodeList", &corev1.NodeList{}
+	case allAttachments:
+		kind, cached, name = v1alpha1.GroupVersion.WithKind("TargetGroupAttachmentList"), &v1alpha1.TargetGroupAttachmentList{}, ""
 	}
 	live, err := c.listLive(ctx, kind, name)
 	if err != nil {
@@ -112,11 +117,11 @@ func (c *caches) shows(ctx context.Context, name string) (bool, error) {
 }
 
 // listLive are the versions of all objects of a kind in a namespace.
-func (c *caches) listLive(ctx context.Context, kind, namespace string) (map[types.UID]string, error) {
+func (c *caches) listLive(ctx context.Context, kind schema.GroupVersionKind, namespace string) (map[types.UID]string, error) {
 	all := map[types.UID]string{}
 	for next := ""; ; {
 		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+		list.SetGroupVersionKind(kind)
 		if err := c.live.List(ctx, list, client.InNamespace(namespace), client.Limit(livePage), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing live: %w", err)
 		}
@@ -137,6 +142,10 @@ func versionsOf(list client.ObjectList) map[types.UID]string {
 			out[list.Items[i].UID] = list.Items[i].ResourceVersion
 		}
 	case *corev1.NodeList:
+		for i := range list.Items {
+			out[list.Items[i].UID] = list.Items[i].ResourceVersion
+		}
+	case *v1alpha1.TargetGroupAttachmentList:
 		for i := range list.Items {
 			out[list.Items[i].UID] = list.Items[i].ResourceVersion
 		}

@@ -20,25 +20,25 @@ func podAt(name, version string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: version}}
 }
 
-// TestACacheIsBehindUntilItShowsAll compares the cache of one namespace, or of Nodes, with what
-// the API server has, until no pod is missing in it or of before.
+// TestACacheIsBehindUntilItShowsAll compares the cache of one namespace, of Nodes, or of
+// TargetGroupAttachments, with what the API server has, until nothing is missing in it or of before.
 func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a", ResourceVersion: "7"}}
-	onNodes := named("nodes")
-	onNodes.Spec.NodeSelector = &metav1.LabelSelector{}
 	for name, c := range map[string]struct {
-		of           *v1alpha1.TargetGroupAttachment
+		of           string
 		live, cached []client.Object
 		behind       bool
 	}{
-		"it shows all":         {named("web"), []client.Object{podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
-		"it shows a newer one": {named("web"), []client.Object{podAt("a", "9")}, []client.Object{podAt("a", "10")}, false},
-		"one is gone since":    {named("web"), nil, []client.Object{podAt("a", "7")}, false},
-		"one is missing":       {named("web"), []client.Object{podAt("a", "7"), podAt("b", "8")}, []client.Object{podAt("a", "7")}, true},
-		"one is older":         {named("web"), []client.Object{podAt("a", "10")}, []client.Object{podAt("a", "9")}, true},
-		"a Node is missing":    {onNodes, []client.Object{node}, nil, true},
-		"only a pod is":        {onNodes, []client.Object{node, podAt("a", "7")}, []client.Object{node}, false},
-		"only a Node is":       {named("web"), []client.Object{node, podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
+		"it shows all":         {"ns", []client.Object{podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
+		"it shows a newer one": {"ns", []client.Object{podAt("a", "9")}, []client.Object{podAt("a", "10")}, false},
+		"one is gone since":    {"ns", nil, []client.Object{podAt("a", "7")}, false},
+		"one is missing":       {"ns", []client.Object{podAt("a", "7"), podAt("b", "8")}, []client.Object{podAt("a", "7")}, true},
+		"one is older":         {"ns", []client.Object{podAt("a", "10")}, []client.Object{podAt("a", "9")}, true},
+		"a Node is missing":    {"", []client.Object{node}, nil, true},
+		"only a pod is":        {"", []client.Object{node, podAt("a", "7")}, []client.Object{node}, false},
+		"an attachment is":     {allAttachments, []client.Object{named("web")}, []client.Object{podAt("a", "7")}, true},
+		"no attachment is":     {allAttachments, []client.Object{podAt("a", "7")}, []client.Object{named("web")}, false},
+		"only a Node is":       {"ns", []client.Object{node, podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())

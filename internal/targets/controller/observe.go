@@ -47,8 +47,9 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	if err := r.client.List(ctx, &attachments, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing TargetGroupAttachments: %w", err)
 	}
+	o.state.Behind = r.caches.behind(allAttachments)
 	for i := range attachments.Items {
-		a := targets.GroupAttachment{Object: &attachments.Items[i], Behind: r.caches.behind(&attachments.Items[i])}
+		a := targets.GroupAttachment{Object: &attachments.Items[i], Behind: r.caches.behind(cacheOf(&attachments.Items[i]))}
 		if err := r.observeAttachment(ctx, &a); err != nil {
 			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}
