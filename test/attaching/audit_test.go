@@ -400,7 +400,8 @@ func (a *audit) hook(name string, before, after client.Object) {
 		return
 	}
 	for _, p := range a.w.pods {
-		if p.name != name || p.gone {
+		if p.name != name || p.gone || p.ends && !p.serves {
+			// In one that has failed no hook runs.
 			continue
 		}
 		for _, g := range a.w.groups() {
