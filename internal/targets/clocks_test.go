@@ -44,8 +44,8 @@ func TestQuietOfAnotherLeader(t *testing.T) {
 }
 
 // TestWhatStaysIsNotRegistered leaves alone a target of which it is not known whether it
-// is to be in, and puts it back only where it was taken out. One on record may be on its way in for
-// a while.
+// is to be in, and puts it back only where it was taken out. What is on record may be on its way in,
+// and get new connections for as long as its load balancer takes.
 func TestWhatStaysIsNotRegistered(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaving, registered bool
@@ -53,11 +53,11 @@ func TestWhatStaysIsNotRegistered(t *testing.T) {
 		phase               Phase
 		registers           int
 	}{
-		"it is in":                    {false, true, 0, Attached, 0},
-		"it is not there":             {false, false, 0, Registering, 0},
-		"somebody took it out":        {false, false, lingering, Absent, 0},
-		"it was taken out by us":      {true, false, 0, Registering, 1},
-		"it is not there for a while": {false, false, lingering - time.Second, Registering, 0},
+		"it is in":               {false, true, 0, Attached, 0},
+		"it is not there":        {false, false, 0, Leaving, 0},
+		"nor is it for a while":  {false, false, 299 * time.Second, Leaving, 0},
+		"somebody took it out":   {false, false, 300 * time.Second, Absent, 0},
+		"it was taken out by us": {true, false, 0, Registering, 1},
 	} {
 		s := rested()
 		w := in(one)

@@ -53,21 +53,22 @@ func (p *planner) join(t Target, w wish) {
 }
 
 // missing reports a target that is only to stay, and is not registered. One on record may be yet, by
-// a call that was made before, be it by another leader.
+// a call that was made before, be it by another leader; and whoever took it out, it may still get
+// new connections.
 func (p *planner) missing(t Target, known bool) {
-	none, seen := time.Time{}, p.Sightings[t].Left
+	seen := p.Sightings[t].Left
 	if seen.IsZero() {
 		seen = p.ReadAt
 	}
 	if known {
 		p.sightings[t] = Sighting{Left: seen}
 	}
-	if over := seen.Add(lingering); known && p.ReadAt.Before(over) {
+	if over := seen.Add(max(lingering, p.Floor)); known && p.ReadAt.Before(over) {
 		p.readBy(over)
-		p.report(t, Registering, none, none, "it is not registered, and may be by a call that was made before")
+		p.report(t, Leaving, seen, over, "it is not registered, and may still get new connections")
 		return
 	}
-	p.report(t, Absent, none, none, "it is not registered, and it is not known whether it is to be")
+	p.report(t, Absent, time.Time{}, time.Time{}, "it is not registered, and it is not known whether it is to be")
 }
 
 // putBack is whether a target that was leaving is registered for good: nothing

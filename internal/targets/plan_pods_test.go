@@ -210,7 +210,7 @@ func TestAHookIsLetGoByATargetThatIsNotRegistered(t *testing.T) {
 		"not registered":   {at80("10.0.0.2"), in80(), 0, true},
 		"to be put back":   {at80("10.0.0.2"), leaving80(noon.Add(-time.Minute), "10.0.0.1:80"), 0, false},
 		"on its way":       {at80("10.0.0.2"), in80("10.0.0.1:80"), 0, false},
-		"taken by another": {at80("10.0.0.2"), in80("10.0.0.1:80"), lingering, true},
+		"taken by another": {at80("10.0.0.2"), in80("10.0.0.1:80"), time.Minute, true},
 	} {
 		s := fleetOf(webGroup(IP), c.registered)
 		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {Left: asOf.Add(-c.seen)}}}
