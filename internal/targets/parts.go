@@ -248,7 +248,8 @@ func (p *pass) moved(node string) bool {
 }
 
 // keepUnnamed has every target on record stay whose instance no Node is, while a Node that
-// is selected does not say which it is: a Node that registers anew may say so later.
+// is selected does not say which it is: a Node that registers anew may say so later. Others' may be
+// its own as well, where it selects nodes and the port is the same.
 func (p *pass) keepUnnamed(g *group, t *part) {
 	if g.Type != Instance || !p.hasUnnamed(t) {
 		return
@@ -257,7 +258,8 @@ func (p *pass) keepUnnamed(g *group, t *part) {
 	for _, h := range g.held {
 		// A removal that was only written may be another leader's, which knew less.
 		left := h.Leaving && !(h.LeftAt.IsZero() && placeIn(g.Registered, h.Target) == registered) && !g.comesBack(h.Target)
-		if _, known := p.zones[h.ID]; !known && h.by == t.ref && !left && !t.has(h.Target, nil) {
+		own := h.by == t.ref || t.nodes != nil && h.Target == g.target(Target{h.ID, t.Object.Spec.Port.IntVal})
+		if _, known := p.zones[h.ID]; !known && own && !left && !t.has(h.Target, nil) {
 			p.stay(t, h, nil)
 		}
 	}

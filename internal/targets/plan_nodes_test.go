@@ -318,6 +318,13 @@ func TestAMachineThatIsNotKnown(t *testing.T) {
 			t.Errorf("%s, nothing on record: %s", ownership, d.calls())
 		}
 	}
+	// Nor one of another that selects it as well and is deleted.
+	s.Attachments = nil
+	s.attachment("old", onNodes("node-b"), in80("i-a:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+	s.attachment("web", onNodes(), in80("i-b:80", "i-c:80"))
+	if d := plan(t, s); d.calls() != "" || !strings.Contains(strings.Join(d.of("web").Status.Groups[0].Targets, " "), "i-a:80") {
+		t.Errorf("of another: %s, %+v", d.calls(), d.of("web").Status.Groups)
+	}
 	// What is being put back is not taken out once more while the inventory does not show it.
 	s.Attachments = nil
 	s.attachment("web", onNodes(), leaving80(time.Time{}, "i-a:80"), in80())
