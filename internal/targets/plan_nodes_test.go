@@ -105,8 +105,10 @@ func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
 		pod := hookedPod("a", "10.0.0.3", true)
 		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
 		s.attachment("web", spec, in80("10.0.0.1:80")).Pods = []*corev1.Pod{podOf("c", "10.0.0.1"), pod}
+		gone := s.attachment("gone", onPods(IP))
+		gone.Object.DeletionTimestamp = &metav1.Time{Time: noon}
 		d := plan(t, s)
-		if d.node("node-b").Done == behind || (d.calls() == "") != behind || (len(d.hooks()) == 0) != behind {
+		if d.of("gone").Release == behind || d.node("node-b").Done == behind || (d.calls() == "") != behind || (len(d.hooks()) == 0) != behind {
 			t.Errorf("behind %t: %+v, %s, %v", behind, d.node("node-b"), d.calls(), d.hooks())
 		}
 	}

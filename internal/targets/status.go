@@ -39,7 +39,7 @@ func (p *pass) mustCatchUp(a *attachment) bool {
 // or may have, until the traffic to that has stopped, gates that are closed, and drain hooks that
 // hold pods for it.
 func (p *pass) left(a *attachment) bool {
-	if a.gates || p.letsGo(a) || p.hidden(a) != "" {
+	if a.gates || p.Behind || p.letsGo(a) || p.hidden(a) != "" {
 		return true
 	}
 	for _, g := range a.taken {
