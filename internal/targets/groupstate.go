@@ -56,6 +56,15 @@ type Sighting struct {
 	Left, Quiet time.Time
 }
 
+// unrecorded is since when it is known of what is on no record that it left, zero for what was: a
+// record is forgotten when its time is over.
+func (s Sighting) unrecorded() time.Time {
+	if s.LeftAt.IsZero() {
+		return s.Left
+	}
+	return time.Time{}
+}
+
 // Want is what one user of a group, such as a pod or a node, wants of a target.
 // A target that is wanted more than once is in while any of them wants it in.
 type Want struct {

@@ -66,7 +66,7 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 		return
 	}
 	none := time.Time{}
-	seen := p.Sightings[t].Left
+	seen := p.Sightings[t].unrecorded()
 	over := seen.Add(p.Floor)
 	switch {
 	case where == unread:

@@ -377,8 +377,8 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 		g.adds[n.ref] = true
 		want(Registration{Target: target})
 	}
-	for target := range p.Memory.Groups[g.key].Sightings {
-		if _, listed := g.Registered[target]; !listed && target.ID == n.Spec.Instance && len(g.at[target]) == 0 && !g.spoken(target) {
+	for target, seen := range p.Memory.Groups[g.key].Sightings {
+		if _, listed := g.Registered[target]; !listed && target.ID == n.Spec.Instance && len(g.at[target]) == 0 && !g.spoken(target) && !seen.unrecorded().IsZero() {
 			// Somebody else took it out a moment ago.
 			want(Registration{Target: target})
 		}

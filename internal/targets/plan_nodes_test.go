@@ -209,6 +209,25 @@ func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
 	}
 }
 
+// TestWhatWasOnRecordIsOver takes what left by us, and is on no record any more, for nobody's else: a
+// status of before may have been seen once more.
+func TestWhatWasOnRecordIsOver(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-b"))
+	s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"i-a", 80}: {LeftAt: noon.Add(-time.Hour), Left: noon}}}
+	s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	if d := plan(t, s); !d.node("node-a").Done {
+		t.Errorf("%+v", d.node("node-a"))
+	}
+	spec := onPods(Instance)
+	pod := hookedPod("a", "", true)
+	pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+	pod.Spec.HostNetwork = true
+	s.attachment("web", spec).Pods = []*corev1.Pod{pod}
+	if d := plan(t, s); len(d.hooks()) != 1 || d.hooks()["a"] {
+		t.Errorf("%v", d.hooks())
+	}
+}
+
 // TestWhatOthersRegisterOnceMoreKeepsItsNode does not take a node for out in the pass that drops the
 // record of what left it, and was registered by somebody else since.
 func TestWhatOthersRegisterOnceMoreKeepsItsNode(t *testing.T) {
