@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -83,7 +84,10 @@ func (p *pass) unread(n *nodeAttachment) string {
 	if n.detach() && slices.ContainsFunc(p.attachments, p.isUnplaced) {
 		return "the pods of targets that another leader registered are being read"
 	}
-	// What cannot be read may have been taken out.
+	// What cannot be read may be on it, in whatever group, or have been taken out.
+	if n.detach() && len(p.unreadable) > 0 {
+		return slices.Min(slices.Collect(maps.Values(p.unreadable)))
+	}
 	for _, attached := range n.Status.Groups {
 		if why := p.unreadable[keyOf(roleOf(attached.AssumeRole), attached.ID)]; why != "" {
 			return why
@@ -99,10 +103,7 @@ func (p *pass) unread(n *nodeAttachment) string {
 		for _, r := range g.decision.Reports {
 			concerned = concerned || n.detach() && p.isOn(r.Target, n)
 		}
-		switch {
-		case g.unreadable != "" && n.detach():
-			return g.unreadable
-		case g.unreadable == "" && concerned && g.ReadAt.Before(n.since) && (n.detach() || g.Failing == "" || g.holds(n.ref)):
+		if g.unreadable == "" && concerned && g.ReadAt.Before(n.since) && (n.detach() || g.Failing == "" || g.holds(n.ref)) {
 			return "target group " + g.Name + " is being read"
 		}
 	}

@@ -161,6 +161,24 @@ func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
 	}
 }
 
+// TestANodeIsNotOutWhileARecordCannotBeRead in whatever group it is, also one that nobody is on any
+// more.
+func TestANodeIsNotOutWhileARecordCannotBeRead(t *testing.T) {
+	for record, done := range map[string]bool{"10.0.0.9:80": true, "what is this": false} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.1"))
+		two := webGroup(IP)
+		two.ID, two.Name = "arn:two", "two"
+		s.Accounts[0].Groups = append(s.Accounts[0].Groups, KnownGroup{Group: two, ReadAt: asOf, Live: true, Registered: map[Target]Health{}})
+		spec := onPods(IP)
+		spec.TargetGroup.Name = "two"
+		s.attachment("web", spec, in80(record))
+		s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+		if got := plan(t, s).node("node-a"); got.Done != done || strings.Contains(got.Waits, "unreadable record") == done {
+			t.Errorf("%s: %+v", record, got)
+		}
+	}
+}
+
 // TestNothingIsTakenOutOnAGuess leaves what is on record where it is not known what is
 // selected.
 func TestNothingIsTakenOutOnAGuess(t *testing.T) {
