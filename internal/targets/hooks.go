@@ -38,7 +38,7 @@ func (p *pass) tellHooks() {
 		for _, pod := range a.Pods {
 			if hasDrainHook(pod.Spec) {
 				h := find(pod)
-				h.unknown, h.others = h.unknown || unknown, h.others || others
+				h.unknown, h.others = h.unknown || unknown || p.isUnnamed(a, pod), h.others || others
 			}
 		}
 	}
@@ -67,6 +67,13 @@ func (p *pass) mayHide(a *attachment) bool {
 	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) != "" || slices.ContainsFunc(a.taken, func(in taken) bool {
 		return in.part.unknown || in.part.admission.unread
 	})
+}
+
+// isUnnamed is whether a pod may have the target of its instance in a group, and its Node does not say
+// which that is.
+func (p *pass) isUnnamed(a *attachment, pod *corev1.Pod) bool {
+	node := p.nodes[pod.Spec.NodeName]
+	return (node == nil || node.Spec.ProviderID == "") && slices.ContainsFunc(a.taken, func(in taken) bool { return in.Type == Instance })
 }
 
 // hidden says why a record of an attachment is in a group that is not known, or cannot be read,

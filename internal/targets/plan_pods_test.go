@@ -135,6 +135,32 @@ func TestAHookIsKeptWhileAnotherPortLeaves(t *testing.T) {
 	}
 }
 
+// TestAHookIsKeptByANodeThatIsNotNamed holds a pod that is out of another group while its node may be
+// registered as an instance that nobody knows.
+func TestAHookIsKeptByANodeThatIsNotNamed(t *testing.T) {
+	for _, unnamed := range []bool{true, false} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+		if !unnamed {
+			s.group().Registered = at80("i-b")
+		} else {
+			s.Nodes[0].Spec.ProviderID = ""
+		}
+		two := webGroup(IP)
+		two.ID, two.Name = "arn:two", "two"
+		s.Accounts[0].Groups = append(s.Accounts[0].Groups, KnownGroup{Group: two, ReadAt: asOf, Live: true, Registered: map[Target]Health{}})
+		pod := hookedPod("a", "10.0.0.1", true)
+		pod.Spec.HostNetwork = true
+		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		s.attachment("web", onPods(Instance), in80("i-b:80")).Pods = []*corev1.Pod{pod}
+		other := onPods(IP)
+		other.TargetGroup.Name = "two"
+		s.attachment("other", other).Pods = []*corev1.Pod{pod}
+		if d := plan(t, s); len(d.hooks()) == 0 != unnamed {
+			t.Errorf("not named %t: %v", unnamed, d.hooks())
+		}
+	}
+}
+
 // TestAHookIsKeptByATargetOfASetThatIsNotThere holds a pod that is out of another group while what
 // is on record of it is not, whether it ends or its node leaves; and lets go of it before the
 // TargetGroupAttachment goes that has it on record.
