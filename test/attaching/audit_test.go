@@ -208,7 +208,7 @@ func (a *audit) mustBeOut(node, what string) {
 	for _, g := range a.w.groups() {
 		for _, t := range g.all() {
 			m := g.members[t]
-			if !g.routes(t) || a.on[t.ID] != node || !a.lives(t) || !a.concerns(g, t) {
+			if !g.routes(t) || a.on[t.ID] != node || !a.lives(t) || a.failed(t) || !a.concerns(g, t) {
 				continue
 			}
 			if m.by == them && m.outBy != us && m.inAt.After(a.shown(g)) {
@@ -372,6 +372,11 @@ func (a *audit) lives(t targets.Target) bool {
 	return a.w.machine(t) || slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID })
 }
 
+// failed is whether the pod at a target has failed: what stops its node takes nothing from it.
+func (a *audit) failed(t targets.Target) bool {
+	return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && p.failed() })
+}
+
 // heldBy is whether an Attachment has a place on record.
 func (a *audit) heldBy(at place) bool {
 	return slices.ContainsFunc(a.w.attachments(), func(o *v1alpha1.Attachment) bool { return recorded(o.Status.Groups, at) })
@@ -400,7 +405,7 @@ func (a *audit) hook(name string, before, after client.Object) {
 		return
 	}
 	for _, p := range a.w.pods {
-		if p.name != name || p.gone || p.ends && !p.serves {
+		if p.name != name || p.gone || p.failed() {
 			// In one that has failed no hook runs.
 			continue
 		}
@@ -472,10 +477,10 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		if m == nil || !g.holds(t) {
 			continue
 		}
-		if since := a.since[at]; !g.closed && !since.IsZero() && since.Before(l.asOf()) {
+		if since := a.since[at]; !g.seemsClosed() && !since.IsZero() && since.Before(l.asOf()) {
 			a.failf("%s is deregistered from %s while it is wanted there since %s ago %s", t, g.Name, time.Since(since).Round(time.Second), a.facts(at))
 		}
-		if p := a.unseen(l, at); !g.closed && p != nil {
+		if p := a.unseen(l, at); !g.seemsClosed() && p != nil {
 			a.failf("%s is deregistered from %s, where pod %s serves, which %s was never shown %s", t, g.Name, p.name, l.name, a.facts(at))
 		}
 		if a.w.whole(g) {

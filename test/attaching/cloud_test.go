@@ -54,6 +54,8 @@ type group struct {
 	// leader was told so first.
 	closed bool
 	told   map[*leader]time.Time
+	// opened is when it was last opened again.
+	opened time.Time
 }
 
 // moment is what a group held from then on.
@@ -421,8 +423,20 @@ func (g *group) tell(l *leader) map[string]string {
 // close gives a group to another namespace, or opens it to all.
 func (g *group) close(closed bool) {
 	g.closed = closed
+	if !closed {
+		g.opened = time.Now()
+	}
 	clear(g.told)
 	g.w.say("%s is closed: %t", g.Name, closed)
+}
+
+// tagsAge is how old tags may be that a leader goes by: they are read once a minute, and lists may be
+// late.
+const tagsAge = 4 * time.Minute
+
+// seemsClosed is whether somebody may take the group for closed, be it by tags of before.
+func (g *group) seemsClosed() bool {
+	return g.closed || !g.opened.IsZero() && time.Since(g.opened) < tagsAge
 }
 
 func (a *account) find(id string) *group {

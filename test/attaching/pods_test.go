@@ -39,6 +39,9 @@ func (p *pod) String() string {
 	return fmt.Sprintf("%s %s:%d serves %t ends %t gone %t told %q", p.name, p.address, p.port, p.serves, p.ends, p.gone, told)
 }
 
+// failed is whether it has ended by itself, and lingers.
+func (p *pod) failed() bool { return p.ends && !p.serves }
+
 func (p *pod) object() *corev1.Pod {
 	o, _ := p.w.api.Find("Pod", namespace, p.name).(*corev1.Pod)
 	return o
