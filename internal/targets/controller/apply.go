@@ -109,6 +109,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 		if err := r.client.Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
+		r.answers.wrote(object)
 		return errNotYet
 	}
 	if !same(object.Status, d.Status) {
@@ -116,6 +117,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 		if err := r.client.Status().Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
 			return fmt.Errorf("writing the status: %w", err)
 		}
+		r.answers.wrote(object.DeepCopy())
 	}
 	if d.Release && controllerutil.RemoveFinalizer(object, v1alpha1.Finalizer) {
 		if err := r.client.Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
@@ -133,19 +135,20 @@ func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAtta
 	if err := r.client.Status().Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	r.answers.wrote(object)
 	return nil
 }
 
-// writeHook writes on a pod whether traffic may come to it as a target. It is let go as a
-// call is made, not without the lease, and only as it was seen: a request that hangs may
-// arrive when it was told otherwise.
+// writeHook writes on a pod whether traffic may come to it as a target, as a call is made: not
+// without the lease, since another controller may have registered the pod's target since this was
+// decided, or have taken it out. It is let go only as it was seen: a request that hangs may arrive
+// when it was told otherwise.
 func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
+	if r.Leads != nil && !r.Leads() {
+		return errNotLeading
+	}
 	value, metadata := v1alpha1.TargetsIn, map[string]any{"uid": h.Pod.UID}
 	if !h.In {
-		if r.Leads != nil && !r.Leads() {
-			// Another controller may have registered the pod's target since this was decided.
-			return errNotLeading
-		}
 		value, metadata["resourceVersion"] = v1alpha1.TargetsOut, h.Pod.ResourceVersion
 	}
 	metadata["annotations"] = map[string]string{v1alpha1.AnnotationTargets: value}
@@ -157,7 +160,7 @@ func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
 	if err := r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
 		return fmt.Errorf("telling the drain hook: %w", err)
 	}
-	r.hooks.wrote(h.Pod.UID, value, pod.ResourceVersion)
+	r.answers.wrote(pod)
 	return nil
 }
 

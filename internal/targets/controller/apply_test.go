@@ -40,7 +40,7 @@ func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
 		client:  api, recorder: events.NewFakeRecorder(100), ring: func() {}, running: t.Context(),
 		writes: newWrites(func() {}), connections: newConnections(func() {}),
 		accounts: map[v1alpha1.AssumeRole]*account{{}: a}, background: a.background,
-		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}}, caches: newCaches(api, api, func() {}), hooks: newHooks(),
+		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}}, caches: newCaches(api, api, func() {}), answers: newAnswers(),
 	}
 }
 
@@ -190,18 +190,21 @@ func TestAHookThatIsNotWrittenStopsItsCalls(t *testing.T) {
 	}
 }
 
-// TestAHookIsNotLetGoWithoutTheLease: another controller may have registered its pod by now.
-func TestAHookIsNotLetGoWithoutTheLease(t *testing.T) {
+// TestAHookIsNotToldWithoutTheLease: another controller may have registered its pod by now, or taken
+// it out.
+func TestAHookIsNotToldWithoutTheLease(t *testing.T) {
 	for _, in := range []bool{false, true} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
 		api := fakeapi.New(t, pod.DeepCopy())
-		r := reconcilerOf(t, api)
-		r.Leads = func() bool { return false }
-		d := decided(time.Now())
-		d.Hooks = []targets.HookWrite{{Pod: pod, In: in}}
-		r.apply(t.Context(), &observed{}, d)
-		if wrote := slices.Contains(api.Writes(), "patch Pod p"); wrote != in {
-			t.Errorf("in %t: written %t", in, wrote)
+		for _, leads := range []bool{false, true} {
+			r := reconcilerOf(t, api)
+			r.Leads = func() bool { return leads }
+			d := decided(time.Now())
+			d.Hooks = []targets.HookWrite{{Pod: pod, In: in}}
+			r.apply(t.Context(), &observed{}, d)
+			if wrote := slices.Contains(api.Writes(), "patch Pod p"); wrote != leads {
+				t.Errorf("in %t, leads %t: written %t", in, leads, wrote)
+			}
 		}
 	}
 }
@@ -219,7 +222,7 @@ func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
 		if err := api.Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		r := &Reconciler{client: api, hooks: newHooks()}
+		r := &Reconciler{client: api, answers: newAnswers()}
 		if err := r.writeHook(t.Context(), targets.HookWrite{Pod: seen, In: in}); apierrors.IsConflict(err) == in {
 			t.Errorf("in %t: %v", in, err)
 		}
@@ -229,38 +232,39 @@ func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
 	}
 }
 
-// TestHooksAreShownAsWritten until the cache shows them, or nobody selects their pods.
-func TestHooksAreShownAsWritten(t *testing.T) {
-	api := fakeapi.New(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
-	seen := &corev1.Pod{}
-	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p"}, seen); err != nil {
+// TestObjectsAreSeenAsTheyWereAnswered until a cache shows that, or nobody asks for them any more.
+func TestObjectsAreSeenAsTheyWereAnswered(t *testing.T) {
+	web := named("web")
+	web.UID = "2"
+	api := fakeapi.New(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}, web)
+	pod, seen := &corev1.Pod{}, &v1alpha1.TargetGroupAttachment{}
+	for name, o := range map[string]client.Object{"p": pod, "web": seen} {
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Reconciler{client: api, answers: newAnswers()}
+	if err := r.writeHook(t.Context(), targets.HookWrite{Pod: pod, In: true}); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{client: api, hooks: newHooks()}
-	shown := func(pod *corev1.Pod) string {
-		pods := []*corev1.Pod{pod}
-		r.hooks.shown(pods)
-		return pods[0].Annotations[v1alpha1.AnnotationTargets]
-	}
-	if err := r.writeHook(t.Context(), targets.HookWrite{Pod: seen, In: true}); err != nil {
+	status := v1alpha1.TargetGroupAttachmentStatus{Targets: 7}
+	if err := r.writeAttachment(t.Context(), targets.AttachmentDecision{Object: seen, Status: status}); err != nil {
 		t.Fatal(err)
 	}
-	if got := shown(seen); got != v1alpha1.TargetsIn || len(seen.Annotations) > 0 {
-		t.Errorf("not shown yet: %q, and the cache holds %v", got, seen.Annotations)
+	if newest(r.answers, pod).Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn || newest(r.answers, seen).Status.Targets != 7 {
+		t.Errorf("not shown yet: %v, %v", newest(r.answers, pod).Annotations, newest(r.answers, seen).Status)
 	}
-	written := &corev1.Pod{}
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(seen), written); err != nil {
-		t.Fatal(err)
+	written := newest(r.answers, pod).DeepCopy()
+	written.Annotations = nil
+	if newest(r.answers, written) != written || newest(r.answers, pod) != pod {
+		t.Error("what is shown is not believed")
 	}
-	if written.Annotations = nil; shown(written) != "" || len(r.hooks.of) > 0 {
-		t.Errorf("shown: %v", r.hooks.of)
+	r.answers.keep(map[types.UID]bool{"2": true})
+	if newest(r.answers, seen) == seen {
+		t.Error("forgotten though it is there")
 	}
-	r.hooks.wrote("1", v1alpha1.TargetsIn, "9999")
-	if r.hooks.keep([]targets.GroupAttachment{{Pods: []*corev1.Pod{seen}}}); len(r.hooks.of) != 1 {
-		t.Error("forgotten though it is selected")
-	}
-	if r.hooks.keep(nil); len(r.hooks.of) > 0 {
-		t.Errorf("kept for nobody: %v", r.hooks.of)
+	if r.answers.keep(nil); newest(r.answers, seen) != seen {
+		t.Error("kept though it is gone")
 	}
 }
 
@@ -334,7 +338,7 @@ func TestWritingGates(t *testing.T) {
 		}
 		return names
 	}
-	r := &Reconciler{client: api}
+	r := &Reconciler{client: api, answers: newAnswers()}
 	left, err := r.writeGates(t.Context(), gates)
 	if names := written(); err != nil || !left || len(names) != gatesAPass-1 {
 		t.Errorf("%v, left %t, %v", names, left, err)
@@ -393,7 +397,7 @@ func TestAPodOfTheSameNameIsLeftAlone(t *testing.T) {
 	for _, uid := range []types.UID{"1", "2"} {
 		pod := successor.DeepCopy()
 		pod.UID = uid
-		r := &Reconciler{client: api, hooks: newHooks()}
+		r := &Reconciler{client: api, answers: newAnswers()}
 		if err := r.writeGate(t.Context(), targets.GateWrite{Pod: pod, Condition: corev1.PodCondition{Type: webGate, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}}); err != nil {
 			t.Fatal(err)
 		}
@@ -421,7 +425,7 @@ func TestTheFinalizerGoesLast(t *testing.T) {
 		api.Refuse = func(what string) error { return failFor(what, statusOfOne, err) }
 		seen := stored(t, api, named("one"))[0]
 		status := v1alpha1.TargetGroupAttachmentStatus{Groups: []v1alpha1.AttachedGroup{{ID: "arn:web"}}}
-		r := &Reconciler{client: api}
+		r := &Reconciler{client: api, answers: newAnswers()}
 		if got := r.writeAttachment(t.Context(), targets.AttachmentDecision{Object: seen, Status: status, Release: true}); (got == nil) != (err == nil) {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -4,8 +4,8 @@
 // writes.go keeps writes that fail from holding up others, account.go makes calls as one
 // role, roles.go says which may be assumed, listing.go lists what changes seldom, such as the groups and, with bindings.go, who
 // has one to itself, survey.go finds what else is asked of an account, caches.go whether caches
-// show what another leader saw, hooks.go what they do not show yet of what was written on pods,
-// and connections.go asks health checkers whether traffic still comes.
+// show what another leader saw, answers.go what they do not show yet of what was written, and
+// connections.go asks health checkers whether traffic still comes.
 package controller
 
 import (
@@ -76,8 +76,8 @@ type Reconciler struct {
 	memory      targets.Memory
 	// caches are behind what other leaders have recorded, until they were seen to be not.
 	caches *caches
-	// hooks are what was written on pods and is not shown yet.
-	hooks *hooks
+	// answers are objects as they were written and are not shown yet.
+	answers *answers
 	// gates are the versions in which pods were seen when their gates were written.
 	gates map[types.UID]string
 }

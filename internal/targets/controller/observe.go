@@ -41,7 +41,7 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		return nil, fmt.Errorf("listing Attachments: %w", err)
 	}
 	for i := range attached.Items {
-		o.state.NodeAttachments = append(o.state.NodeAttachments, &attached.Items[i])
+		o.state.NodeAttachments = append(o.state.NodeAttachments, newest(r.answers, &attached.Items[i]))
 	}
 	var attachments v1alpha1.TargetGroupAttachmentList
 	if err := r.client.List(ctx, &attachments, client.UnsafeDisableDeepCopy); err != nil {
@@ -49,15 +49,14 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	}
 	o.state.Behind = r.caches.behind(allAttachments)
 	for i := range attachments.Items {
-		a := targets.GroupAttachment{Object: &attachments.Items[i], Behind: r.caches.behind(cacheOf(&attachments.Items[i]))}
+		object := newest(r.answers, &attachments.Items[i])
+		a := targets.GroupAttachment{Object: object, Behind: r.caches.behind(cacheOf(object))}
 		if err := r.observeAttachment(ctx, &a); err != nil {
 			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}
-		r.hooks.shown(a.Pods)
-		r.hooks.shown(a.Neighbours)
 		o.state.Attachments = append(o.state.Attachments, a)
 	}
-	r.hooks.keep(o.state.Attachments)
+	r.answers.keep(written(&o.state))
 	if err := r.observeBystanders(ctx, o); err != nil {
 		return nil, err
 	}
@@ -147,9 +146,24 @@ func (r *Reconciler) pods(ctx context.Context, options ...client.ListOption) ([]
 	}
 	var out []*corev1.Pod
 	for i := range list.Items {
-		out = append(out, &list.Items[i])
+		out = append(out, newest(r.answers, &list.Items[i]))
 	}
 	return out, nil
+}
+
+// written are all objects that may have been written to.
+func written(s *targets.State) map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for i := range s.Attachments {
+		out[s.Attachments[i].Object.UID] = true
+		for _, pod := range slices.Concat(s.Attachments[i].Pods, s.Attachments[i].Neighbours) {
+			out[pod.UID] = true
+		}
+	}
+	for _, a := range s.NodeAttachments {
+		out[a.UID] = true
+	}
+	return out
 }
 
 // observeBystanders finds the pods whose addresses are on record, while a node is to be out:

@@ -88,7 +88,7 @@ func New(running context.Context, o Options, c client.Client, live client.Reader
 		background: rate.NewLimiter(rate.Limit(o.BackgroundRate), max(1, int(targets.BackgroundBurst*o.BackgroundRate))),
 		accounts:   map[v1alpha1.AssumeRole]*account{}, writes: newWrites(ring),
 		connections: newConnections(ring), bindings: newBindings(live, ring),
-		caches: newCaches(c, live, ring), hooks: newHooks(),
+		caches: newCaches(c, live, ring), answers: newAnswers(),
 	}
 }
 
