@@ -125,7 +125,7 @@ func (g *group) reaches(t *part, m member) bool {
 		return true
 	}
 	target := g.target(m.Target)
-	if g.leavesElsewhere(target) {
+	if g.leavesElsewhere(t, target) {
 		return true
 	}
 	if speaker := g.speakers[target]; speaker != nil && g.servedByOthers(target) {
@@ -135,13 +135,12 @@ func (g *group) reaches(t *part, m member) bool {
 	return r.Phase != "" && !r.ended()
 }
 
-// leavesElsewhere is whether what has a target's ID is on its way out at another port, at which
-// nobody selects anything any more: where a port was edited, whatever has the ID may serve there.
-func (g *group) leavesElsewhere(t Target) bool {
+// leavesElsewhere is whether what a part has on record with a target's ID is on its way out at another
+// port, at which nobody selects anything any more: where a port was edited, whatever has the ID may
+// serve there.
+func (g *group) leavesElsewhere(t *part, target Target) bool {
 	return slices.ContainsFunc(g.decision.Reports, func(r Report) bool {
-		_, borrowed := g.borrowers[r.Target]
-		spoken := g.speakers[r.Target] != nil || borrowed
-		return r.ID == t.ID && r.Target != t && len(g.at[r.Target]) > 0 && !spoken && !r.ended()
+		return r.ID == target.ID && r.Target != target && g.heldBy(r.Target, t.ref) && g.speakers[r.Target] == nil && !r.ended()
 	})
 }
 
