@@ -35,7 +35,7 @@ func (p *pass) tellHooks() {
 	}
 	for _, a := range p.attachments {
 		unknown, others := p.mayHide(a), slices.ContainsFunc(a.taken, func(in taken) bool { return in.binding != nil || in.LeftAlone != "" })
-		for _, pod := range a.Pods {
+		for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
 			if hasDrainHook(pod.Spec) {
 				h := find(pod)
 				h.unknown, h.others = h.unknown || unknown || p.isUnnamed(a, pod), h.others || others

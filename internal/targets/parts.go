@@ -54,6 +54,8 @@ type member struct {
 	// get healthy; pod is nil for a node.
 	ready bool
 	pod   *corev1.Pod
+	// silent is whether nothing is wanted of the target: it is only known to be the pod's.
+	silent bool
 }
 
 // mostGroups and mostNodeGroups are how many groups the statuses of the two kinds of
@@ -197,7 +199,7 @@ func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {
 	for _, w := range wants {
 		// A set that is not found adds nothing.
 		w.Stay = t.setIsGone()
-		t.members = append(t.members, member{w, pod.Spec.NodeName, containersReady(pod), pod})
+		t.members = append(t.members, member{Want: w, node: pod.Spec.NodeName, ready: containersReady(pod), pod: pod})
 	}
 }
 
@@ -217,7 +219,7 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 	w := mode.want(h.ID, pod, p.leaves)
 	w.Registration, w.Stay = h.Registration, true
-	t.members = append(t.members, member{w, pod.Spec.NodeName, containersReady(pod), pod})
+	t.members = append(t.members, member{Want: w, node: pod.Spec.NodeName, ready: containersReady(pod), pod: pod})
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
@@ -237,6 +239,8 @@ func (p *pass) keepLiving(g *group, t *part) {
 				p.keep(t, h, mode, pod)
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
+			default:
+				t.members = append(t.members, member{Want: Want{Registration: h.Registration}, node: pod.Spec.NodeName, pod: pod, silent: true})
 			}
 		}
 	}
@@ -328,7 +332,9 @@ func (g *group) want(t *part) {
 	g.unknown = g.unknown || t.matches && (t.unknown || t.unclear || t.Behind)
 	if t.asks() {
 		for _, m := range t.members {
-			g.wants = append(g.wants, m.Want)
+			if !m.silent {
+				g.wants = append(g.wants, m.Want)
+			}
 		}
 		return
 	}
