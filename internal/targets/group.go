@@ -33,7 +33,9 @@ type group struct {
 	// room for it.
 	adds map[Ref]bool
 	full []*nodeAttachment
-	// unknown is whether it is not known what a part selects, or whether there are others.
+	// unheard is whether there may be TargetGroupAttachments on it that nobody knows to be, unknown
+	// whether there are, or what a part selects is not known.
+	unheard bool
 	unknown bool
 	// speakers are the parts that targets are members of, borrowers the Attachments that
 	// want others.
@@ -63,7 +65,7 @@ func (p *pass) reachedGroups() []*group {
 			key := keyOf(account.Role, known.ID)
 			g := all[key]
 			if g == nil {
-				g = &group{key: key, adds: map[Ref]bool{}, at: map[Target][]held{}, speakers: map[Target]*part{}, borrowers: map[Target]Ref{}, unknown: p.Behind, unreadable: p.unreadable[key], binding: p.Bindings.of(known.Group)}
+				g = &group{key: key, adds: map[Ref]bool{}, at: map[Target][]held{}, speakers: map[Target]*part{}, borrowers: map[Target]Ref{}, unreadable: p.unreadable[key], binding: p.Bindings.of(known.Group)}
 				all[key] = g
 			}
 			if g.KnownGroup == nil || account.Role == p.reachedAs(key) {

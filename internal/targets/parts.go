@@ -67,6 +67,8 @@ const (
 
 // takeParts finds who has a part in a group, and what each wants of it.
 func (p *pass) takeParts(g *group) {
+	g.unheard = p.Behind || p.mayBeMeant(g)
+	g.unknown = g.unheard
 	for _, a := range p.attachments {
 		if t := p.partOf(g, a); t != nil {
 			g.parts = append(g.parts, t)
@@ -82,6 +84,13 @@ func (p *pass) takeParts(g *group) {
 	for _, n := range p.nodeAttachments {
 		p.borrow(g, n)
 	}
+}
+
+// mayBeMeant is whether somebody selects by tags and those of the group are not read.
+func (p *pass) mayBeMeant(g *group) bool {
+	return g.tags == nil && slices.ContainsFunc(p.attachments, func(a *attachment) bool {
+		return a.Object.Spec.TargetGroup.Tags != nil && a.Object.DeletionTimestamp == nil && a.Object.Spec.TargetType == string(g.Type) && slices.Contains(g.roles, a.role)
+	})
 }
 
 // bound has a part ask for nothing where the status of its object has no room for the group:
@@ -324,7 +333,7 @@ func (a *attachment) mode(pod *corev1.Pod, g Group) (Mode, error) {
 }
 
 // want adds what a part wants. One that is deleted has taken out what it registered,
-// whatever is left: somebody wants it so.
+// whatever is left: somebody wants it so, and all who may want it in have been heard.
 func (g *group) want(t *part) {
 	if g.binding != nil {
 		return
@@ -343,7 +352,7 @@ func (g *group) want(t *part) {
 	}
 	for _, h := range g.held {
 		if h.by == t.ref {
-			g.wants = append(g.wants, Want{Registration: h.Registration, Owner: h.Owner, Why: "its TargetGroupAttachment is deleted", Seen: true, Ending: true})
+			g.wants = append(g.wants, Want{Registration: h.Registration, Owner: h.Owner, Why: "its TargetGroupAttachment is deleted", Seen: !g.unheard, Ending: true})
 		}
 	}
 }

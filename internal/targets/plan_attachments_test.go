@@ -136,6 +136,33 @@ func TestATargetGoesOver(t *testing.T) {
 	}
 }
 
+// TestATargetWaitsForWhoMayWantIt takes nothing out of a group for an object that is deleted while
+// another selects by tags, and those of the group are not read, or others may not be known yet.
+func TestATargetWaitsForWhoMayWantIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*State)
+		calls  string
+	}{
+		"tags are not read":       {func(s *State) { s.group().Tags = nil }, ""},
+		"others are not known":    {func(s *State) { s.Behind, s.Attachments = true, s.Attachments[:1] }, ""},
+		"the other is on it":      {func(*State) {}, ""},
+		"the other is on another": {func(s *State) { s.group().Tags = map[string]string{"a": "c"} }, "out i-a:80, out i-b:80"},
+		"the other is deleted too": {func(s *State) {
+			s.group().Tags, s.Attachments[1].Object.DeletionTimestamp = nil, &metav1.Time{Time: noon}
+		}, "out i-a:80, out i-b:80"},
+	} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+		s.attachment("old", onNodes("node-a", "node-b"), in80("i-a:80", "i-b:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		spec := onNodes("node-a", "node-b")
+		spec.TargetGroup.Tags = map[string]string{"a": "b"}
+		s.attachment("web", spec)
+		c.change(&s)
+		if got := plan(t, s).calls(); got != c.calls {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // TestNothingIsConcludedFromWhatCannotBeRead leaves a group alone of which a record cannot be
 // read: its targets are nobody's to call out or foreign.
 func TestNothingIsConcludedFromWhatCannotBeRead(t *testing.T) {
