@@ -420,7 +420,7 @@ func (a *audit) hook(name string, before, after client.Object) {
 	}
 }
 
-// leadsTo is whether new connections to a target come to a pod: to the last one, where
+// leadsTo is whether new connections to a target come to a pod: to the last one that serves on, where
 // others of its node share the target.
 func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
 	if g.Type == targets.IP {
@@ -429,7 +429,9 @@ func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
 	if n := a.w.node(p.node); n == nil || n.instance != t.ID || t.Port != p.port || p.set != "web" || g.members[t].by != us {
 		return false
 	}
-	return !slices.ContainsFunc(a.w.pods, func(o *pod) bool { return o != p && o.node == p.node && o.set == p.set && o.port == p.port && !o.ends })
+	return !slices.ContainsFunc(a.w.pods, func(o *pod) bool {
+		return o != p && o.node == p.node && o.set == p.set && o.port == p.port && (!o.ends || o.held())
+	})
 }
 
 // serves is a pod that begins to answer.

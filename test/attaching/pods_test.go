@@ -39,6 +39,11 @@ func (p *pod) String() string {
 	return fmt.Sprintf("%s %s:%d serves %t ends %t gone %t told %q", p.name, p.address, p.port, p.serves, p.ends, p.gone, told)
 }
 
+// held is whether its drain hook holds it.
+func (p *pod) held() bool {
+	return p.hook && p.object() != nil && p.object().Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
+}
+
 // failed is whether it has ended by itself, and lingers.
 func (p *pod) failed() bool { return p.ends && !p.serves }
 
@@ -185,7 +190,7 @@ func (w *world) end(p *pod, grace time.Duration) {
 
 // stopping asks again and again whether the drain hook is let go.
 func (w *world) stopping(p *pod) {
-	held := p.hook && p.object() != nil && p.object().Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
+	held := p.held()
 	d := between(w.dice("stops %s", p.name), time.Second, 4*time.Second)
 	w.after(d, func() {
 		switch {
