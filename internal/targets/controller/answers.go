@@ -13,6 +13,7 @@ import (
 // written for that on others may be for good. All of them may be lost.
 type answers struct {
 	mu sync.Mutex
+	// of has nil for what is gone.
 	of map[types.UID]client.Object
 }
 
@@ -23,6 +24,21 @@ func (a *answers) wrote(o client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.of[o.GetUID()] = o
+}
+
+// ended notes that an object is gone by this process's last write to it.
+func (a *answers) ended(uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of[uid] = nil
+}
+
+// hasEnded is whether an object that is shown is gone.
+func (a *answers) hasEnded(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o, any := a.of[uid]
+	return any && o == nil
 }
 
 // newest is an object as it was shown, or answered where that is newer.

@@ -123,6 +123,9 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 		if err := r.client.Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
 			return fmt.Errorf("removing the finalizer: %w", err)
 		}
+		if len(object.Finalizers) == 0 {
+			r.answers.ended(object.UID)
+		}
 	}
 	return nil
 }

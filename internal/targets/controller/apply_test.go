@@ -263,6 +263,15 @@ func TestObjectsAreSeenAsTheyWereAnswered(t *testing.T) {
 	if newest(r.answers, seen) == seen {
 		t.Error("forgotten though it is there")
 	}
+	gone := seen.DeepCopy()
+	gone.UID, gone.Finalizers = "3", []string{v1alpha1.Finalizer}
+	if r.answers.hasEnded(gone.UID) {
+		t.Error("gone before it ended")
+	}
+	r.answers.ended(gone.UID)
+	if !r.answers.hasEnded(gone.UID) || r.answers.hasEnded(seen.UID) {
+		t.Error("what is gone is shown")
+	}
 	if r.answers.keep(nil); newest(r.answers, seen) != seen {
 		t.Error("kept though it is gone")
 	}
@@ -431,6 +440,9 @@ func TestTheFinalizerGoesLast(t *testing.T) {
 		}
 		if there := api.Get(t.Context(), client.ObjectKeyFromObject(object), &v1alpha1.TargetGroupAttachment{}) == nil; there != (err != nil) {
 			t.Errorf("%s: it is there %t", name, there)
+		}
+		if r.answers.hasEnded(seen.UID) != (err == nil) {
+			t.Errorf("%s: it has ended %t", name, err != nil)
 		}
 	}
 }

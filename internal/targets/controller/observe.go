@@ -48,7 +48,11 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		return nil, fmt.Errorf("listing TargetGroupAttachments: %w", err)
 	}
 	o.state.Behind = r.caches.behind(allAttachments)
+	there := map[types.UID]bool{}
 	for i := range attachments.Items {
+		if there[attachments.Items[i].UID] = true; r.answers.hasEnded(attachments.Items[i].UID) {
+			continue
+		}
 		object := newest(r.answers, &attachments.Items[i])
 		a := targets.GroupAttachment{Object: object, Behind: r.caches.behind(cacheOf(object))}
 		if err := r.observeAttachment(ctx, &a); err != nil {
@@ -56,7 +60,8 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 		}
 		o.state.Attachments = append(o.state.Attachments, a)
 	}
-	r.answers.keep(written(&o.state))
+	noteWritten(there, &o.state)
+	r.answers.keep(there)
 	if err := r.observeBystanders(ctx, o); err != nil {
 		return nil, err
 	}
@@ -151,19 +156,16 @@ func (r *Reconciler) pods(ctx context.Context, options ...client.ListOption) ([]
 	return out, nil
 }
 
-// written are all objects that may have been written to.
-func written(s *targets.State) map[types.UID]bool {
-	out := map[types.UID]bool{}
+// noteWritten notes all that may be written to.
+func noteWritten(there map[types.UID]bool, s *targets.State) {
 	for i := range s.Attachments {
-		out[s.Attachments[i].Object.UID] = true
 		for _, pod := range slices.Concat(s.Attachments[i].Pods, s.Attachments[i].Neighbours) {
-			out[pod.UID] = true
+			there[pod.UID] = true
 		}
 	}
 	for _, a := range s.NodeAttachments {
-		out[a.UID] = true
+		there[a.UID] = true
 	}
-	return out
 }
 
 // observeBystanders finds the pods whose addresses are on record, while a node is to be out:
