@@ -45,7 +45,8 @@ func (p *pass) tellHooks() {
 	for _, g := range p.groups {
 		for _, t := range g.parts {
 			for _, m := range t.members {
-				if m.pod == nil || !hasDrainHook(m.pod.Spec) || g.binding != nil {
+				if m.pod == nil || !hasDrainHook(m.pod.Spec) || g.binding != nil || g.unfinalized(t.ref) && !g.holds(t.ref) {
+					// Nothing is registered of what may go at any moment, without whoever lets go.
 					continue
 				}
 				h := find(m.pod)

@@ -96,6 +96,21 @@ func TestHooksLearnWhetherTrafficComes(t *testing.T) {
 	}
 }
 
+// TestAPodIsToldWhenItsAttachmentIsBound, and not before: what may go at any moment lets nobody go.
+func TestAPodIsToldWhenItsAttachmentIsBound(t *testing.T) {
+	for _, bound := range []bool{true, false} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+		a := s.attachment("web", onPods(IP))
+		a.Pods = []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
+		if !bound {
+			a.Object.Finalizers = nil
+		}
+		if d := plan(t, s); d.hooks()["a"] != bound || d.of("web").AddFinalizer == bound {
+			t.Errorf("bound %t: %v", bound, d.hooks())
+		}
+	}
+}
+
 // TestAHookIsKeptByATargetThatOnlyStays holds a pod that ends while its target is left in for
 // another pod of the node, of which nobody knows that it serves there.
 func TestAHookIsKeptByATargetThatOnlyStays(t *testing.T) {
