@@ -246,6 +246,10 @@ func (g *group) decide(p *pass) {
 		g.state.Whole = false
 	}
 	g.decision = Decide(g.state)
+	if p.Behind {
+		// What is on record by now may be the reverse.
+		g.decision.Register, g.decision.Deregister = nil, nil
+	}
 	g.leaveToBinding()
 	g.waitForHooks()
 	memory.Sightings = g.decision.Sightings

@@ -92,8 +92,8 @@ func TestANodeIsOutWhenEveryAccountIsRead(t *testing.T) {
 	}
 }
 
-// TestNothingIsOverWhileAttachmentsAreUnknown takes no node for out, lets go of no pod and takes out
-// nothing of a group's that nobody speaks of, while another leader may know of TargetGroupAttachments
+// TestNothingIsOverWhileAttachmentsAreUnknown takes no node for out, lets go of no pod and of no
+// finalizer, and makes no call, while another leader may know of TargetGroupAttachments, or of records,
 // that this one does not.
 func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
 	for _, behind := range []bool{true, false} {
@@ -104,11 +104,11 @@ func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
 		spec.Ownership = v1alpha1.OwnGroup
 		pod := hookedPod("a", "10.0.0.3", true)
 		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
-		s.attachment("web", spec, in80("10.0.0.1:80")).Pods = []*corev1.Pod{podOf("c", "10.0.0.1"), pod}
+		s.attachment("web", spec, in80("10.0.0.1:80")).Pods = []*corev1.Pod{podOf("c", "10.0.0.1"), podOf("d", "10.0.0.4"), pod}
 		gone := s.attachment("gone", onPods(IP))
 		gone.Object.DeletionTimestamp = &metav1.Time{Time: noon}
 		d := plan(t, s)
-		if d.of("gone").Release == behind || d.node("node-b").Done == behind || (d.calls() == "") != behind || (len(d.hooks()) == 0) != behind {
+		if d.of("gone").Release == behind || d.node("node-b").Done == behind || d.calls() != map[bool]string{false: "out 10.0.0.2:80, in 10.0.0.4:80"}[behind] || (len(d.hooks()) == 0) != behind {
 			t.Errorf("behind %t: %+v, %s, %v", behind, d.node("node-b"), d.calls(), d.hooks())
 		}
 	}

@@ -20,8 +20,8 @@ type State struct {
 	// Attachments and NodeAttachments are all there are, in any order.
 	Attachments     []GroupAttachment
 	NodeAttachments []*v1alpha1.Attachment
-	// Behind is whether there may be TargetGroupAttachments that are not known yet: another leader
-	// may have registered targets for them.
+	// Behind is whether there may be TargetGroupAttachments, or records of theirs, that are not known
+	// yet: another leader may have written them.
 	Behind bool
 	// Nodes are all of the cluster.
 	Nodes []*corev1.Node

@@ -35,6 +35,7 @@ type applied struct {
 // about its own targets, and no others.
 func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision) *applied {
 	r.memory = d.Memory
+	r.caches.catchUp(r.running, allAttachments)
 	done := r.beginWrites(d)
 	r.useAccounts(d)
 	waiting, stop := context.WithTimeout(ctx, patience)
@@ -49,7 +50,6 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 	for _, one := range done.begun {
 		done.writes.wait(waiting, one)
 	}
-	r.caches.catchUp(r.running, allAttachments)
 	for _, a := range d.Attachments {
 		if a.CatchUp {
 			r.caches.catchUp(r.running, cacheOf(a.Object))
