@@ -1,0 +1,167 @@
+package targets
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestNothingIsOverWhileAttachmentsAreUnknown takes no node for out, lets go of no pod and of no
+// finalizer, and makes no call, while another leader may know of TargetGroupAttachments, or of records,
+// that this one does not.
+func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
+	for _, behind := range []bool{true, false} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.1", "10.0.0.2"))
+		s.Behind = behind
+		s.detachment("node-b", "i-b", v1alpha1.WantDetached)
+		spec := onPods(IP)
+		spec.Ownership = v1alpha1.OwnGroup
+		pod := hookedPod("a", "10.0.0.3", true)
+		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		s.attachment("web", spec, in80("10.0.0.1:80")).Pods = []*corev1.Pod{podOf("c", "10.0.0.1"), podOf("d", "10.0.0.4"), pod}
+		gone := s.attachment("gone", onPods(IP))
+		gone.Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		d := plan(t, s)
+		if d.of("gone").Release == behind || d.node("node-b").Done == behind || d.calls() != map[bool]string{false: "out 10.0.0.2:80, in 10.0.0.4:80"}[behind] || (len(d.hooks()) == 0) != behind {
+			t.Errorf("behind %t: %+v, %s, %v", behind, d.node("node-b"), d.calls(), d.hooks())
+		}
+	}
+}
+
+// TestAMachineThatIsNotKnown says of no node that it is out which does not say what it is,
+// and takes out nothing that may be one that registers anew.
+func TestAMachineThatIsNotKnown(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-a", "i-b", "i-c"))
+	s.Nodes[0].Spec.ProviderID = ""
+	s.detachment("node-a", "", v1alpha1.WantDetached)
+	if got := plan(t, s).node("node-a"); got.Done || !strings.Contains(got.Waits, "providerID") {
+		t.Errorf("%+v", got)
+	}
+	// The Node says which it is before its Attachment does.
+	s.Nodes[0] = nodeOf("node-a", "i-a", "z1")
+	if got := plan(t, s).node("node-a"); got.Done || !strings.Contains(got.Waits, "providerID") {
+		t.Errorf("named a moment ago: %+v", got)
+	}
+	s.Nodes[0].Spec.ProviderID = ""
+	s.NodeAttachments = nil
+	for _, ownership := range []v1alpha1.TargetOwnership{v1alpha1.OwnRegistered, v1alpha1.OwnGroup} {
+		spec := onNodes()
+		spec.Ownership = ownership
+		s.Attachments = nil
+		s.attachment("web", spec, in80("i-a:80", "i-b:80", "i-c:80"))
+		d := plan(t, s)
+		if d.calls() != "" || d.blocked("web") != "node-a has no target: it has no providerID yet" {
+			t.Errorf("%s: %s, %s", ownership, d.calls(), d.blocked("web"))
+		}
+		s.Attachments[0].Object.Status.Groups = nil
+		if d := plan(t, s); strings.Contains(d.calls(), "out") {
+			t.Errorf("%s, nothing on record: %s", ownership, d.calls())
+		}
+	}
+	// Nor one of another that selects it as well and is deleted.
+	s.Attachments = nil
+	s.attachment("old", onNodes("node-b"), in80("i-a:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+	s.attachment("web", onNodes(), in80("i-b:80", "i-c:80"))
+	if d := plan(t, s); d.calls() != "" || !strings.Contains(strings.Join(d.of("web").Status.Groups[0].Targets, " "), "i-a:80") {
+		t.Errorf("of another: %s, %+v", d.calls(), d.of("web").Status.Groups)
+	}
+	// What is being put back is not taken out once more while the inventory does not show it.
+	s.Attachments = nil
+	s.attachment("web", onNodes(), leaving80(time.Time{}, "i-a:80"), in80())
+	leaves := s.later(time.Second, map[Target]Health{{"i-a", 80}: {Condition: Draining}, {"i-b", 80}: {Condition: Healthy}})
+	for _, back := range []bool{true, false} {
+		leaves.group().Answers = map[Target]Answer{{"i-a", 80}: {Register: back}}
+		if got := plan(t, leaves).calls(); strings.Contains(got, "out i-a:80") == back {
+			t.Errorf("put back %t: %s", back, got)
+		}
+	}
+	// A node that is known and not selected any more goes.
+	s.Attachments = nil
+	s.attachment("web", onNodes("node-a", "node-b"), in80("i-a:80", "i-b:80", "i-c:80"))
+	if d := plan(t, s); d.calls() != "out i-c:80" {
+		t.Error(d.calls())
+	}
+	// A machine that is no instance of the cloud's has nothing to be taken out.
+	s.Attachments, s.Nodes[0].Spec.ProviderID = nil, "other://x"
+	s.detachment("node-a", "", v1alpha1.WantDetached)
+	if !plan(t, s).node("node-a").Done {
+		t.Error("a node of another cloud is waited for")
+	}
+}
+
+// TestTheZoneOfALostNode holds the last target of a zone when its Node is gone as well: the
+// machine may serve on.
+func TestTheZoneOfALostNode(t *testing.T) {
+	for name, lose := range map[string]func(*State){
+		"gone": func(s *State) { s.Nodes = s.Nodes[1:] },
+		"without a providerID": func(s *State) {
+			s.Nodes = append([]*corev1.Node{nodeOf("node-a", "", "z1")}, s.Nodes[1:]...)
+			s.Attachments[0].Object.Spec.NodeSelector = onNodes("node-b").NodeSelector
+		},
+	} {
+		g := webGroup(Instance)
+		g.CrossZone = false
+		s := fleetOf(g, at80("i-a", "i-b", "i-c"))
+		s.attachment("web", onNodes(), in80("i-a:80", "i-b:80", "i-c:80"))
+		s = plan(t, s).apply(s)
+		lose(&s)
+		for range 2 {
+			d := plan(t, s)
+			if strings.Contains(d.calls(), "i-a") || !strings.Contains(d.Groups[0].Reports[0].Message, "zone z1") {
+				t.Errorf("%s: %s, %+v", name, d.calls(), d.Groups[0].Reports)
+			}
+			s = d.apply(s)
+		}
+		delete(s.group().Registered, Target{"i-a", 80})
+		if zone := plan(t, s).Memory.Zones["i-a"]; zone != "" {
+			t.Errorf("%s: its zone is remembered when it is not registered: %s", name, zone)
+		}
+	}
+}
+
+// TestTheZoneOfALostNodeThatIsOnlyFound remembers it also while nobody decides about its group, for
+// as long as it is found there: another zone's last target is not taken out for it.
+func TestTheZoneOfALostNodeThatIsOnlyFound(t *testing.T) {
+	g := webGroup(Instance)
+	g.CrossZone = false
+	s := fleetOf(g, at80("i-a", "i-c"))
+	s.Detaching = true
+	known := *s.group()
+	s.group().Registered, s.group().ReadAt, s.group().SweptAt, s.group().Instances = nil, time.Time{}, asOf, map[string]bool{"i-a": true, "i-c": true}
+	s = plan(t, s).apply(s)
+	s.Nodes = s.Nodes[:2]
+	for range 2 {
+		d := plan(t, s)
+		if !d.Accounts[0].Sweep.Instances["i-c"] {
+			t.Errorf("it is not looked for: %+v", d.Accounts[0].Sweep)
+		}
+		s = d.apply(s)
+	}
+	out := s
+	out.Accounts = []Account{{ListedAt: asOf, Groups: []KnownGroup{known}}}
+	out.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	if d := plan(t, out); d.calls() != "" || !strings.Contains(d.node("node-a").Waits, "zone z1") {
+		t.Errorf("%s, %+v", d.calls(), d.node("node-a"))
+	}
+	delete(s.group().Instances, "i-c")
+	if d := plan(t, s); d.Memory.Zones["i-c"] != "" || d.Accounts[0].Sweep.Instances["i-c"] {
+		t.Errorf("it is remembered when it is not found: %v, %+v", d.Memory.Zones, d.Accounts[0].Sweep)
+	}
+}
+
+// TestZonesOfInstances holds the last target of a zone whose clients reach no other.
+func TestZonesOfInstances(t *testing.T) {
+	for crossZone, want := range map[bool]string{true: "out i-a:80", false: ""} {
+		g := webGroup(Instance)
+		g.CrossZone = crossZone
+		s := fleetOf(g, at80("i-a", "i-b", "i-c"))
+		s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+		if got := plan(t, s).calls(); got != want {
+			t.Errorf("cross-zone %t: %s", crossZone, got)
+		}
+	}
+}
