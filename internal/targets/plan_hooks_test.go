@@ -151,25 +151,30 @@ func TestAHookIsKeptByANodeThatIsNotNamed(t *testing.T) {
 }
 
 // TestAHookIsKeptByATargetOfASetThatIsNotThere holds a pod that is out of another group while what
-// is on record of it is not, whether it ends or its node leaves; and lets go of it before the
-// TargetGroupAttachment goes that has it on record.
+// is on record of it is not, whether it ends, its node leaves, or it lives on; and lets go of it before
+// the TargetGroupAttachment goes that has it on record.
 func TestAHookIsKeptByATargetOfASetThatIsNotThere(t *testing.T) {
 	two := webGroup(IP)
 	two.ID, two.Name = "arn:two", "two"
+	left := func(before time.Duration) v1alpha1.AttachedGroup { return leaving80(noon.Add(-before), "10.0.0.1:80") }
 	for name, c := range map[string]struct {
-		ends       bool
-		registered map[Target]Health
-		record     v1alpha1.AttachedGroup
-		holds      bool
+		ends, leaves bool
+		registered   map[Target]Health
+		record       v1alpha1.AttachedGroup
+		holds        bool
 	}{
-		"it ends":               {true, at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), true},
-		"its node leaves":       {false, at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), true},
-		"it ends, and is out":   {true, at80("10.0.0.2"), leaving80(noon.Add(-time.Hour), "10.0.0.1:80"), false},
-		"it ends, of no record": {true, at80("10.0.0.1"), in80(), false},
+		"it ends":               {true, false, at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), true},
+		"its node leaves":       {false, true, at80("10.0.0.1", "10.0.0.2"), in80("10.0.0.1:80"), true},
+		"it ends, and is out":   {true, false, at80("10.0.0.2"), left(time.Hour), false},
+		"it ends, of no record": {true, false, at80("10.0.0.1"), in80(), false},
+		"it left a moment ago":  {false, false, at80("10.0.0.2"), left(10 * time.Second), true},
+		"it left":               {false, false, at80("10.0.0.2"), left(time.Hour), false},
 	} {
 		s := fleetOf(webGroup(IP), c.registered)
 		s.Accounts[0].Groups = append(s.Accounts[0].Groups, KnownGroup{Group: two, ReadAt: asOf, Live: true, Registered: map[Target]Health{}})
-		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {LeftAt: noon.Add(-time.Hour), Left: noon.Add(-time.Hour)}}}
+		for _, l := range c.record.Leaving {
+			s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {LeftAt: l.LeftAt.Time, Left: l.LeftAt.Time}}}
+		}
 		pod := hookedPod("a", "10.0.0.1", c.ends)
 		pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
 		spec := onPods(IP)
@@ -179,15 +184,20 @@ func TestAHookIsKeptByATargetOfASetThatIsNotThere(t *testing.T) {
 		other := onPods(IP)
 		other.TargetGroup.Name = "two"
 		s.attachment("other", other).Pods = []*corev1.Pod{pod}
-		if !c.ends {
+		s.Attachments[1].Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		if c.leaves {
 			s.detachment("node-a", "i-a", v1alpha1.WantDetached)
 		}
 		if d := plan(t, s); len(d.hooks()) > 0 == c.holds || d.hooks()["a"] {
 			t.Errorf("%s: %v, %+v", name, d.hooks(), d.of("lost").Status.Groups)
 		}
+		// Nobody else selects it.
 		s.Attachments = s.Attachments[:1]
+		if d := plan(t, s); len(d.hooks()) > 0 == c.holds {
+			t.Errorf("%s, alone: %v", name, d.hooks())
+		}
 		s.Attachments[0].Object.DeletionTimestamp = &metav1.Time{Time: noon}
-		if d := plan(t, s); c.record.Leaving != nil && (d.of("lost").Release || len(d.hooks()) != 1) {
+		if d := plan(t, s); d.of("lost").Release || len(d.hooks()) > 0 == c.holds {
 			t.Errorf("%s, deleted: %v, released %t", name, d.hooks(), d.of("lost").Release)
 		}
 	}

@@ -407,6 +407,11 @@ func (a *account) list(ctx context.Context, what string) ([]targets.Group, error
 	return out, nil
 }
 
+// isStuck is whether nobody can know what is in the group, or take it out.
+func (g *group) isStuck() bool {
+	return g.fails[targets.Read] != nil || g.fails[targets.Deregister] != nil
+}
+
 // tell is what a leader is told of the group's tags.
 func (g *group) tell(l *leader) map[string]string {
 	if !g.closed {

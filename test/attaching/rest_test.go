@@ -183,8 +183,7 @@ func (w *world) held() (out []string) {
 		}
 		of := false
 		for _, g := range w.groups() {
-			// What was registered is not known where nothing can be read, nor out where that fails.
-			of = of || speaksOf(c, g) && (g.fails[targets.Read] != nil || g.fails[targets.Deregister] != nil || w.unreadableIn(g))
+			of = of || speaksOf(c, g) && (g.isStuck() || w.unreadableIn(g))
 			for t, m := range g.members {
 				of = of || recorded(c.Status.Groups, place{g, t}) && m.by == us && g.routes(t)
 			}
