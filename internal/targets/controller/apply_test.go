@@ -232,51 +232,6 @@ func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
 	}
 }
 
-// TestObjectsAreSeenAsTheyWereAnswered until a cache shows that, or nobody asks for them any more.
-func TestObjectsAreSeenAsTheyWereAnswered(t *testing.T) {
-	web := named("web")
-	web.UID = "2"
-	api := fakeapi.New(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}, web)
-	pod, seen := &corev1.Pod{}, &v1alpha1.TargetGroupAttachment{}
-	for name, o := range map[string]client.Object{"p": pod, "web": seen} {
-		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := &Reconciler{client: api, answers: newAnswers()}
-	if err := r.writeHook(t.Context(), targets.HookWrite{Pod: pod, In: true}); err != nil {
-		t.Fatal(err)
-	}
-	status := v1alpha1.TargetGroupAttachmentStatus{Targets: 7}
-	if err := r.writeAttachment(t.Context(), targets.AttachmentDecision{Object: seen, Status: status}); err != nil {
-		t.Fatal(err)
-	}
-	if newest(r.answers, pod).Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn || newest(r.answers, seen).Status.Targets != 7 {
-		t.Errorf("not shown yet: %v, %v", newest(r.answers, pod).Annotations, newest(r.answers, seen).Status)
-	}
-	written := newest(r.answers, pod).DeepCopy()
-	written.Annotations = nil
-	if newest(r.answers, written) != written || newest(r.answers, pod) != pod {
-		t.Error("what is shown is not believed")
-	}
-	r.answers.keep(map[types.UID]bool{"2": true})
-	if newest(r.answers, seen) == seen {
-		t.Error("forgotten though it is there")
-	}
-	gone := seen.DeepCopy()
-	gone.UID, gone.Finalizers = "3", []string{v1alpha1.Finalizer}
-	if r.answers.hasEnded(gone.UID) {
-		t.Error("gone before it ended")
-	}
-	r.answers.ended(gone.UID)
-	if !r.answers.hasEnded(gone.UID) || r.answers.hasEnded(seen.UID) {
-		t.Error("what is gone is shown")
-	}
-	if r.answers.keep(nil); newest(r.answers, seen) != seen {
-		t.Error("kept though it is gone")
-	}
-}
-
 // TestAWriteThatHangsWaitsAlone goes on with the calls about everything else, in this pass
 // and the next, and calls for a pass when it ends.
 func TestAWriteThatHangsWaitsAlone(t *testing.T) {
