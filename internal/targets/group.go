@@ -167,7 +167,7 @@ func (g *group) findSpeakers() {
 		}
 		for _, m := range t.members {
 			target, rank := g.target(m.Target), 1
-			if m.silent || t.admission.why != "" && !g.heldBy(target, t.ref) {
+			if t.admission.why != "" && !g.heldBy(target, t.ref) {
 				continue
 			}
 			if m.In && t.admission.why == "" {

@@ -269,8 +269,8 @@ func (p *pass) keepUnnamed(g *group, t *part) {
 	}
 	t.unsure = true
 	for _, h := range g.held {
-		// A removal that was only written may be another leader's, which knew less.
-		left := h.Leaving && !(h.LeftAt.IsZero() && placeIn(g.Registered, h.Target) == registered) && !g.comesBack(h.Target)
+		// A removal of what is registered may be another leader's, which knew less or has put it back.
+		left := h.Leaving && (h.Settled || placeIn(g.Registered, h.Target) != registered) && !g.comesBack(h.Target)
 		own := h.by == t.ref || t.nodes != nil && h.Target == g.target(Target{h.ID, t.Object.Spec.Port.IntVal})
 		if _, known := p.zones[h.ID]; !known && own && !left && !t.has(h.Target, nil) {
 			p.stay(t, h, nil)
@@ -392,8 +392,8 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 		g.adds[n.ref] = true
 		want(Registration{Target: target})
 	}
-	for target, seen := range p.Memory.Groups[g.key].Sightings {
-		if _, listed := g.Registered[target]; !listed && target.ID == n.Spec.Instance && len(g.at[target]) == 0 && !g.spoken(target) && !seen.unrecorded().IsZero() {
+	for target := range p.Memory.Groups[g.key].Sightings {
+		if _, listed := g.Registered[target]; !listed && target.ID == n.Spec.Instance && len(g.at[target]) == 0 && !g.spoken(target) {
 			// Somebody else took it out a moment ago.
 			want(Registration{Target: target})
 		}

@@ -383,6 +383,13 @@ func TestASetThatIsNotThereChangesNothing(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
+	// It is being put back.
+	s = fleetOf(webGroup(Instance), map[Target]Health{{"i-a", 80}: {Condition: Draining}, {"i-b", 80}: {Condition: Healthy}})
+	s.group().Answers = map[Target]Answer{{"i-a", 80}: {Register: true}}
+	s.with(a, leaving80(time.Time{}, "i-a:80"))
+	if got := plan(t, s).calls(); got != "in i-a:80" {
+		t.Errorf("it is being put back: %s", got)
+	}
 	// It was put back a moment ago.
 	s = fleetOf(webGroup(Instance), at80("i-a", "i-b"))
 	s.with(a, leaving80(time.Time{}, "i-a:80"))

@@ -29,6 +29,9 @@ func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
 		if d.of("gone").Release == behind || d.node("node-b").Done == behind || d.calls() != map[bool]string{false: "out 10.0.0.2:80, in 10.0.0.4:80"}[behind] || (len(d.hooks()) == 0) != behind {
 			t.Errorf("behind %t: %+v, %s, %v", behind, d.node("node-b"), d.calls(), d.hooks())
 		}
+		if leaves := len(d.of("web").Status.Groups[0].Leaving) > 0; leaves == behind {
+			t.Errorf("behind %t: %+v", behind, d.of("web").Status.Groups)
+		}
 	}
 }
 
@@ -60,6 +63,15 @@ func TestAMachineThatIsNotKnown(t *testing.T) {
 		s.Attachments[0].Object.Status.Groups = nil
 		if d := plan(t, s); strings.Contains(d.calls(), "out") {
 			t.Errorf("%s, nothing on record: %s", ownership, d.calls())
+		}
+	}
+	for _, settled := range []bool{false, true} {
+		record := leaving80(noon.Add(-time.Minute), "i-a:80")
+		record.Leaving[0].Settled = settled
+		s.Attachments = nil
+		s.attachment("web", onNodes(), record)
+		if d := plan(t, s); strings.Contains(d.calls(), "out") || (len(d.of("web").Status.Groups[0].Leaving) == 0) != settled {
+			t.Errorf("put back by another leader, or by others %t: %s, %+v", settled, d.calls(), d.of("web").Status.Groups)
 		}
 	}
 	// Nor one of another that selects it as well and is deleted.
