@@ -30,6 +30,9 @@ func (p *planner) leave(t Target) {
 		p.left(r, where)
 	case r.Leaving && where == unread && !r.LeftAt.IsZero():
 		p.report(t, Leaving, r.LeftAt, time.Time{}, "the inventory of the group is not read yet")
+	case where == registered && r.Settled && !wanted && !p.Whole && p.ReadAt.Before(p.sightings[t].Left):
+		p.readBy(p.Now)
+		p.report(t, Leaving, r.LeftAt, time.Time{}, "it has left, and the inventory of before is read once more")
 	case where == registered && r.Settled && !wanted && !p.Whole:
 		p.foreignAgain(t)
 	default:

@@ -214,6 +214,11 @@ func TestWhatOthersRegisterOnceMoreKeepsItsNode(t *testing.T) {
 	record.Leaving[0].Settled = true
 	s.attachment("web", onNodes("node-b"), record)
 	s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	// What was read before it was known to have left says nothing.
+	if d := plan(t, s); d.node("node-a").Done || len(d.of("web").Status.Groups[0].Leaving) != 1 {
+		t.Errorf("%+v, %+v", d.node("node-a"), d.of("web").Status.Groups)
+	}
+	s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"i-a", 80}: {LeftAt: record.Leaving[0].LeftAt.Time, Left: asOf}}}
 	d := plan(t, s)
 	if got := d.node("node-a"); got.Done || len(d.of("web").Status.Groups[0].Leaving) > 0 {
 		t.Errorf("%+v, %+v", got, d.of("web").Status.Groups)
