@@ -133,9 +133,11 @@ func (g *group) target(t Target) Target {
 	return t
 }
 
-// comesBack is whether the last call that was decided about a target registers it: that the
-// inventory does not show it yet says nothing.
-func (g *group) comesBack(t Target) bool { return g.Answers[t].Register }
+// isOut is whether a target is known not to be registered: that the inventory does not show it yet
+// says nothing where the last call that was decided about it registers it.
+func (g *group) isOut(t Target) bool {
+	return !g.ReadAt.IsZero() && placeIn(g.Registered, t) != registered && !g.Answers[t].Register
+}
 
 // holds is whether an object has records of the group.
 func (g *group) holds(by Ref) bool {

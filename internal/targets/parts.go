@@ -241,7 +241,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 		id, _ := mode.idOf(pod, p.nodes)
 		_, ends := Ending(pod)
 		for _, h := range g.held {
-			out := h.Leaving && placeIn(g.Registered, h.Target) != registered && !g.comesBack(h.Target)
+			out := h.Leaving && g.isOut(h.Target)
 			switch {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
@@ -270,7 +270,7 @@ func (p *pass) keepUnnamed(g *group, t *part) {
 	t.unsure = true
 	for _, h := range g.held {
 		// A removal of what is registered may be another leader's, which knew less or has put it back.
-		left := h.Leaving && (h.Settled || placeIn(g.Registered, h.Target) != registered) && !g.comesBack(h.Target)
+		left := h.Leaving && (h.Settled || g.isOut(h.Target))
 		own := h.by == t.ref || t.nodes != nil && h.Target == g.target(Target{h.ID, t.Object.Spec.Port.IntVal})
 		if _, known := p.zones[h.ID]; !known && own && !left && !t.has(h.Target, nil) {
 			p.stay(t, h, nil)

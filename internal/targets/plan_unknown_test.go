@@ -68,11 +68,21 @@ func TestAMachineThatIsNotKnown(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		record := leaving80(noon.Add(-time.Minute), "i-a:80")
 		record.Leaving[0].Settled = settled
+		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"i-a", 80}: {LeftAt: record.Leaving[0].LeftAt.Time, Left: asOf}}}
 		s.Attachments = nil
 		s.attachment("web", onNodes(), record)
 		if d := plan(t, s); strings.Contains(d.calls(), "out") || (len(d.of("web").Status.Groups[0].Leaving) == 0) != settled {
 			t.Errorf("put back by another leader, or by others %t: %s, %+v", settled, d.calls(), d.of("web").Status.Groups)
 		}
+	}
+	// Nothing is known before the group is read.
+	unread := s
+	unread.Attachments = nil
+	unread.attachment("old", onNodes("node-b"), leaving80(time.Time{}, "i-a:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+	unread.attachment("web", onNodes(), in80("i-b:80", "i-c:80"))
+	unread.Accounts = []Account{{ListedAt: asOf, Groups: []KnownGroup{{Group: s.group().Group}}}}
+	if got := plan(t, unread).calls(); got != "" {
+		t.Errorf("unread: %s", got)
 	}
 	// Nor one of another that selects it as well and is deleted.
 	s.Attachments = nil
