@@ -211,7 +211,7 @@ func (a *audit) mustBeOut(node, what string) {
 			if !g.routes(t) || a.on[t.ID] != node || !a.lives(t) || a.failed(t) || !a.concerns(g, t) {
 				continue
 			}
-			if m.by == them && m.outBy != us && m.inAt.After(a.shown(g)) {
+			if m.by == them && m.inAt.After(a.shown(g)) {
 				// Somebody else registered it since the group was last read.
 				continue
 			}

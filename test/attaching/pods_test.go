@@ -108,8 +108,8 @@ func (w *world) makePod(n *node, set string, declares bool) {
 	if !declares {
 		p.port = 0
 	}
-	w.pods = append(w.pods, p)
 	w.api.Put(o)
+	w.pods = append(w.pods, p)
 	r := w.dice("pod %s", p.name)
 	w.after(between(r, time.Second, 6*time.Second), func() { w.start(p) })
 }
