@@ -221,12 +221,20 @@ func (a *audit) mustBeOut(node, what string) {
 	}
 }
 
-// shown is when what the writer was last shown of a group was so.
-func (a *audit) shown(g *group) time.Time {
+// takesIn is how long it takes until what a list shows is known to all loops of a leader.
+const takesIn = time.Second
+
+// shown is when what the writer knows of a group was so.
+func (a *audit) shown(g *group) (asOf time.Time) {
 	if a.writer == nil {
 		return time.Now()
 	}
-	return g.shown[a.writer]
+	for _, l := range g.lists[a.writer] {
+		if time.Since(l.sent) > takesIn {
+			asOf = l.asOf
+		}
+	}
+	return asOf
 }
 
 // concerns is whether a target has to be out where its node is: instances as ourselves in

@@ -48,8 +48,9 @@ type group struct {
 	history []moment
 	// fails is what calls of a kind answer, for as long as it stands there.
 	fails map[targets.Kind]error
-	// shown is when what the last list showed was so, by leader.
+	// shown is when what the last list showed was so, by leader, and lists what each showed lately.
 	shown map[*leader]time.Time
+	lists map[*leader][]listed
 	// closed is whether its tag names another namespace than the one there is, told when a
 	// leader was told so first.
 	closed bool
@@ -57,6 +58,9 @@ type group struct {
 	// opened is when it was last opened again.
 	opened time.Time
 }
+
+// listed is a list: as of when it is, and when it was sent.
+type listed struct{ asOf, sent time.Time }
 
 // moment is what a group held from then on.
 type moment struct {
@@ -118,7 +122,7 @@ func (w *world) role(name string) *role {
 }
 
 func (w *world) addGroup(r *role, g targets.Group) *group {
-	added := &group{Group: g, w: w, role: r, members: map[targets.Target]*membership{}, fails: map[targets.Kind]error{}, shown: map[*leader]time.Time{}, told: map[*leader]time.Time{}}
+	added := &group{Group: g, w: w, role: r, members: map[targets.Target]*membership{}, fails: map[targets.Kind]error{}, shown: map[*leader]time.Time{}, lists: map[*leader][]listed{}, told: map[*leader]time.Time{}}
 	r.groups = append(r.groups, added)
 	added.note()
 	return added
@@ -463,6 +467,7 @@ func (a *account) List(ctx context.Context, of targets.Group, _ []targets.Target
 		out = g.list(asOf)
 		if asOf.After(g.shown[a.l]) {
 			g.shown[a.l] = asOf
+			g.lists[a.l] = append(g.lists[a.l], listed{asOf, time.Now()})
 		}
 		return nil
 	})
