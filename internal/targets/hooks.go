@@ -12,6 +12,8 @@ import (
 type hooked struct {
 	pod *corev1.Pod
 	in  bool
+	// bound is whether it may by an object that does not go before it has let go.
+	bound bool
 	// member is whether it has a target in some group that is ours to judge, others whether it may
 	// have one in a group that is not, unknown whether nothing is known of one.
 	member, others, unknown bool
@@ -45,19 +47,19 @@ func (p *pass) tellHooks() {
 	for _, g := range p.groups {
 		for _, t := range g.parts {
 			for _, m := range t.members {
-				if m.pod == nil || !hasDrainHook(m.pod.Spec) || g.binding != nil || g.unfinalized(t.ref) && !g.holds(t.ref) {
-					// Nothing is registered of what may go at any moment, without whoever lets go.
+				if m.pod == nil || !hasDrainHook(m.pod.Spec) || g.binding != nil {
 					continue
 				}
 				h := find(m.pod)
 				h.member = true
 				h.unknown = h.unknown || g.unreadable != ""
-				h.in = h.in || g.unreadable == "" && g.reaches(t, m)
+				in := g.unreadable == "" && g.reaches(t, m)
+				h.in, h.bound = h.in || in, h.bound || in && (!g.unfinalized(t.ref) || g.holds(t.ref))
 			}
 		}
 	}
 	for _, uid := range order {
-		if h := all[uid]; h.in != told(h.pod) && (h.in || !h.unknown && (h.member || !h.others && !p.lingers(h.pod))) {
+		if h := all[uid]; h.in != told(h.pod) && (h.bound || !h.in && !h.unknown && (h.member || !h.others && !p.lingers(h.pod))) {
 			p.out.Hooks = append(p.out.Hooks, HookWrite{h.pod, h.in})
 		}
 	}

@@ -78,6 +78,21 @@ func TestAPodIsToldWhenItsAttachmentIsBound(t *testing.T) {
 	}
 }
 
+// TestAHookIsKeptAsItsTargetGoesOver holds a pod whose target leaves for one that is deleted, while
+// another that is not bound yet wants it in.
+func TestAHookIsKeptAsItsTargetGoesOver(t *testing.T) {
+	s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+	pod := hookedPod("a", "10.0.0.1", false)
+	pod.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+	old := s.attachment("old", onPods(IP), leaving80(noon.Add(-time.Second), "10.0.0.1:80"))
+	old.Object.DeletionTimestamp, old.Pods = &metav1.Time{Time: noon}, []*corev1.Pod{pod}
+	added := s.attachment("added", onPods(IP))
+	added.Object.Finalizers, added.Pods = nil, []*corev1.Pod{pod}
+	if d := plan(t, s); len(d.hooks()) > 0 {
+		t.Errorf("%v", d.hooks())
+	}
+}
+
 // TestAHookIsKeptByATargetThatOnlyStays holds a pod that ends while its target is left in for
 // another pod of the node, of which nobody knows that it serves there.
 func TestAHookIsKeptByATargetThatOnlyStays(t *testing.T) {
