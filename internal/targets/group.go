@@ -33,8 +33,8 @@ type group struct {
 	// room for it.
 	adds map[Ref]bool
 	full []*nodeAttachment
-	// unheard is whether there may be TargetGroupAttachments on it that nobody knows to be, unknown
-	// whether there are, or what a part selects is not known.
+	// unheard is whether TargetGroupAttachments may be on it that are not known to be. unknown is
+	// whether that is so, or it is not known what a part selects.
 	unheard bool
 	unknown bool
 	// speakers are the parts that targets are members of, borrowers the Attachments that

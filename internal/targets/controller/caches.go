@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -26,10 +26,10 @@ const (
 )
 
 // caches are those of pods, by namespace, that of Nodes, under the empty name, and that of
-// TargetGroupAttachments. Each kind's
-// watch lags by itself, so that a status may name a target that another leader registered
-// while its pod is not there yet. A cache is compared once with what the API server has, where
-// something is missing in it: all that is recorded thereafter by this process it has shown.
+// TargetGroupAttachments. Each kind's watch lags by itself, so that a status may name a target
+// that another leader registered while its pod is not there yet. A cache is compared once with
+// what the API server has, where something is missing in it: all that is recorded thereafter by
+// this process it has shown.
 type caches struct {
 	cached, live client.Reader
 	// ring calls for another pass.
@@ -68,12 +68,8 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 	}
 	c.looking[name] = true
 	go func() {
-		for !c.look(ctx, name) {
-			select {
-			case <-time.After(lookAgain):
-			case <-ctx.Done():
-				return
-			}
+		if !c.compare(ctx, name) {
+			return
 		}
 		c.mu.Lock()
 		c.current[name] = true
@@ -82,13 +78,25 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 	}()
 }
 
-// look is whether a cache shows all that the API server has.
-func (c *caches) look(ctx context.Context, name string) bool {
-	shows, err := c.shows(ctx, name)
-	if err != nil {
-		ctrl.Log.WithName("targets").V(1).Info("comparing a cache failed", "namespace", name, "error", err)
+// compare returns when a cache shows all that the API server has, or when it is to end before. It
+// tells of each other error once, since what is not believed meanwhile waits: without the
+// TargetGroupAttachments every call.
+func (c *caches) compare(ctx context.Context, name string) bool {
+	for told := ""; ; {
+		shows, err := c.shows(ctx, name)
+		if shows {
+			return true
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			log.FromContext(ctx).Error(err, "comparing a cache with what the API server has failed, and targets wait for it", "cache", name)
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return false
+		}
 	}
-	return shows && err == nil
 }
 
 func (c *caches) shows(ctx context.Context, name string) (bool, error) {

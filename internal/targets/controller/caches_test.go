@@ -2,10 +2,13 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
@@ -14,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func podAt(name, version string) *corev1.Pod {
@@ -70,6 +74,37 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unlistable fails with each error in turn, and answers for an empty cluster thereafter.
+type unlistable struct {
+	client.Reader
+	errs []error
+}
+
+func (u *unlistable) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	if len(u.errs) == 0 {
+		return u.Reader.List(ctx, list, o...)
+	}
+	err := u.errs[0]
+	u.errs = u.errs[1:]
+	return err
+}
+
+// TestAFailingComparisonIsTold once for each other error, since every call may wait for it.
+func TestAFailingComparisonIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		logger := funcr.New(func(_, args string) { told = append(told, args) }, funcr.Options{})
+		refused, down := errors.New("refused"), errors.New("down")
+		caches := newCaches(fakeapi.New(t), &unlistable{fakeapi.New(t), []error{refused, refused, refused, down, down}}, func() {})
+		caches.catchUp(log.IntoContext(t.Context(), logger), allAttachments)
+		time.Sleep(10 * lookAgain)
+		synctest.Wait()
+		if len(told) != 2 || !strings.Contains(told[0], "refused") || !strings.Contains(told[1], "down") || caches.behind(allAttachments) {
+			t.Errorf("told %q, behind %t", told, caches.behind(allAttachments))
+		}
+	})
 }
 
 // TestAPodThatAnotherLeaderSawStays leaves its target in while the cache does not show the pod,
