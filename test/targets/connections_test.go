@@ -51,6 +51,9 @@ func TestQuietNode(t *testing.T) {
 		t.Errorf("%d questions about connections while nothing leaves", asked)
 	}
 
+	// A controller that starts meanwhile does not know of the connection, and waits for the floor.
+	theController.memory.RLock()
+	defer theController.memory.RUnlock()
 	f.annotate(node, v1alpha1.AnnotationNodeDetached, new(""))
 	f.eventually("its target left", func(ctx context.Context) error {
 		if err := api.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -232,6 +233,9 @@ type program struct {
 	path, kubeconfig string
 	cmd              *exec.Cmd
 	log              bytes.Buffer
+	// memory is read-locked by tests of what one process remembers, and locked by those
+	// that kill it while others run.
+	memory sync.RWMutex
 }
 
 func build(ctx context.Context, dir string) (*program, error) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,6 +301,9 @@ func TestDetachedNode(t *testing.T) {
 	f := newFixture(t, "instance")
 	f.register("i-simulated-1", "i-simulated-2", "i-simulated-3")
 	f.healthy("i-simulated-1:80", "i-simulated-2:80", "i-simulated-3:80")
+	theController.memory.Lock()
+	unlock := sync.OnceFunc(theController.memory.Unlock)
+	defer unlock()
 	f.annotate("simulated-2", v1alpha1.AnnotationNodeDetached, new(""))
 	f.holds("the other nodes", "i-simulated-1:80", "i-simulated-3:80")
 	theController.kill()
@@ -307,6 +311,7 @@ func TestDetachedNode(t *testing.T) {
 		t.Errorf("it is said to be detached at %s, while its load balancer may still send connections", at)
 	}
 	f.must(theController.start())
+	unlock()
 	f.eventually("the timestamp", func(context.Context) error {
 		n := f.node("simulated-2")
 		if n.Annotations[v1alpha1.AnnotationDetachmentTimestamp] == "" || n.Annotations[v1alpha1.AnnotationNodeDetaching] != "true" ||
