@@ -1,0 +1,188 @@
+package attaching
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+)
+
+// registers is a call as it is sent.
+func (a *audit) registers(l *leader, g *group, t targets.Target) {
+	a.refresh()
+	a.holdsLease(l, "registers", g, t)
+	if told := g.told[l]; !told.IsZero() && time.Since(told) > patienceOfCalls && g.members[t] == nil {
+		a.failf("%s is new, and registered with %s, of which %s was told %s ago that it takes none %s", t, g.Name, l.name, time.Since(told).Round(time.Second), a.facts(place{g, t}))
+	}
+	for _, p := range a.w.pods {
+		if !p.hook || p.ends || p.object() == nil || g.Type != targets.IP || p.address != t.ID {
+			continue
+		}
+		if p.object().Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn {
+			a.failf("%s is registered with %s before the drain hook of pod %s was told %s", t, g.Name, p.name, a.facts(place{g, t}))
+		}
+	}
+}
+
+// patienceOfCalls is longer than a decision lasts.
+const patienceOfCalls = 10 * time.Second
+
+func (a *audit) holdsLease(l *leader, does string, g *group, t targets.Target) {
+	if !l.lostAt.IsZero() {
+		a.failf("%s %s %s with %s, and has lost its lease %s ago", l.name, does, t, g.Name, time.Since(l.lostAt).Round(time.Second))
+	}
+}
+
+// deregisters is a call as it is sent.
+func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
+	a.refresh()
+	for _, t := range list {
+		a.holdsLease(l, "deregisters", g, t)
+		at, m := place{g, t}, g.members[t]
+		if m == nil || !g.holds(t) {
+			continue
+		}
+		if since := a.since[at]; !g.seemsClosed() && !since.IsZero() && since.Before(l.asOf()) {
+			a.failf("%s is deregistered from %s while it is wanted there since %s ago %s", t, g.Name, time.Since(since).Round(time.Second), a.facts(at))
+		}
+		if p := a.unseen(l, at); !g.seemsClosed() && p != nil {
+			a.failf("%s is deregistered from %s, where pod %s serves, which %s was never shown %s", t, g.Name, p.name, l.name, a.facts(at))
+		}
+		if a.w.whole(g) {
+			// Who gave us the group wants no others in it.
+			m.theirs = false
+		}
+		if !a.mayMove(l, at) {
+			a.failf("%s of %s is somebody else's, and is deregistered %s", t, g.Name, a.facts(at))
+		}
+	}
+	a.floor(l, g, list)
+}
+
+// unseen is a pod for which a target is wanted in, and of which a leader knows nothing yet but
+// what another one has recorded: a pod that was not there yet is not one that is gone.
+func (a *audit) unseen(l *leader, at place) *pod {
+	s := a.w.wanted()[at]
+	if s == nil || !s.in || at.group.Type != targets.IP || a.begunBy[at] != l {
+		return nil
+	}
+	for _, name := range s.by {
+		now, seen := a.w.claim(name), l.views["TargetGroupAttachment"].held[name]
+		if seen == nil || seen.GetUID() != now.UID || seen.GetGeneration() != now.Generation || seen.GetDeletionTimestamp() != nil {
+			return nil
+		}
+	}
+	for _, p := range a.w.pods {
+		if p.address == at.target.ID && !p.ends && l.views["Pod"].held[p.name] == nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// begins notes by whom targets of a claim are being taken out.
+func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
+	leaves := func(c *v1alpha1.TargetGroupAttachment, at place) bool {
+		return slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
+			return g.ID == at.group.ID && slices.ContainsFunc(g.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == at.target.String() })
+		})
+	}
+	for _, g := range a.w.groups() {
+		for t := range g.members {
+			if at := (place{g, t}); leaves(after, at) && !leaves(before, at) {
+				a.begunBy[at] = a.writer
+			}
+		}
+	}
+}
+
+// mayMove is whether a target is ours to take out: we registered it, somebody spoke of it,
+// its node is detached, or the group is ours.
+func (a *audit) mayMove(l *leader, at place) bool {
+	m := at.group.members[at.target]
+	if m.by == us && !m.theirs || !a.spoke[at].IsZero() {
+		return true
+	}
+	if a.w.whole(at.group) {
+		return true
+	}
+	node := a.on[at.target.ID]
+	return a.w.attachment(node) != nil || a.asked[node].After(l.asOf())
+}
+
+// floor is that a call leaves a healthy target, in each zone where no client crosses them,
+// where what it takes out goes on serving. Who deletes a claim wants all of it out.
+func (a *audit) floor(l *leader, g *group, list []targets.Target) {
+	for _, t := range list {
+		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) || a.justBecameHealthy(l, g, t) {
+			continue
+		}
+		left, zone := 0, a.zone(l, g, t)
+		for other := range g.members {
+			// Where nobody can tell the zone of one, another zone's may be its own.
+			elsewhere := a.zone(l, g, other)
+			same := g.CrossZone || zone == "" || elsewhere == zone || elsewhere == ""
+			if same && !slices.Contains(list, other) && (g.healthy(other) || a.wasHealthy(l, g, other)) {
+				left++
+			}
+		}
+		if left == 0 {
+			a.failf("%s is deregistered from %s, which has no other healthy target %s", t, g.Name, a.facts(place{g, t}))
+		}
+	}
+}
+
+// zone is where what serves at a target is, empty where a leader cannot have known it: of
+// instances only a Node tells it that says which machine it is.
+func (a *audit) zone(l *leader, g *group, t targets.Target) string {
+	n := a.w.node(a.on[t.ID])
+	if n == nil || g.Type == targets.IP {
+		return a.w.zoneOf(t)
+	}
+	o := a.w.object(n)
+	switch {
+	case a.named[t.ID].After(l.began.Add(decidedBy)):
+		// It has seen the Node.
+	case o == nil || o.Spec.ProviderID == "" || n.instance != t.ID || a.unnamed[n.name].After(l.asOf()):
+		return ""
+	}
+	return n.zone
+}
+
+// deleted is whether every claim that has a place on record is being deleted.
+func (a *audit) deleted(at place) bool {
+	by := a.w.recordedBy(at)
+	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.claim(name).DeletionTimestamp == nil })
+}
+
+// readEvery is more than the time between two reads of a group in which something moves.
+const readEvery = 10 * time.Second
+
+// goesOn is whether what serves at a target is not about to end.
+func (a *audit) goesOn(g *group, t targets.Target) bool {
+	if g.Type == targets.IP {
+		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && !p.ends })
+	}
+	return t.Port == nodePort || t.Port == foreignPort ||
+		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.set == "web" && p.port == t.Port && !p.ends })
+}
+
+// justBecameHealthy is whether a target may not have looked healthy when the call was decided.
+func (a *audit) justBecameHealthy(l *leader, g *group, t targets.Target) bool {
+	seen := l.asOf().Add(-readEvery)
+	return g.members[t].healthyAt.After(seen) || a.starts[t.ID].After(seen) || g.Type == targets.Instance && a.starts[a.on[t.ID]].After(seen)
+}
+
+// wasHealthy is whether a target may have looked healthy when the call was decided.
+func (a *audit) wasHealthy(l *leader, g *group, t targets.Target) bool {
+	seen := l.asOf().Add(-readEvery)
+	m := g.members[t]
+	if m.outBy == them && m.outAt.After(seen) {
+		return true
+	}
+	if !g.holds(t) || time.Now().Before(m.healthyAt) {
+		return false
+	}
+	return a.ends[t.ID].After(seen) || g.Type == targets.Instance && a.ends[a.on[t.ID]].After(seen)
+}
