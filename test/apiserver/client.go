@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -206,21 +207,28 @@ func (s *Server) store(id identity, e *stored, answer, next client.Object, claim
 	return Assign(answer, next)
 }
 
-// Patch does merge patches.
-func (c *Client) Patch(_ context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+// Patch does merge patches, and server-side apply.
+func (c *Client) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	var o client.PatchOptions
 	o.ApplyOptions(opts)
-	s, id := c.Server, c.Server.identify(obj)
-	e := s.objects[id]
-	if e == nil {
-		return notFound(id)
-	}
 	data, err := patch.Data(obj)
 	if err != nil {
 		return err
 	}
-	if patch.Type() != types.MergePatchType {
-		return fmt.Errorf("%s is not known here", patch.Type())
+	switch patch.Type() {
+	case types.MergePatchType:
+		return c.merge(obj, data, o)
+	case types.ApplyYAMLPatchType:
+		return c.apply(ctx, obj, data, o)
+	}
+	return fmt.Errorf("%s is not known here", patch.Type())
+}
+
+func (c *Client) merge(obj client.Object, data []byte, o client.PatchOptions) error {
+	s, id := c.Server, c.Server.identify(obj)
+	e := s.objects[id]
+	if e == nil {
+		return notFound(id)
 	}
 	var delta map[string]any
 	if err := utiljson.Unmarshal(data, &delta); err != nil {
@@ -245,6 +253,23 @@ func (c *Client) Patch(_ context.Context, obj client.Object, patch client.Patch,
 	}
 	keepStatus(e.object, next)
 	return s.change(id, e, obj, next, slices.Clone(e.claims), holder{manager: o.FieldManager})
+}
+
+// apply does server-side apply, and answers in an object of the kind.
+func (c *Client) apply(ctx context.Context, obj client.Object, data []byte, o client.PatchOptions) error {
+	var u unstructured.Unstructured
+	if err := utiljson.Unmarshal(data, &u.Object); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&u), &client.ApplyOptions{DryRun: o.DryRun, Force: o.Force, FieldManager: o.FieldManager})
+	if err != nil {
+		return err
+	}
+	answer, err := c.Server.typed(c.Server.identify(obj), u.Object)
+	if err != nil {
+		return err
+	}
+	return Assign(obj, answer)
 }
 
 // patched is a tree after a JSON merge patch (RFC 7396).

@@ -251,7 +251,7 @@ func (p *play) merge(c contents) write {
 }
 
 // apply applies the object whole.
-func (p *play) apply(manager string, opts ...client.ApplyOption) write {
+func (p *play) apply(manager string, opts ...client.PatchOption) write {
 	c, g := p.draw(), p.guard()
 	c.Held = false
 	if p.yes("force") {
@@ -286,7 +286,7 @@ func (p *play) applyInPart() write {
 	if c.Delay > 0 {
 		config["spec"] = map[string]any{"minReadySeconds": int64(c.Delay)}
 	}
-	var opts []client.ApplyOption
+	var opts []client.PatchOption
 	if p.yes("force") {
 		opts = append(opts, client.ForceOwnership)
 	}
@@ -321,9 +321,9 @@ func metadata(c contents) map[string]any {
 	return map[string]any{"metadata": meta}
 }
 
-// send applies a configuration and gives the answer as an object of the kind.
-func (p *play) send(s *side, manager string, g guard, config map[string]any, opts ...client.ApplyOption) (client.Object, error) {
-	answer := p.whole(p.name, contents{})
+// send applies a configuration, as a patch, and gives the answer as an object of the kind.
+func (p *play) send(s *side, manager string, g guard, config map[string]any, opts ...client.PatchOption) (client.Object, error) {
+	answer := p.empty()
 	gvk, err := apiutil.GVKForObject(answer, scheme)
 	if err != nil {
 		return nil, err
@@ -331,14 +331,17 @@ func (p *play) send(s *side, manager string, g guard, config map[string]any, opt
 	u := &unstructured.Unstructured{Object: config}
 	u.SetGroupVersionKind(gvk)
 	u.SetName(p.name)
-	u.SetNamespace(answer.GetNamespace())
+	u.SetNamespace(p.whole(p.name, contents{}).GetNamespace())
 	u.SetUID(types.UID(g.uid(s)))
 	u.SetResourceVersion(g.resourceVersion(s))
-	if err := s.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), append(opts, client.FieldOwner(manager))...); err != nil {
+	body, err := json.Marshal(u)
+	if err != nil {
 		return nil, err
 	}
-	answer = p.empty()
-	return answer, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, answer)
+	answer.SetName(u.GetName())
+	answer.SetNamespace(u.GetNamespace())
+	err = s.Patch(ctx, answer, client.RawPatch(types.ApplyYAMLPatchType, body), append(opts, client.FieldOwner(manager))...)
+	return answer, err
 }
 
 // status writes the status. Of an IngressDaemonSet nothing else counts; of others nobody

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -124,23 +125,21 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	return fmt.Errorf("unknown step %s", s.Action)
 }
 
-// write sends obj by server-side apply and remembers the answer.
-func (r *Reconciler) write(ctx context.Context, obj client.Object, opts ...client.ApplyOption) error {
+// write sends obj by server-side apply and remembers the answer. The API server, which refuses
+// fields that it does not know in any case, need not read the request a second time for them.
+func (r *Reconciler) write(ctx context.Context, obj client.Object, opts ...client.PatchOption) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}
 	unstructured.RemoveNestedField(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	u := &unstructured.Unstructured{Object: content}
-	opts = append([]client.ApplyOption{client.FieldOwner(objects.FieldManager)}, opts...)
-	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), opts...); err != nil {
-		return err
+	body, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("encoding: %w", err)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
-		return fmt.Errorf("decoding the answer: %w", err)
-	}
-	return nil
+	opts = append([]client.PatchOption{client.FieldOwner(objects.FieldManager), client.FieldValidation(metav1.FieldValidationIgnore)}, opts...)
+	return r.client.Patch(ctx, obj, client.RawPatch(types.ApplyYAMLPatchType, body), opts...)
 }
 
 // dryRun asks the API server whether it would accept the Deployment of some node.

@@ -92,7 +92,7 @@ func newReconciler(set *v1alpha1.IngressDaemonSet) (*Reconciler, *filled, error)
 		}
 	}
 	full := &filled{informers: map[reflect.Type]toolscache.SharedIndexInformer{}}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build()
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithStatusSubresource(set).Build()
 	r := emptyReconciler(time.Now)
 	r.client, r.live, r.index = api, api, indexed(full)
 	nobody := func(types.NamespacedName) {}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// countsEvery is how often a status is written of which only counts changed.
+// countsEvery is how often a status is written of which only counts and messages changed.
 const countsEvery = time.Second
 
 // writeStatus writes the status if it changed, guarded by the resourceVersion
@@ -52,13 +54,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	return again, nil
 }
 
-// onlyCounts is whether neither the wave, its analysis nor a condition differs:
-// what the controller itself goes by when it is started again.
+// onlyCounts is whether neither the wave, its analysis nor what a condition says differs, by
+// which the controller itself goes when it is started again. Messages count and name nodes.
 func onlyCounts(a, b v1alpha1.IngressDaemonSetStatus) bool {
 	return equality.Semantic.DeepEqual(a.Analysis, b.Analysis) && equality.Semantic.DeepEqual(a.Rejected, b.Rejected) &&
 		equality.Semantic.DeepEqual(a.DetachTimedOut, b.DetachTimedOut) &&
-		equality.Semantic.DeepEqual(a.Wave, b.Wave) && equality.Semantic.DeepEqual(a.Conditions, b.Conditions) &&
+		equality.Semantic.DeepEqual(a.Wave, b.Wave) && slices.EqualFunc(a.Conditions, b.Conditions, saysTheSame) &&
 		a.ObservedGeneration == b.ObservedGeneration && a.CurrentRevision == b.CurrentRevision
+}
+
+func saysTheSame(a, b metav1.Condition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 }
 
 // reasons are the past-tense reasons of the events of steps; steps that are not

@@ -275,18 +275,18 @@ func (c *simClient) Update(ctx context.Context, obj client.Object, opts ...clien
 }
 
 func (c *simClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.do(func() error { return c.Client.Patch(ctx, obj, patch, opts...) })
-}
-
-func (c *simClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	var o client.ApplyOptions
+	var o client.PatchOptions
 	o.ApplyOptions(opts)
 	return c.do(func() error {
 		if len(o.DryRun) > 0 {
 			c.l.tells(rollout.DryRunDeployment)
 		}
-		return c.Client.Apply(ctx, obj, opts...)
+		return c.Client.Patch(ctx, obj, patch, opts...)
 	})
+}
+
+func (c *simClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return c.do(func() error { return c.Client.Apply(ctx, obj, opts...) })
 }
 
 func (c *simClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
