@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -28,27 +29,27 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 	if err != nil {
 		return err
 	}
-	if err := own.settleCheckers(ctx); err != nil {
+	stood, err := b.stand(ctx, own, native.name()+", "+floor.name()+" and "+own.name())
+	if err != nil {
 		return err
 	}
 	rolled, err := b.rollAll(ctx, rounds, native, floor, marked{floor}, own)
 	if err != nil {
 		return err
 	}
-	r.smallCreated, r.small = created[2], rolled[3]
-	r.small.bar("writes to a Deployment", r.small.WritesPerNode[controllerName]["deployments"], maxDeploymentWrites)
+	r.small = costs{floor: work{created[1], rolled[2]}, own: work{created[2], rolled[3]}}
+	rolled[3].bar("writes to a Deployment", rolled[3].WritesPerNode[controllerName]["deployments"], maxDeploymentWrites)
 	detached, err := b.rollDetached(ctx, own)
 	if err != nil {
 		return err
 	}
-	return r.add(append(append(created, rolled...), detached)...)
+	return r.add(slices.Concat(created, []*result{stood}, rolled, []*result{detached})...)
 }
 
 // createAll creates the fleets in turn, several times, and leaves those of the
-// last round. An IngressDaemonSet has health checkers beside its pods, so the
-// Deployments have a DaemonSet beside them.
+// last round.
 func (b *bench) createAll(ctx context.Context, rounds int, daemonSets, deployments, own fleet) ([]*result, error) {
-	fleets := []fleet{daemonSets, together{deployments, &native{bench: b, kind: "checker-daemonset", pods: 1}}, own}
+	fleets := []fleet{daemonSets, b.withCheckers(deployments), own}
 	out, err := b.takeTurns(rounds, "create", fleets, func(f fleet, round int) (sample, error) {
 		if round > 1 {
 			if err := f.remove(ctx); err != nil {
@@ -125,33 +126,82 @@ func (b *bench) rollDetached(ctx context.Context, f *ids) (*result, error) {
 	return out, nil
 }
 
+// withCheckers are Deployments with a DaemonSet beside them, as an IngressDaemonSet has
+// health checkers beside its pods.
+func (b *bench) withCheckers(deployments fleet) fleet {
+	return together{deployments, &native{bench: b, kind: "checker-daemonset", pods: 1}}
+}
+
+// stand measures what everybody uses while the fleets that were created stand still: from
+// here on that is not what a rollout costs.
+func (b *bench) stand(ctx context.Context, own *ids, fleets string) (*result, error) {
+	if err := own.settleCheckers(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.observeIdle(ctx); err != nil {
+		return nil, err
+	}
+	minute := sample{seconds: 60, cpu: map[string]float64{}}
+	for program, each := range b.idle {
+		minute.cpu[program] = 60 * each
+	}
+	return summarize("stand still", fleets, b.nodes, []sample{minute}), nil
+}
+
+// growFloor measures what the same writes without us need where there are many nodes.
+func (b *bench) growFloor(ctx context.Context, r *report) error {
+	if err := b.start(ctx); err != nil {
+		return err
+	}
+	floor := &plain{bench: b}
+	created, err := b.once(ctx, "create", b.withCheckers(floor), func(ctx context.Context, f fleet) error { return f.create(ctx, "0") })
+	if err != nil {
+		return err
+	}
+	rolled, err := b.once(ctx, "roll out", marked{floor}, func(ctx context.Context, f fleet) error { return f.roll(ctx, "1") })
+	if err != nil {
+		return err
+	}
+	r.largeFloor = work{created, rolled}
+	return r.add(created, rolled)
+}
+
 // grow measures what the controller needs where there are many nodes.
 func (b *bench) grow(ctx context.Context, r *report) error {
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	f := &ids{bench: b}
-	s, err := b.measure(ctx, fmt.Sprintf("creating %s on %d nodes", f.name(), b.nodes), func(ctx context.Context) error { return f.create(ctx, "0") })
+	own := &ids{bench: b}
+	created, err := b.once(ctx, "create", own, func(ctx context.Context, f fleet) error { return f.create(ctx, "0") })
 	if err != nil {
 		return err
 	}
-	created := summarize("create", f.name(), b.nodes, []sample{s})
-	if err := f.settleCheckers(ctx); err != nil {
-		return err
-	}
-	s, err = b.measure(ctx, fmt.Sprintf("rolling out %s on %d nodes", f.name(), b.nodes), func(ctx context.Context) error { return f.roll(ctx, "1") })
+	stood, err := b.stand(ctx, own, own.name())
 	if err != nil {
 		return err
 	}
-	rolled := summarize("roll out", f.name(), b.nodes, []sample{s})
+	rolled, err := b.once(ctx, "roll out", own, func(ctx context.Context, f fleet) error { return f.roll(ctx, "1") })
+	if err != nil {
+		return err
+	}
 	if rolled.ControllerPeakMB, err = peakMB(b.controller.Pid); err != nil {
 		return err
 	}
 	rolled.bar("controller's peak MB", rolled.ControllerPeakMB, maxPeakMB)
-	if r.small != nil {
-		rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/r.small.ControllerMsPerNode, maxTimesSmallCPU)
-		created.barOfAPI(r.smallCreated)
-		rolled.barOfAPI(r.small)
+	if small := r.small.own; small.rolled != nil {
+		rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/small.rolled.ControllerMsPerNode, maxTimesSmallCPU)
+		created.barOfAPI(small.created, r.largeFloor.created, r.small.floor.created)
+		rolled.barOfAPI(small.rolled, r.largeFloor.rolled, r.small.floor.rolled)
 	}
-	return r.add(created, rolled)
+	return r.add(created, stood, rolled)
+}
+
+// once measures one run of something on all nodes.
+func (b *bench) once(ctx context.Context, name string, f fleet, do func(context.Context, fleet) error) (*result, error) {
+	what := fmt.Sprintf("%s %s on %d nodes", name, f.name(), b.nodes)
+	s, err := b.measure(ctx, what, func(ctx context.Context) error { return do(ctx, f) })
+	if err != nil {
+		return nil, err
+	}
+	return summarize(name, f.name(), b.nodes, []sample{s}), nil
 }

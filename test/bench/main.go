@@ -75,6 +75,9 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 		err = on(ctx, o, o.nodes, func(b *bench) error { return b.compare(ctx, r, o.rounds) })
 	}
 	if o.large > 0 && err == nil {
+		err = on(ctx, o, o.large, func(b *bench) error { return b.growFloor(ctx, r) })
+	}
+	if o.large > 0 && err == nil {
 		err = on(ctx, o, o.large, func(b *bench) error { return b.grow(ctx, r) })
 	}
 	if o.targets > 0 && err == nil {
@@ -137,6 +140,9 @@ func on(ctx context.Context, o options, nodes int, f func(*bench) error) error {
 			fmt.Fprintln(os.Stderr, "bench: taking the cluster down:", err)
 		}
 	}()
+	// Programs that end with the cluster are no news.
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	b := &bench{Cluster: c, root: strings.TrimSpace(string(root)), nodes: nodes, controllerPackage: o.controller}
 	if b.client, err = connect(c); err != nil {
 		return err

@@ -29,6 +29,9 @@ type result struct {
 	// ControllerMsPerNode is the CPU time of our controller for each node.
 	ControllerMsPerNode float64 `json:"controllerMsPerNode,omitempty"`
 	ControllerPeakMB    float64 `json:"controllerPeakMB,omitempty"`
+	// TimesSmallAPI compares the API server's CPU time for a node with that in the small
+	// cluster.
+	TimesSmallAPI float64 `json:"timesSmallAPI,omitempty"`
 	// WritesPerNode is how often each user wrote to each resource, for each node.
 	WritesPerNode map[string]map[string]float64 `json:"writesPerNode"`
 	Bars          []bar                         `json:"bars,omitempty"`
@@ -99,10 +102,16 @@ func (r *result) barOfTime() {
 }
 
 // barOfAPI is on the CPU time of the API server for a node, beside that of the same case
-// in the small cluster: what it does for one node must not grow with the number of others.
-func (r *result) barOfAPI(small *result) {
+// in the small cluster: what it does for one node must not grow with the number of others
+// by more than that of the same writes without us does (docs/adr/0009-bench-floor.md).
+func (r *result) barOfAPI(small, floor, smallFloor *result) {
 	node := func(r *result) float64 { return r.CPUSeconds["kube-apiserver"] / float64(r.Nodes) }
-	r.bar("API server's CPU for a node, times that in the small cluster", node(r)/node(small), maxTimesSmallAPI)
+	r.TimesSmallAPI = rounded(node(r) / node(small))
+	times, name := node(r)/node(small), "API server's CPU for a node, times that in the small cluster"
+	if grown := node(floor) / node(smallFloor); grown > 1 {
+		times, name = times/grown, name+", beside that of the same writes without us"
+	}
+	r.bar(name, times, maxTimesSmallAPI)
 }
 
 func (r *result) bar(name string, value, limit float64) {
@@ -119,10 +128,17 @@ func rounded(v float64) float64 { return math.Round(v*100) / 100 }
 type report struct {
 	out    io.Writer
 	missed bool
-	// smallCreated and small are the creation and the rollout that the large cluster's
-	// are compared with.
-	smallCreated, small *result
+	// small is what the large cluster's costs are compared with, largeFloor what the same
+	// writes without us cost there.
+	small      costs
+	largeFloor work
 }
+
+// costs are of the same writes without us and of an IngressDaemonSet.
+type costs struct{ floor, own work }
+
+// work is what is measured of a fleet in each cluster.
+type work struct{ created, rolled *result }
 
 func (r *report) add(results ...*result) error {
 	for _, result := range results {
