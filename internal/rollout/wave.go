@@ -250,6 +250,12 @@ func (p *planner) midway(v *view) bool {
 // takesNothing is whether an update takes nothing more from the load balancer.
 func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.midway(v) }
 
+// scaledDown is whether the node does not serve, for all that a health check of somebody else
+// may say, and will not until it is updated: it was left fewer pods than it had.
+func (p *planner) scaledDown(v *view) bool {
+	return v.Wanted && p.down(v) && v.Deployment != nil && v.Deployment.Replicas < v.Deployment.PodsPerNode
+}
+
 // mayStart is whether nodes may begin at all: not while something must change
 // first, such as a Service by which the load balancer would learn of it.
 func (p *planner) mayStart() bool {
@@ -258,12 +264,13 @@ func (p *planner) mayStart() bool {
 
 // candidates are the nodes that may begin now, those first that were named in
 // the wave already, then those that do not serve, then by order. A node of which
-// nothing is taken does not wait for its group: it may be what holds up the others.
+// nothing is taken does not wait for its group, nor one that nothing else cures: it may be
+// what holds up the others.
 func (p *planner) candidates() []*view {
 	var out []*view
 	turn, found := p.groupInTurn()
 	for _, v := range p.ordered() {
-		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || compareGroups(v.group, turn) <= 0
+		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || p.scaledDown(v) || compareGroups(v.group, turn) <= 0
 		if v.starts && !v.acted && p.allowed(v) && inTurn {
 			out = append(out, v)
 		}

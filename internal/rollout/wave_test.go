@@ -402,6 +402,25 @@ func TestOrderWhereOthersAreAnalysed(t *testing.T) {
 	}
 }
 
+// TestOrderWhereANodeWasScaledDown: a node that serves too little, because somebody scaled its
+// Deployment, uses up the budget until it is updated, so that it does not wait for the zones
+// before its own, also where kube-proxy says that one pod is enough. One that may recover waits.
+func TestOrderWhereANodeWasScaledDown(t *testing.T) {
+	for replicas, want := range map[int32][]string{1: {"n0001"}, 2: nil} {
+		s := servingFleet(2)
+		s.Revision = "r2"
+		s.Spec.UpdateStrategy.RollingUpdate.Order.TopologyKey = "zone"
+		s.Nodes[0].Labels, s.Nodes[1].Labels = map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
+		n := &s.Nodes[1]
+		n.Deployment.Replicas, n.Pods = replicas, n.Pods[:1]
+		n.Checks[0].Serving = false
+		n.Checks = append(n.Checks, Check{Port: 30080, Answered: true, Serving: true})
+		if d := Plan(s); !slices.Equal(d.Status.Wave, want) {
+			t.Errorf("with %d pods asked for the wave is %v, want %v\n%s", replicas, d.Status.Wave, want, summary(d))
+		}
+	}
+}
+
 // TestPartition: who gets the new revision, and who has it already keeps it, as does one whose
 // kubelet rejected it.
 func TestPartition(t *testing.T) {
