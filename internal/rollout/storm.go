@@ -113,7 +113,8 @@ func (p *planner) holdBack(v *view) Step {
 		}
 	case inTurn && older > 0 && (older > present || v.strays()):
 		if older > present {
-			step.goBack(oldest, min(d.PodsPerNode, max(d.Replicas, all)))
+			// Somebody may have taken the annotation that says how many there should be.
+			step.goBack(oldest, min(max(d.PodsPerNode, older), max(d.Replicas, all)))
 		}
 		step.Rolling = Rolling{Surge: d.surgeOf(step.Replicas), Unavailable: max(0, step.Replicas-v.readyPods())}
 	case older > 0:
