@@ -38,6 +38,12 @@ func TestFieldsWaitForTheTurn(t *testing.T) {
 	}{
 		"detaching since":       {halfway, ""},
 		"degraded, in its turn": {func(s *State) { halfway(s); s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{} }, "SetFields n0000"},
+		"degraded, tried with fewer pods, of which somebody took the record": {func(s *State) {
+			halfway(s)
+			s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{}
+			d := s.Nodes[0].Deployment
+			d.Replicas, d.OlderReplicas = 1, 1
+		}, ""},
 		"degraded, not in its turn": {func(s *State) {
 			halfway(s)
 			s.Spec.UpdateStrategy.RollingUpdate, s.Status.Wave = &v1alpha1.RollingUpdate{}, nil

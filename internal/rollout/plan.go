@@ -184,13 +184,15 @@ func (p *planner) advance(v *view) {
 }
 
 // mayReshape is whether fields of the Deployment may be set by which its controller
-// replaces pods: while it does, only in the node's own turn. Another strategy in the
-// middle of that could stop all pods of a node that traffic reaches.
+// replaces pods: while it does, only in the node's own turn, and only where as many pods are
+// asked for as the strategy counts from. Another strategy in the middle of that could stop all
+// pods of a node that traffic reaches.
 func (p *planner) mayReshape(v *view) bool {
 	if v.Marked() {
 		return !v.rolling() || v.updatedInTurn()
 	}
-	ownTurn := !p.strategy.Detaching && v.Wanted && !v.keptOut() && p.wave[v.Name]
+	whole := v.Deployment.Replicas >= v.Deployment.PodsPerNode
+	ownTurn := !p.strategy.Detaching && v.Wanted && !v.keptOut() && p.wave[v.Name] && whole
 	return !v.rolling() || ownTurn
 }
 
