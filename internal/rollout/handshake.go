@@ -50,14 +50,15 @@ func (p *planner) finish(v *view) {
 			}
 			p.update(v, reason)
 		}
-	case !v.updatedInTurn():
+	case !v.updatedInTurn() && !v.rolling():
+		// Where pods are being replaced, somebody took the annotation that says since when.
 		p.attach(v, "it needs no update any more")
 	default:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, "")
 		if ok, reason, until := v.complete(p.Now, p.minReady()); !ok {
 			v.reason = reason
 			p.wake(until)
-			p.watchDeadline(v, v.seen.Updated)
+			p.watchDeadline(v, later(v.seen.Mark, v.seen.Updated))
 			return
 		}
 		p.attach(v, "its pods are updated and available")

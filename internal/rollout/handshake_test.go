@@ -32,7 +32,10 @@ func TestAcknowledgement(t *testing.T) {
 		"a mark of somebody else":            {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, ""},
 		"a NotReady node holds on":           {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, ""},
 		"a node that left the set":           {func(n *Node) { n.Wanted = false }, "Delete n0000"},
-		"reverted before its update":         {func(n *Node) { n.Deployment.Revision = "r2" }, "Unmark n0000"},
+		"needs no update any more":           {func(n *Node) { updatedTo(n, "r2"); n.Deployment.UpdatedAt = time.Time{} }, "Unmark n0000"},
+		"updated, and somebody took the record of it": {func(n *Node) {
+			n.Deployment.Revision, n.Deployment.UpdatedAt, n.Deployment.UpdatedReplicas, n.Deployment.OlderReplicas = "r2", time.Time{}, 1, 1
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := markedFleet(3)
