@@ -28,11 +28,15 @@ func TestAcknowledgement(t *testing.T) {
 		"repeats it with no checker":         {func(n *Node) { n.Checks[0].Gone = true }, "Update n0000 to r2 x2"},
 		"a mark without a value":             {func(n *Node) { n.Deployment.Mark, n.Deployment.EmptyMark, n.Checks[0].Mark = "", true, "" }, ""},
 		"a port that repeats none":           {func(n *Node) { n.Checks[0].Mark, n.Checks[0].Unmarked = "", true }, "Update n0000 to r2 x2"},
-		"one of two ports":                   {func(n *Node) { n.Checks = append(n.Checks, Check{Port: 10081, Answered: true, Serving: true}) }, ""},
-		"a mark of somebody else":            {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, ""},
-		"a NotReady node holds on":           {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, ""},
-		"a node that left the set":           {func(n *Node) { n.Wanted = false }, "Delete n0000"},
-		"needs no update any more":           {func(n *Node) { updatedTo(n, "r2"); n.Deployment.UpdatedAt = time.Time{} }, "Unmark n0000"},
+		"a port that repeats none, and failed long before, as it seems": {func(n *Node) {
+			n.Deployment.Mark = MarkValue(start.Add(-9*time.Second), "r2")
+			n.Checks[0].Mark, n.Checks[0].Unmarked, n.Checks[0].Since = "", true, start.Add(-time.Hour)
+		}, ""},
+		"one of two ports":         {func(n *Node) { n.Checks = append(n.Checks, Check{Port: 10081, Answered: true, Serving: true}) }, ""},
+		"a mark of somebody else":  {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, ""},
+		"a NotReady node holds on": {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, ""},
+		"a node that left the set": {func(n *Node) { n.Wanted = false }, "Delete n0000"},
+		"needs no update any more": {func(n *Node) { updatedTo(n, "r2"); n.Deployment.UpdatedAt = time.Time{} }, "Unmark n0000"},
 		"updated, and somebody took the record of it": {func(n *Node) {
 			n.Deployment.Revision, n.Deployment.UpdatedAt, n.Deployment.UpdatedReplicas, n.Deployment.OlderReplicas = "r2", time.Time{}, 1, 1
 		}, ""},

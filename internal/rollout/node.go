@@ -167,7 +167,8 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 // that lets it, and since when: as the answers say. A port that is silent fails where no health
 // checker is left behind it, since that was seen and the node was marked: one that did not
 // answer us, or not in time, may have passed until then. One that answers is heard, whatever
-// is left.
+// is left; one that repeats no mark does not say since when, and may have passed between two
+// looks until the node was marked.
 func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		seen := c.Answered && (!c.Serving || n.marksServing()) && (c.Unmarked || c.Mark == n.Deployment.Mark)
@@ -175,8 +176,11 @@ func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason 
 			return false, since, fmt.Sprintf("the health check on port %d does not answer with the mark yet", c.Port)
 		}
 		since = later(since, c.Since)
-		if c.silenced() {
+		switch {
+		case c.silenced():
 			since = later(since, later(c.SeenSilenced, marked))
+		case c.Unmarked:
+			since = later(since, marked)
 		}
 	}
 	if len(n.Checks) == 0 {
