@@ -263,7 +263,8 @@ func (a *audit) heardSilent(name string) bool {
 	return a.silent(name) && (l == nil || l.frozenUntil.IsZero() || a.w.now.Sub(l.frozenUntil) > silence+aMoment)
 }
 
-// isOut is whether no new traffic reaches a node, for whatever reason.
+// isOut is whether no new traffic reaches a node, for whatever reason. What a port of before
+// says that nobody else asks, no load balancer hears.
 func isOut(n *rollout.Node) bool {
 	switch {
 	case !n.Ready || n.Deployment == nil || marked(n) || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
@@ -271,7 +272,7 @@ func isOut(n *rollout.Node) bool {
 	case len(n.Checks) == 0:
 		return ready(n) == 0
 	}
-	return slices.ContainsFunc(n.Checks, func(c rollout.Check) bool { return !c.Answered || !c.Serving })
+	return slices.ContainsFunc(n.Checks, func(c rollout.Check) bool { return !(c.Retiring && c.Quiet) && (!c.Answered || !c.Serving) })
 }
 
 // rejected counts a pod that a kubelet rejected.
