@@ -222,12 +222,14 @@ func (p *planner) mustRetreat(v *view) bool {
 }
 
 // staleTimestamp is a timestamp that must not be taken for the answer to what we
-// are about to ask: it belongs to a detachment that nobody holds any more.
-func (n *Node) staleTimestamp() string {
-	if n.Detachment.Held || n.Leaving {
+// are about to ask: it belongs to a detachment that nobody holds any more, or it was there
+// before the mark of a node that was asked for since, of which somebody took the record.
+func (v *view) staleTimestamp() string {
+	askedSince := v.seen.Requested.After(v.seen.Mark) && v.seen.Timestamp.Before(v.seen.Mark)
+	if (v.Detachment.Held || v.Leaving) && !askedSince {
 		return ""
 	}
-	return n.Detachment.Timestamp
+	return v.Detachment.Timestamp
 }
 
 // unanswered is why the detacher's timestamp does not count, empty where it does. What

@@ -157,18 +157,28 @@ func TestPuttingBackTakesTime(t *testing.T) {
 }
 
 // TestStaleTimestamp: what stood on the Node before we asked is remembered,
-// unless somebody else still holds the detachment that it belongs to.
+// unless somebody else still holds the detachment that it belongs to. Where somebody took the
+// record of what was asked, the annotation that is left is our own.
 func TestStaleTimestamp(t *testing.T) {
-	for _, test := range []struct {
+	marked := start.Add(-30 * time.Second)
+	for name, test := range map[string]struct {
 		held, leaving bool
+		seen          *Seen
 		want          string
-	}{{false, false, "old"}, {true, false, ""}, {false, true, ""}} {
+	}{
+		"nobody holds it":                          {false, false, nil, "old"},
+		"somebody holds it":                        {true, false, nil, ""},
+		"the node is leaving":                      {false, true, nil, ""},
+		"we held it, and somebody took the record": {true, false, &Seen{Mark: marked, Requested: marked.Add(time.Second)}, "old"},
+		"and it was answered":                      {true, false, &Seen{Mark: marked, Requested: marked.Add(time.Second), Timestamp: marked.Add(time.Second)}, ""},
+		"asked in an earlier turn":                 {true, false, &Seen{Mark: marked, Requested: marked.Add(-time.Hour)}, ""},
+	} {
 		s := markedFleet(3)
 		byBoth(&s.Spec)
 		s.Nodes[0].Detachment = Detachment{Held: test.held, Timestamp: "old"}
-		s.Nodes[0].Leaving = test.leaving
+		s.Nodes[0].Leaving, s.Nodes[0].Seen = test.leaving, test.seen
 		if got := Plan(s).Steps[0].StaleTimestamp; got != test.want {
-			t.Errorf("held %t, leaving %t: remembers %q, want %q", test.held, test.leaving, got, test.want)
+			t.Errorf("%s: remembers %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -290,7 +290,7 @@ func (w *world) leftovers() []string {
 		case d == nil:
 		case d.marked():
 			out = append(out, name+" is marked")
-		case !d.drainedAt().IsZero():
+		case n.wanted() && !d.drainedAt().IsZero():
 			out = append(out, name+" is drained")
 		}
 	}
