@@ -167,11 +167,12 @@ const (
 
 // AssumeRole is a role to act as.
 type AssumeRole struct {
-	// arn of the role.
+	// arn of the role: after its account a path, of printable characters without blanks, and a
+	// name, of letters, digits and +=,.@_- (IAM and AWS STS quotas, name requirements).
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^arn:[^:]+:iam::[0-9]{12}:role/.+$')",message="must be the ARN of a role, such as arn:aws:iam::123456789012:role/ingress"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^arn:[a-z-]+:iam::[0-9]{12}:role/([!-~]+/)?[0-9A-Za-z_+=,.@-]+$')",message="must be the ARN of a role, such as arn:aws:iam::123456789012:role/ingress"
 	ARN string `json:"arn"`
 	// externalID that the role's trust policy asks for.
 	//

@@ -42,7 +42,7 @@ const (
 	theRole     = `assumeRole: {arn: "arn:aws:iam::123456789012:role/team/ingress"}`
 	otherRole   = `assumeRole: {arn: "arn:aws:iam::123456789012:role/admin"}`
 	otherID     = `assumeRole: {arn: "arn:aws:iam::123456789012:role/team/ingress", externalID: b}`
-	oddRole     = `assumeRole: {arn: "arn:aws:iam::123456789012:role/it's$(exit)/50%"}`
+	oddRole     = `assumeRole: {arn: "arn:aws:iam::123456789012:role/it's$(exit)50%/a"}`
 
 	detachFor = "the verb detach on nodes, for "
 	attachFor = "the verb attach on nodes, "

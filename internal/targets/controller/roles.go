@@ -11,7 +11,7 @@ import (
 )
 
 // roleARN is what the API takes for the ARN of a role.
-var roleARN = regexp.MustCompile(`^arn:[^:]+:iam::[0-9]{12}:role/.+$`)
+var roleARN = regexp.MustCompile(`^arn:[a-z-]+:iam::[0-9]{12}:role/([!-~]+/)?[0-9A-Za-z_+=,.@-]+$`)
 
 // ReadRoles reads a file of the roles that may be assumed: in YAML, roles, each with arn and,
 // where it is assumed with one, externalID.
