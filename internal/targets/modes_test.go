@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -235,5 +236,31 @@ func TestWantsByNode(t *testing.T) {
 	f.Out = nil
 	if wants, _ = m.NodeWants(f); len(wants) != 1 || !wants[0].In {
 		t.Errorf("got %+v", wants)
+	}
+}
+
+// TestModeOfAPodIsItsOwn: a template on record tells the port of a pod of the host network,
+// which declares none, and nothing else: anybody may have written it who writes in the namespace.
+func TestModeOfAPodIsItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod, recorded corev1.PodSpec
+		group         TargetType
+		want          int32
+		perNode       bool
+	}{
+		"of the host network":                {template(true), template(true, port(8080, 0)), IP, 8080, true},
+		"of its own, said to be the host's":  {template(false, port(8080, 0)), template(true, port(22, 0)), IP, 8080, false},
+		"of the host's, said to be its own":  {template(true, port(8080, 0)), template(false, port(22, 0)), IP, 8080, true},
+		"another hostPort":                   {template(false, port(8080, 80)), template(false, port(8080, 22)), Instance, 80, true},
+		"another hostPort, and host network": {template(false, port(8080, 80)), template(true, port(22, 0)), Instance, 80, true},
+	} {
+		a := &attachment{GroupAttachment: setOf(c.group, nil, nil)}
+		a.Templates["one"] = c.recorded
+		pod := podOf("node-a", "")
+		pod.Labels, pod.Spec = map[string]string{v1alpha1.LabelRevision: "one"}, c.pod
+		mode, err := a.mode(pod, Group{Type: c.group})
+		if err != nil || mode.Port != c.want || mode.PerNode != c.perNode {
+			t.Errorf("%s: port %d, per node %t, %v; want %d, %t", name, mode.Port, mode.PerNode, err, c.want, c.perNode)
+		}
 	}
 }

@@ -315,13 +315,13 @@ func (t *part) has(target Target, pod *corev1.Pod) bool {
 	})
 }
 
-// mode is how a pod is reached. Its port is its own, that is the one of the template that
-// it was made from, whatever the present one says; by pods of the host network no port is
-// declared, so that the template on record counts.
+// mode is how a pod is reached: as it says itself, whatever the present template does. Pods of
+// the host network declare no port, so that of these the template on record counts, which
+// anybody may write who may write in the namespace.
 func (a *attachment) mode(pod *corev1.Pod, g Group) (Mode, error) {
-	template, recorded := a.Templates[pod.Labels[v1alpha1.LabelRevision]]
-	if !recorded {
-		template = pod.Spec
+	template := pod.Spec
+	if recorded := a.Templates[pod.Labels[v1alpha1.LabelRevision]]; recorded.HostNetwork && pod.Spec.HostNetwork {
+		template = recorded
 	}
 	mode, err := ModeOf(template, g, a.Object.Spec.Port, a.Service)
 	mode.Zone = a.Object.Spec.AvailabilityZone
