@@ -35,8 +35,9 @@ type survey struct {
 
 	tags   map[string]map[string]string
 	tagged asking
-	// tagsTook is how long reading all tags took last, tagsMissing whether some are being read
-	// of which none are known.
+	// tagsReadAt is when reading all tags ended last, and tagsTook how long it took; tagsMissing is
+	// whether some are being read of which none are known.
+	tagsReadAt  time.Time
 	tagsTook    time.Duration
 	tagsMissing bool
 
@@ -198,6 +199,9 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 		s.named.end("reading the target groups that are named", err)
 		if len(found) > 0 && !s.tagged.underWay {
 			s.tagged.end(readingTags, untagged)
+			if untagged == nil && s.tagsReadAt.IsZero() {
+				s.tagsReadAt = time.Now()
+			}
 		}
 		a.mu.Unlock()
 		a.ring()
@@ -207,7 +211,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 const readingTags = "reading the tags of target groups"
 
 // readTags reads the tags of groups where somebody needs them: at once where they are not
-// known, and all of them now and then.
+// known, and all of them now and then, however often some are read at once.
 func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 	if !plan.Tags && !plan.TagsOfInstances && len(plan.TagsOf) == 0 {
 		return
@@ -221,7 +225,7 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 		beingRead := named && s.named.underWay
 		return beingRead || !plan.Tags && !(plan.TagsOfInstances && g.Type == targets.Instance) && !plan.TagsOf[g.ID]
 	})
-	all := s.tagged.due(max(every, tagsRest*s.tagsTook))
+	all := time.Since(s.tagsReadAt) >= max(every, tagsRest*s.tagsTook)
 	if !all {
 		needed = slices.DeleteFunc(needed, func(g targets.Group) bool { return g.Tags != nil })
 	}
@@ -238,6 +242,9 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 		s.tagsMissing = false
 		if took := time.Since(begun); all || took > s.tagsTook {
 			s.tagsTook = took
+		}
+		if all && err == nil {
+			s.tagsReadAt = time.Now()
 		}
 		a.move()
 		a.mu.Unlock()

@@ -385,6 +385,30 @@ func TestTagsAreReadWhereTheyAreNeeded(t *testing.T) {
 	})
 }
 
+// TestTagsAreReadAgainHoweverManyTurnUp: a group that is named anew has its tags read at once, and
+// puts off nothing: by those of all others it is known which take new targets no more.
+func TestTagsAreReadAgainHoweverManyTurnUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &manyGroups{n: 90}
+		ctx, stop := context.WithCancel(t.Context())
+		p := playOf(t, ctx, cloud, nil, nodeA(), onGroup("web", v1alpha1.TargetGroupSelector{Name: "g0000"}))
+		for i := range 10 {
+			other := onGroup(fmt.Sprintf("web-%d", i), v1alpha1.TargetGroupSelector{Name: fmt.Sprintf("g%04d", 3*i+3)})
+			if err := p.api.Create(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			p.until("half a minute has passed", time.Minute, func() bool { return time.Since(begun) > 30*time.Second })
+		}
+		of := slices.DeleteFunc(cloud.sent("Tags"), func(s sent) bool { return s.group != "arn:0000" })
+		if len(of) < 4 || len(of) > 6 {
+			t.Errorf("the tags of the first group were read %d times in 5 minutes, once a minute is asked for", len(of))
+		}
+		stop()
+		time.Sleep(time.Second)
+	})
+}
+
 // TestWhatIsSurveyedIsDatedByItsQuestion: a look into a group says nothing of a node that was
 // registered while it was under way, and a group that was asked for by its name is gone where a
 // list that was asked for later is without it.
