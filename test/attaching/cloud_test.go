@@ -359,7 +359,7 @@ func (a *account) Named(ctx context.Context, names []targets.GroupName) ([]targe
 }
 
 func (a *account) Tags(ctx context.Context, groups []targets.Group) (map[string]map[string]string, error) {
-	all, err := a.list(ctx, "tags")
+	all, err := a.list(ctx, "tags", groups...)
 	tags := map[string]map[string]string{}
 	for _, g := range all {
 		if slices.ContainsFunc(groups, func(o targets.Group) bool { return o.ID == g.ID }) {
@@ -379,8 +379,8 @@ func (a *account) Describe(_ context.Context, of targets.Group) (targets.Group, 
 	return of, errInvalid
 }
 
-// list is a request about which groups there are.
-func (a *account) list(ctx context.Context, what string) ([]targets.Group, error) {
+// list is a request about which groups there are, and about the tags of some.
+func (a *account) list(ctx context.Context, what string, tagged ...targets.Group) ([]targets.Group, error) {
 	if err := a.send(ctx, what); err != nil {
 		return nil, err
 	}
@@ -400,7 +400,7 @@ func (a *account) list(ctx context.Context, what string) ([]targets.Group, error
 	for _, g := range a.r.groups {
 		told := g.Group
 		switch {
-		case what == "tags":
+		case slices.ContainsFunc(tagged, func(o targets.Group) bool { return o.ID == g.ID }):
 			told.Tags = g.tell(a.l)
 		case w.closes():
 			// A list is without, as those of AWS are.
