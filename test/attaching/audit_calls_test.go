@@ -144,7 +144,8 @@ func (a *audit) zone(l *leader, g *group, t targets.Target) string {
 	switch {
 	case a.named[t.ID].After(l.began.Add(decidedBy)):
 		// It has seen the Node.
-	case o == nil || o.Spec.ProviderID == "" || n.instance != t.ID || a.unnamed[n.name].After(l.asOf()):
+	case o == nil || o.Spec.ProviderID == "" || n.instance != t.ID || !a.unnamed[n.name].Before(l.asOf()):
+		// What came at that very moment is what the leader may not have seen.
 		return ""
 	}
 	return n.zone
