@@ -254,6 +254,7 @@ func (g *group) decide(p *pass) {
 	}
 	g.leaveToBinding()
 	g.waitForHooks()
+	g.keepSightings(p.Now, g.decision.Sightings)
 	memory.Sightings = g.decision.Sightings
 	p.out.Memory.Groups[g.key] = memory
 	p.wake(g.decision.WakeAt)

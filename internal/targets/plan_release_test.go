@@ -91,6 +91,42 @@ func TestReleaseWaits(t *testing.T) {
 	}
 }
 
+// TestReleaseWaitsForNoHeir: what has left for one that is deleted, and is wanted in by another whose
+// status cannot be written, holds the finalizer until its traffic has stopped and no longer. What is
+// registered does, and so does what a call of before may have registered.
+func TestReleaseWaitsForNoHeir(t *testing.T) {
+	for name, c := range map[string]struct {
+		balancer Balancer
+		found    map[Target]Health
+		answers  map[Target]Answer
+		after    time.Duration
+		released bool
+	}{
+		"before the floor":            {Network, at80("i-b"), nil, 59 * time.Second, false},
+		"after it":                    {Network, at80("i-b"), nil, time.Minute, true},
+		"a classic one drains":        {Classic, at80("i-b"), nil, time.Minute, false},
+		"and has drained":             {Classic, at80("i-b"), nil, 2 * time.Minute, true},
+		"registered again":            {Network, at80("i-a", "i-b"), nil, time.Minute, false},
+		"registered a moment ago":     {Network, at80("i-b"), map[Target]Answer{{"i-a", 80}: {Register: true, At: noon.Add(time.Minute)}}, time.Minute, false},
+		"as it is seen for the first": {Network, at80("i-b"), nil, 0, false},
+	} {
+		g := webGroup(Instance)
+		g.Balancer, g.Delay = c.balancer, 2*time.Minute
+		s := fleetOf(g, at80("i-b"))
+		record := leaving80(noon.Add(-time.Hour), "i-a:80")
+		record.Balancer = string(c.balancer)
+		s.attachment("web", onNodes("node-a"), record).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		s.attachment("heir", onNodes("node-a"))
+		d := plan(t, s)
+		s.Memory = d.Memory
+		s = s.later(c.after, c.found)
+		s.Accounts[0].Groups[0].Answers = c.answers
+		if d = plan(t, s); d.of("web").Release != c.released {
+			t.Errorf("%s: released is %t: %+v", name, d.of("web").Release, d.Groups[0].Reports)
+		}
+	}
+}
+
 // TestWhatHoldsAFinalizerIsSaid names what stands in the way of the end of one that is deleted, and
 // counts what is left.
 func TestWhatHoldsAFinalizerIsSaid(t *testing.T) {

@@ -47,6 +47,8 @@ func (p *pass) left(a *attachment) bool {
 			switch owner, any := g.owner(r.Target); {
 			case any && owner != a.ref && g.heldBy(r.Target, owner):
 				// It went over to another object.
+			case any && owner != a.ref && p.isOver(g.group, r.Target, a.ref):
+				// Nothing is left of it, whether or not the other object can ever be written.
 			case any && owner != a.ref, !r.ended():
 				return true
 			}

@@ -1,6 +1,9 @@
 package targets
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // quietFor is for how long no connection must have come to a target, with none left.
 const quietFor = 10 * time.Second
@@ -100,6 +103,33 @@ func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 		return p.outForGood(r)
 	}
 	return !w.voluntary && !w.Borrowed
+}
+
+// isOver is whether nothing comes any more by what an object has on record of a target that left,
+// though another object wants that in: it may never be able to take the record over.
+func (p *pass) isOver(g *group, t Target, by Ref) bool {
+	left := p.out.Memory.Groups[g.key].Sightings[t].Left
+	over := left.Add(max(lingering, g.state.Floor))
+	if placeIn(g.Registered, t) == draining || g.Balancer == Classic {
+		over = later(over, left.Add(g.Delay))
+	}
+	return g.isOut(t) && !g.ReadAt.Before(over) && slices.ContainsFunc(g.at[t], func(h held) bool { return h.by == by && !h.LeftAt.IsZero() })
+}
+
+// keepSightings keeps since when it is known of what left for an object that is deleted, where a
+// decision takes it for on its way in: the record stands there until another object has it.
+func (g *group) keepSightings(now time.Time, sightings map[Target]Sighting) {
+	for _, h := range g.held {
+		deleted := slices.ContainsFunc(g.parts, func(t *part) bool { return t.ref == h.by && t.Object.DeletionTimestamp != nil })
+		if _, kept := sightings[h.Target]; kept || !deleted || h.LeftAt.IsZero() {
+			continue
+		}
+		before := g.state.Sightings[h.Target]
+		if !before.LeftAt.Equal(h.LeftAt) {
+			before = Sighting{LeftAt: h.LeftAt, QuietAt: h.QuietAt, Left: now, Quiet: now}
+		}
+		sightings[h.Target] = before
+	}
 }
 
 func (e Evidence) sentence() string {
