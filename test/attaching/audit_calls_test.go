@@ -49,8 +49,9 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		if p := a.unseen(l, at); !g.seemsClosed() && p != nil {
 			a.failf("%s is deregistered from %s, where pod %s serves, which %s was never shown %s", t, g.Name, p.name, l.name, a.facts(at))
 		}
-		if a.w.whole(g) {
-			// Who gave us the group wants no others in it.
+		if a.w.whole(g) && !a.heldBy(at) {
+			// Who gave us the group wants no others in it. What an Attachment has on record is taken out
+			// for its node, as when the claim that has the group is being deleted, and is put back.
 			m.theirs = false
 		}
 		if !a.mayMove(l, at) {

@@ -203,7 +203,9 @@ func (g *group) deregister(t targets.Target, by string) {
 	m.outBy, m.outAt = by, now
 	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, floorOf(g.Balancer)))
 	m.draining, m.drainEnd = true, now.Add(g.Delay)
-	if by == them {
+	if by == them && !g.w.audit.heldBy(place{g, t}) {
+		// What an Attachment has on record yet is put back for them once more: that they took it out
+		// nobody can tell from a put-back that was lost.
 		m.theirs = false
 	}
 	g.note()
