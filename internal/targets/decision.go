@@ -21,6 +21,8 @@ type Decision struct {
 	Groups []GroupPlan
 	// Accounts are those that are needed, all others are to be left.
 	Accounts []AccountPlan
+	// CatchUpNodes asks for all Nodes to be known: something waits for the zones that they tell.
+	CatchUpNodes bool
 	// Ask are the nodes whose health checkers are asked for connections.
 	Ask []string
 	// WakeAt is when to decide again though nothing was read or changed; zero for never.

@@ -29,6 +29,11 @@ func (p *planner) floor(t Target) string {
 			return why
 		}
 	}
+	if p.ZonesBehind && !p.Group.CrossZone && (!h.zoned() || p.tooFew(t, "its zone", p.zones[h.Zone]) != "") {
+		// What is of no zone counts in every one, and may turn out to be of another.
+		p.out.NeedZones = true
+		return "it may be the last healthy target of its zone: the Nodes that tell the zones of others are read first"
+	}
 	return ""
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+func zonesBehind(s *GroupState) { s.Group.CrossZone, s.ZonesBehind = false, true }
+
 func TestFloors(t *testing.T) {
 	unhealthy := Health{Condition: Unhealthy, Zone: "a"}
 	for _, c := range []struct {
@@ -45,6 +47,11 @@ func TestFloors(t *testing.T) {
 			func(s *GroupState) { s.Group.CrossZone = false }, nil},
 		{"one of an unknown zone may be the last of any", map[Target]Health{one: healthy(""), two: healthy("b"), three: unhealthy}, []Want{out(one)},
 			func(s *GroupState) { s.Group.CrossZone = false }, []Target{one}},
+		{"a zone that is not known yet counts in none", map[Target]Health{one: healthy("a"), two: healthy("")}, []Want{out(one)}, zonesBehind, []Target{one}},
+		{"where others are known it is not asked for", map[Target]Health{one: healthy("a"), two: healthy("a"), three: healthy("")}, []Want{out(one)}, zonesBehind, nil},
+		{"its own zone is not known yet", map[Target]Health{one: healthy(""), two: healthy("b"), three: healthy("b")}, []Want{out(one)}, zonesBehind, []Target{one}},
+		{"zones that do not matter are not asked for", map[Target]Health{one: healthy("a"), two: healthy("")}, []Want{out(one)},
+			func(s *GroupState) { s.ZonesBehind = true }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := rested()
@@ -54,6 +61,10 @@ func TestFloors(t *testing.T) {
 			}
 			if c.change != nil {
 				c.change(&s)
+			}
+			waits := decide(s).NeedZones
+			if asked := s.ZonesBehind && len(c.held) > 0; waits != asked {
+				t.Errorf("zones are asked for: %t", waits)
 			}
 			var held []Target
 			for _, r := range decide(s).Reports {

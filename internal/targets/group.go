@@ -227,7 +227,7 @@ func (g *group) decide(p *pass) {
 	g.state = GroupState{
 		Now: p.Now, Group: g.Group, Floor: g.floor(p.Floors[g.Balancer]), Synced: !g.unknown,
 		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,
-		Sightings: memory.Sightings, Quiet: p.quiet(g),
+		Sightings: memory.Sightings, Quiet: p.quiet(g), ZonesBehind: p.NodesBehind && g.Type == Instance,
 	}
 	for _, w := range g.wants {
 		w.Target = g.target(w.Target)
@@ -257,6 +257,7 @@ func (g *group) decide(p *pass) {
 	g.keepSightings(p.Now, g.decision.Sightings)
 	memory.Sightings = g.decision.Sightings
 	p.out.Memory.Groups[g.key] = memory
+	p.out.CatchUpNodes = p.out.CatchUpNodes || g.decision.NeedZones
 	p.wake(g.decision.WakeAt)
 	g.record(p)
 }

@@ -21,8 +21,9 @@ type GroupDecision struct {
 	Faults []string
 
 	// NeedLiveRead is whether a removal waits for an inventory read for it alone, NeedLists
-	// whether one waits for the lists that Wants are made from to be complete.
-	NeedLiveRead, NeedLists bool
+	// whether one waits for the lists that Wants are made from to be complete, NeedZones for the
+	// zones of all targets.
+	NeedLiveRead, NeedLists, NeedZones bool
 	// ReadAt is when the inventory should be read next.
 	ReadAt time.Time
 	// WakeAt is when to decide again though nothing was read or changed; zero for never.

@@ -26,6 +26,8 @@ type GroupState struct {
 	// in it is not registered.
 	Registered map[Target]Health
 	ReadAt     time.Time
+	// ZonesBehind is whether targets of which no zone is known may have one all the same.
+	ZonesBehind bool
 	// Live is whether the inventory was read for this decision, while no call of
 	// ours to the group was under way.
 	Live bool

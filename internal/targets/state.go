@@ -23,8 +23,9 @@ type State struct {
 	// Behind is whether there may be TargetGroupAttachments, or records of theirs, that are not known
 	// yet: another leader may have written them.
 	Behind bool
-	// Nodes are all of the cluster.
-	Nodes []*corev1.Node
+	// Nodes are all of the cluster. NodesBehind is whether some may not be known yet as they are.
+	Nodes       []*corev1.Node
+	NodesBehind bool
 	// Bystanders are pods of anybody whose addresses are on record. They tell on which
 	// node an address is that nobody selects any more. They are needed only while a node
 	// is to be out.

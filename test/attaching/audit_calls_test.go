@@ -145,8 +145,10 @@ func (a *audit) zone(l *leader, g *group, t targets.Target) string {
 	switch {
 	case a.named[t.ID].After(l.began.Add(decidedBy)):
 		// It has seen the Node.
-	case o == nil || o.Spec.ProviderID == "" || n.instance != t.ID || !a.unnamed[n.name].Before(l.asOf()):
-		// What came at that very moment is what the leader may not have seen.
+	case o == nil || o.Spec.ProviderID == "" || n.instance != t.ID:
+		return ""
+	case !a.unnamed[n.name].Before(l.began) && !a.unnamed[n.name].Before(l.asOf()):
+		// It says so since a moment ago. As it was when it began to lead it reads it before.
 		return ""
 	}
 	return n.zone

@@ -50,6 +50,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 	for _, one := range done.begun {
 		done.writes.wait(waiting, one)
 	}
+	if d.CatchUpNodes {
+		r.caches.catchUp(r.running, allNodes)
+	}
 	for _, a := range d.Attachments {
 		if a.CatchUp {
 			r.caches.catchUp(r.running, cacheOf(a.Object))

@@ -21,15 +21,15 @@ const (
 	lookAgain = time.Second
 	// livePage is how much is listed live at once.
 	livePage = 500
-	// allAttachments names the cache of all TargetGroupAttachments. No namespace is called so.
-	allAttachments = "*"
+	// allAttachments names the cache of all TargetGroupAttachments, allNodes that of all Nodes. No
+	// namespace is called so.
+	allAttachments, allNodes = "*", ""
 )
 
-// caches are those of pods, by namespace, that of Nodes, under the empty name, and that of
-// TargetGroupAttachments. Each kind's watch lags by itself, so that a status may name a target
-// that another leader registered while its pod is not there yet. A cache is compared once with
-// what the API server has, where something is missing in it: all that is recorded thereafter by
-// this process it has shown.
+// caches are those of pods, by namespace, that of Nodes, and that of TargetGroupAttachments. Each
+// kind's watch lags by itself, so that a status may name a target that another leader registered
+// while its pod is not there yet. A cache is compared once with what the API server has, where
+// something is missing in it: all that is recorded thereafter by this process it has shown.
 type caches struct {
 	cached, live client.Reader
 	// ring calls for another pass.
@@ -47,7 +47,7 @@ func newCaches(cached, live client.Reader, ring func()) *caches {
 // cacheOf names the one that shows what a TargetGroupAttachment selects.
 func cacheOf(a *v1alpha1.TargetGroupAttachment) string {
 	if a.Spec.NodeSelector != nil {
-		return ""
+		return allNodes
 	}
 	return a.Namespace
 }
@@ -102,7 +102,7 @@ func (c *caches) compare(ctx context.Context, name string) bool {
 func (c *caches) shows(ctx context.Context, name string) (bool, error) {
 	kind, cached := corev1.SchemeGroupVersion.WithKind("PodList"), client.ObjectList(&corev1.PodList{})
 	switch name {
-	case "":
+	case allNodes:
 		kind.Kind, cached = "NodeList", &corev1.NodeList{}
 	case allAttachments:
 		kind, cached, name = v1alpha1.GroupVersion.WithKind("TargetGroupAttachmentList"), &v1alpha1.TargetGroupAttachmentList{}, ""

@@ -107,6 +107,22 @@ func TestAFailingComparisonIsTold(t *testing.T) {
 	})
 }
 
+// reconcileFor reconciles for a while, whenever it is rung for.
+func reconcileFor(t *testing.T, d time.Duration, r *Reconciler, bell <-chan struct{}) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		result, err := r.Reconcile(t.Context(), all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case <-bell:
+		case <-time.After(min(result.RequeueAfter, time.Second)):
+		}
+	}
+}
+
 // TestAPodThatAnotherLeaderSawStays leaves its target in while the cache does not show the pod,
 // and takes it out when the pod is gone.
 func TestAPodThatAnotherLeaderSawStays(t *testing.T) {
@@ -128,30 +144,66 @@ func TestAPodThatAnotherLeaderSawStays(t *testing.T) {
 			cloud.targets[targets.Target{ID: id, Port: 80}] = targets.Health{Condition: targets.Healthy}
 		}
 		r, bell := loopOf(ctx, cache, live, cloud)
-		play := func(d time.Duration) {
-			t.Helper()
-			for end := time.Now().Add(d); time.Now().Before(end); {
-				result, err := r.Reconcile(t.Context(), all)
-				if err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				select {
-				case <-bell:
-				case <-time.After(min(result.RequeueAfter, time.Second)):
-				}
-			}
-		}
-		play(time.Minute)
+		reconcileFor(t, time.Minute, r, bell)
 		if !cloud.has("10.0.0.9") {
 			t.Error("a pod that serves is taken out")
 		}
 		if err := live.Delete(ctx, serving("new", "10.0.0.9")); err != nil {
 			t.Fatal(err)
 		}
-		play(time.Minute)
+		reconcileFor(t, time.Minute, r, bell)
 		if cloud.has("10.0.0.9") || !cloud.has("10.0.0.8") {
 			t.Error("a pod that is gone stays, or one that serves is taken out")
 		}
 	})
+}
+
+// zonal is a group whose clients reach no targets of another zone.
+type zonal struct{ *groupInMemory }
+
+func (zonal) Describe(_ context.Context, g targets.Group) (targets.Group, error) {
+	g.CrossZone = false
+	return g, nil
+}
+
+// TestTheZonesOfNodesAreReadFirst leaves what may be the last healthy target of a zone in while the
+// cache does not show the Nodes that tell of others, and takes it out where another serves there.
+func TestTheZonesOfNodesAreReadFirst(t *testing.T) {
+	nodeOf := func(name, instance, zone string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "10", Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+		if instance == "" {
+			n.ResourceVersion = "9"
+			return n
+		}
+		n.Spec.ProviderID = "aws:///" + zone + "/" + instance
+		return n
+	}
+	for name, c := range map[string]struct {
+		instance, zone string
+		out            bool
+	}{"of its zone": {"i-b", "z1", true}, "of another zone": {"i-b", "z2", false}, "no Node's": {"i-c", "z2", true}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1", Generation: 1}, Spec: v1alpha1.AttachmentSpec{Instance: "i-a", Wanted: v1alpha1.WantDetached}}
+			known, unnamed, named := nodeOf("node-a", "i-a", "z1"), nodeOf("node-b", "", c.zone), nodeOf("node-b", c.instance, c.zone)
+			cache, live := fakeapi.New(t, a, known, unnamed), fakeapi.New(t, known.DeepCopy(), named)
+			cloud := &groupInMemory{targets: healthy("i-a", "i-b")}
+			r, bell := loopOf(ctx, cache, live, zonal{cloud})
+			r.Detaching = true
+			reconcileFor(t, time.Minute, r, bell)
+			if !cloud.has("i-a") {
+				t.Errorf("the other one is %s: it is taken out before that is known", name)
+			}
+			shown := named.DeepCopy()
+			shown.ResourceVersion = unnamed.ResourceVersion
+			if err := cache.Update(ctx, shown); err != nil {
+				t.Fatal(err)
+			}
+			reconcileFor(t, time.Minute, r, bell)
+			if cloud.has("i-a") == c.out || !cloud.has("i-b") {
+				t.Errorf("the other one is %s: it is registered: %t", name, cloud.has("i-a"))
+			}
+		})
+	}
 }

@@ -36,6 +36,7 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	for i := range nodes.Items {
 		o.state.Nodes = append(o.state.Nodes, &nodes.Items[i])
 	}
+	o.state.NodesBehind = r.caches.behind(allNodes)
 	var attached v1alpha1.AttachmentList
 	if err := r.client.List(ctx, &attached, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Attachments: %w", err)
