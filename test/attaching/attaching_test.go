@@ -2,7 +2,7 @@
 // balancers, those of internal/targets/controller and internal/detach/controller, as they
 // are: in virtual time, against an API server in memory and clouds of its own.
 //
-// Read world_test.go and pods_test.go, cloud_test.go and webhook_test.go: the world;
+// Read world_test.go and pods_test.go, cloud_test.go, account_test.go and webhook_test.go: the world;
 // leader_test.go, views_test.go and writes_test.go: a process of the controller, what it
 // sees and what becomes of its writes; scenario_test.go and happenings_test.go: what is
 // drawn; wanted_test.go, audit_test.go, audit_calls_test.go and rest_test.go: what must hold;
