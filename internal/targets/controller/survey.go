@@ -33,8 +33,11 @@ type survey struct {
 	askedFor map[targets.GroupName]time.Time
 	missing  map[string]bool
 
-	tags   map[string]map[string]string
-	tagged asking
+	// tags are by the ID of their group, unanswered are groups of which the last answer said
+	// nothing: that is not that they have none.
+	tags       map[string]map[string]string
+	unanswered map[string]bool
+	tagged     asking
 	// tagsReadAt is when reading all tags ended last, and tagsTook how long it took; tagsMissing is
 	// whether some are being read of which none are known.
 	tagsReadAt  time.Time
@@ -60,7 +63,7 @@ type asking struct {
 }
 
 func newSurvey() survey {
-	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, tags: map[string]map[string]string{}, sweeps: targets.NewSweeps()}
+	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, tags: map[string]map[string]string{}, unanswered: map[string]bool{}, sweeps: targets.NewSweeps()}
 }
 
 // due is whether it is time to ask again.
@@ -145,6 +148,7 @@ func (a *account) listGroups(ctx context.Context) (groups []targets.Group, err e
 	}
 	if err == nil {
 		maps.DeleteFunc(a.survey.tags, func(id string, _ map[string]string) bool { return !there[id] })
+		maps.DeleteFunc(a.survey.unanswered, func(id string, _ bool) bool { return !there[id] })
 	}
 	return groups, err
 }
@@ -227,7 +231,7 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 	})
 	all := time.Since(s.tagsReadAt) >= max(every, tagsRest*s.tagsTook)
 	if !all {
-		needed = slices.DeleteFunc(needed, func(g targets.Group) bool { return g.Tags != nil })
+		needed = slices.DeleteFunc(needed, func(g targets.Group) bool { return g.Tags != nil || s.unanswered[g.ID] })
 	}
 	if len(needed) == 0 || !s.tagged.due(0) {
 		return
@@ -273,10 +277,13 @@ func (a *account) readTagsOf(groups []targets.Group, ask func(context.Context, f
 		a.mu.Lock()
 		for _, g := range chunk {
 			found, answered := tags[g.ID]
-			if _, known := a.survey.tags[g.ID]; known && !answered {
-				// Where it is gone the next list says so. Without its tags nobody would mean it.
+			if !answered {
+				// Where it is gone the next list says so. Without its tags nobody would mean it, and
+				// anybody's targets could come into it.
+				a.survey.unanswered[g.ID] = true
 				continue
 			}
+			delete(a.survey.unanswered, g.ID)
 			a.survey.tags[g.ID] = map[string]string{}
 			maps.Copy(a.survey.tags[g.ID], found)
 		}

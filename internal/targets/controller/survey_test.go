@@ -466,32 +466,3 @@ func (*slowNames) Named(context.Context, []targets.GroupName) ([]targets.Group, 
 	time.Sleep(time.Minute)
 	return []targets.Group{group(targets.Instance)}, nil
 }
-
-// TestAPartialAnswerTakesNoTags keeps those of a group that an answer about tags leaves out.
-func TestAPartialAnswerTakesNoTags(t *testing.T) {
-	cloud := &someTags{}
-	a := accountOf(&fakeCloud{}, func() {})
-	a.cloud, a.running = cloud, t.Context()
-	for _, step := range []struct {
-		answer map[string]map[string]string
-		tags   int
-	}{{nil, 0}, {map[string]map[string]string{"arn:web": {"a": "b"}}, 1}, {nil, 1}, {map[string]map[string]string{"arn:web": {}}, 0}} {
-		cloud.tags = step.answer
-		if err := a.readTagsOf([]targets.Group{group(targets.Instance)}, a.quietly); err != nil {
-			t.Fatal(err)
-		}
-		if tags, read := a.survey.tags["arn:web"]; !read || len(tags) != step.tags {
-			t.Errorf("after %v: %v", step.answer, tags)
-		}
-	}
-}
-
-// someTags answers with what tags it has.
-type someTags struct {
-	fakeCloud
-	tags map[string]map[string]string
-}
-
-func (s *someTags) Tags(context.Context, []targets.Group) (map[string]map[string]string, error) {
-	return s.tags, nil
-}
