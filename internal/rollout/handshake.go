@@ -157,6 +157,10 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if !ok {
 		return false, nil, reason, until
 	}
+	if v.repeatsNoMark() && !p.over(v.seen.Mark) {
+		// Its last answer may be of before the mark.
+		return false, nil, "a health check that repeats no mark is asked again", time.Time{}
+	}
 	grace := p.strategy.MarkGrace
 	if v.outOfTurn() && len(v.Checks) > 0 {
 		// No detacher is asked, so that the load balancer must have noticed.

@@ -189,6 +189,11 @@ func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason 
 	return true, since, ""
 }
 
+// repeatsNoMark is whether a health check is not one of ours, as that of kube-proxy.
+func (n *Node) repeatsNoMark() bool {
+	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Unmarked })
+}
+
 // silenced is whether nobody answers on the port because nobody is there.
 func (c *Check) silenced() bool { return c.Gone && !c.Answered && !c.Accepted }
 

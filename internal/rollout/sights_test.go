@@ -404,3 +404,26 @@ func TestMoments(t *testing.T) {
 		t.Errorf("pods of an older revision are left:\n%s", summary(d))
 	}
 }
+
+// TestAPlainPortIsAskedAgain: what a port that repeats no mark said last may be of before the
+// mark, as where the controller was frozen before it wrote that, and no grace follows it.
+func TestAPlainPortIsAskedAgain(t *testing.T) {
+	s := markedFleet(3)
+	s.Spec.UpdateStrategy.RollingUpdate.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{GracePeriodSeconds: new(int32(0))}
+	n := &s.Nodes[0]
+	mark := n.Deployment.Mark
+	n.Deployment.Mark, n.Checks[0].Mark, n.Checks[0].Unmarked = "", "", true
+	sights := &Sights{}
+	look(sights, s, 0)
+	n.Deployment.Mark = mark
+	for _, at := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{time.Hour, ""}, {time.Hour + lookAgain - time.Millisecond, ""}, {time.Hour + lookAgain, "Update n0000 to r2 x2"},
+	} {
+		if got := steps(look(sights, s, at.after)); got != at.want {
+			t.Errorf("after %s: got %q, want %q", at.after, got, at.want)
+		}
+	}
+}
