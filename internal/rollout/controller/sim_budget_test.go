@@ -45,7 +45,8 @@ const unnoticed = 15 * time.Second
 // machine that died is noticed by those, or else only by its Node.
 func (a *audit) attachedAgain(name string) bool {
 	n := a.w.nodes[name]
-	if !n.ready() || n.requested() || n.api.Annotations[v1alpha1.AnnotationNodeDetaching] == "true" {
+	moving := n.api.Annotations[v1alpha1.AnnotationNodeDetaching] == "true" && a.w.seenSince(n.movingSince)
+	if !n.ready() || n.requested() || moving {
 		return false
 	}
 	for _, port := range a.w.spec().HealthCheckNodePorts {

@@ -186,7 +186,9 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 func (a *audit) machineGoes(n *simNode, drained time.Time) {
 	d := a.w.deployments[n.name]
 	there := func(l *leader) bool { return l.began.Before(drained) && l.frozenUntil.Before(drained) }
-	wrong := n.rejects || n.capacity > 0 || n.tainted() || !n.ready() || !n.wanted() || d != nil && a.w.refused[imageOf(d.api.Spec.Template)]
+	// What was refused until a moment ago is tried again after a while.
+	refused := d != nil && a.w.refused[imageOf(d.api.Spec.Template)] || !a.w.healed.IsZero() && a.w.now.Sub(a.w.healed) < longestBackoff+aMoment
+	wrong := n.rejects || n.capacity > 0 || n.tainted() || !n.ready() || !n.wanted() || refused
 	if d == nil || d.marked() || wrong || a.w.readyPods(n.name) == 0 || a.w.controllerAway() || !slices.ContainsFunc(a.w.leaders, there) || a.deletion() != rollout.NotDeleted {
 		return
 	}

@@ -231,7 +231,7 @@ func (w *world) dropFinalizer(name string) {
 
 // heal ends every fault that does not lie in the spec.
 func (w *world) heal() {
-	w.crashes, w.freezes = 0, 0
+	w.crashes, w.freezes, w.healed = 0, 0, w.now
 	for _, l := range w.leaders {
 		for _, v := range l.views {
 			v.lag = 0

@@ -33,8 +33,9 @@ type simNode struct {
 	detached map[string]bool
 	// askedAt is since when a key asks, detachedAt since when it is answered.
 	askedAt, detachedAt map[string]time.Time
-	// moving is whether the detacher has not put back all of it yet.
-	moving bool
+	// moving is whether the detacher has not put back all of it yet, movingSince when it began.
+	moving      bool
+	movingSince time.Time
 	// tolerated is for how long pods tolerate the taint, taints how often there was one,
 	// evictedAt when the present one first took a pod.
 	tolerated time.Duration
@@ -316,6 +317,7 @@ func (w *world) detachBy(n *simNode, key, timestamp string) {
 	switch {
 	case held && !n.detached[key]:
 		n.detached[key], n.moving, n.detachedAt[key] = true, w.detacher.tells, w.now.Truncate(time.Second)
+		n.movingSince = w.now
 		w.tell("detacher", "%s is out of the load balancer, and says so with a timestamp", n.name)
 		w.edit(n, func(node *corev1.Node) {
 			annotate(node, timestamp, w.now.Add(w.detacher.skew).Format(time.RFC3339))

@@ -180,6 +180,11 @@ func (l *leader) asOf() time.Time {
 	return at
 }
 
+// seenSince is whether every leader has seen what was so at a time.
+func (w *world) seenSince(at time.Time) bool {
+	return !slices.ContainsFunc(w.leaders, func(l *leader) bool { return !l.asOf().After(at) })
+}
+
 func (l *leader) index(_ context.Context, kind client.Object) (toolscache.Indexer, error) {
 	return l.views[kindOf(kind)].store, nil
 }

@@ -55,6 +55,8 @@ type world struct {
 	// refused are the templates that the API server refuses, bad those whose pods never
 	// become ready, misbehaves those whose measurements fail: by image.
 	refused, bad, misbehaves map[string]bool
+	// healed is when every fault ended that does not lie in the spec.
+	healed time.Time
 	// everBad are the templates that were bad or misbehaved once, tight is whether a kubelet
 	// ever had no room.
 	everBad map[string]bool
