@@ -240,11 +240,19 @@ func (p *planner) overlooked(v *view) bool {
 	default:
 		return false
 	}
-	started := func(n Pod) bool { return n.Revision == d.Revision }
-	if !d.Settled || d.UpdatedReplicas > 0 || slices.ContainsFunc(v.Pods, started) {
-		return false
+	return d.Settled && d.UpdatedReplicas == 0 && !v.uncounted() && p.over(since.Add(patience))
+}
+
+// uncounted is whether a pod is there that the Deployment controller has not told of yet. Its
+// revision does not tell: somebody may have changed what else older ones were made from.
+func (n *Node) uncounted() bool {
+	there := int32(0)
+	for _, p := range n.Pods {
+		if !p.Terminating && p.Failed == "" {
+			there++
+		}
 	}
-	return p.over(since.Add(patience))
+	return there > n.Deployment.UpdatedReplicas+n.Deployment.OlderReplicas
 }
 
 const overlookedReason = "the Deployment controller takes itself to be done"

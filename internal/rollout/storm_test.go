@@ -276,7 +276,7 @@ func TestOverlooked(t *testing.T) {
 	s := rejecting(1, 0)
 	n := &s.Nodes[0]
 	n.Pods = n.Pods[:1]
-	n.Deployment.Replicas, n.Deployment.UpdatedReplicas = 1, 0
+	n.Deployment.Replicas, n.Deployment.UpdatedReplicas, n.Deployment.OlderReplicas = 1, 0, 1
 	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 1, Trying: true, At: metav1.NewMicroTime(start)}
 	if d := Plan(s); steps(d) != "" || !d.WakeAt.Equal(start.Add(patienceWithTry)) {
 		t.Errorf("at once: %s", summary(d))
@@ -316,6 +316,10 @@ func TestOverlookedInItsTurn(t *testing.T) {
 		t.Errorf("older ones are stopped: %q", got)
 	}
 	d.OlderReplicas, n.Pods[0].Revision = 2, "r2"
+	if got := steps(Plan(s)); got != "Update n0000 to r2 x3" {
+		t.Errorf("an older one is of the same revision, with something else changed: %q", got)
+	}
+	n.Pods = append(slices.Clone(n.Pods), n.Pods[0])
 	if got := steps(Plan(s)); got != "" {
 		t.Errorf("a pod is started: %q", got)
 	}
