@@ -73,7 +73,7 @@ func (p *planner) permits(v *view, c *count) bool {
 		// It is under way already. Where the budget has shrunk since, those that are
 		// take turns.
 		after.acting++
-	case after.down > p.budget(v) && !(free && after.underWay <= p.budget(v)):
+	case after.down > p.budget(v) && !((free || p.crippled(v)) && after.underWay <= p.budget(v)):
 		c.blocked = true
 		return false
 	case !free && after.serving < p.floor(v):
@@ -250,10 +250,15 @@ func (p *planner) midway(v *view) bool {
 // takesNothing is whether an update takes nothing more from the load balancer.
 func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.midway(v) }
 
-// scaledDown is whether the node does not serve, for all that a health check of somebody else
-// may say, and will not until it is updated: it was left fewer pods than it had.
-func (p *planner) scaledDown(v *view) bool {
-	return v.Wanted && p.down(v) && v.Deployment != nil && v.Deployment.Replicas < v.Deployment.PodsPerNode
+// crippled is whether the node does not serve, for all that a health check of somebody else
+// may say, and will not until it is updated: somebody left it fewer pods than make it serve,
+// or had it serve with none.
+func (p *planner) crippled(v *view) bool {
+	if !v.Wanted || v.Deployment == nil || !p.down(v) {
+		return false
+	}
+	d := v.Deployment
+	return d.Replicas < d.PodsPerNode || d.PodsPerNode == 0 && p.pods > 0
 }
 
 // mayStart is whether nodes may begin at all: not while something must change
@@ -270,7 +275,7 @@ func (p *planner) candidates() []*view {
 	var out []*view
 	turn, found := p.groupInTurn()
 	for _, v := range p.ordered() {
-		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || p.scaledDown(v) || compareGroups(v.group, turn) <= 0
+		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
 		if v.starts && !v.acted && p.allowed(v) && inTurn {
 			out = append(out, v)
 		}

@@ -421,6 +421,36 @@ func TestOrderWhereANodeWasScaledDown(t *testing.T) {
 	}
 }
 
+// TestCrippledNodes: nodes that serve too little, because somebody scaled their Deployments or
+// took what tells how many pods make them serve, hold up neither each other nor the rest for ever,
+// also where kube-proxy says that one pod is enough: an update is what cures them. It is one's
+// turn at a time. Those that may recover are waited for.
+func TestCrippledNodes(t *testing.T) {
+	for name, test := range map[string]struct {
+		cripple func(*Deployment)
+		want    []string
+	}{
+		"scaled down":       {func(d *Deployment) { d.Replicas = 1 }, []string{"n0001"}},
+		"no pods to serve":  {func(d *Deployment) { d.PodsPerNode = 0 }, []string{"n0001"}},
+		"a pod may yet run": {func(*Deployment) {}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(4)
+			s.Revision = "r2"
+			for i := 1; i <= 2; i++ {
+				n := &s.Nodes[i]
+				n.Pods = n.Pods[:1]
+				n.Checks[0].Serving = false
+				n.Checks = append(n.Checks, Check{Port: 30080, Unmarked: true, Answered: true, Serving: true})
+				test.cripple(n.Deployment)
+			}
+			if d := Plan(s); !slices.Equal(d.Status.Wave, test.want) {
+				t.Errorf("the wave is %v, want %v\n%s", d.Status.Wave, test.want, summary(d))
+			}
+		})
+	}
+}
+
 // TestPartition: who gets the new revision, and who has it already keeps it, as does one whose
 // kubelet rejected it.
 func TestPartition(t *testing.T) {
