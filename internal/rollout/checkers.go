@@ -40,8 +40,9 @@ func (p *planner) unclear() bool {
 
 // needsCheckers is whether the health checkers of a node must stay as they are.
 // A node whose pods are complete may be waiting for nothing but a better
-// checker, and so is one that is to be updated again; one that is drained or served
-// nothing when it was marked may have nothing that traffic could reach.
+// checker, and so are one that is to be updated again and one that is yet to be marked because
+// it leaves the set; one that is drained or served nothing when it was marked may have nothing
+// that traffic could reach.
 func (p *planner) needsCheckers(v *view) bool {
 	d := v.Deployment
 	switch {
@@ -51,7 +52,7 @@ func (p *planner) needsCheckers(v *view) bool {
 		return false
 	case v.Marked():
 		return d.DrainedAt.IsZero() && !v.outOfTurn() || v.readyPods() > 0
-	case !p.wave[v.Name] || p.outdated(v):
+	case !p.wave[v.Name] || !v.Wanted || p.outdated(v):
 		return false
 	}
 	done, _, _ := v.complete(p.Now, p.minReady())

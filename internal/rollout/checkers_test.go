@@ -34,6 +34,18 @@ func TestCheckersOfNodesThatWait(t *testing.T) {
 	}
 }
 
+// TestCheckersOfANodeThatLeaves: one that is claimed because it leaves the set, and lacks pods
+// before it could be marked, waits for new health checkers; these do not wait for it.
+func TestCheckersOfANodeThatLeaves(t *testing.T) {
+	s := servingFleet(3)
+	n := &s.Nodes[0]
+	n.Wanted, n.Pods = false, n.Pods[:1]
+	s.Status.Wave, s.Checkers[0].Outdated = []string{n.Name}, true
+	if got := steps(Plan(s)); !strings.Contains(got, "ApplyChecker 10080") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // retiring is a fleet from whose spec a health-check port was removed.
 func retiring() State {
 	s := servingFleet(2)
