@@ -35,6 +35,26 @@ func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
 	}
 }
 
+// TestCallsThatWaitAreTold in Blocked where what they wait for has not come for long.
+func TestCallsThatWaitAreTold(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.1"))
+		a := s.attachment("web", onPods(IP), in80("10.0.0.1:80"))
+		a.Pods = []*corev1.Pod{podOf("c", "10.0.0.1")}
+		if deleted {
+			a.Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		}
+		s.Behind, a.Behind = true, true
+		if got := plan(t, s).blocked("web"); got != "" {
+			t.Errorf("for a moment: %q", got)
+		}
+		s.Late, a.Late = "the watch hangs", "they are forbidden"
+		if got := plan(t, s).blocked("web"); !strings.Contains(got, "known: the watch hangs") || !strings.Contains(got, "taken out: they are forbidden") {
+			t.Errorf("for long: %q", got)
+		}
+	}
+}
+
 // TestAMachineThatIsNotKnown says of no node that it is out which does not say what it is,
 // and takes out nothing that may be one that registers anew.
 func TestAMachineThatIsNotKnown(t *testing.T) {

@@ -21,8 +21,10 @@ type State struct {
 	Attachments     []GroupAttachment
 	NodeAttachments []*v1alpha1.Attachment
 	// Behind is whether there may be TargetGroupAttachments, or records of theirs, that are not known
-	// yet: another leader may have written them.
+	// yet: another leader may have written them. Late says why where that is so for long, empty
+	// where it is not.
 	Behind bool
+	Late   string
 	// Nodes are all of the cluster. NodesBehind is whether some may not be known yet as they are.
 	Nodes       []*corev1.Node
 	NodesBehind bool
@@ -66,8 +68,10 @@ type GroupAttachment struct {
 	// Unknown says why what it selects is not known, empty where it is.
 	Unknown string
 	// Behind is whether there may be pods or nodes that it selects and that are not known yet,
-	// since another leader has recorded what it saw of them: what is missing is not gone.
+	// since another leader has recorded what it saw of them: what is missing is not gone. Late
+	// says why where that is so for long, empty where it is not.
 	Behind bool
+	Late   string
 }
 
 // Bindings are the TargetGroupBindings that have a group to themselves.

@@ -85,6 +85,7 @@ type tally struct {
 func (p *pass) describeEnd(a *attachment) {
 	n := a.tally()
 	n.skipped = nil
+	n.faults = append(n.faults, p.late(a)...)
 	if why := p.hidden(a); why != "" {
 		n.faults = append(n.faults, why)
 	}
@@ -118,6 +119,7 @@ func (p *pass) describe(a *attachment) {
 	if why := p.elsewhere(a); why != "" {
 		n.faults = append(n.faults, why)
 	}
+	n.faults = append(n.faults, p.late(a)...)
 	if a.status.GroupCount > 0 && a.Object.Spec.TargetGroup.Tags == nil {
 		// Those that are named are known before all are listed.
 		unread = ""
@@ -126,6 +128,17 @@ func (p *pass) describe(a *attachment) {
 	p.setBlocked(a, n)
 	p.warn(a)
 	a.describeAccess()
+}
+
+// late says what has not come for long, so that calls wait for it.
+func (p *pass) late(a *attachment) (out []string) {
+	if p.Late != "" {
+		out = append(out, "no target is registered or taken out before all TargetGroupAttachments are known: "+p.Late)
+	}
+	if a.Late != "" {
+		out = append(out, "what it selects may not be all there is, and what is missing is not taken out: "+a.Late)
+	}
+	return out
 }
 
 // refusedRoles says which roles of an attachment, or of its records, are not permitted.

@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// lookAgain is after how long a cache that is behind is compared again.
+	// lookAgain is after how long a cache that is behind is compared again, and tellAfter for how
+	// long one is so before that is told to users.
 	lookAgain = time.Second
+	tellAfter = 15 * time.Second
 	// livePage is how much is listed live at once.
 	livePage = 500
 	// allAttachments names the cache of all TargetGroupAttachments, allNodes that of all Nodes. No
@@ -38,10 +40,12 @@ type caches struct {
 	mu sync.Mutex
 	// looking are those that are being compared, current those that are not behind.
 	looking, current map[string]bool
+	// late says why one has been behind for longer than tellAfter.
+	late map[string]string
 }
 
 func newCaches(cached, live client.Reader, ring func()) *caches {
-	return &caches{cached: cached, live: live, ring: ring, looking: map[string]bool{}, current: map[string]bool{}}
+	return &caches{cached: cached, live: live, ring: ring, looking: map[string]bool{}, current: map[string]bool{}, late: map[string]string{}}
 }
 
 // cacheOf names the one that shows what a TargetGroupAttachment selects.
@@ -59,6 +63,24 @@ func (c *caches) behind(name string) bool {
 	return !c.current[name]
 }
 
+// isLate says why a cache has been behind for long, empty where none is.
+func (c *caches) isLate(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late[name]
+}
+
+// tell has it told why a cache is behind, and is called for a pass where that is news.
+func (c *caches) tell(name, why string) {
+	c.mu.Lock()
+	news := c.late[name] != why
+	c.late[name] = why
+	c.mu.Unlock()
+	if news {
+		c.ring()
+	}
+}
+
 // catchUp compares a cache, in the background, until it is not behind, and calls for a pass then.
 func (c *caches) catchUp(ctx context.Context, name string) {
 	c.mu.Lock()
@@ -73,6 +95,7 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 		}
 		c.mu.Lock()
 		c.current[name] = true
+		delete(c.late, name)
 		c.mu.Unlock()
 		c.ring()
 	}()
@@ -82,6 +105,7 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 // tells of each other error once, since what is not believed meanwhile waits: without the
 // TargetGroupAttachments every call.
 func (c *caches) compare(ctx context.Context, name string) bool {
+	began := time.Now()
 	for told := ""; ; {
 		shows, err := c.shows(ctx, name)
 		if shows {
@@ -90,6 +114,13 @@ func (c *caches) compare(ctx context.Context, name string) bool {
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			log.FromContext(ctx).Error(err, "comparing a cache with what the API server has failed, and targets wait for it", "cache", name)
+		}
+		switch {
+		case time.Since(began) < tellAfter:
+		case err != nil:
+			c.tell(name, "comparing with the API server fails: "+err.Error())
+		default:
+			c.tell(name, "the API server has what has not come by the watch")
 		}
 		select {
 		case <-time.After(lookAgain):

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,6 +104,41 @@ func TestAFailingComparisonIsTold(t *testing.T) {
 		synctest.Wait()
 		if len(told) != 2 || !strings.Contains(told[0], "refused") || !strings.Contains(told[1], "down") || caches.behind(allAttachments) {
 			t.Errorf("told %q, behind %t", told, caches.behind(allAttachments))
+		}
+	})
+}
+
+// TestACacheThatIsLate says why after a while, calls for a pass when that is so and when it is
+// another reason, and says nothing any more when it shows all.
+func TestACacheThatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		rung := 0
+		live := &unlistable{fakeapi.New(t, podAt("a", "7")), slices.Repeat([]error{errors.New("refused")}, 20)}
+		caches := newCaches(fakeapi.New(t), live, func() { rung++ })
+		caches.catchUp(ctx, "ns")
+		for _, at := range []struct {
+			after time.Duration
+			want  string
+			rung  int
+		}{
+			{tellAfter - lookAgain/2, "", 0}, {lookAgain, "comparing with the API server fails: listing live: refused", 1},
+			{10 * lookAgain, "the API server has what has not come by the watch", 2},
+		} {
+			time.Sleep(at.after)
+			synctest.Wait()
+			if got := caches.isLate("ns"); got != at.want || rung != at.rung {
+				t.Errorf("%s later: %q, want %q, %d passes are called for", at.after, got, at.want, rung)
+			}
+		}
+		if err := live.Reader.(client.Client).Delete(ctx, podAt("a", "7")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * lookAgain)
+		synctest.Wait()
+		if got := caches.isLate("ns"); got != "" || rung != 3 {
+			t.Errorf("in the end: %q, %d passes are called for", got, rung)
 		}
 	})
 }

@@ -48,14 +48,15 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	if err := r.client.List(ctx, &attachments, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing TargetGroupAttachments: %w", err)
 	}
-	o.state.Behind = r.caches.behind(allAttachments)
+	o.state.Behind, o.state.Late = r.caches.behind(allAttachments), r.caches.isLate(allAttachments)
 	there := map[types.UID]bool{}
 	for i := range attachments.Items {
 		if there[attachments.Items[i].UID] = true; r.answers.hasEnded(attachments.Items[i].UID) {
 			continue
 		}
 		object := newest(r.answers, &attachments.Items[i])
-		a := targets.GroupAttachment{Object: object, Behind: r.caches.behind(cacheOf(object))}
+		selected := cacheOf(object)
+		a := targets.GroupAttachment{Object: object, Behind: r.caches.behind(selected), Late: r.caches.isLate(selected)}
 		if err := r.observeAttachment(ctx, &a); err != nil {
 			return nil, fmt.Errorf("TargetGroupAttachment %s/%s: %w", a.Object.Namespace, a.Object.Name, err)
 		}
