@@ -238,11 +238,16 @@ func (p *planner) judged() []string {
 	return names
 }
 
-// updatedOf are those of the nodes that have the present template.
+// updatedOf are those of the nodes that have the present template, but for those that were
+// drained, or kept out, in the middle of their turn: they may go on with it at any moment.
 func (p *planner) updatedOf(names []string) []string {
 	var out []string
 	for i := range p.views {
-		if v := &p.views[i]; slices.Contains(names, v.Name) && v.Deployment != nil && v.Deployment.Revision == p.Revision {
+		v := &p.views[i]
+		if !slices.Contains(names, v.Name) || v.Deployment == nil || v.Deployment.Revision != p.Revision {
+			continue
+		}
+		if whole, _, _ := v.complete(p.Now, 0); whole || v.turns() {
 			out = append(out, v.Name)
 		}
 	}

@@ -283,12 +283,12 @@ func (p *planner) forgetHold(v *view) {
 }
 
 // goesOn is whether a node that was held back is in the middle of its turn, in which
-// its pods are replaced while it serves. One that went back to older pods stays there where
-// the analysis of its wave has failed meanwhile.
+// its pods are replaced while it serves. One that went back to older pods stays there while
+// the analysis of a wave keeps nodes from beginning.
 func (p *planner) goesOn(v *view) bool {
 	d := v.Deployment
-	failed := p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed && d.Revision != p.Revision
-	return !failed && p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
+	stays := d.Revision != p.Revision && p.barred(v)
+	return !stays && p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
 }
 
 // lacksPods is whether a node that was held back has the pods that it should have, but

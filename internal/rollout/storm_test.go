@@ -548,6 +548,30 @@ func TestHeldBackWhileItsAnalysisFails(t *testing.T) {
 	}
 }
 
+// TestDrainedWhileItsWaveIsAnalysed: a node that is drained in the middle of its turn is not
+// measured, and begins no turn while the others of its wave are.
+func TestDrainedWhileItsWaveIsAnalysed(t *testing.T) {
+	s := servingFleet(2)
+	drained := &s.Nodes[0]
+	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Analysis: []v1alpha1.AnalysisCheck{{Name: "errors"}}}
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisOfWave, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
+	drained.Deployment.Revision, drained.Deployment.DrainedAt, drained.Deployment.Settled = "r2", start, false
+	drained.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 1, Replicas: 2, Trying: true, At: began}
+	updatedTo(&s.Nodes[1], "r2")
+	d := Plan(s)
+	if a := d.Status.Analysis; steps(d) != "Unmark n0000" || a.Phase != v1alpha1.AnalysisMeasuring || !slices.Equal(a.Nodes, []string{"n0001"}) {
+		t.Fatalf("drained: %+v\n%s", a, summary(d))
+	}
+	s.Status = d.Status
+	*drained = servingNode("n0000")
+	drained.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 2, Replicas: 2, At: began}
+	if d := Plan(s); steps(d) != "" {
+		t.Errorf("back, with the pods that it had: %s", summary(d))
+	}
+}
+
 // TestUntried: while the Deployment controller has not seen what is tried again, what was
 // rejected was so before: it is cleaned up, and the attempt goes on.
 func TestUntried(t *testing.T) {
