@@ -250,15 +250,16 @@ func (p *planner) midway(v *view) bool {
 // takesNothing is whether an update takes nothing more from the load balancer.
 func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.midway(v) }
 
-// crippled is whether the node does not serve, for all that a health check of somebody else
-// may say, and will not until it is updated: somebody left it fewer pods than make it serve,
-// or had it serve with none.
+// crippled is whether the node fails a health check, for all that one of somebody else may say,
+// and will until it is updated: somebody left it fewer pods than make it serve, or had it serve
+// with none.
 func (p *planner) crippled(v *view) bool {
 	if !v.Wanted || v.Deployment == nil || !p.down(v) {
 		return false
 	}
 	d := v.Deployment
-	return d.Replicas < d.PodsPerNode || d.PodsPerNode == 0 && p.pods > 0
+	passes, _, _ := v.checksPass()
+	return !passes && (d.Replicas < d.PodsPerNode || d.PodsPerNode == 0 && p.pods > 0)
 }
 
 // mayStart is whether nodes may begin at all: not while something must change
