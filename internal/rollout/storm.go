@@ -97,7 +97,7 @@ func (p *planner) holdBack(v *view) Step {
 	d := v.Deployment
 	present, older, all, oldest := v.running()
 	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
-	atOnce := Rolling{Unavailable: d.PodsPerNode}
+	atOnce := Rolling{Unavailable: max(1, d.PodsPerNode)}
 	inTurn := !v.Tainted && (v.Marked() || p.rollsInTurn(v))
 	switch {
 	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():

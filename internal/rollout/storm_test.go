@@ -52,7 +52,10 @@ func TestHoldBack(t *testing.T) {
 		"nobody knows how many there should be": {2, 1, func(s *State) {
 			s.Nodes[0].Deployment.PodsPerNode = 0
 		}, "HoldBack n0000 to r1 x2", false, Rolling{1, 0}},
-		"as many new pods run":   {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"as many new pods run": {1, 1, func(*State) {}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
+		"as many, and there should be none": {1, 1, func(s *State) {
+			s.Nodes[0].Deployment.PodsPerNode = 0
+		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 1}},
 		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
 		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
 		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
