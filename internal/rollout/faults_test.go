@@ -86,6 +86,48 @@ func TestFieldsWaitForTheTurn(t *testing.T) {
 	}
 }
 
+// TestMiscounted: how many pods make a node serve, which somebody changed, is put back where
+// all pods are there that should be, of more nodes than the budget has room for, also while the
+// rollout is paused; otherwise it waits for the node's turn.
+func TestMiscounted(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		back   bool
+	}{
+		"to none":           {func(n *Node) { n.Deployment.PodsPerNode = 0 }, true},
+		"to more":           {func(n *Node) { n.Deployment.PodsPerNode = 3 }, true},
+		"to fewer":          {func(n *Node) { n.Deployment.PodsPerNode = 1 }, true},
+		"while it is tried": {func(n *Node) { n.Deployment.Hold = &Hold{Revision: "r2", Attempts: 1, Replicas: 2, Trying: true} }, true},
+		"held back":         {func(n *Node) { n.Deployment.Hold = &Hold{Revision: "r2", Attempts: 1, Replicas: 2} }, false},
+		"one is not ready":  {func(n *Node) { n.Pods[0].Ready = false }, false},
+		"one is older":      {func(n *Node) { n.Pods[0].Revision = "r0" }, false},
+		"scaled by others":  {func(n *Node) { scaledTo(1)(n) }, false},
+		"changed by others": {func(n *Node) { n.Deployment.Drifted = true }, false},
+		"marked":            {func(n *Node) { n.Deployment.Mark = MarkValue(start.Add(-time.Minute), "r1") }, false},
+		"being deleted":     {func(n *Node) { n.Deployment.Deleting = true }, false},
+		"being put back":    {func(n *Node) { n.Detachment.Requested = true }, false},
+		"out of the set":    {func(n *Node) { n.Wanted = false }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(3)
+			s.Revision, s.Spec.Paused = "r2", true
+			for i := range 2 {
+				n := &s.Nodes[i]
+				n.Deployment.PodsPerNode, n.Checks[0].Serving = 4, false
+				test.change(n)
+			}
+			d := Plan(s)
+			for _, n := range s.Nodes[:2] {
+				if back := slices.ContainsFunc(d.Steps, func(step Step) bool {
+					return step.Action == SetFields && step.Node == n.Name && step.PodsPerNode != nil && *step.PodsPerNode == 2 && step.Hold == n.Deployment.Hold
+				}); back != test.back {
+					t.Errorf("%s: put back %t\n%s", n.Name, back, summary(d))
+				}
+			}
+		})
+	}
+}
+
 // TestProvenRevision: a revision becomes current when every wanted Ready node, at least
 // one, runs it and serves, but for those that somebody keeps out or drains.
 func TestProvenRevision(t *testing.T) {

@@ -181,6 +181,24 @@ func (p *planner) advance(v *view) {
 	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() && !d.partly() && p.mayReshape(v) {
 		p.act(v, Step{Action: SetFields, Hold: d.Hold, Reason: "fields that restart no pod differ from the spec"})
 	}
+	if d != nil && !v.acted && p.miscounted(v) {
+		p.act(v, Step{Action: SetFields, Hold: d.Hold, PodsPerNode: new(p.pods), Reason: "somebody changed how many pods make it serve"})
+	}
+}
+
+// miscounted is whether nothing is wrong with the pods of a node but how many of them make it
+// serve, as somebody wrote: it would be down until its turn, which does not come while the
+// rollout is paused. One that is held back would go on with its turn beside those that began
+// since.
+func (p *planner) miscounted(v *view) bool {
+	d := *v.Deployment
+	if !v.Wanted || v.Marked() || d.Drifted || d.heldBack() || d.Deleting || d.PodsPerNode == p.pods {
+		return false
+	}
+	n := *v.Node
+	n.Deployment, d.PodsPerNode = &d, p.pods
+	whole, _, _ := n.complete(p.Now, 0)
+	return whole
 }
 
 // mayReshape is whether fields of the Deployment may be set by which its controller

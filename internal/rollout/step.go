@@ -35,6 +35,8 @@ type Step struct {
 	Drained bool
 	// Hold is what to remember in HoldBack, Update and SetFields, nil to forget.
 	Hold *Hold
+	// PodsPerNode is how many pods make the node serve, which SetFields puts back; nil to leave it.
+	PodsPerNode *int32
 	// Paused is whether HoldBack pauses the Deployment, so that the Deployment
 	// controller neither starts nor stops pods of a rolling update.
 	Paused bool

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -260,6 +261,9 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 		set[v1alpha1.AnnotationClaimDropped] = rollout.Timestamp(s.At)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
+		if s.PodsPerNode != nil {
+			set[v1alpha1.AnnotationPodsPerNode] = strconv.Itoa(int(*s.PodsPerNode))
+		}
 		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set, rollout.Rolling{}), "paused": nil}
 	case rollout.HoldBack, rollout.Update:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)

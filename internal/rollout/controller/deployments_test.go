@@ -284,8 +284,9 @@ func TestLostAfterAWrite(t *testing.T) {
 	}
 }
 
-// TestPutsLabelsBack by which the health checkers find a Deployment.
-func TestPutsLabelsBack(t *testing.T) {
+// TestPutsBack the labels by which the health checkers find a Deployment, and how many pods
+// make its node serve.
+func TestPutsBack(t *testing.T) {
 	set := benchSet()
 	r, _, err := newReconciler(set)
 	if err != nil {
@@ -294,18 +295,19 @@ func TestPutsLabelsBack(t *testing.T) {
 	d := benchDeployment(set, "node-1")
 	d.ResourceVersion = ""
 	delete(d.Labels, v1alpha1.LabelNode)
+	d.Annotations[v1alpha1.AnnotationPodsPerNode] = "0"
 	if err := r.client.Create(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	o := &observed{set: set, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d}}}
-	if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.SetFields, Node: "node-1"}); err != nil {
+	if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.SetFields, Node: "node-1", PodsPerNode: new(int32(2))}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Labels[v1alpha1.LabelNode] != "node-1" {
-		t.Errorf("its labels are %v", d.Labels)
+	if pods := d.Annotations[v1alpha1.AnnotationPodsPerNode]; d.Labels[v1alpha1.LabelNode] != "node-1" || pods != "2" {
+		t.Errorf("its labels are %v, and %s pods make it serve", d.Labels, pods)
 	}
 }
 

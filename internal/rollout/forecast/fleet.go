@@ -148,7 +148,9 @@ func (f *fleet) act(n *rollout.Node, step rollout.Step) {
 		d.Drifted, d.Outmoded, d.Hold, d.UpdatedAt = false, false, step.Hold, f.Now
 		f.replace(n, step.Rolling)
 	case rollout.SetFields:
-		d.Outmoded, d.Hold = false, step.Hold
+		if d.Outmoded, d.Hold = false, step.Hold; step.PodsPerNode != nil {
+			d.PodsPerNode = *step.PodsPerNode
+		}
 	case rollout.HoldBack, rollout.ScaleToZero:
 		d.Replicas, d.Hold = step.Replicas, step.Hold
 		f.replace(n, step.Rolling)

@@ -113,6 +113,9 @@ func TestPlay(t *testing.T) {
 		"nothing to do": {func(s *rollout.State) {
 			s.Revision = "r1"
 		}, ""},
+		"somebody changed how many pods make a node serve": {func(s *rollout.State) {
+			s.Nodes[0].Deployment.PodsPerNode = 1
+		}, "0s to 18s: n1\n18s to 36s: n2\n36s to 54s: n3\n"},
 		"under way": {func(s *rollout.State) {
 			s.Status.Wave = []string{"n1"}
 			n := &s.Nodes[0]
