@@ -108,7 +108,7 @@ type TargetGroupAttachmentSpec struct {
 
 	// detachFloorSeconds is how long, in seconds, the load balancer may send new
 	// connections after a target was deregistered. Defaults to 300 for network load
-	// balancers and to 30 for others.
+	// balancers and to 30 for others. Of those that select a target the longest counts.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -37,7 +37,7 @@ func (p *pass) admissionTo(g *group, namespace string) admission {
 // While it is not known, what another object has on record of the same stays as well: it may be
 // about to go over to this one.
 func (p *pass) admit(g *group, t *part) {
-	if !t.asks() || g.binding != nil {
+	if !t.asks() && !t.unknown || g.binding != nil {
 		return
 	}
 	if t.admission = p.admissionTo(g, t.Object.Namespace); t.admission.why == "" {

@@ -225,7 +225,7 @@ func (g *group) decide(p *pass) {
 		return
 	}
 	g.state = GroupState{
-		Now: p.Now, Group: g.Group, Floor: g.floor(p.Floors[g.Balancer]), Synced: !g.unknown,
+		Now: p.Now, Group: g.Group, Floor: p.Floors[g.Balancer], Floors: g.floors(p.Floors[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(),
 		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,
 		Sightings: memory.Sightings, Quiet: p.quiet(g), ZonesBehind: p.NodesBehind && g.Type == Instance,
 	}
@@ -260,6 +260,21 @@ func (g *group) decide(p *pass) {
 	p.out.CatchUpNodes = p.out.CatchUpNodes || g.decision.NeedZones
 	p.wake(g.decision.WakeAt)
 	g.record(p)
+}
+
+// unsynced are the targets on record of which it is not known whether somebody of the same namespace
+// selects what serves there. What one of another namespace selects, nobody else has on record.
+func (g *group) unsynced() map[Target]bool {
+	out := map[Target]bool{}
+	for _, t := range g.parts {
+		if !t.matches || !t.unknown {
+			continue
+		}
+		for target, holders := range g.at {
+			out[target] = out[target] || slices.ContainsFunc(holders, func(h held) bool { return h.by.Namespace == t.ref.Namespace })
+		}
+	}
+	return out
 }
 
 // leaveToBinding drops the calls about what only a TargetGroupAttachment has on record

@@ -10,14 +10,17 @@ type GroupState struct {
 	// that are on record.
 	Whole bool
 	// Floor is how long this kind of load balancer may send new connections to a
-	// target after it was deregistered. See DefaultFloor.
-	Floor time.Duration
+	// target after it was deregistered. See DefaultFloor. Floors are those of targets for which
+	// somebody asks otherwise.
+	Floor  time.Duration
+	Floors map[Target]time.Duration
 
 	// Wants are what is to be in the group and what is to be out, in any order.
 	Wants []Want
 	// Synced is whether the lists that Wants were made from are complete. An
-	// incomplete list proves no absence.
-	Synced bool
+	// incomplete list proves no absence. Unsynced are targets for which they are not all the same.
+	Synced   bool
+	Unsynced map[Target]bool
 	// Records survive a crash.
 	Records []Record
 
@@ -147,6 +150,17 @@ type Refusal struct {
 	// Since is the first refusal without a break, At the last one, Times how many.
 	Since, At time.Time
 	Times     int
+}
+
+// synced is whether the lists that a target may be missing from are complete.
+func (s *GroupState) synced(t Target) bool { return s.Synced && !s.Unsynced[t] }
+
+// floorOf is how long the load balancer may send new connections to a target that left.
+func (s *GroupState) floorOf(t Target) time.Duration {
+	if floor, any := s.Floors[t]; any {
+		return floor
+	}
+	return s.Floor
 }
 
 // DefaultFloor is how long a load balancer of the kind may send new connections

@@ -63,7 +63,7 @@ func (p *planner) missing(t Target, known bool) {
 	if known {
 		p.sightings[t] = Sighting{Left: seen}
 	}
-	if over := seen.Add(max(lingering, p.Floor)); known && p.ReadAt.Before(over) {
+	if over := seen.Add(max(lingering, p.floorOf(t))); known && p.ReadAt.Before(over) {
 		p.readBy(over)
 		p.report(t, Leaving, seen, over, "it is not registered, and may still get new connections")
 		return

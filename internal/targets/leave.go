@@ -70,7 +70,7 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 	}
 	none := time.Time{}
 	seen := p.Sightings[t].unrecorded()
-	over := seen.Add(p.Floor)
+	over := seen.Add(p.floorOf(t))
 	switch {
 	case where == unread:
 		p.report(t, Leaving, none, none, "the inventory of the group is not read yet")
@@ -101,7 +101,7 @@ func (p *planner) outForGood(r Record) bool {
 // foreignAgain drops the record of a target that left, that no want names any more,
 // and that somebody else registered since.
 func (p *planner) foreignAgain(t Target) {
-	if p.Synced {
+	if p.synced(t) {
 		p.forget(t)
 		// Its node is not out by that.
 		p.report(t, Foreign, time.Time{}, time.Time{}, "somebody else registered it once more")
@@ -174,7 +174,7 @@ func (p *planner) holdsBack(r Record, where place) string {
 	begun := r.Leaving && r.LeftAt.IsZero()
 	voluntary := !wanted || w.voluntary
 	switch {
-	case !begun && !w.Seen && !p.Synced:
+	case !begun && !w.Seen && !p.synced(r.Target):
 		p.out.NeedLists = true
 		return "it is only missing, and the lists of pods or nodes are not complete yet"
 	case !begun && !w.Seen && !p.Live:

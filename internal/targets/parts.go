@@ -338,7 +338,7 @@ func (g *group) want(t *part) {
 	if g.binding != nil {
 		return
 	}
-	g.unknown = g.unknown || t.matches && (t.unknown || t.unclear || t.Behind)
+	g.unknown = g.unknown || t.matches && (t.unclear || t.Behind) && (t.admission.why == "" || t.admission.unread || g.holds(t.ref))
 	if t.asks() {
 		for _, m := range t.members {
 			if !m.silent {
@@ -439,17 +439,41 @@ func containersReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// floor is how long the load balancer may send new connections to what left: the longest
-// that is asked for, also by those that are deleted, or the default of its kind.
-func (g *group) floor(byDefault time.Duration) time.Duration {
-	var asked []time.Duration
+// floors are how long the load balancer may send new connections to what left, for each target
+// that somebody selects or has on record: the longest that one of these asks for, also while it is
+// deleted. Who asks for nothing asks for the default of its kind. What others ask for counts for
+// their own targets: one namespace neither cuts short nor stretches what another waits for.
+func (g *group) floors(byDefault time.Duration) map[Target]time.Duration {
+	out := map[Target]time.Duration{}
 	for _, t := range g.parts {
-		if s := t.Object.Spec.DetachFloorSeconds; s != nil && (t.matches && t.admission.why == "" || g.holds(t.ref)) {
-			asked = append(asked, time.Duration(*s)*time.Second)
+		asked := t.floor(byDefault)
+		for _, target := range g.targetsOf(t) {
+			before, any := out[target]
+			if !any || asked > before {
+				out[target] = asked
+			}
 		}
 	}
-	if len(asked) > 0 {
-		return slices.Max(asked)
+	return out
+}
+
+// floor is how long new connections may come by what an attachment asks for.
+func (a *attachment) floor(byDefault time.Duration) time.Duration {
+	if s := a.Object.Spec.DetachFloorSeconds; s != nil {
+		return time.Duration(*s) * time.Second
 	}
 	return byDefault
+}
+
+// targetsOf are those that a part selects or has on record.
+func (g *group) targetsOf(t *part) (out []Target) {
+	for _, m := range t.members {
+		out = append(out, g.target(m.Target))
+	}
+	for _, h := range g.held {
+		if h.by == t.ref {
+			out = append(out, h.Target)
+		}
+	}
+	return out
 }

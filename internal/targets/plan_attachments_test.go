@@ -30,7 +30,7 @@ func TestPodsThatEndAreNoTargetsToWaitFor(t *testing.T) {
 }
 
 // TestFloorsThatAreAskedFor goes by what was asked for, also while that is being deleted,
-// and by the longest.
+// and by the longest, to which the default belongs where one asks for nothing.
 func TestFloorsThatAreAskedFor(t *testing.T) {
 	seconds := func(n int32) *int32 { return &n }
 	for name, c := range map[string]struct {
@@ -38,11 +38,12 @@ func TestFloorsThatAreAskedFor(t *testing.T) {
 		deleted bool
 		want    time.Duration
 	}{
-		"none":        {[]*int32{nil}, false, time.Minute},
-		"0":           {[]*int32{seconds(0)}, false, 0},
-		"two":         {[]*int32{seconds(5), seconds(3)}, false, 5 * time.Second},
-		"two and one": {[]*int32{seconds(3), nil, seconds(5)}, false, 5 * time.Second},
-		"deleted":     {[]*int32{seconds(7)}, true, 7 * time.Second},
+		"none":                     {[]*int32{nil}, false, time.Minute},
+		"0":                        {[]*int32{seconds(0)}, false, 0},
+		"two":                      {[]*int32{seconds(5), seconds(3)}, false, 5 * time.Second},
+		"one asks for the default": {[]*int32{seconds(3), nil, seconds(5)}, false, time.Minute},
+		"more than the default":    {[]*int32{nil, seconds(90)}, false, 90 * time.Second},
+		"deleted":                  {[]*int32{seconds(7)}, true, 7 * time.Second},
 	} {
 		s := fleetOf(webGroup(Instance), at80("i-b"))
 		for i, asked := range c.asked {
@@ -62,6 +63,23 @@ func TestFloorsThatAreAskedFor(t *testing.T) {
 		}
 		if r.Phase != Leaving || r.Until.Sub(noon) != c.want {
 			t.Errorf("%s: %s until %s", name, r.Phase, r.Until)
+		}
+	}
+}
+
+// TestFloorsOfOthers count for their own targets: who may write TargetGroupAttachments could have
+// every node that leaves the group wait for an hour.
+func TestFloorsOfOthers(t *testing.T) {
+	for _, asked := range []int32{0, 3600} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+		s.attachment("web", onNodes("node-b"), leaving80(noon.Add(-time.Hour), "i-c:80"))
+		spec := onNodes("node-a")
+		spec.DetachFloorSeconds = &asked
+		s.attachment("other", spec, in80("i-a:80"))
+		reports := plan(t, s).Groups[0].Reports
+		at := slices.IndexFunc(reports, func(r Report) bool { return r.ID == "i-c" })
+		if r := reports[at]; r.Phase != Leaving || r.Until.Sub(noon) != time.Minute {
+			t.Errorf("others ask for %d s: %s until %s", asked, r.Phase, r.Until)
 		}
 	}
 }

@@ -35,6 +35,35 @@ func TestNothingIsOverWhileAttachmentsAreUnknown(t *testing.T) {
 	}
 }
 
+// TestABrokenSelector holds what may be missing of its own namespace, and nothing of others: who may
+// write TargetGroupAttachments could keep what is gone in any group, and its node from leaving.
+func TestABrokenSelector(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string
+		tags      map[string]string
+		calls     string
+	}{
+		"its own":                       {"", nil, ""},
+		"of another namespace":          {"tenant", nil, "out 10.0.0.1:80"},
+		"of one that may not come here": {"tenant", map[string]string{NamespacesTag: "ns"}, "out 10.0.0.1:80"},
+	} {
+		g := webGroup(IP)
+		if c.tags != nil {
+			g.Tags = c.tags
+		}
+		s := fleetOf(g, at80("10.0.0.1", "10.0.0.2"))
+		s.attachment("web", onPods(IP), in80("10.0.0.1:80", "10.0.0.2:80")).Pods = []*corev1.Pod{podOf("d", "10.0.0.2")}
+		broken := s.attachment("broken", onPods(IP))
+		broken.Unknown = "podSelector: it cannot be read"
+		if c.namespace != "" {
+			broken.Object.Namespace = c.namespace
+		}
+		if got := plan(t, s).calls(); got != c.calls {
+			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+	}
+}
+
 // TestCallsThatWaitAreTold in Blocked where what they wait for has not come for long.
 func TestCallsThatWaitAreTold(t *testing.T) {
 	for _, deleted := range []bool{false, true} {

@@ -66,7 +66,7 @@ func (p *planner) left(r Record, where place) {
 // passed or it was seen quiet.
 func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	seen := p.sightings[r.Target]
-	at, evidence := seen.Left.Add(p.Floor), FloorPassed
+	at, evidence := seen.Left.Add(p.floorOf(r.Target)), FloorPassed
 	if !r.QuietAt.IsZero() && seen.Quiet.Before(at) {
 		at, evidence = seen.Quiet, SeenQuiet
 	}
@@ -92,11 +92,11 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
 func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 	w, wanted := p.wishes[r.Target]
-	over = later(over, p.sightings[r.Target].Left.Add(p.Floor))
+	over = later(over, p.sightings[r.Target].Left.Add(p.floorOf(r.Target)))
 	switch {
 	case where != absent || p.Now.Before(over) || p.ReadAt.Before(over):
 		return false
-	case !p.Synced:
+	case !p.synced(r.Target):
 		p.out.NeedLists = true
 		return false
 	case !wanted:
@@ -109,7 +109,7 @@ func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 // though another object wants that in: it may never be able to take the record over.
 func (p *pass) isOver(g *group, t Target, by Ref) bool {
 	left := p.out.Memory.Groups[g.key].Sightings[t].Left
-	over := left.Add(max(lingering, g.state.Floor))
+	over := left.Add(max(lingering, g.state.floorOf(t)))
 	if placeIn(g.Registered, t) == draining || g.Balancer == Classic {
 		over = later(over, left.Add(g.Delay))
 	}

@@ -66,7 +66,7 @@ func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
 			// Before it is read its attributes are not known.
 			continue
 		}
-		floor := g.floor(floors[g.Balancer])
+		floor := a.floor(floors[g.Balancer])
 		for _, template := range a.templates() {
 			mode, err := ModeOf(template, g.Group, a.Object.Spec.Port, a.Service)
 			if err != nil {
