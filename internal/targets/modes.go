@@ -52,10 +52,11 @@ func ModeOf(template corev1.PodSpec, group Group, port intstr.IntOrString, servi
 	if service != nil {
 		return m.ofService(service, port)
 	}
-	declared, err := declaredPort(template, port)
+	declared, err := declaredPort(template, port, group.Datagrams)
 	if err != nil {
 		return Mode{}, err
 	}
+	bound := declared.HostIP != "" && declared.HostIP != "0.0.0.0" && declared.HostIP != "::"
 	switch {
 	case template.HostNetwork && declared.HostPort != 0 && declared.HostPort != declared.ContainerPort:
 		return Mode{}, fmt.Errorf("with hostNetwork the hostPort is the containerPort: write hostPort %d, or none", declared.ContainerPort)
@@ -63,6 +64,8 @@ func ModeOf(template corev1.PodSpec, group Group, port intstr.IntOrString, servi
 		m.Notes = append(m.Notes, "with hostNetwork a pod's address is its node's: the group gains little over instance targets, and a node has one target whatever the number of its pods")
 	case group.Type == IP && declared.HostPort != 0:
 		m.Notes = append(m.Notes, "the load balancer does not use the hostPort, which keeps a second pod from the node: remove it to scale freely")
+	case group.Type == Instance && !template.HostNetwork && declared.HostPort != 0 && bound:
+		return Mode{}, fmt.Errorf("hostPort %d is bound to hostIP %s, where the load balancer may not reach it: leave the hostIP out", declared.HostPort, declared.HostIP)
 	case group.Type == Instance && !template.HostNetwork && declared.HostPort == 0:
 		return Mode{}, fmt.Errorf("instances do not listen on port %d of a pod: give its container port a hostPort, set hostNetwork, name a Service of type NodePort with externalTrafficPolicy Local, or use a group of type ip", declared.ContainerPort)
 	}
@@ -100,10 +103,14 @@ func (m Mode) ofService(service *corev1.Service, port intstr.IntOrString) (Mode,
 	return m, nil
 }
 
-// declaredPort is the container port that is meant. By number it need not be declared.
-func declaredPort(template corev1.PodSpec, port intstr.IntOrString) (corev1.ContainerPort, error) {
+// declaredPort is the container port that is meant, of a protocol that the group sends. By number it
+// need not be declared.
+func declaredPort(template corev1.PodSpec, port intstr.IntOrString, datagrams bool) (corev1.ContainerPort, error) {
 	named := port.Type == intstr.String
 	for _, p := range declaredPorts(template) {
+		if p.Protocol == corev1.ProtocolSCTP || p.Protocol == corev1.ProtocolUDP && !datagrams {
+			continue
+		}
 		if named && p.Name == port.StrVal || !named && p.ContainerPort == port.IntVal {
 			return p, nil
 		}

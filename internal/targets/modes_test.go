@@ -20,6 +20,11 @@ func port(container, host int32) corev1.ContainerPort {
 	return corev1.ContainerPort{Name: "http", ContainerPort: container, HostPort: host}
 }
 
+// of is a port of a protocol that is a hostPort too, at an address.
+func of(protocol corev1.Protocol, address string, number int32) corev1.ContainerPort {
+	return corev1.ContainerPort{Name: "http", ContainerPort: number, HostPort: number, Protocol: protocol, HostIP: address}
+}
+
 func nodePort(policy corev1.ServiceExternalTrafficPolicy, kind corev1.ServiceType) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "svc"},
@@ -63,6 +68,11 @@ func TestModes(t *testing.T) {
 		{"a sidecar declares it", IP, sidecar, name, nil, "a pod 8080"},
 		{"an init container does not", IP, sidecar, intstr.FromString("no"), nil, "no container declares"},
 		{"no port", IP, template(false), intstr.FromInt32(0), nil, "0 is not a port"},
+		{"datagrams, of which the group sends none", Instance, template(false, of("UDP", "", 22)), intstr.FromInt32(22), nil, "give its container port a hostPort"},
+		{"datagrams beside connections", Instance, template(false, of("UDP", "", 22), of("TCP", "", 80)), name, nil, "a node 80"},
+		{"SCTP", Instance, template(false, of("SCTP", "", 22)), name, nil, "no container declares a port named"},
+		{"hostPort of one address", Instance, template(false, of("TCP", "127.0.0.1", 22)), name, nil, "leave the hostIP out"},
+		{"hostPort of every address", Instance, template(false, of("TCP", "0.0.0.0", 80)), name, nil, "a node 80"},
 
 		{"NodePort, Local", Instance, template(false), name, nodePort("Local", "NodePort"), "a node 30080"},
 		{"NodePort, by number", Instance, template(false), intstr.FromInt32(80), nodePort("Local", "NodePort"), "a node 30080"},
@@ -92,6 +102,9 @@ func TestModes(t *testing.T) {
 				t.Errorf("got %+v", m)
 			}
 		})
+	}
+	if m, err := ModeOf(template(false, of("UDP", "", 53)), Group{Type: Instance, Datagrams: true}, name, nil); err != nil || m.Port != 53 {
+		t.Errorf("datagrams: %+v %v", m, err)
 	}
 	one := nodePort("Local", "NodePort")
 	one.Spec.Ports = one.Spec.Ports[:1]
