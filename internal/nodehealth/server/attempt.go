@@ -27,6 +27,9 @@ type attempts struct {
 	http, grpc *http.Client
 }
 
+// longestHead bounds what a container answers with before its body, in bytes.
+const longestHead = 64 << 10
+
 func newAttempts() attempts {
 	cleartext := new(http.Protocols)
 	cleartext.SetUnencryptedHTTP2(true)
@@ -34,14 +37,15 @@ func newAttempts() attempts {
 		http: &http.Client{
 			Transport: &http.Transport{
 				// A probe asks whether the container answers, not who it is.
-				TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
-				DisableKeepAlives:  true,
-				DisableCompression: true,
-				ForceAttemptHTTP2:  true,
+				TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
+				DisableKeepAlives:      true,
+				DisableCompression:     true,
+				MaxResponseHeaderBytes: longestHead,
+				ForceAttemptHTTP2:      true,
 			},
 			CheckRedirect: followLocally,
 		},
-		grpc: &http.Client{Transport: &http.Transport{Protocols: cleartext, DisableKeepAlives: true}},
+		grpc: &http.Client{Transport: &http.Transport{Protocols: cleartext, DisableKeepAlives: true, MaxResponseHeaderBytes: longestHead}},
 	}
 }
 

@@ -54,11 +54,14 @@ type asks struct {
 	told map[int32]targets.Quiet
 }
 
+// longestHead bounds what a health checker answers with before its body, in bytes.
+const longestHead = 64 << 10
+
 func newConnections(ring func()) *connections {
 	return &connections{
 		http: &http.Client{
 			// No proxy: nodes are asked as load balancers ask them.
-			Transport:     &http.Transport{DisableKeepAlives: true},
+			Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: longestHead},
 			Timeout:       askTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -190,6 +193,10 @@ func checkersOf(nodes []*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []*
 	on := map[string]map[setName]bool{}
 	for _, pod := range pods {
 		node := pod.Spec.NodeName
+		if !pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+			// Nothing of it listens there.
+			continue
+		}
 		if on[node] == nil {
 			on[node] = map[setName]bool{}
 		}

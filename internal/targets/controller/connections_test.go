@@ -51,10 +51,12 @@ func TestCheckersOf(t *testing.T) {
 		return out
 	}
 	pod := func(set, node string) *corev1.Pod {
-		out := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
+		out := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node, HostNetwork: true}}
 		out.Namespace, out.Labels = "ingress", map[string]string{v1alpha1.LabelName: set, v1alpha1.LabelNode: node}
 		return out
 	}
+	stranger, ended := pod("caddy", "node-a"), pod("caddy", "node-a")
+	stranger.Spec.HostNetwork, ended.Status.Phase = false, corev1.PodSucceeded
 	found := map[string]checker{"node-a": {"node-a", "10.9.0.1", 10080}}
 	for name, c := range map[string]struct {
 		sets []v1alpha1.IngressDaemonSet
@@ -62,13 +64,14 @@ func TestCheckersOf(t *testing.T) {
 		node *corev1.Node
 		want map[string]checker
 	}{
-		"one":                    {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("nginx", "node-a"), pod("caddy", "node-b")}, node, found},
-		"two sets":               {[]v1alpha1.IngressDaemonSet{set("nginx", nil), set("caddy", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
-		"pods of one that went":  {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
-		"none":                   {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-b")}, node, nil},
-		"pods with networks":     {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.HostNetwork = false })}, []*corev1.Pod{pod("nginx", "node-a")}, node, nil},
-		"no health checker":      {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = nil })}, []*corev1.Pod{pod("nginx", "node-a")}, node, nil},
-		"a node without address": {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a")}, unreachable, nil},
+		"one":                      {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("nginx", "node-a"), pod("caddy", "node-b")}, node, found},
+		"two sets":                 {[]v1alpha1.IngressDaemonSet{set("nginx", nil), set("caddy", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
+		"pods of one that went":    {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
+		"others of other networks": {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), stranger, ended}, node, found},
+		"none":                     {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-b")}, node, nil},
+		"pods with networks":       {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.Template.Spec.HostNetwork = false })}, []*corev1.Pod{pod("nginx", "node-a")}, node, nil},
+		"no health checker":        {[]v1alpha1.IngressDaemonSet{set("nginx", func(s *v1alpha1.IngressDaemonSetSpec) { s.HealthCheckNodePorts = nil })}, []*corev1.Pod{pod("nginx", "node-a")}, node, nil},
+		"a node without address":   {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a")}, unreachable, nil},
 	} {
 		if c.want == nil {
 			c.want = map[string]checker{}
