@@ -510,3 +510,22 @@ func TestRefusedEvictionsAreTriedAgain(t *testing.T) {
 		t.Errorf("it comes back at %s for what succeeded", at)
 	}
 }
+
+// TestOwnersThatAreNone: who may write pods may name any owner, and none but a DaemonSet of a name that
+// one can have is read.
+func TestOwnersThatAreNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner metav1.OwnerReference
+		want  bool
+	}{
+		"a DaemonSet":        {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"}, true},
+		"of another group":   {metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "DaemonSet", Name: "agent"}, false},
+		"of another kind":    {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "agent"}, false},
+		"a path":             {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "../../../secrets/x"}, false},
+		"of no group at all": {metav1.OwnerReference{APIVersion: "a/b/c", Kind: "DaemonSet", Name: "agent"}, false},
+	} {
+		if got := isDaemonSet(&c.owner); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

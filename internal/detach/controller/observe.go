@@ -13,6 +13,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -156,7 +158,7 @@ func (r *Reconciler) observePods(ctx context.Context, node *corev1.Node, now tim
 // keptByOthers is whether the pod's DaemonSet names somebody else who stops its pods.
 func (r *Reconciler) keptByOthers(ctx context.Context, pod *corev1.Pod) (kept, daemon bool, err error) {
 	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != "DaemonSet" {
+	if owner == nil || !isDaemonSet(owner) {
 		return false, false, nil
 	}
 	set := &metav1.PartialObjectMetadata{}
@@ -167,6 +169,13 @@ func (r *Reconciler) keptByOthers(ctx context.Context, pod *corev1.Pod) (kept, d
 	}
 	keeper, named := set.Annotations[v1alpha1.AnnotationManagedBy]
 	return named && keeper != FieldManager, true, nil
+}
+
+// isDaemonSet is whether an owner is a DaemonSet of a name that one can have: who may write pods may
+// name anything.
+func isDaemonSet(owner *metav1.OwnerReference) bool {
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet" && len(validation.IsDNS1123Subdomain(owner.Name)) == 0
 }
 
 // toleratesDetaching is whether a pod with the toleration would come back to a node
