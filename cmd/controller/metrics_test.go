@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -155,6 +157,29 @@ func TestReviewsAreFew(t *testing.T) {
 	for range reviewsAtOnce {
 		if got := <-answers; got != http.StatusInternalServerError {
 			t.Errorf("where the API server fails: %d", got)
+		}
+	}
+}
+
+// TestStrangersShutNobodyOut: while others are asked about who have no token that is good for anything,
+// one that was permitted before is asked about again.
+func TestStrangersShutNobodyOut(t *testing.T) {
+	r := &reviews{asking: make(chan struct{}), again: make(chan struct{}, 1), permitted: map[[sha256.Size]byte]time.Time{}}
+	api, _ := reviewer(t)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.tokens, r.access = client.AuthenticationV1().TokenReviews(), client.AuthorizationV1().SubjectAccessReviews()
+	for token, want := range map[string]int{"token-of-prometheus": http.StatusOK, "guessed": http.StatusTooManyRequests} {
+		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		if want == http.StatusOK {
+			// Its time is over.
+			r.permitted[sha256.Sum256([]byte("get /metrics "+token))] = time.Now().Add(-time.Second)
+		}
+		if got, err := r.judge(request); got != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", token, got, err, want)
 		}
 	}
 }

@@ -26,11 +26,13 @@ import (
 type reviews struct {
 	tokens authentication.TokenReviewInterface
 	access authorization.SubjectAccessReviewInterface
-	// asking has room for as many as are asked about at once.
-	asking chan struct{}
+	// asking has room for as many as are asked about at once, again for those of which some were
+	// permitted before: nobody who has no token that is good for anything keeps them from that.
+	asking, again chan struct{}
 
 	mu sync.Mutex
-	// permitted are the requests that were permitted last, and until when they are.
+	// permitted are the requests that were permitted last, and until when they are. They are
+	// remembered for rememberedFor.
 	permitted map[[sha256.Size]byte]time.Time
 }
 
@@ -42,7 +44,8 @@ const (
 	// reviewTakes is how long the API server may take to answer.
 	reviewTakes = 10 * time.Second
 	// permittedFor is how long an answer is believed, as by API servers.
-	permittedFor = time.Minute
+	permittedFor  = time.Minute
+	rememberedFor = 15 * time.Minute
 )
 
 // byToken lets requests through with a bearer token that may make them.
@@ -59,7 +62,7 @@ func byToken(config *rest.Config, client *http.Client) (server.Filter, error) {
 	}
 	r := &reviews{
 		tokens: tokens.TokenReviews(), access: access.SubjectAccessReviews(),
-		asking: make(chan struct{}, reviewsAtOnce), permitted: map[[sha256.Size]byte]time.Time{},
+		asking: make(chan struct{}, reviewsAtOnce), again: make(chan struct{}, reviewsAtOnce), permitted: map[[sha256.Size]byte]time.Time{},
 	}
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
@@ -84,12 +87,17 @@ func (r *reviews) judge(request *http.Request) (status int, err error) {
 	}
 	verb, path := strings.ToLower(request.Method), request.URL.Path
 	key := sha256.Sum256([]byte(verb + " " + path + " " + token))
-	if r.isPermitted(key) {
+	until := r.permittedUntil(key)
+	if time.Now().Before(until) {
 		return http.StatusOK, nil
 	}
+	slots := r.asking
+	if !until.IsZero() {
+		slots = r.again
+	}
 	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	default:
 		return http.StatusTooManyRequests, nil
 	}
@@ -127,16 +135,17 @@ func (r *reviews) ask(ctx context.Context, token, verb, path string) (status int
 	return http.StatusOK, nil
 }
 
-func (r *reviews) isPermitted(key [sha256.Size]byte) bool {
+// permittedUntil is until when a request is permitted, zero where it was not lately.
+func (r *reviews) permittedUntil(key [sha256.Size]byte) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Now().Before(r.permitted[key])
+	return r.permitted[key]
 }
 
 func (r *reviews) permit(key [sha256.Size]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(r.permitted, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until) })
+	maps.DeleteFunc(r.permitted, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until.Add(rememberedFor)) })
 	r.permitted[key] = now.Add(permittedFor)
 }
