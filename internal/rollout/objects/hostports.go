@@ -20,11 +20,14 @@ type HostPort struct {
 // host network both sets of pods get their connections, in turn, where they listen with
 // SO_REUSEPORT, and one cannot start where they do not.
 func SharedHostPorts(a, b *v1alpha1.IngressDaemonSet) []HostPort {
-	theirs := hostPorts(&b.Spec.Template.Spec)
+	theirs := map[HostPort][]HostPort{}
+	for _, p := range hostPorts(&b.Spec.Template.Spec) {
+		theirs[p.anywhere()] = append(theirs[p.anywhere()], p)
+	}
 	var shared []HostPort
 	for _, mine := range hostPorts(&a.Spec.Template.Spec) {
-		if slices.ContainsFunc(theirs, mine.meets) {
-			shared = append(shared, HostPort{Protocol: mine.Protocol, Port: mine.Port})
+		if slices.ContainsFunc(theirs[mine.anywhere()], mine.meets) {
+			shared = append(shared, mine.anywhere())
 		}
 	}
 	slices.SortFunc(shared, func(a, b HostPort) int {
@@ -46,9 +49,11 @@ func OwnPorts(set *v1alpha1.IngressDaemonSet) []int32 {
 	return slices.Compact(ports)
 }
 
-func (p HostPort) meets(other HostPort) bool {
-	return p.Protocol == other.Protocol && p.Port == other.Port && (p.ip == "" || other.ip == "" || p.ip == other.ip)
-}
+// anywhere is the port on whatever address.
+func (p HostPort) anywhere() HostPort { return HostPort{Protocol: p.Protocol, Port: p.Port} }
+
+// meets is whether the port is taken on an address on which another of its number is.
+func (p HostPort) meets(other HostPort) bool { return p.ip == "" || other.ip == "" || p.ip == other.ip }
 
 func hostPorts(pod *corev1.PodSpec) []HostPort {
 	var ports []HostPort
