@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/prometheus/common/model"
 )
 
 // TestPrometheusAnswersOddly asks what is no Prometheus, or not well: each answer is
@@ -135,5 +137,16 @@ func TestAnswersWithoutEnd(t *testing.T) {
 	}
 	if n := followed.Load(); n != 0 {
 		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// TestValuesWithoutEnd are not all looked at: each costs the evaluation of its condition.
+func TestValuesWithoutEnd(t *testing.T) {
+	samples := slices.Repeat([]*model.Sample{{Value: 1, Timestamp: 1}}, mostValues+1)
+	if values, err := valuesOf(model.Vector(samples[1:])); err != nil || len(values) != mostValues {
+		t.Errorf("%d, %v", len(values), err)
+	}
+	if _, err := valuesOf(model.Vector(samples)); err == nil || !strings.Contains(err.Error(), "aggregate them") {
+		t.Errorf("one more: %v", err)
 	}
 }

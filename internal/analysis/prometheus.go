@@ -100,7 +100,13 @@ func valuesOf(result model.Value) ([]float64, error) {
 	return nil, fmt.Errorf("the query gives a %s instead of a vector or a scalar", result.Type())
 }
 
+// mostValues is how many values a query may give: each costs the evaluation of its condition.
+const mostValues = 1000
+
 func valuesOfSamples(samples ...*model.Sample) ([]float64, error) {
+	if len(samples) > mostValues {
+		return nil, fmt.Errorf("the query gives %d values, and at most %d are looked at: aggregate them", len(samples), mostValues)
+	}
 	var out []float64
 	for _, sample := range samples {
 		switch {

@@ -174,14 +174,20 @@ func (m *Measurer) nodeRoute(ctx context.Context, port int32, wave rollout.Wave)
 	if own || !slices.ContainsFunc(wave.Nodes, refused) {
 		return m.guarded(forbidden), nil
 	}
-	published, err := m.isNodePort(ctx, port, wave.Namespace)
+	own, err = m.isNodePort(ctx, port, wave.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if !published {
+	if !own {
 		return nil, fmt.Errorf("port %d of the nodes is none that the template declares, nor a node port of a Service in namespace %s, and --analysis-hosts does not permit it", port, wave.Namespace)
 	}
 	return m.guarded(forbidden), nil
+}
+
+// published is whether the node ports of a Service are its own. Those of other types are allotted to
+// nobody: anybody may write any number there.
+func published(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
 // isNodePort is whether a Service of the namespace has the port on every node.
@@ -190,7 +196,7 @@ func (m *Measurer) isNodePort(ctx context.Context, port int32, namespace string)
 	if err := m.Services.List(ctx, services, client.InNamespace(namespace)); err != nil {
 		return false, fmt.Errorf("listing Services: %w", err)
 	}
-	return slices.ContainsFunc(services.Items, func(s corev1.Service) bool {
-		return slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port })
+	return !ofTheSystem[uint16(port)] && slices.ContainsFunc(services.Items, func(s corev1.Service) bool {
+		return published(&s) && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port })
 	}), nil
 }

@@ -157,9 +157,9 @@ func TestReachOfNodes(t *testing.T) {
 	t.Cleanup(server.Close)
 	wave, port := waveOf(t, server)
 	published := service("ns", "proxy", 8080)
-	published.Spec.Ports[0].NodePort = port
-	theirs := published.DeepCopy()
-	theirs.Namespace = "other"
+	published.Spec.Type, published.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, port
+	theirs, external, kubelets := published.DeepCopy(), published.DeepCopy(), published.DeepCopy()
+	theirs.Namespace, external.Spec.Type, kubelets.Spec.Ports[0].NodePort = "other", corev1.ServiceTypeExternalName, 10250
 	const refused = "of the nodes is none that the template declares"
 	for name, c := range map[string]struct {
 		port    int32
@@ -173,6 +173,8 @@ func TestReachOfNodes(t *testing.T) {
 		"permitted":                        {port, nil, []string{"127.0.0.0/8"}, nil, ""},
 		"not declared":                     {port, []int32{80}, nil, nil, refused},
 		"a node port of another namespace": {port, nil, nil, []client.Object{theirs}, refused},
+		"a number that nothing allots":     {port, nil, nil, []client.Object{external}, refused},
+		"the kubelet's, as a node port":    {10250, nil, nil, []client.Object{kubelets}, refused},
 		"the kubelet's, declared":          {10250, []int32{10250}, nil, nil, refused},
 		"the kubelet's, among all":         {10250, []int32{10250}, []string{"127.0.0.0/8"}, nil, refused},
 		"this machine's":                   {port, []int32{port}, []string{"192.0.2.1"}, nil, "no name may lead to 127.0.0.1"},
