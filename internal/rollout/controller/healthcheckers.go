@@ -148,8 +148,12 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 		}
 		for i := range list.Items {
 			ds := &list.Items[i]
+			owner := metav1.GetControllerOfNoCopy(ds)
+			if owner == nil || !mayAnswer(ds) {
+				continue
+			}
 			rival := &v1alpha1.IngressDaemonSet{}
-			err := r.client.Get(ctx, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Labels[v1alpha1.LabelName]}, rival)
+			err := r.client.Get(ctx, types.NamespacedName{Namespace: ds.Namespace, Name: owner.Name}, rival)
 			if apierrors.IsNotFound(err) || err == nil && (!controlledBy(ds, rival.UID) || slices.Contains(rival.Spec.HealthCheckNodePorts, port)) {
 				continue
 			}
@@ -166,6 +170,12 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
+}
+
+// mayAnswer is whether pods of a DaemonSet may hold ports of nodes. One that anybody made who may
+// have no such pods holds none, whatever its labels and owner say.
+func mayAnswer(ds *appsv1.DaemonSet) bool {
+	return ds.Spec.Template.Spec.HostNetwork && ds.Status.CurrentNumberScheduled > 0
 }
 
 // releasedPorts are the ports that somebody wants closed whoever asks them.
