@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -121,7 +122,7 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	rollouts := rollout.Options{Image: o.image, Measure: o.analyses.measurer(mgr).Measure, DetachAnnotations: o.detachAnnotations}
+	rollouts := rollout.Options{Image: o.image, Measure: o.analyses.measurer(mgr).Measure, CheckAnalysis: analysis.Check, DetachAnnotations: o.detachAnnotations}
 	if err := rollout.SetUp(mgr, rollouts); err != nil {
 		return err
 	}

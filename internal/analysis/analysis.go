@@ -55,6 +55,15 @@ func New(o Options) *Measurer {
 	return &Measurer{Options: o, apiServers: apiServers{reading: make(chan struct{}, 1)}}
 }
 
+// Check says what of a check no measurement could mend: a condition that cannot be read.
+func Check(check v1alpha1.AnalysisCheck) error {
+	if check.Prometheus == nil {
+		return nil
+	}
+	_, err := condition(check.Prometheus.Success)
+	return err
+}
+
 // Measure makes one measurement of a check; nil is a pass. It takes at most the
 // check's timeout.
 func (m *Measurer) Measure(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {

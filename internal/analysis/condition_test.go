@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 // TestConditions has conditions of before, and expressions of CEL.
@@ -52,8 +54,13 @@ func TestConditionsThatAreNone(t *testing.T) {
 		"'a'":         "gives string",
 		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100): "is neither a comparison and a number",
 	} {
-		if _, err := condition(text); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Check(prometheusCheck(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	for _, check := range []v1alpha1.AnalysisCheck{prometheusCheck("< 1"), {HTTP: &v1alpha1.HTTPCheck{}}} {
+		if err := Check(check); err != nil {
+			t.Errorf("%+v: %v", check, err)
 		}
 	}
 	passes, err := condition("value.size() > 1")
@@ -63,6 +70,10 @@ func TestConditionsThatAreNone(t *testing.T) {
 	if ok, err := passes(t.Context(), 1); ok || err == nil || !strings.Contains(err.Error(), "no such overload") {
 		t.Errorf("%t, %v", ok, err)
 	}
+}
+
+func prometheusCheck(success string) v1alpha1.AnalysisCheck {
+	return v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Success: success}}
 }
 
 // loop is an expression that is evaluated so many times over.

@@ -453,6 +453,57 @@ func TestMeasurementOfADeadNode(t *testing.T) {
 	}
 }
 
+// TestMeasurementOfADrainedNode: what is measured on a node that somebody drains says nothing of
+// the template, and where all of a wave are drained, the next one is measured.
+func TestMeasurementOfADrainedNode(t *testing.T) {
+	s := servingFleet(3)
+	analysed(&s.Spec)
+	s.Revision = "r2"
+	each(&s, func(n *Node) { updatedTo(n, "r2") })
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
+	s.Measurements = []Measurement{{Check: "errors", Analysis: AnalysisID(s.Status.Analysis), At: start.Add(-time.Second), Failure: "node n0000: refused", FailedOn: []string{"n0000"}}}
+	s.Nodes[0].Leaving, s.Nodes[0].Evicting = true, true
+	d := Plan(s)
+	if a := d.Status.Analysis; a.Checks[0].Failed != 0 || a.Phase != v1alpha1.AnalysisMeasuring || !slices.Equal(a.Nodes, []string{"n0001"}) {
+		t.Errorf("one is drained: %+v", a)
+	}
+	s.Measurements[0].FailedOn = []string{"n0000", "n0001"}
+	if d := Plan(s); d.Status.Analysis.Phase != v1alpha1.AnalysisFailed {
+		t.Errorf("it failed on one that is not: %+v", d.Status.Analysis)
+	}
+	s.Nodes[1].Deployment.DrainedAt = start.Add(-time.Minute)
+	if d := Plan(s); d.Status.Analysis != nil || d.Status.Rejected != nil {
+		t.Errorf("all are drained: %+v, %+v", d.Status.Analysis, d.Status.Rejected)
+	}
+	s.Status.Analysis.Phase, s.Status.Analysis.Generation = v1alpha1.AnalysisFailed, s.Generation
+	if d := Plan(s); d.Status.Analysis == nil || d.Status.Analysis.Phase != v1alpha1.AnalysisFailed {
+		t.Errorf("all are drained after it failed: %+v", d.Status.Analysis)
+	}
+}
+
+// TestUnreadableCheck: while a check cannot be read nothing begins, and nothing is measured that
+// would have the template rejected.
+func TestUnreadableCheck(t *testing.T) {
+	s := servingFleet(3)
+	analysed(&s.Spec)
+	s.Revision = "r2"
+	s.Faults = []Fault{{v1alpha1.ReasonAnalysisInvalid, "check errors: it cannot be read"}}
+	if d := Plan(s); steps(d) != "" || len(d.Status.Wave) > 0 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonAnalysisInvalid {
+		t.Errorf("before: %s", summary(d))
+	}
+	updatedTo(&s.Nodes[0], "r2")
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000"}, Began: began, Since: began}
+	if d := Plan(s); steps(d) != "" {
+		t.Errorf("while it is measured: %s", summary(d))
+	}
+	s.Faults = nil
+	if d := Plan(s); steps(d) != "Measure errors" {
+		t.Errorf("after: %s", summary(d))
+	}
+}
+
 // TestMeasurementOfAFormerWave: what was measured of another wave counts neither for nor
 // against this one, nor does it put off the first measurement.
 func TestMeasurementOfAFormerWave(t *testing.T) {

@@ -31,8 +31,11 @@ func (p *planner) openGate() {
 		return
 	}
 	p.gate = last.DeepCopy()
-	if p.gate.Nodes = p.stillWanted(last.Nodes); len(p.gate.Nodes) == 0 {
-		// They left before they were judged, and so tell nothing.
+	if judged := last.Phase == v1alpha1.AnalysisFailed && last.Generation == p.Generation; !judged {
+		p.gate.Nodes = p.telling(last.Nodes)
+	}
+	if len(p.gate.Nodes) == 0 {
+		// They left, or were drained, before they were judged.
 		p.gate = nil
 		return
 	}
@@ -52,11 +55,12 @@ func (p *planner) openGate() {
 	p.judgeWave()
 }
 
-// stillWanted are those of the nodes that are there and in the node set.
-func (p *planner) stillWanted(names []string) []string {
+// telling are those of the nodes that are there and in the node set, and that nobody drains:
+// others tell nothing of a template.
+func (p *planner) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
-		return v == nil || !v.Exists || !v.Wanted
+		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
 	})
 }
 
@@ -81,8 +85,8 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 		}
 		c.At = new(micro(m.At))
 		switch {
-		case m.Failure != "" && p.allNotReady(m.FailedOn):
-			// A dead node tells nothing of the template. It is measured again.
+		case m.Failure != "" && p.tellNothing(m.FailedOn):
+			// It is measured again.
 		case m.Failure != "":
 			c.Failed++
 			c.Message = m.Failure
@@ -92,9 +96,11 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 	}
 }
 
-// allNotReady is whether these are nodes, and none of them is Ready.
-func (p *planner) allNotReady(names []string) bool {
-	return len(names) > 0 && !slices.ContainsFunc(names, p.ready)
+// tellNothing is whether these are nodes, and none of them is one of the wave that is Ready: a
+// dead node tells nothing of the template, nor does one that somebody drains.
+func (p *planner) tellNothing(names []string) bool {
+	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.gate.Nodes, name) }
+	return len(names) > 0 && !slices.ContainsFunc(names, tells)
 }
 
 func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
@@ -256,10 +262,11 @@ func (p *planner) updatedOf(names []string) []string {
 
 // measure asks for the measurements that are due.
 func (p *planner) measure() {
-	if p.gate == nil || p.gate.Phase != v1alpha1.AnalysisMeasuring && p.gate.Phase != v1alpha1.AnalysisOfWave {
+	unreadable := slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Reason == v1alpha1.ReasonAnalysisInvalid })
+	if unreadable || p.gate == nil || p.gate.Phase != v1alpha1.AnalysisMeasuring && p.gate.Phase != v1alpha1.AnalysisOfWave {
 		return
 	}
-	if p.allNotReady(p.gate.Nodes) {
+	if p.tellNothing(p.gate.Nodes) {
 		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", "))
 		return
 	}

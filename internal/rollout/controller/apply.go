@@ -36,7 +36,7 @@ const (
 // apply carries out the steps: those that concern no node first, in order, then
 // those of different nodes side by side. It goes on after an error, because the
 // steps of one node do not depend on those of another; but nothing is rolled out
-// that is not on record. It gives the steps that were carried out.
+// that is not on record, or was refused. It gives the steps that were carried out.
 func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Step) (done []rollout.Step, err error) {
 	perNode := map[string][]int{}
 	carriedOut := make([]bool, len(steps))
@@ -48,9 +48,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 		}
 		if err := r.carryOut(ctx, o, s); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Action, err))
-			if s.Action == rollout.RecordRevision {
-				return nil, errors.Join(errs...)
-			}
+			o.unrecorded = o.unrecorded || s.Action == rollout.RecordRevision
 			continue
 		}
 		carriedOut[i] = true
@@ -90,6 +88,22 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	if err := r.stillHolds(ctx, o, s); err != nil {
 		return err
 	}
+	rollsOut := (s.Action == rollout.Create || s.Action == rollout.Update) && s.Revision == o.state.Revision
+	if rollsOut && o.unrecorded {
+		return errUnrecorded
+	}
+	err := r.do(ctx, o, s)
+	if (rollsOut || s.Action == rollout.RecordRevision) && err != nil && refusal(err) {
+		// What was accepted in a dry run is refused by now.
+		r.dryRuns.set(o, err)
+	}
+	return err
+}
+
+// errUnrecorded is why nothing is rolled out of a template that could not be put on record.
+var errUnrecorded = errors.New("its template is not on record yet")
+
+func (r *Reconciler) do(ctx context.Context, o *observed, s rollout.Step) error {
 	switch s.Action {
 	case rollout.RecordRevision:
 		return r.recordRevision(ctx, o)
@@ -187,9 +201,13 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string, annotations map[string]any) error {
 	live := o.nodes[name].node
 	record := v1alpha1.AnnotationDetachPrefix + string(o.set.UID)
+	keys := []string{record}
+	if a := o.strategy.AnnotateNode; annotations != nil {
+		// An answer of before, and who holds it, are judged by what was observed.
+		keys = append(keys, a.Key, a.TimestampKey)
+	}
 	same := func(now, live client.Object) bool {
-		return now.GetUID() == live.GetUID() && now.GetAnnotations()[record] == live.GetAnnotations()[record] &&
-			r.deploymentAsSeen(ctx, o.nodes[name].deployment)
+		return now.GetUID() == live.GetUID() && sameAnnotations(now, live, keys) && r.deploymentAsSeen(ctx, o.nodes[name].deployment)
 	}
 	manager := client.FieldOwner(objects.NodeManager(o.set))
 	return r.whileSame(ctx, live, corev1.SchemeGroupVersion.WithKind("Node"), live.ResourceVersion, same, func(version string) error {
@@ -214,6 +232,15 @@ func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string,
 		node.Annotations, node.ResourceVersion = u.GetAnnotations(), u.GetResourceVersion()
 		r.written.remember(node)
 		return nil
+	})
+}
+
+// sameAnnotations is whether two versions of an object have the same annotations of some keys.
+func sameAnnotations(a, b client.Object, keys []string) bool {
+	return !slices.ContainsFunc(keys, func(key string) bool {
+		before, had := a.GetAnnotations()[key]
+		now, has := b.GetAnnotations()[key]
+		return before != now || had != has
 	})
 }
 

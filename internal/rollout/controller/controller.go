@@ -43,17 +43,19 @@ type Reconciler struct {
 	// detachAnnotations are those of Nodes that the operator permits.
 	detachAnnotations []string
 	checks            *checks
-	// measurements are those of the analysis.
-	measurements *measurements
-	written      *written
-	dryRuns      *dryRuns
-	memory       *memory
-	sights       *sights
-	pulse        *pulse
-	changes      *changes
-	evictions    *evictions
-	waves        *waveClock
-	pace         *pace
+	// measurements are those of the analysis, checkAnalysis says what of a check no measurement
+	// could mend.
+	measurements  *measurements
+	checkAnalysis func(v1alpha1.AnalysisCheck) error
+	written       *written
+	dryRuns       *dryRuns
+	memory        *memory
+	sights        *sights
+	pulse         *pulse
+	changes       *changes
+	evictions     *evictions
+	waves         *waveClock
+	pace          *pace
 }
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.

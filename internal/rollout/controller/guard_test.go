@@ -699,12 +699,15 @@ func TestThawed(t *testing.T) {
 			"both":              apierrors.IsConflict,
 			"the owner":         apierrors.IsConflict,
 			"the Node's record": func(err error) bool { return (err == nil) == (action == rollout.Delete) },
+			"who holds it":      func(err error) bool { return (err == nil) == (action != rollout.RequestDetachment) },
+			"the answer":        func(err error) bool { return (err == nil) == (action != rollout.RequestDetachment) },
 		} {
 			t.Run(fmt.Sprint(action, " after a change of ", changed), func(t *testing.T) {
 				w := newWorld(0)
 				n := w.addNode("n1", nil)
 				w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2)), UpdateStrategy: v1alpha1.UpdateStrategy{RollingUpdate: &v1alpha1.RollingUpdate{
 					MaxUnavailableNodes: number(1), AnnotateNodeToDetach: &v1alpha1.AnnotateNodeToDetach{Key: "detached"},
+					WaitForDetachmentByAnnotatedTimestamp: &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: "at"},
 				}}})
 				w.run(start.Add(time.Minute))
 				r := w.leaders[0].r
@@ -719,9 +722,11 @@ func TestThawed(t *testing.T) {
 					w.rewrite(w.deployments["n1"], func(d *appsv1.Deployment) { annotate(d, v1alpha1.AnnotationAttachedAt, "later") })
 				}
 				if changed != "nothing" {
-					record := "somebody's"
-					if changed == "the Node's record" {
-						record = v1alpha1.AnnotationDetachPrefix + string(w.set().UID)
+					record := map[string]string{
+						"the Node's record": v1alpha1.AnnotationDetachPrefix + string(w.set().UID), "who holds it": "detached", "the answer": "at",
+					}[changed]
+					if record == "" {
+						record = "somebody's"
 					}
 					w.edit(n, func(node *corev1.Node) { annotate(node, record, "{}") })
 				}

@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,5 +129,28 @@ func TestTurnsForget(t *testing.T) {
 	turns.end(theSet, time.Second)
 	if len(turns.took) > 0 || len(turns.underWay) > 0 || turns.total != 0 {
 		t.Errorf("it remembers %+v", turns)
+	}
+}
+
+// TestCheckThatCannotBeRead is told before anything begins.
+func TestCheckThatCannotBeRead(t *testing.T) {
+	set := benchSet()
+	set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Analysis: []v1alpha1.AnalysisCheck{{Name: "errors"}, {Name: "latency"}}}
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.checkAnalysis = func(check v1alpha1.AnalysisCheck) error {
+		if check.Name == "latency" {
+			return errors.New("it is no condition")
+		}
+		return nil
+	}
+	o, err := r.observe(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (rollout.Fault{Reason: v1alpha1.ReasonAnalysisInvalid, Message: "check latency: it is no condition"}); !slices.Equal(o.state.Faults, []rollout.Fault{want}) {
+		t.Errorf("%v, want %v", o.state.Faults, want)
 	}
 }

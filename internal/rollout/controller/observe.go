@@ -50,6 +50,8 @@ type observed struct {
 	}
 	// released is whether the finalizer was removed.
 	released bool
+	// unrecorded is whether the present template could not be put on record.
+	unrecorded bool
 }
 
 type nodeObjects struct {
@@ -90,6 +92,11 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 			// What changed was taken from the changes, and not read.
 			r.memory.forget(client.ObjectKeyFromObject(set))
 			return nil, err
+		}
+	}
+	for _, check := range o.strategy.Analysis {
+		if err := r.checkAnalysis(check); err != nil {
+			o.fault(v1alpha1.ReasonAnalysisInvalid, fmt.Sprintf("check %s: %v", check.Name, err))
 		}
 	}
 	r.assemble(o)

@@ -65,8 +65,10 @@ func CacheOptions(allPods bool) cache.Options {
 type Options struct {
 	// Image is the health checkers', where an IngressDaemonSet names none.
 	Image string
-	// Measure makes the measurements of the analysis.
-	Measure Measure
+	// Measure makes the measurements of the analysis, CheckAnalysis says what of a check no
+	// measurement could mend; nil where nothing is.
+	Measure       Measure
+	CheckAnalysis func(v1alpha1.AnalysisCheck) error
 	// DetachAnnotations are the keys of annotations on Nodes that IngressDaemonSets may ask
 	// with for a detachment and wait for, beside node-detacher's.
 	DetachAnnotations []string
@@ -84,6 +86,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	r.recorder, r.image, r.detachAnnotations = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.DetachAnnotations
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(o.Measure, ring, r.now)
+	r.checkAnalysis = o.CheckAnalysis
 	if err := mgr.Add(manager.RunnableFunc(r.pulse.run)); err != nil {
 		return fmt.Errorf("setting up the pulse: %w", err)
 	}
@@ -110,6 +113,7 @@ func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
 		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		checkAnalysis: func(v1alpha1.AnalysisCheck) error { return nil },
 	}
 }
 

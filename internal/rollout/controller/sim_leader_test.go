@@ -395,7 +395,7 @@ func (l *leader) measured(_ context.Context, check v1alpha1.AnalysisCheck, wave 
 	m := rollout.Measurement{Check: check.Name, Analysis: l.r.measurements.underWay[theSet][check.Name]}
 	defer func() { w.audit.measured(m) }()
 	for _, n := range wave.Nodes {
-		if node := w.nodes[n.Name]; node == nil || !node.alive {
+		if node := w.nodes[n.Name]; node == nil || !node.alive || node.api.Spec.Unschedulable && w.readyPods(n.Name) == 0 {
 			m.Failure = "node " + n.Name + " does not answer"
 			return &rollout.NodesFailed{Nodes: []string{n.Name}, Why: m.Failure}
 		}

@@ -213,7 +213,7 @@ func startController(ctx context.Context, image string) (*controller, error) {
 		return nil, err
 	}
 	measurer := analysis.New(analysis.Options{Services: mgr.GetClient(), Live: mgr.GetAPIReader(), APIServer: own.Host, Hosts: judges})
-	options := rollout.Options{Image: image, Measure: measurer.Measure, DetachAnnotations: []string{detachKey, timestampKey, "example.com/a", "example.com/b"}}
+	options := rollout.Options{Image: image, Measure: measurer.Measure, CheckAnalysis: analysis.Check, DetachAnnotations: []string{detachKey, timestampKey, "example.com/a", "example.com/b"}}
 	if err := rollout.SetUp(mgr, options); err != nil {
 		return nil, err
 	}
