@@ -51,7 +51,9 @@ func (p *planner) needsCheckers(v *view) bool {
 		// until it has read the mark.
 		return false
 	case v.Marked():
-		return d.DrainedAt.IsZero() && !v.outOfTurn() || v.readyPods() > 0
+		// What somebody else set may stay for as long as they like, too.
+		_, ours := v.markedAt()
+		return ours && (d.DrainedAt.IsZero() && !v.outOfTurn() || v.readyPods() > 0)
 	case !p.wave[v.Name] || !v.Wanted || p.outdated(v):
 		return false
 	}

@@ -18,10 +18,11 @@ func TestCheckersOfNodesThatWait(t *testing.T) {
 		change func(n *Node)
 		want   string
 	}{
-		"in its turn":    {func(*Node) {}, "Update n0000 to r2 x2"},
-		"dead":           {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, "ApplyChecker 10080"},
-		"kept out":       {func(n *Node) { n.Deployment.Detached = true }, "ApplyChecker 10080"},
-		"its checker is": {func(n *Node) { n.CheckersSettled = false }, "Update n0000 to r2 x2"},
+		"in its turn":        {func(*Node) {}, "Update n0000 to r2 x2"},
+		"dead":               {func(n *Node) { n.Ready, n.Checks[0].Answered = false, false }, "ApplyChecker 10080"},
+		"kept out":           {func(n *Node) { n.Deployment.Detached = true }, "ApplyChecker 10080"},
+		"marked by somebody": {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, "ApplyChecker 10080"},
+		"its checker is":     {func(n *Node) { n.CheckersSettled = false }, "Update n0000 to r2 x2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := markedFleet(3)

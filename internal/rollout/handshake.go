@@ -38,6 +38,8 @@ func (p *planner) finish(v *view) {
 		p.attach(v, servesAgainReason)
 	case p.outdated(v) && p.mustRetreat(v):
 		p.attach(v, p.forbidden)
+	case p.outdated(v) && p.refuses(v.target) && !v.updatedInTurn():
+		p.attach(v, p.refusal())
 	case p.outdated(v) && v.nudged(p.pods) && !d.Settled:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)
 		p.watchDeadline(v, v.seen.Updated)

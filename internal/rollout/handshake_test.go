@@ -51,6 +51,28 @@ func TestAcknowledgement(t *testing.T) {
 	}
 }
 
+// TestRefusedWhileDetached: a node that waits for an update which the API server refuses by now is put
+// back, unless its pods are being replaced already.
+func TestRefusedWhileDetached(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"before its update": {func(*Node) {}, "Unmark n0000"},
+		"in its update":     {func(n *Node) { n.Deployment.UpdatedAt = start.Add(-5 * time.Second) }, ""},
+	} {
+		s := markedFleet(2)
+		s.DryRun.Refusal = "no such class"
+		n := &s.Nodes[0]
+		updatedTo(n, "r2")
+		n.Deployment.Drifted = true
+		test.change(n)
+		if got := steps(Plan(s)); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // TestDetacher: the steps from an acknowledged mark to the update where a
 // detacher is asked.
 func TestDetacher(t *testing.T) {

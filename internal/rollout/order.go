@@ -122,7 +122,8 @@ func order(a, b bool) int {
 
 // groupInTurn is the first group that is not finished; the nodes after it have to
 // wait. A node that is NotReady holds up nobody, since it may never return, and neither does
-// one that is not tried again, or that an analysis of others keeps from beginning.
+// one that is not tried again, that an analysis of others keeps from beginning, or that waits for
+// its health checkers, but for canaries: these are there to be waited for.
 func (p *planner) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
@@ -130,7 +131,8 @@ func (p *planner) groupInTurn() (first group, found bool) {
 			continue
 		}
 		inWave := p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
-		if inWave || v.starts && !p.barred(v) {
+		stalls := v.group.afterCanaries && (v.blind() || !v.CheckersSettled || v.unheard() != nil)
+		if inWave || v.starts && !p.barred(v) && !stalls {
 			first, found = v.group, true
 		}
 	}

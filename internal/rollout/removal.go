@@ -33,12 +33,15 @@ func (p *planner) remove(v *view) {
 // drains is whether somebody takes pods from a node that is leaving: by eviction, or by
 // deleting them, which tells no reason. Of pods that were deleted only those count that
 // neither our doing nor anybody's change of the Deployment explains: the node is not in
-// its turn, and a pod of the present template was deleted that is made again.
+// its turn, and a pod of the present template was deleted that is made again. Where too few others
+// would serve, that alone has no pod given up that nobody deleted.
 func (p *planner) drains(v *view) bool {
 	d := v.Deployment
 	switch {
 	case !v.Leaving || v.Evicting:
 		return v.Leaving
+	case p.servingBeside(v) < p.minServing:
+		return false
 	case p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
 		return false
 	}
@@ -50,6 +53,20 @@ func (p *planner) drains(v *view) bool {
 		again := func(o Pod) bool { return !o.Created.Before(gone.Deleted) }
 		return len(left) < int(d.Replicas) || slices.ContainsFunc(left, again)
 	})
+}
+
+// servingBeside is how many other nodes serve and are not being marked by this decision.
+func (p *planner) servingBeside(v *view) (n int) {
+	for i := range p.views {
+		o := &p.views[i]
+		if o.Name == v.Name || !o.Wanted || !o.Ready || o.Deployment == nil || o.Marked() || o.acted || o.readyPods() == 0 {
+			continue
+		}
+		if passes, _, _ := o.checksPass(); passes {
+			n++
+		}
+	}
+	return n
 }
 
 // drain gives way to somebody who drains the node: a Deployment that recreates

@@ -126,6 +126,13 @@ func TestDrainByDeletion(t *testing.T) {
 			n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
 		}, ""},
 		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
+		"no other serves": {func(s *State, _ *Node) {
+			s.Nodes[1].Ready, s.Nodes[2].Checks[0].Serving = false, false
+		}, ""},
+		"the others too, but for one": {func(s *State, _ *Node) {
+			deleted(&s.Nodes[1])
+			deleted(&s.Nodes[2])
+		}, "Mark n0000, Mark n0001"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)

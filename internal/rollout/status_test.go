@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,22 @@ func TestNoPods(t *testing.T) {
 	d = Plan(s)
 	if steps(d) != "" || len(d.Status.Wave) != 0 || condition(t, d, v1alpha1.ConditionProgressing).Reason != v1alpha1.ReasonComplete {
 		t.Errorf("all are emptied:\n%s", summary(d))
+	}
+}
+
+// TestNoPodsWhileNodesStayAttached: where nodes are updated while they serve, one that is to have no
+// pods leaves the load balancer first all the same, and the floor holds.
+func TestNoPodsWhileNodesStayAttached(t *testing.T) {
+	s := servingFleet(2)
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: number(2)}
+	s.Spec.PodsPerNode = new(int32(0))
+	d := Plan(s)
+	if !slices.Equal(d.Status.Wave, []string{"n0000"}) || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonFloorReached {
+		t.Errorf("the floor is 1:\n%s", summary(d))
+	}
+	s.Status.Wave = d.Status.Wave
+	if got := steps(Plan(s)); got != "Mark n0000" {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -76,7 +76,7 @@ func (p *planner) permits(v *view, c *count) bool {
 	case after.down > p.budget(v) && !((free || p.crippled(v)) && after.underWay <= p.budget(v)):
 		c.blocked = true
 		return false
-	case !free && after.serving < p.floor(v):
+	case !free && !p.crippled(v) && after.serving < p.floor(v):
 		p.block(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %s",
 			v.Name, after.serving, p.floorInWords()))
 		return false
@@ -85,9 +85,10 @@ func (p *planner) permits(v *view, c *count) bool {
 	return true
 }
 
-// begin touches a node whose name stands in status.wave.
+// begin touches a node whose name stands in status.wave. One that is to have no pods leaves the
+// load balancer, however pods are replaced.
 func (p *planner) begin(v *view) {
-	if !v.Wanted || v.keptOut() || p.strategy.Detaching {
+	if !v.Wanted || v.keptOut() || p.strategy.Detaching || p.pods == 0 {
 		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
 		p.act(v, Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
 		return
@@ -141,7 +142,7 @@ func (p *planner) floor(v *view) int {
 	switch {
 	case !v.Wanted:
 		return min(p.desired, p.minServing)
-	case p.strategy.Detaching, v.keptOut():
+	case p.strategy.Detaching, v.keptOut(), p.pods == 0:
 		return p.minServing
 	default:
 		return 0

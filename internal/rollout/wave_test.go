@@ -451,6 +451,54 @@ func TestCrippledNodes(t *testing.T) {
 	}
 }
 
+// TestCrippledFleet: where no node passes all its health checks, the floor keeps none from the update
+// that cures it: what is down already serves nobody's floor.
+func TestCrippledFleet(t *testing.T) {
+	s := servingFleet(2)
+	s.Revision = "r2"
+	each(&s, func(n *Node) {
+		n.Deployment.Replicas, n.Pods, n.Checks[0].Serving = 1, n.Pods[:1], false
+		n.Checks = append(n.Checks, Check{Port: 30080, Unmarked: true, Answered: true, Serving: true})
+	})
+	if d := Plan(s); !slices.Equal(d.Status.Wave, []string{"n0000"}) {
+		t.Errorf("%s", summary(d))
+	}
+}
+
+// TestOrderWhereHealthCheckersAreAwaited: a node that cannot begin before its health checkers are well
+// holds up no later zone, but where it is a canary.
+func TestOrderWhereHealthCheckersAreAwaited(t *testing.T) {
+	for name, change := range map[string]func(n *Node){
+		"blind":       func(n *Node) { n.Checks[0].Blind = "forbidden" },
+		"silent":      func(n *Node) { n.Checks[0].Answered = false },
+		"unsettled":   func(n *Node) { n.CheckersSettled = false },
+		"all is well": func(*Node) {},
+	} {
+		for _, canary := range []bool{false, true} {
+			s := servingFleet(2)
+			s.Revision = "r2"
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
+			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0)
+			s.Spec.UpdateStrategy.RollingUpdate.Order.TopologyKey = "zone"
+			s.Nodes[0].Labels, s.Nodes[1].Labels = map[string]string{"zone": "a", "canary": "true"}, map[string]string{"zone": "b"}
+			if canary {
+				s.Spec.UpdateStrategy.RollingUpdate.CanaryNodeSelector = map[string]string{"canary": "true"}
+			}
+			change(&s.Nodes[0])
+			var want []string
+			switch {
+			case name == "all is well":
+				want = []string{"n0000"}
+			case !canary:
+				want = []string{"n0001"}
+			}
+			if d := Plan(s); !slices.Equal(d.Status.Wave, want) {
+				t.Errorf("%s, canary %t: the wave is %v, want %v\n%s", name, canary, d.Status.Wave, want, summary(d))
+			}
+		}
+	}
+}
+
 // TestPartition: who gets the new revision, and who has it already keeps it, as does one whose
 // kubelet rejected it.
 func TestPartition(t *testing.T) {

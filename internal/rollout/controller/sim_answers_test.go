@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
@@ -56,9 +57,15 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 
 // keepsTrafficAway is whether the answers of a node's health checkers keep traffic from pods
 // that are ready, and did at a time. The new checker of a node that is dead, or out for as long
-// as somebody likes, fails until it has read the mark.
+// as somebody likes, by a mark of theirs too, fails until it has read the mark.
 func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 	d := a.w.deployments[n.name]
+	if d != nil {
+		mark, _ := d.mark()
+		if _, ours := v1alpha1.MarkedAt(mark); !ours {
+			return false
+		}
+	}
 	return n.ready() && d != nil && !d.keptOut() && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
 }
 
