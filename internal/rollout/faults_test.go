@@ -482,6 +482,20 @@ func TestMeasurementOfADrainedNode(t *testing.T) {
 	}
 }
 
+// TestMeasurementOfNoPods: nodes that are to have no pods are not measured, and nothing waits for that.
+func TestMeasurementOfNoPods(t *testing.T) {
+	s := markedFleet(2)
+	analysed(&s.Spec)
+	s.Spec.PodsPerNode = new(int32(0))
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	for _, on := range []*v1alpha1.AnalysisStatus{nil, {Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000"}, Began: began, Since: began}} {
+		s.Status.Analysis = on
+		if d := Plan(s); d.Status.Analysis != nil || strings.Contains(steps(d), "Measure") {
+			t.Errorf("%+v\n%s", d.Status.Analysis, summary(d))
+		}
+	}
+}
+
 // TestUnreadableCheck: while a check cannot be read nothing begins, and nothing is measured that
 // would have the template rejected.
 func TestUnreadableCheck(t *testing.T) {

@@ -55,12 +55,12 @@ func (p *planner) openGate() {
 	p.judgeWave()
 }
 
-// telling are those of the nodes that are there and in the node set, and that nobody drains:
-// others tell nothing of a template.
+// telling are those of the nodes that are there and in the node set, and that nobody drains: others
+// tell nothing of a template, and none does where no node is to have pods.
 func (p *planner) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
-		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
+		return p.pods == 0 || v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
 	})
 }
 
@@ -237,7 +237,7 @@ func (p *planner) closeGate() {
 func (p *planner) judged() []string {
 	var names []string
 	for i := range p.views {
-		if v := &p.views[i]; v.turns() && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
+		if v := &p.views[i]; p.pods > 0 && v.turns() && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
 			names = append(names, v.Name)
 		}
 	}

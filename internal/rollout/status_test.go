@@ -189,6 +189,10 @@ func TestNoPodsWhileNodesStayAttached(t *testing.T) {
 	if got := steps(Plan(s)); got != "Mark n0000" {
 		t.Errorf("got %q", got)
 	}
+	s.Status.Wave, s.Status.DetachTimedOut = nil, &v1alpha1.NodesTimedOut{Generation: s.Generation, Nodes: []string{"n0000"}}
+	if d := Plan(s); !slices.Equal(d.Status.Wave, []string{"n0001"}) {
+		t.Errorf("after a time-out the wave is %v", d.Status.Wave)
+	}
 }
 
 // TestRefusedIsNotComplete: nodes that keep what they have because the API server refuses

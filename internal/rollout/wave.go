@@ -85,10 +85,13 @@ func (p *planner) permits(v *view, c *count) bool {
 	return true
 }
 
-// begin touches a node whose name stands in status.wave. One that is to have no pods leaves the
-// load balancer, however pods are replaced.
+// takesOut is whether nodes leave the load balancer for their update: one that is to have no pods
+// does, however others are updated.
+func (p *planner) takesOut() bool { return p.strategy.Detaching || p.pods == 0 }
+
+// begin touches a node whose name stands in status.wave.
 func (p *planner) begin(v *view) {
-	if !v.Wanted || v.keptOut() || p.strategy.Detaching || p.pods == 0 {
+	if !v.Wanted || v.keptOut() || p.takesOut() {
 		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
 		p.act(v, Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
 		return
@@ -142,7 +145,7 @@ func (p *planner) floor(v *view) int {
 	switch {
 	case !v.Wanted:
 		return min(p.desired, p.minServing)
-	case p.strategy.Detaching, v.keptOut(), p.pods == 0:
+	case p.takesOut(), v.keptOut():
 		return p.minServing
 	default:
 		return 0
@@ -307,7 +310,7 @@ func (p *planner) allowed(v *view) bool {
 		return p.checkersCurrent() && v.CheckersSettled && !p.stillReleased(v)
 	case !p.mayStart() && !p.midway(v):
 		return false
-	case p.barred(v) && !p.midway(v), p.strategy.Detaching && p.timedOut[v.Name]:
+	case p.barred(v) && !p.midway(v), p.takesOut() && p.timedOut[v.Name]:
 		return false
 	case !v.Ready:
 		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")

@@ -424,7 +424,7 @@ func TestOrderWhereANodeWasScaledDown(t *testing.T) {
 // TestCrippledNodes: nodes that serve too little, because somebody scaled their Deployments or
 // took what tells how many pods make them serve, hold up neither each other nor the rest for ever,
 // also where kube-proxy says that one pod is enough: an update is what cures them. It is one's
-// turn at a time. Those that may recover are waited for.
+// turn at a time. Those that may recover, or still get traffic, are waited for.
 func TestCrippledNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		cripple func(*Deployment)
@@ -433,6 +433,7 @@ func TestCrippledNodes(t *testing.T) {
 		"scaled down":       {func(d *Deployment) { d.Replicas = 1 }, []string{"n0001"}},
 		"no pods to serve":  {func(d *Deployment) { d.PodsPerNode = 0 }, []string{"n0001"}},
 		"a pod may yet run": {func(*Deployment) {}, nil},
+		"a moment ago":      {func(d *Deployment) { d.Replicas = 0 }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(4)
@@ -440,7 +441,9 @@ func TestCrippledNodes(t *testing.T) {
 			for i := 1; i <= 2; i++ {
 				n := &s.Nodes[i]
 				n.Pods = n.Pods[:1]
-				n.Checks[0].Serving = false
+				// Its pods go, and the checks do not say so yet.
+				n.Checks[0].Serving = name == "a moment ago"
+				n.Pods[0].Ready = name != "a moment ago"
 				n.Checks = append(n.Checks, Check{Port: 30080, Unmarked: true, Answered: true, Serving: true})
 				test.cripple(n.Deployment)
 			}

@@ -86,7 +86,7 @@ var targets = []variant{
 	{
 		name: "what an incomplete list lacks is deregistered",
 		file: "internal/targets/leave.go",
-		from: "case !begun && !w.Seen && !p.Synced:",
+		from: "case !begun && !w.Seen && !p.synced(r.Target):",
 		to:   "case !begun && !w.Seen && !p.Synced && !p.Live:",
 		in:   "./internal/targets", tests: "TestDecide|TestConvergence", say: "is deregistered for being absent from lists, synced false",
 	},
