@@ -47,6 +47,29 @@ func record(t Target, leaving bool, left time.Time) Record {
 	return Record{Registration: Registration{Target: t}, Owner: "pod", Leaving: leaving, LeftAt: left}
 }
 
+// TestJoined: of two records of a target, as where it goes over to another object, the one counts that
+// says less of its end, and so waits longer.
+func TestJoined(t *testing.T) {
+	settled := func(r Record) Record { r.Settled = true; return r }
+	in, begun := record(one, false, time.Time{}), record(one, true, time.Time{})
+	early, late := record(one, true, noon.Add(-time.Minute)), record(one, true, noon)
+	for name, c := range map[string]struct{ a, b, want Record }{
+		"one is in":              {in, late, in},
+		"one has not left yet":   {begun, late, begun},
+		"one left later":         {early, late, late},
+		"both are settled":       {settled(early), settled(late), settled(late)},
+		"the earlier is settled": {settled(early), late, late},
+		"the later is settled":   {early, settled(late), late},
+	} {
+		if got := joined(c.a, c.b); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if got := joined(c.b, c.a); got != c.want {
+			t.Errorf("%s, the other way round: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // decide decides with records whose times this process wrote itself.
 func decide(s GroupState) GroupDecision {
 	s.Sightings = map[Target]Sighting{}
@@ -203,6 +226,10 @@ func TestDecide(t *testing.T) {
 
 		{"a removal that was seen counts at once", func(s *GroupState) { s.Wants = []Want{ending(one)}; s.Synced = false },
 			expected{records: "1 leaving", deregister: first, phase: Leaving}},
+		{"a registration of a moment ago delays none", func(s *GroupState) {
+			s.Wants = []Want{ending(one)}
+			s.Answers = map[Target]Answer{one: {Register: true, At: ago(time.Millisecond), Times: 1}}
+		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
 		{"also before the first read", func(s *GroupState) { s.Wants = []Want{ending(one)}; s.ReadAt, s.Registered = time.Time{}, nil },
 			expected{records: "1 leaving", deregister: first, phase: Leaving}},
 		{"what serves on is taken out by a live read only", func(s *GroupState) { s.Wants = []Want{out(one)} },

@@ -290,4 +290,17 @@ func TestGroupsThatAreGoneAreForgotten(t *testing.T) {
 			t.Errorf("%s: kept %t", name, kept)
 		}
 	}
+	// One that names no role may be of either, and only one of them does not see the group.
+	g := webGroup(Instance)
+	g.ID = ours + "web/2"
+	s := fleetOf(g, at80("i-a"))
+	account := s.Accounts[0]
+	account.Role, account.Missing = roleA, map[string]bool{ours + "old/1": true}
+	s.Accounts = append(s.Accounts, account)
+	spec, record := onNodes("node-a"), in80("i-a:80")
+	spec.AssumeRole, record.ID = &roleA, ours+"old/1"
+	s.attachment("web", spec, record)
+	if groups := plan(t, s).of("web").Status.Groups; !slices.ContainsFunc(groups, func(g v1alpha1.AttachedGroup) bool { return g.ID == record.ID }) {
+		t.Errorf("of a version that wrote no role: %+v", groups)
+	}
 }

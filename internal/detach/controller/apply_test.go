@@ -529,3 +529,17 @@ func TestOwnersThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// TestTaintsOfOthersStay where ours is put on a node, and taken off.
+func TestTaintsOfOthersStay(t *testing.T) {
+	theirs := corev1.Taint{Key: "dedicated", Value: "edge", Effect: corev1.TaintEffectNoSchedule}
+	ours := corev1.Taint{Key: v1alpha1.TaintDetaching, Effect: corev1.TaintEffectNoSchedule}
+	for _, before := range [][]corev1.Taint{{theirs}, {ours, theirs}} {
+		if got := tainted(before, true); !slices.Equal(got, []corev1.Taint{theirs, ours}) {
+			t.Errorf("detaching: %v", got)
+		}
+		if got := tainted(before, false); !slices.Equal(got, []corev1.Taint{theirs}) {
+			t.Errorf("attached: %v", got)
+		}
+	}
+}
