@@ -394,8 +394,11 @@ func (l *leader) measured(_ context.Context, check v1alpha1.AnalysisCheck, wave 
 	w := l.w
 	m := rollout.Measurement{Check: check.Name, Analysis: l.r.measurements.underWay[theSet][check.Name]}
 	defer func() { w.audit.measured(m) }()
+	set := w.set()
+	// Before that, pods are replaced: whoever measures then asks for nothing that these answer.
+	atRest := set != nil && set.Status.Analysis != nil && set.Status.Analysis.Phase == v1alpha1.AnalysisMeasuring
 	for _, n := range wave.Nodes {
-		if node := w.nodes[n.Name]; node == nil || !node.alive || node.api.Spec.Unschedulable && w.readyPods(n.Name) == 0 {
+		if node := w.nodes[n.Name]; node == nil || !node.alive || atRest && node.api.Spec.Unschedulable && w.readyPods(n.Name) == 0 {
 			m.Failure = "node " + n.Name + " does not answer"
 			return &rollout.NodesFailed{Nodes: []string{n.Name}, Why: m.Failure}
 		}
