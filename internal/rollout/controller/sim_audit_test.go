@@ -224,6 +224,10 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 			a.fault("%s although %s", s, reason)
 		}
 	case rollout.Mark:
+		if outOfTurn(s.Mark) {
+			// That it was begun before is over: it serves nothing, and is not of the budget.
+			delete(a.begun, s.Node)
+		}
 		if outOfTurn(s.Mark) && !a.servesNothing(s.Node, seen.taken) {
 			a.fault("%s although it serves", s)
 		}

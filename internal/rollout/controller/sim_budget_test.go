@@ -52,12 +52,17 @@ func (a *audit) attachedAgain(name string) bool {
 	for _, port := range a.w.spec().HealthCheckNodePorts {
 		dead := !n.alive && a.w.now.Sub(n.unready) > unnoticed
 		c := n.checks[port]
-		if c == nil || !c.up || dead {
+		switch forgotten := a.w.now.Sub(n.died) < unnoticed; {
+		case dead:
+			return false
+		case forgotten:
+			// Nobody knows what follows while a question waits that the machine has forgotten.
+			continue
+		case c == nil || !c.up:
 			return false
 		}
-		// Of one that answers slowly, or not at all, nobody knows sooner, nor of what follows
-		// while a question waits that the machine has forgotten.
-		unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment || c.hangs && a.w.now.Sub(c.hungAt) < unnoticed || a.w.now.Sub(n.died) < unnoticed
+		// Of one that answers slowly, or not at all, nobody knows sooner.
+		unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment || c.hangs && a.w.now.Sub(c.hungAt) < unnoticed
 		if !c.serving && !unheard {
 			return false
 		}
