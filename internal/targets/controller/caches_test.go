@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,22 +115,22 @@ func TestACacheThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		rung := 0
+		rung := atomic.Int32{}
 		live := &unlistable{fakeapi.New(t, podAt("a", "7")), slices.Repeat([]error{errors.New("refused")}, 20)}
-		caches := newCaches(fakeapi.New(t), live, func() { rung++ })
+		caches := newCaches(fakeapi.New(t), live, func() { rung.Add(1) })
 		caches.catchUp(ctx, "ns")
 		for _, at := range []struct {
 			after time.Duration
 			want  string
-			rung  int
+			rung  int32
 		}{
 			{tellAfter - lookAgain/2, "", 0}, {lookAgain, "comparing with the API server fails: listing live: refused", 1},
 			{10 * lookAgain, "the API server has what has not come by the watch", 2},
 		} {
 			time.Sleep(at.after)
 			synctest.Wait()
-			if got := caches.isLate("ns"); got != at.want || rung != at.rung {
-				t.Errorf("%s later: %q, want %q, %d passes are called for", at.after, got, at.want, rung)
+			if got := caches.isLate("ns"); got != at.want || rung.Load() != at.rung {
+				t.Errorf("%s later: %q, want %q, %d passes are called for", at.after, got, at.want, rung.Load())
 			}
 		}
 		if err := live.Reader.(client.Client).Delete(ctx, podAt("a", "7")); err != nil {
@@ -137,8 +138,8 @@ func TestACacheThatIsLate(t *testing.T) {
 		}
 		time.Sleep(2 * lookAgain)
 		synctest.Wait()
-		if got := caches.isLate("ns"); got != "" || rung != 3 {
-			t.Errorf("in the end: %q, %d passes are called for", got, rung)
+		if got := caches.isLate("ns"); got != "" || rung.Load() != 3 {
+			t.Errorf("in the end: %q, %d passes are called for", got, rung.Load())
 		}
 	})
 }
