@@ -427,9 +427,8 @@ func TestDeadlineAfterADeadNode(t *testing.T) {
 	}
 }
 
-// TestMeasurementOfADeadNode: a measurement that failed on nodes that are NotReady says
-// nothing, and none is made while no node of the wave is Ready.
-func TestMeasurementOfADeadNode(t *testing.T) {
+// refusedByANode is a fleet of which two nodes are measured, and the first has given no answer.
+func refusedByANode() State {
 	s := servingFleet(3)
 	analysed(&s.Spec)
 	s.Revision = "r2"
@@ -437,6 +436,13 @@ func TestMeasurementOfADeadNode(t *testing.T) {
 	began := metav1.NewMicroTime(start.Add(-time.Minute))
 	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
 	s.Measurements = []Measurement{{Check: "errors", Analysis: AnalysisID(s.Status.Analysis), At: start.Add(-time.Second), Failure: "node n0000: refused", FailedOn: []string{"n0000"}}}
+	return s
+}
+
+// TestMeasurementOfADeadNode: a measurement that failed on nodes that are NotReady says
+// nothing, and none is made while no node of the wave is Ready.
+func TestMeasurementOfADeadNode(t *testing.T) {
+	s := refusedByANode()
 	s.Nodes[0].Ready = false
 	d := Plan(s)
 	if c := d.Status.Analysis.Checks[0]; c.Failed != 0 || d.Status.Analysis.Phase != v1alpha1.AnalysisMeasuring {
@@ -456,13 +462,7 @@ func TestMeasurementOfADeadNode(t *testing.T) {
 // TestMeasurementOfADrainedNode: what is measured on a node that somebody drains says nothing of
 // the template, and where all of a wave are drained, the next one is measured.
 func TestMeasurementOfADrainedNode(t *testing.T) {
-	s := servingFleet(3)
-	analysed(&s.Spec)
-	s.Revision = "r2"
-	each(&s, func(n *Node) { updatedTo(n, "r2") })
-	began := metav1.NewMicroTime(start.Add(-time.Minute))
-	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisMeasuring, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
-	s.Measurements = []Measurement{{Check: "errors", Analysis: AnalysisID(s.Status.Analysis), At: start.Add(-time.Second), Failure: "node n0000: refused", FailedOn: []string{"n0000"}}}
+	s := refusedByANode()
 	s.Nodes[0].Leaving, s.Nodes[0].Evicting = true, true
 	d := Plan(s)
 	if a := d.Status.Analysis; a.Checks[0].Failed != 0 || a.Phase != v1alpha1.AnalysisMeasuring || !slices.Equal(a.Nodes, []string{"n0001"}) {

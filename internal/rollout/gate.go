@@ -27,7 +27,7 @@ func (p *planner) openGate() {
 		return
 	}
 	last := p.Status.Analysis
-	if len(p.strategy.Analysis) == 0 || last == nil || last.Revision != p.Revision {
+	if !p.analyses() || last == nil || last.Revision != p.Revision {
 		return
 	}
 	p.gate = last.DeepCopy()
@@ -55,12 +55,15 @@ func (p *planner) openGate() {
 	p.judgeWave()
 }
 
+// analyses is whether waves are measured: nodes that are to have no pods tell nothing.
+func (p *planner) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods > 0 }
+
 // telling are those of the nodes that are there and in the node set, and that nobody drains: others
-// tell nothing of a template, and none does where no node is to have pods.
+// tell nothing of a template.
 func (p *planner) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
-		return p.pods == 0 || v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
+		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
 	})
 }
 
@@ -214,7 +217,7 @@ func shut(a *v1alpha1.AnalysisStatus) bool {
 
 // closeGate follows the wave that was decided on, and measures what is due.
 func (p *planner) closeGate() {
-	if len(p.strategy.Analysis) == 0 || p.rejected != nil {
+	if !p.analyses() || p.rejected != nil {
 		return
 	}
 	nodes := p.judged()
@@ -237,7 +240,7 @@ func (p *planner) closeGate() {
 func (p *planner) judged() []string {
 	var names []string
 	for i := range p.views {
-		if v := &p.views[i]; p.pods > 0 && v.turns() && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
+		if v := &p.views[i]; v.turns() && v.target == p.Revision && slices.Contains(p.out.Status.Wave, v.Name) {
 			names = append(names, v.Name)
 		}
 	}

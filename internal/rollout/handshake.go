@@ -38,7 +38,7 @@ func (p *planner) finish(v *view) {
 		p.attach(v, servesAgainReason)
 	case p.outdated(v) && p.mustRetreat(v):
 		p.attach(v, p.forbidden)
-	case p.outdated(v) && p.refuses(v.target) && !v.updatedInTurn():
+	case p.outdated(v) && v.target == p.Revision && p.DryRun.Refusal != "" && !v.updatedInTurn():
 		p.attach(v, p.refusal())
 	case p.outdated(v) && v.nudged(p.pods) && !d.Settled:
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)

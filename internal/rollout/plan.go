@@ -276,11 +276,6 @@ func (p *planner) accepted(revision string) bool {
 	}
 }
 
-// refuses is whether the API server has refused a Deployment of the revision.
-func (p *planner) refuses(revision string) bool {
-	return revision == p.Revision && p.DryRun.Done && p.DryRun.Refusal != ""
-}
-
 func (p *planner) do(s Step) { p.out.Steps = append(p.out.Steps, s) }
 
 // act is do for a node, which then waits until the step is seen.

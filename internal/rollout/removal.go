@@ -40,12 +40,10 @@ func (p *planner) drains(v *view) bool {
 	switch {
 	case !v.Leaving || v.Evicting:
 		return v.Leaving
-	case p.servingBeside(v) < p.minServing:
-		return false
 	case p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
 		return false
 	}
-	return slices.ContainsFunc(v.Pods, func(gone Pod) bool {
+	guessed := slices.ContainsFunc(v.Pods, func(gone Pod) bool {
 		if !gone.Terminating || gone.Failed != "" || gone.Revision != d.Revision || gone.ReplicaSet != v.presentReplicaSet() {
 			return false
 		}
@@ -53,6 +51,7 @@ func (p *planner) drains(v *view) bool {
 		again := func(o Pod) bool { return !o.Created.Before(gone.Deleted) }
 		return len(left) < int(d.Replicas) || slices.ContainsFunc(left, again)
 	})
+	return guessed && p.servingBeside(v) >= p.minServing
 }
 
 // servingBeside is how many other nodes serve and are not being marked by this decision.
