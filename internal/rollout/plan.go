@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -224,10 +225,33 @@ func (p *planner) forget(v *view) {
 
 func (p *planner) create(v *view) {
 	v.state, v.reason = v1alpha1.NodeUnavailable, "its Deployment does not exist yet"
-	if v.target == "" || !p.accepted(v.target) {
+	revision := p.firstRevision(v)
+	if revision == "" || !p.accepted(revision) {
 		return
 	}
-	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, Reason: "the node needs pods", At: p.Now})
+	p.act(v, Step{Action: Create, Revision: revision, Replicas: p.pods, Reason: "the node needs pods", At: p.Now})
+}
+
+// firstRevision is what a node's Deployment is made of. Pods that serve may have been left
+// behind, as by a deletion of their Deployment with --cascade=orphan: the new one takes them
+// over, and would replace those of another template while traffic reaches them. They wait for
+// the node's turn.
+func (p *planner) firstRevision(v *view) string {
+	serving := map[string]int{}
+	for i := range v.Pods {
+		pod := &v.Pods[i]
+		refused := pod.Revision == p.Revision && p.DryRun.Refusal != ""
+		if pod.serves() && p.Revisions[pod.Revision] && !refused {
+			serving[pod.Revision]++
+		}
+	}
+	first := v.target
+	for _, revision := range slices.Sorted(maps.Keys(serving)) {
+		if serving[revision] > serving[first] {
+			first = revision
+		}
+	}
+	return first
 }
 
 // leave releases a node whose Deployment is gone, once its last pod is gone too.

@@ -125,9 +125,9 @@ func (p *planner) holdBack(v *view) Step {
 			step.Rolling.Surge = d.surgeOf(all)
 		}
 	}
-	if v.readyPods() == 0 && step.Replicas > 0 && step.Rolling == (Rolling{}) {
+	if (v.readyPods() == 0 || older == 0 && v.strays()) && step.Replicas > 0 && step.Rolling == (Rolling{}) {
 		// Otherwise pods of other templates, also rejected ones, would stay until
-		// those of this one are available.
+		// those of this one are available, for which they may have to be ready for long.
 		step.Rolling = atOnce
 	}
 	step.Hold = p.holdOn(v, step)

@@ -57,6 +57,13 @@ func TestHoldBack(t *testing.T) {
 			s.Nodes[0].Deployment.PodsPerNode = 0
 		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 1}},
 		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
+		"only new pods run, and old ones are rejected": {0, 1, func(s *State) {
+			for i := range s.Nodes[0].Pods {
+				if pod := &s.Nodes[0].Pods[i]; pod.Failed != "" {
+					pod.Revision = "r1"
+				}
+			}
+		}, "HoldBack n0000 to r2 x1", false, Rolling{0, 3}},
 		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
 		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
 		"more are wanted than before": {2, 0, func(s *State) {

@@ -133,7 +133,30 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 	default:
 		return nil
 	}
-	return r.setAsSeen(ctx, o)
+	if err := r.setAsSeen(ctx, o); err != nil || s.Action != rollout.Unmark {
+		return err
+	}
+	return r.podsAreThere(ctx, o, s.Node)
+}
+
+// podsAreThere is an error where a pod that was seen to serve does not any more: what the
+// watch of pods shows may be older than what that of Deployments does, and old pods of the same
+// revision would pass as those that were to take their place.
+func (r *Reconciler) podsAreThere(ctx context.Context, o *observed, node string) error {
+	for _, seen := range o.nodes[node].pods {
+		if !serves(seen) {
+			continue
+		}
+		now := &corev1.Pod{}
+		err := r.live.Get(ctx, client.ObjectKeyFromObject(seen), now)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && (now.UID != seen.UID || !serves(now)):
+			return apierrors.NewConflict(corev1.Resource("pods"), seen.Name, errors.New("it served when this was decided, and does not any more"))
+		case err != nil:
+			return fmt.Errorf("looking whether its pods serve: %w", err)
+		}
+	}
+	return nil
 }
 
 // setAsSeen is an error where the IngressDaemonSet has changed since it was observed.

@@ -274,6 +274,64 @@ func TestNodeThatASuccessorTookOut(t *testing.T) {
 	}
 }
 
+// TestUnmarkOnAnOldLook: a node stays marked where a pod that was seen to serve does not any more,
+// since it may be one of those that were replaced.
+func TestUnmarkOnAnOldLook(t *testing.T) {
+	for name, test := range map[string]struct {
+		// seen and now say how a pod was seen, and how it is.
+		seen, now func(pod *corev1.Pod)
+		refused   bool
+	}{
+		"it serves":             {nil, nil, false},
+		"it is another by now":  {nil, func(pod *corev1.Pod) { pod.UID = "another" }, true},
+		"it ends":               {nil, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/ends"} }, true},
+		"it is not ready":       {nil, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, true},
+		"it is gone":            {nil, func(pod *corev1.Pod) { pod.Name = "another" }, true},
+		"it did not serve then": {func(pod *corev1.Pod) { pod.Status.Conditions = nil }, func(pod *corev1.Pod) { pod.Name = "another" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, mark := frozen(t)
+			if err := r.carryOut(t.Context(), o, mark); err != nil {
+				t.Fatal(err)
+			}
+			live := o.nodes["node-1"].deployment
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+				t.Fatal(err)
+			}
+			seen := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: o.set.Namespace, Name: "first", UID: "first", Labels: objects.OwnLabels(o.set, "node-1")},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}
+			now := seen.DeepCopy()
+			if test.seen != nil {
+				test.seen(seen)
+			}
+			if test.now != nil {
+				test.now(now)
+			}
+			o.nodes["node-1"].pods = []*corev1.Pod{seen}
+			if err := r.client.Create(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			if len(now.Finalizers) > 0 {
+				if err := r.client.Delete(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Unmark, Node: "node-1"}})
+			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
+				t.Errorf("refused: %t, %v", refused, err)
+			}
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+				t.Fatal(err)
+			}
+			if _, marked := v1alpha1.MarkOf(live.Annotations); marked != test.refused {
+				t.Errorf("marked: %t", marked)
+			}
+		})
+	}
+}
+
 // TestHoldBackOnAnOldLook: no fewer pods are asked for where others are ready by now than
 // were when that was decided, since those would be stopped.
 func TestHoldBackOnAnOldLook(t *testing.T) {
