@@ -56,7 +56,7 @@ func TestHoldBack(t *testing.T) {
 		"as many, and there should be none": {1, 1, func(s *State) {
 			s.Nodes[0].Deployment.PodsPerNode = 0
 		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 1}},
-		"only new pods run":      {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
+		"only new pods run": {0, 1, func(*State) {}, "HoldBack n0000 to r2 x1", false, Rolling{}},
 		"only new pods run, and old ones are rejected": {0, 1, func(s *State) {
 			for i := range s.Nodes[0].Pods {
 				if pod := &s.Nodes[0].Pods[i]; pod.Failed != "" {

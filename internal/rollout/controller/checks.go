@@ -41,6 +41,8 @@ type endpoint struct {
 	address string
 	port    int32
 	plain   bool
+	// deserted is whether no pod may be behind it: it is not asked.
+	deserted bool
 }
 
 type caller struct {
@@ -83,6 +85,9 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 	defer c.mu.Unlock()
 	wanted := map[endpoint]*caller{}
 	for _, e := range endpoints {
+		if e.deserted {
+			continue
+		}
 		if old := c.callers[set][e]; old != nil {
 			wanted[e] = old
 			continue

@@ -141,10 +141,11 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 
 // podsAreThere is an error where a pod that was seen to serve does not any more: what the
 // watch of pods shows may be older than what that of Deployments does, and old pods of the same
-// revision would pass as those that were to take their place.
+// revision would pass as those that were to take their place. Those that came since are none.
 func (r *Reconciler) podsAreThere(ctx context.Context, o *observed, node string) error {
-	for _, seen := range o.nodes[node].pods {
-		if !serves(seen) {
+	n := o.nodes[node]
+	for _, seen := range n.pods {
+		if !serves(seen) || !r.written.mayBeOlder(n.deployment.UID, seen) {
 			continue
 		}
 		now := &corev1.Pod{}

@@ -280,14 +280,19 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 	for name, test := range map[string]struct {
 		// seen and now say how a pod was seen, and how it is.
 		seen, now func(pod *corev1.Pod)
-		refused   bool
+		// updated is which pods were there when the Deployment was last updated, nil where it
+		// was by another controller.
+		updated []*corev1.Pod
+		refused bool
 	}{
-		"it serves":             {nil, nil, false},
-		"it is another by now":  {nil, func(pod *corev1.Pod) { pod.UID = "another" }, true},
-		"it ends":               {nil, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/ends"} }, true},
-		"it is not ready":       {nil, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, true},
-		"it is gone":            {nil, func(pod *corev1.Pod) { pod.Name = "another" }, true},
-		"it did not serve then": {func(pod *corev1.Pod) { pod.Status.Conditions = nil }, func(pod *corev1.Pod) { pod.Name = "another" }, false},
+		"it serves":                            {nil, nil, nil, false},
+		"it is another by now":                 {nil, func(pod *corev1.Pod) { pod.UID = "another" }, nil, true},
+		"it ends":                              {nil, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/ends"} }, nil, true},
+		"it is not ready":                      {nil, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, nil, true},
+		"it is gone":                           {nil, func(pod *corev1.Pod) { pod.Name = "another" }, nil, true},
+		"it is gone, and was to be replaced":   {nil, func(pod *corev1.Pod) { pod.Name = "another" }, []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "first"}}}, true},
+		"it is gone, and came with the update": {nil, func(pod *corev1.Pod) { pod.Name = "another" }, []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "old"}}}, false},
+		"it did not serve then":                {func(pod *corev1.Pod) { pod.Status.Conditions = nil }, func(pod *corev1.Pod) { pod.Name = "another" }, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, o, mark := frozen(t)
@@ -310,6 +315,9 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 				test.now(now)
 			}
 			o.nodes["node-1"].pods = []*corev1.Pod{seen}
+			if test.updated != nil {
+				r.written.replace(live.UID, test.updated)
+			}
 			if err := r.client.Create(t.Context(), now); err != nil {
 				t.Fatal(err)
 			}
@@ -677,6 +685,31 @@ func TestMeasuredNodes(t *testing.T) {
 	}
 	if nodes := r.measured(o).Nodes; len(nodes) != 1 || nodes[0].Name != ready.Name {
 		t.Errorf("measured are %v", nodes)
+	}
+}
+
+// TestMeasuredPorts are those of the template that is measured, which pods have run, and not of
+// one that the object names since.
+func TestMeasuredPorts(t *testing.T) {
+	set := benchSet()
+	set.Spec.Template.Spec.HostNetwork = true
+	set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 443}}
+	recorded, err := objects.ControllerRevision(set, "r1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = 22
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for revision, want := range map[string][]int32{"r1": {443, 10080}, "r2": {22, 10080}, "not on record": nil} {
+		set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: revision}
+		o := &observed{set: set, template: objects.Template(set), revisions: map[string]*appsv1.ControllerRevision{"r1": recorded}}
+		o.state.Revision = "r2"
+		if got := r.measured(o).Ports; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", revision, got, want)
+		}
 	}
 }
 

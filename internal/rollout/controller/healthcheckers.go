@@ -117,6 +117,8 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
+	o.boundRetiring()
+	o.seated = r.memory.seats(client.ObjectKeyFromObject(o.set), o.checkers)
 	if err := r.observeClaims(ctx, o); err != nil {
 		return err
 	}
@@ -133,6 +135,23 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	}
 	slices.SortFunc(o.state.Checkers, func(a, b rollout.Checker) int { return int(a.Port - b.Port) })
 	return nil
+}
+
+// mostRetiring is how many ports that were removed from the spec are looked after at a time.
+const mostRetiring = 16
+
+// boundRetiring leaves the youngest alone where there are more: anybody who may make DaemonSets
+// may name as many ports as there are, and each is one more to ask on each node.
+func (o *observed) boundRetiring() {
+	ports := slices.DeleteFunc(slices.Collect(maps.Keys(o.checkers)), func(port int32) bool { return !o.retiring(port) })
+	slices.SortFunc(ports, func(a, b int32) int {
+		return cmp.Or(o.checkers[a].CreationTimestamp.Compare(o.checkers[b].CreationTimestamp.Time), cmp.Compare(a, b))
+	})
+	for i, port := range ports {
+		if i >= mostRetiring {
+			delete(o.checkers, port)
+		}
+	}
 }
 
 // observeRetired finds health-check ports on which another IngressDaemonSet still

@@ -157,11 +157,15 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 }
 
 // measured is the wave as it is measured: a NotReady node tells nothing of its pods, one
-// that has left is not the template's.
+// that has left is not the template's. Its ports are those of the template that its pods run:
+// of one that no pod has run yet, nobody knows whether any may listen there.
 func (r *Reconciler) measured(o *observed) rollout.Wave {
-	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name, Ports: objects.OwnPorts(o.set)}
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
 	if a := o.set.Status.Analysis; a != nil {
 		wave.Revision = a.Revision
+		if template, err := o.templateOf(a.Revision); err == nil {
+			wave.Ports = objects.OwnPorts(o.set, &template)
+		}
 		for _, name := range a.Nodes {
 			if n := o.nodes[name]; n != nil && n.node != nil && n.reading.out.Wanted && n.reading.out.Ready {
 				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node)})

@@ -25,7 +25,7 @@ func (o *observed) ports() []endpoint {
 	}
 	for _, port := range slices.Sorted(maps.Keys(o.checkers)) {
 		if o.retiring(port) {
-			out = append(out, endpoint{port: port})
+			out = append(out, endpoint{port: port, deserted: !o.seated[port]})
 		}
 	}
 	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
@@ -75,6 +75,8 @@ func (o *observed) checkerRevisions() map[int32]string {
 type memory struct {
 	mu   sync.Mutex
 	sets map[types.NamespacedName]*readings
+	// seated are the health checkers of which a pod has held ports of nodes.
+	seated map[types.NamespacedName]map[types.UID]bool
 }
 
 // readings are those with one spec of an IngressDaemonSet, to be used by one pass at
@@ -198,7 +200,9 @@ func (o *observed) read(name string, n *nodeObjects) *reading {
 	return r
 }
 
-func newMemory() *memory { return &memory{sets: map[types.NamespacedName]*readings{}} }
+func newMemory() *memory {
+	return &memory{sets: map[types.NamespacedName]*readings{}, seated: map[types.NamespacedName]map[types.UID]bool{}}
+}
 
 // of are the readings of the IngressDaemonSet.
 func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
@@ -217,10 +221,34 @@ func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
 	return last
 }
 
-func (m *memory) forget(set types.NamespacedName) {
+// seats are the ports behind which a pod may hold ports of nodes, or did when that was looked
+// at before: a process may outlive its pod.
+func (m *memory) seats(set types.NamespacedName, checkers map[int32]*appsv1.DaemonSet) map[int32]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ports, seated := map[int32]bool{}, map[types.UID]bool{}
+	for port, ds := range checkers {
+		if mayAnswer(ds) || m.seated[set][ds.UID] {
+			ports[port], seated[ds.UID] = true, true
+		}
+	}
+	m.seated[set] = seated
+	return ports
+}
+
+// reread has all of an IngressDaemonSet read again.
+func (m *memory) reread(set types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sets, set)
+}
+
+// forget forgets an IngressDaemonSet that is gone.
+func (m *memory) forget(set types.NamespacedName) {
+	m.reread(set)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seated, set)
 }
 
 // of is whether it was read from just these objects, in whatever order.
@@ -237,7 +265,7 @@ func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {
 	var out []rollout.Check
 	for i, e := range n.reading.endpoints {
 		c := r.checks.last(client.ObjectKeyFromObject(o.set), e)
-		c.Gone, c.Retiring = n.reading.gone[i], o.retiring(e.port)
+		c.Gone, c.Retiring = n.reading.gone[i] || e.deserted, o.retiring(e.port)
 		out = append(out, c)
 	}
 	return out

@@ -28,7 +28,9 @@ type observed struct {
 	revisions map[string]*appsv1.ControllerRevision
 	nodes     map[string]*nodeObjects
 	checkers  map[int32]*appsv1.DaemonSet
-	service   *corev1.Service
+	// seated are the health-check ports behind which pods may hold ports of nodes.
+	seated  map[int32]bool
+	service *corev1.Service
 	// unusable is whether the service must change before it can be published to.
 	unusable bool
 	// podSpecs are what pods were made from, by revision, where there is a Service.
@@ -90,7 +92,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	} {
 		if err := read(ctx, o); err != nil {
 			// What changed was taken from the changes, and not read.
-			r.memory.forget(client.ObjectKeyFromObject(set))
+			r.memory.reread(client.ObjectKeyFromObject(set))
 			return nil, err
 		}
 	}

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -121,4 +123,99 @@ func TestRetiredPortOfAnother(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgedCheckers: a port is not asked because somebody made a DaemonSet that says to be its
+// health checker, and a pod of which may hold no port of nodes; and no more than some are
+// looked after at all.
+func TestForgedCheckers(t *testing.T) {
+	set := benchSet()
+	checker := func(port int32, change func(ds *appsv1.DaemonSet)) *appsv1.DaemonSet {
+		ds := objects.Checker(set, port, "checker")
+		ds.UID, ds.CreationTimestamp = types.UID(ds.Name), metav1.NewTime(time.Unix(int64(port), 0))
+		ds.Status.CurrentNumberScheduled = 1
+		change(ds)
+		return ds
+	}
+	asked := func(t *testing.T, r *Reconciler, passes ...[]*appsv1.DaemonSet) (asked, retiring []int32) {
+		t.Helper()
+		for _, checkers := range passes {
+			o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{}}
+			for _, ds := range checkers {
+				port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.checkers[int32(port)] = ds
+			}
+			o.boundRetiring()
+			o.seated = r.memory.seats(client.ObjectKeyFromObject(set), o.checkers)
+			asked, retiring = nil, nil
+			for _, e := range o.ports() {
+				if e.port == 10080 {
+					continue
+				}
+				retiring = append(retiring, e.port)
+				if !e.deserted {
+					asked = append(asked, e.port)
+				}
+			}
+		}
+		return asked, retiring
+	}
+	as := func(*appsv1.DaemonSet) {}
+	noPod := func(ds *appsv1.DaemonSet) { ds.Status.CurrentNumberScheduled = 0 }
+	for name, c := range map[string]struct {
+		passes [][]*appsv1.DaemonSet
+		asked  []int32
+	}{
+		"it has pods":          {[][]*appsv1.DaemonSet{{checker(22, as)}}, []int32{22}},
+		"it has none":          {[][]*appsv1.DaemonSet{{checker(22, noPod)}}, nil},
+		"it has none yet":      {[][]*appsv1.DaemonSet{{checker(22, noPod)}, {checker(22, as)}}, []int32{22}},
+		"it has none any more": {[][]*appsv1.DaemonSet{{checker(22, as)}, {checker(22, noPod)}, {checker(22, noPod)}}, []int32{22}},
+		"another had": {[][]*appsv1.DaemonSet{{checker(22, as)}, {checker(22, func(ds *appsv1.DaemonSet) {
+			noPod(ds)
+			ds.UID = "another"
+		})}}, nil},
+		"its pods hold no port": {[][]*appsv1.DaemonSet{{checker(22, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.HostNetwork = false })}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, err := newReconciler(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, retiring := asked(t, r, c.passes...); !slices.Equal(got, c.asked) || !slices.Equal(retiring, []int32{22}) {
+				t.Errorf("asks %v of %v, want %v", got, retiring, c.asked)
+			}
+		})
+	}
+	t.Run("many", func(t *testing.T) {
+		r, _, err := newReconciler(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []*appsv1.DaemonSet
+		for port := int32(100); port > 0; port-- {
+			all = append(all, checker(port, as))
+		}
+		if got, _ := asked(t, r, all); len(got) != mostRetiring || got[0] != 1 || got[mostRetiring-1] != mostRetiring {
+			t.Errorf("asks %v, want the oldest %d", got, mostRetiring)
+		}
+	})
+	t.Run("what is deserted is told to be so", func(t *testing.T) {
+		r, _, err := newReconciler(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{22: checker(22, noPod)}}
+		e := endpoint{node: "node-1", address: "127.0.0.1", port: 22, deserted: true}
+		r.checks.want(client.ObjectKeyFromObject(set), []endpoint{e})
+		if n := len(r.checks.callers[client.ObjectKeyFromObject(set)]); n != 0 {
+			t.Errorf("%d ports are asked", n)
+		}
+		got := r.answers(o, &nodeObjects{reading: &reading{endpoints: []endpoint{e}, gone: []bool{false}}})
+		if len(got) != 1 || !got[0].Gone || !got[0].Retiring || got[0].Answered {
+			t.Errorf("got %+v", got)
+		}
+	})
 }

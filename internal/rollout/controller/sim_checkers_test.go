@@ -122,6 +122,10 @@ func (w *world) daemonSetChanged(ds *appsv1.DaemonSet, gone bool) {
 		return
 	}
 	s := w.daemonSets[port]
+	if s != nil && s.api.UID == ds.UID && s.api.Generation == ds.Generation && s.api.Status.CurrentNumberScheduled != ds.Status.CurrentNumberScheduled {
+		s.api = ds
+		return
+	}
 	if s == nil {
 		s = &simDaemonSet{port: port}
 		w.daemonSets[port] = s
@@ -175,6 +179,26 @@ func (w *world) placeCheckers(n *simNode) {
 	}
 }
 
+// countSoon is the DaemonSet controller, which says on how many nodes there are pods.
+func (w *world) countSoon(port int32) {
+	w.after(50*time.Millisecond, func() {
+		s, scheduled := w.daemonSets[port], int32(0)
+		if s == nil {
+			return
+		}
+		for _, n := range w.nodes {
+			if c := n.checks[port]; c != nil && len(c.pods) > 0 {
+				scheduled++
+			}
+		}
+		if s.api.Status.CurrentNumberScheduled != scheduled {
+			next := s.api.DeepCopy()
+			next.Status.CurrentNumberScheduled = scheduled
+			w.api.Put(next)
+		}
+	})
+}
+
 // dropPending removes the pods of a checker that do not run yet.
 func (w *world) dropPending(c *simCheck) {
 	running := func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning }
@@ -213,6 +237,7 @@ func (w *world) placeChecker(s *simDaemonSet, c *simCheck) {
 		}
 		c.pods, c.movedAt = append(c.pods, pod), w.now
 		w.api.Put(pod)
+		w.countSoon(c.port)
 		w.startsChecker(c, current)
 	})
 }
@@ -267,6 +292,7 @@ func (w *world) removeChecker(c *simCheck) {
 		w.api.Remove("Pod", pod.Namespace, pod.Name)
 	}
 	c.pods = nil
+	w.countSoon(c.port)
 }
 
 // checkersChanged lets the checkers of a node see what changed.
@@ -395,6 +421,7 @@ func (w *world) losePod(c *simCheck) {
 	turn, pod := c.rolling, c.pods[0]
 	c.pods, c.pending, c.movedAt = nil, true, w.now
 	w.api.Remove("Pod", pod.Namespace, pod.Name)
+	w.countSoon(c.port)
 	w.after(w.between(5*time.Second, 60*time.Second), func() {
 		c.pending = false
 		if c.rolling == turn {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type written struct {
 	deleted map[types.UID]deletion
 	// stamped is the version of the IngressDaemonSet that a Deployment was last stamped for.
 	stamped map[types.UID]string
+	// replaced are the pods that were there when a Deployment was last updated.
+	replaced map[types.UID][]types.UID
 }
 
 type identity struct {
@@ -48,7 +51,10 @@ type deletion struct {
 const longestLag = time.Minute
 
 func newWritten(now func() time.Time) *written {
-	return &written{now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{}, stamped: map[types.UID]string{}}
+	return &written{
+		now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{},
+		stamped: map[types.UID]string{}, replaced: map[types.UID][]types.UID{},
+	}
 }
 
 // remember keeps an object as the API server returned it and the cache will hold it.
@@ -68,6 +74,27 @@ func (w *written) gone(obj client.Object) {
 	}
 	delete(w.deleted, obj.GetUID())
 	delete(w.stamped, obj.GetUID())
+	delete(w.replaced, obj.GetUID())
+}
+
+// replace remembers the pods that are to be replaced by an update of a Deployment.
+func (w *written) replace(deployment types.UID, pods []*corev1.Pod) {
+	var uids []types.UID
+	for _, pod := range pods {
+		uids = append(uids, pod.UID)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.replaced[deployment] = uids
+}
+
+// mayBeOlder is whether a pod was there before the last update of a Deployment, as far as is
+// known.
+func (w *written) mayBeOlder(deployment types.UID, pod *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, known := w.replaced[deployment]
+	return !known || slices.Contains(before, pod.UID)
 }
 
 // stamp remembers for which version of the IngressDaemonSet a Deployment was stamped.

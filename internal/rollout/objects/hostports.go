@@ -36,11 +36,11 @@ func SharedHostPorts(a, b *v1alpha1.IngressDaemonSet) []HostPort {
 	return slices.Compact(shared)
 }
 
-// OwnPorts are the TCP ports of nodes on which pods of an IngressDaemonSet listen: those
-// that its template declares, and its health checkers'.
-func OwnPorts(set *v1alpha1.IngressDaemonSet) []int32 {
+// OwnPorts are the TCP ports of nodes on which an IngressDaemonSet listens where its pods are
+// made from a template: those that this declares, and the health checkers'.
+func OwnPorts(set *v1alpha1.IngressDaemonSet, template *corev1.PodTemplateSpec) []int32 {
 	ports := slices.Clone(set.Spec.HealthCheckNodePorts)
-	for _, p := range hostPorts(&set.Spec.Template.Spec) {
+	for _, p := range hostPorts(&template.Spec) {
 		if p.Protocol == corev1.ProtocolTCP {
 			ports = append(ports, p.Port)
 		}

@@ -53,12 +53,12 @@ func TestSharedHostPorts(t *testing.T) {
 func TestOwnPorts(t *testing.T) {
 	set := declaring(true, corev1.ContainerPort{ContainerPort: 443}, corev1.ContainerPort{ContainerPort: 80}, corev1.ContainerPort{ContainerPort: 443, Protocol: corev1.ProtocolUDP})
 	set.Spec.HealthCheckNodePorts = []int32{10080, 80}
-	if got := fmt.Sprint(OwnPorts(set)); got != "[80 443 10080]" {
+	if got := fmt.Sprint(OwnPorts(set, &set.Spec.Template)); got != "[80 443 10080]" {
 		t.Errorf("on the host network %s", got)
 	}
 	set.Spec.Template.Spec.HostNetwork = false
 	set.Spec.Template.Spec.Containers[0].Ports[0].HostPort = 8443
-	if got := fmt.Sprint(OwnPorts(set)); got != "[80 8443 10080]" {
+	if got := fmt.Sprint(OwnPorts(set, &set.Spec.Template)); got != "[80 8443 10080]" {
 		t.Errorf("of the pod network %s", got)
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -101,15 +102,19 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 	}()
 }
 
-// compare returns when a cache shows all that the API server has, or when it is to end before. It
-// tells of each other error once, since what is not believed meanwhile waits: without the
-// TargetGroupAttachments every call.
+// compare returns when a cache shows all that the API server had when that was first asked for, or
+// when it is to end before: what comes and goes meanwhile, in a namespace that never rests, is
+// not waited for. It tells of each other error once, since what is not believed meanwhile waits:
+// without the TargetGroupAttachments every call.
 func (c *caches) compare(ctx context.Context, name string) bool {
 	began := time.Now()
+	var missing map[types.UID]string
 	for told := ""; ; {
-		shows, err := c.shows(ctx, name)
-		if shows {
-			return true
+		left, err := c.missing(ctx, name, missing)
+		if err == nil {
+			if missing = left; len(missing) == 0 {
+				return true
+			}
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
@@ -130,29 +135,33 @@ func (c *caches) compare(ctx context.Context, name string) bool {
 	}
 }
 
-func (c *caches) shows(ctx context.Context, name string) (bool, error) {
-	kind, cached := corev1.SchemeGroupVersion.WithKind("PodList"), client.ObjectList(&corev1.PodList{})
+// missing are the versions of objects that a cache does not show yet: of those that were missing
+// before, and are there still, or of all where nothing was asked before (nil).
+func (c *caches) missing(ctx context.Context, name string, before map[types.UID]string) (map[types.UID]string, error) {
+	kind, cached, namespace := corev1.SchemeGroupVersion.WithKind("PodList"), client.ObjectList(&corev1.PodList{}), name
 	switch name {
 	case allNodes:
 		kind.Kind, cached = "NodeList", &corev1.NodeList{}
 	case allAttachments:
-		kind, cached, name = v1alpha1.GroupVersion.WithKind("TargetGroupAttachmentList"), &v1alpha1.TargetGroupAttachmentList{}, ""
+		kind, cached, namespace = v1alpha1.GroupVersion.WithKind("TargetGroupAttachmentList"), &v1alpha1.TargetGroupAttachmentList{}, ""
 	}
-	live, err := c.listLive(ctx, kind, name)
+	live, err := c.listLive(ctx, kind, namespace)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if err := c.cached.List(ctx, cached, client.InNamespace(name), client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing from the cache: %w", err)
+	if err := c.cached.List(ctx, cached, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing from the cache: %w", err)
 	}
-	versions := versionsOf(cached)
-	for uid, version := range live {
-		has, there := versions[uid]
-		if !there || older(has, version) {
-			return false, nil
-		}
+	left, versions := live, versionsOf(cached)
+	if before != nil {
+		left = maps.Clone(before)
 	}
-	return true, nil
+	maps.DeleteFunc(left, func(uid types.UID, version string) bool {
+		_, there := live[uid]
+		has, shown := versions[uid]
+		return !there || shown && !older(has, version)
+	})
+	return left, nil
 }
 
 // listLive are the versions of all objects of a kind in a namespace.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,6 +92,43 @@ func (u *unlistable) List(ctx context.Context, list client.ObjectList, o ...clie
 	err := u.errs[0]
 	u.errs = u.errs[1:]
 	return err
+}
+
+// churning has at each look a pod that was not there before, and the last one no more.
+type churning struct {
+	client.Client
+	looks int
+}
+
+func (c *churning) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	c.looks++
+	if last := podAt("churn-"+strconv.Itoa(c.looks-1), ""); c.looks > 1 {
+		if err := c.Delete(ctx, last); err != nil {
+			return err
+		}
+	}
+	if err := c.Create(ctx, podAt("churn-"+strconv.Itoa(c.looks), "")); err != nil {
+		return err
+	}
+	return c.Client.List(ctx, list, o...)
+}
+
+// TestANamespaceThatNeverRests has its cache taken for complete when it shows what was there at
+// first, but not before.
+func TestANamespaceThatNeverRests(t *testing.T) {
+	for missing, pods := range map[bool][]client.Object{false: nil, true: {podAt("a", "")}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			caches := newCaches(fakeapi.New(t), &churning{Client: fakeapi.New(t, pods...)}, func() {})
+			caches.catchUp(ctx, "ns")
+			time.Sleep(10 * lookAgain)
+			synctest.Wait()
+			if caches.behind("ns") != missing {
+				t.Errorf("a pod is missing: %t, behind: %t", missing, caches.behind("ns"))
+			}
+		})
+	}
 }
 
 // TestAFailingComparisonIsTold once for each other error, since every call may wait for it.
