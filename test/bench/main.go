@@ -72,19 +72,19 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 	}
 	r := &report{out: os.Stdout}
 	if o.nodes > 0 {
-		err = on(ctx, o, o.nodes, func(b *bench) error { return b.compare(ctx, r, o.rounds) })
+		err = on(ctx, o, o.nodes, func(ctx context.Context, b *bench) error { return b.compare(ctx, r, o.rounds) })
 	}
 	if o.large > 0 && err == nil {
-		err = on(ctx, o, o.large, func(b *bench) error { return b.growFloor(ctx, r) })
+		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.growFloor(ctx, r) })
 	}
 	if o.large > 0 && err == nil {
-		err = on(ctx, o, o.large, func(b *bench) error { return b.grow(ctx, r) })
+		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.grow(ctx, r) })
 	}
 	if o.targets > 0 && err == nil {
-		err = on(ctx, o, 0, func(b *bench) error { return b.keepTargets(ctx, r, o.targets) })
+		err = on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepTargets(ctx, r, o.targets) })
 	}
 	if o.account && err == nil {
-		err = on(ctx, o, 0, func(b *bench) error { return b.keepAccount(ctx, r) })
+		err = on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepAccount(ctx, r) })
 	}
 	return r.missed, err
 }
@@ -124,7 +124,7 @@ type bench struct {
 }
 
 // on runs f on a cluster of so many nodes, which is taken down again.
-func on(ctx context.Context, o options, nodes int, f func(*bench) error) error {
+func on(ctx context.Context, o options, nodes int, f func(context.Context, *bench) error) error {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("finding the project's folder: %w", err)
@@ -153,7 +153,7 @@ func on(ctx context.Context, o options, nodes int, f func(*bench) error) error {
 	if err := b.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
 	}
-	return f(b)
+	return f(ctx, b)
 }
 
 func connect(c *cluster.Cluster) (client.WithWatch, error) {
