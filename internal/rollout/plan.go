@@ -225,33 +225,29 @@ func (p *planner) forget(v *view) {
 
 func (p *planner) create(v *view) {
 	v.state, v.reason = v1alpha1.NodeUnavailable, "its Deployment does not exist yet"
-	revision := p.firstRevision(v)
-	if revision == "" || !p.accepted(revision) {
+	if v.target == "" || !p.accepted(v.target) {
 		return
 	}
-	p.act(v, Step{Action: Create, Revision: revision, Replicas: p.pods, Reason: "the node needs pods", At: p.Now})
+	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: v.leftOver(), Reason: "the node needs pods", At: p.Now})
 }
 
-// firstRevision is what a node's Deployment is made of. Pods that serve may have been left
-// behind, as by a deletion of their Deployment with --cascade=orphan: the new one takes them
-// over, and would replace those of another template while traffic reaches them. They wait for
-// the node's turn.
-func (p *planner) firstRevision(v *view) string {
+// leftOver is the ReplicaSet of most of the pods that serve where there is no Deployment; empty
+// where none does. They may have been left behind, as by a deletion of their Deployment with
+// --cascade=orphan: the new one takes them over, and would replace those of another template, or
+// stop those that are too many, while traffic reaches them.
+func (n *Node) leftOver() (hash string) {
 	serving := map[string]int{}
-	for i := range v.Pods {
-		pod := &v.Pods[i]
-		refused := pod.Revision == p.Revision && p.DryRun.Refusal != ""
-		if pod.serves() && p.Revisions[pod.Revision] && !refused {
-			serving[pod.Revision]++
+	for i := range n.Pods {
+		if pod := &n.Pods[i]; pod.serves() {
+			serving[pod.ReplicaSet]++
 		}
 	}
-	first := v.target
-	for _, revision := range slices.Sorted(maps.Keys(serving)) {
-		if serving[revision] > serving[first] {
-			first = revision
+	for _, other := range slices.Sorted(maps.Keys(serving)) {
+		if serving[other] > serving[hash] {
+			hash = other
 		}
 	}
-	return first
+	return hash
 }
 
 // leave releases a node whose Deployment is gone, once its last pod is gone too.

@@ -212,31 +212,29 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// TestPodsThatWereLeft: a Deployment that somebody deleted is made again of the template of the
-// pods that serve, if any were left behind: of another it would replace them at once.
+// TestPodsThatWereLeft: a Deployment that somebody deleted is made again of what the pods are made
+// from that serve, if any were left behind: of another template it would replace them at once.
 func TestPodsThatWereLeft(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(s *State, n *Node)
+		change func(n *Node)
 		want   string
 	}{
-		"they serve":                      {func(*State, *Node) {}, "Create n0000 to r1 x2"},
-		"one of them, and two newer do":   {func(_ *State, n *Node) { n.Pods = append(pods(2, "new", newPod), oldPod) }, "Create n0000 to r2 x2"},
-		"as many newer do":                {func(_ *State, n *Node) { n.Pods = []Pod{oldPod, newPod} }, "Create n0000 to r2 x2"},
-		"none is ready":                   {func(_ *State, n *Node) { n.Pods[0].Ready, n.Pods[1].Ready = false, false }, "Create n0000 to r2 x2"},
-		"they end":                        {func(_ *State, n *Node) { n.Pods[0].Terminating, n.Pods[1].Terminating = true, true }, "Create n0000 to r2 x2"},
-		"their template is not on record": {func(s *State, _ *Node) { delete(s.Revisions, "r1") }, "Create n0000 to r2 x2"},
-		"their template is refused by now": {func(s *State, n *Node) {
-			n.Pods, s.DryRun.Refusal, s.Status.CurrentRevision = pods(2, "new", newPod), "no", "r1"
-		}, "Create n0000 to r1 x2"},
+		"they serve":         {func(*Node) {}, "old"},
+		"others serve too":   {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "other", ReplicaSet: "new", Ready: true}) }, "old"},
+		"others do":          {func(n *Node) { n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "new", "new" }, "new"},
+		"one does, and ends": {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Terminating = false, true }, ""},
+		"none is there":      {func(n *Node) { n.Pods = nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(2)
 			s.Revision, s.Spec.Paused = "r2", true
 			n := &s.Nodes[0]
 			n.Deployment, n.Checks = nil, nil
-			test.change(&s, n)
-			if got := steps(Plan(s)); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
+			n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "old", "old"
+			test.change(n)
+			d := Plan(s)
+			if steps(d) != "Create n0000 to r2 x2" || d.Steps[0].ReplicaSet != test.want {
+				t.Errorf("got %s of ReplicaSet %q, want %q", steps(d), d.Steps[0].ReplicaSet, test.want)
 			}
 		})
 	}

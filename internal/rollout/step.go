@@ -44,7 +44,8 @@ type Step struct {
 	// pods, until the next Update or SetFields.
 	Rolling Rolling
 	// Keep leaves the pod template in Update and HoldBack as it is, ReplicaSet has
-	// HoldBack go back to the template of the ReplicaSet with this hash. Otherwise the
+	// HoldBack go back to the template of the ReplicaSet with this hash, and Create begin
+	// with it and its pods where its Deployment was deleted without it. Otherwise the
 	// template is made anew, which may differ in more than the revision.
 	Keep       bool
 	ReplicaSet string

@@ -30,6 +30,13 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 	name := objects.DeploymentName(o.set, s.Node, false)
 	for range 2 {
 		d := objects.Deployment(o.set, s.Node, name, pods)
+		left, err := r.leftOver(ctx, d, s.ReplicaSet)
+		if err != nil {
+			return err
+		}
+		if left != nil {
+			d.Spec.Template, d.Spec.Replicas = left.Spec.Template, new(max(s.Replicas, *left.Spec.Replicas))
+		}
 		d.ResourceVersion = versionOfNone
 		conflict := r.write(ctx, d)
 		if conflict == nil {
@@ -41,7 +48,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		}
 		existing := &metav1.PartialObjectMetadata{}
 		existing.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-		err := r.live.Get(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: name}, existing)
+		err = r.live.Get(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: name}, existing)
 		switch {
 		case apierrors.IsNotFound(err):
 			// It went in between.
@@ -54,6 +61,23 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		name = objects.DeploymentName(o.set, s.Node, true)
 	}
 	return fmt.Errorf("Deployment %s belongs to somebody else: rename or delete it", name)
+}
+
+// leftOver is a ReplicaSet that a Deployment of that name has left behind; nil where none has, or
+// where it goes, too.
+func (r *Reconciler) leftOver(ctx context.Context, d *appsv1.Deployment, hash string) (*appsv1.ReplicaSet, error) {
+	if hash == "" {
+		return nil, nil
+	}
+	set := &appsv1.ReplicaSet{}
+	switch err := r.live.Get(ctx, types.NamespacedName{Namespace: d.Namespace, Name: d.Name + "-" + hash}, set); {
+	case apierrors.IsNotFound(err), err == nil && metav1.GetControllerOfNoCopy(set) != nil:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading what its pods were made from: %w", err)
+	}
+	delete(set.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return set, nil
 }
 
 // versionOfNone is the version of no object: an apply with it creates one that is not

@@ -173,6 +173,58 @@ func TestAReplicaSetThatIsGone(t *testing.T) {
 	}
 }
 
+// TestTakesOverWhatWasLeft: a Deployment that was deleted without its pods is made again of what
+// they are made from, and of as many, so that it replaces and stops none.
+func TestTakesOverWhatWasLeft(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(set *appsv1.ReplicaSet)
+		left     bool
+		replicas int32
+	}{
+		"it was left":           {func(*appsv1.ReplicaSet) {}, true, 3},
+		"it has fewer":          {func(set *appsv1.ReplicaSet) { set.Spec.Replicas = new(int32(1)) }, true, 2},
+		"it goes too":           {func(set *appsv1.ReplicaSet) { set.OwnerReferences[0].Controller = new(true) }, false, 2},
+		"it is gone":            {func(set *appsv1.ReplicaSet) { set.Name = "another" }, false, 2},
+		"it is of another node": {func(set *appsv1.ReplicaSet) { set.Name = "proxy-node-2-old" }, false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := benchSet()
+			r, _, err := newReconciler(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			deployment := benchDeployment(set, "node-1")
+			left := &appsv1.ReplicaSet{
+				ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: deployment.Name + "-old", OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment.Name, UID: "before"},
+				}},
+				Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+					appsv1.DefaultDeploymentUniqueLabelKey: "old", v1alpha1.LabelRevision: "r0",
+				}}}},
+			}
+			test.change(left)
+			if err := r.client.Create(t.Context(), left); err != nil {
+				t.Fatal(err)
+			}
+			o := &observed{set: set, strategy: set.Spec.Strategy(), template: objects.Template(set)}
+			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Create, Node: "node-1", Replicas: 2, ReplicaSet: "old"}); err != nil {
+				t.Fatal(err)
+			}
+			made := &appsv1.Deployment{}
+			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(deployment), made); err != nil {
+				t.Fatal(err)
+			}
+			_, hashed := made.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+			if old := made.Spec.Template.Labels[v1alpha1.LabelRevision] == "r0"; old != test.left || *made.Spec.Replicas != test.replicas || hashed {
+				t.Errorf("of what was left: %t, %d pods, with the hash: %t", old, *made.Spec.Replicas, hashed)
+			}
+			if got := made.Annotations[v1alpha1.AnnotationPodsPerNode]; got != "2" {
+				t.Errorf("%s pods are to serve, want 2", got)
+			}
+		})
+	}
+}
+
 // TestClaimsDeployments that are the node's already, instead of making a second one,
 // which would give the node twice the pods. Its spec stays as it is.
 func TestClaimsDeployments(t *testing.T) {

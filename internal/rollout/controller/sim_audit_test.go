@@ -157,7 +157,8 @@ func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 // world no other of its name follows that could claim it. A revision that goes takes nothing
 // with it.
 func (a *audit) leavesBehind(before, after client.Object) {
-	if _, revision := after.(*appsv1.ControllerRevision); revision {
+	switch after.(type) {
+	case *appsv1.ControllerRevision, *appsv1.ReplicaSet:
 		return
 	}
 	owned := func(obj client.Object) bool { return obj != nil && metav1.GetControllerOfNoCopy(obj) != nil }

@@ -36,6 +36,8 @@ type simDeployment struct {
 	unrecorded bool
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
 	resizedAt time.Time
+	// orphaning is whether it goes without its pods.
+	orphaning bool
 
 	sets    []*replicaSet
 	syncing bool
@@ -63,10 +65,11 @@ func (s *replicaSet) name() string { return "set" + strconv.Itoa(s.turn) }
 func (w *world) putReplicaSet(d *simDeployment, s *replicaSet) {
 	template := *s.template.DeepCopy()
 	template.Labels = s.labels()
-	w.api.Put(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: d.api.Namespace, Name: d.api.Name + "-" + s.name(),
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d.api, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
-	}, Spec: appsv1.ReplicaSetSpec{Template: template}})
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.api.Namespace, Name: d.api.Name + "-" + s.name()}, Spec: appsv1.ReplicaSetSpec{Replicas: new(s.size), Template: template}}
+	if w.left[d.node] != d {
+		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d.api, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	}
+	w.api.Put(set)
 }
 
 func (s *replicaSet) revision() string { return s.template.Labels[v1alpha1.LabelRevision] }
@@ -114,13 +117,21 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 	case gone:
 		if d != nil {
 			delete(w.deployments, name)
-			w.after(w.between(50*time.Millisecond, time.Second), func() { w.collect(d) })
+			if d.orphaning {
+				w.left[name] = d
+				for _, s := range d.sets {
+					w.putReplicaSet(d, s)
+				}
+			} else {
+				w.after(w.between(50*time.Millisecond, time.Second), func() { w.collect(d) })
+			}
 			w.checkersChanged(name)
 		}
 		return
 	case d == nil:
 		d = &simDeployment{node: name}
 		w.deployments[name] = d
+		defer w.adopt(d)
 	}
 	if api.DeletionTimestamp != nil && d.api != nil && d.api.DeletionTimestamp == nil {
 		w.letGo(d)
@@ -149,6 +160,24 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool { return hashOf(a) == hashO
 func hashOf(t *corev1.PodTemplateSpec) string {
 	data, _ := json.Marshal(t)
 	return string(data)
+}
+
+// adopt gives a Deployment the ReplicaSets and pods that one of its name has left behind.
+func (w *world) adopt(d *simDeployment) {
+	left := w.left[d.node]
+	if left == nil {
+		return
+	}
+	delete(w.left, d.node)
+	d.sets = left.sets
+	for _, s := range d.sets {
+		w.putReplicaSet(d, s)
+	}
+	for _, p := range w.pods {
+		if p.owner == left {
+			p.owner = d
+		}
+	}
 }
 
 // collect is the garbage collector.

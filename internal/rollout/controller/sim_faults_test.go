@@ -84,6 +84,18 @@ func (w *world) letGo(d *simDeployment) {
 	})
 }
 
+// deleteDeployment is somebody who deletes a node's Deployment, with or without its pods.
+func (w *world) deleteDeployment(n *simNode, orphaning bool) {
+	d := w.deployments[n.name]
+	if d == nil || d.api.DeletionTimestamp != nil || len(d.api.Finalizers) > 0 {
+		return
+	}
+	delete(w.audit.floor, n.name)
+	w.audit.turnOf(n.name).foreign = !orphaning || d.marked()
+	d.orphaning = orphaning
+	w.must(w.user("kubectl").Delete(ctx, d.api))
+}
+
 func (w *world) restartOne(n *simNode) {
 	for _, p := range w.pods {
 		if p.node == n.name && p.ready {
@@ -264,6 +276,19 @@ func (w *world) heal() {
 		w.hold(n, false)
 		w.dropStrayRequests(n)
 		w.dropStrayTimestamps(n)
+	}
+	w.endLeft()
+}
+
+// endLeft is somebody who deletes what was left of Deployments where no other takes it over, as
+// Blocked says.
+func (w *world) endLeft() {
+	set := w.set()
+	for _, name := range slices.Sorted(maps.Keys(w.left)) {
+		if n := w.nodes[name]; n == nil || !n.wanted() || set == nil || set.DeletionTimestamp != nil {
+			w.collect(w.left[name])
+			delete(w.left, name)
+		}
 	}
 }
 

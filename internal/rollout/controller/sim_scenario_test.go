@@ -267,6 +267,7 @@ var happenings = []happening{
 	{"Deployment's annotation changed", func(g *generator, n *simNode) { g.w.wipeDeployment(n, g.number("which", 0, 4)) }},
 	{"what a Deployment remembers rewritten", func(g *generator, n *simNode) { g.rewritesRemembered(n) }},
 	{"Deployment has a finalizer", func(g *generator, n *simNode) { g.w.keepWhenDeleted(n) }},
+	{"Deployment deleted", func(g *generator, n *simNode) { g.w.deleteDeployment(n, g.oneIn("orphaning", 2)) }},
 	{"checker loses its pod", func(g *generator, n *simNode) {
 		if c := g.checker(n); c != nil {
 			g.w.losePod(c)

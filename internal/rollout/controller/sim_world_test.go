@@ -71,6 +71,8 @@ type world struct {
 	wanted map[int32]time.Time
 	// detacher is how the detacher behaves.
 	detacher simDetacher
+	// left are Deployments that were deleted without their pods, by node.
+	left map[string]*simDeployment
 	// movedAt is when a node last left the node set, was called NotReady, or went.
 	movedAt time.Time
 	// orphans is whether the object is deleted, and what it owns is left.
@@ -115,7 +117,7 @@ var simScheme = func() *runtime.Scheme {
 
 func newWorld(seed int64) *world {
 	w := &world{
-		now: start, nodes: map[string]*simNode{}, addresses: map[string]*simNode{}, deployments: map[string]*simDeployment{},
+		now: start, nodes: map[string]*simNode{}, addresses: map[string]*simNode{}, deployments: map[string]*simDeployment{}, left: map[string]*simDeployment{},
 		daemonSets: map[int32]*simDaemonSet{}, refused: map[string]bool{}, bad: map[string]bool{},
 		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, released: map[int32]bool{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
 		detacher: simDetacher{answers: true, keys: map[string]string{}}, story: func(string, string) {},
