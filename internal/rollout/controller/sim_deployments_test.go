@@ -170,13 +170,15 @@ func (w *world) adopt(d *simDeployment) {
 	}
 	delete(w.left, d.node)
 	d.sets = left.sets
-	for _, s := range d.sets {
-		w.putReplicaSet(d, s)
-	}
 	for _, p := range w.pods {
 		if p.owner == left {
 			p.owner = d
 		}
+	}
+	for _, s := range d.sets {
+		w.putReplicaSet(d, s)
+		s.replicating = false
+		w.replicate(d, s)
 	}
 }
 
