@@ -68,12 +68,14 @@ func (p *planner) checkersCurrent() bool {
 }
 
 // mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
-// and no pod asks it before it stops.
+// and no pod asks it before it stops. Of a node whose Deployment is yet to be made, also because
+// somebody deleted it, nobody knows.
 func (p *planner) mayClose(port int32) bool {
 	for i := range p.views {
 		v := &p.views[i]
 		hooked := p.Spec.DrainHook != nil && v.Deployment != nil && v.Deployment.Revision != p.Revision
-		if v.Exists && (hooked || p.asked(v, port)) {
+		unknown := v.Deployment == nil && v.Wanted && v.Ready
+		if v.Exists && (hooked || unknown || p.asked(v, port)) {
 			return false
 		}
 	}

@@ -117,11 +117,15 @@ func TestRetiringPort(t *testing.T) {
 		"a dead node answered a moment ago": {func(s *State) {
 			*check(s), s.Nodes[1].Ready = Check{Port: 10079, Retiring: true, Since: start.Add(-quietAfter + time.Second)}, false
 		}, ""},
-		"asked when the node died":     {func(s *State) { check(s).Quiet, s.Nodes[1].Ready = false, false }, ""},
-		"a hook of older pods asks it": {func(s *State) { s.Spec.DrainHook, s.Nodes[0].Deployment.Revision = &v1alpha1.DrainHook{}, "r0" }, ""},
-		"older pods have no hook":      {func(s *State) { s.Nodes[0].Deployment.Revision = "r0" }, closes},
-		"no older pods are left":       {func(s *State) { s.Spec.DrainHook = &v1alpha1.DrainHook{} }, closes},
-		"replaced like any other":      {func(s *State) { check(s).Quiet, s.Checkers[1].Outdated = false, true }, "ApplyChecker 10079"},
+		"asked when the node died":       {func(s *State) { check(s).Quiet, s.Nodes[1].Ready = false, false }, ""},
+		"a hook of older pods asks it":   {func(s *State) { s.Spec.DrainHook, s.Nodes[0].Deployment.Revision = &v1alpha1.DrainHook{}, "r0" }, ""},
+		"older pods have no hook":        {func(s *State) { s.Nodes[0].Deployment.Revision = "r0" }, closes},
+		"no older pods are left":         {func(s *State) { s.Spec.DrainHook = &v1alpha1.DrainHook{} }, closes},
+		"a node's Deployment is deleted": {func(s *State) { s.Nodes[1].Deployment, s.Nodes[1].Checks = nil, nil }, "Create n0001 to r1 x2"},
+		"the node leaves, its Deployment went": {func(s *State) {
+			s.Nodes[1].Deployment, s.Nodes[1].Checks, s.Nodes[1].Pods, s.Nodes[1].Wanted = nil, nil, nil, false
+		}, closes},
+		"replaced like any other": {func(s *State) { check(s).Quiet, s.Checkers[1].Outdated = false, true }, "ApplyChecker 10079"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := retiring()

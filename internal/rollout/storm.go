@@ -125,10 +125,16 @@ func (p *planner) holdBack(v *view) Step {
 			step.Rolling.Surge = d.surgeOf(all)
 		}
 	}
-	if (v.readyPods() == 0 || older == 0 && v.strays()) && step.Replicas > 0 && step.Rolling == (Rolling{}) {
-		// Otherwise pods of other templates, also rejected ones, would stay until
-		// those of this one are available, for which they may have to be ready for long.
-		step.Rolling = atOnce
+	if step.Replicas > 0 && step.Rolling == (Rolling{}) {
+		switch {
+		case v.readyPods() == 0:
+			// Otherwise pods of other templates, also rejected ones, would stay until
+			// those of this one are available.
+			step.Rolling = atOnce
+		case older == 0 && v.strays() && !v.othersServe():
+			// For that these may have to be ready for long. None of them is given up.
+			step.Rolling = Rolling{Surge: d.surgeOf(step.Replicas), Unavailable: atOnce.Unavailable}
+		}
 	}
 	step.Hold = p.holdOn(v, step)
 	return step
@@ -370,6 +376,11 @@ func (n *Node) strays() bool {
 		}
 		return !p.Running && !p.Terminating && !n.isPresent(p) && !slices.ContainsFunc(n.Pods, runs)
 	})
+}
+
+// othersServe is whether a pod serves that is not of the Deployment's present template.
+func (n *Node) othersServe() bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.serves() && !n.isPresent(p) })
 }
 
 // isPresent is whether a pod is of the Deployment's present template.

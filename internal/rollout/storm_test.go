@@ -63,7 +63,14 @@ func TestHoldBack(t *testing.T) {
 					pod.Revision = "r1"
 				}
 			}
-		}, "HoldBack n0000 to r2 x1", false, Rolling{0, 3}},
+		}, "HoldBack n0000 to r2 x1", false, Rolling{2, 3}},
+		"only new pods are to stay, and an old one serves": {0, 1, func(s *State) {
+			n := &s.Nodes[0]
+			n.Tainted, n.Pods[1].Revision = true, "r1"
+			n.Pods = append(n.Pods,
+				Pod{Name: "evicted", Revision: "r1", Running: true, Terminating: true, Evicted: true, Deleted: start},
+				Pod{Name: "doomed", Revision: "r1", Running: true, Ready: true, Created: start})
+		}, "HoldBack n0000 to r2 x1", false, Rolling{}},
 		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
 		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
 		"more are wanted than before": {2, 0, func(s *State) {

@@ -27,13 +27,13 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 	if err != nil {
 		return err
 	}
+	left, err := r.leftOver(ctx, o.set, s)
+	if err != nil {
+		return err
+	}
 	name := objects.DeploymentName(o.set, s.Node, false)
 	for range 2 {
 		d := objects.Deployment(o.set, s.Node, name, pods)
-		left, err := r.leftOver(ctx, d, s.ReplicaSet)
-		if err != nil {
-			return err
-		}
 		if left != nil {
 			d.Spec.Template, d.Spec.Replicas = left.Spec.Template, new(max(s.Replicas, *left.Spec.Replicas))
 		}
@@ -63,21 +63,25 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 	return fmt.Errorf("Deployment %s belongs to somebody else: rename or delete it", name)
 }
 
-// leftOver is a ReplicaSet that a Deployment of that name has left behind; nil where none has, or
+// leftOver is the ReplicaSet that a Deployment of the node has left behind; nil where none has, or
 // where it goes, too.
-func (r *Reconciler) leftOver(ctx context.Context, d *appsv1.Deployment, hash string) (*appsv1.ReplicaSet, error) {
-	if hash == "" {
+func (r *Reconciler) leftOver(ctx context.Context, of *v1alpha1.IngressDaemonSet, s rollout.Step) (*appsv1.ReplicaSet, error) {
+	if s.ReplicaSet == "" {
 		return nil, nil
 	}
-	set := &appsv1.ReplicaSet{}
-	switch err := r.live.Get(ctx, types.NamespacedName{Namespace: d.Namespace, Name: d.Name + "-" + hash}, set); {
-	case apierrors.IsNotFound(err), err == nil && metav1.GetControllerOfNoCopy(set) != nil:
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading what its pods were made from: %w", err)
+	for _, deployment := range v1alpha1.DeploymentNames(of.Name, s.Node) {
+		set := &appsv1.ReplicaSet{}
+		err := r.live.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: deployment + "-" + s.ReplicaSet}, set)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && metav1.GetControllerOfNoCopy(set) != nil:
+		case err != nil:
+			return nil, fmt.Errorf("reading what its pods were made from: %w", err)
+		default:
+			delete(set.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+			return set, nil
+		}
 	}
-	delete(set.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	return set, nil
+	return nil, nil
 }
 
 // versionOfNone is the version of no object: an apply with it creates one that is not

@@ -181,7 +181,10 @@ func TestTakesOverWhatWasLeft(t *testing.T) {
 		left     bool
 		replicas int32
 	}{
-		"it was left":           {func(*appsv1.ReplicaSet) {}, true, 3},
+		"it was left": {func(*appsv1.ReplicaSet) {}, true, 3},
+		"by one of the longer name": {func(set *appsv1.ReplicaSet) {
+			set.Name = objects.DeploymentName(benchSet(), "node-1", true) + "-old"
+		}, true, 3},
 		"it has fewer":          {func(set *appsv1.ReplicaSet) { set.Spec.Replicas = new(int32(1)) }, true, 2},
 		"it goes too":           {func(set *appsv1.ReplicaSet) { set.OwnerReferences[0].Controller = new(true) }, false, 2},
 		"it is gone":            {func(set *appsv1.ReplicaSet) { set.Name = "another" }, false, 2},

@@ -277,6 +277,9 @@ func TestNodeThatASuccessorTookOut(t *testing.T) {
 // TestUnmarkOnAnOldLook: a node stays marked where a pod that was seen to serve does not any more,
 // since it may be one of those that were replaced.
 func TestUnmarkOnAnOldLook(t *testing.T) {
+	hashed := func(hash string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}}}
+	}
 	for name, test := range map[string]struct {
 		// seen and now say how a pod was seen, and how it is.
 		seen, now func(pod *corev1.Pod)
@@ -290,8 +293,8 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 		"it ends":                              {nil, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/ends"} }, nil, true},
 		"it is not ready":                      {nil, func(pod *corev1.Pod) { pod.Status.Conditions = nil }, nil, true},
 		"it is gone":                           {nil, func(pod *corev1.Pod) { pod.Name = "another" }, nil, true},
-		"it is gone, and was to be replaced":   {nil, func(pod *corev1.Pod) { pod.Name = "another" }, []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "first"}}}, true},
-		"it is gone, and came with the update": {nil, func(pod *corev1.Pod) { pod.Name = "another" }, []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "old"}}}, false},
+		"it is gone, and was to be replaced":   {nil, func(pod *corev1.Pod) { pod.Name = "another" }, []*corev1.Pod{hashed("old")}, true},
+		"it is gone, and came with the update": {nil, func(pod *corev1.Pod) { pod.Name = "another" }, []*corev1.Pod{hashed("before")}, false},
 		"it did not serve then":                {func(pod *corev1.Pod) { pod.Status.Conditions = nil }, func(pod *corev1.Pod) { pod.Name = "another" }, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,6 +310,7 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: o.set.Namespace, Name: "first", UID: "first", Labels: objects.OwnLabels(o.set, "node-1")},
 				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 			}
+			seen.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "old"
 			now := seen.DeepCopy()
 			if test.seen != nil {
 				test.seen(seen)

@@ -117,8 +117,8 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
-	o.boundRetiring()
 	o.seated = r.memory.seats(client.ObjectKeyFromObject(o.set), o.checkers)
+	o.boundRetiring()
 	if err := r.observeClaims(ctx, o); err != nil {
 		return err
 	}
@@ -137,18 +137,19 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// mostRetiring is how many ports that were removed from the spec are looked after at a time.
-const mostRetiring = 16
+// mostDeserted is how many ports that were removed from the spec, and behind which no pod may
+// be, are looked after at a time.
+const mostDeserted = 16
 
-// boundRetiring leaves the youngest alone where there are more: anybody who may make DaemonSets
-// may name as many ports as there are, and each is one more to ask on each node.
+// boundRetiring leaves the youngest of these alone where there are more: anybody who may make
+// DaemonSets may name as many ports as there are.
 func (o *observed) boundRetiring() {
-	ports := slices.DeleteFunc(slices.Collect(maps.Keys(o.checkers)), func(port int32) bool { return !o.retiring(port) })
-	slices.SortFunc(ports, func(a, b int32) int {
+	deserted := slices.DeleteFunc(slices.Collect(maps.Keys(o.checkers)), func(port int32) bool { return !o.retiring(port) || o.seated[port] })
+	slices.SortFunc(deserted, func(a, b int32) int {
 		return cmp.Or(o.checkers[a].CreationTimestamp.Compare(o.checkers[b].CreationTimestamp.Time), cmp.Compare(a, b))
 	})
-	for i, port := range ports {
-		if i >= mostRetiring {
+	for i, port := range deserted {
+		if i >= mostDeserted {
 			delete(o.checkers, port)
 		}
 	}
@@ -194,7 +195,7 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 // mayAnswer is whether pods of a DaemonSet may hold ports of nodes. One that anybody made who may
 // have no such pods holds none, whatever its labels and owner say.
 func mayAnswer(ds *appsv1.DaemonSet) bool {
-	return ds.Spec.Template.Spec.HostNetwork && ds.Status.CurrentNumberScheduled > 0
+	return ds.Spec.Template.Spec.HostNetwork && ds.Status.CurrentNumberScheduled+ds.Status.NumberMisscheduled > 0
 }
 
 // releasedPorts are the ports that somebody wants closed whoever asks them.

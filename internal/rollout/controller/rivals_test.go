@@ -126,7 +126,7 @@ func TestRetiredPortOfAnother(t *testing.T) {
 }
 
 // TestForgedCheckers: a port is not asked because somebody made a DaemonSet that says to be its
-// health checker, and a pod of which may hold no port of nodes; and no more than some are
+// health checker, and a pod of which may hold no port of nodes; and no more than some of those are
 // looked after at all.
 func TestForgedCheckers(t *testing.T) {
 	set := benchSet()
@@ -148,8 +148,8 @@ func TestForgedCheckers(t *testing.T) {
 				}
 				o.checkers[int32(port)] = ds
 			}
-			o.boundRetiring()
 			o.seated = r.memory.seats(client.ObjectKeyFromObject(set), o.checkers)
+			o.boundRetiring()
 			asked, retiring = nil, nil
 			for _, e := range o.ports() {
 				if e.port == 10080 {
@@ -169,8 +169,12 @@ func TestForgedCheckers(t *testing.T) {
 		passes [][]*appsv1.DaemonSet
 		asked  []int32
 	}{
-		"it has pods":          {[][]*appsv1.DaemonSet{{checker(22, as)}}, []int32{22}},
-		"it has none":          {[][]*appsv1.DaemonSet{{checker(22, noPod)}}, nil},
+		"it has pods": {[][]*appsv1.DaemonSet{{checker(22, as)}}, []int32{22}},
+		"it has none": {[][]*appsv1.DaemonSet{{checker(22, noPod)}}, nil},
+		"it has one where none should be": {[][]*appsv1.DaemonSet{{checker(22, func(ds *appsv1.DaemonSet) {
+			noPod(ds)
+			ds.Status.NumberMisscheduled = 1
+		})}}, []int32{22}},
 		"it has none yet":      {[][]*appsv1.DaemonSet{{checker(22, noPod)}, {checker(22, as)}}, []int32{22}},
 		"it has none any more": {[][]*appsv1.DaemonSet{{checker(22, as)}, {checker(22, noPod)}, {checker(22, noPod)}}, []int32{22}},
 		"another had": {[][]*appsv1.DaemonSet{{checker(22, as)}, {checker(22, func(ds *appsv1.DaemonSet) {
@@ -196,10 +200,11 @@ func TestForgedCheckers(t *testing.T) {
 		}
 		var all []*appsv1.DaemonSet
 		for port := int32(100); port > 0; port-- {
-			all = append(all, checker(port, as))
+			all = append(all, checker(port, map[bool]func(*appsv1.DaemonSet){false: noPod, true: as}[port > 50]))
 		}
-		if got, _ := asked(t, r, all); len(got) != mostRetiring || got[0] != 1 || got[mostRetiring-1] != mostRetiring {
-			t.Errorf("asks %v, want the oldest %d", got, mostRetiring)
+		got, retiring := asked(t, r, all)
+		if len(got) != 50 || got[0] != 51 || len(retiring) != 50+mostDeserted || retiring[mostDeserted-1] != mostDeserted {
+			t.Errorf("asks %v of %v, want 50, and to look after the oldest %d of the others", got, retiring, mostDeserted)
 		}
 	})
 	t.Run("what is deserted is told to be so", func(t *testing.T) {

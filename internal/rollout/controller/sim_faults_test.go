@@ -91,7 +91,9 @@ func (w *world) deleteDeployment(n *simNode, orphaning bool) {
 		return
 	}
 	delete(w.audit.floor, n.name)
-	w.audit.turnOf(n.name).foreign = !orphaning || d.marked()
+	if !orphaning || d.marked() {
+		w.audit.turnOf(n.name).foreign = true
+	}
 	d.orphaning = orphaning
 	w.must(w.user("kubectl").Delete(ctx, d.api))
 }

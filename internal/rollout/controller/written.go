@@ -26,8 +26,9 @@ type written struct {
 	deleted map[types.UID]deletion
 	// stamped is the version of the IngressDaemonSet that a Deployment was last stamped for.
 	stamped map[types.UID]string
-	// replaced are the pods that were there when a Deployment was last updated.
-	replaced map[types.UID][]types.UID
+	// replaced are the hashes of the ReplicaSets of which pods were there when a Deployment was
+	// last updated.
+	replaced map[types.UID][]string
 }
 
 type identity struct {
@@ -53,7 +54,7 @@ const longestLag = time.Minute
 func newWritten(now func() time.Time) *written {
 	return &written{
 		now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{},
-		stamped: map[types.UID]string{}, replaced: map[types.UID][]types.UID{},
+		stamped: map[types.UID]string{}, replaced: map[types.UID][]string{},
 	}
 }
 
@@ -77,24 +78,26 @@ func (w *written) gone(obj client.Object) {
 	delete(w.replaced, obj.GetUID())
 }
 
-// replace remembers the pods that are to be replaced by an update of a Deployment.
+// replace remembers of which ReplicaSets the pods are that an update of a Deployment is to replace.
 func (w *written) replace(deployment types.UID, pods []*corev1.Pod) {
-	var uids []types.UID
+	var hashes []string
 	for _, pod := range pods {
-		uids = append(uids, pod.UID)
+		if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; !slices.Contains(hashes, hash) {
+			hashes = append(hashes, hash)
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.replaced[deployment] = uids
+	w.replaced[deployment] = hashes
 }
 
-// mayBeOlder is whether a pod was there before the last update of a Deployment, as far as is
-// known.
+// mayBeOlder is whether a pod may have been there before the last update of a Deployment, as far
+// as is known.
 func (w *written) mayBeOlder(deployment types.UID, pod *corev1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, known := w.replaced[deployment]
-	return !known || slices.Contains(before, pod.UID)
+	return !known || slices.Contains(before, pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 }
 
 // stamp remembers for which version of the IngressDaemonSet a Deployment was stamped.

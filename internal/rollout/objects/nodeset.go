@@ -53,11 +53,9 @@ func (s NodeSet) Wants(node *corev1.Node, present bool) (bool, error) {
 // Evicts is whether a taint of the node takes its pods away, now or after a time.
 func (s NodeSet) Evicts(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return noExecute(t) && !tolerated(s.tolerations, &t)
+		return t.Effect == corev1.TaintEffectNoExecute && !tolerated(s.tolerations, &t)
 	})
 }
-
-func noExecute(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }
 
 // tolerated is whether pods tolerate a taint for good.
 func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {

@@ -275,36 +275,6 @@ func TestLostLabels(t *testing.T) {
 	}
 }
 
-// TestTaintThatOlderPodsDoNotTolerate counts as one that takes pods away, where it has: the
-// present template may tolerate what that of the pods which run does not.
-func TestTaintThatOlderPodsDoNotTolerate(t *testing.T) {
-	set := proxy()
-	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	repairs := corev1.Taint{Key: "repairs", Effect: corev1.TaintEffectNoExecute}
-	gone := func(reason string) []*corev1.Pod {
-		return []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason}}}}}
-	}
-	for name, c := range map[string]struct {
-		taint corev1.Taint
-		pods  []*corev1.Pod
-		want  bool
-	}{
-		"it has taken one":       {repairs, gone("DeletionByTaintManager"), true},
-		"somebody has":           {repairs, gone("EvictionByEvictionAPI"), false},
-		"it has taken none":      {repairs, nil, false},
-		"it is gone":             {corev1.Taint{}, gone("DeletionByTaintManager"), false},
-		"it takes none that run": {corev1.Taint{Key: "repairs", Effect: corev1.TaintEffectNoSchedule}, gone("DeletionByTaintManager"), false},
-	} {
-		node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{c.taint}}}
-		if got, err := ReaderOf(set).Node("n", node, nil, c.pods); got.Tainted != c.want || err != nil {
-			t.Errorf("%s: %t, want %t, %v", name, got.Tainted, c.want, err)
-		}
-	}
-	if got, err := ReaderOf(set).Node("n", nil, nil, gone("DeletionByTaintManager")); got.Tainted || err != nil {
-		t.Errorf("without a Node: %t, %v", got.Tainted, err)
-	}
-}
-
 // TestTainted: a taint counts that takes pods away, also from a node that stays in the set.
 func TestTainted(t *testing.T) {
 	seconds := corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))}

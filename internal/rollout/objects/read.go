@@ -65,8 +65,6 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 	for _, pod := range pods {
 		out.Pods = append(out.Pods, readPod(pod))
 		out.Evicting = out.Evicting || out.Leaving && evicted(pod)
-		// Those of an older template may not tolerate what the present one does.
-		out.Tainted = out.Tainted || node != nil && EvictedByTaint(pod) && slices.ContainsFunc(node.Spec.Taints, noExecute)
 	}
 	if deployment != nil {
 		out.Deployment = r.deployment(deployment)
