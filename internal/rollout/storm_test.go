@@ -66,7 +66,7 @@ func TestHoldBack(t *testing.T) {
 		}, "HoldBack n0000 to r2 x1", false, Rolling{2, 3}},
 		"only new pods are to stay, and an old one serves": {0, 1, func(s *State) {
 			n := &s.Nodes[0]
-			n.Tainted, n.Pods[1].Revision = true, "r1"
+			n.Tainted, n.Pods[1].Revision = true, "r3"
 			n.Pods = append(n.Pods,
 				Pod{Name: "evicted", Revision: "r1", Running: true, Terminating: true, Evicted: true, Deleted: start},
 				Pod{Name: "doomed", Revision: "r1", Running: true, Ready: true, Created: start})
