@@ -125,7 +125,7 @@ type IngressDaemonSetSpec struct {
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// revisionHistoryLimit is how many old revisions are kept. At most 1000; defaults to 10.
+	// revisionHistoryLimit is how many old revisions are kept. Defaults to 10.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -202,7 +202,7 @@ type HealthChecker struct {
 // DrainHook holds pods that are being deleted until no traffic reaches them.
 type DrainHook struct {
 	// lingerSeconds is how long, in seconds, connections that are still open have to
-	// end, once no new one comes to the pod. At most 1000; defaults to 10.
+	// end, once no new one comes to the pod. Defaults to 10.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -211,7 +211,7 @@ type DrainHook struct {
 
 	// stopSeconds is how much of the template's terminationGracePeriodSeconds is left,
 	// in seconds, to the containers after the hook, which ends then whatever traffic
-	// there is. At most 1000; defaults to 10.
+	// there is. Defaults to 10.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

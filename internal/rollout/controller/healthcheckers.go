@@ -117,7 +117,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
-	o.seated = r.memory.seats(client.ObjectKeyFromObject(o.set), o.checkers)
+	o.seated = r.memory.rememberSeats(client.ObjectKeyFromObject(o.set), o.checkers)
 	o.boundRetiring()
 	if err := r.observeClaims(ctx, o); err != nil {
 		return err

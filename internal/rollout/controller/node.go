@@ -221,9 +221,9 @@ func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
 	return last
 }
 
-// seats are the ports behind which a pod may hold ports of nodes, or did when that was looked
-// at before: a process may outlive its pod.
-func (m *memory) seats(set types.NamespacedName, checkers map[int32]*appsv1.DaemonSet) map[int32]bool {
+// rememberSeats gives the ports behind which a pod may hold ports of nodes, or did when that was
+// looked at before, which it remembers: a process may outlive its pod.
+func (m *memory) rememberSeats(set types.NamespacedName, checkers map[int32]*appsv1.DaemonSet) map[int32]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ports, seated := map[int32]bool{}, map[types.UID]bool{}

@@ -148,7 +148,7 @@ func TestForgedCheckers(t *testing.T) {
 				}
 				o.checkers[int32(port)] = ds
 			}
-			o.seated = r.memory.seats(client.ObjectKeyFromObject(set), o.checkers)
+			o.seated = r.memory.rememberSeats(client.ObjectKeyFromObject(set), o.checkers)
 			o.boundRetiring()
 			asked, retiring = nil, nil
 			for _, e := range o.ports() {
