@@ -241,14 +241,16 @@ func (p *planner) underWay() (names []string, acting int) {
 // midway is whether an update that is to be changed still goes on, or somebody took the
 // mark of a node whose detachment we still ask for: it keeps its place, and is finished
 // even when the rollout is paused. One whose pods are all ready lacks nothing, though they
-// may not have been so for long enough yet.
+// may not have been so for long enough yet, nor does one that could not be detached for what
+// it is to have now, with as many pods as it had.
 func (p *planner) midway(v *view) bool {
 	begun := !p.strategy.Detaching || v.Detachment.Requested
 	if !begun || !v.Wanted || v.keptOut() || !v.starts || !p.wave[v.Name] {
 		return false
 	}
 	whole, _, _ := v.complete(p.Now, 0)
-	return !whole
+	givenUp := p.takesOut() && p.timedOut[v.Name] && v.settled()
+	return !whole && !givenUp
 }
 
 // takesNothing is whether an update takes nothing more from the load balancer.

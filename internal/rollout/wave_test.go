@@ -677,3 +677,25 @@ func TestTimedOutBeforeTheStrategyChanged(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenUpHalfway: a node that was to have fewer pods, and then none, and could not be
+// detached for that, does not hold its place with the pods that it has; while they are being
+// replaced it does.
+func TestGivenUpHalfway(t *testing.T) {
+	for _, older := range []bool{false, true} {
+		s := servingFleet(2)
+		s.Spec.PodsPerNode = new(int32(0))
+		s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{}
+		s.Status.Wave = []string{"n0000"}
+		s.Status.DetachTimedOut = &v1alpha1.NodesTimedOut{Generation: s.Generation, Nodes: []string{"n0000"}}
+		s.Nodes[0].Deployment.PodsPerNode = 1
+		if older {
+			s.Nodes[0].Pods[1].Revision = "r0"
+			s.Nodes[0].Deployment.UpdatedReplicas, s.Nodes[0].Deployment.OlderReplicas = 1, 1
+		}
+		d := Plan(s)
+		if kept := slices.Contains(d.Status.Wave, "n0000"); kept != older || steps(d) != "" {
+			t.Errorf("an older pod %t: %s", older, summary(d))
+		}
+	}
+}

@@ -40,10 +40,7 @@ const fine = "200"
 func startPoll(ctx context.Context, port int) *poll {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &poll{cancel: cancel, nodes: map[string]*record{}}
-	client := &http.Client{
-		Timeout:   2 * time.Second,
-		Transport: &http.Transport{DialContext: theStage.DialContext, DisableKeepAlives: true},
-	}
+	client := newAsking()
 	for _, n := range theStage.Nodes() {
 		url := "http://" + net.JoinHostPort(n.IP(), strconv.Itoa(port)) + "/"
 		p.nodes[n.Name()] = &record{kinds: map[string]int{}}
@@ -61,6 +58,14 @@ func startPoll(ctx context.Context, port int) *poll {
 		})
 	}
 	return p
+}
+
+// newAsking asks nodes, each time on another connection.
+func newAsking() *http.Client {
+	return &http.Client{
+		Timeout:   2 * time.Second,
+		Transport: &http.Transport{DialContext: theStage.DialContext, DisableKeepAlives: true},
+	}
 }
 
 func (p *poll) note(node string, client *http.Client, url string) {
