@@ -16,6 +16,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,17 +36,18 @@ func TestMoveFromADaemonSet(t *testing.T) {
 	m := openMove(ctx, t)
 	first := theStage.Nodes()[0].Name()
 
-	lost := m.send(ctx, func() {
+	control, _ := m.send(ctx, func() {
 		m.label(ctx, first, "moving")
 		m.waitGone(ctx, oldPods, first)
 	})
-	if lost == 0 {
+	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
+	if control.Failed == 0 {
 		t.Error("the control lost nothing, so that the test proves nothing")
 	}
 	m.label(ctx, first, "")
 	m.waitOld(ctx, first)
 
-	lost = m.send(ctx, func() {
+	report, log := m.send(ctx, func() {
 		m.over(ctx, first)
 		m.back(ctx, first)
 		for _, n := range theStage.Nodes() {
@@ -53,8 +55,8 @@ func TestMoveFromADaemonSet(t *testing.T) {
 		}
 		m.finish(ctx)
 	})
-	if lost != 0 {
-		t.Errorf("%d requests failed", lost)
+	if losesNothing(t, report); t.Failed() {
+		t.Log(happened(&stage.Story{}, log))
 	}
 }
 
@@ -115,9 +117,9 @@ func documentedPatch(t *testing.T) string {
 	return file
 }
 
-// send sends requests while act plays, and returns how many failed. All servers are
-// checked as the DaemonSet's pods answer.
-func (m *move) send(ctx context.Context, act func()) (failed int) {
+// send sends requests while act plays; log is the load balancer's. All servers are checked at
+// first as the DaemonSet's pods answer.
+func (m *move) send(ctx context.Context, act func()) (report traffic.Report, log string) {
 	m.Helper()
 	front, err := theStage.Front(ctx, hostUntold)
 	if err != nil {
@@ -133,15 +135,10 @@ func (m *move) send(ctx context.Context, act func()) (failed int) {
 	time.Sleep(2 * time.Second)
 	act()
 	time.Sleep(2 * time.Second)
-	report, err := client.Stop()
-	if err != nil {
+	if report, err = client.Stop(); err != nil {
 		m.Fatal(err)
 	}
-	m.Logf("%d requests in %.0f s, %d failed", report.Requests, report.Elapsed.Seconds(), report.Failed)
-	if report.Failed > 0 {
-		m.Log(happened(&stage.Story{}, front.Log()))
-	}
-	return int(report.Failed)
+	return report, front.Log()
 }
 
 // over moves a node to the IngressDaemonSet.
