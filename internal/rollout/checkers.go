@@ -68,18 +68,22 @@ func (p *planner) checkersCurrent() bool {
 }
 
 // mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
-// and no pod asks it before it stops. Of a node whose Deployment is yet to be made, also because
-// somebody deleted it, nobody knows.
+// and no pod asks it before it stops.
 func (p *planner) mayClose(port int32) bool {
 	for i := range p.views {
 		v := &p.views[i]
 		hooked := p.Spec.DrainHook != nil && v.Deployment != nil && v.Deployment.Revision != p.Revision
-		unknown := v.Deployment == nil && v.Wanted && v.Ready
-		if v.Exists && (hooked || unknown || p.asked(v, port)) {
+		if v.Exists && (hooked || p.unknown(v) || p.asked(v, port)) {
 			return false
 		}
 	}
 	return true
+}
+
+// unknown is whether nobody knows who asks the node, since its Deployment is yet to be made, also
+// because somebody deleted it. One that is dead may return for as long as it counts as asked.
+func (p *planner) unknown(v *view) bool {
+	return v.Deployment == nil && v.Wanted && (v.Ready || !p.over(later(p.Began, v.seen.Ready).Add(quietAfter)))
 }
 
 // asked is whether somebody may ask the health-check port of the node. Of one that does not

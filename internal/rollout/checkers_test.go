@@ -122,6 +122,14 @@ func TestRetiringPort(t *testing.T) {
 		"older pods have no hook":        {func(s *State) { s.Nodes[0].Deployment.Revision = "r0" }, closes},
 		"no older pods are left":         {func(s *State) { s.Spec.DrainHook = &v1alpha1.DrainHook{} }, closes},
 		"a node's Deployment is deleted": {func(s *State) { s.Nodes[1].Deployment, s.Nodes[1].Checks = nil, nil }, "Create n0001 to r1 x2"},
+		"a node's Deployment is deleted, and it died a moment ago": {func(s *State) {
+			s.Nodes[1].Deployment, s.Nodes[1].Checks, s.Nodes[1].Ready = nil, nil, false
+			s.Nodes[1].ReadyAt = start.Add(-quietAfter + time.Second)
+		}, "Create n0001 to r1 x2"},
+		"a node's Deployment is deleted, and it died long ago": {func(s *State) {
+			s.Nodes[1].Deployment, s.Nodes[1].Checks, s.Nodes[1].Ready = nil, nil, false
+			s.Nodes[1].ReadyAt = start.Add(-quietAfter)
+		}, closes + ", Create n0001 to r1 x2"},
 		"the node leaves, its Deployment went": {func(s *State) {
 			s.Nodes[1].Deployment, s.Nodes[1].Checks, s.Nodes[1].Pods, s.Nodes[1].Wanted = nil, nil, nil, false
 		}, closes},

@@ -627,6 +627,10 @@ func TestHeldByOthers(t *testing.T) {
 	if b := condition(t, d, v1alpha1.ConditionBlocked); len(d.Status.Wave) != 1 || slices.Contains(d.Status.Wave, "n0000") || b.Reason != v1alpha1.ReasonAsExpected {
 		t.Errorf("after the time-out:\n%s", summary(d))
 	}
+	n.Pods[1].Terminating = true
+	if d := Plan(s); !slices.Contains(d.Status.Wave, "n0000") {
+		t.Errorf("while its pods are being replaced:\n%s", summary(d))
+	}
 }
 
 // TestDeadNodeAndBudget: one pass says why a dead node stops a rollout, and the ways out;

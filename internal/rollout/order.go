@@ -130,7 +130,7 @@ func (p *planner) groupInTurn() (first group, found bool) {
 		if !v.Wanted || !v.Ready || p.timedOut[v.Name] || found && compareGroups(v.group, first) >= 0 {
 			continue
 		}
-		inWave := p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.unreturned
+		inWave := p.wave[v.Name] && v.state != v1alpha1.NodeServing && !v.emptied && !v.leftToOthers()
 		stalls := v.group.afterCanaries && (v.blind() || !v.CheckersSettled || v.unheard() != nil)
 		if inWave || v.starts && !p.barred(v) && !stalls {
 			first, found = v.group, true

@@ -226,7 +226,7 @@ func (p *planner) underWay() (names []string, acting int) {
 		inTurn := v.Marked() || p.wave[v.Name] && !v.starts
 		touched := inTurn && !v.outOfTurn() || v.Detachment.Requested || p.midway(v)
 		// One that is kept out uses up the budget, but is under way no more.
-		touched = touched && !(v.keptOut() && v.Marked()) && !v.unreturned && !v.ignored && !(v.emptied && !v.Marked())
+		touched = touched && !(v.keptOut() && v.Marked()) && !v.leftToOthers() && !v.ignored && !(v.emptied && !v.Marked())
 		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
 			names = append(names, v.Name)
 			v.underWay = true
@@ -237,6 +237,9 @@ func (p *planner) underWay() (names []string, acting int) {
 	}
 	return names, acting
 }
+
+// leftToOthers is whether nothing is left to do on a node that is not put back in time.
+func (v *view) leftToOthers() bool { return v.unreturned && v.done }
 
 // midway is whether an update that is to be changed still goes on, or somebody took the
 // mark of a node whose detachment we still ask for: it keeps its place, and is finished
