@@ -224,8 +224,8 @@ type AnnotateDeploymentToDetach struct {
 
 // AnnotateNodeToDetach asks a detacher to take the node out.
 type AnnotateNodeToDetach struct {
-	// key of the annotation on the Node: node-detacher.variant.run/detached, or one that the
-	// controller's --detach-annotations permits.
+	// key of the annotation on the Node: node-detacher.variant.run/detached, or that of another
+	// detacher which the controller's --detach-annotations permits.
 	//
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!self.matches('(^|[.])ingressdaemonsets[.]mumoshu[.]github[.]io/')",message="is reserved for this controller's own annotations: use the key that your detacher looks for"
@@ -261,8 +261,8 @@ const (
 // WaitForDetachmentByAnnotatedTimestamp waits for the detacher's answer.
 type WaitForDetachmentByAnnotatedTimestamp struct {
 	// key of the annotation on the Node in which the detacher writes when the node was
-	// detached: node-detacher.variant.run/detachment-timestamp, or one that the controller's
-	// --detach-annotations permits.
+	// detached: node-detacher.variant.run/detachment-timestamp, or the answer of another detacher
+	// that the controller's --detach-annotations permits.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=317

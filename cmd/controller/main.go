@@ -14,7 +14,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,7 +47,7 @@ func main() {
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
-	flag.Var(&o.detachAnnotations, "detach-annotations", "keys of annotations on Nodes that annotateNodeToDetach may write and waitForDetachmentByAnnotatedTimestamp may read, beside node-detacher's; may be repeated")
+	flag.Var(&o.detachAnnotations, "detach-annotations", "detachers beside node-detacher, each as ASK=ANSWER, or ASK where it does not answer: the key of the annotation on Nodes that annotateNodeToDetach may write, and that of the timestamp which waitForDetachmentByAnnotatedTimestamp may then read; may be repeated")
 	o.metrics.register()
 	o.analyses.register()
 	o.loadBalancers.register()
@@ -68,10 +67,9 @@ func run(o options) error {
 	if o.image == "" {
 		return fmt.Errorf("no image for the health checkers: set --healthchecker-image or HEALTHCHECKER_IMAGE to this controller's own image")
 	}
-	for _, key := range o.detachAnnotations {
-		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
-			return fmt.Errorf("--detach-annotations: %q is no key of an annotation: %s", key, wrong[0])
-		}
+	detachers, err := readDetachers(o.detachAnnotations)
+	if err != nil {
+		return fmt.Errorf("--detach-annotations: %w", err)
 	}
 	if err := o.metrics.check(); err != nil {
 		return err
@@ -122,7 +120,7 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	rollouts := rollout.Options{Image: o.image, Measure: o.analyses.measurer(mgr).Measure, CheckAnalysis: analysis.Check, DetachAnnotations: o.detachAnnotations}
+	rollouts := rollout.Options{Image: o.image, Measure: o.analyses.measurer(mgr).Measure, CheckAnalysis: analysis.Check, Detachers: detachers}
 	if err := rollout.SetUp(mgr, rollouts); err != nil {
 		return err
 	}

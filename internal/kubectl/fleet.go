@@ -81,7 +81,7 @@ func (f fleet) state(live, set *v1alpha1.IngressDaemonSet, now time.Time) (rollo
 	if a := set.Spec.Strategy().AnnotateNode; a != nil {
 		// Which the operator permits is not known here. Where it is none of these, the status
 		// of a spec that is not changed says so.
-		s.DetachAnnotations = []string{a.Key, a.TimestampKey}
+		s.Detachers = []rollout.Detacher{{Ask: a.Key, Answer: a.TimestampKey}}
 	}
 	if !equality.Semantic.DeepEqual(live.Spec, set.Spec) {
 		s.Generation++

@@ -202,31 +202,6 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 // asked is whether the detacher is asked by the annotation that the strategy names.
 func (n *Node) asked() bool { return n.Detachment.Requested && n.Detachment.Held }
 
-// forbiddenAnnotation says which annotation on Nodes the strategy names that is neither
-// node-detacher's nor permitted by the operator, and what to change; empty where there is none.
-func (p *planner) forbiddenAnnotation() string {
-	a := p.strategy.AnnotateNode
-	if a == nil {
-		return ""
-	}
-	for _, used := range []struct{ field, key, detachers string }{
-		{"annotateNodeToDetach", a.Key, v1alpha1.AnnotationNodeDetached},
-		{"waitForDetachmentByAnnotatedTimestamp", a.TimestampKey, v1alpha1.AnnotationDetachmentTimestamp},
-	} {
-		if used.key != "" && used.key != used.detachers && !slices.Contains(p.DetachAnnotations, used.key) {
-			return fmt.Sprintf("%s names %s, which is not permitted on Nodes: set its key to %s, or have whoever operates the controller start it with --detach-annotations=%s",
-				used.field, used.key, used.detachers, used.key)
-		}
-	}
-	return ""
-}
-
-// mustRetreat is whether a marked node is to be put back before its pods are touched, since
-// its detacher may not be asked. One that was asked before that was forbidden is finished.
-func (p *planner) mustRetreat(v *view) bool {
-	return p.forbidden != "" && !v.asked() && !v.outOfTurn() && !v.updatedInTurn()
-}
-
 // staleTimestamp is a timestamp that must not be taken for the answer to what we
 // are about to ask: it belongs to a detachment that nobody holds any more, or it was there
 // before the mark of a node that was asked for since, of which somebody took the record.

@@ -15,27 +15,33 @@ func asking(s *State, key, timestamp string) {
 	u.AnnotateNodeToDetach.Key, u.WaitForDetachmentByAnnotatedTimestamp.Key = key, timestamp
 }
 
-// TestWhichAnnotationsArePermitted: node-detacher's are, each for what it is for, and those of
-// the operator's list.
+// TestWhichAnnotationsArePermitted: those of node-detacher and of the operator's list are, each for
+// what it is for, and no answer but to its own question.
 func TestWhichAnnotationsArePermitted(t *testing.T) {
 	const ask, answer = v1alpha1.AnnotationNodeDetached, v1alpha1.AnnotationDetachmentTimestamp
+	own := Detacher{"a/ask", "a/answer"}
 	for name, c := range map[string]struct {
 		key, timestamp string
-		permitted      []string
+		permitted      []Detacher
 		says           string
 	}{
 		"node-detacher's":              {ask, answer, nil, ""},
-		"those of the list":            {"a/ask", "a/answer", []string{"a/answer", "a/ask"}, ""},
-		"one of each":                  {ask, "a/answer", []string{"a/answer"}, ""},
-		"another to ask with":          {"a/ask", answer, []string{"a/answer"}, "annotateNodeToDetach names a/ask, which is not permitted on Nodes: set its key to " + ask + ", or have whoever operates the controller start it with --detach-annotations=a/ask"},
-		"another to wait for":          {ask, "a/answer", nil, "waitForDetachmentByAnnotatedTimestamp names a/answer, which is not permitted on Nodes: set its key to " + answer + ", or have whoever operates the controller start it with --detach-annotations=a/answer"},
-		"the answer of others":         {answer, "a/answer", []string{"a/answer"}, "annotateNodeToDetach names " + answer},
+		"another's":                    {"a/ask", "a/answer", []Detacher{{"b/ask", "b/answer"}, own}, ""},
+		"another answer":               {ask, "a/answer", []Detacher{{ask, "a/answer"}}, ""},
+		"either answer":                {ask, answer, []Detacher{{ask, "a/answer"}}, ""},
+		"another to ask":               {"a/ask", answer, nil, "annotateNodeToDetach names a/ask, which is not permitted on Nodes: set its key to " + ask + ", or have whoever operates the controller start it with --detach-annotations=a/ask=" + answer},
+		"another to wait for":          {ask, "a/answer", nil, "waitForDetachmentByAnnotatedTimestamp names a/answer, which does not answer " + ask + ": set its key to " + answer + ", or have whoever operates the controller start it with --detach-annotations=" + ask + "=a/answer"},
+		"what answers another":         {ask, "a/answer", []Detacher{own}, "waitForDetachmentByAnnotatedTimestamp names a/answer, which does not answer " + ask},
+		"what another is asked by":     {ask, "a/ask", []Detacher{own}, "waitForDetachmentByAnnotatedTimestamp names a/ask, which does not answer " + ask},
+		"asked by an answer":           {"a/answer", answer, []Detacher{own}, "annotateNodeToDetach names a/answer"},
+		"one that does not answer":     {"a/ask", "a/answer", []Detacher{{Ask: "a/ask"}}, "waitForDetachmentByAnnotatedTimestamp names a/answer, and nothing is known to answer a/ask: remove it, or"},
+		"node-detacher's answer":       {answer, "a/answer", []Detacher{own}, "annotateNodeToDetach names " + answer},
 		"what says that a node is out": {v1alpha1.AnnotationNodeDetaching, answer, nil, "annotateNodeToDetach names " + v1alpha1.AnnotationNodeDetaching},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)
 			asking(&s, c.key, c.timestamp)
-			s.Revision, s.DetachAnnotations, s.Status.Wave = "r2", c.permitted, []string{"n0000"}
+			s.Revision, s.Detachers, s.Status.Wave = "r2", c.permitted, []string{"n0000"}
 			d := Plan(s)
 			blocked := condition(t, d, v1alpha1.ConditionBlocked)
 			if c.says == "" {

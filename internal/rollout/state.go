@@ -48,9 +48,8 @@ type State struct {
 	// analysis that somebody does not want to wait for.
 	Measurements []Measurement
 	Promoted     string
-	// DetachAnnotations are the keys of annotations on Nodes that may be asked with for a
-	// detachment and waited for, beside node-detacher's.
-	DetachAnnotations []string
+	// Detachers are those that may be asked, beside node-detacher.
+	Detachers []Detacher
 	// ReleasedPorts are health-check ports that may be closed although somebody may ask
 	// them.
 	ReleasedPorts map[int32]bool

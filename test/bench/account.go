@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -50,6 +52,9 @@ type accountResult struct {
 	// found it, DetachedSec to its timestamp.
 	FoundSec    float64 `json:"foundSec"`
 	DetachedSec float64 `json:"detachedSec"`
+	// TakeoverSec is from the start of another controller to its first call about a pod that
+	// came while none ran, in the group that is named.
+	TakeoverSec float64 `json:"takeoverSec"`
 	Throttled   int     `json:"throttled"`
 	Bars        []bar   `json:"bars"`
 }
@@ -77,6 +82,7 @@ func (b *bench) keepAccount(ctx context.Context, r *report) error {
 		atMost("s from the start to the first call in a group selected by a tag", result.TaggedSec, maxTaggedSec),
 		atMost("p99 ms from what was seen to the call", result.P99Ms, maxCallMs),
 		atMost("s until a node is deregistered where it was found", result.FoundSec, maxFoundSec),
+		atMost("s from the start of another controller to its first call", result.TakeoverSec, maxNamedSec),
 	}
 	return r.write(result, result.Case, result.Bars)
 }
@@ -137,13 +143,8 @@ func largeContender(ctx context.Context) (*contender, error) {
 
 // measure runs the controller and fills the result.
 func (a *account) measure(ctx context.Context, r *accountResult) error {
-	cmd, err := a.controllerCommand(ctx)
+	controller, started, err := a.startController(ctx, "controller")
 	if err != nil {
-		return err
-	}
-	cmd.Args = append(cmd.Args, "--detach", "--detach-min-attached=0", "--network-floor=0s")
-	started := time.Now()
-	if _, err := a.launch(ctx, cmd, "controller"); err != nil {
 		return err
 	}
 	first := func(group string) (float64, error) { return a.until(ctx, started, "RegisterTargets", group) }
@@ -178,7 +179,41 @@ func (a *account) measure(ctx context.Context, r *accountResult) error {
 			r.Throttled++
 		}
 	}
-	return errors.Join(err, callsErr)
+	if err := errors.Join(err, callsErr); err != nil {
+		return err
+	}
+	r.TakeoverSec, err = a.takeOver(ctx, controller)
+	return err
+}
+
+// startController builds the controller and starts it then.
+func (a *account) startController(ctx context.Context, name string) (controller *os.Process, started time.Time, err error) {
+	cmd, err := a.controllerCommand(ctx)
+	if err != nil {
+		return nil, started, err
+	}
+	cmd.Args = append(cmd.Args, "--detach", "--detach-min-attached=0", "--network-floor=0s")
+	started = time.Now()
+	controller, err = a.launch(ctx, cmd, name)
+	return controller, started, err
+}
+
+// takeOver ends the controller, has a pod come, and starts another.
+func (a *account) takeOver(ctx context.Context, controller *os.Process) (seconds float64, err error) {
+	if err := controller.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	if err := until(ctx, func() (bool, error) { return controller.Signal(syscall.Signal(0)) != nil, nil }); err != nil {
+		return 0, err
+	}
+	if err := a.startPods(ctx, "account", bulkAddresses(1+singles, 1)); err != nil {
+		return 0, err
+	}
+	_, started, err := a.startController(ctx, "controller-2")
+	if err != nil {
+		return 0, err
+	}
+	return a.until(ctx, started, "RegisterTargets", namedGroup)
 }
 
 // until is the time in seconds until a call of an action about a group.

@@ -115,7 +115,7 @@ func TestValues(t *testing.T) {
 		"priorityClassName": "", "nodeSelector": map[string]string{"role": "infra"}, "tolerations": []any{},
 		"podAnnotations":    map[string]string{"prometheus.io/scrape": "true"},
 		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
-		"detachAnnotations": []string{"example.com/detach", "example.com/detached-at"},
+		"detachAnnotations": []string{"example.com/detach=example.com/detached-at", "example.com/exclude"},
 		"loadBalancers": map[string]any{
 			"requireGroupTag":    true,
 			"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"},

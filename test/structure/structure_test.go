@@ -58,7 +58,7 @@ var shells = map[string][]string{
 // commands wire shells.
 var commands = map[string][]string{
 	"cmd/controller": {
-		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
+		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
 		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
 	},
 	"cmd/kubectl-ids":   {"internal/kubectl"},

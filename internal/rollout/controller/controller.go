@@ -40,9 +40,9 @@ type Reconciler struct {
 	parallel int
 	// image is the health checker's, where an IngressDaemonSet names none.
 	image string
-	// detachAnnotations are those of Nodes that the operator permits.
-	detachAnnotations []string
-	checks            *checks
+	// detachers are those that the operator permits.
+	detachers []rollout.Detacher
+	checks    *checks
 	// measurements are those of the analysis, checkAnalysis says what of a check no measurement
 	// could mend.
 	measurements  *measurements

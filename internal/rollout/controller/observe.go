@@ -84,7 +84,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
 		Revision: o.known.revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
-		DetachAnnotations: r.detachAnnotations,
+		Detachers: r.detachers,
 	}
 	o.state.DryRun = r.dryRuns.get(o)
 	for _, read := range []func(context.Context, *observed) error{

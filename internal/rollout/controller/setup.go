@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -69,9 +70,9 @@ type Options struct {
 	// measurement could mend; nil where nothing is.
 	Measure       Measure
 	CheckAnalysis func(v1alpha1.AnalysisCheck) error
-	// DetachAnnotations are the keys of annotations on Nodes that IngressDaemonSets may ask
-	// with for a detachment and wait for, beside node-detacher's.
-	DetachAnnotations []string
+	// Detachers are those that IngressDaemonSets may ask to take Nodes out, beside
+	// node-detacher.
+	Detachers []rollout.Detacher
 }
 
 // SetUp registers the controller with the manager, whose cache must have been
@@ -83,7 +84,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	queue := &bell{}
 	r := emptyReconciler(time.Now)
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
-	r.recorder, r.image, r.detachAnnotations = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.DetachAnnotations
+	r.recorder, r.image, r.detachers = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.Detachers
 	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(o.Measure, ring, r.now)
 	r.checkAnalysis = o.CheckAnalysis

@@ -145,9 +145,11 @@ func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 	if asks == nil || s.Drained || s.Action != rollout.RequestDetachment && s.Action != rollout.Mark {
 		return
 	}
-	permitted := append([]string{detacherKey, detacherTimestamp, ""}, seen.DetachAnnotations...)
+	permitted := slices.ContainsFunc(append([]rollout.Detacher{{Ask: detacherKey, Answer: detacherTimestamp}}, seen.Detachers...), func(d rollout.Detacher) bool {
+		return d.Ask == asks.Key && (asks.TimestampKey == "" || asks.TimestampKey == d.Answer)
+	})
 	again := s.Action == rollout.Mark && (seen.node(s.Node).Marked() || strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn))
-	if !again && !(slices.Contains(permitted, asks.Key) && slices.Contains(permitted, asks.TimestampKey)) {
+	if !again && !permitted {
 		a.fault("%s by %s and %s, which are not permitted", s, asks.Key, asks.TimestampKey)
 	}
 }

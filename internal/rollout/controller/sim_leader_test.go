@@ -69,7 +69,7 @@ func (w *world) lead(skew time.Duration) *leader {
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
 	if !w.forbids {
-		l.r.detachAnnotations = []string{"detached", "at", "out", "out-at"}
+		l.r.detachers = []rollout.Detacher{{Ask: "detached", Answer: "at"}, {Ask: "out", Answer: "out-at"}}
 	}
 	l.r.checks = newChecks(l.ring, l.now)
 	l.r.checks.begin = l.listen

@@ -92,7 +92,7 @@ var stories = []story{
 			t.detacher.keys = map[string]string{"detached": "at"}
 			t.newTemplate("r2", 12*time.Second)
 			t.does("operator", "restarts the controller without --detach-annotations", func() { t.forbid(true) }, time.Minute)
-			t.does("operator", "restarts it with --detach-annotations=detached,at", func() { t.forbid(false) }, 3*time.Minute)
+			t.does("operator", "restarts it with --detach-annotations=detached=at", func() { t.forbid(false) }, 3*time.Minute)
 		}},
 
 	{"detachment-times-out", "The detacher does not answer. The node is attached again and the rollout halts, until the user has mended it and resumes.", 2,

@@ -21,7 +21,7 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // template is r2.
 func served(nodes int, u v1alpha1.RollingUpdate) rollout.State {
 	s := rollout.State{
-		Now: now, Generation: 2, Revision: "r2", Revisions: map[string]bool{"r1": true}, DetachAnnotations: []string{"detach", "detached-at"},
+		Now: now, Generation: 2, Revision: "r2", Revisions: map[string]bool{"r1": true}, Detachers: []rollout.Detacher{{Ask: "detach", Answer: "detached-at"}},
 	}
 	s.Spec.PodsPerNode = new(int32(2))
 	s.Spec.HealthCheckNodePorts = []int32{10080}

@@ -34,6 +34,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
+	planner "github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 )
@@ -213,7 +214,8 @@ func startController(ctx context.Context, image string) (*controller, error) {
 		return nil, err
 	}
 	measurer := analysis.New(analysis.Options{Services: mgr.GetClient(), Live: mgr.GetAPIReader(), APIServer: own.Host, Hosts: judges})
-	options := rollout.Options{Image: image, Measure: measurer.Measure, CheckAnalysis: analysis.Check, DetachAnnotations: []string{detachKey, timestampKey, "example.com/a", "example.com/b"}}
+	detachers := []planner.Detacher{{Ask: detachKey, Answer: timestampKey}, {Ask: detachKey, Answer: "example.com/a"}, {Ask: detachKey, Answer: "example.com/b"}}
+	options := rollout.Options{Image: image, Measure: measurer.Measure, CheckAnalysis: analysis.Check, Detachers: detachers}
 	if err := rollout.SetUp(mgr, options); err != nil {
 		return nil, err
 	}
