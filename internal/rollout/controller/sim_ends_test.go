@@ -156,11 +156,18 @@ func (w *world) viewsLag() bool {
 // template, or a pod came too late to be available by the deadline, which looks the same.
 func (a *audit) podsLate() bool {
 	for name, n := range a.w.nodes {
-		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second || a.readyWithin(name, aMoment) {
+		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second || a.readyWithin(name, aMoment) || a.startsOn(name) {
 			return true
 		}
 	}
 	return false
+}
+
+// startsOn is whether a pod of a node was made too short a time ago to be ready.
+func (a *audit) startsOn(node string) bool {
+	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
+		return p.node == node && !p.ready && a.w.now.Sub(p.created) < slowestStart+aMoment
+	})
 }
 
 // checkTemplates: a template is rejected for its pods and its analysis alone, and becomes

@@ -150,8 +150,11 @@ func (w *world) placesTaken(n *simNode) (taken int) {
 	return taken
 }
 
+// slowestStart is how long a pod of a good template may take to be ready.
+const slowestStart = 6 * time.Second
+
 func (w *world) becomeReady(p *simPod) {
-	w.after(w.between(time.Second, 6*time.Second), func() {
+	w.after(w.between(time.Second, slowestStart), func() {
 		n := w.nodes[p.node]
 		if !w.has(p) || n == nil || !n.alive || p.terminating || p.ready || w.bad[p.image()] {
 			return
