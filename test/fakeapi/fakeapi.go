@@ -79,14 +79,22 @@ func (a *API) noted() interceptor.Funcs {
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return a.write("patch", o, "", func() error {
-				return errors.Join(a.keep(o, patch), c.Patch(ctx, o, patch, opts...))
+				if err := errors.Join(a.keep(o, patch), meantByPatch(ctx, c, o, patch)); err != nil {
+					return err
+				}
+				return c.Patch(ctx, o, patch, opts...)
 			})
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			return a.write("update", o, sub, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return a.write("patch", o, sub, func() error { return c.SubResource(sub).Patch(ctx, o, patch, opts...) })
+			return a.write("patch", o, sub, func() error {
+				if err := meantByPatch(ctx, c, o, patch); err != nil {
+					return err
+				}
+				return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+			})
 		},
 		SubResourceCreate: func(_ context.Context, _ client.Client, sub string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
 			return a.write("create", o, sub, func() error { return a.evict(body) })
@@ -119,11 +127,31 @@ func meant(ctx context.Context, c client.Reader, o client.Object, opts []client.
 	if p == nil || p.UID == nil {
 		return nil
 	}
+	return hasUID(ctx, c, o, *p.UID)
+}
+
+// meantByPatch is the same of a patch, whose body may name the object's UID.
+func meantByPatch(ctx context.Context, c client.Reader, o client.Object, patch client.Patch) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	body := struct {
+		Metadata struct{ UID types.UID }
+	}{}
+	if err := json.Unmarshal(data, &body); err != nil || body.Metadata.UID == "" {
+		return err
+	}
+	return hasUID(ctx, c, o, body.Metadata.UID)
+}
+
+// hasUID is an error where the object of the name has another UID.
+func hasUID(ctx context.Context, c client.Reader, o client.Object, uid types.UID) error {
 	there := o.DeepCopyObject().(client.Object)
 	if err := c.Get(ctx, client.ObjectKeyFromObject(o), there); err != nil {
 		return err
 	}
-	if there.GetUID() != *p.UID {
+	if there.GetUID() != uid {
 		return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errors.New("the UID differs"))
 	}
 	return nil

@@ -243,6 +243,9 @@ func (r *Reconciler) patchNode(ctx context.Context, node *corev1.Node, p *detach
 	if p.Detaching == nil {
 		return nil
 	}
+	if r.Leads != nil && !r.Leads() {
+		return errNotLeading
+	}
 	return r.setCondition(ctx, written, *p.Detaching)
 }
 
@@ -262,7 +265,10 @@ func (r *Reconciler) setCondition(ctx context.Context, node *corev1.Node, detach
 	if detaching {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "Detaching", "it is, or is being, taken out of its load balancers"
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID},
+		"status":   map[string]any{"conditions": []corev1.NodeCondition{c}},
+	})
 	if err != nil {
 		return err
 	}

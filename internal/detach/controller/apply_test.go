@@ -265,6 +265,34 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	}
 }
 
+// TestTheConditionOfANode is written with the lease alone, since another leader may have put the
+// node back since, and not on another Node of its name.
+func TestTheConditionOfANode(t *testing.T) {
+	for name, c := range map[string]struct{ leads, another, writes bool }{
+		"as it was seen":      {leads: true, writes: true},
+		"without the lease":   {},
+		"another of its name": {leads: true, another: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t, cordoned("a"))
+			r := api.reconciler()
+			r.Leads = func() bool { return c.leads }
+			seen := cordoned("a")
+			if c.another {
+				seen.UID = "another"
+			}
+			err := r.patchNode(t.Context(), seen, &detach.Patch{Detaching: new(true)})
+			node := &corev1.Node{}
+			if err := api.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
+				t.Fatal(err)
+			}
+			if wrote := len(node.Status.Conditions) > 0; wrote != c.writes || (err == nil) != c.writes {
+				t.Errorf("written %t, %v", wrote, err)
+			}
+		})
+	}
+}
+
 // TestANodeIsSaidToBeOutByTheAnswerOfNow goes by the Attachment as it stands, and by no
 // answer to a wish of before: cordon, uncordon, cordon, and a cache that shows the first.
 func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {

@@ -230,11 +230,15 @@ func (r *Reconciler) writeGates(ctx context.Context, gates []targets.GateWrite) 
 	return left, errors.Join(errs...)
 }
 
-// writeGate sets one condition and leaves all others alone. A pod that is gone, or
-// another one of its name, is left alone too.
+// writeGate sets one condition and leaves all others alone. A pod that is gone or has changed,
+// or another one of its name, is left alone too, and so is any where another controller may lead:
+// it may have opened the gate since this was decided.
 func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
+	if r.Leads != nil && !r.Leads() {
+		return errNotLeading
+	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": g.Pod.UID},
+		"metadata": map[string]any{"uid": g.Pod.UID, "resourceVersion": g.Pod.ResourceVersion},
 		"status":   map[string]any{"conditions": []corev1.PodCondition{g.Condition}},
 	})
 	if err != nil {

@@ -232,6 +232,42 @@ func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
 	}
 }
 
+// TestAGateIsWrittenAsItsPodWasSeen: a leader that was frozen closes no gate that another one has
+// opened since.
+func TestAGateIsWrittenAsItsPodWasSeen(t *testing.T) {
+	for name, c := range map[string]struct{ leads, changed, writes bool }{
+		"as it was seen":                 {leads: true, writes: true},
+		"opened by another leader since": {leads: true, changed: true},
+		"without the lease":              {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := fakeapi.New(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
+			pod := &corev1.Pod{}
+			if err := api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p"}, pod); err != nil {
+				t.Fatal(err)
+			}
+			seen := pod.DeepCopy()
+			if pod.Status.Conditions = []corev1.PodCondition{{Type: webGate, Status: corev1.ConditionTrue}}; c.changed {
+				if err := api.Status().Update(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := reconcilerOf(t, api)
+			r.Leads = func() bool { return c.leads }
+			d := decided(time.Now())
+			d.Gates = []targets.GateWrite{{Pod: seen, Condition: corev1.PodCondition{Type: webGate, Status: corev1.ConditionFalse, Reason: targets.GateRegistering}}}
+			r.apply(t.Context(), &observed{}, d)
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				t.Fatal(err)
+			}
+			gate := conditionOf(pod, webGate)
+			if closed := gate != nil && gate.Status == corev1.ConditionFalse; closed != c.writes {
+				t.Errorf("%+v", gate)
+			}
+		})
+	}
+}
+
 // TestAWriteThatHangsWaitsAlone goes on with the calls about everything else, in this pass
 // and the next, and calls for a pass when it ends.
 func TestAWriteThatHangsWaitsAlone(t *testing.T) {
