@@ -268,7 +268,7 @@ func (p *planner) crippled(v *view) bool {
 	}
 	d := v.Deployment
 	passes, _, _ := v.checksPass()
-	return !passes && (d.Replicas < d.PodsPerNode || d.PodsPerNode == 0 && p.pods > 0)
+	return !passes && (d.Replicas < d.PodsPerNode || d.PodsPerNode == 0 && (p.pods > 0 || d.Replicas > 0))
 }
 
 // mayStart is whether nodes may begin at all: not while something must change

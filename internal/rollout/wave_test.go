@@ -432,12 +432,15 @@ func TestCrippledNodes(t *testing.T) {
 	}{
 		"scaled down":       {func(d *Deployment) { d.Replicas = 1 }, []string{"n0001"}},
 		"no pods to serve":  {func(d *Deployment) { d.PodsPerNode = 0 }, []string{"n0001"}},
+		"none to be":        {func(d *Deployment) { d.PodsPerNode = 0 }, []string{"n0001"}},
 		"a pod may yet run": {func(*Deployment) {}, nil},
 		"a moment ago":      {func(d *Deployment) { d.Replicas = 0 }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(4)
-			s.Revision = "r2"
+			if s.Revision = "r2"; name == "none to be" {
+				s.Spec.PodsPerNode = new(int32(0))
+			}
 			for i := 1; i <= 2; i++ {
 				n := &s.Nodes[i]
 				n.Pods = n.Pods[:1]

@@ -36,6 +36,10 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		d := objects.Deployment(o.set, s.Node, name, pods)
 		if left != nil {
 			d.Spec.Template, d.Spec.Replicas = left.Spec.Template, new(max(s.Replicas, *left.Spec.Replicas))
+			if s.Replicas == 0 {
+				// With none that make the node serve its health checks would fail before its turn.
+				d.Annotations[v1alpha1.AnnotationPodsPerNode] = strconv.Itoa(int(*d.Spec.Replicas))
+			}
 		}
 		d.ResourceVersion = versionOfNone
 		conflict := r.write(ctx, d)

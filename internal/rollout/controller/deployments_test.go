@@ -180,18 +180,24 @@ func TestTakesOverWhatWasLeft(t *testing.T) {
 		change   func(set *appsv1.ReplicaSet)
 		left     bool
 		replicas int32
+		// wanted is how many pods there are to be; 2, where it is nil.
+		wanted *int32
 	}{
-		"it was left": {func(*appsv1.ReplicaSet) {}, true, 3},
+		"it was left":          {func(*appsv1.ReplicaSet) {}, true, 3, nil},
+		"there are to be none": {func(*appsv1.ReplicaSet) {}, true, 3, new(int32(0))},
 		"by one of the longer name": {func(set *appsv1.ReplicaSet) {
 			set.Name = objects.DeploymentName(benchSet(), "node-1", true) + "-old"
-		}, true, 3},
-		"it has fewer":          {func(set *appsv1.ReplicaSet) { set.Spec.Replicas = new(int32(1)) }, true, 2},
-		"it goes too":           {func(set *appsv1.ReplicaSet) { set.OwnerReferences[0].Controller = new(true) }, false, 2},
-		"it is gone":            {func(set *appsv1.ReplicaSet) { set.Name = "another" }, false, 2},
-		"it is of another node": {func(set *appsv1.ReplicaSet) { set.Name = "proxy-node-2-old" }, false, 2},
+		}, true, 3, nil},
+		"it has fewer":          {func(set *appsv1.ReplicaSet) { set.Spec.Replicas = new(int32(1)) }, true, 2, nil},
+		"it goes too":           {func(set *appsv1.ReplicaSet) { set.OwnerReferences[0].Controller = new(true) }, false, 2, nil},
+		"it is gone":            {func(set *appsv1.ReplicaSet) { set.Name = "another" }, false, 2, nil},
+		"it is of another node": {func(set *appsv1.ReplicaSet) { set.Name = "proxy-node-2-old" }, false, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := benchSet()
+			set, wanted, serve := benchSet(), int32(2), "2"
+			if test.wanted != nil {
+				set.Spec.PodsPerNode, wanted, serve = test.wanted, *test.wanted, "3"
+			}
 			r, _, err := newReconciler(set)
 			if err != nil {
 				t.Fatal(err)
@@ -210,7 +216,7 @@ func TestTakesOverWhatWasLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := &observed{set: set, strategy: set.Spec.Strategy(), template: objects.Template(set)}
-			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Create, Node: "node-1", Replicas: 2, ReplicaSet: "old"}); err != nil {
+			if err := r.carryOut(t.Context(), o, rollout.Step{Action: rollout.Create, Node: "node-1", Replicas: wanted, ReplicaSet: "old"}); err != nil {
 				t.Fatal(err)
 			}
 			made := &appsv1.Deployment{}
@@ -221,8 +227,8 @@ func TestTakesOverWhatWasLeft(t *testing.T) {
 			if old := made.Spec.Template.Labels[v1alpha1.LabelRevision] == "r0"; old != test.left || *made.Spec.Replicas != test.replicas || hashed {
 				t.Errorf("of what was left: %t, %d pods, with the hash: %t", old, *made.Spec.Replicas, hashed)
 			}
-			if got := made.Annotations[v1alpha1.AnnotationPodsPerNode]; got != "2" {
-				t.Errorf("%s pods are to serve, want 2", got)
+			if got := made.Annotations[v1alpha1.AnnotationPodsPerNode]; got != serve {
+				t.Errorf("%s pods are to serve, want %s", got, serve)
 			}
 		})
 	}
