@@ -1,8 +1,13 @@
 package targets
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestNoDurationBetweenClocks counts the floor of a target that another leader saw out
@@ -22,6 +27,35 @@ func TestNoDurationBetweenClocks(t *testing.T) {
 			if phase := said(Decide(late), one).phase; phase != want {
 				t.Errorf("%s, after %s: %s, want %s", name, after, phase, want)
 			}
+		}
+	}
+}
+
+// TestAHeldPodByAnotherClock: pods that their drain hooks hold serve for as long as these may wait,
+// from when their deletion was seen, whatever the API server's clock says: they do not leave all at
+// once.
+func TestAHeldPodByAnotherClock(t *testing.T) {
+	for _, ahead := range []time.Duration{-15 * time.Minute, 0, 15 * time.Minute} {
+		memory := Memory{}
+		for _, at := range []struct {
+			after time.Duration
+			out   int
+		}{{0, 1}, {599 * time.Second, 1}, {600 * time.Second, 2}} {
+			s := fleetOf(webGroup(IP), at80("10.0.0.1", "10.0.0.2"))
+			s.Now, s.group().ReadAt, s.Memory = noon.Add(at.after), noon.Add(at.after), memory
+			a := s.attachment("web", onPods(IP), in80("10.0.0.1:80", "10.0.0.2:80"))
+			for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+				p := hookedPod("pod-"+ip, ip, true)
+				p.UID = types.UID(ip)
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(10*time.Minute - ahead)}, new(int64(600))
+				p.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+				a.Pods = append(a.Pods, p)
+			}
+			d := plan(t, s)
+			if out := strings.Count(d.calls(), "out "); out != at.out {
+				t.Errorf("a clock that is %s ahead, after %s: %q, want %d out", ahead, at.after, d.calls(), at.out)
+			}
+			memory = d.Memory
 		}
 	}
 }

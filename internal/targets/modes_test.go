@@ -9,6 +9,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -149,7 +150,7 @@ func disrupted(reason string, status corev1.ConditionStatus) func(*corev1.Pod) {
 
 func TestPodWants(t *testing.T) {
 	at := metav1.NewTime(noon)
-	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = &at }
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &at, new(int64(60)) }
 	phase := func(phase corev1.PodPhase) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.Phase = phase; p.DeletionTimestamp = &at }
 	}
@@ -183,8 +184,8 @@ func TestPodWants(t *testing.T) {
 		{name: "collected", pod: disrupted("DeletionByPodGC", "True"), id: "10.0.0.1", ending: true},
 		{name: "for another reason", pod: disrupted("Maintenance", "True"), id: "10.0.0.1", in: true},
 		{name: "no longer", pod: disrupted("EvictionByEvictionAPI", "False"), id: "10.0.0.1", in: true},
-		{name: "deleted, held by a hook", pod: deleted, mode: Mode{Hook: true}, id: "10.0.0.1", ending: true, until: noon},
-		{name: "deleted, held by a hook that leaves it time", pod: deleted, mode: Mode{Hook: true, HookLeaves: time.Second}, id: "10.0.0.1", ending: true, until: noon.Add(-time.Second)},
+		{name: "deleted, held by a hook", pod: deleted, mode: Mode{Hook: true}, id: "10.0.0.1", ending: true, until: noon.Add(time.Minute)},
+		{name: "deleted, held by a hook that leaves it time", pod: deleted, mode: Mode{Hook: true, HookLeaves: time.Second}, id: "10.0.0.1", ending: true, until: noon.Add(59 * time.Second)},
 		{name: "failed: no hook runs", pod: phase(corev1.PodFailed), mode: Mode{Hook: true}, id: "10.0.0.1", ending: true},
 		{name: "evicted, a hook will hold it", pod: disrupted("EvictionByEvictionAPI", "True"), mode: Mode{Hook: true}, id: "10.0.0.1"},
 		{name: "by the kubelet, no hook", pod: disrupted("TerminationByKubelet", "True"), mode: Mode{Hook: true}, id: "10.0.0.1", ending: true},
@@ -192,7 +193,8 @@ func TestPodWants(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := c.mode
 			m.Type, m.Port, m.Zone = IP, 8080, "all"
-			wants, skipped := m.PodWants(Fleet{Pods: []*corev1.Pod{pod(c.pod)}, Out: c.out})
+			p := pod(c.pod)
+			wants, skipped := m.PodWants(Fleet{Pods: []*corev1.Pod{p}, Out: c.out, Deleted: map[types.UID]time.Time{p.UID: noon}})
 			if c.id == "" {
 				if len(wants) > 0 || len(skipped) != min(1, len(c.skip)) || c.skip != "" && !strings.Contains(skipped[0].Why, c.skip) {
 					t.Errorf("got %+v, %+v", wants, skipped)

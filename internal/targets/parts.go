@@ -203,7 +203,7 @@ func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {
 		p.keepPod(g, t, pod)
 		return
 	}
-	wants, skipped := mode.PodWants(Fleet{Pods: []*corev1.Pod{pod}, Nodes: p.nodes, Out: p.leaves})
+	wants, skipped := mode.PodWants(Fleet{Pods: []*corev1.Pod{pod}, Nodes: p.nodes, Out: p.leaves, Deleted: p.out.Memory.Deleted})
 	t.skipped = append(t.skipped, skipped...)
 	for _, w := range wants {
 		// A set that is not found adds nothing.
@@ -226,7 +226,7 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 
 // keep has a target on record stay while a pod serves there.
 func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
-	w := mode.want(h.ID, pod, p.leaves)
+	w := mode.want(h.ID, pod, Fleet{Out: p.leaves, Deleted: p.out.Memory.Deleted})
 	w.Registration, w.Stay = h.Registration, true
 	t.members = append(t.members, member{Want: w, node: pod.Spec.NodeName, ready: containersReady(pod), pod: pod})
 }

@@ -118,7 +118,7 @@ func newPass(s State) *pass {
 		State: s, accounts: map[v1alpha1.AssumeRole]*Account{}, nodes: map[string]*corev1.Node{},
 		on: map[string][]string{}, pods: map[string]bool{}, zones: map[string]string{}, lost: map[string]string{}, leaves: map[string]string{},
 		held: map[GroupKey][]held{}, unreadable: map[GroupKey]string{}, recordedAs: map[v1alpha1.AssumeRole]bool{}, recordedRole: map[GroupKey]v1alpha1.AssumeRole{},
-		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}}},
+		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}, Deleted: map[types.UID]time.Time{}}},
 	}
 	for i := range s.Accounts {
 		p.accounts[s.Accounts[i].Role] = &s.Accounts[i]
@@ -184,8 +184,21 @@ func (p *pass) addAttachment(in GroupAttachment) {
 	}
 	for _, pod := range append(slices.Clone(in.Pods), in.Neighbours...) {
 		p.addPod(pod)
+		p.rememberDeletion(pod)
 	}
 	p.attachments = append(p.attachments, a)
+}
+
+// rememberDeletion remembers since when a pod is known to be deleted.
+func (p *pass) rememberDeletion(pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil {
+		return
+	}
+	since, known := p.Memory.Deleted[pod.UID]
+	if !known {
+		since = p.Now
+	}
+	p.out.Memory.Deleted[pod.UID] = since
 }
 
 // addPod notes where the address of a pod is. One that has ended has none any more,

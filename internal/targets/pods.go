@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Skip is a pod or node that has no target, and why.
@@ -20,6 +21,8 @@ type Fleet struct {
 	Nodes map[string]*corev1.Node
 	// Out has the nodes that are to be taken out though they serve, and why.
 	Out map[string]string
+	// Deleted is since when pods are known to be deleted, by their UID and our own clock.
+	Deleted map[types.UID]time.Time
 }
 
 // PodWants are the wants that pods give rise to: one a pod, by its own address or
@@ -33,19 +36,19 @@ func (m Mode) PodWants(f Fleet) (wants []Want, skipped []Skip) {
 			}
 			continue
 		}
-		wants = append(wants, m.want(id, pod, f.Out))
+		wants = append(wants, m.want(id, pod, f))
 	}
 	return wants, skipped
 }
 
-func (m Mode) want(id string, pod *corev1.Pod, out map[string]string) Want {
+func (m Mode) want(id string, pod *corev1.Pod, f Fleet) Want {
 	w := Want{Registration: m.registration(id), Owner: pod.Namespace + "/" + pod.Name}
 	ends, ending := Ending(pod)
-	reason, nodeOut := out[pod.Spec.NodeName]
+	reason, nodeOut := f.Out[pod.Spec.NodeName]
 	switch {
 	case ending:
 		w.Why, w.Seen, w.Ending = "pod "+w.Owner+" "+ends, true, !m.Hook || !willRunHook(pod)
-		w.HookUntil = m.hookUntil(pod)
+		w.HookUntil = m.hookUntil(pod, f.Deleted[pod.UID])
 	case nodeOut:
 		w.Why, w.Seen = reason, true
 	default:
@@ -188,12 +191,13 @@ func willRunHook(pod *corev1.Pod) bool {
 
 // hookUntil is until when the drain hook can hold a pod that ends: the kubelet
 // waits for a preStop hook until the deletion's grace period is over, and this one
-// ends sooner. It runs none in a pod that has failed or ended.
-func (m Mode) hookUntil(pod *corev1.Pod) time.Time {
-	if !m.Hook || over(pod) || pod.DeletionTimestamp == nil {
+// ends sooner. It runs none in a pod that has failed or ended. The deletion's own time is by
+// another clock (docs/adr/0017).
+func (m Mode) hookUntil(pod *corev1.Pod, deleted time.Time) time.Time {
+	if !m.Hook || over(pod) || pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return time.Time{}
 	}
-	return pod.DeletionTimestamp.Add(-m.HookLeaves)
+	return deleted.Add(time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second - m.HookLeaves)
 }
 
 // over is whether no container of the pod runs any more.

@@ -142,6 +142,8 @@ type Memory struct {
 	// Zones are those of instances, by their Nodes, and of those that are no Node's any more
 	// for as long as they are registered.
 	Zones map[string]string
+	// Deleted is since when pods are known to be deleted, by their UID and our clock.
+	Deleted map[types.UID]time.Time
 }
 
 // GroupKey names a group: an ARN is one in all accounts, a classic load balancer's name

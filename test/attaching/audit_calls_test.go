@@ -166,10 +166,10 @@ const readEvery = 10 * time.Second
 // goesOn is whether what serves at a target is not about to end.
 func (a *audit) goesOn(g *group, t targets.Target) bool {
 	if g.Type == targets.IP {
-		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && !p.ends })
+		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && p.goesOn() })
 	}
 	return t.Port == nodePort || t.Port == foreignPort ||
-		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.set == "web" && p.port == t.Port && !p.ends })
+		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.set == "web" && p.port == t.Port && p.goesOn() })
 }
 
 // justBecameHealthy is whether a target may not have looked healthy when the call was decided.

@@ -44,6 +44,14 @@ func (p *pod) held() bool {
 	return p.hook && p.object() != nil && p.object().Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
 }
 
+// goesOn is whether it serves and is not about to end: its drain hook holds it for a while yet.
+func (p *pod) goesOn() bool {
+	return !p.ends || p.serves && p.held() && time.Until(p.kill) > hookLeaves
+}
+
+// hookLeaves is more than the time that the drain hook of a set leaves to its pods.
+const hookLeaves = 15 * time.Second
+
 // failed is whether it has ended by itself, and lingers.
 func (p *pod) failed() bool { return p.ends && !p.serves }
 
