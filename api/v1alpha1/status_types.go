@@ -193,7 +193,8 @@ const (
 	ReasonServiceUnusable = "ServiceUnusable"
 	// ReasonInvalidSpec: the spec cannot be carried out; admission would have refused it.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonAnalysisInvalid: a check of the analysis has a condition that cannot be read.
+	// ReasonAnalysisInvalid: a check of the analysis has a condition that cannot be read, or a
+	// query that is too long with the names of the nodes that are measured.
 	ReasonAnalysisInvalid = "AnalysisInvalid"
 	// ReasonAnnotationNotPermitted: the operator does not permit an annotation of Nodes that
 	// the spec asks for detachment with, or waits for.

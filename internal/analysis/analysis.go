@@ -55,12 +55,17 @@ func New(o Options) *Measurer {
 	return &Measurer{Options: o, apiServers: apiServers{reading: make(chan struct{}, 1)}}
 }
 
-// Check says what of a check no measurement could mend: a condition that cannot be read.
-func Check(check v1alpha1.AnalysisCheck) error {
+// Check says what of a check no measurement of a wave could mend: a condition that cannot be
+// read, or a query that is too long with the names of the wave's nodes. Before there is a wave
+// it is one without nodes.
+func Check(check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 	if check.Prometheus == nil {
 		return nil
 	}
-	_, err := condition(check.Prometheus.Success)
+	if _, err := condition(check.Prometheus.Success); err != nil {
+		return err
+	}
+	_, err := query(check.Prometheus.Query, wave)
 	return err
 }
 

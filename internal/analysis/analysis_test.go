@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -172,10 +173,48 @@ func TestPrometheus(t *testing.T) {
 
 func TestQueryNamesTheWave(t *testing.T) {
 	wave := rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "a.b", Address: "10.0.0.1"}, {Name: "c", Address: "10.0.0.2"}}}
-	got := query(`up{node=~"$(NODES)",ip=~"$(ADDRESSES)",x="$(NAMESPACE)/$(NAME)/$(REVISION)"}`, wave)
-	if want := `up{node=~"a\\.b|c",ip=~"10\\.0\\.0\\.1|10\\.0\\.0\\.2",x="ns/proxy/r2"}`; got != want {
-		t.Errorf("%s, want %s", got, want)
+	got, err := query(`up{node=~"$(NODES)",ip=~"$(ADDRESSES)",x="$(NAMESPACE)/$(NAME)/$(REVISION)"}`, wave)
+	if want := `up{node=~"a\\.b|c",ip=~"10\\.0\\.0\\.1|10\\.0\\.0\\.2",x="ns/proxy/r2"}`; got != want || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
+}
+
+// TestQueryIsBounded refuses one of 4 KiB that names the nodes of a large wave 512 times, and
+// takes neither memory for it nor asks it.
+func TestQueryIsBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error("it is asked") }))
+	t.Cleanup(server.Close)
+	wave := rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2"}
+	for i := range 1000 {
+		wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/256, i%256), Address: "10.0.0.1"})
+	}
+	check := v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: strings.Repeat("$(NODES)", 512), Success: "< 1"}}
+	m := onThisMachine(t)
+	const want = "name $(NODES) and $(ADDRESSES) less often, or update fewer nodes at a time"
+	for name, err := range map[string]error{"the check": Check(check, wave), "its measurement": m.Measure(t.Context(), check, wave)} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if took := allocated(func() { _, _ = query(check.Prometheus.Query, wave) }); took > 4<<20 {
+		t.Errorf("it took %d MiB", took>>20)
+	}
+	check.Prometheus.Query = strings.Repeat("$(NODES)", 5)
+	if got, err := query(check.Prometheus.Query, wave); err != nil || len(got) < 200<<10 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := Check(check, rollout.Wave{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// allocated is how many bytes were, at least, while something was done.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func TestNothingToMeasure(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
 // TestConditions has conditions of before, and expressions of CEL.
@@ -54,12 +55,12 @@ func TestConditionsThatAreNone(t *testing.T) {
 		"'a'":         "gives string",
 		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100): "is neither a comparison and a number",
 	} {
-		if err := Check(prometheusCheck(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Check(prometheusCheck(text), rollout.Wave{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 	for _, check := range []v1alpha1.AnalysisCheck{prometheusCheck("< 1"), {HTTP: &v1alpha1.HTTPCheck{}}} {
-		if err := Check(check); err != nil {
+		if err := Check(check, rollout.Wave{}); err != nil {
 			t.Errorf("%+v: %v", check, err)
 		}
 	}

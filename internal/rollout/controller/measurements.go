@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -154,6 +155,20 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 		}
 	}
 	return nil
+}
+
+// checkChecks finds checks of which no measurement would say anything of the template, neither
+// before a wave nor of the one that is judged.
+func (r *Reconciler) checkChecks(o *observed) {
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
+	if a := o.set.Status.Analysis; a != nil && a.Revision == o.state.Revision && (a.Phase == v1alpha1.AnalysisOfWave || a.Phase == v1alpha1.AnalysisMeasuring) {
+		wave = r.measured(o)
+	}
+	for _, check := range o.strategy.Analysis {
+		if err := r.checkAnalysis(check, wave); err != nil {
+			o.fault(v1alpha1.ReasonAnalysisInvalid, fmt.Sprintf("check %s: %v", check.Name, err))
+		}
+	}
 }
 
 // measured is the wave as it is measured: a NotReady node tells nothing of its pods, one

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,7 +69,7 @@ type Options struct {
 	// Measure makes the measurements of the analysis, CheckAnalysis says what of a check no
 	// measurement could mend; nil where nothing is.
 	Measure       Measure
-	CheckAnalysis func(v1alpha1.AnalysisCheck) error
+	CheckAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
 	// DetachAnnotations are the keys of annotations on Nodes that IngressDaemonSets may ask
 	// with for a detachment and wait for, beside node-detacher's.
 	DetachAnnotations []string
@@ -113,7 +114,7 @@ func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
 		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
-		checkAnalysis: func(v1alpha1.AnalysisCheck) error { return nil },
+		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }
 
