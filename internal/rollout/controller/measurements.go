@@ -81,7 +81,7 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 	}
 	m.underWay[set][check.Name] = analysis
 	do := func() { m.finish(set, check, analysis, wave) }
-	m.turns.waiting = append(m.turns.waiting, queued{set: set, asked: m.now(), do: do})
+	m.turns.waiting = append(m.turns.waiting, queued{set: set, do: do})
 	m.takeTurns()
 }
 
@@ -89,14 +89,10 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 func (m *measurements) takeTurns() {
 	for next, ok := m.turns.take(); ok; next, ok = m.turns.take() {
 		m.beside(func() {
-			began := m.now()
 			next.do()
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.turns.end(next.set, m.now().Sub(began))
-			if m.done[next.set] == nil {
-				m.turns.forget(next.set)
-			}
+			m.turns.end(next.set)
 			m.takeTurns()
 		})
 	}

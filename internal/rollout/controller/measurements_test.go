@@ -39,7 +39,7 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 	}
 }
 
-// TestMeasurementsTakeTurns has many slow checks of many IngressDaemonSets: no more are
+// TestMeasurementsTakeTurns has many slow checks of six IngressDaemonSets: no more are
 // measured at a time than may be, and one that asks last waits for one time-out at most.
 func TestMeasurementsTakeTurns(t *testing.T) {
 	const timeout = 300 * time.Second
@@ -116,20 +116,6 @@ func TestMeasurementsOfWhoIsGone(t *testing.T) {
 			t.Errorf("made %v, left %+v", made, m.turns)
 		}
 	})
-}
-
-// TestTurnsForget what ends when nobody is there any more whom it was for.
-func TestTurnsForget(t *testing.T) {
-	turns := newTurns()
-	turns.waiting = append(turns.waiting, queued{set: theSet, asked: time.Now()})
-	if _, ok := turns.take(); !ok {
-		t.Fatal("nobody has a turn")
-	}
-	turns.forget(theSet)
-	turns.end(theSet, time.Second)
-	if len(turns.took) > 0 || len(turns.underWay) > 0 || turns.total != 0 {
-		t.Errorf("it remembers %+v", turns)
-	}
 }
 
 // TestCheckThatIsTooLongForItsWave is told while that wave is measured, and of no other.
