@@ -174,7 +174,8 @@ const (
 	ReasonTooFewNodesServing = "TooFewNodesServing"
 	// ReasonNoNodes: no node is selected.
 	ReasonNoNodes = "NoNodes"
-	// ReasonNodesNotServing: some nodes do not serve and are not under way.
+	// ReasonNodesNotServing: some nodes do not serve and are not under way. Blocked: the last wave
+	// cannot be measured for it.
 	ReasonNodesNotServing = "NodesNotServing"
 	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU, or a taint evicts them.
 	ReasonPodsRejected = "PodsRejected"

@@ -95,7 +95,7 @@ func (m *Measurer) measure(ctx context.Context, check v1alpha1.AnalysisCheck, wa
 
 // askNodes asks the nodes side by side and gives the first failure by name.
 func (m *Measurer) askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
-	way, err := m.nodeRoute(ctx, check.Port, wave)
+	way, closed, err := m.nodeRoute(ctx, check.Port, wave)
 	if err != nil {
 		return err
 	}
@@ -106,6 +106,10 @@ func (m *Measurer) askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave
 		go func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
+			if closed(node) {
+				failures <- failure{node.Name, fmt.Errorf("node %s runs no pod of the template or health checker that may listen on port %d, so it is not asked", node.Name, check.Port)}
+				return
+			}
 			failures <- failure{node.Name, askNode(ctx, c, check, node)}
 		}()
 	}

@@ -29,7 +29,7 @@ func waveOf(t *testing.T, server *httptest.Server) (rollout.Wave, int32) {
 	}
 	host, port, _ := net.SplitHostPort(at.Host)
 	n, _ := strconv.Atoi(port)
-	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host}}, Ports: []int32{int32(n)}}, int32(n)
+	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host, Ports: []int32{int32(n)}}}, Ports: []int32{int32(n)}}, int32(n)
 }
 
 // onThisMachine makes measurements of servers of a test.
