@@ -11,7 +11,9 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -101,6 +103,32 @@ func TestHTTPAsksEveryNode(t *testing.T) {
 	wave, port := waveOf(t, server)
 	wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: "n0", Address: wave.Nodes[0].Address}, rollout.WaveNode{Name: "n2", Address: "127.0.0.2"})
 	expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}}, wave, "node n0 answered / with status 404, and 2 more")
+}
+
+// TestHTTPAsksSoManyNodesAtATime, and has no more goroutines than these need.
+func TestHTTPAsksSoManyNodesAtATime(t *testing.T) {
+	var mu sync.Mutex
+	underWay, most, goroutines, asked := 0, 0, 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		mu.Lock()
+		asked++
+		underWay++
+		most, goroutines = max(most, underWay), max(goroutines, runtime.NumGoroutine())
+		mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+		mu.Lock()
+		underWay--
+		mu.Unlock()
+	}))
+	t.Cleanup(server.Close)
+	wave, port := waveOf(t, server)
+	for len(wave.Nodes) < 2000 {
+		wave.Nodes = append(wave.Nodes, wave.Nodes[0])
+	}
+	expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}, TimeoutSeconds: new(int32(60))}, wave, "")
+	if asked != len(wave.Nodes) || most > 32 || goroutines > 1000 {
+		t.Errorf("%d of %d were asked, %d at a time, with %d goroutines", asked, len(wave.Nodes), most, goroutines)
+	}
 }
 
 func TestWebhook(t *testing.T) {
