@@ -120,7 +120,7 @@ type PrometheusCheck struct {
 	// query is PromQL whose result is a vector or a scalar. In it $(NODES) stands
 	// for a regular expression of the names of the wave's nodes, $(ADDRESSES) for one
 	// of their addresses, $(REVISION) for the revision, $(NAMESPACE) and $(NAME) for
-	// the IngressDaemonSet's.
+	// the IngressDaemonSet's. With these it is at most 256 KiB long.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1

@@ -174,7 +174,8 @@ const (
 	ReasonTooFewNodesServing = "TooFewNodesServing"
 	// ReasonNoNodes: no node is selected.
 	ReasonNoNodes = "NoNodes"
-	// ReasonNodesNotServing: some nodes do not serve and are not under way.
+	// ReasonNodesNotServing: some nodes do not serve and are not under way. Blocked: the last wave
+	// cannot be measured for it.
 	ReasonNodesNotServing = "NodesNotServing"
 	// ReasonPodsRejected: a kubelet rejects pods, such as for want of CPU, or a taint evicts them.
 	ReasonPodsRejected = "PodsRejected"
@@ -193,7 +194,8 @@ const (
 	ReasonServiceUnusable = "ServiceUnusable"
 	// ReasonInvalidSpec: the spec cannot be carried out; admission would have refused it.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonAnalysisInvalid: a check of the analysis has a condition that cannot be read.
+	// ReasonAnalysisInvalid: a check of the analysis has a condition that cannot be read, or a
+	// query that is too long with the names of the nodes that are measured.
 	ReasonAnalysisInvalid = "AnalysisInvalid"
 	// ReasonAnnotationNotPermitted: the operator does not permit an annotation of Nodes that
 	// the spec asks for detachment with, or waits for.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -55,12 +56,17 @@ func New(o Options) *Measurer {
 	return &Measurer{Options: o, apiServers: apiServers{reading: make(chan struct{}, 1)}}
 }
 
-// Check says what of a check no measurement could mend: a condition that cannot be read.
-func Check(check v1alpha1.AnalysisCheck) error {
+// Check says what of a check no measurement of a wave could mend: a condition that cannot be
+// read, or a query that is too long with the names of the wave's nodes. Before there is a wave
+// it is one without nodes.
+func Check(check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 	if check.Prometheus == nil {
 		return nil
 	}
-	_, err := condition(check.Prometheus.Success)
+	if _, err := condition(check.Prometheus.Success); err != nil {
+		return err
+	}
+	_, err := query(check.Prometheus.Query, wave)
 	return err
 }
 
@@ -88,27 +94,35 @@ func (m *Measurer) measure(ctx context.Context, check v1alpha1.AnalysisCheck, wa
 	return errors.New("it has none of http, prometheus and webhook")
 }
 
+// mostNodes of a wave are asked at a time by one measurement.
+const mostNodes = 32
+
 // askNodes asks the nodes side by side and gives the first failure by name.
 func (m *Measurer) askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave rollout.Wave) error {
-	way, err := m.nodeRoute(ctx, check.Port, wave)
+	way, closed, err := m.nodeRoute(ctx, check.Port, wave)
 	if err != nil {
 		return err
 	}
 	c := bounded(&http.Transport{DialContext: way, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: check.Host}})
-	failures := make(chan failure, len(wave.Nodes))
-	slots := make(chan struct{}, 32)
-	for _, node := range wave.Nodes {
-		go func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			failures <- failure{node.Name, askNode(ctx, c, check, node)}
-		}()
+	errs := make([]error, len(wave.Nodes))
+	var asking errgroup.Group
+	asking.SetLimit(mostNodes)
+	for i, node := range wave.Nodes {
+		asking.Go(func() error {
+			if closed(node) {
+				errs[i] = fmt.Errorf("node %s runs no pod of the template or health checker that may listen on port %d, so it is not asked", node.Name, check.Port)
+			} else {
+				errs[i] = askNode(ctx, c, check, node)
+			}
+			return nil
+		})
 	}
+	_ = asking.Wait()
 	out := &rollout.NodesFailed{}
 	var whys []string
-	for range wave.Nodes {
-		if f := <-failures; f.err != nil {
-			out.Nodes, whys = append(out.Nodes, f.node), append(whys, f.err.Error())
+	for i, err := range errs {
+		if err != nil {
+			out.Nodes, whys = append(out.Nodes, wave.Nodes[i].Name), append(whys, err.Error())
 		}
 	}
 	if len(whys) == 0 {
@@ -120,12 +134,6 @@ func (m *Measurer) askNodes(ctx context.Context, check *v1alpha1.HTTPCheck, wave
 		out.Why = fmt.Sprintf("%s, and %d more", whys[0], len(whys)-1)
 	}
 	return out
-}
-
-// failure is what a node did not do; nil where it did.
-type failure struct {
-	node string
-	err  error
 }
 
 func askNode(ctx context.Context, c *http.Client, check *v1alpha1.HTTPCheck, node rollout.WaveNode) error {

@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -28,7 +31,7 @@ func waveOf(t *testing.T, server *httptest.Server) (rollout.Wave, int32) {
 	}
 	host, port, _ := net.SplitHostPort(at.Host)
 	n, _ := strconv.Atoi(port)
-	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host}}, Ports: []int32{int32(n)}}, int32(n)
+	return rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "n1", Address: host, Ports: []int32{int32(n)}}}, Ports: []int32{int32(n)}}, int32(n)
 }
 
 // onThisMachine makes measurements of servers of a test.
@@ -102,6 +105,32 @@ func TestHTTPAsksEveryNode(t *testing.T) {
 	expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}}, wave, "node n0 answered / with status 404, and 2 more")
 }
 
+// TestHTTPAsksSoManyNodesAtATime, and has no more goroutines than these need.
+func TestHTTPAsksSoManyNodesAtATime(t *testing.T) {
+	var mu sync.Mutex
+	underWay, most, goroutines, asked := 0, 0, 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		mu.Lock()
+		asked++
+		underWay++
+		most, goroutines = max(most, underWay), max(goroutines, runtime.NumGoroutine())
+		mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+		mu.Lock()
+		underWay--
+		mu.Unlock()
+	}))
+	t.Cleanup(server.Close)
+	wave, port := waveOf(t, server)
+	for len(wave.Nodes) < 2000 {
+		wave.Nodes = append(wave.Nodes, wave.Nodes[0])
+	}
+	expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}, TimeoutSeconds: new(int32(60))}, wave, "")
+	if asked != len(wave.Nodes) || most > 32 || goroutines > 1000 {
+		t.Errorf("%d of %d were asked, %d at a time, with %d goroutines", asked, len(wave.Nodes), most, goroutines)
+	}
+}
+
 func TestWebhook(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -172,10 +201,48 @@ func TestPrometheus(t *testing.T) {
 
 func TestQueryNamesTheWave(t *testing.T) {
 	wave := rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2", Nodes: []rollout.WaveNode{{Name: "a.b", Address: "10.0.0.1"}, {Name: "c", Address: "10.0.0.2"}}}
-	got := query(`up{node=~"$(NODES)",ip=~"$(ADDRESSES)",x="$(NAMESPACE)/$(NAME)/$(REVISION)"}`, wave)
-	if want := `up{node=~"a\\.b|c",ip=~"10\\.0\\.0\\.1|10\\.0\\.0\\.2",x="ns/proxy/r2"}`; got != want {
-		t.Errorf("%s, want %s", got, want)
+	got, err := query(`up{node=~"$(NODES)",ip=~"$(ADDRESSES)",x="$(NAMESPACE)/$(NAME)/$(REVISION)"}`, wave)
+	if want := `up{node=~"a\\.b|c",ip=~"10\\.0\\.0\\.1|10\\.0\\.0\\.2",x="ns/proxy/r2"}`; got != want || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
+}
+
+// TestQueryIsBounded refuses one of 4 KiB that names the nodes of a large wave 512 times, and
+// takes neither memory for it nor asks it.
+func TestQueryIsBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Error("it is asked") }))
+	t.Cleanup(server.Close)
+	wave := rollout.Wave{Namespace: "ns", Name: "proxy", Revision: "r2"}
+	for i := range 1000 {
+		wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: fmt.Sprintf("ip-10-0-%d-%d.eu-west-1.compute.internal", i/256, i%256), Address: "10.0.0.1"})
+	}
+	check := v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Address: server.URL, Query: strings.Repeat("$(NODES)", 512), Success: "< 1"}}
+	m := onThisMachine(t)
+	const want = "name $(NODES) and $(ADDRESSES) less often, or update fewer nodes at a time"
+	for name, err := range map[string]error{"the check": Check(check, wave), "its measurement": m.Measure(t.Context(), check, wave)} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if took := allocated(func() { _, _ = query(check.Prometheus.Query, wave) }); took > 4<<20 {
+		t.Errorf("it took %d MiB", took>>20)
+	}
+	check.Prometheus.Query = strings.Repeat("$(NODES)", 5)
+	if got, err := query(check.Prometheus.Query, wave); err != nil || len(got) < 200<<10 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if err := Check(check, rollout.Wave{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// allocated is how many bytes were, at least, while something was done.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func TestNothingToMeasure(t *testing.T) {

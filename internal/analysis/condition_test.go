@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
 // TestConditions has conditions of before, and expressions of CEL.
@@ -52,14 +53,16 @@ func TestConditionsThatAreNone(t *testing.T) {
 		"value":       "gives dyn, and not whether value is as it should be",
 		"value + 1.0": "and not whether value is as it should be",
 		"'a'":         "gives string",
+		// What it costs to compile a pattern nobody counts.
+		`"".matches(string(value)+"((\\pL{10}){10}){10}")`:           "undeclared reference to 'matches'",
 		strings.Repeat("(", 100) + "true" + strings.Repeat(")", 100): "is neither a comparison and a number",
 	} {
-		if err := Check(prometheusCheck(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Check(prometheusCheck(text), rollout.Wave{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 	for _, check := range []v1alpha1.AnalysisCheck{prometheusCheck("< 1"), {HTTP: &v1alpha1.HTTPCheck{}}} {
-		if err := Check(check); err != nil {
+		if err := Check(check, rollout.Wave{}); err != nil {
 			t.Errorf("%+v: %v", check, err)
 		}
 	}
@@ -74,6 +77,25 @@ func TestConditionsThatAreNone(t *testing.T) {
 
 func prometheusCheck(success string) v1alpha1.AnalysisCheck {
 	return v1alpha1.AnalysisCheck{Prometheus: &v1alpha1.PrometheusCheck{Success: success}}
+}
+
+// TestConditionOfManyValuesIsBounded ends one that costs too much for all values together, each of
+// which would be cheap enough.
+func TestConditionOfManyValuesIsBounded(t *testing.T) {
+	for text, want := range map[string]string{
+		"value < 0.5 || value > 0.8 && value < 2.0 || value == 3.0 || value == 4.0": "",
+		loop(30): "for all values it costs more than 100000: shorten it, or aggregate the values",
+	} {
+		passes, err := condition(text)
+		for range mostValues {
+			if err == nil {
+				_, err = passes(t.Context(), 1)
+			}
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
 }
 
 // loop is an expression that is evaluated so many times over.

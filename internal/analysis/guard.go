@@ -10,9 +10,9 @@ import (
 )
 
 // ofTheSystem are ports of nodes on which Kubernetes itself listens: etcd's, the API
-// server's, kube-proxy's, the kubelet's, the controller manager's and the scheduler's.
+// server's, kube-proxy's, the kubelet's, the controller managers' and the scheduler's.
 var ofTheSystem = map[uint16]bool{
-	2379: true, 2380: true, 6443: true, 10248: true, 10249: true, 10250: true, 10255: true, 10256: true, 10257: true, 10259: true,
+	2379: true, 2380: true, 2381: true, 6443: true, 10248: true, 10249: true, 10250: true, 10255: true, 10256: true, 10257: true, 10258: true, 10259: true,
 }
 
 // special are addresses that names must not lead to: this machine's own, those of a link, such
@@ -39,7 +39,7 @@ func specialRange(a netip.Addr) (in netip.Prefix, ok bool) {
 type dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // guarded checks what is dialled once names are resolved, whatever they were.
-func (m *Measurer) guarded(forbidden map[netip.AddrPort]bool) dial {
+func (m *Measurer) guarded(forbidden map[netip.AddrPort]bool, kubelets []netip.AddrPort) dial {
 	dialer := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -47,9 +47,12 @@ func (m *Measurer) guarded(forbidden map[netip.AddrPort]bool) dial {
 		}
 		at := to.Addr().Unmap().WithZone("")
 		_, isSpecial := specialRange(at)
+		to = netip.AddrPortFrom(at, to.Port())
 		switch {
-		case forbidden[netip.AddrPortFrom(at, to.Port())]:
+		case forbidden[to]:
 			return fmt.Errorf("%s is the API server, which no check may ask", address)
+		case slices.Contains(kubelets, to) && !m.Hosts.namePort(to.Port()):
+			return fmt.Errorf("%s is a kubelet, which no check may ask unless --analysis-hosts names its port", address)
 		case isSpecial && !m.Hosts.hold(at):
 			return fmt.Errorf("no name may lead to %s", at)
 		}

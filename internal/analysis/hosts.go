@@ -96,6 +96,11 @@ func (hosts Hosts) permit(name string, port uint16) bool {
 	})
 }
 
+// namePort is whether an entry names the port.
+func (hosts Hosts) namePort(port uint16) bool {
+	return slices.ContainsFunc(hosts, func(h host) bool { return h.port == port })
+}
+
 // hold is whether the operator names the address, and not a name that leads to it.
 func (hosts Hosts) hold(address netip.Addr) bool {
 	return slices.ContainsFunc(hosts, func(h host) bool { return h.holds(address) })

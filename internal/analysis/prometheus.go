@@ -25,6 +25,10 @@ func (m *Measurer) askPrometheus(ctx context.Context, check *v1alpha1.Prometheus
 	if err != nil {
 		return err
 	}
+	asked, err := query(check.Query, wave)
+	if err != nil {
+		return err
+	}
 	address, c, told, err := m.prometheus(ctx, check, wave)
 	if err != nil {
 		return err
@@ -33,7 +37,7 @@ func (m *Measurer) askPrometheus(ctx context.Context, check *v1alpha1.Prometheus
 	if err != nil {
 		return told(err)
 	}
-	result, _, _, err := prometheus.NewAPI(api).Query(ctx, query(check.Query, wave), itsOwnNow)
+	result, _, _, err := prometheus.NewAPI(api).Query(ctx, asked, itsOwnNow)
 	if err != nil {
 		return told(err)
 	}
@@ -72,18 +76,30 @@ func (m *Measurer) prometheus(ctx context.Context, check *v1alpha1.PrometheusChe
 	return p.Address, c, p.told, nil
 }
 
-// query fills in what stands for the wave.
-func query(text string, wave rollout.Wave) string {
+// longestQuery is asked, in bytes: one that names the 1000 nodes of a wave five times.
+const longestQuery = 256 << 10
+
+// query fills in what stands for the wave. One that would be longer than longestQuery is not
+// made at all: a query may name the nodes some 500 times.
+func query(text string, wave rollout.Wave) (string, error) {
 	var names, addresses []string
 	for _, n := range wave.Nodes {
 		// Doubly, for the string of PromQL and for its regular expression.
 		names = append(names, strings.ReplaceAll(regexp.QuoteMeta(n.Name), `\`, `\\`))
 		addresses = append(addresses, strings.ReplaceAll(regexp.QuoteMeta(n.Address), `\`, `\\`))
 	}
-	return strings.NewReplacer(
+	meant := []string{
 		"$(NODES)", strings.Join(names, "|"), "$(ADDRESSES)", strings.Join(addresses, "|"),
 		"$(REVISION)", wave.Revision, "$(NAMESPACE)", wave.Namespace, "$(NAME)", wave.Name,
-	).Replace(text)
+	}
+	length := len(text)
+	for i := 0; i < len(meant); i += 2 {
+		length += strings.Count(text, meant[i]) * (len(meant[i+1]) - len(meant[i]))
+	}
+	if length > longestQuery {
+		return "", fmt.Errorf("query: for the %d nodes of the wave it is %d bytes long, and at most %d are asked: name $(NODES) and $(ADDRESSES) less often, or update fewer nodes at a time", len(wave.Nodes), length, longestQuery)
+	}
+	return strings.NewReplacer(meant...).Replace(text), nil
 }
 
 // valuesOf are the values of a scalar or a vector. The client reads fields that are

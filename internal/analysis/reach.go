@@ -45,7 +45,7 @@ func (m *Measurer) route(ctx context.Context, address string, wave rollout.Wave)
 	if err != nil {
 		return nil, err
 	}
-	direct := m.guarded(forbidden)
+	direct := m.guarded(forbidden, wave.Kubelets)
 	if m.Hosts.permit(target.Hostname(), uint16(port)) {
 		return direct, nil
 	}
@@ -97,7 +97,7 @@ func (m *Measurer) external(service *corev1.Service, port uint16, direct dial) (
 // it lead anywhere.
 func (m *Measurer) podsBehind(ctx context.Context, service *corev1.Service, port uint16, wave rollout.Wave) ([]string, error) {
 	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
-		return p.Port == int32(port) && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+		return p.Port == int32(port) && isTCP(p)
 	})
 	switch {
 	case at < 0:
@@ -126,6 +126,8 @@ func (m *Measurer) podsBehind(ctx context.Context, service *corev1.Service, port
 	rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
 	return ready[:min(len(ready), mostTried)], nil
 }
+
+func isTCP(p corev1.ServicePort) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }
 
 func isReady(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -163,25 +165,25 @@ func toOneOf(addresses []string, direct dial) dial {
 	}
 }
 
-// nodeRoute is how to get to a port of the wave's nodes.
-func (m *Measurer) nodeRoute(ctx context.Context, port int32, wave rollout.Wave) (dial, error) {
+// nodeRoute is how to get to a port of the wave's nodes, and which of these are not to be asked,
+// since no pod of the wave may listen there.
+func (m *Measurer) nodeRoute(ctx context.Context, port int32, wave rollout.Wave) (way dial, closed func(rollout.WaveNode) bool, err error) {
 	forbidden, err := m.forbidden(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	own := slices.Contains(wave.Ports, port) && !ofTheSystem[uint16(port)]
-	refused := func(n rollout.WaveNode) bool { return !m.Hosts.permit(n.Address, uint16(port)) }
-	if own || !slices.ContainsFunc(wave.Nodes, refused) {
-		return m.guarded(forbidden), nil
-	}
-	own, err = m.isNodePort(ctx, port, wave.Namespace)
+	published, err := m.isNodePort(ctx, port, wave.Namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if !own {
-		return nil, fmt.Errorf("port %d of the nodes is none that the template declares, nor a node port of a Service in namespace %s, and --analysis-hosts does not permit it", port, wave.Namespace)
+	among := func(ports []int32) bool { return slices.Contains(ports, port) && !ofTheSystem[uint16(port)] }
+	closed = func(n rollout.WaveNode) bool {
+		return !published && !among(n.Ports) && !m.Hosts.permit(n.Address, uint16(port))
 	}
-	return m.guarded(forbidden), nil
+	if !among(wave.Ports) && slices.ContainsFunc(wave.Nodes, closed) {
+		return nil, nil, fmt.Errorf("port %d of the nodes is none that the template declares, nor a node port of a Service in namespace %s, and --analysis-hosts does not permit it", port, wave.Namespace)
+	}
+	return m.guarded(forbidden, wave.Kubelets), closed, nil
 }
 
 // published is whether the node ports of a Service are its own. Those of other types are allotted to
@@ -190,13 +192,14 @@ func published(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// isNodePort is whether a Service of the namespace has the port on every node.
+// isNodePort is whether a Service of the namespace has the TCP port on every node. UDP ports are
+// allotted by themselves.
 func (m *Measurer) isNodePort(ctx context.Context, port int32, namespace string) (bool, error) {
 	services := &corev1.ServiceList{}
 	if err := m.Services.List(ctx, services, client.InNamespace(namespace)); err != nil {
 		return false, fmt.Errorf("listing Services: %w", err)
 	}
 	return !ofTheSystem[uint16(port)] && slices.ContainsFunc(services.Items, func(s corev1.Service) bool {
-		return published(&s) && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port })
+		return published(&s) && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port && isTCP(p) })
 	}), nil
 }

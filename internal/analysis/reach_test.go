@@ -158,38 +158,70 @@ func TestReachOfNodes(t *testing.T) {
 	wave, port := waveOf(t, server)
 	published := service("ns", "proxy", 8080)
 	published.Spec.Type, published.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, port
-	theirs, external, kubelets := published.DeepCopy(), published.DeepCopy(), published.DeepCopy()
+	theirs, external, kubelets, datagrams := published.DeepCopy(), published.DeepCopy(), published.DeepCopy(), published.DeepCopy()
+	datagrams.Spec.Ports[0].Protocol = corev1.ProtocolUDP
 	theirs.Namespace, external.Spec.Type, kubelets.Spec.Ports[0].NodePort = "other", corev1.ServiceTypeExternalName, 10250
 	const refused = "of the nodes is none that the template declares"
 	for name, c := range map[string]struct {
 		port    int32
 		own     []int32
+		held    []int32
 		hosts   []string
 		objects []client.Object
 		want    string
 	}{
-		"declared":                         {port, []int32{port}, nil, nil, ""},
-		"a node port":                      {port, nil, nil, []client.Object{published}, ""},
-		"permitted":                        {port, nil, []string{"127.0.0.0/8"}, nil, ""},
-		"not declared":                     {port, []int32{80}, nil, nil, refused},
-		"a node port of another namespace": {port, nil, nil, []client.Object{theirs}, refused},
-		"a number that nothing allots":     {port, nil, nil, []client.Object{external}, refused},
-		"the kubelet's, as a node port":    {10250, nil, nil, []client.Object{kubelets}, refused},
-		"the kubelet's, declared":          {10250, []int32{10250}, nil, nil, refused},
-		"the kubelet's, among all":         {10250, []int32{10250}, []string{"127.0.0.0/8"}, nil, refused},
-		"this machine's":                   {port, []int32{port}, []string{"192.0.2.1"}, nil, "no name may lead to 127.0.0.1"},
+		"declared, by a pod that runs":     {port, []int32{port}, []int32{port}, nil, nil, ""},
+		"declared, by no pod that runs":    {port, []int32{port}, nil, nil, nil, "node n1 runs no pod of the template or health checker that may listen on port"},
+		"declared, and a node port":        {port, []int32{port}, nil, nil, []client.Object{published}, ""},
+		"a node port":                      {port, nil, nil, nil, []client.Object{published}, ""},
+		"permitted":                        {port, nil, nil, []string{"127.0.0.0/8"}, nil, ""},
+		"not declared":                     {port, []int32{80}, []int32{80}, nil, nil, refused},
+		"a node port of another namespace": {port, nil, nil, nil, []client.Object{theirs}, refused},
+		"a number that nothing allots":     {port, nil, nil, nil, []client.Object{external}, refused},
+		"a node port of another protocol":  {port, nil, nil, nil, []client.Object{datagrams}, refused},
+		"the kubelet's, as a node port":    {10250, nil, nil, nil, []client.Object{kubelets}, refused},
+		"the kubelet's, declared":          {10250, []int32{10250}, []int32{10250}, nil, nil, refused},
+		"the cloud's controllers'":         {10258, []int32{10258}, []int32{10258}, nil, nil, refused},
+		"etcd's metrics":                   {2381, []int32{2381}, []int32{2381}, nil, nil, refused},
+		"the kubelet's, among all":         {10250, []int32{10250}, []int32{10250}, []string{"127.0.0.0/8"}, nil, refused},
+		"this machine's":                   {port, []int32{port}, []int32{port}, []string{"192.0.2.1"}, nil, "no name may lead to 127.0.0.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.hosts == nil {
 				c.hosts = []string{ownMachine}
 			}
 			wave := wave
-			wave.Ports = c.own
+			wave.Ports, wave.Nodes = c.own, []rollout.WaveNode{{Name: "n1", Address: "127.0.0.1", Ports: c.held}}
 			err := measuring(t, c.hosts, c.objects...).Measure(context.Background(), v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: c.port}}, wave)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestReachOfAnOddKubelet is refused, however it is come to, unless an entry names its port.
+func TestReachOfAnOddKubelet(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	t.Cleanup(server.Close)
+	wave, port := waveOf(t, server)
+	wave.Kubelets = []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(port))}
+	behind := pod("ns", "judge")
+	behind.Spec.HostNetwork = true
+	objects := []client.Object{service("ns", "judge", port), behind}
+	checks := []v1alpha1.AnalysisCheck{{HTTP: &v1alpha1.HTTPCheck{Port: port}}, {Webhook: &v1alpha1.WebhookCheck{URL: "http://judge/"}}, {Webhook: &v1alpha1.WebhookCheck{URL: server.URL}}}
+	for _, check := range checks {
+		err := measuring(t, []string{"127.0.0.1"}, objects...).Measure(t.Context(), check, wave)
+		if err == nil || !strings.Contains(err.Error(), "is a kubelet, which no check may ask unless --analysis-hosts names its port") || asked > 0 {
+			t.Errorf("%+v: %v, asked %d times", check, err, asked)
+		}
+	}
+	m := measuring(t, []string{"127.0.0.1:" + strconv.Itoa(int(port))}, objects...)
+	for _, check := range checks {
+		if err := m.Measure(t.Context(), check, wave); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

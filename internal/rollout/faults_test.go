@@ -518,6 +518,37 @@ func TestUnreadableCheck(t *testing.T) {
 	}
 }
 
+// TestNothingIsAskedWherePodsAreMissing: a check by HTTP waits for a pod of the wave, and says so
+// once the wave is over; others are measured.
+func TestNothingIsAskedWherePodsAreMissing(t *testing.T) {
+	s := servingFleet(3)
+	analysed(&s.Spec)
+	checks := s.Spec.UpdateStrategy.RollingUpdate.Analysis
+	asked := checks[0]
+	asked.Name, asked.HTTP, asked.DuringWave = "asked", &v1alpha1.HTTPCheck{Port: 80}, true
+	checks[0].DuringWave = true
+	s.Spec.UpdateStrategy.RollingUpdate.Analysis = append(checks, asked)
+	s.Revision = "r2"
+	began := metav1.NewMicroTime(start.Add(-time.Minute))
+	s.Status.Wave, s.Status.Analysis = []string{"n0000"}, &v1alpha1.AnalysisStatus{Revision: "r2", Nodes: []string{"n0000"}, Began: began, Since: began}
+	s.Nodes[0].Deployment.Revision = "r2"
+	for phase, waits := range map[v1alpha1.AnalysisPhase]bool{v1alpha1.AnalysisOfWave: false, v1alpha1.AnalysisMeasuring: true} {
+		s.Status.Analysis.Phase = phase
+		for _, pod := range []Pod{{Revision: "r1", Running: true}, {Revision: "r2"}, {Revision: "r2", Running: true}} {
+			s.Nodes[0].Pods = []Pod{pod}
+			d := Plan(s)
+			runs := pod.Running && pod.Revision == "r2"
+			blocked := condition(t, d, v1alpha1.ConditionBlocked)
+			if !strings.Contains(steps(d), "Measure errors") || strings.Contains(steps(d), "Measure asked") != runs {
+				t.Errorf("%s, %+v: %s", phase, pod, summary(d))
+			}
+			if got := blocked.Reason == v1alpha1.ReasonNodesNotServing && strings.Contains(blocked.Message, "n0000"); got != (waits && !runs) {
+				t.Errorf("%s, %+v: %+v", phase, pod, blocked)
+			}
+		}
+	}
+}
+
 // TestMeasurementOfAFormerWave: what was measured of another wave counts neither for nor
 // against this one, nor does it put off the first measurement.
 func TestMeasurementOfAFormerWave(t *testing.T) {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -270,9 +271,10 @@ func (p *planner) measure() {
 		return
 	}
 	if p.tellNothing(p.gate.Nodes) {
-		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", "))
+		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+p.measuredNodes())
 		return
 	}
+	runs := slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return p.ready(name) && p.find(name).Runs(p.gate.Revision) })
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
 		c := p.counted(check.Name)
@@ -285,8 +287,19 @@ func (p *planner) measure() {
 			p.wake(due)
 			continue
 		}
+		if check.HTTP != nil && !runs {
+			if !ofWave {
+				p.block(v1alpha1.ReasonNodesNotServing, "the last wave cannot be measured while no pod of it runs on any of its Ready nodes: "+p.measuredNodes())
+			}
+			continue
+		}
 		p.do(Step{Action: Measure, Check: check.Name, Analysis: AnalysisID(p.gate), Reason: "the wave is analysed"})
 	}
+}
+
+// measuredNodes names the first few nodes of the wave.
+func (p *planner) measuredNodes() string {
+	return strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", ")
 }
 
 // lastMeasured is when this controller made the last measurement of a check, or saw the
@@ -308,8 +321,10 @@ func (p *planner) lastMeasured(check string) time.Time {
 type Wave struct {
 	Namespace, Name, Revision string
 	Nodes                     []WaveNode
-	// Ports are those of the nodes on which its own pods listen.
+	// Ports are those of nodes on which its own pods listen, where they run.
 	Ports []int32
+	// Kubelets are where kubelets listen that have a port of the operator's choice.
+	Kubelets []netip.AddrPort
 }
 
 // NodesFailed is why a measurement failed that was made of nodes, and on which of them.
@@ -320,5 +335,9 @@ type NodesFailed struct {
 
 func (e *NodesFailed) Error() string { return e.Why }
 
-// WaveNode is a node of a wave, and the address at which it is asked.
-type WaveNode struct{ Name, Address string }
+// WaveNode is a node of a wave, the address at which it is asked, and the ports of the wave
+// on which a pod of its own may listen there: one that runs.
+type WaveNode struct {
+	Name, Address string
+	Ports         []int32
+}

@@ -55,6 +55,11 @@ func (n *Node) readyPods() int32 {
 // serves is whether the pod is ready and not about to end.
 func (p *Pod) serves() bool { return p.Ready && !p.Terminating && p.Failed == "" }
 
+// Runs is whether a pod of a revision runs on the node, ready or not.
+func (n *Node) Runs(revision string) bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Running && p.Revision == revision })
+}
+
 // broken is whether the node serves nothing: no pod is ready and its health checks fail.
 func (n *Node) broken() bool { return n.checksFail() && n.readyPods() == 0 }
 

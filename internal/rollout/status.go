@@ -172,7 +172,7 @@ func (p *planner) setProgressing(finished bool) {
 	case finished:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisMeasuring:
-		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonAnalyzing, "the nodes of the last wave are measured before the next begins: "+strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", "))
+		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonAnalyzing, "the nodes of the last wave are measured before the next begins: "+p.measuredNodes())
 	case p.Spec.Paused && len(p.out.Status.Wave) == 0:
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonPaused, "spec.paused is set")
 	default:

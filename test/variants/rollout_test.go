@@ -61,8 +61,8 @@ var rollouts = []variant{
 	{
 		name: "a removed port is closed whoever asks it",
 		file: "internal/rollout/checkers.go",
-		from: "\t\tif v.Exists && (hooked || unknown || p.asked(v, port)) {\n",
-		to:   "\t\tif v.Exists && (hooked || unknown) {\n",
+		from: "\t\tif v.Exists && (hooked || p.unknown(v) || p.asked(v, port)) {\n",
+		to:   "\t\tif v.Exists && (hooked || p.unknown(v)) {\n",
 		in:   "./internal/rollout", tests: "TestRetiringPort", say: "--- FAIL: TestRetiringPort/asked_on_one_node",
 	},
 	{

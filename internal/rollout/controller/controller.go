@@ -46,7 +46,7 @@ type Reconciler struct {
 	// measurements are those of the analysis, checkAnalysis says what of a check no measurement
 	// could mend.
 	measurements  *measurements
-	checkAnalysis func(v1alpha1.AnalysisCheck) error
+	checkAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
 	written       *written
 	dryRuns       *dryRuns
 	memory        *memory

@@ -49,12 +49,30 @@ func leanPod(obj any) (any, error) {
 			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
 		pod.Annotations = shared(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
 		pod.Namespace = interned(pod.Namespace)
-		pod.Spec = corev1.PodSpec{NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates}
+		pod.Spec = corev1.PodSpec{
+			NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates,
+			HostNetwork: pod.Spec.HostNetwork, Containers: leanHostPorts(&pod.Spec),
+		}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
 		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool { return !slices.Contains(unread, c.Type) })
 	}
 	return obj, nil
+}
+
+// leanHostPorts are the ports that a pod with a network of its own takes of its node, as if they
+// were one container's.
+func leanHostPorts(spec *corev1.PodSpec) []corev1.Container {
+	var ports []corev1.ContainerPort
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			ports = append(ports, those(containers[i].Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })...)
+		}
+	}
+	if len(ports) == 0 || spec.HostNetwork {
+		return nil
+	}
+	return []corev1.Container{{Ports: ports}}
 }
 
 // leanPodOfAnybody also keeps what pods are selected by, where they listen, and how
@@ -88,15 +106,17 @@ func leanContainers(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// leanNode keeps of the status whether the kubelet is ready, and where health checks reach the node.
+// leanNode keeps of the status whether the kubelet is ready, where it listens, and where health
+// checks reach the node.
 func leanNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		node.Labels, node.Annotations = internedMap(node.Labels), internedKeys(node.Annotations)
 		s := node.Status
 		node.Status = corev1.NodeStatus{
-			Conditions: those(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
-			Addresses:  those(s.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }),
+			Conditions:      those(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
+			Addresses:       those(s.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }),
+			DaemonEndpoints: s.DaemonEndpoints,
 		}
 		for i := range node.Status.Conditions {
 			node.Status.Conditions[i].Message = ""

@@ -3,6 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -12,10 +15,14 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
+
+// kubeletPort is where a kubelet listens unless the operator chooses another port.
+const kubeletPort = 10250
 
 // Measure makes one measurement of a check of the analysis; nil is a pass.
 type Measure func(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error
@@ -80,7 +87,7 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 	}
 	m.underWay[set][check.Name] = analysis
 	do := func() { m.finish(set, check, analysis, wave) }
-	m.turns.waiting = append(m.turns.waiting, queued{set: set, asked: m.now(), do: do})
+	m.turns.waiting = append(m.turns.waiting, queued{set: set, do: do})
 	m.takeTurns()
 }
 
@@ -88,14 +95,10 @@ func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCh
 func (m *measurements) takeTurns() {
 	for next, ok := m.turns.take(); ok; next, ok = m.turns.take() {
 		m.beside(func() {
-			began := m.now()
 			next.do()
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.turns.end(next.set, m.now().Sub(began))
-			if m.done[next.set] == nil {
-				m.turns.forget(next.set)
-			}
+			m.turns.end(next.set)
 			m.takeTurns()
 		})
 	}
@@ -148,17 +151,38 @@ func (m *measurements) recovering(set types.NamespacedName, check v1alpha1.Analy
 func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 	wave := r.measured(o)
 	for _, check := range o.strategy.Analysis {
+		if check.Name != s.Check {
+			continue
+		}
+		if check.HTTP != nil {
+			// Whoever answers on others is no pod of the wave.
+			wave.Nodes = slices.DeleteFunc(wave.Nodes, func(n rollout.WaveNode) bool { return !o.nodes[n.Name].reading.out.Runs(wave.Revision) })
+		}
 		// No answer of no node says nothing. It is asked again when one is Ready.
-		if check.Name == s.Check && (check.HTTP == nil || len(wave.Nodes) > 0) {
+		if check.HTTP == nil || len(wave.Nodes) > 0 {
 			r.measurements.begin(client.ObjectKeyFromObject(o.set), check, s.Analysis, wave)
 		}
 	}
 	return nil
 }
 
+// checkChecks finds checks of which no measurement would say anything of the template, neither
+// before a wave nor of the one that is judged.
+func (r *Reconciler) checkChecks(o *observed) {
+	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
+	if a := o.set.Status.Analysis; a != nil && a.Revision == o.state.Revision && (a.Phase == v1alpha1.AnalysisOfWave || a.Phase == v1alpha1.AnalysisMeasuring) {
+		wave = r.measured(o)
+	}
+	for _, check := range o.strategy.Analysis {
+		if err := r.checkAnalysis(check, wave); err != nil {
+			o.fault(v1alpha1.ReasonAnalysisInvalid, fmt.Sprintf("check %s: %v", check.Name, err))
+		}
+	}
+}
+
 // measured is the wave as it is measured: a NotReady node tells nothing of its pods, one
-// that has left is not the template's. Its ports are those of the template that its pods run:
-// of one that no pod has run yet, nobody knows whether any may listen there.
+// that has left is not the template's. Its ports are those of the template that is measured, and of
+// a node those on which a pod may listen that runs there: others may be anybody's.
 func (r *Reconciler) measured(o *observed) rollout.Wave {
 	wave := rollout.Wave{Namespace: o.set.Namespace, Name: o.set.Name}
 	if a := o.set.Status.Analysis; a != nil {
@@ -168,9 +192,47 @@ func (r *Reconciler) measured(o *observed) rollout.Wave {
 		}
 		for _, name := range a.Nodes {
 			if n := o.nodes[name]; n != nil && n.node != nil && n.reading.out.Wanted && n.reading.out.Ready {
-				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node)})
+				wave.Nodes = append(wave.Nodes, rollout.WaveNode{Name: name, Address: nodeAddress(n.node), Ports: o.heldPorts(n, wave)})
 			}
 		}
 	}
+	for _, n := range o.nodes {
+		wave.Kubelets = append(wave.Kubelets, oddKubelets(n.node)...)
+	}
 	return wave
+}
+
+// heldPorts are those of the wave's ports that pods may listen on which run on the node: of the
+// template that is measured, and health checkers. What pods say of themselves, anybody who may
+// make pods says of his own; where they listen, their spec tells.
+func (o *observed) heldPorts(n *nodeObjects, wave rollout.Wave) []int32 {
+	var held []int32
+	for _, port := range wave.Ports {
+		listens := func(pod *corev1.Pod) bool {
+			own := placeOf(pod).port == objects.PortLabel(port) || pod.Labels[v1alpha1.LabelRevision] == wave.Revision
+			return own && pod.Spec.NodeName == n.node.Name && objects.MayListen(pod, nodeAddress(n.node), port)
+		}
+		if slices.ContainsFunc(n.pods, listens) || slices.ContainsFunc(n.checkers, listens) {
+			held = append(held, port)
+		}
+	}
+	return held
+}
+
+// oddKubelets are where a node's kubelet listens, unless that is at the port at which all do.
+func oddKubelets(node *corev1.Node) []netip.AddrPort {
+	if node == nil {
+		return nil
+	}
+	port := node.Status.DaemonEndpoints.KubeletEndpoint.Port
+	if port <= 0 || port > math.MaxUint16 || port == kubeletPort {
+		return nil
+	}
+	var out []netip.AddrPort
+	for _, a := range node.Status.Addresses {
+		if address, err := netip.ParseAddr(a.Address); err == nil {
+			out = append(out, netip.AddrPortFrom(address.Unmap(), uint16(port)))
+		}
+	}
+	return out
 }

@@ -39,7 +39,7 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 	}
 }
 
-// TestMeasurementsTakeTurns has many slow checks of many IngressDaemonSets: no more are
+// TestMeasurementsTakeTurns has many slow checks of six IngressDaemonSets: no more are
 // measured at a time than may be, and one that asks last waits for one time-out at most.
 func TestMeasurementsTakeTurns(t *testing.T) {
 	const timeout = 300 * time.Second
@@ -118,17 +118,37 @@ func TestMeasurementsOfWhoIsGone(t *testing.T) {
 	})
 }
 
-// TestTurnsForget what ends when nobody is there any more whom it was for.
-func TestTurnsForget(t *testing.T) {
-	turns := newTurns()
-	turns.waiting = append(turns.waiting, queued{set: theSet, asked: time.Now()})
-	if _, ok := turns.take(); !ok {
-		t.Fatal("nobody has a turn")
+// TestCheckThatIsTooLongForItsWave is told while that wave is measured, and of no other.
+func TestCheckThatIsTooLongForItsWave(t *testing.T) {
+	set, ready := benchSet(), benchNode(1)
+	set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{Analysis: []v1alpha1.AnalysisCheck{{Name: "errors"}}}
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
 	}
-	turns.forget(theSet)
-	turns.end(theSet, time.Second)
-	if len(turns.took) > 0 || len(turns.underWay) > 0 || turns.total != 0 {
-		t.Errorf("it remembers %+v", turns)
+	r.checkAnalysis = func(_ v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+		if len(wave.Nodes) > 0 {
+			return errors.New("it is too long")
+		}
+		return nil
+	}
+	const revision = "r2"
+	for want, analyses := range map[int][]*v1alpha1.AnalysisStatus{
+		0: {nil, {Revision: revision, Phase: v1alpha1.AnalysisPassed}, {Revision: revision, Phase: v1alpha1.AnalysisFailed}, {Revision: "former", Phase: v1alpha1.AnalysisMeasuring}},
+		1: {{Revision: revision, Phase: v1alpha1.AnalysisOfWave}, {Revision: revision, Phase: v1alpha1.AnalysisMeasuring}},
+	} {
+		for _, a := range analyses {
+			if set.Status.Analysis = a; a != nil {
+				a.Nodes = []string{ready.Name}
+			}
+			o := &observed{set: set, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{
+				ready.Name: {node: ready, reading: &reading{out: rollout.Node{Wanted: true, Ready: true}}},
+			}}
+			o.state.Revision = revision
+			if r.checkChecks(o); len(o.state.Faults) != want {
+				t.Errorf("%+v: %v", a, o.state.Faults)
+			}
+		}
 	}
 }
 
@@ -140,7 +160,7 @@ func TestCheckThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.checkAnalysis = func(check v1alpha1.AnalysisCheck) error {
+	r.checkAnalysis = func(check v1alpha1.AnalysisCheck, _ rollout.Wave) error {
 		if check.Name == "latency" {
 			return errors.New("it is no condition")
 		}

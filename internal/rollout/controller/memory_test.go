@@ -213,14 +213,18 @@ func TestLean(t *testing.T) {
 	d := deployment("1")
 	d.Spec.Template.Labels = map[string]string{v1alpha1.LabelRevision: "r", "app": "proxy"}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: strings.Repeat("x", 10000)}}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: d.Spec.Template.Spec.Containers}, Status: corev1.PodStatus{
+	taken := corev1.ContainerPort{ContainerPort: 80, HostPort: 8080}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{
+		d.Spec.Template.Spec.Containers[0], {Name: "proxy", Image: "nginx", Ports: []corev1.ContainerPort{taken, {ContainerPort: 81}}},
+	}}, Status: corev1.PodStatus{
 		ContainerStatuses: []corev1.ContainerStatus{{Name: strings.Repeat("x", 10000)}},
 		Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.ContainersReady}, {Type: "example.com/gate"}},
 	}}
 	node := &corev1.Node{Status: corev1.NodeStatus{
-		Images:     []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 10000)}}},
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Reason: "KubeletReady"}},
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10350}},
+		Images:          []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 10000)}}},
+		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Reason: "KubeletReady"}},
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 	}}
 	for _, obj := range []any{d, pod, node} {
 		for _, lean := range []func(any) (any, error){leanDeployment, leanPod, leanNode} {
@@ -238,9 +242,13 @@ func TestLean(t *testing.T) {
 	if diff := cmp.Diff([]corev1.PodCondition{{Type: corev1.ContainersReady}, {Type: "example.com/gate"}}, pod.Status.Conditions); diff != "" {
 		t.Errorf("conditions of a pod: %s", diff)
 	}
+	if diff := cmp.Diff(corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{taken}}}}, pod.Spec); diff != "" {
+		t.Errorf("spec of a pod: %s", diff)
+	}
 	kept := corev1.NodeStatus{
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Reason: "KubeletReady"}},
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+		DaemonEndpoints: node.Status.DaemonEndpoints,
+		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Reason: "KubeletReady"}},
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 	}
 	if diff := cmp.Diff(kept, node.Status); diff != "" {
 		t.Errorf("status of a node: %s", diff)

@@ -96,12 +96,8 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 			return nil, err
 		}
 	}
-	for _, check := range o.strategy.Analysis {
-		if err := r.checkAnalysis(check); err != nil {
-			o.fault(v1alpha1.ReasonAnalysisInvalid, fmt.Sprintf("check %s: %v", check.Name, err))
-		}
-	}
 	r.assemble(o)
+	r.checkChecks(o)
 	r.tellOlder(ctx, o)
 	r.compareCheckers(o)
 	seen := r.sights.of(set)

@@ -69,7 +69,7 @@ type Options struct {
 	// Measure makes the measurements of the analysis, CheckAnalysis says what of a check no
 	// measurement could mend; nil where nothing is.
 	Measure       Measure
-	CheckAnalysis func(v1alpha1.AnalysisCheck) error
+	CheckAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
 	// Detachers are those that IngressDaemonSets may ask to take Nodes out, beside
 	// node-detacher.
 	Detachers []rollout.Detacher
@@ -114,7 +114,7 @@ func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
 		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
-		checkAnalysis: func(v1alpha1.AnalysisCheck) error { return nil },
+		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }
 

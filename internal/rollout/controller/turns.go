@@ -1,8 +1,8 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -16,65 +16,91 @@ const (
 
 // turns says which measurement is made next. The invariants: no more than mostMeasurements
 // are under way, and mostOfOne of one IngressDaemonSet; of all that could begin the one does
-// that would have ended first, had each begun when it was asked for and taken as long as the
-// last of its IngressDaemonSet. So one that is slow keeps another waiting until a measurement
-// ends, which is one time-out at most, and is itself kept waiting for no longer than it takes.
+// whose namespace has the fewest under way or, of such, was served longest ago, and in a
+// namespace it is the same among IngressDaemonSets. So whatever one namespace asks for, it keeps
+// another, of which nothing is under way, waiting until one measurement ends: one time-out at most.
 type turns struct {
 	waiting  []queued
 	underWay map[types.NamespacedName]int
 	total    int
-	// took is how long the last measurement of each took that had a turn and is not forgotten.
-	took map[types.NamespacedName]time.Duration
+	// served is the number of the last turn of each IngressDaemonSet that is not forgotten, and of
+	// each namespace, under no name. Those of namespaces stay until nobody waits: who makes
+	// objects anew would otherwise come first each time.
+	served map[types.NamespacedName]int
+	// number is that of the last turn.
+	number int
 }
 
 // queued is a measurement that is to be made.
 type queued struct {
-	set   types.NamespacedName
-	asked time.Time
-	do    func()
+	set types.NamespacedName
+	do  func()
 }
 
 func newTurns() *turns {
-	return &turns{underWay: map[types.NamespacedName]int{}, took: map[types.NamespacedName]time.Duration{}}
+	return &turns{underWay: map[types.NamespacedName]int{}, served: map[types.NamespacedName]int{}}
 }
 
 // take gives who is next, and begins its turn; ok is false where nobody can be.
 func (t *turns) take() (next queued, ok bool) {
+	if t.total == mostMeasurements {
+		return queued{}, false
+	}
 	first := -1
 	for i, w := range t.waiting {
-		if t.underWay[w.set] < mostOfOne && (first < 0 || t.due(w).Before(t.due(t.waiting[first]))) {
+		if t.underWay[w.set] < mostOfOne && (first < 0 || t.before(w.set, t.waiting[first].set)) {
 			first = i
 		}
 	}
-	if first < 0 || t.total == mostMeasurements {
+	if first < 0 {
 		return queued{}, false
 	}
 	next = t.waiting[first]
 	t.waiting = slices.Delete(t.waiting, first, first+1)
-	t.underWay[next.set]++
 	t.total++
-	if _, known := t.took[next.set]; !known {
-		t.took[next.set] = 0
+	t.number++
+	for _, who := range both(next.set) {
+		t.underWay[who]++
+		t.served[who] = t.number
 	}
 	return next, true
 }
 
-// due is when it would have ended.
-func (t *turns) due(w queued) time.Time { return w.asked.Add(t.took[w.set]) }
-
-// end ends a turn that took so long.
-func (t *turns) end(set types.NamespacedName, took time.Duration) {
-	if _, known := t.took[set]; known {
-		t.took[set] = took
-	}
-	t.total--
-	if t.underWay[set]--; t.underWay[set] == 0 {
-		delete(t.underWay, set)
-	}
+// before is whether a is to be served before b, which asked earlier.
+func (t *turns) before(a, b types.NamespacedName) bool {
+	of, than := both(a), both(b)
+	return cmp.Or(
+		t.underWay[of[0]]-t.underWay[than[0]], t.served[of[0]]-t.served[than[0]],
+		t.underWay[of[1]]-t.underWay[than[1]], t.served[of[1]]-t.served[than[1]],
+	) < 0
 }
 
-// forget lets nobody wait any more who is gone. What is under way still ends.
+// both are the namespace of an IngressDaemonSet, and itself.
+func both(set types.NamespacedName) [2]types.NamespacedName {
+	return [2]types.NamespacedName{{Namespace: set.Namespace}, set}
+}
+
+// end ends a turn.
+func (t *turns) end(set types.NamespacedName) {
+	t.total--
+	for _, who := range both(set) {
+		if t.underWay[who]--; t.underWay[who] == 0 {
+			delete(t.underWay, who)
+		}
+	}
+	t.rest()
+}
+
+// forget lets nobody wait any more who is gone. What is under way still ends, and counts.
 func (t *turns) forget(set types.NamespacedName) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(w queued) bool { return w.set == set })
-	delete(t.took, set)
+	delete(t.served, set)
+	t.rest()
+}
+
+// rest forgets who was served when, where nobody waits for a turn, nor for the end of one.
+func (t *turns) rest() {
+	if t.total == 0 && len(t.waiting) == 0 {
+		clear(t.served)
+	}
 }

@@ -49,6 +49,15 @@ func OwnPorts(set *v1alpha1.IngressDaemonSet, template *corev1.PodTemplateSpec) 
 	return slices.Compact(ports)
 }
 
+// MayListen is whether a pod that runs may be what listens on a TCP port of an address of its
+// node: on the host network on any, otherwise on its hostPorts.
+func MayListen(pod *corev1.Pod, address string, port int32) bool {
+	takes := func(p HostPort) bool {
+		return p.Protocol == corev1.ProtocolTCP && p.Port == port && slices.Contains([]string{"", "0.0.0.0", "::", address}, p.ip)
+	}
+	return pod.Status.Phase == corev1.PodRunning && (pod.Spec.HostNetwork || slices.ContainsFunc(hostPorts(&pod.Spec), takes))
+}
+
 // anywhere is the port on whatever address.
 func (p HostPort) anywhere() HostPort { return HostPort{Protocol: p.Protocol, Port: p.Port} }
 
