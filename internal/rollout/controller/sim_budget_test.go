@@ -228,10 +228,14 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached {
 		return
 	}
+	// A degraded node counts for no floor. One that begins by the same decision served still.
+	beside := func(name string) bool {
+		return slices.ContainsFunc(seen.decision.Steps, func(o rollout.Step) bool { return o.Node == name && o.Action == rollout.Update })
+	}
 	left := 0
 	for i := range seen.Nodes {
 		o := &seen.Nodes[i]
-		if o.Wanted && o.Name != s.Node && !a.takenOut(o.Name) && !isOut(o) && !a.heardSilent(o.Name) && ready(o) > 0 {
+		if o.Wanted && o.Name != s.Node && (!a.takenOut(o.Name) || beside(o.Name)) && !isOut(o) && !a.heardSilent(o.Name) && ready(o) > 0 {
 			left++
 		}
 	}

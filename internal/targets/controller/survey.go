@@ -26,8 +26,10 @@ const (
 // but for groups that somebody names: which there are is in the account's listing. It is
 // guarded by the account's mu, and all of it may be lost.
 type survey struct {
-	// direct are groups that somebody named, by ID.
+	// direct are groups that somebody named, by ID; naming are the names that are being asked for,
+	// with the tags of what they name.
 	direct map[string]direct
+	naming []targets.GroupName
 	named  asking
 	// askedFor is when a name was asked for last, missing are those that named nothing then, by ID.
 	askedFor map[targets.GroupName]time.Time
@@ -170,7 +172,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 	if len(due) == 0 || !s.named.due(0) {
 		return
 	}
-	s.named.underWay = true
+	s.named.underWay, s.naming = true, due
 	go func() {
 		asked := time.Now()
 		cloud, err := a.connected()
@@ -200,6 +202,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 		}
 		untagged := a.readTagsOf(found, a.patiently)
 		a.mu.Lock()
+		s.naming = nil
 		s.named.end("reading the target groups that are named", err)
 		if len(found) > 0 && !s.tagged.underWay {
 			s.tagged.end(readingTags, untagged)
@@ -225,8 +228,7 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 	defer a.mu.Unlock()
 	s := &a.survey
 	needed := slices.DeleteFunc(s.complete(groups, a.groups.since()), func(g targets.Group) bool {
-		_, named := s.direct[g.ID]
-		beingRead := named && s.named.underWay
+		beingRead := slices.ContainsFunc(s.naming, func(n targets.GroupName) bool { return n.Names(g) })
 		return beingRead || !plan.Tags && !(plan.TagsOfInstances && g.Type == targets.Instance) && !plan.TagsOf[g.ID]
 	})
 	all := time.Since(s.tagsReadAt) >= max(every, tagsRest*s.tagsTook)

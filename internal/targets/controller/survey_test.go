@@ -409,6 +409,32 @@ func TestTagsAreReadAgainHoweverManyTurnUp(t *testing.T) {
 	})
 }
 
+// TestTagsOfWhatWasNamedOnce: while groups are read that are named, others are not passed by that
+// only were so.
+func TestTagsOfWhatWasNamedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &manyGroups{n: 3, before: func(context.Context) error { return nil }}
+		a := accountOf(&fakeCloud{}, func() {})
+		a.cloud, a.running, a.groups.all, a.groups.asked = cloud, t.Context(), nil, time.Time{}
+		for _, name := range []string{"g0000", "g0001"} {
+			a.readNamed([]targets.GroupName{{Name: name}}, time.Minute)
+			time.Sleep(time.Second)
+		}
+		begun := len(cloud.sent("Tags"))
+		time.Sleep(time.Minute)
+		a.readNamed([]targets.GroupName{{Name: "g0001"}}, time.Minute)
+		a.readTags(targets.AccountPlan{Tags: true}, time.Minute)
+		time.Sleep(time.Minute)
+		of := map[string]int{}
+		for _, s := range cloud.sent("Tags")[begun:] {
+			of[s.group]++
+		}
+		if of["arn:0000"] != 1 || of["arn:0001"] != 1 {
+			t.Errorf("read %v, each is to be read once", of)
+		}
+	})
+}
+
 // TestWhatIsSurveyedIsDatedByItsQuestion: a look into a group says nothing of a node that was
 // registered while it was under way, and a group that was asked for by its name is gone where a
 // list that was asked for later is without it.
