@@ -41,8 +41,10 @@ type endpoint struct {
 	address string
 	port    int32
 	plain   bool
-	// deserted is whether no pod may be behind it: it is not asked.
-	deserted bool
+	// deserted is whether no pod may be behind it: it is not asked. Nor is one that is barred:
+	// what listens there may be of the system, and no spec names the port, which whoever may
+	// make DaemonSets chooses.
+	deserted, barred bool
 }
 
 type caller struct {
@@ -85,7 +87,7 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 	defer c.mu.Unlock()
 	wanted := map[endpoint]*caller{}
 	for _, e := range endpoints {
-		if e.deserted {
+		if e.deserted || e.barred {
 			continue
 		}
 		if old := c.callers[set][e]; old != nil {

@@ -117,7 +117,9 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
-	o.seated = r.memory.rememberSeats(client.ObjectKeyFromObject(o.set), o.checkers)
+	if err := r.observeSeats(ctx, o); err != nil {
+		return err
+	}
 	o.boundRetiring()
 	if err := r.observeClaims(ctx, o); err != nil {
 		return err
@@ -162,14 +164,21 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 		if o.checkers[port] != nil {
 			continue
 		}
-		list := &appsv1.DaemonSetList{}
-		if err := r.client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)}, client.UnsafeDisableDeepCopy); err != nil {
+		list, ofPort := &appsv1.DaemonSetList{}, client.MatchingLabels{v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)}
+		if err := r.client.List(ctx, list, ofPort, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing the health checkers of port %d: %w", port, err)
 		}
+		pods := &seats{where: []client.ListOption{ofPort}}
 		for i := range list.Items {
 			ds := &list.Items[i]
 			owner := metav1.GetControllerOfNoCopy(ds)
-			if owner == nil || !mayAnswer(ds) {
+			if owner == nil {
+				continue
+			}
+			// Where the port is taken anyway, a cache that is behind does no harm.
+			if taken, err := r.taken(ctx, pods, ds, !o.taken[port]); err != nil {
+				return err
+			} else if !taken {
 				continue
 			}
 			rival := &v1alpha1.IngressDaemonSet{}
@@ -190,12 +199,6 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
-}
-
-// mayAnswer is whether pods of a DaemonSet may hold ports of nodes. One that anybody made who may
-// have no such pods holds none, whatever its labels and owner say.
-func mayAnswer(ds *appsv1.DaemonSet) bool {
-	return ds.Spec.Template.Spec.HostNetwork && ds.Status.CurrentNumberScheduled+ds.Status.NumberMisscheduled > 0
 }
 
 // releasedPorts are the ports that somebody wants closed whoever asks them.

@@ -42,14 +42,15 @@ func leanPod(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.OwnerReferences, pod.GenerateName = nil, nil, ""
 		labels := only
-		if _, checker := pod.Labels[v1alpha1.LabelHealthCheckPort]; checker {
+		_, checker := pod.Labels[v1alpha1.LabelHealthCheckPort]
+		if checker {
 			labels = shared
 		}
 		pod.Labels = labels(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,
 			appsv1.DefaultDeploymentUniqueLabelKey, v1alpha1.LabelHealthCheckPort, v1alpha1.LabelHealthCheckerRevision)
 		pod.Annotations = shared(pod.Annotations, v1alpha1.AnnotationNode, v1alpha1.AnnotationTargets)
 		pod.Namespace = interned(pod.Namespace)
-		pod.Spec = corev1.PodSpec{NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates}
+		pod.Spec = corev1.PodSpec{NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates, HostNetwork: checker && pod.Spec.HostNetwork}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
 		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool { return !slices.Contains(unread, c.Type) })
