@@ -13,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,6 +84,8 @@ func TestRetiredPortOfAnother(t *testing.T) {
 		ds    *appsv1.DaemonSet
 		pod   *corev1.Pod
 	}
+	noSuch := map[string]string{"none": "such"}
+	elsewhere := func(m *made) { m.ds.Spec.Template.Spec.NodeSelector, m.pod.Spec.NodeName = noSuch, "another" }
 	for name, c := range map[string]struct {
 		change func(*made)
 		// behind is whether the cache has no pods.
@@ -99,7 +102,10 @@ func TestRetiredPortOfAnother(t *testing.T) {
 		"they are of another namespace": {change: func(m *made) { m.pod.Namespace = "elsewhere" }},
 		"nobody owns it":                {change: func(m *made) { m.ds.OwnerReferences = nil }},
 		"its owner is no more":          {change: func(m *made) { m.ds.OwnerReferences[0].UID = "before" }},
-		"on other nodes":                {change: func(m *made) { m.other.Spec.NodeSelector = map[string]string{"none": "such"} }},
+		"on other nodes":                {change: elsewhere},
+		"on other nodes but for a pod":  {change: func(m *made) { m.ds.Spec.Template.Spec.NodeSelector = noSuch }, taken: true},
+		"its owner is on other nodes":   {change: func(m *made) { m.other.Spec.NodeSelector = noSuch }, taken: true},
+		"its pod has no node yet":       {change: func(m *made) { m.pod.Spec.NodeName = "" }, taken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, other := benchSet(), benchSet()
@@ -130,6 +136,60 @@ func TestRetiredPortOfAnother(t *testing.T) {
 			}
 			if o.taken[port] != c.taken || (len(o.state.Faults) > 0) != c.taken {
 				t.Errorf("taken %t, want %t: %v", o.taken[port], c.taken, o.state.Faults)
+			}
+		})
+	}
+}
+
+// TestRetiringCheckersStay: the health checkers of a port that was removed stay on the nodes for
+// which the port was named, wherever the spec wants pods by now, and follow it in all else.
+func TestRetiringCheckersStay(t *testing.T) {
+	before := benchSet()
+	before.Spec.NodeSelector = map[string]string{"pool": "mine"}
+	before.Spec.HealthChecker.Tolerations = []corev1.Toleration{{Key: "mine", Operator: corev1.TolerationOpExists}}
+	before.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "mine", Operator: corev1.NodeSelectorOpExists}}}},
+	}}}
+	present := objects.Checker(before, 10080, "checker")
+	everywhere := func(ports ...int32) *v1alpha1.IngressDaemonSet {
+		set := benchSet()
+		set.Spec.HealthCheckNodePorts = ports
+		set.Spec.HealthChecker.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		return set
+	}
+	for name, c := range map[string]struct {
+		set             *v1alpha1.IngressDaemonSet
+		image           string
+		stays, outdated bool
+	}{
+		"removed, and wanted on all nodes": {everywhere(), "checker", true, false},
+		"removed, with another release":    {everywhere(), "newer", true, true},
+		"in the spec":                      {everywhere(10080), "checker", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, err := newReconciler(c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.image = c.image
+			o := &observed{set: c.set, checkers: map[int32]*appsv1.DaemonSet{10080: present}, known: r.memory.of(c.set)}
+			got := r.checker(o, 10080).Spec.Template.Spec
+			had := present.Spec.Template.Spec
+			stays := equality.Semantic.DeepEqual(got.NodeSelector, had.NodeSelector) && equality.Semantic.DeepEqual(got.Affinity, had.Affinity) &&
+				equality.Semantic.DeepEqual(got.Tolerations, had.Tolerations)
+			if stays != c.stays || got.Containers[0].Image != c.image {
+				t.Errorf("stays where it is: %t, want %t: %+v", stays, c.stays, got)
+			}
+			if outdated := r.wantedRevision(o, 10080) != objects.CheckerRevision(present.Spec.Template.Labels); outdated != c.outdated {
+				t.Errorf("outdated: %t, want %t", outdated, c.outdated)
+			}
+			// Another of the port, on nodes of its own, is not written again and again.
+			other := r.checker(o, 10080)
+			other.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
+			o.checkers[10080] = other
+			o.checkers[10080] = r.checker(o, 10080)
+			if c.stays && r.wantedRevision(o, 10080) != objects.CheckerRevision(o.checkers[10080].Spec.Template.Labels) {
+				t.Error("what was written is outdated")
 			}
 		})
 	}

@@ -19,8 +19,8 @@ import (
 type seats struct {
 	// where selects the pods to look at.
 	where []client.ListOption
-	// cached and live are the seats in the cache and at the API server, nil before a look.
-	cached, live map[seat]bool
+	// cached and live are the nodes of these in the cache and at the API server, nil before a look.
+	cached, live map[seat]map[string]bool
 }
 
 // seat is what the pods of one DaemonSet of health checkers have in common.
@@ -33,37 +33,43 @@ func seatOf(obj client.Object) seat {
 	return seat{setOf(obj), obj.GetLabels()[v1alpha1.LabelHealthCheckPort]}
 }
 
-// taken is whether pods of a DaemonSet may hold ports of nodes. Where it counts some of which the
-// cache has none, the cache may be behind, and the API server is asked if that is wanted.
-func (r *Reconciler) taken(ctx context.Context, s *seats, ds *appsv1.DaemonSet, ask bool) (taken bool, err error) {
+// seatsOf are the nodes on which pods of a DaemonSet may hold ports, with an empty name for pods
+// that have none yet. Where it counts pods of which the cache has none, the cache may be behind,
+// and the API server is asked if that is wanted.
+func (r *Reconciler) seatsOf(ctx context.Context, s *seats, ds *appsv1.DaemonSet, ask bool) (nodes map[string]bool, err error) {
 	if s.cached == nil {
 		if s.cached, err = hostPods(ctx, r.client, append(s.where, client.UnsafeDisableDeepCopy)...); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	counted := ds.Status.CurrentNumberScheduled+ds.Status.NumberMisscheduled > 0
-	if s.cached[seatOf(ds)] || !counted || !ask {
+	if len(s.cached[seatOf(ds)]) > 0 || !counted || !ask {
 		return s.cached[seatOf(ds)], nil
 	}
 	if s.live == nil {
 		if s.live, err = hostPods(ctx, r.live, s.where...); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	return s.live[seatOf(ds)], nil
 }
 
-// hostPods are the seats of the pods on the host network.
-func hostPods(ctx context.Context, from client.Reader, where ...client.ListOption) (map[seat]bool, error) {
+// hostPods are the nodes of the pods on the host network.
+func hostPods(ctx context.Context, from client.Reader, where ...client.ListOption) (map[seat]map[string]bool, error) {
 	pods := &corev1.PodList{}
 	if err := from.List(ctx, pods, where...); err != nil {
 		return nil, fmt.Errorf("listing pods of health checkers: %w", err)
 	}
-	out := map[seat]bool{}
+	out := map[seat]map[string]bool{}
 	for i := range pods.Items {
-		if pods.Items[i].Spec.HostNetwork {
-			out[seatOf(&pods.Items[i])] = true
+		pod := &pods.Items[i]
+		if !pod.Spec.HostNetwork {
+			continue
 		}
+		if out[seatOf(pod)] == nil {
+			out[seatOf(pod)] = map[string]bool{}
+		}
+		out[seatOf(pod)][pod.Spec.NodeName] = true
 	}
 	return out, nil
 }
@@ -87,11 +93,11 @@ func (r *Reconciler) observeSeats(ctx context.Context, o *observed) error {
 		s := before[ds.UID]
 		s.taken = s.taken || !o.retiring(port)
 		if !s.taken {
-			var err error
-			if s.taken, err = r.taken(ctx, pods, ds, s.none != ds.ResourceVersion); err != nil {
+			nodes, err := r.seatsOf(ctx, pods, ds, s.none != ds.ResourceVersion)
+			if err != nil {
 				return err
 			}
-			s.none = ds.ResourceVersion
+			s = seating{taken: len(nodes) > 0, none: ds.ResourceVersion}
 		}
 		o.seated[port], now[ds.UID] = s.taken, s
 	}
