@@ -9,12 +9,6 @@ import (
 	"syscall"
 )
 
-// ofTheSystem are ports of nodes on which Kubernetes itself listens: etcd's, the API
-// server's, kube-proxy's, the kubelet's, the controller managers' and the scheduler's.
-var ofTheSystem = map[uint16]bool{
-	2379: true, 2380: true, 2381: true, 6443: true, 10248: true, 10249: true, 10250: true, 10255: true, 10256: true, 10257: true, 10258: true, 10259: true,
-}
-
 // special are addresses that names must not lead to: this machine's own, those of a link, such
 // as that of a cloud's metadata, and of no single machine.
 var special = []netip.Prefix{

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -86,7 +87,7 @@ func (hosts Hosts) permit(name string, port uint16) bool {
 	address, err := netip.ParseAddr(name)
 	return slices.ContainsFunc(hosts, func(h host) bool {
 		switch {
-		case h.port != port && (h.port != 0 || ofTheSystem[port]):
+		case h.port != port && (h.port != 0 || rollout.OfTheSystem(int32(port))):
 			return false
 		case err == nil:
 			return h.holds(address.Unmap())

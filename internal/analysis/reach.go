@@ -115,7 +115,7 @@ func (m *Measurer) podsBehind(ctx context.Context, service *corev1.Service, port
 		pod := &pods.Items[i]
 		number := podPort(pod, service.Spec.Ports[at])
 		// On the host network a number may be anybody's.
-		own := !pod.Spec.HostNetwork || slices.Contains(wave.Ports, number) && !ofTheSystem[uint16(number)]
+		own := !pod.Spec.HostNetwork || slices.Contains(wave.Ports, number) && !rollout.OfTheSystem(number)
 		if number > 0 && own && isReady(pod) {
 			ready = append(ready, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(number))))
 		}
@@ -176,7 +176,7 @@ func (m *Measurer) nodeRoute(ctx context.Context, port int32, wave rollout.Wave)
 	if err != nil {
 		return nil, nil, err
 	}
-	among := func(ports []int32) bool { return slices.Contains(ports, port) && !ofTheSystem[uint16(port)] }
+	among := func(ports []int32) bool { return slices.Contains(ports, port) && !rollout.OfTheSystem(port) }
 	closed = func(n rollout.WaveNode) bool {
 		return !published && !among(n.Ports) && !m.Hosts.permit(n.Address, uint16(port))
 	}
@@ -199,7 +199,7 @@ func (m *Measurer) isNodePort(ctx context.Context, port int32, namespace string)
 	if err := m.Services.List(ctx, services, client.InNamespace(namespace)); err != nil {
 		return false, fmt.Errorf("listing Services: %w", err)
 	}
-	return !ofTheSystem[uint16(port)] && slices.ContainsFunc(services.Items, func(s corev1.Service) bool {
+	return !rollout.OfTheSystem(port) && slices.ContainsFunc(services.Items, func(s corev1.Service) bool {
 		return published(&s) && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == port && isTCP(p) })
 	}), nil
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,8 +42,10 @@ type endpoint struct {
 	address string
 	port    int32
 	plain   bool
-	// deserted is whether no pod may be behind it: it is not asked.
-	deserted bool
+	// deserted is whether no pod may be behind it: it is not asked. Nor is one that is barred:
+	// what listens there may be of the system, and no spec names the port, which whoever may
+	// make DaemonSets chooses.
+	deserted, barred bool
 }
 
 type caller struct {
@@ -56,6 +59,9 @@ type caller struct {
 	failures int
 	// alive is whether the port shows signs of life while a question waits there.
 	alive bool
+	// news counts the answers that differed from the one before, newsAt is when the last came.
+	news   int
+	newsAt time.Time
 }
 
 const (
@@ -71,6 +77,17 @@ const (
 	askPlainEvery = time.Second
 	dialTimeout   = 3 * time.Second
 	mostAnswer    = 64 << 10
+	// newsAtOnce is after how many pieces of news the next question is asked at once: a turn of
+	// a node has two. After more it waits, from shortestRest on twice as long each time.
+	newsAtOnce   = 2
+	shortestRest = 100 * time.Millisecond
+	longestRest  = 5 * time.Second
+	// mostKept is how many bytes of a mark, an ETag or an address are kept, mostBlind how many of
+	// a message: an image that its user chose may answer. A mark of ours takes up 100 at most.
+	mostKept  = 256
+	mostBlind = 1 << 10
+	// longMark stands for a longer mark. It is not ours, which begin with a time.
+	longMark = "a longer one"
 )
 
 func newChecks(changed func(types.NamespacedName), now func() time.Time) *checks {
@@ -85,7 +102,7 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 	defer c.mu.Unlock()
 	wanted := map[endpoint]*caller{}
 	for _, e := range endpoints {
-		if e.deserted {
+		if e.deserted || e.barred {
 			continue
 		}
 		if old := c.callers[set][e]; old != nil {
@@ -172,7 +189,7 @@ func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Che
 		if news := c.heard(set, from, answer, etag); !news || etag == "" {
 			return askPlainEvery
 		}
-		return 0
+		return from.rest(c.now())
 	case from.failures == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
 		from.failures = 1
 		return 50 * time.Millisecond
@@ -180,6 +197,19 @@ func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Che
 		c.heard(set, from, rollout.Check{Port: from.port, Unmarked: from.plain, Accepted: answer.Accepted}, "")
 		return askPlainEvery
 	}
+}
+
+// rest is how long to leave a port alone that just had news. Whoever chooses a health checker's
+// image could otherwise have it asked without a pause, and a pass made for each answer.
+func (e *caller) rest(now time.Time) time.Duration {
+	if now.Sub(e.newsAt) > 2*longestRest {
+		e.news = 0
+	}
+	e.news, e.newsAt = e.news+1, now
+	if e.news <= newsAtOnce {
+		return 0
+	}
+	return min(shortestRest<<min(e.news-newsAtOnce-1, 8), longestRest)
 }
 
 // heard keeps an answer, and is whether it differs from the last.
@@ -293,9 +323,12 @@ func (e *caller) read(conn net.Conn, head []byte) (rollout.Check, string, error)
 	if body.Node != "" && body.Node != e.node {
 		return rollout.Check{Port: e.port}, "", fmt.Errorf("node %s answers at the address of node %s", body.Node, e.node)
 	}
-	out.Mark, out.Quiet, out.Blind = body.Mark, body.Quiet, body.Blind
+	out.Mark, out.Quiet, out.Blind = cut(body.Mark, mostKept), body.Quiet, cut(body.Blind, mostBlind)
+	if len(body.Mark) > mostKept {
+		out.Mark = longMark
+	}
 	if body.Asked != nil {
-		out.AskedBy = body.Asked.By
+		out.AskedBy = cut(body.Asked.By, mostKept)
 	}
 	age := body.AgeSeconds
 	if !out.Serving {
@@ -307,5 +340,15 @@ func (e *caller) read(conn net.Conn, head []byte) (rollout.Check, string, error)
 		// The first release tells nothing but this age.
 		out.Blind = "it has not heard from it for a minute"
 	}
-	return out, response.Header.Get("ETag"), nil
+	tag := response.Header.Get("ETag")
+	if len(tag) > mostKept {
+		// It is asked like one that has none.
+		tag = ""
+	}
+	return out, tag, nil
+}
+
+// cut is a copy of the beginning of a text, which keeps no more of it in memory.
+func cut(text string, most int) string {
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }

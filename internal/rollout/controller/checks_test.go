@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 var theSet = types.NamespacedName{Namespace: "edge", Name: "proxy"}
@@ -279,6 +281,76 @@ func TestChecksAreNotImpatient(t *testing.T) {
 	if took := time.Since(start); took < 2*time.Second {
 		t.Errorf("4 questions in %s", took)
 	}
+}
+
+// TestChecksOfAPortThatAlwaysHasNews: a health checker of an image that its user chose may have
+// news in each answer. It is asked less and less.
+func TestChecksOfAPortThatAlwaysHasNews(t *testing.T) {
+	var n atomic.Int64
+	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		now := n.Add(1)
+		w.Header().Set("ETag", fmt.Sprint(now))
+		fmt.Fprintf(w, `{"serving": true, "mark": "%d"}`, now)
+	})
+	p.await(t, "an answer", func(c rollout.Check) bool { return c.Answered })
+	time.Sleep(time.Second)
+	if got := p.asked(); got > 20 {
+		t.Errorf("asked %d times in a good second", got)
+	}
+}
+
+// TestRest: two pieces of news have the next question asked at once, further ones later and
+// later; after a while without any that begins anew.
+func TestRest(t *testing.T) {
+	at := time.Unix(0, 0)
+	c := newChecks(func(types.NamespacedName) {}, func() time.Time { return at })
+	e := &caller{endpoint: endpoint{port: 10080}}
+	n := 0
+	news := func(after time.Duration) (ms int64) {
+		at = at.Add(after)
+		n++
+		return c.take(theSet, e, rollout.Check{Answered: true, Mark: strconv.Itoa(n)}, "tag", nil).Milliseconds()
+	}
+	var got []int64
+	for range 10 {
+		got = append(got, news(time.Second))
+		// A question without an answer, or without news, begins nothing anew.
+		c.take(theSet, e, rollout.Check{}, "", net.ErrClosed)
+		c.take(theSet, e, e.last, "tag", nil)
+	}
+	if want := []int64{0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000}; !slices.Equal(got, want) {
+		t.Errorf("after each news it waits %v ms, want %v", got, want)
+	}
+	if got := news(2 * longestRest); got != 5000 {
+		t.Errorf("it answers as seldom as it is asked, and waits %d ms", got)
+	}
+	if got := news(2*longestRest + time.Second); got != 0 {
+		t.Errorf("after a while without news it waits %d ms", got)
+	}
+}
+
+// TestAnswersAreCut: no more is kept of an answer than one of ours has, and a mark that is longer
+// equals none.
+func TestAnswersAreCut(t *testing.T) {
+	long := strings.Repeat("ü", 5000)
+	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", strings.Repeat("t", 5000))
+		fmt.Fprintf(w, `{"mark": %q, "blind": %q, "asked": {"by": %q}}`, long, long, long)
+	})
+	p.await(t, "an answer", func(c rollout.Check) bool { return c.Answered })
+	p.checks.mu.Lock()
+	etag := p.checks.callers[theSet][p.endpoint].etag
+	p.checks.mu.Unlock()
+	last := p.checks.last(theSet, p.endpoint)
+	if len(etag) > mostKept || len(last.AskedBy) != mostKept || len(last.Blind) != mostBlind || last.Mark != longMark {
+		t.Errorf("of the ETag %d bytes are kept, of an address %d, of a message %d, and of the mark %q", len(etag), len(last.AskedBy), len(last.Blind), last.Mark)
+	}
+	if _, ours := v1alpha1.MarkedAt(longMark); ours {
+		t.Error("what stands for a long mark is one of ours")
+	}
+	ours := rollout.MarkValue(time.Now(), strings.Repeat("r", validation.LabelValueMaxLength)) + v1alpha1.MarkOutOfTurn
+	p = listen(t, false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"mark": %q}`, ours) })
+	p.await(t, "a mark of ours", func(c rollout.Check) bool { return c.Mark == ours })
 }
 
 // TestChecksWithoutAddress: to dial no address would be to ask ourselves.

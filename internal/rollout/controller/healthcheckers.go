@@ -38,7 +38,7 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 		if !meets(rival, o.set) {
 			continue
 		}
-		node := o.shared(rival)
+		node := o.shared(objects.NodeSetOf(rival), nil)
 		if node == "" {
 			continue
 		}
@@ -73,17 +73,17 @@ func older(a, b *v1alpha1.IngressDaemonSet) bool {
 	) < 0
 }
 
-// shared is the first node that both IngressDaemonSets want, empty where there is none.
-func (o *observed) shared(rival *v1alpha1.IngressDaemonSet) string {
-	rivals := objects.NodeSetOf(rival)
+// shared is the first node that the IngressDaemonSet wants, and others want too or are on; empty
+// where there is none.
+func (o *observed) shared(others objects.NodeSet, on map[string]bool) string {
 	for _, name := range slices.Sorted(maps.Keys(o.nodes)) {
 		node := o.nodes[name].node
 		if node == nil {
 			continue
 		}
 		mine, _ := o.reader.Nodes.Wants(node, true)
-		theirs, _ := rivals.Wants(node, true)
-		if mine && theirs {
+		theirs, _ := others.Wants(node, true)
+		if mine && (theirs || on[name]) {
 			return name
 		}
 	}
@@ -117,7 +117,9 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
-	o.seated = r.memory.rememberSeats(client.ObjectKeyFromObject(o.set), o.checkers)
+	if err := r.observeSeats(ctx, o); err != nil {
+		return err
+	}
 	o.boundRetiring()
 	if err := r.observeClaims(ctx, o); err != nil {
 		return err
@@ -162,25 +164,35 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 		if o.checkers[port] != nil {
 			continue
 		}
-		list := &appsv1.DaemonSetList{}
-		if err := r.client.List(ctx, list, client.MatchingLabels{v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)}, client.UnsafeDisableDeepCopy); err != nil {
+		list, ofPort := &appsv1.DaemonSetList{}, client.MatchingLabels{v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)}
+		if err := r.client.List(ctx, list, ofPort, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing the health checkers of port %d: %w", port, err)
 		}
+		pods := &seats{where: []client.ListOption{ofPort}}
 		for i := range list.Items {
 			ds := &list.Items[i]
 			owner := metav1.GetControllerOfNoCopy(ds)
-			if owner == nil || !mayAnswer(ds) {
+			if owner == nil {
+				continue
+			}
+			// Where the port is taken anyway, a cache that is behind does no harm.
+			on, err := r.seatsOf(ctx, pods, ds, !o.taken[port])
+			if err != nil {
+				return err
+			}
+			if len(on) == 0 {
 				continue
 			}
 			rival := &v1alpha1.IngressDaemonSet{}
-			err := r.client.Get(ctx, types.NamespacedName{Namespace: ds.Namespace, Name: owner.Name}, rival)
+			err = r.client.Get(ctx, types.NamespacedName{Namespace: ds.Namespace, Name: owner.Name}, rival)
 			if apierrors.IsNotFound(err) || err == nil && (!controlledBy(ds, rival.UID) || slices.Contains(rival.Spec.HealthCheckNodePorts, port)) {
 				continue
 			}
 			if err != nil {
 				return fmt.Errorf("reading whose health checkers answer on port %d: %w", port, err)
 			}
-			if node := o.shared(rival); node != "" {
+			// Its spec may want other nodes by now.
+			if node := o.shared(objects.NodesOf(ds), on); node != "" {
 				o.taken[port] = true
 				o.fault(v1alpha1.ReasonPortConflict, fmt.Sprintf("IngressDaemonSet %s/%s still answers on port %d, on node %s: it was removed there, and is free when nobody asks it any more, or when it is released",
 					rival.Namespace, rival.Name, port, node))
@@ -190,12 +202,6 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
-}
-
-// mayAnswer is whether pods of a DaemonSet may hold ports of nodes. One that anybody made who may
-// have no such pods holds none, whatever its labels and owner say.
-func mayAnswer(ds *appsv1.DaemonSet) bool {
-	return ds.Spec.Template.Spec.HostNetwork && ds.Status.CurrentNumberScheduled+ds.Status.NumberMisscheduled > 0
 }
 
 // releasedPorts are the ports that somebody wants closed whoever asks them.
@@ -326,10 +332,10 @@ func (r *Reconciler) compareCheckers(o *observed) {
 }
 
 // wantedRevision is that of the health checker that is wanted for a port. It is made once
-// for each spec, unless nodes leave.
+// for each spec, unless nodes leave or it depends on the one that is there.
 func (r *Reconciler) wantedRevision(o *observed, port int32) string {
 	of := func() string { return objects.CheckerRevision(r.checker(o, port).Spec.Template.Labels) }
-	if o.nodesLeave() {
+	if o.nodesLeave() || o.retiring(port) {
 		return of()
 	}
 	wanted := o.known.wantedCheckers
@@ -341,10 +347,15 @@ func (r *Reconciler) wantedRevision(o *observed, port int32) string {
 
 // checker is the DaemonSet that is wanted for a port. Nodes that a change of the spec
 // took out of the set leave one after the other, and keep their health checkers until
-// then: the DaemonSet controller would take them all away at once.
+// then: the DaemonSet controller would take them all away at once. Those of a port that was
+// removed stay where they are: nobody was asked whether it may be taken on other nodes.
 func (r *Reconciler) checker(o *observed, port int32) *appsv1.DaemonSet {
-	ds := objects.Checker(o.set, port, r.image)
-	if present := o.checkers[port]; present != nil && o.nodesLeave() {
+	ds, present := objects.Checker(o.set, port, r.image), o.checkers[port]
+	switch {
+	case present == nil:
+	case o.retiring(port):
+		objects.OnlyWhere(ds, present)
+	case o.nodesLeave():
 		objects.AlsoWhere(ds, present)
 	}
 	return ds

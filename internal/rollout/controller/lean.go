@@ -42,7 +42,8 @@ func leanPod(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.OwnerReferences, pod.GenerateName = nil, nil, ""
 		labels := only
-		if _, checker := pod.Labels[v1alpha1.LabelHealthCheckPort]; checker {
+		_, checker := pod.Labels[v1alpha1.LabelHealthCheckPort]
+		if checker {
 			labels = shared
 		}
 		pod.Labels = labels(pod.Labels, v1alpha1.LabelName, v1alpha1.LabelNode, v1alpha1.LabelRevision,

@@ -25,7 +25,7 @@ func (o *observed) ports() []endpoint {
 	}
 	for _, port := range slices.Sorted(maps.Keys(o.checkers)) {
 		if o.retiring(port) {
-			out = append(out, endpoint{port: port, deserted: !o.seated[port]})
+			out = append(out, endpoint{port: port, deserted: !o.seated[port], barred: port < lowestPort || rollout.OfTheSystem(port)})
 		}
 	}
 	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
@@ -33,6 +33,9 @@ func (o *observed) ports() []endpoint {
 	}
 	return out
 }
+
+// lowestPort is the lowest that a spec may name (docs/adr/0007).
+const lowestPort = 1024
 
 // retiring is whether a port that is answered was removed from the spec.
 func (o *observed) retiring(port int32) bool {
@@ -75,8 +78,8 @@ func (o *observed) checkerRevisions() map[int32]string {
 type memory struct {
 	mu   sync.Mutex
 	sets map[types.NamespacedName]*readings
-	// seated are the health checkers of which a pod has held ports of nodes.
-	seated map[types.NamespacedName]map[types.UID]bool
+	// seated is what is known of the pods of health checkers.
+	seated map[types.NamespacedName]map[types.UID]seating
 }
 
 // readings are those with one spec of an IngressDaemonSet, to be used by one pass at
@@ -201,7 +204,7 @@ func (o *observed) read(name string, n *nodeObjects) *reading {
 }
 
 func newMemory() *memory {
-	return &memory{sets: map[types.NamespacedName]*readings{}, seated: map[types.NamespacedName]map[types.UID]bool{}}
+	return &memory{sets: map[types.NamespacedName]*readings{}, seated: map[types.NamespacedName]map[types.UID]seating{}}
 }
 
 // of are the readings of the IngressDaemonSet.
@@ -221,19 +224,18 @@ func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
 	return last
 }
 
-// rememberSeats gives the ports behind which a pod may hold ports of nodes, or did when that was
-// looked at before, which it remembers: a process may outlive its pod.
-func (m *memory) rememberSeats(set types.NamespacedName, checkers map[int32]*appsv1.DaemonSet) map[int32]bool {
+// seatings are those that were last remembered of an IngressDaemonSet's health checkers.
+func (m *memory) seatings(set types.NamespacedName) map[types.UID]seating {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ports, seated := map[int32]bool{}, map[types.UID]bool{}
-	for port, ds := range checkers {
-		if mayAnswer(ds) || m.seated[set][ds.UID] {
-			ports[port], seated[ds.UID] = true, true
-		}
-	}
+	return m.seated[set]
+}
+
+// rememberSeatings remembers these and no others.
+func (m *memory) rememberSeatings(set types.NamespacedName, seated map[types.UID]seating) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.seated[set] = seated
-	return ports
 }
 
 // reread has all of an IngressDaemonSet read again.

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,43 +76,56 @@ func TestHostPortShared(t *testing.T) {
 
 // TestRetiredPortOfAnother: a port that another IngressDaemonSet has given up is not free while
 // its health checkers may answer there. A DaemonSet without such pods, which who may make no pods
-// on the host network could pass for them, takes nothing.
+// on the host network could pass for them, takes nothing, whatever its template says by now.
 func TestRetiredPortOfAnother(t *testing.T) {
 	const port = 10090
+	type made struct {
+		other *v1alpha1.IngressDaemonSet
+		ds    *appsv1.DaemonSet
+		pod   *corev1.Pod
+	}
+	noSuch := map[string]string{"none": "such"}
+	elsewhere := func(m *made) { m.ds.Spec.Template.Spec.NodeSelector, m.pod.Spec.NodeName = noSuch, "another" }
 	for name, c := range map[string]struct {
-		change func(ds *appsv1.DaemonSet, other *v1alpha1.IngressDaemonSet)
-		taken  bool
+		change func(*made)
+		// behind is whether the cache has no pods.
+		behind, taken bool
 	}{
-		"it may answer":         {func(*appsv1.DaemonSet, *v1alpha1.IngressDaemonSet) {}, true},
-		"it has no pod":         {func(ds *appsv1.DaemonSet, _ *v1alpha1.IngressDaemonSet) { ds.Status.CurrentNumberScheduled = 0 }, false},
-		"its pods have no port": {func(ds *appsv1.DaemonSet, _ *v1alpha1.IngressDaemonSet) { ds.Spec.Template.Spec.HostNetwork = false }, false},
-		"nobody owns it":        {func(ds *appsv1.DaemonSet, _ *v1alpha1.IngressDaemonSet) { ds.OwnerReferences = nil }, false},
-		"its owner is no more":  {func(ds *appsv1.DaemonSet, _ *v1alpha1.IngressDaemonSet) { ds.OwnerReferences[0].UID = "before" }, false},
-		"on other nodes": {func(_ *appsv1.DaemonSet, other *v1alpha1.IngressDaemonSet) {
-			other.Spec.NodeSelector = map[string]string{"none": "such"}
-		}, false},
+		"it may answer":                 {change: func(*made) {}, taken: true},
+		"the cache of pods is behind":   {change: func(*made) {}, behind: true, taken: true},
+		"that of DaemonSets is behind":  {change: func(m *made) { m.ds.Status.CurrentNumberScheduled = 0 }, taken: true},
+		"it has no pod":                 {change: func(m *made) { m.pod.Labels = nil }},
+		"it counts none either":         {change: func(m *made) { m.pod.Labels, m.ds.Status.CurrentNumberScheduled = nil, 0 }, behind: true},
+		"its pods were made without":    {change: func(m *made) { m.pod.Spec.HostNetwork = false }},
+		"its pods were made with":       {change: func(m *made) { m.ds.Spec.Template.Spec.HostNetwork = false }, taken: true},
+		"they are of another port":      {change: func(m *made) { m.pod.Labels[v1alpha1.LabelHealthCheckPort] = "10091" }},
+		"they are of another namespace": {change: func(m *made) { m.pod.Namespace = "elsewhere" }},
+		"nobody owns it":                {change: func(m *made) { m.ds.OwnerReferences = nil }},
+		"its owner is no more":          {change: func(m *made) { m.ds.OwnerReferences[0].UID = "before" }},
+		"on other nodes":                {change: elsewhere},
+		"on other nodes but for a pod":  {change: func(m *made) { m.ds.Spec.Template.Spec.NodeSelector = noSuch }, taken: true},
+		"its owner is on other nodes":   {change: func(m *made) { m.other.Spec.NodeSelector = noSuch }, taken: true},
+		"its pod has no node yet":       {change: func(m *made) { m.pod.Spec.NodeName = "" }, taken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, other := benchSet(), benchSet()
 			set.Spec.HealthCheckNodePorts, other.Spec.HealthCheckNodePorts = []int32{port}, []int32{port + 1}
 			other.Namespace, other.Name, other.UID = "tenant", "other", "other"
-			ds := &appsv1.DaemonSet{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: "tenant", Name: "checkers", Labels: map[string]string{v1alpha1.LabelHealthCheckPort: objects.PortLabel(port)},
-					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(other, v1alpha1.Kind)},
-				},
-				Spec:   appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true}}},
-				Status: appsv1.DaemonSetStatus{CurrentNumberScheduled: 1},
-			}
-			c.change(ds, other)
+			ds := objects.Checker(other, port, "checker")
+			ds.Status.CurrentNumberScheduled = 1
+			m := &made{other, ds, checkerPod(ds)}
+			c.change(m)
 			r, full, err := newReconciler(set)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, obj := range []client.Object{other, ds} {
+			for _, obj := range []client.Object{m.other, m.ds, m.pod} {
 				if err := r.client.Create(t.Context(), obj); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if c.behind {
+				r.client = withoutPods{r.client}
 			}
 			if err := full.of(&corev1.Node{}).GetIndexer().Add(benchNode(1)); err != nil {
 				t.Fatal(err)
@@ -125,86 +141,243 @@ func TestRetiredPortOfAnother(t *testing.T) {
 	}
 }
 
+// TestRetiringCheckersStay: the health checkers of a port that was removed stay on the nodes for
+// which the port was named, wherever the spec wants pods by now, and follow it in all else.
+func TestRetiringCheckersStay(t *testing.T) {
+	before := benchSet()
+	before.Spec.NodeSelector = map[string]string{"pool": "mine"}
+	before.Spec.HealthChecker.Tolerations = []corev1.Toleration{{Key: "mine", Operator: corev1.TolerationOpExists}}
+	before.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "mine", Operator: corev1.NodeSelectorOpExists}}}},
+	}}}
+	present := objects.Checker(before, 10080, "checker")
+	everywhere := func(ports ...int32) *v1alpha1.IngressDaemonSet {
+		set := benchSet()
+		set.Spec.HealthCheckNodePorts = ports
+		set.Spec.HealthChecker.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		return set
+	}
+	for name, c := range map[string]struct {
+		set             *v1alpha1.IngressDaemonSet
+		image           string
+		stays, outdated bool
+	}{
+		"removed, and wanted on all nodes": {everywhere(), "checker", true, false},
+		"removed, with another release":    {everywhere(), "newer", true, true},
+		"in the spec":                      {everywhere(10080), "checker", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _, err := newReconciler(c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.image = c.image
+			o := &observed{set: c.set, checkers: map[int32]*appsv1.DaemonSet{10080: present}, known: r.memory.of(c.set)}
+			got := r.checker(o, 10080).Spec.Template.Spec
+			had := present.Spec.Template.Spec
+			stays := equality.Semantic.DeepEqual(got.NodeSelector, had.NodeSelector) && equality.Semantic.DeepEqual(got.Affinity, had.Affinity) &&
+				equality.Semantic.DeepEqual(got.Tolerations, had.Tolerations)
+			if stays != c.stays || got.Containers[0].Image != c.image {
+				t.Errorf("stays where it is: %t, want %t: %+v", stays, c.stays, got)
+			}
+			if outdated := r.wantedRevision(o, 10080) != objects.CheckerRevision(present.Spec.Template.Labels); outdated != c.outdated {
+				t.Errorf("outdated: %t, want %t", outdated, c.outdated)
+			}
+			// Another of the port, on nodes of its own, is not written again and again.
+			other := r.checker(o, 10080)
+			other.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
+			o.checkers[10080] = other
+			o.checkers[10080] = r.checker(o, 10080)
+			if c.stays && r.wantedRevision(o, 10080) != objects.CheckerRevision(o.checkers[10080].Spec.Template.Labels) {
+				t.Error("what was written is outdated")
+			}
+		})
+	}
+}
+
+// checkerPod is a pod that a DaemonSet made.
+func checkerPod(ds *appsv1.DaemonSet) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name + "-1", Labels: maps.Clone(ds.Spec.Template.Labels)},
+		Spec:       corev1.PodSpec{NodeName: benchNode(1).Name, HostNetwork: ds.Spec.Template.Spec.HostNetwork},
+	}
+}
+
+// withoutPods is a cache that has seen no pod yet.
+type withoutPods struct{ client.Client }
+
+func (c withoutPods) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*corev1.PodList); ok {
+		return nil
+	}
+	return c.Client.List(ctx, list, opts...)
+}
+
+// counted counts how often pods are listed.
+type counted struct {
+	client.Reader
+	lists int
+}
+
+func (c *counted) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*corev1.PodList); ok {
+		c.lists++
+	}
+	return c.Reader.List(ctx, list, opts...)
+}
+
 // TestForgedCheckers: a port is not asked because somebody made a DaemonSet that says to be its
-// health checker, and a pod of which may hold no port of nodes; and no more than some of those are
+// health checker, and no pod of which is on the host network; and no more than some of those are
 // looked after at all.
 func TestForgedCheckers(t *testing.T) {
 	set := benchSet()
-	checker := func(port int32, change func(ds *appsv1.DaemonSet)) *appsv1.DaemonSet {
+	checker := func(port int32) *appsv1.DaemonSet {
 		ds := objects.Checker(set, port, "checker")
-		ds.UID, ds.CreationTimestamp = types.UID(ds.Name), metav1.NewTime(time.Unix(int64(port), 0))
+		ds.UID, ds.CreationTimestamp, ds.ResourceVersion = types.UID(ds.Name), metav1.NewTime(time.Unix(int64(port), 0)), "1"
 		ds.Status.CurrentNumberScheduled = 1
-		change(ds)
 		return ds
 	}
-	asked := func(t *testing.T, r *Reconciler, passes ...[]*appsv1.DaemonSet) (asked, retiring []int32) {
+	// pass is which ports that are not in the spec are asked, and which are looked after.
+	pass := func(t *testing.T, r *Reconciler, in *v1alpha1.IngressDaemonSet, checkers ...*appsv1.DaemonSet) (asked, retiring []int32) {
 		t.Helper()
-		for _, checkers := range passes {
-			o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{}}
-			for _, ds := range checkers {
-				port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
-				if err != nil {
-					t.Fatal(err)
-				}
-				o.checkers[int32(port)] = ds
+		o := &observed{set: in, checkers: map[int32]*appsv1.DaemonSet{}}
+		for _, ds := range checkers {
+			port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
+			if err != nil {
+				t.Fatal(err)
 			}
-			o.seated = r.memory.rememberSeats(client.ObjectKeyFromObject(set), o.checkers)
-			o.boundRetiring()
-			asked, retiring = nil, nil
-			for _, e := range o.ports() {
-				if e.port == 10080 {
-					continue
-				}
+			o.checkers[int32(port)] = ds
+		}
+		if err := r.observeSeats(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		o.boundRetiring()
+		key, ports := client.ObjectKeyFromObject(in), o.ports()
+		r.checks.begin = func(context.Context, types.NamespacedName, *caller) {}
+		r.checks.want(key, endpointsAt(benchNode(1), ports))
+		for _, e := range ports {
+			if o.retiring(e.port) {
 				retiring = append(retiring, e.port)
-				if !e.deserted {
-					asked = append(asked, e.port)
-				}
 			}
 		}
+		for e := range r.checks.callers[key] {
+			if o.retiring(e.port) {
+				asked = append(asked, e.port)
+			}
+		}
+		slices.Sort(asked)
 		return asked, retiring
 	}
-	as := func(*appsv1.DaemonSet) {}
-	noPod := func(ds *appsv1.DaemonSet) { ds.Status.CurrentNumberScheduled = 0 }
+	const port = 10090
+	had := benchSet()
+	had.Spec.HealthCheckNodePorts = []int32{10080, port}
+	// world is what there is, and what was before.
+	type world struct {
+		before, set *v1alpha1.IngressDaemonSet
+		ds          *appsv1.DaemonSet
+		pod         *corev1.Pod
+		behind      bool
+	}
 	for name, c := range map[string]struct {
-		passes [][]*appsv1.DaemonSet
-		asked  []int32
+		change func(*world)
+		asked  bool
 	}{
-		"it has pods": {[][]*appsv1.DaemonSet{{checker(22, as)}}, []int32{22}},
-		"it has none": {[][]*appsv1.DaemonSet{{checker(22, noPod)}}, nil},
-		"it has one where none should be": {[][]*appsv1.DaemonSet{{checker(22, func(ds *appsv1.DaemonSet) {
-			noPod(ds)
-			ds.Status.NumberMisscheduled = 1
-		})}}, []int32{22}},
-		"it has none yet":      {[][]*appsv1.DaemonSet{{checker(22, noPod)}, {checker(22, as)}}, []int32{22}},
-		"it has none any more": {[][]*appsv1.DaemonSet{{checker(22, as)}, {checker(22, noPod)}, {checker(22, noPod)}}, []int32{22}},
-		"another had": {[][]*appsv1.DaemonSet{{checker(22, as)}, {checker(22, func(ds *appsv1.DaemonSet) {
-			noPod(ds)
-			ds.UID = "another"
-		})}}, nil},
-		"its pods hold no port": {[][]*appsv1.DaemonSet{{checker(22, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.HostNetwork = false })}}, nil},
+		"it has pods":                  {func(*world) {}, true},
+		"the cache of pods is behind":  {func(w *world) { w.behind = true }, true},
+		"that of DaemonSets is behind": {func(w *world) { w.ds.Status.CurrentNumberScheduled = 0 }, true},
+		"it has one where none should be": {func(w *world) {
+			w.behind, w.ds.Status.CurrentNumberScheduled, w.ds.Status.NumberMisscheduled = true, 0, 1
+		}, true},
+		"it has none":                {func(w *world) { w.pod.Labels = nil }, false},
+		"its pods were made without": {func(w *world) { w.pod.Spec.HostNetwork = false }, false},
+		"it was in the spec":         {func(w *world) { w.before, w.pod.Labels = had, nil }, true},
+		"one of its name was":        {func(w *world) { w.before, w.pod.Labels, w.ds.UID = had, nil, "another" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			w := &world{ds: checker(port)}
+			w.pod = checkerPod(w.ds)
+			c.change(w)
 			r, _, err := newReconciler(set)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, retiring := asked(t, r, c.passes...); !slices.Equal(got, c.asked) || !slices.Equal(retiring, []int32{22}) {
-				t.Errorf("asks %v of %v, want %v", got, retiring, c.asked)
+			if w.before != nil {
+				pass(t, r, w.before, checker(port))
+			}
+			if err := r.client.Create(t.Context(), w.pod); err != nil {
+				t.Fatal(err)
+			}
+			if w.behind {
+				r.client = withoutPods{r.client}
+			}
+			if got, retiring := pass(t, r, set, w.ds); (len(got) > 0) != c.asked || !slices.Equal(retiring, []int32{port}) {
+				t.Errorf("asks %v of %v, want %t", got, retiring, c.asked)
 			}
 		})
 	}
+	t.Run("one after the other", func(t *testing.T) {
+		r, _, err := newReconciler(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		live := &counted{Reader: r.live}
+		r.live = live
+		ds := checker(port)
+		pod := checkerPod(ds)
+		expect := func(what string, asked bool, lists int) {
+			t.Helper()
+			if got, _ := pass(t, r, set, ds); (len(got) > 0) != asked || live.lists != lists {
+				t.Errorf("%s: asks %v, want %t; the API server was asked %d times, want %d", what, got, asked, live.lists, lists)
+			}
+		}
+		expect("it counts pods that are not there", false, 1)
+		expect("again", false, 1)
+		ds.ResourceVersion = "2"
+		expect("it has changed", false, 2)
+		if err := r.client.Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		expect("a pod came", true, 2)
+		if err := r.client.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		expect("its process may outlive it", true, 2)
+	})
 	t.Run("many", func(t *testing.T) {
 		r, _, err := newReconciler(set)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var all []*appsv1.DaemonSet
-		for port := int32(100); port > 0; port-- {
-			all = append(all, checker(port, map[bool]func(*appsv1.DaemonSet){false: noPod, true: as}[port > 50]))
+		for port := int32(1100); port > 1000; port-- {
+			ds := checker(port)
+			all = append(all, ds)
+			if port > 1050 {
+				if err := r.client.Create(t.Context(), checkerPod(ds)); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-		got, retiring := asked(t, r, all)
-		if len(got) != 50 || got[0] != 51 || len(retiring) != 50+mostDeserted || retiring[mostDeserted-1] != mostDeserted {
+		got, retiring := pass(t, r, set, all...)
+		if len(got) != 50 || got[0] != 1051 || len(retiring) != 50+mostDeserted || retiring[mostDeserted-1] != 1000+mostDeserted {
 			t.Errorf("asks %v of %v, want 50, and to look after the oldest %d of the others", got, retiring, mostDeserted)
+		}
+	})
+	t.Run("of the system", func(t *testing.T) {
+		r, _, err := newReconciler(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []*appsv1.DaemonSet
+		for _, port := range []int32{22, 1023, 1024, 2379, 10250, 10251} {
+			ds := checker(port)
+			all = append(all, ds)
+			if err := r.client.Create(t.Context(), checkerPod(ds)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, _ := pass(t, r, set, all...); !slices.Equal(got, []int32{1024, 10251}) {
+			t.Errorf("asks %v", got)
 		}
 	})
 	t.Run("what is deserted is told to be so", func(t *testing.T) {
@@ -212,14 +385,10 @@ func TestForgedCheckers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{22: checker(22, noPod)}}
-		e := endpoint{node: "node-1", address: "127.0.0.1", port: 22, deserted: true}
-		r.checks.want(client.ObjectKeyFromObject(set), []endpoint{e})
-		if n := len(r.checks.callers[client.ObjectKeyFromObject(set)]); n != 0 {
-			t.Errorf("%d ports are asked", n)
-		}
-		got := r.answers(o, &nodeObjects{reading: &reading{endpoints: []endpoint{e}, gone: []bool{false}}})
-		if len(got) != 1 || !got[0].Gone || !got[0].Retiring || got[0].Answered {
+		o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{10090: checker(10090), 22: checker(22)}}
+		endpoints := []endpoint{{node: "node-1", port: 10090, deserted: true}, {node: "node-1", port: 22, barred: true}}
+		got := r.answers(o, &nodeObjects{reading: &reading{endpoints: endpoints, gone: []bool{false, false}}})
+		if len(got) != 2 || !got[0].Gone || !got[0].Retiring || got[0].Answered || got[1].Gone || !got[1].Retiring || got[1].Answered {
 			t.Errorf("got %+v", got)
 		}
 	})

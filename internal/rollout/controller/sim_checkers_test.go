@@ -233,7 +233,7 @@ func (w *world) placeChecker(s *simDaemonSet, c *simCheck) {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: s.api.Namespace, Name: fmt.Sprintf("%s-%s-%d", s.api.Name, c.node.name, w.count), Labels: s.api.Spec.Template.Labels,
 			},
-			Spec: corev1.PodSpec{NodeName: c.node.name}, Status: corev1.PodStatus{Phase: corev1.PodPending},
+			Spec: corev1.PodSpec{NodeName: c.node.name, HostNetwork: true}, Status: corev1.PodStatus{Phase: corev1.PodPending},
 		}
 		c.pods, c.movedAt = append(c.pods, pod), w.now
 		w.api.Put(pod)

@@ -211,6 +211,8 @@ func (c *simClient) List(_ context.Context, list client.ObjectList, opts ...clie
 		list.Items = listed[v1alpha1.IngressDaemonSet](c.l, o)
 	case *appsv1.DaemonSetList:
 		list.Items = listed[appsv1.DaemonSet](c.l, o)
+	case *corev1.PodList:
+		list.Items = listed[corev1.Pod](c.l, o)
 	case *appsv1.ControllerRevisionList:
 		list.Items = listed[appsv1.ControllerRevision](c.l, o)
 	case *discoveryv1.EndpointSliceList:

@@ -49,6 +49,26 @@ func TestSharedHostPorts(t *testing.T) {
 	}
 }
 
+// TestManyHostPorts: what one IngressDaemonSet declares must not cost much in each pass of each other.
+func TestManyHostPorts(t *testing.T) {
+	var ports []corev1.ContainerPort
+	for i := range int32(30000) {
+		ports = append(ports, corev1.ContainerPort{ContainerPort: 20000 + i})
+	}
+	many, few := declaring(true, ports...), declaring(true, corev1.ContainerPort{ContainerPort: 443}, corev1.ContainerPort{ContainerPort: 20443})
+	for name, of := range map[string]func() []HostPort{
+		"of another": func() []HostPort { return SharedHostPorts(few, many) },
+		"of its own": func() []HostPort { return SharedHostPorts(many, few) },
+	} {
+		if got := fmt.Sprint(of()); got != "[{TCP 20443 }]" {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got := testing.AllocsPerRun(10, func() { of() }); got > 30 {
+			t.Errorf("%s: %v allocations for %d ports", name, got, len(ports))
+		}
+	}
+}
+
 // TestOwnPorts are those of nodes on which pods listen by TCP, and no others.
 func TestOwnPorts(t *testing.T) {
 	set := declaring(true, corev1.ContainerPort{ContainerPort: 443}, corev1.ContainerPort{ContainerPort: 80}, corev1.ContainerPort{ContainerPort: 443, Protocol: corev1.ProtocolUDP})

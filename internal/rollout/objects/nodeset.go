@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
@@ -24,6 +25,15 @@ func NodeSetOf(set *v1alpha1.IngressDaemonSet) NodeSet {
 	spec := &set.Spec.Template.Spec
 	return NodeSet{
 		selector:    set.Spec.NodeSelector,
+		affinity:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
+		tolerations: daemonTolerations(spec),
+	}
+}
+
+// NodesOf are the nodes of a DaemonSet.
+func NodesOf(ds *appsv1.DaemonSet) NodeSet {
+	spec := &ds.Spec.Template.Spec
+	return NodeSet{
 		affinity:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
 		tolerations: daemonTolerations(spec),
 	}

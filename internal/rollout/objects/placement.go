@@ -9,6 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
+// OnlyWhere lets health checkers run on the nodes of others instead of their own, by the same
+// node selector, affinity and tolerations.
+func OnlyWhere(checkers, others *appsv1.DaemonSet) {
+	pod, other := &checkers.Spec.Template.Spec, &others.Spec.Template.Spec
+	pod.NodeSelector, pod.Affinity, pod.Tolerations = other.NodeSelector, other.Affinity, other.Tolerations
+	labelCheckers(checkers)
+}
+
 // AlsoWhere lets health checkers run beside their own nodes on those of others too, by
 // whichever node selector, affinity and tolerations bring them there.
 func AlsoWhere(checkers, others *appsv1.DaemonSet) {
