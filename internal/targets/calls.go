@@ -79,8 +79,10 @@ type Calls struct {
 	groups map[string]*queue
 	// last is which group had the last call of a kind.
 	last [kinds]string
-	// made counts the calls.
+	// made counts the calls, and other requests that took a token.
 	made int
+	// waiting is how many requests wait for a token that Next knows nothing of.
+	waiting int
 }
 
 // NewCalls makes at most burst calls at once and perSecond of them in the long run.
@@ -135,8 +137,12 @@ func (c *Calls) Forget(group string) {
 }
 
 // fairEvery is which call goes to whoever has waited longest, whatever it is: nobody waits
-// for ever for those that come first.
-const fairEvery = 4
+// for ever for those that come first. While a request waits that Next knows nothing of, it is that
+// one's, which has yieldFor to take the token.
+const (
+	fairEvery = 4
+	yieldFor  = 10 * time.Millisecond
+)
 
 // class is which calls come before others.
 type class struct {
@@ -183,6 +189,9 @@ func (c *Calls) Next(now time.Time) (call Call, ready bool, at time.Time) {
 	if group == "" {
 		return Call{}, false, at
 	}
+	if fair && c.waiting > 0 {
+		return Call{}, false, earlier(at, c.bucket.at(now).Add(yieldFor))
+	}
 	if token := c.bucket.take(now); now.Before(token) {
 		return Call{}, false, earlier(at, token)
 	}
@@ -219,7 +228,16 @@ func (c *Calls) turns(ids []string, kind Kind) []string {
 
 // Take takes the token of a request that Next knows nothing of, or says when there
 // will be one.
-func (c *Calls) Take(now time.Time) time.Time { return c.bucket.take(now) }
+func (c *Calls) Take(now time.Time) time.Time {
+	at := c.bucket.take(now)
+	if !now.Before(at) {
+		c.made++
+	}
+	return at
+}
+
+// Wait says that so many requests more, or fewer, wait to Take a token.
+func (c *Calls) Wait(requests int) { c.waiting += requests }
 
 // Done tells how a call ended, at the time of its answer. why is the cloud's
 // message. random, from 0 to below 1, spreads what is tried again.
@@ -282,6 +300,15 @@ type bucket struct {
 
 // take takes a token, or says when there will be one.
 func (b *bucket) take(now time.Time) time.Time {
+	at := b.at(now)
+	if !now.Before(at) {
+		b.tokens--
+	}
+	return at
+}
+
+// at is when there is a token.
+func (b *bucket) at(now time.Time) time.Time {
 	if !b.filled.IsZero() {
 		b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.perSecond)
 	}
@@ -290,7 +317,6 @@ func (b *bucket) take(now time.Time) time.Time {
 		// A nanosecond more than the missing part takes, whatever the rounding.
 		return now.Add(time.Duration((1-b.tokens)/b.perSecond*float64(time.Second)) + 1)
 	}
-	b.tokens--
 	return now
 }
 

@@ -160,3 +160,39 @@ func BenchmarkPlan(b *testing.B) {
 		Plan(s)
 	}
 }
+
+// TestRequestsBesideCallsAreNotStarved: a request that Next knows nothing of gets a token although
+// there is always a call for which one is due.
+func TestRequestsBesideCallsAreNotStarved(t *testing.T) {
+	c := NewCalls(DefaultRate, 1)
+	for i := range 100 {
+		c.Plan(fmt.Sprintf("group-%03d", i), GroupDecision{ReadAt: noon})
+	}
+	c.Wait(1)
+	made := 0
+	for now, begun := noon, noon; ; now = now.Add(time.Millisecond) {
+		// The calls are looked at first, each time.
+		if call, ready, _ := c.Next(now); ready {
+			made++
+			c.Done(now, call, Accepted, "", 0)
+			c.Plan(call.Group, GroupDecision{ReadAt: now})
+		}
+		if at := c.Take(now); !now.Before(at) {
+			break
+		}
+		if now.Sub(begun) > 10*time.Second {
+			t.Fatalf("it waits while %d calls are made", made)
+		}
+	}
+	c.Wait(-1)
+	for now, end := noon.Add(time.Minute), noon.Add(2*time.Minute); now.Before(end); now = now.Add(100 * time.Millisecond) {
+		if call, ready, _ := c.Next(now); ready {
+			made++
+			c.Done(now, call, Accepted, "", 0)
+			c.Plan(call.Group, GroupDecision{ReadAt: now})
+		}
+	}
+	if made < 200 {
+		t.Errorf("%d calls in a minute in which no other request waits", made)
+	}
+}

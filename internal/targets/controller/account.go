@@ -346,6 +346,13 @@ func (a *account) token(ctx context.Context) error {
 		*taken = false
 		return nil
 	}
+	waits := func(requests int) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.calls.Wait(requests)
+	}
+	waits(1)
+	defer waits(-1)
 	for {
 		a.mu.Lock()
 		at := a.calls.Take(time.Now())
@@ -355,7 +362,7 @@ func (a *account) token(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(time.Until(at) + time.Microsecond):
-			// A call that waits for the same token was decided, and comes first.
+			// A call that waits for the same token was decided, and comes first but now and then.
 		case <-ctx.Done():
 			return ctx.Err()
 		}
