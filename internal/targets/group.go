@@ -225,7 +225,7 @@ func (g *group) decide(p *pass) {
 		return
 	}
 	g.state = GroupState{
-		Now: p.Now, Group: g.Group, Floor: p.Floors[g.Balancer], Floors: g.floors(p.Floors[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(),
+		Now: p.Now, Group: g.Group, Floor: p.Floors[g.Balancer], Floors: g.floors(p.Floors[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(), Vacant: g.vacant(p),
 		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,
 		Sightings: memory.Sightings, Quiet: p.quiet(g), ZonesBehind: p.NodesBehind && g.Type == Instance,
 	}
@@ -260,6 +260,21 @@ func (g *group) decide(p *pass) {
 	p.out.CatchUpNodes = p.out.CatchUpNodes || g.decision.NeedZones
 	p.wake(g.decision.WakeAt)
 	g.record(p)
+}
+
+// vacant are the addresses on record at which no pod lives of the namespaces that have them on
+// record. Who got the address of a pod that ended is none of what floors are for.
+func (g *group) vacant(p *pass) map[Target]bool {
+	out := map[Target]bool{}
+	if g.Type != IP {
+		return out
+	}
+	for target, holders := range g.at {
+		out[target] = !slices.ContainsFunc(holders, func(h held) bool {
+			return h.by.Kind != KindGroupAttachment || p.lives[podAddress{h.by.Namespace, h.ID}]
+		})
+	}
+	return out
 }
 
 // unsynced are the targets on record of which it is not known whether somebody of the same namespace

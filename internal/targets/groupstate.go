@@ -21,6 +21,9 @@ type GroupState struct {
 	// incomplete list proves no absence. Unsynced are targets for which they are not all the same.
 	Synced   bool
 	Unsynced map[Target]bool
+	// Vacant are targets on record at whose address no pod lives that anybody may have meant: what
+	// answers there is somebody else's, or nothing.
+	Vacant map[Target]bool
 	// Records survive a crash.
 	Records []Record
 

@@ -172,7 +172,7 @@ func (p *planner) reason(t Target) string {
 func (p *planner) holdsBack(r Record, where place) string {
 	w, wanted := p.wishes[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
-	voluntary := !wanted || w.voluntary
+	voluntary := w.voluntary || !wanted && !p.Vacant[r.Target]
 	switch {
 	case !begun && !w.Seen && !p.synced(r.Target):
 		p.out.NeedLists = true

@@ -55,8 +55,10 @@ type pass struct {
 	nodes           map[string]*corev1.Node
 	// on are the names of the nodes that a target may be on, by its ID.
 	on map[string][]string
-	// pods are the addresses of pods that have a network of their own.
-	pods map[string]bool
+	// pods are the addresses of pods that have a network of their own, lives those at which a pod
+	// of a namespace is.
+	pods  map[string]bool
+	lives map[podAddress]bool
 	// zones are those of instances. An ID that is not in it is no known Node's.
 	zones map[string]string
 	// lost are the zones of those that are no known Node's any more, and registered.
@@ -75,6 +77,9 @@ type pass struct {
 	reached, groups []*group
 	out             Decision
 }
+
+// podAddress is an address of a pod of a namespace.
+type podAddress struct{ namespace, ip string }
 
 // attachment is a TargetGroupAttachment in one pass.
 type attachment struct {
@@ -116,7 +121,7 @@ func (n *nodeAttachment) answered() bool {
 func newPass(s State) *pass {
 	p := &pass{
 		State: s, accounts: map[v1alpha1.AssumeRole]*Account{}, nodes: map[string]*corev1.Node{},
-		on: map[string][]string{}, pods: map[string]bool{}, zones: map[string]string{}, lost: map[string]string{}, leaves: map[string]string{},
+		on: map[string][]string{}, pods: map[string]bool{}, lives: map[podAddress]bool{}, zones: map[string]string{}, lost: map[string]string{}, leaves: map[string]string{},
 		held: map[GroupKey][]held{}, unreadable: map[GroupKey]string{}, recordedAs: map[v1alpha1.AssumeRole]bool{}, recordedRole: map[GroupKey]v1alpha1.AssumeRole{},
 		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}, Deleted: map[types.UID]time.Time{}}},
 	}
@@ -208,9 +213,10 @@ func (p *pass) addPod(pod *corev1.Pod) {
 		return
 	}
 	for _, ipv6 := range []bool{false, true} {
-		address, _ := Address(pod, ipv6)
-		p.put(address, pod.Spec.NodeName)
-		p.pods[address] = p.pods[address] || !pod.Spec.HostNetwork
+		ip, _ := Address(pod, ipv6)
+		p.put(ip, pod.Spec.NodeName)
+		p.pods[ip] = p.pods[ip] || !pod.Spec.HostNetwork
+		p.lives[podAddress{pod.Namespace, ip}] = true
 	}
 }
 

@@ -304,3 +304,37 @@ func TestToldIsOfTheNodesNetwork(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAddressThatAnotherPodGot is taken out though it is healthy and the last of its group: what
+// answers there is not what was registered. What a pod of its own namespace is at stays for a while,
+// which may have been selected before.
+func TestAnAddressThatAnotherPodGot(t *testing.T) {
+	at := func(namespace string) *corev1.Pod {
+		p := podOf("other", "10.0.0.1")
+		p.Namespace = namespace
+		return p
+	}
+	over := at("ns")
+	over.Status.Phase = corev1.PodFailed
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		kind TargetType
+		out  bool
+	}{
+		"a pod of another namespace":     {at("other"), IP, true},
+		"nobody":                         {nil, IP, true},
+		"a pod that has ended":           {over, IP, true},
+		"a pod that is not selected now": {at("ns"), IP, false},
+		"an instance":                    {nil, Instance, false},
+	} {
+		id := map[TargetType]string{IP: "10.0.0.1", Instance: "i-z"}[c.kind]
+		s := fleetOf(webGroup(c.kind), at80(id))
+		s.attachment("web", onPods(c.kind), in80(id+":80"))
+		if c.pod != nil {
+			s.Bystanders = append(s.Bystanders, c.pod)
+		}
+		if calls := plan(t, s).calls(); (calls != "") != c.out {
+			t.Errorf("%s has the address: %q", name, calls)
+		}
+	}
+}

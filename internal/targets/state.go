@@ -28,9 +28,9 @@ type State struct {
 	// Nodes are all of the cluster. NodesBehind is whether some may not be known yet as they are.
 	Nodes       []*corev1.Node
 	NodesBehind bool
-	// Bystanders are pods of anybody whose addresses are on record. They tell on which
-	// node an address is that nobody selects any more. They are needed only while a node
-	// is to be out.
+	// Bystanders are pods of anybody whose addresses are on record. They tell what lives at an
+	// address that nobody selects any more, and on which node it is. They are needed only while
+	// there is such an address, or a node is to be out.
 	Bystanders []*corev1.Pod
 	// Bindings say which groups somebody else has to itself.
 	Bindings Bindings

@@ -86,3 +86,38 @@ func TestAPassGoesByTheAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoHasAnAddress: pods of anybody are looked at where an address on record is no pod's that is
+// selected, unless it has left.
+func TestWhoHasAnAddress(t *testing.T) {
+	at := func(namespace, ip string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p", UID: types.UID(namespace)},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}}},
+		}
+	}
+	left := metav1.Now()
+	for name, c := range map[string]struct {
+		group v1alpha1.AttachedGroup
+		pods  []client.Object
+		want  int
+	}{
+		"another pod has it":       {v1alpha1.AttachedGroup{ID: "g", Targets: []string{"10.0.0.1:80"}}, []client.Object{at("other", "10.0.0.1")}, 1},
+		"it leaves":                {v1alpha1.AttachedGroup{ID: "g", Leaving: []v1alpha1.LeavingTarget{{Target: "10.0.0.1:80"}}}, []client.Object{at("other", "10.0.0.1")}, 1},
+		"it has left":              {v1alpha1.AttachedGroup{ID: "g", Leaving: []v1alpha1.LeavingTarget{{Target: "10.0.0.1:80", LeftAt: &left}}}, []client.Object{at("other", "10.0.0.1")}, 0},
+		"a selected pod has it":    {v1alpha1.AttachedGroup{ID: "g", Targets: []string{"10.0.0.1:80"}}, []client.Object{at("ns", "10.0.0.1"), at("other", "10.0.0.2")}, 0},
+		"nobody has it":            {v1alpha1.AttachedGroup{ID: "g", Targets: []string{"10.0.0.1:80"}}, []client.Object{at("other", "10.0.0.2")}, 0},
+		"an instance is on record": {v1alpha1.AttachedGroup{ID: "g", Targets: []string{"i-a:80"}}, []client.Object{at("other", "10.0.0.1")}, 0},
+	} {
+		web := named("web")
+		web.Spec.PodSelector = &metav1.LabelSelector{}
+		web.Status.Groups = []v1alpha1.AttachedGroup{c.group}
+		o, err := reconcilerOf(t, fakeapi.New(t, append(c.pods, web)...)).observe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.state.Bystanders) != c.want {
+			t.Errorf("%s: %d pods are looked at, want %d", name, len(o.state.Bystanders), c.want)
+		}
+	}
+}

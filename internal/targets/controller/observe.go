@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -170,25 +171,27 @@ func noteWritten(there map[types.UID]bool, s *targets.State) {
 	}
 }
 
-// observeBystanders finds the pods whose addresses are on record, while a node is to be out:
-// what nobody selects any more keeps its node as well.
+// observeBystanders finds the pods whose addresses are on record, while a node is to be out, or one
+// of them is no pod's that is selected: what nobody selects any more keeps its node as well, and
+// leaves at once where another pod has its address.
 func (r *Reconciler) observeBystanders(ctx context.Context, o *observed) error {
-	leaves := false
-	for _, a := range o.state.NodeAttachments {
-		leaves = leaves || a.Spec.Wanted == v1alpha1.WantDetached
-	}
-	recorded := map[string]bool{}
+	needed := slices.ContainsFunc(o.state.NodeAttachments, func(a *v1alpha1.Attachment) bool { return a.Spec.Wanted == v1alpha1.WantDetached })
+	recorded, selected := map[string]bool{}, selectedAddresses(o.state.Attachments)
 	for _, a := range o.state.Attachments {
 		for _, g := range a.Object.Status.Groups {
 			for _, name := range g.Targets {
-				note(recorded, name)
+				id := idOf(name)
+				recorded[id] = true
+				needed = needed || isAddress(id) && !selected[id]
 			}
 			for _, l := range g.Leaving {
-				note(recorded, l.Target)
+				id := idOf(l.Target)
+				recorded[id] = true
+				needed = needed || l.LeftAt == nil && isAddress(id) && !selected[id]
 			}
 		}
 	}
-	if !leaves || len(recorded) == 0 {
+	if !needed || len(recorded) == 0 {
 		return nil
 	}
 	pods, err := r.pods(ctx)
@@ -196,20 +199,35 @@ func (r *Reconciler) observeBystanders(ctx context.Context, o *observed) error {
 		return err
 	}
 	for _, pod := range pods {
-		for _, ip := range pod.Status.PodIPs {
-			if recorded[ip.IP] {
-				o.state.Bystanders = append(o.state.Bystanders, pod)
-				break
-			}
+		if slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool { return recorded[ip.IP] }) {
+			o.state.Bystanders = append(o.state.Bystanders, pod)
 		}
 	}
 	return nil
 }
 
-func note(recorded map[string]bool, name string) {
-	if r, err := targets.ParseRegistration(name); err == nil {
-		recorded[r.ID] = true
+func selectedAddresses(attachments []targets.GroupAttachment) map[string]bool {
+	selected := map[string]bool{}
+	for _, a := range attachments {
+		for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
+			for _, ip := range pod.Status.PodIPs {
+				selected[ip.IP] = true
+			}
+		}
 	}
+	return selected
+}
+
+// idOf is the ID of a target on record, empty where that cannot be read.
+func idOf(name string) string {
+	r, _ := targets.ParseRegistration(name)
+	return r.ID
+}
+
+// isAddress is whether the ID of a target is an IP address; otherwise it is an instance's.
+func isAddress(id string) bool {
+	_, err := netip.ParseAddr(id)
+	return err == nil
 }
 
 // observeCloud reads what is known of the cloud.
