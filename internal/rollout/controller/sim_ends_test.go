@@ -113,10 +113,15 @@ func (n *simNode) hardlyAnswers() bool {
 	return false
 }
 
-// waitsForDetacher is whether a detacher has not said that it put the node back.
+// waitsForDetacher is whether a detacher has not said that it put the node back, or is still asked
+// to take it out.
 func (a *audit) waitsForDetacher(n *simNode, set *v1alpha1.IngressDaemonSet) bool {
 	at := set.Spec.Strategy().AnnotateNode
-	return at != nil && at.TimestampKey != "" && n.api.Annotations[at.TimestampKey] != ""
+	if at == nil {
+		return false
+	}
+	_, asked := n.api.Annotations[at.Key]
+	return asked || at.TimestampKey != "" && n.api.Annotations[at.TimestampKey] != ""
 }
 
 // onlyKeptOut is whether all nodes that are marked or degraded are kept out or dead, at
