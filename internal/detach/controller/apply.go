@@ -80,13 +80,8 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 		}
 	}
 	r.webhooks.ask(attachment, node, d, r.Leads)
-	for _, pod := range d.Stop {
-		if r.Leads != nil && !r.Leads() {
-			return errNotLeading
-		}
-		if err := r.stop(ctx, pod); err != nil {
-			return err
-		}
+	if err := r.stopAll(ctx, d.Stop); err != nil {
+		return err
 	}
 	if d.Attachment == detach.Delete {
 		precondition := client.Preconditions{UID: &attachment.UID, ResourceVersion: &attachment.ResourceVersion}
@@ -278,6 +273,18 @@ func (r *Reconciler) setCondition(ctx context.Context, node *corev1.Node, detach
 		return fmt.Errorf("setting its condition %s: %w", v1alpha1.NodeBeingDetached, err)
 	}
 	return nil
+}
+
+// stopAll stops pods. One that cannot be stopped keeps no other from it.
+func (r *Reconciler) stopAll(ctx context.Context, pods []detach.Pod) error {
+	var errs []error
+	for _, pod := range pods {
+		if r.Leads != nil && !r.Leads() {
+			return errors.Join(append(errs, errNotLeading)...)
+		}
+		errs = append(errs, r.stop(ctx, pod))
+	}
+	return errors.Join(errs...)
 }
 
 // stop evicts a pod, or deletes it where its annotation says so. What a disruption

@@ -265,6 +265,21 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	}
 }
 
+// TestOnePodThatCannotBeStopped keeps no other from it, as where two disruption budgets select it.
+func TestOnePodThatCannotBeStopped(t *testing.T) {
+	c := newCluster(t)
+	c.Refuse = func(what string) error {
+		if what == "create Pod/eviction first" {
+			return apierrors.NewInternalError(errors.New("more than one disruption budget"))
+		}
+		return nil
+	}
+	err := c.reconciler().stopAll(t.Context(), []detach.Pod{{Namespace: "ns", Name: "first", UID: "1"}, {Namespace: "ns", Name: "second", UID: "2"}})
+	if err == nil || !strings.Contains(err.Error(), "ns/first") || len(c.Evictions()) != 1 || c.Evictions()[0] != "2" {
+		t.Errorf("%v, %v", c.Evictions(), err)
+	}
+}
+
 // TestTheConditionOfANode is written with the lease alone, since another leader may have put the
 // node back since, and not on another Node of its name.
 func TestTheConditionOfANode(t *testing.T) {
