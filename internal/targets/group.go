@@ -139,6 +139,12 @@ func (g *group) isOut(t Target) bool {
 	return !g.ReadAt.IsZero() && placeIn(g.Registered, t) != registered && !g.Answers[t].Register
 }
 
+// isTheirs is whether a target is registered and on nobody's record.
+func (g *group) isTheirs(t Target) bool {
+	t = g.target(t)
+	return len(g.at[t]) == 0 && !g.ReadAt.IsZero() && placeIn(g.Registered, t) == registered && !g.Answers[t].Register
+}
+
 // holds is whether an object has records of the group.
 func (g *group) holds(by Ref) bool {
 	return slices.ContainsFunc(g.held, func(h held) bool { return h.by == by })

@@ -203,9 +203,18 @@ func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {
 		p.keepPod(g, t, pod)
 		return
 	}
+	if !g.forwardsTo(mode.Port) {
+		t.skipped = append(t.skipped, Skip{pod.Namespace + "/" + pod.Name, fmt.Sprintf("no listener of classic load balancer %s forwards to port %d, which is its own on the node, but to %v", g.Name, mode.Port, g.Ports)})
+		return
+	}
 	wants, skipped := mode.PodWants(Fleet{Pods: []*corev1.Pod{pod}, Nodes: p.nodes, Out: p.leaves, Deleted: p.out.Memory.Deleted})
 	t.skipped = append(t.skipped, skipped...)
 	for _, w := range wants {
+		if g.isTheirs(w.Target) && pod.Status.Phase == corev1.PodPending {
+			// Nothing of it can be what others registered.
+			t.skipped = append(t.skipped, Skip{pod.Namespace + "/" + pod.Name, "it has not started, and its target is registered by others"})
+			continue
+		}
 		// A set that is not found adds nothing.
 		w.Stay = t.setIsGone()
 		t.members = append(t.members, member{Want: w, node: pod.Spec.NodeName, ready: containersReady(pod), pod: pod})

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -335,6 +336,63 @@ func TestAnAddressThatAnotherPodGot(t *testing.T) {
 		}
 		if calls := plan(t, s).calls(); (calls != "") != c.out {
 			t.Errorf("%s has the address: %q", name, calls)
+		}
+	}
+}
+
+// TestPortsOfAClassicLoadBalancer: a pod is behind one only where a listener forwards to its own port
+// on the node. Otherwise who selects pods at a port of his own would take over what others registered,
+// since an instance is in it once.
+func TestPortsOfAClassicLoadBalancer(t *testing.T) {
+	for nodePort, calls := range map[int32]string{30080: "in i-c:30080", 30443: "in i-c:30080", 31999: ""} {
+		g := webGroup(Instance)
+		g.ID, g.Name, g.Balancer, g.Port, g.Ports = "clb", "clb", Classic, 30080, []int32{30080, 30443}
+		s := fleetOf(g, map[Target]Health{{"i-a", 30080}: {Condition: Healthy}})
+		spec := onPods(Instance)
+		spec.TargetGroup.Tags = map[string]string{"a": "b"}
+		spec.Port, spec.Service = intstr.FromInt32(80), &v1alpha1.LocalReference{Name: "mine"}
+		a := s.attachment("web", spec)
+		a.Pods = []*corev1.Pod{podOf("a", "10.0.0.1"), podOf("c", "10.0.0.3")}
+		a.Service = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}, Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}},
+		}}
+		d := plan(t, s)
+		if d.calls() != calls || (len(d.of("web").Status.Groups) > 0) != (calls != "") {
+			t.Errorf("node port %d: %q, on record %+v", nodePort, d.calls(), d.of("web").Status.Groups)
+		}
+		if blocked := d.blocked("web"); calls == "" && !strings.Contains(blocked, "no listener of classic load balancer clb forwards to port 31999") {
+			t.Errorf("it says %q", blocked)
+		}
+	}
+}
+
+// TestAPodThatHasNotStarted takes over nothing that others registered, which cannot be its own, and
+// is registered beforehand otherwise.
+func TestAPodThatHasNotStarted(t *testing.T) {
+	for name, c := range map[string]struct {
+		phase    corev1.PodPhase
+		recorded bool
+		others   map[Target]Health
+		takes    bool
+	}{
+		"pending, and others registered it": {corev1.PodPending, false, at80("i-a", "i-b"), false},
+		"running":                           {corev1.PodRunning, false, at80("i-a", "i-b"), true},
+		"pending, and it is on record":      {corev1.PodPending, true, at80("i-a", "i-b"), true},
+		"pending, and nobody registered it": {corev1.PodPending, false, at80("i-b"), true},
+	} {
+		s := fleetOf(webGroup(Instance), c.others)
+		a := s.attachment("web", onPods(Instance))
+		if c.recorded {
+			a.Object.Status.Groups = []v1alpha1.AttachedGroup{in80("i-a:80")}
+		}
+		pod := podOf("a", "")
+		pod.Status = corev1.PodStatus{Phase: c.phase}
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+		a.Pods = []*corev1.Pod{pod}
+		d := plan(t, s)
+		if takes := len(d.of("web").Status.Groups) > 0; takes != c.takes {
+			t.Errorf("%s: on record %+v", name, d.of("web").Status.Groups)
 		}
 	}
 }

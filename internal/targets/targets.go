@@ -5,7 +5,10 @@
 // objects in the API server and from the cloud.
 package targets
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Target is one registration in a group, which holds each at most once.
 type Target struct {
@@ -48,8 +51,10 @@ type Group struct {
 	Type     TargetType
 	// IPv6 is whether the addresses of its targets are IPv6; they are IPv4 otherwise.
 	IPv6 bool
-	// Port is what a target gets where it is registered without one.
-	Port int32
+	// Port is what a target gets where it is registered without one. A classic load balancer has
+	// an instance once, whatever the Ports to which its listeners forward; the first stands for all.
+	Port  int32
+	Ports []int32
 	// Datagrams is whether it takes UDP, of which no connections tell.
 	Datagrams bool
 	// Tags are nil where they were not read.
@@ -90,6 +95,11 @@ func (g Group) hasTags(all map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// forwardsTo is whether traffic comes to a port of a target's that is registered.
+func (g Group) forwardsTo(port int32) bool {
+	return g.Balancer != Classic || port == 0 || port == g.Port || slices.Contains(g.Ports, port)
 }
 
 // MayHold is whether nodes may have to be taken out of the group: it is of instances, and

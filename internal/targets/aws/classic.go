@@ -57,6 +57,9 @@ func describeClassic(d types.LoadBalancerDescription) targets.Group {
 		if g.Port == 0 {
 			g.Port = port
 		}
+		if port != 0 {
+			g.Ports = append(g.Ports, port)
+		}
 		g.ChecksTarget = g.ChecksTarget || port != 0 && port == checked
 	}
 	return g

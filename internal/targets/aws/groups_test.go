@@ -76,7 +76,7 @@ func TestGroups(t *testing.T) {
 		{ID: "quic", Name: "n-quic", Balancer: targets.Network, Type: targets.IP, Port: 443, Datagrams: true, Tags: map[string]string{"of": "quic"},
 			Delay: 5 * time.Minute, EndsFlowsOfUnhealthy: true, MinHealthy: 1,
 			LeftAlone: "its protocol is TCP_QUIC, whose targets are registered with server ids that this controller does not know"},
-		{ID: "old", Name: "old", Balancer: targets.Classic, Type: targets.Instance, Port: 30080, Tags: map[string]string{"of": "old"},
+		{ID: "old", Name: "old", Balancer: targets.Classic, Type: targets.Instance, Port: 30080, Ports: []int32{30080, 30443}, Tags: map[string]string{"of": "old"},
 			InUse: true, ChecksTarget: true, Delay: 90 * time.Second, EndsFlowsAfterDelay: true, CrossZone: true},
 		{ID: "older", Name: "older", Balancer: targets.Classic, Type: targets.Instance, Tags: map[string]string{"of": "older"},
 			EndsFlowsAfterDelay: true, EndsFlowsOfUnhealthy: true},
