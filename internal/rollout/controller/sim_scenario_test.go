@@ -321,6 +321,8 @@ func (g *generator) happen(times int) {
 		}
 		n := g.anyNode()
 		g.w.tell("world", "%s (%s)", h.name, n.name)
+		// Who serves now is under way no more, whatever becomes of it.
+		g.w.audit.settleBooks()
 		h.do(g, n)
 		pause := time.Duration(g.number("ms", 0, 800)) * time.Millisecond
 		if g.oneIn("wait", 2) {
