@@ -91,7 +91,9 @@ func TestTaintedWhileADetacherIsSlow(t *testing.T) {
 	if got := len(f.pods(set, node)); got != 2 {
 		t.Errorf("%d pods are on the node again", got)
 	}
-	if n := made(); n > 22 {
+	// Ten a second are made until the controller sees the first eviction, which takes a slow machine
+	// seconds; hundreds would be without an end.
+	if n := made(); n > 100 {
 		t.Errorf("%d pods were made", n)
 	}
 }
