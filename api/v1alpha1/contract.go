@@ -257,6 +257,9 @@ type PortConnections struct {
 	// before the next count. It begins at 0 with the first question in a minute, and
 	// again whenever connections may have come unseen.
 	QuietSeconds float64 `json:"quietSeconds"`
+	// CameSeconds is how long ago, at most, a new connection last came that was seen to come. It is
+	// missing where none was since the first question in a minute.
+	CameSeconds *float64 `json:"cameSeconds,omitempty"`
 	// Unknown is why the connections are not known at present. Open and QuietSeconds
 	// are 0 then and say nothing.
 	Unknown string `json:"unknown,omitempty"`

@@ -139,7 +139,7 @@ func TestDecide(t *testing.T) {
 	}
 	// quiet is what is told now of a target that was busy some seconds ago.
 	quiet := func(s *GroupState, t Target, busy, since time.Duration) {
-		s.Quiet = map[Target]Quiet{t: {Busy: ago(busy * time.Second), From: ago(since * time.Second), To: noon}}
+		s.Quiet = map[Target]Quiet{t: {Came: ago(busy * time.Second), From: ago(since * time.Second), To: noon}}
 	}
 	for _, c := range []struct {
 		name   string

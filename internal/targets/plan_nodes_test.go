@@ -285,7 +285,7 @@ func TestTwoNodesWithOneAddress(t *testing.T) {
 	s.attachment("web", onPods(IP), leaving80(time.Time{}, "10.9.0.1:80"))
 	s.detachment("node-a", "i-a", v1alpha1.WantDetached)
 	s.detachment("node-b", "i-b", v1alpha1.WantDetached)
-	s.Quiet = map[string]map[int32]Quiet{"node-a": {80: {Busy: noon, From: noon, To: noon.Add(time.Minute)}}}
+	s.Quiet = map[string]map[int32]Quiet{"node-a": {80: {Came: noon, From: noon, To: noon.Add(time.Minute)}}}
 	d := plan(t, s)
 	if d.node("node-a").Done || d.node("node-b").Done || len(d.Ask) > 0 {
 		t.Errorf("%+v, %+v, asks %v", d.node("node-a"), d.node("node-b"), d.Ask)

@@ -262,7 +262,7 @@ func TestAGateThatOneGroupOpensIsNotWarnedOf(t *testing.T) {
 // TestToldIsWhereConnectionsTell has health checkers asked of nodes from which a target
 // leaves, and believes them of the port and where connections tell.
 func TestToldIsWhereConnectionsTell(t *testing.T) {
-	quiet := Quiet{Busy: noon, From: noon, To: noon.Add(time.Minute)}
+	quiet := Quiet{Came: noon, From: noon, To: noon.Add(time.Minute)}
 	for name, c := range map[string]struct {
 		change func(*Group)
 		port   int32
@@ -298,7 +298,7 @@ func TestToldIsOfTheNodesNetwork(t *testing.T) {
 		pod.Spec.HostNetwork, pod.DeletionTimestamp = shares, &metav1.Time{Time: noon}
 		a.Pods = []*corev1.Pod{pod}
 		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {LeftAt: left, Left: left}}}
-		s.Quiet = map[string]map[int32]Quiet{"node-a": {80: {Busy: noon, From: noon, To: noon.Add(time.Minute)}}}
+		s.Quiet = map[string]map[int32]Quiet{"node-a": {80: {Came: noon, From: noon, To: noon.Add(time.Minute)}}}
 		d := plan(t, s)
 		if got := d.of("web").Status.Groups[0].Leaving[0].QuietAt != nil; got != shares || slices.Contains(d.Ask, "node-a") != shares {
 			t.Errorf("host network %t: quiet %t, asks %v", shares, got, d.Ask)

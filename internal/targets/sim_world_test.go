@@ -90,9 +90,9 @@ func (w *world) quiet(g *fakeGroup) map[Target]Quiet {
 		case w.idle[t.ID]:
 			out[t] = Quiet{From: w.checkerUp, To: w.now}
 		case g.routes(t) || w.now.Before(since):
-			out[t] = Quiet{Busy: w.now}
+			out[t] = Quiet{Came: w.now}
 		default:
-			out[t] = Quiet{Busy: since, From: later(since, w.checkerUp), To: w.now}
+			out[t] = Quiet{Came: since, From: later(since, w.checkerUp), To: w.now}
 		}
 	}
 	return out

@@ -10,8 +10,8 @@ const quietFor = 10 * time.Second
 
 // Quiet is what a health checker told of the connections to the port of a target.
 type Quiet struct {
-	// Busy is when one was last told to be open; zero for never.
-	Busy time.Time
+	// Came is when a new one last came, at the earliest; zero where none was seen to.
+	Came time.Time
 	// From and To bound a time in which none came, and at the end of which none was
 	// open. They are zero while one is open, or nothing is known.
 	From, To time.Time
@@ -20,10 +20,10 @@ type Quiet struct {
 // Long is whether none came for long enough.
 func (q Quiet) Long() bool { return q.To.Sub(q.From) >= quietFor }
 
-// since is whether there were connections after a target left, and none came for
-// long enough since. Without the first there may only be nobody who comes.
+// since is whether new connections came after a target left, and none for long enough since.
+// Without the first there may only be nobody who comes.
 func (q Quiet) since(leftAt time.Time) bool {
-	return q.Long() && !q.Busy.Before(leftAt) && !q.From.Before(leftAt)
+	return q.Long() && !q.Came.Before(leftAt) && !q.From.Before(leftAt)
 }
 
 // left waits for the traffic to end of a target that is out.

@@ -49,8 +49,9 @@ type ledger struct {
 // account is of one port.
 type account struct {
 	open int
-	// busy is when a new connection was last seen, or could last have come unseen.
-	busy time.Time
+	// busy is when a new connection was last seen, or could last have come unseen, came when
+	// one that was seen to come did, at the earliest.
+	busy, came time.Time
 }
 
 func newLedger(ports []uint16) *ledger {
@@ -65,6 +66,11 @@ func newLedger(ports []uint16) *ledger {
 // lost, all that is there may have come unseen.
 func (l *ledger) dumped(connections []connection, begun time.Time) {
 	l.dumps++
+	last := l.at
+	if l.unknown != nil {
+		// What is there may have been for long.
+		last = time.Time{}
+	}
 	l.at = begun
 	for _, a := range l.accounts {
 		a.open = 0
@@ -80,7 +86,7 @@ func (l *ledger) dumped(connections []connection, begun time.Time) {
 		}
 		a.open++
 		if _, known := l.known[c.cookie]; !known {
-			l.came(a, begun)
+			l.came(a, begun, last)
 		}
 		l.known[c.cookie] = l.dumps
 	}
@@ -97,16 +103,25 @@ func (l *ledger) destroyed(c connection, now time.Time) {
 		return
 	}
 	if a := l.accounts[c.port]; a != nil {
-		l.came(a, now)
+		since := l.at
+		if l.unknown != nil {
+			since = time.Time{}
+		}
+		l.came(a, now, since)
 	}
 }
 
 // lose enters that connections may have come unseen, until the next dump.
 func (l *ledger) lose(cause error) { l.unknown = cause }
 
-func (l *ledger) came(a *account, at time.Time) {
+// came enters a new connection, which came by the given time, and after another, zero where that is
+// not known.
+func (l *ledger) came(a *account, by, after time.Time) {
 	l.seen++
-	a.busy = at
+	a.busy = by
+	if !after.IsZero() {
+		a.came = after
+	}
 }
 
 func (l *ledger) forget() {
@@ -131,6 +146,9 @@ func (l *ledger) report(now time.Time) []v1alpha1.PortConnections {
 		} else {
 			a := l.accounts[port]
 			p.Open, p.QuietSeconds = int32(a.open), max(0, l.at.Sub(a.busy).Seconds())
+			if !a.came.IsZero() {
+				p.CameSeconds = new(now.Sub(a.came).Seconds())
+			}
 		}
 		out = append(out, p)
 	}

@@ -50,6 +50,32 @@ func TestQuietAfterALoss(t *testing.T) {
 	}
 }
 
+// TestWhatCame: a connection counts as new where it came after a dump that was without it, and was
+// not lost sight of meanwhile; an open one may be old.
+func TestWhatCame(t *testing.T) {
+	l := newLedger([]uint16{80})
+	old, one, brief := connection{cookie: 1, port: 80}, connection{cookie: 2, port: 80}, connection{cookie: 3, port: 80}
+	came := func(what string, now int, want float64) {
+		t.Helper()
+		got := l.report(at(now))[0].CameSeconds
+		if known := got != nil; known != (want >= 0) || known && *got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	l.dumped([]connection{old}, at(0))
+	l.dumped([]connection{old}, at(1))
+	came("only an old one", 1, -1)
+	l.dumped([]connection{old, one}, at(2))
+	came("one more", 2, 1)
+	came("later", 5, 4)
+	l.destroyed(brief, at(6))
+	came("one that a dump did not show", 6, 4)
+	l.lose(errors.New("lost"))
+	l.destroyed(connection{cookie: 4, port: 80}, at(7))
+	l.dumped([]connection{{cookie: 5, port: 80}}, at(8))
+	came("one of which it is not known since when", 8, 6)
+}
+
 // TestForgets keeps no connection for ever of which no end is told, and none that
 // is still there for less.
 func TestForgets(t *testing.T) {

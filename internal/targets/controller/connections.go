@@ -144,20 +144,31 @@ func (c *connections) enter(a *asks, answer []v1alpha1.PortConnections, asked, a
 func heard(before map[int32]targets.Quiet, answer []v1alpha1.PortConnections, asked, answered time.Time) map[int32]targets.Quiet {
 	after := map[int32]targets.Quiet{}
 	for port, q := range before {
-		after[port] = targets.Quiet{Busy: q.Busy}
+		after[port] = targets.Quiet{Came: q.Came}
 	}
 	for _, p := range answer {
 		q := after[p.Port]
+		if p.Unknown == "" && p.CameSeconds != nil {
+			q.Came = later(q.Came, asked.Add(-seconds(*p.CameSeconds)))
+		}
 		switch {
 		case p.Unknown != "":
 		case p.Open > 0:
-			q.Busy = asked
 		default:
-			q.From, q.To = answered.Add(-time.Duration(p.QuietSeconds*float64(time.Second))), asked
+			q.From, q.To = answered.Add(-seconds(p.QuietSeconds)), asked
 		}
 		after[p.Port] = q
 	}
 	return after
+}
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // ask asks once.

@@ -18,17 +18,19 @@ import (
 func TestHeard(t *testing.T) {
 	asked, answered := now, now.Add(time.Second)
 	earlier := now.Add(-time.Minute)
-	before := map[int32]targets.Quiet{80: {Busy: earlier, From: earlier, To: now.Add(-time.Second)}}
+	before := map[int32]targets.Quiet{80: {Came: earlier, From: earlier, To: now.Add(-time.Second)}}
 	for name, c := range map[string]struct {
 		answer []v1alpha1.PortConnections
 		want   map[int32]targets.Quiet
 	}{
-		"no answer":        {nil, map[int32]targets.Quiet{80: {Busy: earlier}}},
-		"one is open":      {[]v1alpha1.PortConnections{{Port: 80, Open: 1, QuietSeconds: 30}}, map[int32]targets.Quiet{80: {Busy: asked}}},
-		"none is open":     {[]v1alpha1.PortConnections{{Port: 80, QuietSeconds: 30}}, map[int32]targets.Quiet{80: {Busy: earlier, From: answered.Add(-30 * time.Second), To: asked}}},
-		"nothing is known": {[]v1alpha1.PortConnections{{Port: 80, Unknown: "lost"}}, map[int32]targets.Quiet{80: {Busy: earlier}}},
+		"no answer":          {nil, map[int32]targets.Quiet{80: {Came: earlier}}},
+		"an old one is open": {[]v1alpha1.PortConnections{{Port: 80, Open: 1, QuietSeconds: 30}}, map[int32]targets.Quiet{80: {Came: earlier}}},
+		"one came":           {[]v1alpha1.PortConnections{{Port: 80, Open: 1, QuietSeconds: 4, CameSeconds: new(5.0)}}, map[int32]targets.Quiet{80: {Came: asked.Add(-5 * time.Second)}}},
+		"one came long ago":  {[]v1alpha1.PortConnections{{Port: 80, Open: 1, CameSeconds: new(500.0)}}, map[int32]targets.Quiet{80: {Came: earlier}}},
+		"none is open":       {[]v1alpha1.PortConnections{{Port: 80, QuietSeconds: 30}}, map[int32]targets.Quiet{80: {Came: earlier, From: answered.Add(-30 * time.Second), To: asked}}},
+		"nothing is known":   {[]v1alpha1.PortConnections{{Port: 80, Unknown: "lost"}}, map[int32]targets.Quiet{80: {Came: earlier}}},
 		"of another port": {[]v1alpha1.PortConnections{{Port: 443, QuietSeconds: 2}},
-			map[int32]targets.Quiet{80: {Busy: earlier}, 443: {From: answered.Add(-2 * time.Second), To: asked}}},
+			map[int32]targets.Quiet{80: {Came: earlier}, 443: {From: answered.Add(-2 * time.Second), To: asked}}},
 	} {
 		if diff := cmp.Diff(c.want, heard(before, c.answer, asked, answered)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -106,7 +108,7 @@ func TestConnections(t *testing.T) {
 	t.Parallel()
 	a := &answering{}
 	says := func(node string, answer ...v1alpha1.PortConnections) { a.node.Store(&node); a.answer.Store(&answer) }
-	says("node-a", v1alpha1.PortConnections{Port: 80, Open: 2, QuietSeconds: 20})
+	says("node-a", v1alpha1.PortConnections{Port: 80, Open: 2, QuietSeconds: 20, CameSeconds: new(21.0)})
 	server := httptest.NewServer(a)
 	defer server.Close()
 	address := netip.MustParseAddrPort(server.Listener.Addr().String())
@@ -126,14 +128,14 @@ func TestConnections(t *testing.T) {
 		}
 	}
 	c.want(t.Context(), []checker{at})
-	until("busy", func(q targets.Quiet, known bool) bool { return !q.Busy.IsZero() })
+	until("busy", func(q targets.Quiet, known bool) bool { return !q.Came.IsZero() })
 	select {
 	case <-rung:
 		t.Error("a pass is called for while a connection is open")
 	default:
 	}
 	says("node-a", v1alpha1.PortConnections{Port: 80, QuietSeconds: 12})
-	until("quiet", func(q targets.Quiet, known bool) bool { return q.Long() && !q.Busy.IsZero() })
+	until("quiet", func(q targets.Quiet, known bool) bool { return q.Long() && !q.Came.IsZero() })
 	select {
 	case <-rung:
 	case <-time.After(time.Minute):
