@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,13 +56,13 @@ func TestQuietNode(t *testing.T) {
 	theController.memory.RLock()
 	defer theController.memory.RUnlock()
 	f.annotate(node, v1alpha1.AnnotationNodeDetached, new(""))
-	f.eventually("its target left", func(ctx context.Context) error {
+	f.eventually("its target left, long enough ago for a connection to have come after that", func(ctx context.Context) error {
 		if err := api.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
 			return err
 		}
 		for _, g := range a.Status.Groups {
 			for _, l := range g.Leaving {
-				if l.LeftAt != nil {
+				if l.LeftAt != nil && time.Since(l.LeftAt.Time) > 2*time.Second {
 					return nil
 				}
 			}
