@@ -204,7 +204,9 @@ func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {
 		return
 	}
 	if !g.forwardsTo(mode.Port) {
-		t.skipped = append(t.skipped, Skip{pod.Namespace + "/" + pod.Name, fmt.Sprintf("no listener of classic load balancer %s forwards to port %d, which is its own on the node, but to %v", g.Name, mode.Port, g.Ports)})
+		if _, ends := Ending(pod); !ends {
+			t.skipped = append(t.skipped, Skip{pod.Namespace + "/" + pod.Name, fmt.Sprintf("no listener of classic load balancer %s forwards to port %d, which is its own on the node, but to %v", g.Name, mode.Port, g.Ports)})
+		}
 		return
 	}
 	wants, skipped := mode.PodWants(Fleet{Pods: []*corev1.Pod{pod}, Nodes: p.nodes, Out: p.leaves, Deleted: p.out.Memory.Deleted})

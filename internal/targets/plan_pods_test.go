@@ -367,6 +367,33 @@ func TestPortsOfAClassicLoadBalancer(t *testing.T) {
 	}
 }
 
+// TestAListenerThatIsGone: an instance that was registered for a pod leaves like any other when no
+// listener forwards to the pod's port any more: not the last one, and only what is on record.
+func TestAListenerThatIsGone(t *testing.T) {
+	g := webGroup(Instance)
+	g.ID, g.Name, g.Balancer, g.Port, g.Ports = "clb", "clb", Classic, 30443, []int32{30443}
+	s := fleetOf(g, map[Target]Health{{"i-a", 30443}: {Condition: Healthy}, {"i-b", 30443}: {Condition: Healthy}, {"i-z", 30443}: {Condition: Healthy}})
+	spec := onPods(Instance)
+	spec.TargetGroup.Tags = map[string]string{"a": "b"}
+	a := s.attachment("web", spec, v1alpha1.AttachedGroup{ID: "clb", Balancer: "classic", Targets: []string{"i-a:30443", "i-b:30443"}})
+	for _, name := range []string{"a", "b"} {
+		pod := podOf(name, "10.0.0.1")
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+		a.Pods = append(a.Pods, pod)
+	}
+	if d := plan(t, s); d.calls() != "out i-a:30443, out i-b:30443" {
+		t.Errorf("beside another: %q", d.calls())
+	}
+	delete(s.group().Registered, Target{"i-z", 30443})
+	if d := plan(t, s); strings.Count(d.calls(), "out ") != 1 {
+		t.Errorf("where nobody else is: %q", d.calls())
+	}
+	a.Pods[0].Status.Phase = corev1.PodFailed
+	if blocked := plan(t, s).blocked("web"); strings.Contains(blocked, "ns/a") || !strings.Contains(blocked, "ns/b") {
+		t.Errorf("it names %q", blocked)
+	}
+}
+
 // TestAPodThatHasNotStarted takes over nothing that others registered, which cannot be its own, and
 // is registered beforehand otherwise.
 func TestAPodThatHasNotStarted(t *testing.T) {
