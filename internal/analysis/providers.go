@@ -171,7 +171,7 @@ func (p *provider) told(err error) error {
 	_, uncertified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case isAnswer && (said.Type == prometheus.ErrBadData || statusOnly.MatchString(said.Msg)):
-		why = fmt.Sprintf("%s: %s", said.Type, p.redacted(said.Msg))
+		why = p.redacted(fmt.Sprintf("%s: %s", said.Type, said.Msg))
 	case isAnswer:
 		why = "it answers " + p.redacted(string(said.Type))
 	case unnamed:

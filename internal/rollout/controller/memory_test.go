@@ -256,14 +256,9 @@ func TestLean(t *testing.T) {
 	if _, err := leanPod("a tombstone"); err != nil {
 		t.Error(err)
 	}
-	for port, kept := range map[string]bool{"": false, "10080": true} {
-		pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}}
-		if port != "" {
-			pod.Labels = map[string]string{v1alpha1.LabelHealthCheckPort: port}
-		}
-		if _, err := leanPod(pod); err != nil || pod.Spec.HostNetwork != kept {
-			t.Errorf("behind port %q it is kept that a pod is on the host network: %t, %v", port, pod.Spec.HostNetwork, err)
-		}
+	sharing := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}}
+	if _, err := leanPod(sharing); err != nil || !sharing.Spec.HostNetwork {
+		t.Errorf("it lost that a pod is on the host network: %v", err)
 	}
 }
 
