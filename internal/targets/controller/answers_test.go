@@ -109,10 +109,12 @@ func TestWhoHasAnAddress(t *testing.T) {
 		"nobody has it":            {v1alpha1.AttachedGroup{ID: "g", Targets: []string{"10.0.0.1:80"}}, []client.Object{at("other", "10.0.0.2")}, 0},
 		"an instance is on record": {v1alpha1.AttachedGroup{ID: "g", Targets: []string{"i-a:80"}}, []client.Object{at("other", "10.0.0.1")}, 0},
 	} {
-		web := named("web")
+		web, beside := named("web"), named("beside")
 		web.Spec.PodSelector = &metav1.LabelSelector{}
 		web.Status.Groups = []v1alpha1.AttachedGroup{c.group}
-		o, err := reconcilerOf(t, fakeapi.New(t, append(c.pods, web)...)).observe(t.Context())
+		// What another namespace selects at the address says nothing of this one.
+		beside.Namespace, beside.UID, beside.Spec.PodSelector = "other", "beside", &metav1.LabelSelector{}
+		o, err := reconcilerOf(t, fakeapi.New(t, append(c.pods, web, beside)...)).observe(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

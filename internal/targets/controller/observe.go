@@ -182,12 +182,12 @@ func (r *Reconciler) observeBystanders(ctx context.Context, o *observed) error {
 			for _, name := range g.Targets {
 				id := idOf(name)
 				recorded[id] = true
-				needed = needed || isAddress(id) && !selected[id]
+				needed = needed || isAddress(id) && !selected[podAddress{a.Object.Namespace, id}]
 			}
 			for _, l := range g.Leaving {
 				id := idOf(l.Target)
 				recorded[id] = true
-				needed = needed || l.LeftAt == nil && isAddress(id) && !selected[id]
+				needed = needed || l.LeftAt == nil && isAddress(id) && !selected[podAddress{a.Object.Namespace, id}]
 			}
 		}
 	}
@@ -206,12 +206,15 @@ func (r *Reconciler) observeBystanders(ctx context.Context, o *observed) error {
 	return nil
 }
 
-func selectedAddresses(attachments []targets.GroupAttachment) map[string]bool {
-	selected := map[string]bool{}
+// podAddress is one of a pod of a namespace: those on the host network share that of their node.
+type podAddress struct{ namespace, ip string }
+
+func selectedAddresses(attachments []targets.GroupAttachment) map[podAddress]bool {
+	selected := map[podAddress]bool{}
 	for _, a := range attachments {
 		for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
 			for _, ip := range pod.Status.PodIPs {
-				selected[ip.IP] = true
+				selected[podAddress{pod.Namespace, ip.IP}] = true
 			}
 		}
 	}
