@@ -53,7 +53,10 @@ func (n *Node) readyPods() int32 {
 }
 
 // serves is whether the pod is ready and not about to end.
-func (p *Pod) serves() bool { return p.Ready && !p.Terminating && p.Failed == "" }
+func (p *Pod) serves() bool { return p.Ready && p.stays() }
+
+// stays is whether the pod runs, or is to, and is not about to end.
+func (p *Pod) stays() bool { return !p.Terminating && p.Failed == "" }
 
 // Runs is whether a pod of a revision runs on the node, ready or not.
 func (n *Node) Runs(revision string) bool {
@@ -92,7 +95,7 @@ func (n *Node) servesAsItIs() bool {
 // between is whether older pods are left that are to be replaced.
 func (n *Node) between() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool {
-		return p.Revision != n.Deployment.Revision && !p.Terminating && p.Failed == ""
+		return p.Revision != n.Deployment.Revision && p.stays()
 	})
 }
 
@@ -144,7 +147,7 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 func (n *Node) available(now time.Time, minReady time.Duration) (available int32) {
 	for _, p := range n.Pods {
 		longEnough := minReady == 0 || !now.Before(p.ReadySince.Add(minReady))
-		if p.Ready && !p.Terminating && p.Failed == "" && p.Revision == n.Deployment.Revision && longEnough {
+		if p.serves() && p.Revision == n.Deployment.Revision && longEnough {
 			available++
 		}
 	}

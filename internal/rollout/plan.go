@@ -231,19 +231,23 @@ func (p *planner) create(v *view) {
 	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: v.leftOver(), Reason: "the node needs pods", At: p.Now})
 }
 
-// leftOver is the ReplicaSet of most of the pods that serve where there is no Deployment; empty
-// where none does. They may have been left behind, as by a deletion of their Deployment with
-// --cascade=orphan: the new one takes them over, and would replace those of another template, or
-// stop those that are too many, while traffic reaches them.
+// leftOver is the ReplicaSet of most of the pods that serve where there is no Deployment, or of
+// most that are to stay where none serves; empty where none stays. They may have been left behind,
+// as by a deletion of their Deployment with --cascade=orphan: the new one takes them over, and
+// would replace those of another template, or stop those that are too many, while traffic reaches
+// them. Those that do not serve may do so in a moment, as after a restart.
 func (n *Node) leftOver() (hash string) {
-	serving := map[string]int{}
+	weight := map[string]int{}
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.serves() {
-			serving[pod.ReplicaSet]++
+		switch pod := &n.Pods[i]; {
+		case pod.serves():
+			weight[pod.ReplicaSet] += 1 + len(n.Pods)
+		case pod.stays():
+			weight[pod.ReplicaSet]++
 		}
 	}
-	for _, other := range slices.Sorted(maps.Keys(serving)) {
-		if serving[other] > serving[hash] {
+	for _, other := range slices.Sorted(maps.Keys(weight)) {
+		if weight[other] > weight[hash] {
 			hash = other
 		}
 	}
@@ -267,7 +271,7 @@ func (p *planner) leave(v *view) {
 // reportLeft tells of pods that nobody stops: their Deployment cannot be found, and the garbage
 // collector has had its time.
 func (p *planner) reportLeft(v *view) {
-	i := slices.IndexFunc(v.Pods, func(pod Pod) bool { return !pod.Terminating && pod.Failed == "" })
+	i := slices.IndexFunc(v.Pods, func(pod Pod) bool { return pod.stays() })
 	if i < 0 || !p.over(v.seen.Updated.Add(collectedAfter)) {
 		return
 	}

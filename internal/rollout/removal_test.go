@@ -213,17 +213,23 @@ func TestLeaving(t *testing.T) {
 }
 
 // TestPodsThatWereLeft: a Deployment that somebody deleted is made again of what the pods are made
-// from that serve, if any were left behind: of another template it would replace them at once.
+// from that serve, or may in a moment, if any were left behind: of another template it would replace
+// them at once.
 func TestPodsThatWereLeft(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(n *Node)
 		want   string
 	}{
-		"they serve":         {func(*Node) {}, "old"},
-		"others serve too":   {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "other", ReplicaSet: "new", Ready: true}) }, "old"},
-		"others do":          {func(n *Node) { n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "new", "new" }, "new"},
-		"one does, and ends": {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Terminating = false, true }, ""},
-		"none is there":      {func(n *Node) { n.Pods = nil }, ""},
+		"they serve":       {func(*Node) {}, "old"},
+		"others serve too": {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "other", ReplicaSet: "new", Ready: true}) }, "old"},
+		"others do":        {func(n *Node) { n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "new", "new" }, "new"},
+		"they restart":     {func(n *Node) { n.Pods[0].Ready, n.Pods[1].Ready = false, false }, "old"},
+		"another serves": {func(n *Node) {
+			n.Pods[0].Ready, n.Pods[1].Ready = false, false
+			n.Pods = append(n.Pods, Pod{Name: "other", ReplicaSet: "new", Ready: true})
+		}, "new"},
+		"they end":      {func(n *Node) { n.Pods[0].Failed, n.Pods[1].Terminating = "Evicted", true }, ""},
+		"none is there": {func(n *Node) { n.Pods = nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(2)

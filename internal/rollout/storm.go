@@ -254,7 +254,7 @@ func (p *planner) overlooked(v *view) bool {
 func (n *Node) uncounted() bool {
 	there := int32(0)
 	for _, p := range n.Pods {
-		if !p.Terminating && p.Failed == "" {
+		if p.stays() {
 			there++
 		}
 	}
@@ -414,7 +414,7 @@ func (n *Node) running() (present, older, all int32, oldest Pod) {
 	now := template{n.Deployment.Revision, n.presentReplicaSet()}
 	counts := map[template]int32{}
 	for _, p := range n.Pods {
-		if p.Running && !p.Terminating && p.Failed == "" && !n.doomed(p) {
+		if p.Running && p.stays() && !n.doomed(p) {
 			counts[of(p)]++
 			all++
 		}
@@ -469,7 +469,7 @@ func (n *Node) InDoubt() []string {
 		switch {
 		case p.Revision == d.Revision && !slices.Contains(sets, p.ReplicaSet):
 			sets = append(sets, p.ReplicaSet)
-		case p.Revision != d.Revision && !p.Terminating && p.Failed == "":
+		case p.Revision != d.Revision && p.stays():
 			others++
 		}
 	}
