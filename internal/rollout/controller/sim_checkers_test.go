@@ -393,8 +393,10 @@ func (w *world) stopChecker(c *simCheck, d time.Duration) {
 	c.up, c.endedAt = false, w.now
 	w.stopAnswering(c)
 	w.sayChecker(c, false)
+	down := c.pods[0].Name
 	w.after(d, func() {
-		if c.node.checks[c.port] != c || len(c.pods) == 0 {
+		if c.node.checks[c.port] != c || c.up || len(c.pods) == 0 || c.pods[0].Name != down {
+			// Another has taken over, and those who ask wait for its news.
 			return
 		}
 		c.up = true
