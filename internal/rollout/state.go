@@ -108,10 +108,13 @@ type Node struct {
 	// whether somebody has evicted pods of ours from it.
 	Leaving, Evicting bool
 	// Tainted is whether the node has a taint NoExecute that pods do not tolerate for good.
-	Tainted    bool
-	Labels     map[string]string
-	Detachment Detachment
-	Deployment *Deployment
+	Tainted bool
+	// EvictedSince is when a taint that is still there was first seen to take a pod of each
+	// ReplicaSet, by its hash.
+	EvictedSince map[string]time.Time
+	Labels       map[string]string
+	Detachment   Detachment
+	Deployment   *Deployment
 	// Pods are those of the Deployment, terminating and failed ones included.
 	Pods []Pod
 	// Checks are the answers of the node's health-check ports.

@@ -77,9 +77,16 @@ func (n *Node) taintEvicted() bool {
 }
 
 // doomed is whether a pod was made in place of those that a taint has evicted: that it
-// tolerates the taint for a time again would go on for ever.
+// tolerates the taint for a time again would go on for ever. Those may be gone that it was made
+// in place of.
 func (n *Node) doomed(p Pod) bool {
-	return n.Tainted && slices.ContainsFunc(n.Pods, func(gone Pod) bool {
+	if !n.Tainted {
+		return false
+	}
+	if since := n.EvictedSince[p.ReplicaSet]; !since.IsZero() && !p.Created.Before(since) {
+		return true
+	}
+	return slices.ContainsFunc(n.Pods, func(gone Pod) bool {
 		return gone.Evicted && gone.Terminating && !p.Created.Before(gone.Deleted)
 	})
 }

@@ -71,6 +71,12 @@ func TestHoldBack(t *testing.T) {
 				Pod{Name: "evicted", Revision: "r1", Running: true, Terminating: true, Evicted: true, Deleted: start},
 				Pod{Name: "doomed", Revision: "r1", Running: true, Ready: true, Created: start})
 		}, "HoldBack n0000 to r2 x1", false, Rolling{}},
+		"only new pods are to stay, and who was evicted is gone": {0, 1, func(s *State) {
+			n := &s.Nodes[0]
+			n.Tainted, n.Pods[1].Revision = true, "r3"
+			n.EvictedSince = map[string]time.Time{"doomed": start, "other": start}
+			n.Pods = append(n.Pods, Pod{Name: "doomed", Revision: "r1", ReplicaSet: "doomed", Running: true, Ready: true, Created: start})
+		}, "HoldBack n0000 to r2 x1", false, Rolling{}},
 		"no pod runs":            {0, 0, func(*State) {}, "HoldBack n0000 to r2 x0", false, Rolling{}},
 		"the old one is unknown": {2, 0, func(s *State) { delete(s.Revisions, "r1") }, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
 		"more are wanted than before": {2, 0, func(s *State) {

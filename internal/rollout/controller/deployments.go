@@ -180,12 +180,12 @@ func survives(live, d *appsv1.Deployment) bool {
 // anew it could be another, and replace the pods that run.
 func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) error {
 	live := o.nodes[s.Node].deployment
-	template, err := r.templateOfReplicaSet(ctx, live, s.ReplicaSet)
+	set, err := r.replicaSetOf(ctx, live, s.ReplicaSet)
 	if err != nil {
 		return err
 	}
-	held := objects.Deployment(o.set, s.Node, live.Name, objects.Pods{Replicas: s.Replicas, Paused: s.Paused, Rolling: s.Rolling})
-	held.Spec.Template = template
+	held := objects.Deployment(o.set, s.Node, live.Name, objects.Pods{Replicas: s.Replicas, Paused: s.Paused, Rolling: roomFor(set, s)})
+	held.Spec.Template = podTemplateOf(set)
 	if ownerOf(live) == "" {
 		// It was orphaned, and is not to go with the object.
 		held.OwnerReferences = nil
@@ -198,20 +198,41 @@ func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) er
 	})
 }
 
-// templateOfReplicaSet is what the pods of a ReplicaSet were made from.
-func (r *Reconciler) templateOfReplicaSet(ctx context.Context, d *appsv1.Deployment, hash string) (corev1.PodTemplateSpec, error) {
+// annotationMaxReplicas is where the Deployment controller keeps for how many pods, with the
+// surge, it sized a ReplicaSet.
+const annotationMaxReplicas = "deployment.kubernetes.io/max-replicas"
+
+// roomFor is how a step that goes back to a ReplicaSet has pods replaced: scaling in proportion
+// takes none of its pods where there is room for as many as it was sized for. The Deployment
+// does not tell that where its surge was changed since.
+func roomFor(set *appsv1.ReplicaSet, s rollout.Step) rollout.Rolling {
+	most, err := strconv.ParseInt(set.Annotations[annotationMaxReplicas], 10, 32)
+	if err == nil && s.Rolling.Surge > 0 {
+		s.Rolling.Surge = max(s.Rolling.Surge, int32(most)-s.Replicas)
+	}
+	return s.Rolling
+}
+
+// replicaSetOf is a ReplicaSet of a Deployment, by its hash.
+func (r *Reconciler) replicaSetOf(ctx context.Context, d *appsv1.Deployment, hash string) (*appsv1.ReplicaSet, error) {
 	set := &appsv1.ReplicaSet{}
 	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name + "-" + hash}
 	err := r.live.Get(ctx, key, set)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && !controlledBy(set, d.UID):
 		// It went together with the pods that were seen.
-		return corev1.PodTemplateSpec{}, apierrors.NewConflict(appsv1.Resource("replicasets"), key.Name, errors.New("it is gone"))
+		return nil, apierrors.NewConflict(appsv1.Resource("replicasets"), key.Name, errors.New("it is gone"))
 	case err != nil:
-		return corev1.PodTemplateSpec{}, fmt.Errorf("reading what its pods were made from: %w", err)
+		return nil, fmt.Errorf("reading what its pods were made from: %w", err)
 	}
-	delete(set.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	return set.Spec.Template, nil
+	return set, nil
+}
+
+// podTemplateOf is what the pods of a ReplicaSet were made from.
+func podTemplateOf(set *appsv1.ReplicaSet) corev1.PodTemplateSpec {
+	template := set.Spec.Template
+	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return template
 }
 
 // keepMark keeps what an update of the pods does not change.

@@ -173,6 +173,28 @@ func TestAReplicaSetThatIsGone(t *testing.T) {
 	}
 }
 
+// TestRoomForWhatWasSized: who goes back to a ReplicaSet leaves room for as many pods as it was
+// sized for, also where the Deployment's surge was changed since.
+func TestRoomForWhatWasSized(t *testing.T) {
+	for name, test := range map[string]struct {
+		most       string
+		have, want rollout.Rolling
+	}{
+		"it was sized for more": {"4", rollout.Rolling{Surge: 1, Unavailable: 1}, rollout.Rolling{Surge: 2, Unavailable: 1}},
+		"for fewer":             {"2", rollout.Rolling{Surge: 1}, rollout.Rolling{Surge: 1}},
+		"it does not say":       {"", rollout.Rolling{Surge: 1}, rollout.Rolling{Surge: 1}},
+		"nothing is scaled":     {"4", rollout.Rolling{Unavailable: 2}, rollout.Rolling{Unavailable: 2}},
+		"as the spec says":      {"4", rollout.Rolling{}, rollout.Rolling{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationMaxReplicas: test.most}}}
+			if got := roomFor(set, rollout.Step{Replicas: 2, Rolling: test.have}); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
 // TestTakesOverWhatWasLeft: a Deployment that was deleted without its pods is made again of what
 // they are made from, and of as many, so that it replaces and stops none.
 func TestTakesOverWhatWasLeft(t *testing.T) {

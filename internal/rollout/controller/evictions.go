@@ -15,9 +15,10 @@ import (
 // cache's events tell: a pod that ends at once is gone before a pass looks at it.
 type evictions struct {
 	mu sync.Mutex
-	// seen are those where a taint took them, for as long as there is one that does. What is
-	// forgotten with the process is seen again, since the next pods are taken as well.
-	seen map[eviction]bool
+	// seen are those where a taint took them, for as long as there is one that does, with when it
+	// first took one of each ReplicaSet; zero where that is not known yet. What is forgotten with
+	// the process is seen again, since the next pods are taken as well.
+	seen map[eviction]map[string]time.Time
 	// drains are those where somebody evicted them, until a pass sees the node uncordoned.
 	drains map[eviction]drain
 	// sets tell which taints take pods of each IngressDaemonSet.
@@ -39,7 +40,7 @@ type drain struct {
 }
 
 func newEvictions(now func() time.Time) *evictions {
-	return &evictions{seen: map[eviction]bool{}, drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now}
+	return &evictions{seen: map[eviction]map[string]time.Time{}, drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now}
 }
 
 // of tells which taints take pods of an IngressDaemonSet from now on.
@@ -61,12 +62,25 @@ func (e *evictions) saw(obj client.Object) {
 		switch {
 		case of.node == "":
 		case objects.EvictedByTaint(obj):
-			e.seen[of] = true
+			e.take(of, obj)
 		case objects.EvictedByRequest(obj):
 			e.drains[of] = drain{at: e.now()}
 		}
 	case *corev1.Node:
-		maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return of.node == obj.Name && !e.sets[of.set].Evicts(obj) })
+		maps.DeleteFunc(e.seen, func(of eviction, _ map[string]time.Time) bool {
+			return of.node == obj.Name && !e.sets[of.set].Evicts(obj)
+		})
+	}
+}
+
+// take is called with mu held.
+func (e *evictions) take(of eviction, pod *corev1.Pod) {
+	if e.seen[of] == nil {
+		e.seen[of] = map[string]time.Time{}
+	}
+	set := objects.ReplicaSetOf(pod)
+	if since := e.seen[of][set]; since.IsZero() {
+		e.seen[of][set] = objects.DeletedAt(pod)
 	}
 }
 
@@ -89,7 +103,7 @@ func (e *evictions) forget(set types.NamespacedName) {
 
 // drop is called with mu held.
 func (e *evictions) drop(which func(eviction) bool) {
-	maps.DeleteFunc(e.seen, func(of eviction, _ bool) bool { return which(of) })
+	maps.DeleteFunc(e.seen, func(of eviction, _ map[string]time.Time) bool { return which(of) })
 	maps.DeleteFunc(e.drains, func(of eviction, _ drain) bool { return which(of) })
 }
 
@@ -116,5 +130,13 @@ func (e *evictions) drained(set types.NamespacedName, leaving func(node string) 
 func (e *evictions) from(set types.NamespacedName, node string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.seen[eviction{set, node}]
+	return e.seen[eviction{set, node}] != nil
+}
+
+// since is when a taint first took a pod of each ReplicaSet from the node; nil where none was
+// seen to.
+func (e *evictions) since(set types.NamespacedName, node string) map[string]time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.seen[eviction{set, node}])
 }

@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +49,33 @@ func TestEvictions(t *testing.T) {
 				t.Errorf("known %t", !test.known)
 			}
 		})
+	}
+}
+
+// TestWhenPodsWereTaken: who was made since a taint first took a pod of the same ReplicaSet goes, too.
+func TestWhenPodsWereTaken(t *testing.T) {
+	set := evictedSet()
+	e := newEvictions(time.Now)
+	e.of(theSet, objects.NodeSetOf(set))
+	first := time.Now().Truncate(time.Second)
+	for _, pod := range []struct {
+		set string
+		at  time.Time
+	}{{"a", time.Time{}}, {"a", first}, {"b", first.Add(time.Second)}, {"a", first.Add(time.Minute)}} {
+		obj := evictedPod(set, "DeletionByTaintManager")
+		obj.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = pod.set
+		obj.DeletionTimestamp, obj.DeletionGracePeriodSeconds = nil, nil
+		if !pod.at.IsZero() {
+			obj.DeletionTimestamp, obj.DeletionGracePeriodSeconds = &metav1.Time{Time: pod.at.Add(20 * time.Second)}, new(int64(20))
+		}
+		e.saw(obj)
+	}
+	want := map[string]time.Time{"a": first, "b": first.Add(time.Second)}
+	if got := e.since(theSet, "node-1"); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := e.since(theSet, "node-2"); got != nil {
+		t.Errorf("got %v of another node", got)
 	}
 }
 

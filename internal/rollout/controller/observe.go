@@ -220,6 +220,7 @@ func (r *Reconciler) assemble(o *observed) {
 		}
 		node := n.reading.out
 		node.Evicting = node.Evicting || slices.Contains(drained, name)
+		node.EvictedSince = r.evictions.since(client.ObjectKeyFromObject(o.set), name)
 		node.Checks = r.answers(o, n)
 		if node.Wanted || node.Deployment != nil || node.Detachment.Requested || len(node.Pods) > 0 {
 			o.state.Nodes = append(o.state.Nodes, node)

@@ -81,11 +81,11 @@ func (r *Reconciler) compare(ctx context.Context, n *nodeObjects, hashes []strin
 	}
 	var errs []error
 	for _, hash := range hashes {
-		template, err := r.templateOfReplicaSet(ctx, d, hash)
+		set, err := r.replicaSetOf(ctx, d, hash)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case equality.Semantic.DeepEqual(template, live.Spec.Template):
+		case equality.Semantic.DeepEqual(podTemplateOf(set), live.Spec.Template):
 			n.compared.present = hash
 			return nil
 		default:

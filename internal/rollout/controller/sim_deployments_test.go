@@ -66,6 +66,7 @@ func (w *world) putReplicaSet(d *simDeployment, s *replicaSet) {
 	template := *s.template.DeepCopy()
 	template.Labels = s.labels()
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.api.Namespace, Name: d.api.Name + "-" + s.name()}, Spec: appsv1.ReplicaSetSpec{Replicas: new(s.size), Template: template}}
+	set.Annotations = map[string]string{annotationMaxReplicas: strconv.Itoa(int(s.max))}
 	if w.left[d.node] != d {
 		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d.api, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 	}
@@ -327,7 +328,8 @@ func (w *world) scale(d *simDeployment, current *replicaSet) {
 		if s.desired != d.replicas() {
 			w.syncSoon(d)
 		}
-		s.desired, s.max = d.replicas(), d.replicas()+d.maxSurge()
+		s.sizedFor(d)
+		w.putReplicaSet(d, s)
 		w.resize(d, s, sizes[i])
 	}
 }
@@ -381,13 +383,20 @@ func (w *world) roll(d *simDeployment, current *replicaSet) {
 	}
 }
 
+// sizedFor keeps what the Deployment controller counts from when it scales in proportion.
+func (s *replicaSet) sizedFor(d *simDeployment) {
+	s.desired, s.max = d.replicas(), d.replicas()+d.maxSurge()
+}
+
 // resize asks a ReplicaSet for a number of pods.
 func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 	if s.size == size {
 		return
 	}
 	w.tell("deployment controller", "%s: %d pods of %s instead of %d", d.node, size, s.revision(), s.size)
-	s.size, s.desired, s.max = size, d.replicas(), d.replicas()+d.maxSurge()
+	s.size = size
+	s.sizedFor(d)
+	w.putReplicaSet(d, s)
 	d.resizedAt = w.now
 	w.replicate(d, s)
 	w.syncSoon(d)

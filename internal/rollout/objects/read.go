@@ -105,10 +105,11 @@ func CheckerRevision(labels map[string]string) string {
 func readPod(pod *corev1.Pod) rollout.Pod {
 	out := rollout.Pod{
 		Name: pod.Name, Revision: pod.Labels[v1alpha1.LabelRevision],
-		ReplicaSet:  pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
+		ReplicaSet:  ReplicaSetOf(pod),
 		Created:     pod.CreationTimestamp.Time,
 		Running:     pod.Status.Phase == corev1.PodRunning,
 		Ready:       PodReady(pod),
+		Deleted:     DeletedAt(pod),
 		Terminating: pod.DeletionTimestamp != nil,
 		Evicted:     EvictedByTaint(pod),
 	}
@@ -118,16 +119,25 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 			out.Failed = string(pod.Status.Phase)
 		}
 	}
-	if at, grace := pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds; at != nil && grace != nil {
-		// It stands for the moment at which the grace is over.
-		out.Deleted = at.Add(-time.Duration(*grace) * time.Second)
-	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.ContainersReady && c.Status == corev1.ConditionTrue {
 			out.ReadySince = c.LastTransitionTime.Time
 		}
 	}
 	return out
+}
+
+// ReplicaSetOf is the hash of the ReplicaSet that a pod is of.
+func ReplicaSetOf(pod *corev1.Pod) string { return pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
+
+// DeletedAt is when somebody asked for the pod's end, zero where nobody did.
+func DeletedAt(pod *corev1.Pod) time.Time {
+	at, grace := pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds
+	if at == nil || grace == nil {
+		return time.Time{}
+	}
+	// It stands for the moment at which the grace is over.
+	return at.Add(-time.Duration(*grace) * time.Second)
 }
 
 func evicted(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && disruption(pod) != nil }
