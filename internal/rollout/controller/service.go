@@ -161,7 +161,8 @@ func (o *observed) wantedSlices(published []*discoveryv1.EndpointSlice) map[stri
 	}
 	p := objects.Publication{Set: o.set, Service: o.service, Templates: o.podSpecs, Published: o.publishedPorts(published)}
 	for _, n := range o.state.Nodes {
-		if made := p.EndpointSlices(n.Name, o.nodes[n.Name].pods, o.goesOut(&n)); len(made) > 0 {
+		goesOut := o.goesOut(&n) && !o.cameBack(&n, published)
+		if made := p.EndpointSlices(n.Name, o.nodes[n.Name].pods, goesOut); len(made) > 0 {
 			wanted[n.Name] = made
 		}
 	}
@@ -176,6 +177,20 @@ func (o *observed) goesOut(n *rollout.Node) bool {
 		return marked
 	}
 	return n.Deployment == nil || n.Marked()
+}
+
+// cameBack is whether a pod of a node takes connections, as is published, although its Deployment
+// seems to be marked: nobody marks one any more that a deletion leaves behind, and whoever sees
+// the mark late would be the last to publish.
+func (o *observed) cameBack(n *rollout.Node, published []*discoveryv1.EndpointSlice) bool {
+	if o.state.Deletion != rollout.DeleteOrphaning {
+		return false
+	}
+	return slices.ContainsFunc(published, func(slice *discoveryv1.EndpointSlice) bool {
+		return o.ofService(slice) && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return e.NodeName != nil && *e.NodeName == n.Name && e.Conditions.Terminating != nil && !*e.Conditions.Terminating
+		})
+	})
 }
 
 // publishedPorts are the ports that the Service's slices say of pods, by revision.

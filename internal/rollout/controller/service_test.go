@@ -369,6 +369,37 @@ func TestOrphansArePublished(t *testing.T) {
 	}
 }
 
+// TestLeavesNoneAsUnderUpdate: whoever sees late that a mark is gone publishes no node as under
+// update that a deletion leaves behind, since nobody may publish it again.
+func TestLeavesNoneAsUnderUpdate(t *testing.T) {
+	for name, deletion := range map[string]rollout.Deletion{"left behind": rollout.DeleteOrphaning, "deleted": rollout.DeleteInWaves} {
+		for _, was := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, under update before: %t", name, was), func(t *testing.T) {
+				e := newEdge(t)
+				e.pass()
+				for _, s := range e.slices() {
+					for i := range s.Endpoints {
+						s.Endpoints[i].Conditions.Terminating = new(was)
+					}
+					e.must(e.r.client.Update(t.Context(), &s))
+				}
+				e.seen.state.Deletion = deletion
+				for i := range e.seen.state.Nodes {
+					e.seen.state.Nodes[i].Deployment.Mark = "somebody's"
+				}
+				e.must(e.r.publish(t.Context(), e.seen))
+				for _, s := range e.slices() {
+					for _, at := range s.Endpoints {
+						if is, want := *at.Conditions.Terminating, was || deletion == rollout.DeleteInWaves; is != want {
+							t.Errorf("%s is published as under update: %t, want %t", at.TargetRef.Name, is, want)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestGoesWhenEverySliceIsLeft: an IngressDaemonSet does not go without its Deployments while an
 // EndpointSlice is its own or says of pods what a mark made of them, whatever the cache shows.
 func TestGoesWhenEverySliceIsLeft(t *testing.T) {
