@@ -212,6 +212,27 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
+// TestClaimThatIsRefused: a claim counts until it is dropped, since another controller may have
+// begun with its node: that somebody's mark uses up the budget lets no other begin beside it.
+func TestClaimThatIsRefused(t *testing.T) {
+	s := servingFleet(3)
+	s.Deletion = DeleteInWaves
+	s.Nodes[0].Deployment.EmptyMark = true
+	for _, test := range []struct {
+		wave []string
+		want string
+	}{
+		{[]string{"n0000", "n0001"}, ""},
+		{[]string{"n0000"}, "Mark n0000"},
+	} {
+		s.Status.Wave = test.wave
+		d := Plan(s)
+		if got := steps(d); got != test.want || !slices.Equal(d.Status.Wave, []string{"n0000"}) {
+			t.Errorf("with the wave %v: got %q and the wave %v, want %q", test.wave, got, d.Status.Wave, test.want)
+		}
+	}
+}
+
 // TestPodsThatWereLeft: a Deployment that somebody deleted is made again of what the pods are made
 // from that serve, or may in a moment, if any were left behind: of another template it would replace
 // them at once.

@@ -25,7 +25,15 @@ func (p *planner) continueWave() {
 	wave, acting := p.underWay()
 	c := p.tally(len(wave), acting)
 	for _, v := range p.candidates() {
-		if len(wave) >= maxWave || !p.permits(v, &c) {
+		if len(wave) >= maxWave {
+			continue
+		}
+		if !p.permits(v, &c) {
+			if p.wave[v.Name] && !v.Marked() {
+				// Until its claim is dropped another controller may have begun with it, whose mark
+				// is yet to be seen.
+				c = p.with(v, c)
+			}
 			continue
 		}
 		wave = append(wave, v.Name)
@@ -58,16 +66,7 @@ func (p *planner) dropClaims() {
 
 // permits is whether budget and floor permit to take the node out; it is counted then.
 func (p *planner) permits(v *view, c *count) bool {
-	after := *c
-	if !v.underWay {
-		after.underWay++
-	}
-	if !p.down(v) {
-		after.down++
-		if v.Wanted {
-			after.serving--
-		}
-	}
+	after := p.with(v, *c)
 	switch free := p.takesNothing(v); {
 	case p.midway(v) && after.acting < p.budget(v):
 		// It is under way already. Where the budget has shrunk since, those that are
@@ -83,6 +82,20 @@ func (p *planner) permits(v *view, c *count) bool {
 	}
 	*c = after
 	return true
+}
+
+// with is the count when the node is taken out, too.
+func (p *planner) with(v *view, c count) count {
+	if !v.underWay {
+		c.underWay++
+	}
+	if !p.down(v) {
+		c.down++
+		if v.Wanted {
+			c.serving--
+		}
+	}
+	return c
 }
 
 // takesOut is whether nodes leave the load balancer for their update: one that is to have no pods
@@ -278,7 +291,7 @@ func (p *planner) mayStart() bool {
 }
 
 // candidates are the nodes that may begin now, those first that were named in
-// the wave already, then those that do not serve, then by order. A node of which
+// the wave already, of these those first whose mark may be yet to be seen, then those that do not serve, then by order. A node of which
 // nothing is taken does not wait for its group, nor one that nothing else cures: it may be
 // what holds up the others.
 func (p *planner) candidates() []*view {
@@ -292,12 +305,14 @@ func (p *planner) candidates() []*view {
 	}
 	first := func(v *view) int {
 		switch {
-		case p.wave[v.Name]:
+		case p.wave[v.Name] && !v.Marked():
 			return 0
-		case v.state != v1alpha1.NodeServing:
+		case p.wave[v.Name]:
 			return 1
-		default:
+		case v.state != v1alpha1.NodeServing:
 			return 2
+		default:
+			return 3
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *view) int { return first(a) - first(b) })
