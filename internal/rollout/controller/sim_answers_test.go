@@ -62,7 +62,9 @@ func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 	d := a.w.deployments[n.name]
 	if d != nil {
 		mark, _ := d.mark()
-		if _, ours := v1alpha1.MarkedAt(mark); !ours {
+		// Nobody finds one under the key of before, of which somebody took the record.
+		_, known := v1alpha1.MarkOf(d.api.Annotations, a.w.spec().Strategy().MarkKey)
+		if _, ours := v1alpha1.MarkedAt(mark); !ours || !known && d.marked() {
 			return false
 		}
 	}

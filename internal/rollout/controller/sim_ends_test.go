@@ -69,7 +69,9 @@ func (a *audit) checkEnds() {
 			a.fault("%s is attaching for %s: %s", n.Name, a.w.now.Sub(a.since["attaching "+n.Name]), n.Reason)
 		}
 	}
-	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) {
+	// A controller counts anew for how long a node serves, and not all live long enough for that.
+	ripe := slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > time.Minute })
+	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) && ripe {
 		a.fault("every Ready node serves with %s, and currentRevision is %s", a.w.revision(), set.Status.CurrentRevision)
 	}
 	if r := set.Status.Rejected; r != nil && r.Revision == set.Status.CurrentRevision {
