@@ -57,7 +57,8 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 
 // keepsTrafficAway is whether the answers of a node's health checkers keep traffic from pods
 // that are ready, and did at a time. The new checker of a node that is dead, or out for as long
-// as somebody likes, by a mark of theirs too, fails until it has read the mark.
+// as somebody likes, or liked at that time, by a mark of theirs too, fails until it has read the
+// mark.
 func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 	d := a.w.deployments[n.name]
 	if d != nil {
@@ -68,7 +69,7 @@ func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 			return false
 		}
 	}
-	return n.ready() && d != nil && !d.keptOut() && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
+	return n.ready() && d != nil && !d.keptOut() && d.wantedAt.Before(then.Add(-aMoment)) && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
 }
 
 // takesOver: no health checker is replaced while its answer keeps traffic away, and did when

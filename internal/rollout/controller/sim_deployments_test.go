@@ -34,6 +34,8 @@ type simDeployment struct {
 	markedAt, attachedAt time.Time
 	// unrecorded is whether somebody took the record of the key that its mark is under.
 	unrecorded bool
+	// wantedAt is when somebody last let go of the node who had kept it out.
+	wantedAt time.Time
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
 	resizedAt time.Time
 	// orphaning is whether it goes without its pods.
@@ -145,6 +147,9 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		d.markedAt = time.Time{}
 	} else if d.markedAt.IsZero() {
 		d.markedAt = w.now
+	}
+	if _, out := api.Annotations[v1alpha1.AnnotationDetached]; !out && d.api != nil && d.keptOut() {
+		d.wantedAt = w.now
 	}
 	if at := api.Annotations[v1alpha1.AnnotationAttachedAt]; at != "" && (d.api == nil || d.api.Annotations[v1alpha1.AnnotationAttachedAt] != at) {
 		d.attachedAt = w.now
