@@ -49,8 +49,10 @@ func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) 
 		settled = true
 		w.after(after, func() {
 			if ctx.Err() == nil && !l.stopped {
-				// Health checkers of this release show life.
-				to.alive = err == nil && !to.plain
+				if err == nil {
+					// Health checkers of this release show life.
+					to.alive = !to.plain
+				}
 				w.after(l.r.checks.take(set, to, answer, etag, err), func() { l.ask(ctx, set, to) })
 			}
 		})
