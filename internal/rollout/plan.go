@@ -228,7 +228,20 @@ func (p *planner) create(v *view) {
 	if v.target == "" || !p.accepted(v.target) {
 		return
 	}
-	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: v.leftOver(), Reason: "the node needs pods", At: p.Now})
+	left := v.leftOver()
+	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: left, Rolling: v.keepsServing(left), Reason: "the node needs pods", At: p.Now})
+}
+
+// keepsServing is how a Deployment that is made again of a ReplicaSet replaces the pods of
+// others, with which the one before was in the middle of an update: as many as it asks for
+// serve meanwhile, since the node is attached.
+func (n *Node) keepsServing(hash string) (how Rolling) {
+	for i := range n.Pods {
+		if pod := &n.Pods[i]; pod.stays() && pod.ReplicaSet != hash {
+			how.Surge++
+		}
+	}
+	return how
 }
 
 // leftOver is the ReplicaSet of most of the pods that serve where there is no Deployment, or of

@@ -261,8 +261,14 @@ func TestPodsThatWereLeft(t *testing.T) {
 			n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet = "old", "old"
 			test.change(n)
 			d := Plan(s)
-			if steps(d) != "Create n0000 to r2 x2" || d.Steps[0].ReplicaSet != test.want {
-				t.Errorf("got %s of ReplicaSet %q, want %q", steps(d), d.Steps[0].ReplicaSet, test.want)
+			others := int32(0)
+			for _, pod := range n.Pods {
+				if pod.stays() && pod.ReplicaSet != test.want {
+					others++
+				}
+			}
+			if step := d.Steps[0]; steps(d) != "Create n0000 to r2 x2" || step.ReplicaSet != test.want || step.Rolling != (Rolling{Surge: others}) {
+				t.Errorf("got %s of ReplicaSet %q, %+v, want %q beside %d others", steps(d), step.ReplicaSet, step.Rolling, test.want, others)
 			}
 		})
 	}

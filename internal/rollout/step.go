@@ -40,7 +40,7 @@ type Step struct {
 	// Paused is whether HoldBack pauses the Deployment, so that the Deployment
 	// controller neither starts nor stops pods of a rolling update.
 	Paused bool
-	// Rolling is how Update and HoldBack have the Deployment controller replace
+	// Rolling is how Create, Update and HoldBack have the Deployment controller replace
 	// pods, until the next Update or SetFields.
 	Rolling Rolling
 	// Keep leaves the pod template in Update and HoldBack as it is, ReplicaSet has

@@ -305,6 +305,13 @@ func (a *audit) overrules(t *turn) time.Time {
 	return t.overruled
 }
 
+// resumed is whether a node has as many ready pods as it should without one, while its Deployment
+// goes on with the update of another that somebody deleted.
+func (a *audit) resumed(node string) bool {
+	d := a.w.deployments[node]
+	return d != nil && d.resumes && len(d.active()) > 1 && a.w.readyPods(node)-1 >= d.podsPerNode()
+}
+
 // stops judges the end of a pod that served.
 func (a *audit) stops(p *simPod, by string) {
 	n := a.w.nodes[p.node]
@@ -317,6 +324,7 @@ func (a *audit) stops(p *simPod, by string) {
 	case !n.alive, n.evicts(), set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyWithin(p.node, time.Second)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
+	case a.resumed(p.node):
 	default:
 		reason, now := a.attached(p.node, &t.spec), a.attached(p.node, a.w.spec())
 		if a.w.deployments[p.node] == nil {

@@ -34,6 +34,8 @@ type simDeployment struct {
 	markedAt, attachedAt time.Time
 	// unrecorded is whether somebody took the record of the key that its mark is under.
 	unrecorded bool
+	// resumes is whether it was made in the middle of the update of one that was deleted.
+	resumes bool
 	// wantedAt is when somebody last let go of the node who had kept it out.
 	wantedAt time.Time
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
@@ -175,7 +177,7 @@ func (w *world) adopt(d *simDeployment) {
 		return
 	}
 	delete(w.left, d.node)
-	d.sets = left.sets
+	d.sets, d.resumes = left.sets, len(left.active()) > 1
 	for _, p := range w.pods {
 		if p.owner == left {
 			p.owner = d
