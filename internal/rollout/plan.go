@@ -228,7 +228,11 @@ func (p *planner) create(v *view) {
 	if v.target == "" || !p.accepted(v.target) {
 		return
 	}
-	left := v.leftOver()
+	rejected := ""
+	if p.rejected != nil {
+		rejected = p.rejected.Revision
+	}
+	left := v.leftOver(rejected)
 	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: left, Rolling: v.keepsServing(left), Reason: "the node needs pods", At: p.Now})
 }
 
@@ -248,14 +252,15 @@ func (n *Node) keepsServing(hash string) (how Rolling) {
 // most that are to stay where none serves; empty where none stays. They may have been left behind,
 // as by a deletion of their Deployment with --cascade=orphan: the new one takes them over, and
 // would replace those of another template, or stop those that are too many, while traffic reaches
-// them. Those that do not serve may do so in a moment, as after a restart.
-func (n *Node) leftOver() (hash string) {
+// them. Those that do not serve may do so in a moment, as after a restart, but for those of a
+// template that was rejected.
+func (n *Node) leftOver(rejected string) (hash string) {
 	weight := map[string]int{}
 	for i := range n.Pods {
 		switch pod := &n.Pods[i]; {
 		case pod.serves():
 			weight[pod.ReplicaSet] += 1 + len(n.Pods)
-		case pod.stays():
+		case pod.stays() && pod.Revision != rejected:
 			weight[pod.ReplicaSet]++
 		}
 	}

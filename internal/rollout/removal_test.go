@@ -219,11 +219,12 @@ func TestClaimThatIsRefused(t *testing.T) {
 	s := servingFleet(3)
 	s.Deletion = DeleteInWaves
 	s.Nodes[0].Deployment.EmptyMark = true
+	s.Nodes[1].Seen = &Seen{Claim: start}
 	for _, test := range []struct {
 		wave []string
 		want string
 	}{
-		{[]string{"n0000", "n0001"}, ""},
+		{[]string{"n0000", "n0001"}, "Stamp n0001"},
 		{[]string{"n0000"}, "Mark n0000"},
 	} {
 		s.Status.Wave = test.wave
@@ -231,6 +232,48 @@ func TestClaimThatIsRefused(t *testing.T) {
 		if got := steps(d); got != test.want || !slices.Equal(d.Status.Wave, []string{"n0000"}) {
 			t.Errorf("with the wave %v: got %q and the wave %v, want %q", test.wave, got, d.Status.Wave, test.want)
 		}
+	}
+}
+
+// TestClaimThatWaits: so does one whose node may not begin now.
+func TestClaimThatWaits(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"it may begin":                           {func(*Node) {}, "Mark n0000, Stamp n0001"},
+		"its health checker is being replaced":   {func(n *Node) { n.CheckersSettled = false }, "Stamp n0000, Stamp n0001"},
+		"its health checker sees nothing":        {func(n *Node) { n.Checks[0].Blind = "x" }, "Stamp n0000, Stamp n0001"},
+		"other fields of it are to be set first": {func(n *Node) { n.Deployment.Outmoded = true }, "SetFields n0000, Stamp n0001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := servingFleet(4)
+			s.Revision, s.Status.Wave = "r2", []string{"n0000", "n0001"}
+			s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = new(intstr.FromInt32(2))
+			for i := range 2 {
+				s.Nodes[i].Seen = &Seen{Claim: start}
+			}
+			test.change(&s.Nodes[0])
+			down := &s.Nodes[2]
+			down.Deployment.Revision, down.Deployment.ReadyReplicas, down.Ready, down.Checks[0].Serving = "r2", 0, false, false
+			for i := range down.Pods {
+				down.Pods[i].Revision, down.Pods[i].Ready = "r2", false
+			}
+			if got := steps(Plan(s)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestWhatWasRejectedIsNotLeft: a template that was rejected is made again of no pods that do not serve.
+func TestWhatWasRejectedIsNotLeft(t *testing.T) {
+	n := servingNode("n0000")
+	for i := range n.Pods {
+		n.Pods[i].ReplicaSet, n.Pods[i].Ready = "left", false
+	}
+	if got := n.leftOver("r1") + n.leftOver("r2"); got != "left" {
+		t.Errorf("got %q, want it once", got)
 	}
 }
 

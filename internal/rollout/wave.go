@@ -23,15 +23,18 @@ const maxWave = 1000
 // under way never fall below the floor by our doing.
 func (p *planner) continueWave() {
 	wave, acting := p.underWay()
-	c := p.tally(len(wave), acting)
-	for _, v := range p.candidates() {
+	c, candidates := p.tally(len(wave), acting), p.candidates()
+	for i := range p.views {
+		if v := &p.views[i]; p.untouched(v) && !slices.Contains(candidates, v) {
+			c = p.with(v, c)
+		}
+	}
+	for _, v := range candidates {
 		if len(wave) >= maxWave {
 			continue
 		}
 		if !p.permits(v, &c) {
-			if p.wave[v.Name] && !v.Marked() {
-				// Until its claim is dropped another controller may have begun with it, whose mark
-				// is yet to be seen.
+			if p.untouched(v) {
 				c = p.with(v, c)
 			}
 			continue
@@ -55,13 +58,19 @@ func (p *planner) continueWave() {
 func (p *planner) dropClaims() {
 	for _, name := range p.Status.Wave {
 		v := p.find(name)
-		if _, kept := slices.BinarySearch(p.out.Status.Wave, name); kept || v == nil || v.Deployment == nil || v.acted || v.Marked() {
+		if _, kept := slices.BinarySearch(p.out.Status.Wave, name); kept || v == nil || v.acted || !p.untouched(v) {
 			continue
 		}
-		if touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim); !touched {
-			p.act(v, Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)})
-		}
+		p.act(v, Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)})
 	}
+}
+
+// untouched is whether a node was claimed and nothing shows that it was begun with. It uses up
+// the budget until its claim is dropped: another controller may have begun with it, whose mark
+// is yet to be seen.
+func (p *planner) untouched(v *view) bool {
+	touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
+	return p.wave[v.Name] && v.Deployment != nil && !v.Marked() && !touched
 }
 
 // permits is whether budget and floor permit to take the node out; it is counted then.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,9 @@ type evictions struct {
 	// first took one of each ReplicaSet; zero where that is not known yet. What is forgotten with
 	// the process is seen again, since the next pods are taken as well.
 	seen map[eviction]map[string]time.Time
+	// tainted are the Nodes with a taint that takes pods, as they were last seen: an evicted pod
+	// says so for as long as it is there, also when the taint is gone.
+	tainted map[string]*corev1.Node
 	// drains are those where somebody evicted them, until a pass sees the node uncordoned.
 	drains map[eviction]drain
 	// sets tell which taints take pods of each IngressDaemonSet.
@@ -40,7 +44,7 @@ type drain struct {
 }
 
 func newEvictions(now func() time.Time) *evictions {
-	return &evictions{seen: map[eviction]map[string]time.Time{}, drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now}
+	return &evictions{seen: map[eviction]map[string]time.Time{}, tainted: map[string]*corev1.Node{}, drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now}
 }
 
 // of tells which taints take pods of an IngressDaemonSet from now on.
@@ -67,6 +71,9 @@ func (e *evictions) saw(obj client.Object) {
 			e.drains[of] = drain{at: e.now()}
 		}
 	case *corev1.Node:
+		if delete(e.tainted, obj.Name); slices.ContainsFunc(obj.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
+			e.tainted[obj.Name] = obj
+		}
 		maps.DeleteFunc(e.seen, func(of eviction, _ map[string]time.Time) bool {
 			return of.node == obj.Name && !e.sets[of.set].Evicts(obj)
 		})
@@ -75,6 +82,10 @@ func (e *evictions) saw(obj client.Object) {
 
 // take is called with mu held.
 func (e *evictions) take(of eviction, pod *corev1.Pod) {
+	node, nodes := e.tainted[of.node], e.sets[of.set]
+	if _, known := e.sets[of.set]; !known || node == nil || !nodes.Evicts(node) {
+		return
+	}
 	if e.seen[of] == nil {
 		e.seen[of] = map[string]time.Time{}
 	}
@@ -89,6 +100,7 @@ func (e *evictions) gone(obj client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if node, ok := obj.(*corev1.Node); ok {
+		delete(e.tainted, node.Name)
 		e.drop(func(of eviction) bool { return of.node == node.Name })
 	}
 }

@@ -40,6 +40,7 @@ func TestEvictions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEvictions(time.Now)
 			e.of(theSet, objects.NodeSetOf(set))
+			e.saw(tainted)
 			e.saw(evictedPod(set, evicted))
 			if e.from(theSet, "node-1") {
 				t.Error("a drain counts")
@@ -57,6 +58,10 @@ func TestWhenPodsWereTaken(t *testing.T) {
 	set := evictedSet()
 	e := newEvictions(time.Now)
 	e.of(theSet, objects.NodeSetOf(set))
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	tainted := node.DeepCopy()
+	tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+	e.saw(tainted)
 	first := time.Now().Truncate(time.Second)
 	for _, pod := range []struct {
 		set string
@@ -76,6 +81,20 @@ func TestWhenPodsWereTaken(t *testing.T) {
 	}
 	if got := e.since(theSet, "node-2"); got != nil {
 		t.Errorf("got %v of another node", got)
+	}
+	// What was evicted goes on to say so.
+	for what, then := range map[string]func(){
+		"the taint":            func() { e.saw(node) },
+		"the Node":             func() { e.saw(tainted); e.gone(tainted) },
+		"the IngressDaemonSet": func() { e.saw(tainted); e.forget(theSet) },
+	} {
+		then()
+		e.saw(evictedPod(set, "DeletionByTaintManager"))
+		e.gone(evictedPod(set, "DeletionByTaintManager"))
+		e.of(theSet, objects.NodeSetOf(set))
+		if e.saw(tainted); e.from(theSet, "node-1") || e.since(theSet, "node-1") != nil {
+			t.Errorf("%s is gone, and what it took is not forgotten", what)
+		}
 	}
 }
 

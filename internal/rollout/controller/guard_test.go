@@ -513,6 +513,10 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 				}
 			}
 			if test.evicted {
+				tainted := node.DeepCopy()
+				tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+				r.evictions.of(client.ObjectKeyFromObject(o.set), objects.NodeSetOf(o.set))
+				r.saw(tainted)
 				gone := ready.DeepCopy()
 				gone.Annotations = map[string]string{v1alpha1.AnnotationNode: "node-1"}
 				gone.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}

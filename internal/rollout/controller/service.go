@@ -180,10 +180,11 @@ func (o *observed) goesOut(n *rollout.Node) bool {
 }
 
 // cameBack is whether a pod of a node takes connections, as is published, although its Deployment
-// seems to be marked: nobody marks one any more that a deletion leaves behind, and whoever sees
-// the mark late would be the last to publish.
+// seems to be marked and is in no update: nobody marks one any more that a deletion leaves behind,
+// and whoever sees the mark late would be the last to publish.
 func (o *observed) cameBack(n *rollout.Node, published []*discoveryv1.EndpointSlice) bool {
-	if o.state.Deletion != rollout.DeleteOrphaning {
+	unfinished := slices.ContainsFunc(o.nodes[n.Name].pods, func(pod *corev1.Pod) bool { return !serves(pod) })
+	if o.state.Deletion != rollout.DeleteOrphaning || n.Deployment == nil || unfinished {
 		return false
 	}
 	return slices.ContainsFunc(published, func(slice *discoveryv1.EndpointSlice) bool {

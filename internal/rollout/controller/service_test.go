@@ -400,6 +400,24 @@ func TestLeavesNoneAsUnderUpdate(t *testing.T) {
 	}
 }
 
+// TestLeavesWhatEndsAsSuch: a node whose Deployment is gone loses its pods, whatever was published.
+func TestLeavesWhatEndsAsSuch(t *testing.T) {
+	e := newEdge(t)
+	e.pass()
+	e.seen.state.Deletion = rollout.DeleteOrphaning
+	for i := range e.seen.state.Nodes {
+		e.seen.state.Nodes[i].Deployment = nil
+	}
+	e.must(e.r.publish(t.Context(), e.seen))
+	for _, s := range e.slices() {
+		for _, at := range s.Endpoints {
+			if !*at.Conditions.Terminating {
+				t.Errorf("%s is published as if it stayed", at.TargetRef.Name)
+			}
+		}
+	}
+}
+
 // TestGoesWhenEverySliceIsLeft: an IngressDaemonSet does not go without its Deployments while an
 // EndpointSlice is its own or says of pods what a mark made of them, whatever the cache shows.
 func TestGoesWhenEverySliceIsLeft(t *testing.T) {
