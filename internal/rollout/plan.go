@@ -236,12 +236,12 @@ func (p *planner) create(v *view) {
 	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: left, Rolling: v.keepsServing(left), Reason: "the node needs pods", At: p.Now})
 }
 
-// keepsServing is how a Deployment that is made again of a ReplicaSet replaces the pods of
-// others, with which the one before was in the middle of an update: as many as it asks for
-// serve meanwhile, since the node is attached.
+// keepsServing is how a Deployment that is made again of a ReplicaSet replaces pods of others that
+// serve, with which the one before was in the middle of an update: as many as it asks for serve
+// meanwhile, since the node is attached. Where none serves it is as the spec says.
 func (n *Node) keepsServing(hash string) (how Rolling) {
 	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.stays() && pod.ReplicaSet != hash {
+		if pod := &n.Pods[i]; pod.serves() && pod.ReplicaSet != hash {
 			how.Surge++
 		}
 	}

@@ -293,8 +293,9 @@ func TestPodsThatWereLeft(t *testing.T) {
 			n.Pods[0].Ready, n.Pods[1].Ready = false, false
 			n.Pods = append(n.Pods, Pod{Name: "other", ReplicaSet: "new", Ready: true})
 		}, "new"},
-		"they end":      {func(n *Node) { n.Pods[0].Failed, n.Pods[1].Terminating = "Evicted", true }, ""},
-		"none is there": {func(n *Node) { n.Pods = nil }, ""},
+		"they serve, and another restarts": {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "other", ReplicaSet: "new"}) }, "old"},
+		"they end":                         {func(n *Node) { n.Pods[0].Failed, n.Pods[1].Terminating = "Evicted", true }, ""},
+		"none is there":                    {func(n *Node) { n.Pods = nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(2)
@@ -306,7 +307,7 @@ func TestPodsThatWereLeft(t *testing.T) {
 			d := Plan(s)
 			others := int32(0)
 			for _, pod := range n.Pods {
-				if pod.stays() && pod.ReplicaSet != test.want {
+				if pod.serves() && pod.ReplicaSet != test.want {
 					others++
 				}
 			}

@@ -299,10 +299,10 @@ func (p *planner) mayStart() bool {
 	return !p.Spec.Paused && !p.halted() && p.halts == "" && len(p.Faults) == 0 && p.forbidden == ""
 }
 
-// candidates are the nodes that may begin now, those first that were named in
-// the wave already, of these those first whose mark may be yet to be seen, then those that do not serve, then by order. A node of which
-// nothing is taken does not wait for its group, nor one that nothing else cures: it may be
-// what holds up the others.
+// candidates are the nodes that may begin now, those first that were named in the wave already,
+// of these those first whose mark may be yet to be seen, then those that do not serve, then by
+// order. A node of which nothing is taken does not wait for its group, nor one that nothing else
+// cures: it may be what holds up the others.
 func (p *planner) candidates() []*view {
 	var out []*view
 	turn, found := p.groupInTurn()

@@ -44,7 +44,10 @@ type drain struct {
 }
 
 func newEvictions(now func() time.Time) *evictions {
-	return &evictions{seen: map[eviction]map[string]time.Time{}, tainted: map[string]*corev1.Node{}, drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now}
+	return &evictions{
+		seen: map[eviction]map[string]time.Time{}, tainted: map[string]*corev1.Node{},
+		drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now,
+	}
 }
 
 // of tells which taints take pods of an IngressDaemonSet from now on.
@@ -80,10 +83,11 @@ func (e *evictions) saw(obj client.Object) {
 	}
 }
 
-// take is called with mu held.
+// take remembers a pod that a taint takes which is still there, as far as is known. It is called
+// with mu held.
 func (e *evictions) take(of eviction, pod *corev1.Pod) {
-	node, nodes := e.tainted[of.node], e.sets[of.set]
-	if _, known := e.sets[of.set]; !known || node == nil || !nodes.Evicts(node) {
+	node := e.tainted[of.node]
+	if nodes, known := e.sets[of.set]; !known || node == nil || !nodes.Evicts(node) {
 		return
 	}
 	if e.seen[of] == nil {

@@ -183,11 +183,11 @@ func (o *observed) goesOut(n *rollout.Node) bool {
 // seems to be marked and is in no update: nobody marks one any more that a deletion leaves behind,
 // and whoever sees the mark late would be the last to publish.
 func (o *observed) cameBack(n *rollout.Node, published []*discoveryv1.EndpointSlice) bool {
-	unfinished := slices.ContainsFunc(o.nodes[n.Name].pods, func(pod *corev1.Pod) bool { return !serves(pod) })
-	if o.state.Deletion != rollout.DeleteOrphaning || n.Deployment == nil || unfinished {
+	if o.state.Deletion != rollout.DeleteOrphaning || n.Deployment == nil {
 		return false
 	}
-	return slices.ContainsFunc(published, func(slice *discoveryv1.EndpointSlice) bool {
+	unfinished := slices.ContainsFunc(o.nodes[n.Name].pods, func(pod *corev1.Pod) bool { return !serves(pod) })
+	return !unfinished && slices.ContainsFunc(published, func(slice *discoveryv1.EndpointSlice) bool {
 		return o.ofService(slice) && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return e.NodeName != nil && *e.NodeName == n.Name && e.Conditions.Terminating != nil && !*e.Conditions.Terminating
 		})
