@@ -34,7 +34,10 @@ func (a *audit) portCloses(c *simCheck) {
 func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 	if s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted && !a.w.released[s.Port] {
 		for _, name := range a.w.order() {
-			if n := a.w.nodes[name]; a.keepsTrafficAway(n, seen.taken) {
+			// One that somebody keeps out may be let go before who writes has heard of it.
+			looked := seen.node(name)
+			keptOut := looked != nil && looked.Deployment != nil && looked.Deployment.Detached
+			if n := a.w.nodes[name]; !keptOut && a.keepsTrafficAway(n, seen.taken) {
 				a.fault("%s while %s is marked", s, name)
 			}
 		}
@@ -57,19 +60,18 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 
 // keepsTrafficAway is whether the answers of a node's health checkers keep traffic from pods
 // that are ready, and did at a time. The new checker of a node that is dead, or out for as long
-// as somebody likes, or liked at that time, by a mark of theirs too, fails until it has read the
-// mark.
+// as somebody likes, by a mark of theirs too, fails until it has read the mark.
 func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 	d := a.w.deployments[n.name]
 	if d != nil {
 		mark, _ := d.mark()
 		// Nobody finds one under the key of before, of which somebody took the record.
-		_, known := v1alpha1.MarkOf(d.api.Annotations, a.w.spec().Strategy().MarkKey)
-		if _, ours := v1alpha1.MarkedAt(mark); !ours || !known && d.marked() {
+		_, found := v1alpha1.MarkOf(d.api.Annotations, a.w.spec().Strategy().MarkKey)
+		if _, ours := v1alpha1.MarkedAt(mark); !ours || d.unrecorded && !found {
 			return false
 		}
 	}
-	return n.ready() && d != nil && !d.keptOut() && d.wantedAt.Before(then.Add(-aMoment)) && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
+	return n.ready() && d != nil && !d.keptOut() && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
 }
 
 // takesOver: no health checker is replaced while its answer keeps traffic away, and did when

@@ -139,7 +139,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 }
 
 // checkAnnotation: nothing is asked by an annotation that the operator does not permit, and
-// no node is marked to ask by it, but one that serves nothing, or of which we ask by it already.
+// no node is marked to ask by it, but one that serves nothing, or that is asked for by it already.
 func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 	asks := seen.Spec.Strategy().AnnotateNode
 	if asks == nil || s.Drained || s.Action != rollout.RequestDetachment && s.Action != rollout.Mark {
@@ -149,7 +149,11 @@ func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 		return d.Ask == asks.Key && (asks.TimestampKey == "" || asks.TimestampKey == d.Answer)
 	})
 	n := seen.node(s.Node)
-	again := s.Action == rollout.Mark && (n.Marked() || n.Detachment.Requested || strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn))
+	asked := false
+	if node := a.w.nodes[s.Node]; node != nil && n.Detachment.Requested {
+		_, asked = node.api.Annotations[asks.Key]
+	}
+	again := s.Action == rollout.Mark && (n.Marked() || asked || strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn))
 	if !again && !permitted {
 		a.fault("%s by %s and %s, which are not permitted", s, asks.Key, asks.TimestampKey)
 	}

@@ -36,8 +36,6 @@ type simDeployment struct {
 	unrecorded bool
 	// resumes is whether it was made in the middle of the update of one that was deleted.
 	resumes bool
-	// wantedAt is when somebody last let go of the node who had kept it out.
-	wantedAt time.Time
 	// resizedAt is when a ReplicaSet was last asked for another number of pods.
 	resizedAt time.Time
 	// orphaning is whether it goes without its pods.
@@ -149,9 +147,6 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		d.markedAt = time.Time{}
 	} else if d.markedAt.IsZero() {
 		d.markedAt = w.now
-	}
-	if _, out := api.Annotations[v1alpha1.AnnotationDetached]; !out && d.api != nil && d.keptOut() {
-		d.wantedAt = w.now
 	}
 	if at := api.Annotations[v1alpha1.AnnotationAttachedAt]; at != "" && (d.api == nil || d.api.Annotations[v1alpha1.AnnotationAttachedAt] != at) {
 		d.attachedAt = w.now

@@ -70,7 +70,8 @@ func (a *audit) checkEnds() {
 		}
 	}
 	// A controller counts anew for how long a node serves, and not all live long enough for that.
-	ripe := slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > time.Minute })
+	long := time.Duration(set.Spec.MinReadySeconds)*time.Second + 2*aMoment
+	ripe := slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > long })
 	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) && ripe {
 		a.fault("every Ready node serves with %s, and currentRevision is %s", a.w.revision(), set.Status.CurrentRevision)
 	}
