@@ -98,39 +98,39 @@ func (a *audit) incomplete(name string) string {
 // checkBudget: a node is begun only within the budget and above the floor.
 func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	n := seen.node(s.Node)
-	if n == nil || !begins(n, s) {
+	if n == nil || !a.begins(n, s) {
 		return
 	}
 	_, retarget := a.begun[s.Node]
 	a.begun[s.Node] = s.Action
-	desired, others := 0, 0
+	desired, others := 0, []string(nil)
 	for i := range seen.Nodes {
 		o := &seen.Nodes[i]
 		if o.Wanted && seen.Deletion == rollout.NotDeleted {
 			desired++
 		}
-		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (isOut(o) || a.heardSilent(o.Name) || a.unripe(seen, o)) && !a.ignored(seen, o.Name) {
-			others++
+		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (a.isOut(o) || a.heardSilent(o.Name) || a.unripe(seen, o)) && !a.ignored(seen, o.Name) {
+			others = append(others, o.Name)
 		}
 	}
 	wanted := n.Wanted && seen.Deletion == rollout.NotDeleted
 	budget := a.budget(seen, wanted && !n.Deployment.Detached)
 	retarget = retarget || goesOn(seen, n, s)
-	underWay, out := 0, others
+	underWay, out := 0, len(others)
 	for name := range a.begun {
 		if a.ignored(seen, name) {
 			continue
 		}
 		out++
-		if left := a.unreturned(name, &seen.Spec) || a.released(name) && !slices.Contains(seen.Status.Wave, name); name == s.Node || !isOut(n) || !left {
+		if left := a.unreturned(name, &seen.Spec) || a.released(name) && !slices.Contains(seen.Status.Wave, name); name == s.Node || !a.isOut(n) || !left {
 			underWay++
 		}
 	}
 	if !retarget && underWay > budget {
 		a.fault("%s: %d nodes are under way, %d may be: %v", s, underWay, budget, a.begun)
 	}
-	if !retarget && !isOut(n) && !degraded(seen, n) && out > budget {
-		a.fault("%s: %d nodes are under way or out, %d may be: %v\n%s", s, out, budget, a.begun, inWords(seen.decision))
+	if !retarget && !a.isOut(n) && !degraded(seen, n) && out > budget {
+		a.fault("%s: %d nodes are under way or out, %d may be: %v and %v\n%s", s, out, budget, a.begun, others, inWords(seen.decision))
 	}
 	a.checkFloor(seen, s, n, wanted, desired)
 }
@@ -171,10 +171,11 @@ func (a *audit) released(name string) bool {
 	return n != nil && d != nil && !d.marked() && !n.requested()
 }
 
-// goesOn is whether a step goes on with the turn of a node of the wave that lacks pods: it
-// stays in the load balancer, or its detacher is asked for it and somebody took its mark.
+// goesOn is whether a step goes on with the turn of a node of the wave that lacks pods: it stays in
+// the load balancer unless it is to have none by now, or its detacher is asked for it and somebody
+// took its mark.
 func goesOn(seen *picture, n *rollout.Node, s rollout.Step) bool {
-	inPlace := degraded(seen, n) && s.Action == rollout.Update
+	inPlace := degraded(seen, n) && (s.Action == rollout.Update || s.Action == rollout.Mark && seen.Spec.Pods() == 0)
 	askedFor := n.Detachment.Requested && n.Wanted && lacks(n) && !n.Deployment.Detached && s.Action == rollout.Mark
 	return (inPlace || askedFor) && slices.Contains(seen.Status.Wave, n.Name)
 }
@@ -186,7 +187,7 @@ func degraded(seen *picture, n *rollout.Node) bool {
 }
 
 // begins is whether the step takes a node out, or begins to replace pods that serve.
-func begins(n *rollout.Node, s rollout.Step) bool {
+func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 	switch {
 	case s.Action == rollout.Mark:
 		// One that lets the health checks pass is changed into another: the node is out already.
@@ -197,7 +198,7 @@ func begins(n *rollout.Node, s rollout.Step) bool {
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
 		return false
 	}
-	return !isOut(n) || ready(n) > 0
+	return !a.isOut(n) || ready(n) > 0
 }
 
 func (a *audit) budget(seen *picture, wanted bool) int {
@@ -216,7 +217,7 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 
 // checkFloor: a node is not taken out when too few go on serving.
 func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wanted bool, desired int) {
-	if s.Action != rollout.Mark || isOut(n) {
+	if s.Action != rollout.Mark || a.isOut(n) {
 		return
 	}
 	floor, err := v1alpha1.Resolve(seen.Spec.Strategy().MinServingNodes, desired)
@@ -235,7 +236,7 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	left := 0
 	for i := range seen.Nodes {
 		o := &seen.Nodes[i]
-		if o.Wanted && o.Name != s.Node && (!a.takenOut(o.Name) || beside(o.Name)) && !isOut(o) && !a.heardSilent(o.Name) && ready(o) > 0 {
+		if o.Wanted && o.Name != s.Node && (!a.takenOut(o.Name) || beside(o.Name)) && !a.isOut(o) && !a.heardSilent(o.Name) && ready(o) > 0 {
 			left++
 		}
 	}
@@ -274,15 +275,24 @@ func (a *audit) heardSilent(name string) bool {
 }
 
 // isOut is whether no new traffic reaches a node, for whatever reason. What a port of before
-// says that nobody else asks, no load balancer hears.
-func isOut(n *rollout.Node) bool {
+// says that nobody else asks, no load balancer hears, and a node that came from elsewhere has no
+// health checker of one (docs/concepts/rollout.md).
+func (a *audit) isOut(n *rollout.Node) bool {
 	switch {
 	case !n.Ready || n.Deployment == nil || marked(n) || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
 		return true
 	case len(n.Checks) == 0:
 		return ready(n) == 0
 	}
-	return slices.ContainsFunc(n.Checks, func(c rollout.Check) bool { return !(c.Retiring && c.Quiet) && (!c.Answered || !c.Serving) })
+	return slices.ContainsFunc(n.Checks, func(c rollout.Check) bool {
+		return !(c.Retiring && (c.Quiet || a.w.strangeTo(n.Name, c.Port))) && (!c.Answered || !c.Serving)
+	})
+}
+
+// strangeTo is whether a node is none of those on which a port's health checkers run.
+func (w *world) strangeTo(name string, port int32) bool {
+	s, n := w.daemonSets[port], w.nodes[name]
+	return s != nil && n != nil && !s.runsOn(n)
 }
 
 // rejected counts a pod that a kubelet rejected.

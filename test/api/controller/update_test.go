@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -250,11 +251,23 @@ func TestDrift(t *testing.T) {
 					}
 				}
 				if most := map[string]int{"detaching": 3, "degraded": 1}[mode]; len(writes) > most {
-					t.Errorf("it took %d writes: %v", len(writes), writes)
+					t.Errorf("it took %d writes: %v\n%s", len(writes), writes, inWords(drifted()))
 				}
 			})
 		}
 	}
+}
+
+// inWords is what became of Deployments, a line for each change.
+func inWords(seen []*appsv1.Deployment) string {
+	var lines []string
+	for _, d := range seen {
+		spec := *d.Spec.DeepCopy()
+		spec.Template = corev1.PodTemplateSpec{ObjectMeta: spec.Template.ObjectMeta}
+		text, err := json.Marshal(map[string]any{"annotations": d.Annotations, "spec": spec, "status": d.Status})
+		lines = append(lines, fmt.Sprint(d.Name, " at ", d.ResourceVersion, " ", string(text), err))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // waitClean waits until no one else has a say in the spec of a Deployment, and
