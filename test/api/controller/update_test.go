@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,12 +251,26 @@ func TestDrift(t *testing.T) {
 						writes = append(writes, e)
 					}
 				}
-				if most := map[string]int{"detaching": 3, "degraded": 1}[mode]; len(writes) > most {
-					t.Errorf("it took %d writes: %v\n%s", len(writes), writes, inWords(drifted()))
+				most := map[string]int{"detaching": 3, "degraded": 1}[mode]
+				if markedOutOfTurn(drifted()) {
+					// It was seen while its old pods had gone and the new ones did not serve yet. Once
+					// they do it is let go, and waits for its turn.
+					most += 2
+				}
+				updates := slices.DeleteFunc(slices.Clone(writes), func(e audit.Event) bool { return e.Verb != "update" })
+				if len(writes) > most || len(updates) > 1 {
+					t.Errorf("it took %d writes, %d of them updates: %v\n%s", len(writes), len(updates), writes, inWords(drifted()))
 				}
 			})
 		}
 	}
+}
+
+// markedOutOfTurn is whether a Deployment was marked while its node served nothing.
+func markedOutOfTurn(seen []*appsv1.Deployment) bool {
+	return slices.ContainsFunc(seen, func(d *appsv1.Deployment) bool {
+		return strings.HasSuffix(d.Annotations[v1alpha1.DefaultMarkKey], v1alpha1.MarkOutOfTurn)
+	})
 }
 
 // inWords is what became of Deployments, a line for each change.
