@@ -171,11 +171,10 @@ func (a *audit) released(name string) bool {
 	return n != nil && d != nil && !d.marked() && !n.requested()
 }
 
-// goesOn is whether a step goes on with the turn of a node of the wave that lacks pods: it stays in
-// the load balancer unless it is to have none by now, or its detacher is asked for it and somebody
-// took its mark.
+// goesOn is whether a step goes on with the turn of a node of the wave that lacks pods: it
+// stays in the load balancer, or its detacher is asked for it and somebody took its mark.
 func goesOn(seen *picture, n *rollout.Node, s rollout.Step) bool {
-	inPlace := degraded(seen, n) && (s.Action == rollout.Update || s.Action == rollout.Mark && seen.Spec.Pods() == 0)
+	inPlace := degraded(seen, n) && s.Action == rollout.Update
 	askedFor := n.Detachment.Requested && n.Wanted && lacks(n) && !n.Deployment.Detached && s.Action == rollout.Mark
 	return (inPlace || askedFor) && slices.Contains(seen.Status.Wave, n.Name)
 }
@@ -275,8 +274,8 @@ func (a *audit) heardSilent(name string) bool {
 }
 
 // isOut is whether no new traffic reaches a node, for whatever reason. What a port of before
-// says that nobody else asks, no load balancer hears, and a node that came from elsewhere has no
-// health checker of one (docs/concepts/rollout.md).
+// says that nobody else asks, no load balancer hears, and a node that is none of those for which
+// the port was named has no health checker of it (docs/concepts/rollout.md).
 func (a *audit) isOut(n *rollout.Node) bool {
 	switch {
 	case !n.Ready || n.Deployment == nil || marked(n) || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
