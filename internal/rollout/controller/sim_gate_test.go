@@ -31,10 +31,12 @@ func (a *audit) checkGate(seen *picture, s rollout.Step) {
 	if rejected && (s.Action == rollout.Update || s.Action == rollout.Create) && s.Revision == seen.Revision {
 		a.fault("%s although it was rejected", s)
 	}
-	// One in its turn that is to have no pods by now leaves; it has the template already.
-	leaves := seen.Spec.Pods() == 0 && degraded(seen, n) && n.Deployment.Revision == seen.Revision && slices.Contains(status.Wave, s.Node)
 	gate := status.Analysis
-	if !starts || rejected || gate == nil || gate.Revision != seen.Revision || leaves || goesOn(seen, n, s) {
+	if !starts || rejected || gate == nil || gate.Revision != seen.Revision || goesOn(seen, n, s) {
+		return
+	}
+	// One in its turn that is to have no pods by now leaves; it has the template already.
+	if seen.Spec.Pods() == 0 && degraded(seen, n) && n.Deployment.Revision == seen.Revision && slices.Contains(status.Wave, s.Node) {
 		return
 	}
 	switch gate.Phase {
