@@ -379,7 +379,7 @@ func (a *audit) deletion() rollout.Deletion {
 // outOfTurn is whether a mark waits for no budget, since the node served nothing.
 func outOfTurn(mark string) bool { return strings.HasSuffix(mark, v1alpha1.MarkOutOfTurn) }
 
-func marked(n *rollout.Node) bool { return n.Deployment != nil && n.Deployment.Mark != "" }
+func marked(n *rollout.Node) bool { return n.Marked() }
 
 func ready(n *rollout.Node) (count int32) {
 	for _, p := range n.Pods {

@@ -24,7 +24,8 @@ func (a *audit) checkGate(seen *picture, s rollout.Step) {
 	if n == nil || !n.Wanted || n.Deployment != nil && n.Deployment.Detached || seen.Deletion != rollout.NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
 		return
 	}
-	marks := s.Action == rollout.Mark && !s.Drained && strings.HasSuffix(strings.TrimSuffix(s.Mark, v1alpha1.MarkOutOfTurn), "/"+seen.Revision)
+	ofRevision := strings.TrimSuffix(strings.TrimSuffix(s.Mark, v1alpha1.MarkOutOfTurn), v1alpha1.MarkServing)
+	marks := s.Action == rollout.Mark && !s.Drained && strings.HasSuffix(ofRevision, "/"+seen.Revision)
 	updates := s.Action == rollout.Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
 	starts := !marked(n) && (marks || updates)
 	rejected := status.Rejected != nil && status.Rejected.Revision == seen.Revision
