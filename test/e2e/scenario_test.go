@@ -224,6 +224,7 @@ func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet) {
 func shorten(set *v1alpha1.IngressDaemonSet) {
 	grace := int32(3)
 	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(20))
+	set.Spec.MinReadySeconds = min(set.Spec.MinReadySeconds, grace)
 	u := set.Spec.UpdateStrategy.RollingUpdate
 	if a := u.AnnotateDeploymentToDetach; a != nil {
 		a.GracePeriodSeconds = &grace
