@@ -70,9 +70,11 @@ func (a *audit) checkEnds() {
 		}
 	}
 	// A controller counts anew for how long a node serves, and not all live long enough for that.
-	long := time.Duration(set.Spec.MinReadySeconds)*time.Second + 2*aMoment
-	ripe := slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > long })
-	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) && ripe {
+	ledFor := func(long time.Duration) bool {
+		return slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > long })
+	}
+	ripens := time.Duration(set.Spec.MinReadySeconds)*time.Second + 2*aMoment
+	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) && ledFor(ripens) {
 		a.fault("every Ready node serves with %s, and currentRevision is %s", a.w.revision(), set.Status.CurrentRevision)
 	}
 	if r := set.Status.Rejected; r != nil && r.Revision == set.Status.CurrentRevision {
@@ -80,7 +82,8 @@ func (a *audit) checkEnds() {
 	}
 	for port := range a.w.daemonSets {
 		what := fmt.Sprint("checkers ", port)
-		if a.lasts(what, a.w.outdated(port) && a.onlyKeptOut(), 5*time.Minute) {
+		// So it counts for how long a port is silent.
+		if a.lasts(what, a.w.outdated(port) && a.onlyKeptOut(), 5*time.Minute) && ledFor(time.Minute) {
 			a.fault("the health checkers of port %d wait for nodes that are kept out or dead", port)
 		}
 	}
