@@ -126,11 +126,11 @@ func timeTurns(set types.NamespacedName, s rollout.State, status v1alpha1.Ingres
 		if n.Deployment == nil {
 			continue
 		}
-		at, marked := v1alpha1.MarkedAt(n.Deployment.Mark)
+		at, ours := v1alpha1.MarkedAt(n.Deployment.Mark)
 		switch {
-		case marked && updates[n.Name] && n.Deployment.UpdatedAt.Before(at):
+		case ours && updates[n.Name] && n.Deployment.UpdatedAt.Before(at):
 			detachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(at).Seconds())
-		case left[n.Name] && n.Wanted && !marked && !n.Deployment.AttachedAt.IsZero():
+		case left[n.Name] && n.Wanted && !n.Marked() && !n.Deployment.AttachedAt.IsZero():
 			attachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(n.Deployment.AttachedAt).Seconds())
 		}
 	}

@@ -46,8 +46,9 @@ func TestMeasure(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: "Available", Status: "True"}, {Type: "Blocked", Status: "False"}},
 	}, []rollout.Step{{Action: rollout.Mark}, {Action: rollout.Mark}, {Action: rollout.DeletePods, Pods: []string{"x", "y", "z"}}}, time.Millisecond)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	timeTurns(set, rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c"}}, Nodes: []rollout.Node{
+	timeTurns(set, rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c", "e"}}, Nodes: []rollout.Node{
 		{Name: "a", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r")}},
+		{Name: "e", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at, EmptyMark: true}},
 		{Name: "b", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r"), UpdatedAt: at.Add(time.Second)}},
 		{Name: "c", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
 		{Name: "d", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},

@@ -130,12 +130,12 @@ func (f *fleet) act(n *rollout.Node, step rollout.Step) {
 		}
 		f.replace(n, rollout.Rolling{})
 	case rollout.Mark:
-		d.Mark = step.Mark
+		d.Mark, d.EmptyMark = step.Mark, false
 		if step.Drained {
 			d.DrainedAt = f.Now
 		}
 	case rollout.Unmark:
-		d.Mark, d.DrainedAt, d.AttachedAt = "", time.Time{}, f.Now
+		d.Mark, d.EmptyMark, d.DrainedAt, d.AttachedAt = "", false, time.Time{}, f.Now
 	case rollout.RequestDetachment:
 		n.Detachment.Requested, n.Detachment.RequestedAt, n.Detachment.Held = true, f.Now, true
 		n.Detachment.StaleTimestamp = step.StaleTimestamp
@@ -265,7 +265,7 @@ func (f *fleet) answer(n *rollout.Node) {
 		if c.Unmarked {
 			enough = 1
 		}
-		serving := d.Mark == "" && d.PodsPerNode > 0 && ready >= enough
+		serving := !n.Marked() && d.PodsPerNode > 0 && ready >= enough
 		if c.Answered && c.Serving == serving && (c.Mark == d.Mark || c.Unmarked) {
 			continue
 		}

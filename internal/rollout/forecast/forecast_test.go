@@ -172,3 +172,22 @@ func TestPlayIsWhole(t *testing.T) {
 		}
 	})
 }
+
+// TestMarkFailsHealthChecks: any mark does, also one that somebody left without a value, until
+// it is removed.
+func TestMarkFailsHealthChecks(t *testing.T) {
+	for _, d := range []rollout.Deployment{{}, {EmptyMark: true}, {Mark: "somebody's"}, {Mark: rollout.MarkValue(now, "r2")}} {
+		f := newFleet(served(1, detaching(1)), Pace{})
+		n := &f.Nodes[0]
+		n.Deployment.Mark, n.Deployment.EmptyMark = d.Mark, d.EmptyMark
+		marked := n.Marked()
+		f.answer(n)
+		if c := n.Checks[0]; c.Serving == marked || c.Mark != d.Mark {
+			t.Errorf("with the mark %q it answers %+v", d.Mark, c)
+		}
+		f.act(n, rollout.Step{Action: rollout.Unmark, Node: n.Name})
+		if n.Marked() {
+			t.Errorf("the mark %q is there after it was removed", d.Mark)
+		}
+	}
+}
