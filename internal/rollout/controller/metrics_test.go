@@ -48,10 +48,10 @@ func TestMeasure(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	timeTurns(set, rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c", "e"}}, Nodes: []rollout.Node{
 		{Name: "a", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r")}},
-		{Name: "e", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at, EmptyMark: true}},
 		{Name: "b", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r"), UpdatedAt: at.Add(time.Second)}},
 		{Name: "c", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
 		{Name: "d", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
+		{Name: "e", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at, EmptyMark: true}},
 	}}, v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b"}}, []rollout.Step{{Action: rollout.Update, Node: "a"}, {Action: rollout.Update, Node: "b"}})
 	clock := waveClock{began: map[types.NamespacedName]time.Time{}}
 	for i, underWay := range []bool{false, true, true, false, false, true} {

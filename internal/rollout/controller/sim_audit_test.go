@@ -247,7 +247,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		if s.Action == rollout.Delete && !detached {
 			t.why = a.attached(s.Node, &seen.Spec)
 		}
-		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !marked(seen.node(s.Node)) && mayReplace(seen, s) {
+		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !seen.node(s.Node).Marked() && mayReplace(seen, s) {
 			// One that had fewer, since there is no room for more, must not have less.
 			t.degraded, t.keep = true, min(mustStay(&seen.Spec, d), a.w.readyPods(s.Node))
 		}

@@ -139,7 +139,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 // than the spec says, or is to have no pods.
 func (a *audit) ignored(seen *picture, name string) bool {
 	n, o, after := a.w.nodes[name], seen.node(name), seen.Spec.Strategy().IgnoreNotReadyAfter
-	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && o.Deployment.Replicas == 0 && !marked(o) {
+	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && o.Deployment.Replicas == 0 && !o.Marked() {
 		return true
 	}
 	return after > 0 && n != nil && o != nil && !o.Ready && !a.w.now.Before(n.notReadySince.Add(after))
@@ -149,7 +149,7 @@ func (a *audit) ignored(seen *picture, name string) bool {
 // minReadySeconds yet, of which who writes has heard. Whoever began to lead since does not know.
 func (a *audit) unripe(seen *picture, o *rollout.Node) bool {
 	d, minReady := o.Deployment, time.Duration(seen.Spec.MinReadySeconds)*time.Second
-	if d == nil || marked(o) || d.Detached || d.Drifted || d.Hold != nil || d.Revision != seen.Revision || d.PodsPerNode != seen.Spec.Pods() || d.Replicas != d.PodsPerNode {
+	if d == nil || o.Marked() || d.Detached || d.Drifted || d.Hold != nil || d.Revision != seen.Revision || d.PodsPerNode != seen.Spec.Pods() || d.Replicas != d.PodsPerNode {
 		return false
 	}
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
@@ -192,7 +192,7 @@ func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 		// One that lets the health checks pass is changed into another: the node is out already.
 		changed := n.Deployment != nil && strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing)
 		return !s.Drained && !outOfTurn(s.Mark) && !changed
-	case s.Action != rollout.Update || marked(n) || !n.Deployment.DrainedAt.IsZero():
+	case s.Action != rollout.Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
 		return false
@@ -278,7 +278,7 @@ func (a *audit) heardSilent(name string) bool {
 // the port was named has no health checker of it (docs/concepts/rollout.md).
 func (a *audit) isOut(n *rollout.Node) bool {
 	switch {
-	case !n.Ready || n.Deployment == nil || marked(n) || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
+	case !n.Ready || n.Deployment == nil || n.Marked() || n.Detachment.Requested || n.Detachment.Held || n.Detachment.Moving:
 		return true
 	case len(n.Checks) == 0:
 		return ready(n) == 0
@@ -378,8 +378,6 @@ func (a *audit) deletion() rollout.Deletion {
 
 // outOfTurn is whether a mark waits for no budget, since the node served nothing.
 func outOfTurn(mark string) bool { return strings.HasSuffix(mark, v1alpha1.MarkOutOfTurn) }
-
-func marked(n *rollout.Node) bool { return n.Marked() }
 
 func ready(n *rollout.Node) (count int32) {
 	for _, p := range n.Pods {

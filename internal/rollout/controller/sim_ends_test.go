@@ -70,11 +70,9 @@ func (a *audit) checkEnds() {
 		}
 	}
 	// A controller counts anew for how long a node serves, and not all live long enough for that.
-	ledFor := func(long time.Duration) bool {
-		return slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > long })
-	}
-	ripens := time.Duration(set.Spec.MinReadySeconds)*time.Second + 2*aMoment
-	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) && ledFor(ripens) {
+	long := time.Duration(set.Spec.MinReadySeconds)*time.Second + 2*aMoment
+	ripe := slices.ContainsFunc(a.w.leaders, func(l *leader) bool { return a.w.now.Sub(l.began) > long })
+	if a.lasts("promotion", a.everyReadyNodeServes(set) && set.Status.CurrentRevision != a.w.revision(), 5*time.Minute) && ripe {
 		a.fault("every Ready node serves with %s, and currentRevision is %s", a.w.revision(), set.Status.CurrentRevision)
 	}
 	if r := set.Status.Rejected; r != nil && r.Revision == set.Status.CurrentRevision {
@@ -82,8 +80,7 @@ func (a *audit) checkEnds() {
 	}
 	for port := range a.w.daemonSets {
 		what := fmt.Sprint("checkers ", port)
-		// So it counts for how long a port is silent.
-		if a.lasts(what, a.w.outdated(port) && a.onlyKeptOut(), 5*time.Minute) && ledFor(time.Minute) {
+		if a.lasts(what, a.w.outdated(port) && a.onlyKeptOut(), 5*time.Minute) {
 			a.fault("the health checkers of port %d wait for nodes that are kept out or dead", port)
 		}
 	}
@@ -131,13 +128,18 @@ func (a *audit) waitsForDetacher(n *simNode, set *v1alpha1.IngressDaemonSet) boo
 }
 
 // onlyKeptOut is whether all nodes that are marked or degraded are kept out or dead, at
-// least one.
+// least one. One that leaves the set is in its turn while it is marked, as one of the set is,
+// also where the API server refuses what would end that.
 func (a *audit) onlyKeptOut() bool {
 	apart := 0
 	for _, name := range a.w.order() {
 		n, d := a.w.nodes[name], a.w.deployments[name]
 		switch {
-		case d == nil || !n.wanted():
+		case d == nil:
+		case !n.wanted():
+			if d.marked() && !d.keptOut() && n.ready() {
+				return false
+			}
 		case d.keptOut() && d.marked(), !n.ready() && !n.alive:
 			apart++
 		case !a.servesTruly(name):

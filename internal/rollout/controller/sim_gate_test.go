@@ -27,7 +27,7 @@ func (a *audit) checkGate(seen *picture, s rollout.Step) {
 	ofRevision := strings.TrimSuffix(strings.TrimSuffix(s.Mark, v1alpha1.MarkOutOfTurn), v1alpha1.MarkServing)
 	marks := s.Action == rollout.Mark && !s.Drained && strings.HasSuffix(ofRevision, "/"+seen.Revision)
 	updates := s.Action == rollout.Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
-	starts := !marked(n) && (marks || updates)
+	starts := !n.Marked() && (marks || updates)
 	rejected := status.Rejected != nil && status.Rejected.Revision == seen.Revision
 	if rejected && (s.Action == rollout.Update || s.Action == rollout.Create) && s.Revision == seen.Revision {
 		a.fault("%s although it was rejected", s)
