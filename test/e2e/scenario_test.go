@@ -219,7 +219,7 @@ func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet) {
 }
 
 // shorten shortens the graces, which the examples make long enough for load
-// balancers that check every few seconds, and the time that a proxy has to stop:
+// balancers that check every few seconds and for busy nodes, and the time that a proxy has to stop:
 // HAProxy misses a stop signal that comes while it starts.
 func shorten(set *v1alpha1.IngressDaemonSet) {
 	grace := int32(3)
