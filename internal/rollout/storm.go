@@ -97,9 +97,9 @@ func (n *Node) doomed(p Pod) bool {
 // back to their template. Where a third template is there of which none run, the Deployment
 // controller takes those pods away first, and none of those that are ready: nothing is
 // scaled before, as no more are asked for. Otherwise it stops halfway, so that
-// the Deployment controller neither starts more pods nor stops those that run. The pods
-// that are too much are then taken from the ReplicaSet that has most, which is the
-// rejected one where there are two.
+// the Deployment controller neither starts more pods nor stops those that run, and takes
+// those that are too much from the rejected ReplicaSet as far as none that run would go
+// with them.
 func (p *planner) holdBack(v *view) Step {
 	d := v.Deployment
 	present, older, all, oldest := v.running()
@@ -126,10 +126,14 @@ func (p *planner) holdBack(v *view) Step {
 		step.Rolling = Rolling{Surge: d.surgeOf(step.Replicas), Unavailable: max(0, step.Replicas-v.readyPods())}
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
-		if v.Tainted && older+present < all {
-			// Which of three templates would lose pods cannot be chosen. What a taint evicts is then
-			// made again, until all are gone, or the node is out of the load balancer.
+		switch {
+		case older+present < all || !v.Tainted && v.olderToCome():
+			// Which of three templates would lose pods cannot be chosen. What a taint evicts, or the
+			// kubelet rejects, is then made again, until all are gone, or the node is out of the
+			// load balancer.
 			step.Rolling.Surge = d.surgeOf(all)
+		case !v.Tainted:
+			step.Rolling.Surge = d.surgeBeside(older, present)
 		}
 	}
 	if step.Replicas > 0 && step.Rolling == (Rolling{}) {
@@ -145,13 +149,6 @@ func (p *planner) holdBack(v *view) Step {
 	}
 	step.Hold = p.holdOn(v, step)
 	return step
-}
-
-// surgeOf is with how much surge proportional scaling to so many pods takes none from those
-// that run: room for as many as all ReplicaSets are asked for, and more where the Deployment
-// was to have more when they were scaled.
-func (d *Deployment) surgeOf(replicas int32) int32 {
-	return max(0, max(d.Replicas+d.Surge, d.UpdatedReplicas+d.OlderReplicas)-replicas)
 }
 
 // goBack asks for pods of another ReplicaSet than the present one.
@@ -366,6 +363,10 @@ func (p *planner) stillRejects(v *view, step Step) bool {
 	if v.Tainted {
 		return step.Replicas < d.Replicas
 	}
+	if step.Paused && d.Hold.Paused && step.Replicas == d.Replicas && step.Rolling.Surge == d.Surge {
+		// Nothing more can be done about it before its turn.
+		return false
+	}
 	due := v.seen.Hold.Add(firstRetry)
 	p.wake(due)
 	lasts := !p.Now.Before(due)
@@ -383,6 +384,11 @@ func (n *Node) strays() bool {
 		}
 		return !p.Running && !p.Terminating && !n.isPresent(p) && !slices.ContainsFunc(n.Pods, runs)
 	})
+}
+
+// olderToCome is whether a pod does not run that is not of the Deployment's present template.
+func (n *Node) olderToCome() bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return !p.Running && !p.Terminating && !n.isPresent(p) })
 }
 
 // othersServe is whether a pod serves that is not of the Deployment's present template.

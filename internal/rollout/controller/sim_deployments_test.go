@@ -124,6 +124,7 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 				w.left[name] = d
 				for _, s := range d.sets {
 					w.putReplicaSet(d, s)
+					w.replicate(d, s)
 				}
 			} else {
 				w.after(w.between(50*time.Millisecond, time.Second), func() { w.collect(d) })
@@ -473,7 +474,8 @@ func (w *world) replicate(d *simDeployment, s *replicaSet) {
 	s.replicating = true
 	w.after(w.between(30*time.Millisecond, slowestReplication), func() {
 		s.replicating = false
-		if w.deployments[d.node] != d || d.api.DeletionTimestamp != nil {
+		owned := w.deployments[d.node] == d && (d.api.DeletionTimestamp == nil || d.orphaning)
+		if !owned && w.left[d.node] != d {
 			return
 		}
 		have := w.podsOf(d, s)

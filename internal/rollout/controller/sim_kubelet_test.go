@@ -262,12 +262,15 @@ func (w *world) has(p *simPod) bool { return slices.Contains(w.pods, p) }
 // podsChanged tells all who watch the pods of a node.
 func (w *world) podsChanged(name string) {
 	w.checkersChanged(name)
-	if d := w.deployments[name]; d != nil {
+	d := w.deployments[name]
+	if d != nil {
 		w.syncSoon(d)
-		for _, s := range d.sets {
-			if int(s.size) != len(w.podsOf(d, s)) {
-				w.replicate(d, s)
-			}
+	} else if d = w.left[name]; d == nil {
+		return
+	}
+	for _, s := range d.sets {
+		if int(s.size) != len(w.podsOf(d, s)) {
+			w.replicate(d, s)
 		}
 	}
 }
