@@ -69,7 +69,7 @@ func TestNodeConfigurations(t *testing.T) {
 	if kubelet["kind"] != "KubeletConfiguration" || kubelet["tlsCertFile"] != ca.certificateFile("node-7") {
 		t.Errorf("kubelet.yaml is %v", kubelet)
 	}
-	if proxy := parse(t, files.kubeProxy); proxy["mode"] != "nftables" || proxy["hostnameOverride"] != "node-7" {
+	if proxy := parse(t, files.kubeProxy); proxy["mode"] != "iptables" || proxy["hostnameOverride"] != "node-7" {
 		t.Errorf("kube-proxy.yaml is %v", proxy)
 	}
 	config, err := clientcmd.LoadFromFile(files.kubeconfig)

@@ -19,7 +19,6 @@ import (
 var debianPackages = []struct{ file, name string }{
 	{"runc", "runc"},
 	{"/usr/lib/cni/ptp", "containernetworking-plugins"},
-	{"nft", "nftables"},
 	{"iptables", "iptables"},
 	{"conntrack", "conntrack"},
 	{"ip", "iproute2"},

@@ -109,25 +109,38 @@ func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, 
 	if story != nil && (t.Failed() || report.Failed > 0) {
 		t.Log("what happened:\n" + happened(story, front.Log()))
 		t.Log("connections that nobody answered:\n" + unanswered(ctx))
+		t.Log("what the load balancer lost first:\n" + strings.Join(lost(front.Log()), "\n"))
 	}
 	return report
 }
 
-// happened is the story with the load balancer's log, of which only the first
-// requests that went wrong are shown.
+// happened is the story with the load balancer's log of its servers.
 func happened(story *stage.Story, log string) string {
-	const most = 5
-	lines, requests := story.Lines(), 0
+	lines := story.Lines()
 	for line := range strings.Lines(log) {
-		if !strings.Contains(line, " Server ") {
-			requests++
-		}
-		if strings.Contains(line, " Server ") || requests <= most {
+		if strings.Contains(line, " Server ") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
 	slices.Sort(lines)
-	return fmt.Sprintf("%s\n%d lines of the log are about requests", strings.Join(lines, "\n"), requests)
+	return strings.Join(lines, "\n")
+}
+
+// lost are the first requests that went wrong by the load balancer's log, with how their
+// sessions ended, and the number of all.
+func lost(log string) []string {
+	const most = 5
+	var lines []string
+	requests := 0
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, " Server ") {
+			continue
+		}
+		if requests++; requests <= most {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return append(lines, fmt.Sprintf("%d lines of the log are about requests", requests))
 }
 
 // unanswered lists where nodes sent connections that got no answer, and how many.

@@ -98,8 +98,8 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "  %s: %d requests, %d failed %v, %d connections\n", name, s.Requests, s.Failed, s.ByKind, s.Connections)
 	}
 	for _, f := range r.Failures[:min(len(r.Failures), 10)] {
-		fmt.Fprintf(&b, "  %s %s %s: %s (node %q, connection %s old, %d requests before, client %s)\n",
-			f.Time.Format("15:04:05.000"), f.Stream, f.Kind, f.Detail, f.Node,
+		fmt.Fprintf(&b, "  %s %s %s after %s: %s (node %q, connection %s old, %d requests before, client %s)\n",
+			f.Time.Format("15:04:05.000"), f.Stream, f.Kind, f.Duration.Round(time.Millisecond), f.Detail, f.Node,
 			f.ConnectionAge.Round(time.Millisecond), f.Reused, f.ClientAddress)
 	}
 	return b.String()
