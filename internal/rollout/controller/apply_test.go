@@ -157,3 +157,29 @@ func TestTemplateThatIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestFinalizerOfWhatIsGone: an IngressDaemonSet that is gone by then needs no finalizer, and any
+// other refusal is told.
+func TestFinalizerOfWhatIsGone(t *testing.T) {
+	refusal := errors.New("refused")
+	for name, c := range map[string]struct{ answer, want error }{
+		"gone":    {apierrors.NewNotFound(schema.GroupResource{}, "web"), nil},
+		"refused": {refusal, refusal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := benchSet()
+			r, _, err := newReconciler(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.client = interceptor.NewClient(r.client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return c.answer
+				},
+			})
+			if err := r.addFinalizer(t.Context(), set); !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}

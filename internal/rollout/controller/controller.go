@@ -139,8 +139,12 @@ func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaem
 	changed := set.DeepCopy()
 	controllerutil.AddFinalizer(changed, v1alpha1.Finalizer)
 	patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
-		return fmt.Errorf("adding the finalizer: %w", client.IgnoreNotFound(err))
+	err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	r.written.remember(changed)
 	return nil

@@ -21,6 +21,8 @@ const (
 	service = "web"
 	// proxyPort is where kube-proxy answers on every node, if anywhere.
 	proxyPort = 30080
+	// slowestProxy is how late kube-proxy may be on a busy node.
+	slowestProxy = 10 * time.Second
 )
 
 // offer makes the Service; proxied is whether kube-proxy answers health checks for it.
@@ -53,7 +55,11 @@ func (w *world) proxySoon(n *simNode) {
 		return
 	}
 	c.pending = true
-	w.after(w.between(50*time.Millisecond, 500*time.Millisecond), func() {
+	lag := w.between(50*time.Millisecond, 500*time.Millisecond)
+	if w.chance(0.05) {
+		lag = w.between(lag, slowestProxy)
+	}
+	w.after(lag, func() {
 		c.pending = false
 		serving := w.published(n.name)
 		if w.nodes[n.name] != n || !n.alive || serving == c.serving {
