@@ -1,6 +1,10 @@
 package rollout
 
-import "math"
+import (
+	"maps"
+	"math"
+	"slices"
+)
 
 // Where a Deployment of several ReplicaSets is asked for another number of pods, or is
 // paused, the Deployment controller scales them in proportion (pkg/controller/deployment of
@@ -18,50 +22,104 @@ func (d *Deployment) sizedFor() int32 {
 }
 
 // surgeBeside is the least surge with which proportional scaling to the pods that run takes
-// only from the present ReplicaSet, whose pods are rejected, and none that run from the older
-// one, however many of the present one it was to have. It is as much as surgeOf in the worst
-// case: then what is rejected is made anew until the node's turn.
-func (d *Deployment) surgeBeside(older, present int32) int32 {
-	before, all := d.sizedFor(), older+present
+// only from the present ReplicaSet, whose pods are rejected, and none that run from the others,
+// however many of the present one it was to have. It is as much as surgeOf in the worst case:
+// then what is rejected is made anew until the node's turn.
+func (d *Deployment) surgeBeside(present int32, others []int32) int32 {
+	before, all := d.sizedFor(), present+sum(others)
 	for after := all; after < before; after++ {
-		if keepsOlder(older, present, before, after) {
+		if keepsOthers(present, others, before, after) {
 			return after - all
 		}
 	}
 	return d.surgeOf(all)
 }
 
-// keepsOlder is whether the older ReplicaSet keeps its pods where both were sized for so many
+// keepsOthers is whether the other ReplicaSets keep their pods where all were sized for so many
 // pods before, and are for so many after, whatever the size of the present one.
-func keepsOlder(older, present, before, after int32) bool {
-	for rejecting := present + 1; rejecting <= before-older; rejecting++ {
-		if scaledBeside(older, rejecting, before, after) < older {
-			return false
+func keepsOthers(present int32, others []int32, before, after int32) bool {
+	for rejecting := present + 1; rejecting <= before-sum(others); rejecting++ {
+		sizes, at := largestFirst(rejecting, others)
+		for i, size := range inProportion(sizes, before, after) {
+			if i != at && size < sizes[i] {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// scaledBeside is how many pods a ReplicaSet is asked for after proportional scaling beside
-// another. Of two equal ones it is taken for the elder.
-func scaledBeside(size, other, before, after int32) int32 {
-	add := after - size - other
-	if add == 0 {
-		return size
+// largestFirst is the order in which ReplicaSets are scaled, with the place of the present one: of
+// equal ones it is taken for the youngest.
+func largestFirst(present int32, others []int32) (sizes []int32, at int) {
+	sizes = slices.Sorted(slices.Values(others))
+	slices.Reverse(sizes)
+	at = len(sizes)
+	for at > 0 && sizes[at-1] < present {
+		at--
 	}
-	part := func(size, left int32) int32 {
+	return slices.Insert(sizes, at, present), at
+}
+
+// inProportion are the sizes of ReplicaSets after proportional scaling.
+func inProportion(sizes []int32, before, after int32) []int32 {
+	scaled := slices.Clone(sizes)
+	left := after - sum(sizes)
+	for i, size := range sizes {
 		if left == 0 {
-			return 0
+			break
 		}
 		part := int32(math.Round(float64(size)*float64(after)/float64(before))) - size
-		if add > 0 {
-			return min(part, left)
+		if left > 0 {
+			part = min(part, left)
+		} else {
+			part = max(part, left)
 		}
-		return max(part, left)
+		scaled[i] += part
+		left -= part
 	}
-	if size < other {
-		return size + part(size, add-part(other, add))
+	scaled[0] += left
+	return scaled
+}
+
+func sum(sizes []int32) (all int32) {
+	for _, size := range sizes {
+		all += size
 	}
-	first := part(size, add)
-	return size + first + add - first - part(other, add-first)
+	return all
+}
+
+// running counts the pods that run: of the Deployment's present template, of the other
+// one that has most of them, and all. oldest is one of the other.
+func (n *Node) running() (present, older, all int32, oldest Pod) {
+	counts, now := n.templatesRunning()
+	for _, p := range n.Pods {
+		if c := counts[p.template()]; p.template() != now && c > older {
+			older, oldest = c, p
+		}
+	}
+	return counts[now], older, sum(slices.Collect(maps.Values(counts))), oldest
+}
+
+// othersRunning counts the pods that run of each template but the present one.
+func (n *Node) othersRunning() []int32 {
+	counts, now := n.templatesRunning()
+	delete(counts, now)
+	return slices.Collect(maps.Values(counts))
+}
+
+// template is what tells pods' templates apart.
+type template struct{ revision, hash string }
+
+func (p *Pod) template() template { return template{p.Revision, p.ReplicaSet} }
+
+// templatesRunning counts the pods that run of each template. now is the present one.
+func (n *Node) templatesRunning() (counts map[template]int32, now template) {
+	counts = map[template]int32{}
+	for _, p := range n.Pods {
+		if p.Running && p.stays() && !n.doomed(p) {
+			counts[p.template()]++
+		}
+	}
+	return counts, template{n.Deployment.Revision, n.presentReplicaSet()}
 }

@@ -127,13 +127,12 @@ func (p *planner) holdBack(v *view) Step {
 	case older > 0:
 		step.Paused, step.Rolling = true, atOnce
 		switch {
-		case older+present < all || !v.Tainted && v.olderToCome():
-			// Which of three templates would lose pods cannot be chosen. What a taint evicts, or the
-			// kubelet rejects, is then made again, until all are gone, or the node is out of the
-			// load balancer.
-			step.Rolling.Surge = d.surgeOf(all)
 		case !v.Tainted:
-			step.Rolling.Surge = d.surgeBeside(older, present)
+			step.Rolling.Surge = d.surgeBeside(present, v.othersRunning())
+		case older+present < all:
+			// Which of three templates would lose pods cannot be chosen. What a taint evicts is then
+			// made again, until all are gone, or the node is out of the load balancer.
+			step.Rolling.Surge = d.surgeOf(all)
 		}
 	}
 	if step.Replicas > 0 && step.Rolling == (Rolling{}) {
@@ -386,11 +385,6 @@ func (n *Node) strays() bool {
 	})
 }
 
-// olderToCome is whether a pod does not run that is not of the Deployment's present template.
-func (n *Node) olderToCome() bool {
-	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return !p.Running && !p.Terminating && !n.isPresent(p) })
-}
-
 // othersServe is whether a pod serves that is not of the Deployment's present template.
 func (n *Node) othersServe() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.serves() && !n.isPresent(p) })
@@ -417,27 +411,6 @@ func (n *Node) anyTerminating() bool {
 		}
 	}
 	return false
-}
-
-// running counts the pods that run: of the Deployment's present template, of the other
-// one that has most of them, and all. oldest is one of the other.
-func (n *Node) running() (present, older, all int32, oldest Pod) {
-	type template struct{ revision, hash string }
-	of := func(p Pod) template { return template{p.Revision, p.ReplicaSet} }
-	now := template{n.Deployment.Revision, n.presentReplicaSet()}
-	counts := map[template]int32{}
-	for _, p := range n.Pods {
-		if p.Running && p.stays() && !n.doomed(p) {
-			counts[of(p)]++
-			all++
-		}
-	}
-	for _, p := range n.Pods {
-		if c := counts[of(p)]; of(p) != now && c > older {
-			older, oldest = c, p
-		}
-	}
-	return counts[now], older, all, oldest
 }
 
 // presentReplicaSet is the hash of the Deployment's present template, as far as it

@@ -101,7 +101,7 @@ func TestHoldBack(t *testing.T) {
 		"old ones are rejected too": {1, 1, func(s *State) {
 			thirdRejected(s)
 			s.Nodes[0].Pods[3].Revision = "r1"
-		}, "HoldBack n0000 to r2 x2", true, Rolling{1, 3}},
+		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
 		"a third, and one is not ready": {1, 1, func(s *State) {
 			thirdRejected(s)
 			s.Nodes[0].Pods[1].Ready = false
@@ -113,7 +113,7 @@ func TestHoldBack(t *testing.T) {
 		"a third, and it is not its turn": {1, 1, func(s *State) {
 			thirdRejected(s)
 			s.Status.Wave = nil
-		}, "HoldBack n0000 to r2 x2", true, Rolling{1, 3}},
+		}, "HoldBack n0000 to r2 x2", true, Rolling{0, 3}},
 		"it is not its turn any more": {2, 1, func(s *State) {
 			s.Status.Wave = nil
 			s.Nodes[0].Deployment.Surge = 1
