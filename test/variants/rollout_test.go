@@ -3,6 +3,13 @@ package variants
 // rollouts are slips in the planner of rollouts and in the controller around it.
 var rollouts = []variant{
 	{
+		name: "of two equal ReplicaSets the younger is thought to be scaled first",
+		file: "internal/rollout/proportional.go",
+		from: "for at > 0 && sizes[at-1] < present {",
+		to:   "for at > 0 && sizes[at-1] <= present {",
+		in:   "./internal/rollout", tests: "TestSurgeBeside|TestHoldBack", say: "--- FAIL: TestHoldBack/it_is_not_its_turn_any_more",
+	},
+	{
 		name: "a detacher is asked by an annotation that the operator does not permit",
 		file: "internal/rollout/handshake.go",
 		from: "if !v.asked() && p.forbidden != \"\" {",
