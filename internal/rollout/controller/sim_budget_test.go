@@ -298,7 +298,12 @@ func (w *world) strangeTo(name string, port int32) bool {
 func (a *audit) rejected(p *simPod) {
 	a.w.storms[p.node]++
 	d := a.w.deployments[p.node]
-	if a.runsForeignPods(p.node) || d != nil && slices.ContainsFunc(d.sets, func(s *replicaSet) bool { return a.w.refused[imageOf(s.template)] }) {
+	if d == nil {
+		// It is of a ReplicaSet that somebody left without its Deployment.
+		a.failed[p.node] = 0
+		return
+	}
+	if a.runsForeignPods(p.node) || slices.ContainsFunc(d.sets, func(s *replicaSet) bool { return a.w.refused[imageOf(s.template)] }) {
 		// Nobody can then write to its Deployment, to ask for fewer or to go back.
 		return
 	}
