@@ -11,6 +11,10 @@ import (
 // Kubernetes, sync.go): of each it takes its part of what all were sized for, rounded, and
 // what rounding left it takes from the largest, of two equal ones from the elder.
 
+// mostReckoned is of how many pods a node's ReplicaSets are reckoned with one by one: twice as
+// many as it may be to have, and more. Somebody may have scaled a Deployment to millions.
+const mostReckoned = 256
+
 // surgeOf is with how much surge proportional scaling to so many pods takes none from those
 // that run: room for as many as all ReplicaSets are asked for, and more where the Deployment
 // was to have more when they were scaled.
@@ -27,6 +31,9 @@ func (d *Deployment) sizedFor() int32 {
 // then what is rejected is made anew until the node's turn.
 func (d *Deployment) surgeBeside(present int32, others []int32) int32 {
 	before, all := d.sizedFor(), present+sum(others)
+	if before > mostReckoned {
+		return d.surgeOf(all)
+	}
 	for after := all; after < before; after++ {
 		if keepsOthers(present, others, before, after) {
 			return after - all
