@@ -225,6 +225,9 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		detached = true
 	}
 	switch s.Action {
+	case rollout.Create:
+		// What somebody did to the one before is over with it.
+		*t = turn{overruled: a.overrules(t)}
 	case rollout.ReleaseDetachment:
 		mark, marked := d.mark()
 		began, _ := v1alpha1.MarkedAt(mark)
@@ -300,8 +303,8 @@ func mustStay(spec *v1alpha1.IngressDaemonSetSpec, d *simDeployment) int32 {
 	return pods - scaled(&unavailable, pods, false)
 }
 
-// overrules is when somebody else's spec was last replaced: what was chosen by it may
-// still be on its way.
+// overrules is when somebody else's spec was last replaced: of a ReplicaSet that has not been
+// asked for another number of pods since, what was chosen by it may still be on its way.
 func (a *audit) overrules(t *turn) time.Time {
 	if t.foreign {
 		return a.w.now
@@ -325,7 +328,7 @@ func (a *audit) stops(p *simPod, by string) {
 		if n != nil {
 			n.unready = a.w.now
 		}
-	case !n.alive, n.evicts(), set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case !n.alive, n.evicts(), set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, !p.set.resizedAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyWithin(p.node, time.Second)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	case a.resumed(p.node):

@@ -50,6 +50,8 @@ type replicaSet struct {
 	hash               string
 	size, desired, max int32
 	turn               int
+	// resizedAt is when it was last asked for another number of pods.
+	resizedAt time.Time
 	// replicating is whether its controller is about to look at it.
 	replicating bool
 }
@@ -400,7 +402,7 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 	s.size = size
 	s.sizedFor(d)
 	w.putReplicaSet(d, s)
-	d.resizedAt = w.now
+	d.resizedAt, s.resizedAt = w.now, w.now
 	w.replicate(d, s)
 	w.syncSoon(d)
 }
