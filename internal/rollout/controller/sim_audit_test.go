@@ -235,6 +235,10 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 			a.fault("%s although %s", s, reason)
 		}
 	case rollout.Mark:
+		// Who drains it is beyond the budget. Somebody may have written that it is drained.
+		if n := a.w.nodes[s.Node]; s.Drained && n != nil && !n.taken && seen.node(s.Node).Deployment.DrainedAt.IsZero() {
+			a.fault("%s although nobody has taken a pod of it", s)
+		}
 		if outOfTurn(s.Mark) {
 			// That it was begun before is over: it serves nothing, and is not of the budget.
 			delete(a.begun, s.Node)

@@ -182,6 +182,9 @@ func (w *world) deletePod(p *simPod, by string) {
 	if p.terminating {
 		return
 	}
+	if n := w.nodes[p.node]; n != nil && by == others {
+		n.taken = true
+	}
 	if p.ready {
 		w.audit.stops(p, by)
 	}
