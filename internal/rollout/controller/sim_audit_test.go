@@ -68,6 +68,8 @@ type turn struct {
 	// foreign is whether somebody else wrote the spec since, overruled when we wrote it after that.
 	foreign   bool
 	overruled time.Time
+	// held is whether it was held back since: where a taint evicts, what runs is not kept.
+	held bool
 	// spec is what the last decision was made with, why what it was not detached for, of a
 	// Deployment that is being deleted.
 	spec      v1alpha1.IngressDaemonSetSpec
@@ -248,7 +250,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.Unmark:
 		// An update that its Deployment goes on with is bounded as before.
-		*t = turn{foreign: t.foreign, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
+		*t = turn{foreign: t.foreign, held: t.held, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		*t = turn{detached: detached, overruled: a.overrules(t)}
 		if s.Action == rollout.Delete && !detached {
@@ -260,7 +262,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.HoldBack:
 		t.overruled = a.overrules(t)
-		t.detached, t.foreign = t.detached || detached, false
+		t.detached, t.foreign, t.held = t.detached || detached, false, true
 	case rollout.SetFields:
 		t.detached = t.detached || detached
 		if t.degraded && !seen.Spec.Strategy().Detaching && slices.Contains(seen.Status.Wave, s.Node) {
@@ -285,10 +287,21 @@ func (a *audit) readyWithin(node string, d time.Duration) bool {
 	})
 }
 
-// readyUnseen is whether a pod of a node became ready since a controller looked.
+// readyOfSet is whether a pod, or one of its ReplicaSet in whose place it may have been chosen,
+// became available a moment ago, or is not so yet.
+func (a *audit) readyOfSet(p *simPod) bool {
+	return slices.ContainsFunc(a.w.pods, func(o *simPod) bool {
+		return o.node == p.node && o.set == p.set && o.ready && a.w.now.Sub(o.readySince) < time.Second+o.owner.minReady()
+	})
+}
+
+// readyUnseen is whether a pod of a node became ready since who writes looked, or where nobody
+// does, a controller. For how long it must be so does not matter to who marks out of turn.
 func (a *audit) readyUnseen(node string) bool {
 	return slices.ContainsFunc(a.w.leaders, func(l *leader) bool {
-		return a.readyWithin(node, time.Second+a.w.now.Sub(l.asOf()))
+		return (a.w.writer == nil || a.w.writer == l) && slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
+			return p.node == node && p.ready && a.w.now.Sub(p.readySince) < time.Second+a.w.now.Sub(l.asOf())
+		})
 	})
 }
 
@@ -332,8 +345,8 @@ func (a *audit) stops(p *simPod, by string) {
 		if n != nil {
 			n.unready = a.w.now
 		}
-	case !n.alive, n.evicts(), set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, !p.set.resizedAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
-	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyWithin(p.node, time.Second)):
+	case !n.alive, n.evicts() && t.held, set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, !p.set.resizedAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyOfSet(p)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	case a.resumed(p.node):
 	default:
@@ -473,7 +486,6 @@ func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 		return false
 	}
 	mark, _ := d.mark()
-	_, ours := v1alpha1.MarkedAt(mark)
 	limit := strategy.DetachTimeout + strategy.MarkGrace
 	if at := strategy.AnnotateNode; at != nil {
 		limit += at.Grace + at.TimestampGrace
@@ -483,7 +495,7 @@ func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 	leaves := !n.Wanted || s.Action == rollout.ScaleToZero || seen.Deletion != rollout.NotDeleted
 	began, _ := v1alpha1.MarkedAt(mark)
 	updated := !d.updatedAt().Before(began)
-	return leaves && (late || !ours) || late && (strategy.ProceedOnTimeout || updated)
+	return late && (leaves || strategy.ProceedOnTimeout || updated)
 }
 
 // checkHeldPods: holding a node back takes no pod from it that served.
