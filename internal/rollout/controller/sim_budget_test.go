@@ -225,7 +225,7 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	}
 	if !wanted {
 		floor = min(floor, desired)
-	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached {
+	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached && seen.Spec.Pods() > 0 {
 		return
 	}
 	// A degraded node counts for no floor. One that begins by the same decision served still.
@@ -303,7 +303,7 @@ func (a *audit) rejected(p *simPod) {
 		a.failed[p.node] = 0
 		return
 	}
-	if a.runsForeignPods(p.node) || slices.ContainsFunc(d.sets, func(s *replicaSet) bool { return a.w.refused[imageOf(s.template)] }) {
+	if a.runsForeignPods(p.node) || slices.ContainsFunc(d.sets, func(s *replicaSet) bool { return a.w.refused[imageOf(s.template)] && (s.size > 0 || s.hash == d.hash) }) {
 		// Nobody can then write to its Deployment, to ask for fewer or to go back.
 		return
 	}
@@ -361,7 +361,7 @@ func (w *world) controllerAway() bool {
 		return true
 	}
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {
-		return !l.stopped && l.r.checks.heardAll(theSet) && !w.now.Before(l.frozenUntil) && w.crashes == 0 && w.freezes == 0 && w.now.Sub(l.asOf()) <= usualLag
+		return !l.stopped && l.r.checks.heardAll(theSet) && !w.now.Before(l.frozenUntil) && w.now.Sub(l.asOf()) <= usualLag
 	})
 }
 

@@ -165,10 +165,13 @@ func (w *world) viewsLag() bool {
 	return slices.ContainsFunc(w.leaders, func(l *leader) bool { return w.now.Sub(l.asOf()) > aMoment })
 }
 
-// podsLate is whether the container of a pod ended a moment ago for no fault of its
+// podsLate is whether, on a node that a rejection names, the container of a pod ended a moment ago for no fault of its
 // template, or a pod came too late to be available by the deadline, which looks the same.
-func (a *audit) podsLate() bool {
+func (a *audit) podsLate(why string) bool {
 	for name, n := range a.w.nodes {
+		if !slices.Contains(strings.FieldsFunc(why, func(r rune) bool { return strings.ContainsRune(" ,:;", r) }), name) {
+			continue
+		}
 		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second || a.readyWithin(name, aMoment) || a.startsOn(name) {
 			return true
 		}
@@ -186,7 +189,7 @@ func (a *audit) startsOn(node string) bool {
 // checkTemplates: a template is rejected for its pods and its analysis alone, and becomes
 // current where a node serves with it.
 func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
-	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podsLate() && !a.w.viewsLag() {
+	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podsLate(r.Message) && !a.w.viewsLag() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
 	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment {
