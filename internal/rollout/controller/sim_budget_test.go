@@ -228,9 +228,12 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached && seen.Spec.Pods() > 0 {
 		return
 	}
-	// A degraded node counts for no floor. One that begins by the same decision served still.
+	// A degraded node counts for no floor. One that begins by the same decision, and after this
+	// one in it, served still.
+	steps := seen.decision.Steps
+	first := slices.IndexFunc(steps, func(o rollout.Step) bool { return o.Node == s.Node && o.Action == rollout.Mark })
 	beside := func(name string) bool {
-		return slices.ContainsFunc(seen.decision.Steps, func(o rollout.Step) bool { return o.Node == name && o.Action == rollout.Update })
+		return slices.ContainsFunc(steps[max(0, first):], func(o rollout.Step) bool { return o.Node == name && o.Action == rollout.Update })
 	}
 	left := 0
 	for i := range seen.Nodes {
