@@ -77,7 +77,7 @@ func (p *planner) untouched(v *view) bool {
 func (p *planner) permits(v *view, c *count) bool {
 	after := p.with(v, *c)
 	switch free := p.takesNothing(v); {
-	case p.midway(v) && after.acting < p.budget(v):
+	case p.midway(v) && !p.empties(v) && after.acting < p.budget(v):
 		// It is under way already. Where the budget has shrunk since, those that are
 		// take turns.
 		after.acting++
@@ -279,7 +279,14 @@ func (p *planner) midway(v *view) bool {
 }
 
 // takesNothing is whether an update takes nothing more from the load balancer.
-func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.midway(v) }
+func (p *planner) takesNothing(v *view) bool {
+	return v.Wanted && v.out() || p.midway(v) && !p.empties(v)
+}
+
+// empties is whether a node is to have no pods instead of those that are replaced while it serves.
+func (p *planner) empties(v *view) bool {
+	return p.pods == 0 && !p.strategy.Detaching && !v.Detachment.Requested
+}
 
 // crippled is whether the node fails a health check, for all that one of somebody else may say,
 // and will until it is updated: somebody left it fewer pods than make it serve, or had it serve
