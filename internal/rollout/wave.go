@@ -77,7 +77,7 @@ func (p *planner) untouched(v *view) bool {
 func (p *planner) permits(v *view, c *count) bool {
 	after := p.with(v, *c)
 	switch free := p.takesNothing(v); {
-	case p.midway(v) && !p.empties(v) && after.acting < p.budget(v):
+	case p.finishes(v) && after.acting < p.budget(v):
 		// It is under way already. Where the budget has shrunk since, those that are
 		// take turns.
 		after.acting++
@@ -279,13 +279,13 @@ func (p *planner) midway(v *view) bool {
 }
 
 // takesNothing is whether an update takes nothing more from the load balancer.
-func (p *planner) takesNothing(v *view) bool {
-	return v.Wanted && v.out() || p.midway(v) && !p.empties(v)
-}
+func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.finishes(v) }
 
-// empties is whether a node is to have no pods instead of those that are replaced while it serves.
-func (p *planner) empties(v *view) bool {
-	return p.pods == 0 && !p.strategy.Detaching && !v.Detachment.Requested
+// finishes is whether what is left of an update that goes on takes nothing more. It does where pods
+// are replaced while the node serves, and it is to have none instead.
+func (p *planner) finishes(v *view) bool {
+	empties := p.pods == 0 && !p.strategy.Detaching && !v.Detachment.Requested
+	return p.midway(v) && !empties
 }
 
 // crippled is whether the node fails a health check, for all that one of somebody else may say,

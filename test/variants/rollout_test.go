@@ -19,8 +19,8 @@ var rollouts = []variant{
 	{
 		name: "a budget that has shrunk is not heeded by nodes that are halfway",
 		file: "internal/rollout/wave.go",
-		from: "case p.midway(v) && !p.empties(v) && after.acting < p.budget(v):",
-		to:   "case p.midway(v) && !p.empties(v):",
+		from: "case p.finishes(v) && after.acting < p.budget(v):",
+		to:   "case p.finishes(v):",
 		in:   "./internal/rollout", tests: "TestShrunkBudget", say: "with a budget of 1: Update n0000 to r3 x2, Update n0001",
 	},
 	{

@@ -165,8 +165,9 @@ func (w *world) viewsLag() bool {
 	return slices.ContainsFunc(w.leaders, func(l *leader) bool { return w.now.Sub(l.asOf()) > aMoment })
 }
 
-// podsLate is whether, on a node that a rejection names, the container of a pod ended a moment ago for no fault of its
-// template, or a pod came too late to be available by the deadline, which looks the same.
+// podsLate is whether, on a node that a rejection names, the container of a pod ended a moment
+// ago for no fault of its template, or a pod came too late to be available by the deadline, which
+// looks the same.
 func (a *audit) podsLate(why string) bool {
 	for name, n := range a.w.nodes {
 		if !slices.Contains(strings.FieldsFunc(why, func(r rune) bool { return strings.ContainsRune(" ,:;", r) }), name) {
