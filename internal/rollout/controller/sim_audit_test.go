@@ -27,6 +27,8 @@ type audit struct {
 	// begun are the nodes that we took out or began to update, until they serve
 	// again, and how.
 	begun map[string]rollout.Action
+	// lapsed are those of them that begin anew where they are taken out again.
+	lapsed map[string]bool
 	// the writes of the controller are counted by node.
 	deploymentWrites, nodeWrites map[string]int
 	// failed counts the rejected pods of a node since its last attempt, and
@@ -78,7 +80,7 @@ type turn struct {
 
 func newAudit(w *world) *audit {
 	return &audit{
-		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
+		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, lapsed: map[string]bool{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
 		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
 		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, since: map[string]time.Time{},
 		strayed: map[string]bool{},
@@ -244,6 +246,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		if outOfTurn(s.Mark) {
 			// That it was begun before is over: it serves nothing, and is not of the budget.
 			delete(a.begun, s.Node)
+			delete(a.lapsed, s.Node)
 		}
 		if outOfTurn(s.Mark) && !a.servesNothing(s.Node, seen.taken) {
 			a.fault("%s although it serves", s)

@@ -14,19 +14,43 @@ import (
 func (a *audit) settleBooks() {
 	for name, action := range a.begun {
 		n, d := a.w.nodes[name], a.w.deployments[name]
-		if n == nil || d == nil || d.keptOut() && d.marked() || !d.marked() && (a.servesTruly(name) || a.attachedAgain(name) && action == rollout.Mark || a.noLongerCounts(name, action)) {
+		returned := n != nil && d != nil && a.graceOver(d) && (a.servesTruly(name) || a.attachedAgain(name) && action == rollout.Mark)
+		switch {
+		case n == nil || d == nil || !d.marked() && (returned || a.noLongerCounts(name, action)):
 			delete(a.begun, name)
+			delete(a.lapsed, name)
+		case !a.counted(name), !d.marked() && (!n.wanted() || d.podsPerNode() == 0):
+			a.lapsed[name] = true
 		}
 	}
 }
 
-// noLongerCounts is whether a node that is not marked is free: one that leaves
-// counts from its mark on, one that is to have no pods has come to rest, one that is
-// NotReady is not out by our doing, and updates of nodes that serve are counted only as long
-// as that is how nodes are updated.
+// graceOver is whether a node that we let go has been in the load balancer for the attach grace,
+// before which that may send it nothing yet.
+func (a *audit) graceOver(d *simDeployment) bool {
+	return a.w.now.Sub(d.releasedAt) >= a.w.spec().Strategy().AttachGrace
+}
+
+// counted is whether the budget counts a node as begun at present. Not while somebody keeps it
+// out, or it is NotReady and not out by our doing: then it is out for others' reasons, and goes
+// on where it was when these end.
+func (a *audit) counted(name string) bool {
+	if a.begun[name] == "" {
+		return false
+	}
+	n, d := a.w.nodes[name], a.w.deployments[name]
+	return n == nil || d == nil || !(d.keptOut() && d.marked()) && (d.marked() || n.ready() || n.requested())
+}
+
+// noLongerCounts is whether a node that is not marked is free: one that leaves before its pods
+// were touched counts from its mark on, one that is to have no pods has come to rest when none
+// serves, and updates of nodes that serve are counted only as long as that is how nodes are
+// updated.
 func (a *audit) noLongerCounts(name string, begun rollout.Action) bool {
 	n := a.w.nodes[name]
-	return !n.wanted() || a.w.deployments[name].podsPerNode() == 0 || !n.ready() && !n.requested() || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
+	leaves := !n.wanted() && begun == rollout.Mark
+	emptied := a.w.deployments[name].podsPerNode() == 0 && a.w.readyPods(name) == 0
+	return leaves || emptied || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
 }
 
 // servesTruly is whether a node takes part in the load balancing with all its pods,
@@ -101,15 +125,16 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	if n == nil || !a.begins(n, s) {
 		return
 	}
-	_, retarget := a.begun[s.Node]
+	retarget := a.counted(s.Node) && !a.lapsed[s.Node]
 	a.begun[s.Node] = s.Action
+	delete(a.lapsed, s.Node)
 	desired, others := 0, []string(nil)
 	for i := range seen.Nodes {
 		o := &seen.Nodes[i]
 		if o.Wanted && seen.Deletion == rollout.NotDeleted {
 			desired++
 		}
-		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && a.begun[o.Name] == "" && (a.isOut(o) || a.heardSilent(o.Name) || a.unripe(seen, o)) && !a.ignored(seen, o.Name) {
+		if o.Wanted && seen.Deletion == rollout.NotDeleted && o.Name != s.Node && !a.counted(o.Name) && (a.isOut(o) || a.heardSilent(o.Name) || a.unripe(seen, o)) && !a.ignored(seen, o.Name) {
 			others = append(others, o.Name)
 		}
 	}
@@ -118,7 +143,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	retarget = retarget || goesOn(seen, n, s)
 	underWay, out := 0, len(others)
 	for name := range a.begun {
-		if a.ignored(seen, name) {
+		if a.ignored(seen, name) || name != s.Node && !a.counted(name) {
 			continue
 		}
 		out++

@@ -32,6 +32,8 @@ type simDeployment struct {
 	// markedAt is since when it carries a mark, attachedAt when it was last said to have none any
 	// more, by whatever clock.
 	markedAt, attachedAt time.Time
+	// releasedAt is attachedAt, but where somebody took the record of it.
+	releasedAt time.Time
 	// unrecorded is whether somebody took the record of the key that its mark is under.
 	unrecorded bool
 	// resumes is whether it was made in the middle of the update of one that was deleted.
@@ -152,7 +154,9 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		d.markedAt = w.now
 	}
 	if at := api.Annotations[v1alpha1.AnnotationAttachedAt]; at != "" && (d.api == nil || d.api.Annotations[v1alpha1.AnnotationAttachedAt] != at) {
-		d.attachedAt = w.now
+		d.attachedAt, d.releasedAt = w.now, w.now
+	} else if at == "" {
+		d.releasedAt = time.Time{}
 	}
 	d.api = api
 	if moved {
