@@ -70,6 +70,8 @@ type turn struct {
 	// foreign is whether somebody else wrote the spec since, overruled when we wrote it after that.
 	foreign   bool
 	overruled time.Time
+	// stirs is whether its controllers may still be about what somebody else wrote.
+	stirs bool
 	// held is whether it was held back since: where a taint evicts, what runs is not kept.
 	held bool
 	// spec is what the last decision was made with, why what it was not detached for, of a
@@ -106,6 +108,7 @@ func (a *audit) turnOf(node string) *turn {
 func (a *audit) decided(seen *picture, d rollout.Decision) {
 	a.decisions++
 	a.settleBooks()
+	a.settleTurns()
 	if a.decisions%20 == 0 {
 		a.checkPure(seen.State, d)
 	}
@@ -116,6 +119,7 @@ func (a *audit) decided(seen *picture, d rollout.Decision) {
 // acts checks a step that is being carried out.
 func (a *audit) acts(seen *picture, s rollout.Step) {
 	a.settleBooks()
+	a.settleTurns()
 	a.checkRepeats(seen, s)
 	foreign := a.runsForeignPods(s.Node)
 	a.permits(seen, s)
@@ -253,7 +257,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.Unmark:
 		// An update that its Deployment goes on with is bounded as before.
-		*t = turn{foreign: t.foreign, held: t.held, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
+		*t = turn{foreign: t.foreign, stirs: t.stirs, held: t.held, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		*t = turn{detached: detached, overruled: a.overrules(t)}
 		if s.Action == rollout.Delete && !detached {
@@ -274,6 +278,12 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	}
 	t.step, t.spec = s.String(), seen.Spec
+}
+
+// disturbs is somebody else who writes the spec of a Deployment, or takes it.
+func (a *audit) disturbs(node string) {
+	t := a.turnOf(node)
+	t.foreign, t.stirs = true, true
 }
 
 // mayReplace is whether a step may have pods replaced that traffic reaches: in the node's own
@@ -339,6 +349,23 @@ func (a *audit) resumed(node string) bool {
 	return d != nil && d.resumes && len(d.active()) > 1 && a.w.readyPods(node)-1 >= d.podsPerNode()
 }
 
+// settleTurns ends what somebody else's change excuses where all came of it that could.
+func (a *audit) settleTurns() {
+	for name, t := range a.turns {
+		if d := a.w.deployments[name]; d != nil && (t.stirs || d.resumes) && a.rests(d) {
+			t.stirs, d.resumes = false, false
+		}
+	}
+}
+
+// rests is whether the controllers of a Deployment are done with it, and its pods are complete.
+func (a *audit) rests(d *simDeployment) bool {
+	settled := !d.syncing && d.api.Status.ObservedGeneration == d.api.Generation && d.total() == d.replicas() && d.replicas() == d.podsPerNode()
+	return settled && a.incomplete(d.node) == "" && !slices.ContainsFunc(d.sets, func(s *replicaSet) bool {
+		return s.replicating || int(s.size) != len(a.w.podsOf(d, s))
+	})
+}
+
 // stops judges the end of a pod that served.
 func (a *audit) stops(p *simPod, by string) {
 	n := a.w.nodes[p.node]
@@ -348,7 +375,7 @@ func (a *audit) stops(p *simPod, by string) {
 		if n != nil {
 			n.unready = a.w.now
 		}
-	case !n.alive, n.evicts() && t.held, set == nil, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign, !p.set.resizedAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case !n.alive, n.evicts() && t.held, set == nil && !a.w.orphans, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign && t.stirs, !p.set.resizedAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyOfSet(p)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	case a.resumed(p.node):

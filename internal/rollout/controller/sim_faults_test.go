@@ -39,7 +39,7 @@ func (w *world) cordon(n *simNode, on bool) {
 func (w *world) tamper(n *simNode, change func(*appsv1.Deployment)) {
 	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
 		delete(w.audit.floor, n.name)
-		w.audit.turnOf(n.name).foreign = true
+		w.audit.disturbs(n.name)
 		w.rewrite(d, change)
 	}
 }
@@ -92,7 +92,7 @@ func (w *world) deleteDeployment(n *simNode, orphaning bool) {
 	}
 	delete(w.audit.floor, n.name)
 	if !orphaning || d.marked() {
-		w.audit.turnOf(n.name).foreign = true
+		w.audit.disturbs(n.name)
 	}
 	d.orphaning = orphaning
 	w.must(w.user("kubectl").Delete(ctx, d.api))
