@@ -136,8 +136,8 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
-		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign && !a.inMotion(seen, s.Node) {
-			a.floor[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node))
+		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign {
+			a.floor[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node), a.keptPods(s.Node))
 		}
 	}
 	a.checkCheckers(seen, s)
@@ -423,12 +423,6 @@ func (a *audit) checkComplete(seen *picture, s rollout.Step) {
 	}
 }
 
-// inMotion is whether the Deployment controller had just chosen pods to stop, and
-// the picture could not show it yet: then no count of pods is safe to hold at.
-func (a *audit) inMotion(seen *picture, name string) bool {
-	return seen.taken.Sub(a.w.deployments[name].resizedAt) < slowestReplication
-}
-
 // availablePods are those of a node that its Deployment controller does not clean up: to it,
 // one that is ready for too short a time is as one that does not run.
 func (a *audit) availablePods(name string) (n int32) {
@@ -448,7 +442,7 @@ func (a *audit) mustRun(name string) int32 {
 
 // protected is whether the loss of a pod of the node loses no request.
 func (a *audit) protected(name string) bool {
-	return a.w.nodes[name] == nil || a.w.deployments[name].marked()
+	return a.w.nodes[name] == nil || a.attached(name, a.w.spec()) == ""
 }
 
 // attached says why traffic may still reach a node that the spec says how to take out,
@@ -536,14 +530,19 @@ func (a *audit) checkHeldPods() {
 			delete(a.floor, name)
 			continue
 		}
-		kept := int32(0)
-		for _, s := range d.sets {
-			kept += min(s.size, int32(len(a.w.podsOf(d, s))))
-		}
-		if kept < floor {
+		if kept := a.keptPods(name); kept < floor {
 			a.fault("%s is held back at %d pods, %d served before", name, kept, floor)
 		}
 	}
+}
+
+// keptPods are those of a node that nobody has chosen to stop yet.
+func (a *audit) keptPods(name string) (kept int32) {
+	d := a.w.deployments[name]
+	for _, s := range d.sets {
+		kept += min(s.size, int32(len(a.w.podsOf(d, s))))
+	}
+	return kept
 }
 
 // aMoment is how long a write may be under way, and what it does until pods see it.
