@@ -244,8 +244,8 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.Mark:
 		// Who drains it is beyond the budget. Somebody may have written that it is drained.
-		if n := a.w.nodes[s.Node]; s.Drained && n != nil && !n.taken && seen.node(s.Node).Deployment.DrainedAt.IsZero() {
-			a.fault("%s although nobody has taken a pod of it", s)
+		if n := a.w.nodes[s.Node]; s.Drained && n != nil && a.longTaken(n) && seen.node(s.Node).Deployment.DrainedAt.IsZero() {
+			a.fault("%s although nobody has taken a pod of it lately", s)
 		}
 		if outOfTurn(s.Mark) {
 			// That it was begun before is over: it serves nothing, and is not of the budget.
@@ -284,6 +284,21 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 func (a *audit) disturbs(node string) {
 	t := a.turnOf(node)
 	t.foreign, t.stirs = true, true
+}
+
+// longTaken is whether it is long ago that somebody took a pod of a node, and all of it went
+// that was to be seen of that by who writes.
+func (a *audit) longTaken(n *simNode) bool {
+	since := n.taken
+	if l := a.w.writer; l != nil {
+		for _, at := range []time.Time{l.began, l.frozenUntil} {
+			if at.After(since) && !n.taken.IsZero() {
+				since = at
+			}
+		}
+	}
+	goes := slices.ContainsFunc(a.w.pods, func(p *simPod) bool { return p.node == n.name && p.terminating })
+	return n.taken.IsZero() || !goes && a.w.now.Sub(since) > 5*time.Minute
 }
 
 // mayReplace is whether a step may have pods replaced that traffic reaches: in the node's own

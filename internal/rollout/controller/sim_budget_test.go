@@ -154,7 +154,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	if !retarget && underWay > budget {
 		a.fault("%s: %d nodes are under way, %d may be: %v", s, underWay, budget, a.begun)
 	}
-	if !retarget && !a.isOut(n) && !degraded(seen, n) && out > budget {
+	if !retarget && !a.isOut(n) && !(degraded(seen, n) && ready(n) < n.Deployment.PodsPerNode) && out > budget {
 		a.fault("%s: %d nodes are under way or out, %d may be: %v and %v\n%s", s, out, budget, a.begun, others, inWords(seen.decision))
 	}
 	a.checkFloor(seen, s, n, wanted, desired)
@@ -167,7 +167,7 @@ func (a *audit) ignored(seen *picture, name string) bool {
 	if o != nil && o.Deployment != nil && o.Deployment.PodsPerNode == 0 && o.Deployment.Replicas == 0 && !o.Marked() {
 		return true
 	}
-	return after > 0 && n != nil && o != nil && !o.Ready && !a.w.now.Before(n.notReadySince.Add(after))
+	return after > 0 && n != nil && o != nil && !o.Ready && !seen.at.Before(n.notReadySince.Add(after))
 }
 
 // unripe is whether a node that waits for nothing else has pods that are not ready for

@@ -183,7 +183,7 @@ func (w *world) deletePod(p *simPod, by string) {
 		return
 	}
 	if n := w.nodes[p.node]; n != nil && by == others {
-		n.taken = true
+		n.taken = w.now
 	}
 	if p.ready {
 		w.audit.stops(p, by)

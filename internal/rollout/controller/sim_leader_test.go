@@ -48,11 +48,13 @@ type leader struct {
 	stopped     bool
 }
 
-// picture is a State, and since when there are events that it was made without.
+// picture is a State, since when there are events that it was made without, and when it was
+// decided upon.
 type picture struct {
 	rollout.State
 	decision rollout.Decision
 	taken    time.Time
+	at       time.Time
 }
 
 var request = reconcile.Request{NamespacedName: theSet}
@@ -167,7 +169,7 @@ func (d decisions) Info(_ int, what string, kv ...any) {
 		return
 	}
 	l := d.l
-	l.seen = &picture{State: kv[1].(rollout.State), decision: kv[3].(rollout.Decision), taken: l.asOf()}
+	l.seen = &picture{State: kv[1].(rollout.State), decision: kv[3].(rollout.Decision), taken: l.asOf(), at: l.w.now}
 	l.left = slices.Clone(l.seen.decision.Steps)
 	l.w.audit.decided(l.seen, l.seen.decision)
 }

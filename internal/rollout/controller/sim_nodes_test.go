@@ -52,8 +52,8 @@ type simNode struct {
 	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
 	unready time.Time
-	// taken is whether somebody else ever asked for the end of a pod of the node.
-	taken bool
+	// taken is when somebody else last asked for the end of a pod of the node.
+	taken time.Time
 	// died is when the machine died last.
 	died time.Time
 }
