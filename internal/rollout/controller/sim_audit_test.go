@@ -114,6 +114,7 @@ func (a *audit) decided(seen *picture, d rollout.Decision) {
 	}
 	a.checkHeldPods()
 	a.checkEnds()
+	a.checkPublished()
 }
 
 // acts checks a step that is being carried out.

@@ -155,3 +155,24 @@ func (w *world) mispublished() []string {
 	}
 	return out
 }
+
+// checkPublished: where a controller is there that sees and can write, no pod stays published that
+// ends or whose node is out, and none unpublished that serves: nobody else keeps requests from it.
+func (a *audit) checkPublished() {
+	w, set := a.w, a.w.set()
+	able := set != nil && set.DeletionTimestamp == nil && w.crashes == 0 && w.freezes == 0 && w.hung == 0 && !w.viewsLag() && !w.controllerAway()
+	ready := map[string]bool{}
+	w.endpoints(func(e discoveryv1.Endpoint) bool {
+		ready[e.TargetRef.Name] = ready[e.TargetRef.Name] || *e.Conditions.Ready
+		return true
+	})
+	for _, p := range w.pods {
+		n, d := w.nodes[p.node], w.deployments[p.node]
+		able := able && n != nil && d != nil && set.Spec.ServiceName != ""
+		stays := able && n.wanted() && n.ready() && p.ready && !p.terminating && !d.marked()
+		goes := able && (p.terminating || d.marked())
+		if a.lasts("unpublished "+p.name, stays && !ready[p.name], 2*aMoment) || a.lasts("published "+p.name, goes && ready[p.name], 2*aMoment) {
+			a.fault("pod %s of %s: published as ready is %t", p.name, p.node, ready[p.name])
+		}
+	}
+}
