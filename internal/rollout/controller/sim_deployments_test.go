@@ -30,10 +30,8 @@ type simDeployment struct {
 	api  *appsv1.Deployment
 	hash string
 	// markedAt is since when it carries a mark, attachedAt when it was last said to have none any
-	// more, by whatever clock.
-	markedAt, attachedAt time.Time
-	// releasedAt is attachedAt, but where somebody took the record of it.
-	releasedAt time.Time
+	// more, by whatever clock, releasedAt that but where somebody took the record of it.
+	markedAt, attachedAt, releasedAt time.Time
 	// unrecorded is whether somebody took the record of the key that its mark is under.
 	unrecorded bool
 	// resumes is whether it was made in the middle of the update of one that was deleted.
