@@ -342,6 +342,9 @@ func (p *planner) judge(v *view, reason string) {
 	d := v.Deployment
 	pass, since, failure := v.checksPass()
 	serves := later(since, v.seen.Attached).Add(p.strategy.AttachGrace)
+	if v.returning = p.Now.Before(serves); v.returning {
+		p.wake(serves)
+	}
 	switch {
 	case !v.Ready:
 		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
@@ -369,9 +372,8 @@ func (p *planner) judge(v *view, reason string) {
 		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, reason)
 	case !v.done:
 		p.wait(v, v1alpha1.NodeDegraded, time.Time{}, reason)
-	case p.Now.Before(serves):
+	case v.returning:
 		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "it has not passed its health checks for long enough yet")
-		p.wake(serves)
 	default:
 		p.wait(v, v1alpha1.NodeServing, time.Time{}, "")
 	}

@@ -77,10 +77,11 @@ type view struct {
 	// done is whether all its pods are available and no other is left; emptied that it
 	// is, and that there are to be none.
 	done, overdue, emptied bool
-	// unreturned is whether it is not put back in time, ignored whether the
-	// budget does not count it, since it has been NotReady for so long.
-	unreturned, ignored bool
-	group               group
+	// returning is whether load balancers may not have put it back yet, unreturned whether it
+	// is not put back in time, ignored whether the budget does not count it, since it has been
+	// NotReady for so long.
+	returning, unreturned, ignored bool
+	group                          group
 }
 
 func newPlanner(s State) *planner {

@@ -209,7 +209,7 @@ func (p *planner) tally(underWay, acting int) count {
 }
 
 // down is whether the node uses up budget already. A degraded one that waits for
-// its update does not: it is attached, and the update is what may cure it.
+// its update does not once load balancers have put it back: the update is what may cure it.
 func (p *planner) down(v *view) bool {
 	switch {
 	case !v.Exists:
@@ -224,7 +224,7 @@ func (p *planner) down(v *view) bool {
 		return false
 	case v.state == v1alpha1.NodeDegraded:
 		// No update cures one that somebody wants out.
-		return !v.starts || p.midway(v) || v.keptOut()
+		return !v.starts || v.returning || p.midway(v) || v.keptOut()
 	default:
 		return v.state != v1alpha1.NodeServing
 	}

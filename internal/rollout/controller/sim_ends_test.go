@@ -165,6 +165,18 @@ func (w *world) viewsLag() bool {
 	return slices.ContainsFunc(w.leaders, func(l *leader) bool { return w.now.Sub(l.asOf()) > aMoment })
 }
 
+// watchLags is whether a controller will see late what happens now.
+func (w *world) watchLags() bool {
+	for _, l := range w.leaders {
+		for _, v := range l.views {
+			if v.lag > aMoment || v.last.Sub(w.now) > aMoment {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // podsLate is whether, on a node that a rejection names, the container of a pod ended a moment
 // ago for no fault of its template, or a pod came too late to be available by the deadline, which
 // looks the same.

@@ -160,7 +160,7 @@ func (w *world) mispublished() []string {
 // ends or whose node is out, and none unpublished that serves: nobody else keeps requests from it.
 func (a *audit) checkPublished() {
 	w, set := a.w, a.w.set()
-	able := set != nil && set.DeletionTimestamp == nil && w.crashes == 0 && w.freezes == 0 && w.hung == 0 && !w.viewsLag() && !w.controllerAway()
+	able := set != nil && set.DeletionTimestamp == nil && w.crashes == 0 && w.freezes == 0 && w.hung == 0 && !w.viewsLag() && !w.watchLags() && !w.controllerAway()
 	ready := map[string]bool{}
 	w.endpoints(func(e discoveryv1.Endpoint) bool {
 		ready[e.TargetRef.Name] = ready[e.TargetRef.Name] || *e.Conditions.Ready
