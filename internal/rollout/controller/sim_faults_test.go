@@ -30,6 +30,9 @@ var errRefused = apierrors.NewForbidden(schema.GroupResource{Group: "apps", Reso
 func (w *world) cordon(n *simNode, on bool) {
 	if n.api.Spec.Unschedulable != on {
 		n.drains++
+		if on {
+			n.cordonedAt = w.now
+		}
 		w.dropStrayTimestamps(n)
 		w.edit(n, func(node *corev1.Node) { node.Spec.Unschedulable = on })
 	}

@@ -49,7 +49,7 @@ func (a *audit) disturbs(node string) {
 }
 
 // longTaken is whether it is long ago that somebody took a pod of a node, all of it went that was
-// to be seen of that by who writes, and pods serve there again.
+// to be seen of that by who writes, and the node is not cordoned since: what is drained stays so.
 func (a *audit) longTaken(n *simNode) bool {
 	since := n.taken
 	if l := a.w.writer; l != nil {
@@ -60,7 +60,8 @@ func (a *audit) longTaken(n *simNode) bool {
 		}
 	}
 	goes := slices.ContainsFunc(a.w.pods, func(p *simPod) bool { return p.node == n.name && p.terminating })
-	return n.taken.IsZero() || !goes && a.w.now.Sub(since) > 5*time.Minute && a.w.readyPods(n.name) > 0
+	drained := n.api.Spec.Unschedulable && !n.taken.Before(n.cordonedAt.Add(-longestLag))
+	return n.taken.IsZero() || !goes && !drained && a.w.now.Sub(since) > 5*time.Minute
 }
 
 // mayReplace is whether a step may have pods replaced that traffic reaches: in the node's own
