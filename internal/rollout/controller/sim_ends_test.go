@@ -169,7 +169,7 @@ func (w *world) viewsLag() bool {
 func (w *world) watchLags() bool {
 	for _, l := range w.leaders {
 		for _, v := range l.views {
-			if v.lag > aMoment || v.last.Sub(w.now) > aMoment {
+			if v.lag > usualLag || v.last.Sub(w.now) > usualLag {
 				return true
 			}
 		}
