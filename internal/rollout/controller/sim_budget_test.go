@@ -32,14 +32,14 @@ func (a *audit) graceOver(d *simDeployment) bool {
 }
 
 // counted is whether the budget counts a node as begun at present. Not while somebody keeps it
-// out, or it is NotReady and not out by our doing: then it is out for others' reasons, and goes
-// on where it was when these end.
+// out, or it is NotReady or not in the node set and not out by our doing: then it is out, or serves
+// nobody's floor, for others' reasons, and goes on where it was when these end.
 func (a *audit) counted(name string) bool {
 	if a.begun[name] == "" {
 		return false
 	}
 	n, d := a.w.nodes[name], a.w.deployments[name]
-	return n == nil || d == nil || !(d.keptOut() && d.marked()) && (d.marked() || n.ready() || n.requested())
+	return n == nil || d == nil || !(d.keptOut() && d.marked()) && (d.marked() || n.ready() && n.wanted() || n.requested())
 }
 
 // noLongerCounts is whether a node that is not marked is free: one that leaves before its pods
