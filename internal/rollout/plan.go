@@ -212,7 +212,7 @@ func (p *planner) mayReshape(v *view) bool {
 		return !v.rolling() || v.updatedInTurn()
 	}
 	whole := v.Deployment.Replicas >= v.Deployment.PodsPerNode
-	ownTurn := !p.strategy.Detaching && v.Wanted && !v.keptOut() && p.wave[v.Name] && whole
+	ownTurn := p.rollsInTurn(v) && whole
 	return !v.rolling() || ownTurn
 }
 

@@ -105,7 +105,8 @@ func (p *planner) holdBack(v *view) Step {
 	present, older, all, oldest := v.running()
 	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
 	atOnce := Rolling{Unavailable: max(1, d.PodsPerNode)}
-	inTurn := !v.Tainted && (v.Marked() || p.rollsInTurn(v))
+	// A mark alone keeps no traffic away yet, and may be somebody else's.
+	inTurn := !v.Tainted && (v.Marked() && v.updatedInTurn() || p.rollsInTurn(v))
 	switch {
 	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
 		step.goBack(oldest, older)
@@ -155,8 +156,11 @@ func (s *Step) goBack(to Pod, replicas int32) {
 	s.Keep, s.ReplicaSet, s.Revision, s.Replicas = false, to.ReplicaSet, to.Revision, replicas
 }
 
-// rollsInTurn is whether it is the turn of a node whose pods are replaced while it serves.
-func (p *planner) rollsInTurn(v *view) bool { return p.wave[v.Name] && !p.strategy.Detaching }
+// rollsInTurn is whether it is the turn of a node whose pods are replaced while it serves. One that
+// leaves, or that somebody wants out, is marked in its turn instead.
+func (p *planner) rollsInTurn(v *view) bool {
+	return p.wave[v.Name] && !p.strategy.Detaching && v.Wanted && !v.keptOut()
+}
 
 // holdOn is what to remember of an attempt that failed.
 func (p *planner) holdOn(v *view, step Step) *Hold {

@@ -118,6 +118,16 @@ func TestHoldBack(t *testing.T) {
 			s.Status.Wave = nil
 			s.Nodes[0].Deployment.Surge = 1
 		}, "HoldBack n0000 to r2 x3", true, Rolling{1, 3}},
+		"its turn is to leave":       {2, 1, func(s *State) { s.Nodes[0].Wanted = false }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
+		"its turn is to be kept out": {2, 1, func(s *State) { s.Nodes[0].Deployment.Detached = true }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
+		"it is marked, and not updated yet": {2, 1, func(s *State) {
+			s.Nodes[0].Deployment.Mark = MarkValue(start, "r2")
+			byBoth(&s.Spec)
+		}, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
+		"somebody else has marked it": {2, 1, func(s *State) {
+			s.Nodes[0].Deployment.EmptyMark = true
+			byBoth(&s.Spec)
+		}, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rejecting(test.older, test.present)
