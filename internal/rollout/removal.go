@@ -33,14 +33,15 @@ func (p *planner) remove(v *view) {
 // drains is whether somebody takes pods from a node that is leaving: by eviction, or by
 // deleting them, which tells no reason. Of pods that were deleted only those count that
 // neither our doing nor anybody's change of the Deployment explains: the node is not in
-// its turn, and a pod of the present template was deleted that is made again. Where too few others
-// would serve, that alone has no pod given up that nobody deleted.
+// its turn, and a pod of the present template was deleted that is made again. On a NotReady node
+// those of an earlier turn may end for ever. Where too few others would serve, that alone has no pod
+// given up that nobody deleted.
 func (p *planner) drains(v *view) bool {
 	d := v.Deployment
 	switch {
 	case !v.Leaving || v.Evicting:
 		return v.Leaving
-	case p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
+	case !v.Ready || p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
 		return false
 	}
 	guessed := slices.ContainsFunc(v.Pods, func(gone Pod) bool {

@@ -117,6 +117,7 @@ func TestDrainByDeletion(t *testing.T) {
 		"a pod is missing":     {func(*State, *Node) {}, "Mark n0000"},
 		"a pod was made again": {func(_ *State, n *Node) { n.Pods = append(n.Pods, fresh) }, "Mark n0000"},
 		"the node stays":       {func(_ *State, n *Node) { n.Leaving = false }, ""},
+		"the node is NotReady": {func(_ *State, n *Node) { n.Ready = false }, ""},
 		"it was one too many":  {func(_ *State, n *Node) { old := n.Pods[1]; old.Name = "old"; n.Pods = append(n.Pods, old) }, ""},
 		"it was an older pod":  {func(_ *State, n *Node) { n.Pods[0].Revision = "r0" }, ""},
 		"of another template": {func(_ *State, n *Node) {

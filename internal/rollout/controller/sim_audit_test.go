@@ -233,8 +233,9 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 			t.why = a.attached(s.Node, &seen.Spec)
 		}
 		if s.Action == rollout.Update && !seen.Spec.Strategy().Detaching && !seen.node(s.Node).Marked() && mayReplace(seen, s) {
-			// One that had fewer, since there is no room for more, must not have less.
-			t.degraded, t.keep = true, min(mustStay(&seen.Spec, d), a.w.readyPods(s.Node))
+			// One that had fewer, since there is no room for more, must not have less. Pods that it had
+			// beside as many as it asked for are those of the update before.
+			t.degraded, t.keep = true, min(mustStay(&seen.Spec, d), a.w.readyPods(s.Node), seen.node(s.Node).Deployment.Replicas)
 		}
 	case rollout.HoldBack:
 		t.overruled = a.overrules(t)

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -307,8 +308,13 @@ func (w *world) leftovers() []string {
 	if w.newest() != w.revision() && set.DeletionTimestamp == nil {
 		out = append(out, "the present revision is not the newest on record")
 	}
+	blocked := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionBlocked)
+	// One that lacks pods and is to have none instead keeps its place until the floor permits that.
+	toBeEmptied := w.spec().Pods() == 0 && blocked != nil && blocked.Reason == v1alpha1.ReasonFloorReached
 	for _, name := range set.Status.Wave {
-		out = append(out, name+" is in the wave")
+		if !toBeEmptied {
+			out = append(out, name+" is in the wave")
+		}
 	}
 	for _, name := range w.order() {
 		n, d := w.nodes[name], w.deployments[name]

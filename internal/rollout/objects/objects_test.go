@@ -220,6 +220,20 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldOfAPausedDeployment: it tries nothing, though somebody wrote so, and would be left at that
+// for ever.
+func TestHoldOfAPausedDeployment(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		p := pods(proxy())
+		p.Hold = &rollout.Hold{Attempts: 1, Revision: "r1", Trying: true}
+		d := Deployment(proxy(), "node", "name", p)
+		d.Spec.Paused = paused
+		if got := ReaderOf(proxy()).deployment(d); got.Hold == nil || got.Hold.Trying == paused {
+			t.Errorf("paused is %t: %+v", paused, got.Hold)
+		}
+	}
+}
+
 // TestTolerations are those of daemon pods, each once, beside the user's.
 func TestTolerations(t *testing.T) {
 	own := []corev1.Toleration{

@@ -197,6 +197,8 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		hold := &rollout.Hold{}
 		// A value that somebody garbled holds nothing back.
 		if json.Unmarshal([]byte(value), hold) == nil {
+			// Nothing is tried while the Deployment is paused, whatever somebody wrote.
+			hold.Trying = hold.Trying && !d.Spec.Paused
 			out.Hold = hold
 		}
 	}
