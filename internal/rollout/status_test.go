@@ -218,6 +218,21 @@ func TestNoPodsInTheMiddleOfAnUpdate(t *testing.T) {
 	}
 }
 
+// TestNoPodsHalfwayInALaterGroup: a node that is halfway does not wait for its group where it is to have
+// no pods instead: it uses up the budget for which that waits.
+func TestNoPodsHalfwayInALaterGroup(t *testing.T) {
+	s := servingFleet(2)
+	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: number(1)}
+	s.Spec.UpdateStrategy.RollingUpdate.Order.TopologyKey = "zone"
+	s.Spec.PodsPerNode = new(int32(0))
+	s.Status.Wave = []string{"n0001"}
+	s.Nodes[0].Labels, s.Nodes[1].Labels = map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
+	s.Nodes[1].Deployment.Settled = false
+	if d := Plan(s); steps(d) != "Mark n0001" {
+		t.Errorf("got\n%s", summary(d))
+	}
+}
+
 // TestRefusedIsNotComplete: nodes that keep what they have because the API server refuses
 // the present template are no end of its rollout.
 func TestRefusedIsNotComplete(t *testing.T) {

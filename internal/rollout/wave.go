@@ -308,13 +308,13 @@ func (p *planner) mayStart() bool {
 
 // candidates are the nodes that may begin now, those first that were named in the wave already,
 // of these those first whose mark may be yet to be seen, then those that do not serve, then by
-// order. A node of which nothing is taken does not wait for its group, nor one that nothing else
-// cures: it may be what holds up the others.
+// order. A node of which nothing is taken does not wait for its group, nor one that is halfway or that
+// nothing else cures: it may be what holds up the others.
 func (p *planner) candidates() []*view {
 	var out []*view
 	turn, found := p.groupInTurn()
 	for _, v := range p.ordered() {
-		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
+		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || p.midway(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
 		if v.starts && !v.acted && p.allowed(v) && inTurn {
 			out = append(out, v)
 		}
