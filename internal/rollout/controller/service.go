@@ -98,7 +98,7 @@ func (r *Reconciler) publishOver(ctx context.Context, o *observed, published []*
 	wanted := o.wantedSlices(published)
 	have := onNodes(published, wanted)
 	nodes := slices.Sorted(maps.Keys(wanted))
-	for node := range have {
+	for _, node := range slices.Sorted(maps.Keys(have)) {
 		if wanted[node] == nil {
 			nodes = append(nodes, node)
 		}
