@@ -98,6 +98,10 @@ func (w *world) deleteDeployment(n *simNode, orphaning bool) {
 	if !orphaning || d.marked() {
 		w.audit.disturbs(n.name)
 	}
+	if !orphaning {
+		// Its pods end with it, by which who sees that cannot tell it from a drain.
+		n.taken = w.now
+	}
 	d.orphaning = orphaning
 	w.must(w.user("kubectl").Delete(ctx, d.api))
 }
