@@ -146,13 +146,18 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 	if d.api == nil || moved && !sameTemplate(&d.api.Spec.Template, &api.Spec.Template) {
 		d.hash = hashOf(&api.Spec.Template)
 	}
+	unmarked := false
 	if _, marked := markOf(api); !marked {
-		d.markedAt = time.Time{}
+		unmarked, d.markedAt = !d.markedAt.IsZero(), time.Time{}
 	} else if d.markedAt.IsZero() {
 		d.markedAt = w.now
 	}
 	if at := api.Annotations[v1alpha1.AnnotationAttachedAt]; at != "" && (d.api == nil || d.api.Annotations[v1alpha1.AnnotationAttachedAt] != at) {
-		d.attachedAt, d.releasedAt = w.now, w.now
+		d.attachedAt = w.now
+		if unmarked || d.api == nil {
+			// Otherwise somebody has rewritten it.
+			d.releasedAt = w.now
+		}
 	} else if at == "" {
 		d.releasedAt = time.Time{}
 	}
