@@ -225,10 +225,12 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 			a.fault("%s although it serves", s)
 		}
 	case rollout.Unmark:
-		// An update that its Deployment goes on with is bounded as before.
-		*t = turn{foreign: t.foreign, stirs: t.stirs, held: t.held, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
+		// An update that its Deployment goes on with is bounded as before. One that an orphaning deletion
+		// has waited for as long as any goes on when nobody is left.
+		left := t.detached && seen.Deletion == rollout.DeleteOrphaning && a.w.now.Sub(t.updated) >= seen.Spec.ProgressDeadline()
+		*t = turn{detached: left, foreign: t.foreign, stirs: t.stirs, held: t.held, overruled: t.overruled, degraded: t.degraded, keep: t.keep}
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
-		*t = turn{detached: detached, overruled: a.overrules(t)}
+		*t = turn{detached: detached, updated: a.w.now, overruled: a.overrules(t)}
 		if s.Action == rollout.Delete && !detached {
 			t.why = a.attached(s.Node, &seen.Spec)
 		}

@@ -15,6 +15,8 @@ type turn struct {
 	// detached is whether no traffic reached the node when its pods were given up, or
 	// nobody was to wait any longer.
 	detached bool
+	// updated is when they were.
+	updated time.Time
 	// degraded is whether pods are replaced while traffic reaches the node, of which
 	// keep must always be ready.
 	degraded bool
