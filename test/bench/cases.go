@@ -189,7 +189,7 @@ func (b *bench) grow(ctx context.Context, r *report) error {
 	}
 	rolled.bar("controller's peak MB", rolled.ControllerPeakMB, maxPeakMB)
 	if small := r.small.own; small.rolled != nil {
-		rolled.bar("controller's CPU for a node but for garbage collection, times that in the small cluster", rolled.workMsPerNode()/small.rolled.workMsPerNode(), maxTimesSmallCPU)
+		rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/small.rolled.ControllerMsPerNode, maxTimesSmallCPU)
 		created.barOfAPI(small.created, r.largeFloor.created, r.small.floor.created)
 		rolled.barOfAPI(small.rolled, r.largeFloor.rolled, r.small.floor.rolled)
 	}

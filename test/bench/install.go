@@ -55,14 +55,8 @@ func (b *bench) start(ctx context.Context) error {
 		"--namespace="+namespace, "--name="+idsName, fmt.Sprintf("--port=%d", healthCheckPort)); err != nil {
 		return err
 	}
-	program, err := b.build(ctx, b.controllerPackage)
-	if err != nil {
-		return err
-	}
-	controller := b.Command(ctx, program, "--kubeconfig="+kubeconfig, "--healthchecker-image=healthchecker",
+	b.controller, err = b.run(ctx, b.controllerPackage, "--kubeconfig="+kubeconfig, "--healthchecker-image=healthchecker",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0")
-	controller.Env = append(controller.Environ(), "GODEBUG=gctrace=1")
-	b.controller, err = b.launch(ctx, controller, controllerLog)
 	return err
 }
 

@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -64,38 +61,7 @@ func cpuSeconds(cluster string) (map[string]float64, error) {
 		}
 		out[program] = (user + system) * tick
 	}
-	out[collector], err = collectorSeconds(filepath.Join(cluster, "logs", controllerLog+".log"))
-	return out, err
-}
-
-// controllerLog is the file of what the controller says.
-const controllerLog = "controller"
-
-// collector is what of the controller's CPU time its garbage collection takes.
-const collector = "controller, garbage collection of it"
-
-// collections are what a Go program says of each garbage collection with GODEBUG=gctrace=1: how much
-// CPU time its phases took.
-var collections = regexp.MustCompile(`(?m)^gc \d+ @.* ms clock, ([0-9.+/]+) ms cpu`)
-
-// collectorSeconds is the CPU time of the garbage collections of which a log tells, none where there
-// is no log yet.
-func collectorSeconds(log string) (float64, error) {
-	said, err := os.ReadFile(log)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, err
-	}
-	ms := 0.0
-	for _, gc := range collections.FindAllSubmatch(said, -1) {
-		for _, phase := range strings.FieldsFunc(string(gc[1]), func(r rune) bool { return r == '+' || r == '/' }) {
-			took, err := strconv.ParseFloat(phase, 64)
-			if err != nil {
-				return 0, fmt.Errorf("reading the CPU time of a garbage collection: %q", gc[0])
-			}
-			ms += took
-		}
-	}
-	return ms / 1000, nil
+	return out, nil
 }
 
 // peakMB is the most memory that the process has had resident.

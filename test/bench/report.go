@@ -78,18 +78,10 @@ type took struct{ seconds, cpu float64 }
 
 func cost(r *result) took {
 	t := took{seconds: r.Seconds}
-	for program, seconds := range r.CPUSeconds {
-		if program != collector {
-			t.cpu += seconds
-		}
+	for _, seconds := range r.CPUSeconds {
+		t.cpu += seconds
 	}
 	return t
-}
-
-// workMsPerNode is the CPU time of our controller for each node but for its garbage collection, whose
-// price is set by how little memory it may take (docs/adr/0009-bench-floor.md).
-func (r *result) workMsPerNode() float64 {
-	return r.ControllerMsPerNode - 1000*r.CPUSeconds[collector]/float64(r.Nodes)
 }
 
 // against compares with what the same case took the others.
