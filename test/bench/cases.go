@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -43,7 +44,10 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 	if err != nil {
 		return err
 	}
-	return r.add(slices.Concat(created, []*result{stood}, rolled, []*result{detached})...)
+	if r.small.frugal, err = b.rollFrugally(ctx, own); err != nil {
+		return err
+	}
+	return r.add(slices.Concat(created, []*result{stood}, rolled, []*result{detached, r.small.frugal})...)
 }
 
 // createAll creates the fleets in turn, several times, and leaves those of the
@@ -132,6 +136,33 @@ func (b *bench) withCheckers(deployments fleet) fleet {
 	return together{deployments, &native{bench: b, kind: "checker-daemonset", pods: 1}}
 }
 
+// frugally is how much garbage the controller of a large fleet leaves lying, in percent of what it
+// keeps (leastPercent in cmd/controller).
+const frugally = "20"
+
+// rollFrugally rolls out by a controller that collects garbage as one of a large fleet does, to
+// compare with that what it takes there: how often it collects is set by how much memory it may take.
+func (b *bench) rollFrugally(ctx context.Context, f *ids) (*result, error) {
+	if err := b.controller.Signal(os.Interrupt); err != nil {
+		return nil, err
+	}
+	if err := b.control(ctx, "GOGC="+frugally); err != nil {
+		return nil, err
+	}
+	// That it is seen tells that the new one leads.
+	if err := f.change(ctx, func() { f.set.Spec.UpdateStrategy.RollingUpdate.AnnotateNodeToDetach = nil }); err != nil {
+		return nil, err
+	}
+	if err := b.observeIdle(ctx); err != nil {
+		return nil, err
+	}
+	s, err := b.measure(ctx, "rolling out "+f.name()+" with little garbage", func(ctx context.Context) error { return f.roll(ctx, "frugal") })
+	if err != nil {
+		return nil, err
+	}
+	return summarize("roll out with little garbage", f.name(), b.nodes, []sample{s}), nil
+}
+
 // stand measures what everybody uses while the fleets that were created stand still: from
 // here on that is not what a rollout costs.
 func (b *bench) stand(ctx context.Context, own *ids, fleets string) (*result, error) {
@@ -189,7 +220,7 @@ func (b *bench) grow(ctx context.Context, r *report) error {
 	}
 	rolled.bar("controller's peak MB", rolled.ControllerPeakMB, maxPeakMB)
 	if small := r.small.own; small.rolled != nil {
-		rolled.bar("controller's CPU for a node, times that in the small cluster", rolled.ControllerMsPerNode/small.rolled.ControllerMsPerNode, maxTimesSmallCPU)
+		rolled.bar("controller's CPU for a node, times that in the small cluster with as little garbage", rolled.ControllerMsPerNode/r.small.frugal.ControllerMsPerNode, maxTimesSmallCPU)
 		created.barOfAPI(small.created, r.largeFloor.created, r.small.floor.created)
 		rolled.barOfAPI(small.rolled, r.largeFloor.rolled, r.small.floor.rolled)
 	}

@@ -47,16 +47,27 @@ func (b *bench) start(ctx context.Context) error {
 	if err := b.observeIdle(ctx); err != nil {
 		return fmt.Errorf("measuring idleness: %w", err)
 	}
-	kubeconfig, err := b.kubeconfig(ctx, b.Server())
-	if err != nil {
+	var err error
+	if b.asController, err = b.kubeconfig(ctx, b.Server()); err != nil {
 		return fmt.Errorf("making the controller's kubeconfig: %w", err)
 	}
 	if _, err := b.run(ctx, "./test/bench/checkers", "--kubeconfig="+filepath.Join(b.Dir(), "pki", "kwok.kubeconfig"),
 		"--namespace="+namespace, "--name="+idsName, fmt.Sprintf("--port=%d", healthCheckPort)); err != nil {
 		return err
 	}
-	b.controller, err = b.run(ctx, b.controllerPackage, "--kubeconfig="+kubeconfig, "--healthchecker-image=healthchecker",
+	return b.control(ctx)
+}
+
+// control starts the controller, with more in its environment.
+func (b *bench) control(ctx context.Context, env ...string) error {
+	program, err := b.build(ctx, b.controllerPackage)
+	if err != nil {
+		return err
+	}
+	cmd := b.Command(ctx, program, "--kubeconfig="+b.asController, "--healthchecker-image=healthchecker",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0")
+	cmd.Env = append(cmd.Environ(), env...)
+	b.controller, err = b.launch(ctx, cmd, filepath.Base(b.controllerPackage))
 	return err
 }
 

@@ -119,6 +119,8 @@ type bench struct {
 	nodes             int
 	controllerPackage string
 	controller        *os.Process
+	// asController is the kubeconfig with which the controller reaches the API server.
+	asController string
 	// idle is the CPU seconds that each program uses in a second of idleness.
 	idle map[string]float64
 }

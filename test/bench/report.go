@@ -135,7 +135,11 @@ type report struct {
 }
 
 // costs are of the same writes without us and of an IngressDaemonSet.
-type costs struct{ floor, own work }
+type costs struct {
+	floor, own work
+	// frugal is what it takes to roll out ours with as little garbage as in a large fleet.
+	frugal *result
+}
 
 // work is what is measured of a fleet in each cluster.
 type work struct{ created, rolled *result }
