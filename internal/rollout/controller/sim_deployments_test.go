@@ -36,8 +36,6 @@ type simDeployment struct {
 	unrecorded bool
 	// resumes is whether it was made in the middle of the update of one that was deleted.
 	resumes bool
-	// resizedAt is when a ReplicaSet was last asked for another number of pods.
-	resizedAt time.Time
 	// orphaning is whether it goes without its pods.
 	orphaning bool
 
@@ -50,8 +48,8 @@ type replicaSet struct {
 	hash               string
 	size, desired, max int32
 	turn               int
-	// resizedAt is when it was last asked for another number of pods.
-	resizedAt time.Time
+	// shrunkAt is when it was last asked for fewer pods.
+	shrunkAt time.Time
 	// replicating is whether its controller is about to look at it.
 	replicating bool
 }
@@ -406,10 +404,12 @@ func (w *world) resize(d *simDeployment, s *replicaSet, size int32) {
 		return
 	}
 	w.tell("deployment controller", "%s: %d pods of %s instead of %d", d.node, size, s.revision(), s.size)
+	if size < s.size {
+		s.shrunkAt = w.now
+	}
 	s.size = size
 	s.sizedFor(d)
 	w.putReplicaSet(d, s)
-	d.resizedAt, s.resizedAt = w.now, w.now
 	w.replicate(d, s)
 	w.syncSoon(d)
 }

@@ -114,7 +114,7 @@ func mustStay(spec *v1alpha1.IngressDaemonSetSpec, d *simDeployment) int32 {
 }
 
 // overrules is when somebody else's spec was last replaced: of a ReplicaSet that has not been
-// asked for another number of pods since, what was chosen by it may still be on its way.
+// asked for fewer pods since, what was chosen by it may still be on its way.
 func (a *audit) overrules(t *turn) time.Time {
 	if t.foreign {
 		return a.w.now
@@ -155,7 +155,7 @@ func (a *audit) stops(p *simPod, by string) {
 		if n != nil {
 			n.unready = a.w.now
 		}
-	case !n.alive, n.evicts() && t.held, set == nil && !a.w.orphans, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign && t.stirs, !p.set.resizedAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
+	case !n.alive, n.evicts() && t.held, set == nil && !a.w.orphans, a.deletion() == rollout.DeleteAtOnce, a.w.collected, t.foreign && t.stirs, !p.set.shrunkAt.After(t.overruled) && a.w.now.Sub(t.overruled) < time.Second, t.detached:
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyOfSet(p)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	case a.resumed(p.node):
