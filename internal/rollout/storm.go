@@ -107,6 +107,8 @@ func (p *planner) holdBack(v *view) Step {
 	atOnce := Rolling{Unavailable: max(1, d.PodsPerNode)}
 	// A mark alone keeps no traffic away yet, and may be somebody else's.
 	inTurn := !v.Tainted && (v.Marked() && v.updatedInTurn() || p.rollsInTurn(v))
+	// Out of its turn none that serves is given up.
+	gives := inTurn || !v.Tainted && older+present == all && !v.presentServes()
 	switch {
 	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
 		step.goBack(oldest, older)
@@ -119,7 +121,7 @@ func (p *planner) holdBack(v *view) Step {
 		if step.Replicas != d.Replicas {
 			step.Rolling.Surge = d.surgeOf(step.Replicas)
 		}
-	case inTurn && older > 0 && (older > present || v.strays()):
+	case gives && older > present, inTurn && older > 0 && v.strays():
 		if older > present {
 			// Somebody may have taken the annotation that says how many there should be.
 			step.goBack(oldest, min(max(d.PodsPerNode, older), max(d.Replicas, all)))
@@ -392,6 +394,11 @@ func (n *Node) strays() bool {
 // othersServe is whether a pod serves that is not of the Deployment's present template.
 func (n *Node) othersServe() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.serves() && !n.isPresent(p) })
+}
+
+// presentServes is whether a pod serves that is of the Deployment's present template.
+func (n *Node) presentServes() bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.serves() && n.isPresent(p) })
 }
 
 // isPresent is whether a pod is of the Deployment's present template.

@@ -118,6 +118,16 @@ func TestHoldBack(t *testing.T) {
 			s.Status.Wave = nil
 			s.Nodes[0].Deployment.Surge = 1
 		}, "HoldBack n0000 to r2 x3", true, Rolling{1, 3}},
+		"its turn is to leave, and no new pod serves yet": {2, 1, func(s *State) {
+			n := &s.Nodes[0]
+			n.Wanted, n.Pods[2].Ready = false, false
+		}, "HoldBack n0000 to r1 x3", false, Rolling{0, 1}},
+		"a third serves": {2, 1, func(s *State) {
+			thirdRejected(s)
+			n := &s.Nodes[0]
+			n.Wanted, n.Pods[2].Ready = false, false
+			n.Pods = append(n.Pods, Pod{Name: "third", Revision: "r3", Running: true, Ready: true})
+		}, "HoldBack n0000 to r2 x4", true, Rolling{0, 3}},
 		"its turn is to leave":       {2, 1, func(s *State) { s.Nodes[0].Wanted = false }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"its turn is to be kept out": {2, 1, func(s *State) { s.Nodes[0].Deployment.Detached = true }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"it is marked, and not updated yet": {2, 1, func(s *State) {
