@@ -38,10 +38,11 @@ func (p *planner) remove(v *view) {
 // given up that nobody deleted.
 func (p *planner) drains(v *view) bool {
 	d := v.Deployment
+	rests := d.Hold == nil && !d.Drifted && d.Settled && d.OlderReplicas == 0 && d.Replicas == d.PodsPerNode
 	switch {
 	case !v.Leaving || v.Evicting:
 		return v.Leaving
-	case !v.Ready || p.wave[v.Name] || v.Marked() || d.Hold != nil || d.Drifted || !d.Settled || d.Replicas != d.PodsPerNode:
+	case !v.Ready || p.wave[v.Name] || v.Marked() || !rests:
 		return false
 	}
 	guessed := slices.ContainsFunc(v.Pods, func(gone Pod) bool {

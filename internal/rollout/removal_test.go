@@ -123,7 +123,8 @@ func TestDrainByDeletion(t *testing.T) {
 		"of another template": {func(_ *State, n *Node) {
 			n.Pods[0].ReplicaSet, n.Pods[1].ReplicaSet, n.Pods[1].Created = "a", "b", start
 		}, ""},
-		"in its turn": {func(s *State, _ *Node) { s.Status.Wave = []string{"n0000"} }, ""},
+		"while others are replaced": {func(_ *State, n *Node) { n.Deployment.OlderReplicas = 1 }, ""},
+		"in its turn":               {func(s *State, _ *Node) { s.Status.Wave = []string{"n0000"} }, ""},
 		"while it is held back": {func(_ *State, n *Node) {
 			n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
 		}, ""},
