@@ -173,8 +173,11 @@ func (a *audit) ignored(seen *picture, name string) bool {
 // unripe is whether a node that waits for nothing else has pods that are not ready for
 // minReadySeconds yet, of which who writes has heard. Whoever began to lead since does not know.
 func (a *audit) unripe(seen *picture, o *rollout.Node) bool {
-	d, minReady := o.Deployment, time.Duration(seen.Spec.MinReadySeconds)*time.Second
-	if d == nil || o.Marked() || d.Detached || d.Drifted || d.Hold != nil || d.Revision != seen.Revision || d.PodsPerNode != seen.Spec.Pods() || d.Replicas != d.PodsPerNode {
+	d, minReady, goal := o.Deployment, time.Duration(seen.Spec.MinReadySeconds)*time.Second, seen.Revision
+	if r := seen.Status.Rejected; r != nil && r.Revision == seen.Revision {
+		goal = seen.Status.CurrentRevision
+	}
+	if d == nil || o.Marked() || d.Detached || d.Drifted || d.Hold != nil || d.Revision != goal || d.PodsPerNode != seen.Spec.Pods() || d.Replicas != d.PodsPerNode {
 		return false
 	}
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
