@@ -94,7 +94,8 @@ func (n *Node) doomed(p Pod) bool {
 // holdBack asks for no more pods than run, and writes no template but that of the
 // ReplicaSet whose pods run: what else there is to write waits for the node's turn.
 // Where most of those that run are older, and others may be given up for them, it goes
-// back to their template. Where a third template is there of which none run, the Deployment
+// back to their template: in the turn in which the node is updated, and out of it where none
+// of those others serves. Where a third template is there of which none run, the Deployment
 // controller takes those pods away first, and none of those that are ready: nothing is
 // scaled before, as no more are asked for. Otherwise it stops halfway, so that
 // the Deployment controller neither starts more pods nor stops those that run, and takes
@@ -106,8 +107,7 @@ func (p *planner) holdBack(v *view) Step {
 	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
 	atOnce := Rolling{Unavailable: max(1, d.PodsPerNode)}
 	// A mark alone keeps no traffic away yet, and may be somebody else's.
-	inTurn := !v.Tainted && (v.Marked() && v.updatedInTurn() || p.rollsInTurn(v))
-	// Out of its turn none that serves is given up.
+	inTurn := !v.Tainted && (v.updatedInTurn() || p.rollsInTurn(v))
 	gives := inTurn || !v.Tainted && older+present == all && !v.presentServes()
 	switch {
 	case older == all && older > 0 && older == v.readyPods() && v.anyTerminating() && !v.Marked():
@@ -246,7 +246,7 @@ func (p *planner) overlooked(v *view) bool {
 	since, patience := v.seen.Hold, patienceWithTry
 	switch {
 	case p.partly(v):
-	case v.Marked() && v.updatedInTurn() && p.pods > 0 && d.Replicas == p.pods && d.OlderReplicas == p.pods:
+	case v.updatedInTurn() && p.pods > 0 && d.Replicas == p.pods && d.OlderReplicas == p.pods:
 		if since = v.seen.Updated; d.Hold != nil {
 			// It may have been nudged before.
 			since = later(since, v.seen.Hold)
