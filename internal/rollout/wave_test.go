@@ -19,18 +19,14 @@ func TestBudget(t *testing.T) {
 		change func(s *State)
 		want   int
 	}{
-		"one":                     {number(1), func(*State) {}, 1},
-		"percent is rounded up":   {percent(11), func(*State) {}, 2},
-		"all but the floor":       {percent(100), func(*State) {}, 9},
-		"no floor":                {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0) }, 10},
-		"a NotReady node counts":  {number(2), func(s *State) { s.Nodes[9].Ready = false }, 1},
-		"a node that is missing":  {number(2), func(s *State) { s.Nodes[9].Deployment = nil; s.Nodes[9].Pods = nil }, 1},
-		"a node that others hold": {number(2), func(s *State) { s.Nodes[9].Detachment.Held = true; byBoth(&s.Spec); max2(s) }, 2},
-		"a check does not answer": {number(2), func(s *State) { s.Nodes[9].Checks[0].Answered = false }, 1},
-		"a node just returned": {number(2), func(s *State) {
-			n := &s.Nodes[9]
-			n.Deployment.Settled, n.Checks[0].Since, n.CheckersSettled = false, start, false
-		}, 1},
+		"one":                       {number(1), func(*State) {}, 1},
+		"percent is rounded up":     {percent(11), func(*State) {}, 2},
+		"all but the floor":         {percent(100), func(*State) {}, 9},
+		"no floor":                  {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0) }, 10},
+		"a NotReady node counts":    {number(2), func(s *State) { s.Nodes[9].Ready = false }, 1},
+		"a node that is missing":    {number(2), func(s *State) { s.Nodes[9].Deployment = nil; s.Nodes[9].Pods = nil }, 1},
+		"a node that others hold":   {number(2), func(s *State) { s.Nodes[9].Detachment.Held = true; byBoth(&s.Spec); max2(s) }, 2},
+		"a check does not answer":   {number(2), func(s *State) { s.Nodes[9].Checks[0].Answered = false }, 1},
 		"no check answers":          {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Answered = false }) }, 0},
 		"every check fails":         {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Serving = false }) }, 2},
 		"checkers just restarted":   {number(2), func(s *State) { each(s, func(n *Node) { n.Checks[0].Since = start }) }, 0},
@@ -39,6 +35,10 @@ func TestBudget(t *testing.T) {
 		"not tried yet":             {number(2), func(s *State) { s.DryRun = DryRun{} }, 0},
 		"checkers outdated":         {number(2), func(s *State) { s.Checkers[0].Outdated = true }, 0},
 		"checkers being replaced":   {number(2), func(s *State) { each(s, func(n *Node) { n.CheckersSettled = false }) }, 0},
+		"a node just returned": {number(2), func(s *State) {
+			n := &s.Nodes[9]
+			n.Deployment.Settled, n.Checks[0].Since, n.CheckersSettled = false, start, false
+		}, 1},
 		"nonsense": {new(intstr.FromString("lots")), func(s *State) {
 			s.Spec.UpdateStrategy.RollingUpdate.MaxDegradedNodes = new(intstr.FromString("lots"))
 		}, 0},
