@@ -183,7 +183,9 @@ func (w *world) deletePod(p *simPod, by string) {
 		return
 	}
 	if n := w.nodes[p.node]; n != nil && by == others {
-		n.taken = w.now
+		if n.taken = w.now; p.disrupted != "" {
+			n.drainedAt = w.now
+		}
 	}
 	if p.ready {
 		w.audit.stops(p, by)

@@ -52,9 +52,9 @@ type simNode struct {
 	notReadySince time.Time
 	// unready is when a pod of the node was last lost to others than the controller.
 	unready time.Time
-	// taken is when somebody else last asked for the end of a pod of the node, cordonedAt when
-	// somebody last cordoned it.
-	taken, cordonedAt time.Time
+	// taken is when somebody else last asked for the end of a pod of the node, drainedAt when by
+	// an eviction, cordonedAt when somebody last cordoned it.
+	taken, drainedAt, cordonedAt time.Time
 	// died is when the machine died last.
 	died time.Time
 }

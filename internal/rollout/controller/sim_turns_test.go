@@ -62,7 +62,7 @@ func (a *audit) longTaken(n *simNode) bool {
 		}
 	}
 	goes := slices.ContainsFunc(a.w.pods, func(p *simPod) bool { return p.node == n.name && p.terminating })
-	drained := n.api.Spec.Unschedulable && !n.taken.Before(n.cordonedAt.Add(-longestLag))
+	drained := n.api.Spec.Unschedulable && !n.drainedAt.IsZero() && !n.drainedAt.Before(n.cordonedAt.Add(-longestLag))
 	return n.taken.IsZero() || !goes && !drained && a.w.now.Sub(since) > 5*time.Minute
 }
 
