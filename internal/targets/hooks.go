@@ -65,9 +65,13 @@ func (p *pass) tellHooks() {
 	}
 }
 
-// mayHide is whether what an attachment selects may be in a group without being known there.
+// mayHide is whether what an attachment selects may be in a group without being known there. One
+// that is deleted has nothing in a group but what it has on record: its pods wait for no other.
 func (p *pass) mayHide(a *attachment) bool {
-	return a.Unknown != "" || p.unlistedFor(a) != "" || p.hidden(a) != "" || slices.ContainsFunc(a.taken, func(in taken) bool {
+	if a.Object.DeletionTimestamp != nil {
+		return p.hidden(a) != ""
+	}
+	return p.hidden(a) != "" || a.Unknown != "" || p.unlistedFor(a) != "" || slices.ContainsFunc(a.taken, func(in taken) bool {
 		return in.part.unknown || in.part.admission.unread
 	})
 }
@@ -109,6 +113,12 @@ func (p *pass) lingers(pod *corev1.Pod) bool {
 	}
 	instance, _ := InstanceID(node)
 	ids[instance] = true
+	for key, records := range p.held {
+		unread := !slices.ContainsFunc(p.groups, func(g *group) bool { return g.key == key })
+		if unread && slices.ContainsFunc(records, func(h held) bool { return ids[h.ID] }) {
+			return true
+		}
+	}
 	return slices.ContainsFunc(p.groups, func(g *group) bool {
 		return slices.ContainsFunc(g.decision.Reports, func(r Report) bool { return ids[r.ID] && len(g.at[r.Target]) > 0 && !r.ended() })
 	})

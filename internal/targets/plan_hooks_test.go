@@ -280,6 +280,9 @@ func TestNoHookIsForgotten(t *testing.T) {
 		"its groups are unread":      {func(s *State, _ *GroupAttachment) { s.Accounts[0].ListedAt = time.Time{} }, false},
 		"a record of it leaves":      {func(s *State, _ *GroupAttachment) { s.attachment("old", onPods(IP), record) }, false},
 		"a record of another leaves": {func(s *State, _ *GroupAttachment) { s.attachment("old", onPods(IP), v6) }, true},
+		"a record in an unread group": {func(s *State, _ *GroupAttachment) {
+			s.attachment("old", onPods(IP), v1alpha1.AttachedGroup{ID: "arn:far", AssumeRole: &roleA, Targets: []string{"10.0.0.1:80"}})
+		}, false},
 		"a record was made as another": {func(_ *State, a *GroupAttachment) {
 			a.Object.Status.Groups = []v1alpha1.AttachedGroup{{ID: "arn:far", AssumeRole: &roleA, Targets: []string{"10.0.0.1:80"}}}
 		}, false},
@@ -297,13 +300,25 @@ func TestNoHookIsForgotten(t *testing.T) {
 			t.Errorf("%s: told %t, in %t", name, told, in)
 		}
 	}
-	s := fleetOf(webGroup(IP), at80("10.0.0.2"))
-	a := s.attachment("web", onPods(IP))
-	a.Object.DeletionTimestamp, a.Pods = &metav1.Time{Time: noon}, []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
-	for _, told := range []bool{true, false} {
-		a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: map[bool]string{true: v1alpha1.TargetsIn, false: v1alpha1.TargetsOut}[told]}
-		if d := plan(t, s); d.of("web").Release == told || len(d.Hooks) > 0 != told {
-			t.Errorf("told %t: released %t, hooks %v", told, d.of("web").Release, d.hooks())
+}
+
+// TestTheLastHookIsLetGoBeforeTheFinalizer of an attachment that is deleted, since nobody would tell
+// its pods after that. Groups in which it has nothing on record need not be known for that.
+func TestTheLastHookIsLetGoBeforeTheFinalizer(t *testing.T) {
+	for name, change := range map[string]func(*State, *GroupAttachment){
+		"all is known":           func(*State, *GroupAttachment) {},
+		"its groups are unread":  func(s *State, _ *GroupAttachment) { s.Accounts[0] = Account{Failure: "throttled"} },
+		"its Service is missing": func(_ *State, a *GroupAttachment) { a.Unknown = "there is no Service web" },
+	} {
+		for _, told := range []bool{true, false} {
+			s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+			a := s.attachment("web", onPods(IP))
+			a.Object.DeletionTimestamp, a.Pods = &metav1.Time{Time: noon}, []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
+			a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: map[bool]string{true: v1alpha1.TargetsIn, false: v1alpha1.TargetsOut}[told]}
+			change(&s, a)
+			if d := plan(t, s); d.of("web").Release == told || len(d.Hooks) > 0 != told {
+				t.Errorf("%s, told %t: released %t, hooks %v", name, told, d.of("web").Release, d.hooks())
+			}
 		}
 	}
 }
