@@ -27,8 +27,10 @@ type pod struct {
 	// serves is whether it answers, ends whether its deletion has begun, gone whether
 	// nothing runs any more.
 	serves, ends, gone bool
-	hook               bool
-	kill               time.Time
+	// freed is whether its address may be another's by now.
+	freed bool
+	hook  bool
+	kill  time.Time
 }
 
 func (p *pod) String() string {
@@ -160,11 +162,7 @@ func (w *world) start(p *pod) {
 	if p.gone || p.ends {
 		return
 	}
-	p.address = fmt.Sprintf("10.0.%d.%d", w.made/250, w.made%250+1)
-	for slices.ContainsFunc(w.pods, func(o *pod) bool { return o != p && o.address == p.address }) {
-		w.made++
-		p.address = fmt.Sprintf("10.0.%d.%d", w.made/250, w.made%250+1)
-	}
+	p.address = w.address(p)
 	p.edit(func(o *corev1.Pod) {
 		o.Status.Phase, o.Status.PodIP, o.Status.PodIPs = corev1.PodRunning, p.address, []corev1.PodIP{{IP: p.address}}
 	})
@@ -177,6 +175,25 @@ func (w *world) start(p *pod) {
 			})
 		}
 	})
+}
+
+// address is a free one: in some scenarios one that another pod had, which may be registered yet, or
+// stand in the status of a pod that has failed.
+func (w *world) address(p *pod) string {
+	if r := w.dice("address of %s", p.name); w.scenario.reuses() && len(w.freed) > 0 && r.IntN(2) == 0 {
+		i := r.IntN(len(w.freed))
+		address := w.freed[i]
+		w.freed = slices.Delete(w.freed, i, i+1)
+		w.say("pod %s on %s gets %s, which another had", p.name, p.node, address)
+		return address
+	}
+	address := fmt.Sprintf("10.0.%d.%d", w.made/250, w.made%250+1)
+	for slices.ContainsFunc(w.pods, func(o *pod) bool { return o != p && o.address == address }) {
+		w.made++
+		address = fmt.Sprintf("10.0.%d.%d", w.made/250, w.made%250+1)
+	}
+	w.freed = slices.DeleteFunc(w.freed, func(freed string) bool { return freed == address })
+	return address
 }
 
 // end deletes a pod with a grace period. One with a drain hook serves until that is let go.
@@ -218,6 +235,7 @@ func (w *world) fail(p *pod) {
 	}
 	p.ends, p.serves = true, false
 	w.say("pod %s fails", p.name)
+	w.free(p)
 	p.edit(func(o *corev1.Pod) { o.Status.Phase = corev1.PodFailed })
 	r := w.dice("fails %s", p.name)
 	if n := w.node(p.node); n != nil {
@@ -226,11 +244,20 @@ func (w *world) fail(p *pod) {
 	w.after(between(r, 10*time.Second, 2*time.Minute), func() { w.vanish(p) })
 }
 
+// free gives the address of a pod back, of which nothing runs any more.
+func (w *world) free(p *pod) {
+	if p.address != "" && !p.freed {
+		p.freed = true
+		w.freed = append(w.freed, p.address)
+	}
+}
+
 // vanish takes a pod away at once.
 func (w *world) vanish(p *pod) {
 	if p.gone {
 		return
 	}
+	w.free(p)
 	p.gone, p.ends, p.serves = true, true, false
 	w.say("pod %s is gone", p.name)
 	w.api.Remove("Pod", namespace, p.name)

@@ -34,6 +34,10 @@ type scenario struct {
 	happenings              []happening
 }
 
+// reuses is whether pods get addresses that others had, in one of three draws. It hangs on the seed,
+// so that what the others are stays the same.
+func (s scenario) reuses() bool { return s.seed%3 == 1 }
+
 // groupSpec is a target group at the beginning.
 type groupSpec struct {
 	role      string

@@ -39,13 +39,15 @@ type world struct {
 	changes []change
 	leaders []*leader
 	// lease is who holds it.
-	lease  *leader
-	leads  int
-	roles  []*role
-	edge   *receiver
-	nodes  []*node
-	pods   []*pod
-	made   int
+	lease *leader
+	leads int
+	roles []*role
+	edge  *receiver
+	nodes []*node
+	pods  []*pod
+	made  int
+	// freed are the addresses of pods of which nothing runs any more.
+	freed  []string
 	refuse map[string]bool
 	// template is the number of the port "http" in new pods of the IngressDaemonSet.
 	template int32
