@@ -59,10 +59,13 @@ type member struct {
 }
 
 // mostGroups and mostNodeGroups are how many groups the statuses of the two kinds of
-// objects hold (maxItems in their types).
+// objects hold (maxItems in their types). mostTargets is how many targets the first has room for
+// when all of them leave, which takes some 130 bytes for each: etcd takes 1.5 MiB
+// (https://etcd.io/docs/v3.6/dev-guide/limit/).
 const (
 	mostGroups     = 100
 	mostNodeGroups = 200
+	mostTargets    = 10000
 )
 
 // takeParts finds who has a part in a group, and what each wants of it.
@@ -98,11 +101,15 @@ func (p *pass) mayBeMeant(g *group) bool {
 func (p *pass) bound(g *group, t *part) {
 	switch {
 	case g.binding != nil || !t.asks() || len(t.members) == 0 && !t.owns() || g.holds(t.ref):
-	case p.recorded(t.ref, len(t.Object.Status.Groups)) < mostGroups:
-		g.adds[t.ref] = true
-	default:
+	case p.recorded(t.ref, len(t.Object.Status.Groups)) >= mostGroups:
 		t.faults = append(t.faults, fmt.Sprintf("it is on more than %d target groups, which is all that its status holds: nothing is registered with %s", mostGroups, g.Name))
 		t.full = true
+	case t.onRecord+len(t.members) > mostTargets:
+		t.faults = append(t.faults, fmt.Sprintf("it has more than %d targets, which is all that its status holds: nothing is registered with %s", mostTargets, g.Name))
+		t.full = true
+	default:
+		g.adds[t.ref] = true
+		t.onRecord += len(t.members)
 	}
 }
 

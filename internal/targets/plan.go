@@ -92,6 +92,8 @@ type attachment struct {
 	status v1alpha1.TargetGroupAttachmentStatus
 	// taken are its parts in groups, in their order.
 	taken []taken
+	// onRecord is how many targets its status holds, with those of groups that are taken up.
+	onRecord int
 	// gates is whether a gate of its pods is to be written.
 	gates bool
 }
@@ -186,6 +188,9 @@ func (p *pass) addAttachment(in GroupAttachment) {
 				a.nodes[name] = node
 			}
 		}
+	}
+	for _, g := range in.Object.Status.Groups {
+		a.onRecord += len(g.Targets) + len(g.Leaving)
 	}
 	for _, pod := range append(slices.Clone(in.Pods), in.Neighbours...) {
 		p.addPod(pod)

@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -255,6 +256,38 @@ func TestBoundsOfRecords(t *testing.T) {
 		if got := d.of("web").Status; len(got.Groups) != mostGroups || strings.Count(d.calls(), "out i-a") != mostGroups {
 			t.Errorf("of %s: %d groups, and %d calls", selected, len(got.Groups), strings.Count(d.calls(), "out i-a"))
 		}
+	}
+}
+
+// TestBoundOfTargets registers no more than fits into a status when all of it leaves, and says which
+// group is left out.
+func TestBoundOfTargets(t *testing.T) {
+	const size = 1000
+	s := fleetOf(webGroup(IP), nil)
+	s.Accounts[0].Groups = nil
+	for i := range mostTargets/size + 1 {
+		g := webGroup(IP)
+		g.ID, g.Name = fmt.Sprintf("arn:%02d", i), fmt.Sprintf("web-%02d", i)
+		s.Accounts[0].Groups = append(s.Accounts[0].Groups, KnownGroup{Group: g, ReadAt: asOf, Live: true})
+	}
+	spec := onPods(IP)
+	spec.TargetGroup.Tags = map[string]string{"a": "b"}
+	a := s.attachment("web", spec)
+	for i := range size {
+		a.Pods = append(a.Pods, podOf(fmt.Sprint(i), fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)))
+	}
+	for range 2 {
+		d := plan(t, s)
+		if got := d.of("web").Status; len(got.Groups) != mostTargets/size || !strings.Contains(d.blocked("web"), "more than 10000 targets, which is all that its status holds: nothing is registered with web-10") {
+			t.Fatalf("%d groups, %s", len(got.Groups), d.blocked("web"))
+		}
+		s = d.apply(s)
+	}
+	at := metav1.NewTime(noon)
+	longest := v1alpha1.LeavingTarget{Target: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535", LeftAt: &at, QuietAt: &at, Settled: true}
+	data, err := json.Marshal(longest)
+	if most := 3 << 19; err != nil || mostTargets*(len(data)+1) > most {
+		t.Errorf("%v, or %d times %s is more than %d bytes", err, mostTargets, data, most)
 	}
 }
 
