@@ -380,9 +380,16 @@ func (a *audit) lives(t targets.Target) bool {
 	return a.w.machine(t) || slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID })
 }
 
-// failed is whether the pod at a target has failed: what stops its node takes nothing from it.
-func (a *audit) failed(t targets.Target) bool {
-	return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && p.failed() })
+// failed is whether the pod at a target has failed, and no other got its address: what stops its node
+// takes nothing from it.
+func (a *audit) failed(t targets.Target) (failed bool) {
+	for _, p := range a.w.pods {
+		if p.address == t.ID && !p.failed() {
+			return false
+		}
+		failed = failed || p.address == t.ID
+	}
+	return failed
 }
 
 // heldBy is whether an Attachment has a place on record.
