@@ -419,12 +419,13 @@ func (p *planner) updating(v *view, reason string) Step {
 	d := v.Deployment
 	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
 	switch {
-	case v.Marked() || d.Drifted || d.Replicas == 0 || p.overlooked(v):
+	case v.Marked() || d.Drifted && !v.shrinksMidway(p.pods) || d.Replicas == 0 || p.overlooked(v):
 	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
 		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
-	case !d.heldBack() && v.between():
+	case !d.heldBack() && (v.between() || v.shrinksMidway(p.pods)):
 		// Scaled in the middle of a rolling update to just the older pods that are
-		// left, the Deployment controller would take itself to be done.
+		// left, the Deployment controller would take itself to be done. Scaled to fewer, it
+		// would take pods from each ReplicaSet, and then count those among the ones that serve.
 		if step.Replicas = d.Replicas; d.Replicas < p.pods {
 			// The spec counts from as many as there should be.
 			step.Rolling = Rolling{Surge: 1}

@@ -100,6 +100,13 @@ func (n *Node) between() bool {
 	})
 }
 
+// shrinksMidway is whether the node is to have fewer pods than it asks for by itself, while older
+// ones are left that are to be replaced, of the same revision or of another.
+func (n *Node) shrinksMidway(pods int32) bool {
+	d := n.Deployment
+	return pods < d.Replicas && d.Replicas == d.PodsPerNode && (n.between() || d.OlderReplicas > 0)
+}
+
 // complete is whether every pod that the Deployment wants is available and no
 // other pod is left, terminating ones included, whose listeners would still take
 // connections. Older ones may be of the same revision, or of an earlier Deployment, and are

@@ -233,7 +233,7 @@ func (d *Deployment) partly() bool {
 func (n *Node) settled() bool {
 	d := n.Deployment
 	other := func(p Pod) bool { return !p.Ready || p.Terminating || p.Failed != "" || p.Revision != d.Revision }
-	return d.Settled && d.Replicas == int32(len(n.Pods)) && !slices.ContainsFunc(n.Pods, other)
+	return d.Settled && d.OlderReplicas == 0 && d.Replicas == int32(len(n.Pods)) && !slices.ContainsFunc(n.Pods, other)
 }
 
 // overlooked is whether the Deployment controller starts no pod of what is tried, or of an
