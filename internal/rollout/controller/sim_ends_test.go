@@ -179,17 +179,24 @@ func (w *world) watchLags() bool {
 
 // podsLate is whether, on a node that a rejection names, the container of a pod ended a moment
 // ago for no fault of its template, or a pod came too late to be available by the deadline, which
-// looks the same.
+// looks the same; or a new leader, or one that thawed, cannot know yet that it is, since it counts
+// minReadySeconds from its own beginning.
 func (a *audit) podsLate(why string) bool {
 	for name, n := range a.w.nodes {
 		if !slices.Contains(strings.FieldsFunc(why, func(r rune) bool { return strings.ContainsRune(" ,:;", r) }), name) {
 			continue
 		}
-		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second || a.readyWithin(name, aMoment) || a.startsOn(name) {
+		if !n.unready.IsZero() && a.w.now.Sub(n.unready) < 10*time.Second || a.readyWithin(name, aMoment) || a.startsOn(name) || a.countsAnew() {
 			return true
 		}
 	}
 	return false
+}
+
+// countsAnew is whether who writes has not looked for long enough to call any pod available.
+func (a *audit) countsAnew() bool {
+	l, minReady := a.w.writer, time.Duration(a.w.spec().MinReadySeconds)*time.Second
+	return l != nil && minReady > 0 && min(a.w.now.Sub(l.began), a.w.now.Sub(l.frozenUntil)) < minReady+aMoment
 }
 
 // startsOn is whether a pod of a node was made too short a time ago to be ready.
