@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,10 +64,16 @@ func (a *audit) checkEnds() {
 	if set == nil || set.DeletionTimestamp != nil {
 		return
 	}
+	const attaching = "attaching "
+	maps.DeleteFunc(a.since, func(what string, _ time.Time) bool {
+		// A node that serves is not listed.
+		name, ok := strings.CutPrefix(what, attaching)
+		return ok && !slices.ContainsFunc(set.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name })
+	})
 	for _, n := range set.Status.Nodes {
 		stuck := a.w.crashes == 0 && n.State == v1alpha1.NodeAttaching && strings.Contains(n.Reason, "timestamp")
-		if a.lasts("attaching "+n.Name, stuck, set.Spec.Strategy().DetachTimeout+5*time.Minute) {
-			a.fault("%s is attaching for %s: %s", n.Name, a.w.now.Sub(a.since["attaching "+n.Name]), n.Reason)
+		if a.lasts(attaching+n.Name, stuck, set.Spec.Strategy().DetachTimeout+5*time.Minute) {
+			a.fault("%s is attaching for %s: %s", n.Name, a.w.now.Sub(a.since[attaching+n.Name]), n.Reason)
 		}
 	}
 	// A controller counts anew for how long a node serves, and not all live long enough for that.
