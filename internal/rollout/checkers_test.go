@@ -277,3 +277,26 @@ func TestBlindCheckerOfANodeThatLeaves(t *testing.T) {
 		})
 	}
 }
+
+// TestPortThatNobodyAsksTakesNobodyOut: a retiring port may fail its check on a node that serves, and
+// as long as somebody asks it that keeps traffic away. Then its node is one that serves, for which the
+// floor stands.
+func TestPortThatNobodyAsksTakesNobodyOut(t *testing.T) {
+	for quiet, want := range map[bool]string{true: "", false: "Mark n0000"} {
+		s := servingFleet(1)
+		byAnnotation(&s.Spec)
+		s.Spec.HealthCheckNodePorts = nil
+		s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(1)
+		s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+		s.Checkers = []Checker{{Port: 10080, Exists: true}}
+		s.Nodes[0].Checks = []Check{{Port: 10080, Retiring: true, Answered: true, Quiet: quiet, AskedBy: "192.0.2.7", Since: start.Add(-time.Hour)}}
+		s.Nodes[0].Pods[0].Ready, s.Nodes[0].Deployment.ReadyReplicas = false, 1
+		d := Plan(s)
+		if got := steps(d); strings.Contains(got, "Mark") != (want != "") {
+			t.Errorf("nobody asks it: %t: got\n%s", quiet, summary(d))
+		}
+		if blocked := condition(t, d, v1alpha1.ConditionBlocked).Reason; (blocked == v1alpha1.ReasonFloorReached) != quiet {
+			t.Errorf("nobody asks it: %t: blocked by %s", quiet, blocked)
+		}
+	}
+}

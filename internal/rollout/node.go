@@ -67,9 +67,11 @@ func (n *Node) Runs(revision string) bool {
 // broken is whether the node serves nothing: no pod is ready and its health checks fail.
 func (n *Node) broken() bool { return n.checksFail() && n.readyPods() == 0 }
 
-// out is whether no new traffic can reach the node: its health checks fail, or where there is
-// none, no pod is ready.
-func (n *Node) out() bool { return n.checksFail() && (len(n.Checks) > 0 || n.readyPods() == 0) }
+// out is whether no new traffic can reach the node: its health checks fail, or where none counts,
+// no pod is ready.
+func (n *Node) out() bool {
+	return n.checksFail() && (n.readyPods() == 0 || slices.ContainsFunc(n.Checks, Check.counts))
+}
 
 // checksFail is whether every health check has answered that it fails, or nobody is there to
 // answer. One that does not answer tells nothing.
@@ -162,12 +164,11 @@ func (n *Node) available(now time.Time, minReady time.Duration) (available int32
 	return available
 }
 
-// checksPass is whether all health checks pass, and since when. A retiring port that
-// nobody asks, or behind which nobody is left, does not count.
+// checksPass is whether all health checks that count pass, and since when.
 func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		switch {
-		case c.Retiring && (c.Quiet || c.silenced()):
+		case !c.counts():
 			continue
 		case !c.Answered:
 			return false, since, fmt.Sprintf("its health check on port %d does not answer", c.Port)
@@ -209,6 +210,10 @@ func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason 
 func (n *Node) repeatsNoMark() bool {
 	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Unmarked })
 }
+
+// counts is whether a load balancer may go by the port. None does by a retiring one that nobody
+// asks, or behind which nobody is left.
+func (c Check) counts() bool { return !c.Retiring || !c.Quiet && !c.silenced() }
 
 // silenced is whether nobody answers on the port because nobody is there.
 func (c *Check) silenced() bool { return c.Gone && !c.Answered && !c.Accepted }

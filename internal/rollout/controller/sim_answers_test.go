@@ -34,7 +34,7 @@ func (a *audit) portCloses(c *simCheck) {
 func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 	if s.Action == rollout.DeleteChecker && seen.Deletion == rollout.NotDeleted && !a.w.released[s.Port] {
 		for _, name := range a.w.order() {
-			if n := a.w.nodes[name]; !seen.keptOut(name) && a.keepsTrafficAway(n, seen.taken) {
+			if n := a.w.nodes[name]; !seen.givenUp(name) && a.keepsTrafficAway(n, seen.taken) {
 				a.fault("%s while %s is marked", s, name)
 			}
 		}
@@ -71,14 +71,14 @@ func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 	return n.ready() && d != nil && !d.keptOut() && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
 }
 
-// keptOut is whether somebody kept the node out when the picture was taken. They may let it go before
-// who writes has heard of that.
-func (p *picture) keptOut(name string) bool {
+// givenUp is whether somebody kept the node out, or it was dead, when the picture was taken. They may
+// let it go, and it may be back, before who writes has heard of that.
+func (p *picture) givenUp(name string) bool {
 	if p == nil {
 		return false
 	}
 	n := p.node(name)
-	return n != nil && n.Deployment != nil && n.Deployment.Detached
+	return n != nil && (!n.Ready || n.Deployment != nil && n.Deployment.Detached)
 }
 
 // takesOver: no health checker is replaced while its answer keeps traffic away, and did when
@@ -100,7 +100,7 @@ func (a *audit) moves(s *simDaemonSet, write func()) {
 	}
 	write()
 	for _, c := range had {
-		c.needed = a.keepsTrafficAway(c.node, s.decidedAt) && !(a.w.writer != nil && a.w.writer.seen.keptOut(c.node.name))
+		c.needed = a.keepsTrafficAway(c.node, s.decidedAt) && !(a.w.writer != nil && a.w.writer.seen.givenUp(c.node.name))
 		d := a.w.deployments[c.node.name]
 		if c.up && c.serving && c.node.alive && !s.runsOn(c.node) && d != nil && a.deletion() == rollout.NotDeleted {
 			a.fault("the health checker of port %d leaves %s, which serves", c.port, c.node.name)
