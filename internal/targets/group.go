@@ -37,6 +37,8 @@ type group struct {
 	// whether that is so, or it is not known what a part selects.
 	unheard bool
 	unknown bool
+	// membersAt are the members of parts that ask for something, by their targets.
+	membersAt map[Target][]member
 	// speakers are the parts that targets are members of, borrowers the Attachments that
 	// want others.
 	speakers  map[Target]*part
@@ -65,7 +67,7 @@ func (p *pass) reachedGroups() []*group {
 			key := keyOf(account.Role, known.ID)
 			g := all[key]
 			if g == nil {
-				g = &group{key: key, adds: map[Ref]bool{}, at: map[Target][]held{}, speakers: map[Target]*part{}, borrowers: map[Target]Ref{}, unreadable: p.unreadable[key], binding: p.Bindings.of(known.Group)}
+				g = &group{key: key, adds: map[Ref]bool{}, at: map[Target][]held{}, speakers: map[Target]*part{}, membersAt: map[Target][]member{}, borrowers: map[Target]Ref{}, unreadable: p.unreadable[key], binding: p.Bindings.of(known.Group)}
 				all[key] = g
 			}
 			if g.KnownGroup == nil || account.Role == p.reachedAs(key) {

@@ -23,6 +23,11 @@ type hooked struct {
 // they may before they are registered, and that they may not once it is so in every group.
 // While nothing is known of one of their targets, a pod that was told that it may is not
 // told otherwise.
+//
+// A pod is let go when nothing that selects it may have a target of its that is not known, no
+// target that it stands for gets traffic, and none that its namespace has on record with its
+// address, or its node, may lead to it: whoever has that on record, and whether or not the pod is
+// still selected there. It is let go before the last object goes that is to tell it, see keepsHook.
 func (p *pass) tellHooks() {
 	all := map[types.UID]*hooked{}
 	var order []types.UID
@@ -36,7 +41,7 @@ func (p *pass) tellHooks() {
 		return h
 	}
 	for _, a := range p.attachments {
-		unknown, others := p.mayHide(a), slices.ContainsFunc(a.taken, func(in taken) bool { return in.binding != nil || in.LeftAlone != "" })
+		unknown, others := p.mayHide(a), a.isOnOthers()
 		for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
 			if hasDrainHook(pod.Spec) {
 				h := find(pod)
@@ -59,7 +64,7 @@ func (p *pass) tellHooks() {
 		}
 	}
 	for _, uid := range order {
-		if h := all[uid]; h.in != told(h.pod) && (h.bound || !h.in && !h.unknown && (h.member || !h.others && !p.lingers(h.pod))) {
+		if h := all[uid]; h.in != told(h.pod) && (h.bound || !h.in && !h.unknown && (h.member || !h.others) && !p.lingers(h)) {
 			p.out.Hooks = append(p.out.Hooks, HookWrite{h.pod, h.in})
 		}
 	}
@@ -76,11 +81,16 @@ func (p *pass) mayHide(a *attachment) bool {
 	})
 }
 
+// isOnOthers is whether an attachment is on a group of which others, or nobody, tell what becomes of
+// its pods there. One that is deleted has no pods there any more.
+func (a *attachment) isOnOthers() bool {
+	return a.Object.DeletionTimestamp == nil && slices.ContainsFunc(a.taken, func(in taken) bool { return in.binding != nil || in.LeftAlone != "" })
+}
+
 // isUnnamed is whether a pod may have the target of its instance in a group, and its Node does not say
-// which that is.
+// which that is. Of what is deleted only what is on record counts.
 func (p *pass) isUnnamed(a *attachment, pod *corev1.Pod) bool {
-	node := p.nodes[pod.Spec.NodeName]
-	return (node == nil || node.Spec.ProviderID == "") && slices.ContainsFunc(a.taken, func(in taken) bool { return in.Type == Instance })
+	return a.Object.DeletionTimestamp == nil && !p.isNamed(pod) && slices.ContainsFunc(a.taken, func(in taken) bool { return in.Type == Instance })
 }
 
 // hidden says why a record of an attachment is in a group that is not known, or cannot be read,
@@ -99,29 +109,77 @@ func (p *pass) hidden(a *attachment) string {
 	return ""
 }
 
-// lingers is whether something may be left of a pod that has no target in any group: what has
-// its address, or is its node, is not out, or it is not known what that is.
-func (p *pass) lingers(pod *corev1.Pod) bool {
-	ids := map[string]bool{}
-	for _, ipv6 := range []bool{false, true} {
-		address, _ := Address(pod, ipv6)
-		ids[address] = true
-	}
+// isNamed is whether it is known which machine a pod is on.
+func (p *pass) isNamed(pod *corev1.Pod) bool {
 	node := p.nodes[pod.Spec.NodeName]
-	if delete(ids, ""); len(ids) == 0 || node == nil || node.Spec.ProviderID == "" {
+	return node != nil && node.Spec.ProviderID != ""
+}
+
+// lingers is whether something on record in a pod's namespace may lead to it: what has its address, or
+// is its node, is not out, or it is not known what that is.
+func (p *pass) lingers(h *hooked) bool {
+	ids := addressesOf(h.pod)
+	if !h.member && p.isSelected(h.pod) && (len(ids) == 0 || !p.isNamed(h.pod)) {
+		// Who selects it tells it when it is known what it is.
 		return true
 	}
-	instance, _ := InstanceID(node)
-	ids[instance] = true
-	for key, records := range p.held {
-		unread := !slices.ContainsFunc(p.groups, func(g *group) bool { return g.key == key })
-		if unread && slices.ContainsFunc(records, func(h held) bool { return ids[h.ID] }) {
+	if p.isNamed(h.pod) {
+		instance, _ := InstanceID(p.nodes[h.pod.Spec.NodeName])
+		ids[instance] = true
+	} else {
+		for _, id := range p.strays[h.pod.Namespace] {
+			ids[id] = true
+		}
+	}
+	for id := range ids {
+		if slices.ContainsFunc(p.recordedIn[podAddress{h.pod.Namespace, id}], func(r onRecord) bool { return p.leadsTo(r, h.pod) }) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(p.groups, func(g *group) bool {
-		return slices.ContainsFunc(g.decision.Reports, func(r Report) bool { return ids[r.ID] && len(g.at[r.Target]) > 0 && !r.ended() })
+	return false
+}
+
+func addressesOf(pod *corev1.Pod) map[string]bool {
+	out := map[string]bool{}
+	for _, ipv6 := range []bool{false, true} {
+		if address, _ := Address(pod, ipv6); address != "" {
+			out[address] = true
+		}
+	}
+	return out
+}
+
+// isSelected is whether an attachment that is not deleted selects a pod.
+func (p *pass) isSelected(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(p.selectedBy[pod.UID], func(a *attachment) bool { return a.Object.DeletionTimestamp == nil })
+}
+
+// leadsTo is whether traffic may come to a pod by a target on record: not where that has ended, nor
+// where another pod, or a node that is selected itself, serves there that stands for it.
+func (p *pass) leadsTo(r onRecord, pod *corev1.Pod) bool {
+	g := p.byKey[r.key]
+	if g == nil || g.unreadable != "" {
+		return true
+	}
+	target := g.target(r.Target)
+	report := g.report(target)
+	return report.Phase != "" && !report.ended() && !g.isOfOthers(target, pod)
+}
+
+// isOfOthers is whether a target is that of another pod which serves there, or of a node that is
+// selected itself. Of what only stays, since it is not known where it serves, nobody knows.
+func (g *group) isOfOthers(target Target, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(g.membersAt[target], func(m member) bool {
+		if m.Stay || m.silent || m.pod != nil && m.pod.UID == pod.UID {
+			return false
+		}
+		return m.pod == nil || !endsNow(m.pod)
 	})
+}
+
+func endsNow(pod *corev1.Pod) bool {
+	_, ends := Ending(pod)
+	return ends
 }
 
 // letsGo is whether a drain hook of an attachment's pods is to be let go.

@@ -84,8 +84,20 @@ func (p *pass) takeParts(g *group) {
 		g.want(t)
 	}
 	g.findSpeakers()
+	g.indexMembers()
 	for _, n := range p.nodeAttachments {
 		p.borrow(g, n)
+	}
+}
+
+// indexMembers finds the members of each target.
+func (g *group) indexMembers() {
+	for _, t := range g.parts {
+		for _, m := range t.members {
+			if t.asks() {
+				g.membersAt[g.target(m.Target)] = append(g.membersAt[g.target(m.Target)], m)
+			}
+		}
 	}
 }
 

@@ -26,6 +26,9 @@ func Plan(s State) Decision {
 	p.readRecords()
 	p.reached = p.reachedGroups()
 	for _, g := range p.reached {
+		p.byKey[g.key] = g
+	}
+	for _, g := range p.reached {
 		p.takeParts(g)
 		if len(g.parts)+len(g.nodes) > 0 {
 			p.groups = append(p.groups, g)
@@ -73,8 +76,16 @@ type pass struct {
 	recordedAs map[v1alpha1.AssumeRole]bool
 	// recordedRole is the first of them, by group.
 	recordedRole map[GroupKey]v1alpha1.AssumeRole
-	// reached are all groups that are known, groups those in which somebody has a part.
+	// recordedIn are those of TargetGroupAttachments by the namespace of these and the ID of their
+	// target, and strays the IDs by namespace of instances among them that no known Node is.
+	recordedIn map[podAddress][]onRecord
+	strays     map[string][]string
+	// selectedBy are the attachments that select a pod, or look after it, by its UID.
+	selectedBy map[types.UID][]*attachment
+	// reached are all groups that are known, byKey by their keys, groups those in which somebody has
+	// a part.
 	reached, groups []*group
+	byKey           map[GroupKey]*group
 	out             Decision
 }
 
@@ -125,6 +136,7 @@ func newPass(s State) *pass {
 		State: s, accounts: map[v1alpha1.AssumeRole]*Account{}, nodes: map[string]*corev1.Node{},
 		on: map[string][]string{}, pods: map[string]bool{}, lives: map[podAddress]bool{}, zones: map[string]string{}, lost: map[string]string{}, leaves: map[string]string{},
 		held: map[GroupKey][]held{}, unreadable: map[GroupKey]string{}, recordedAs: map[v1alpha1.AssumeRole]bool{}, recordedRole: map[GroupKey]v1alpha1.AssumeRole{},
+		recordedIn: map[podAddress][]onRecord{}, strays: map[string][]string{}, selectedBy: map[types.UID][]*attachment{}, byKey: map[GroupKey]*group{},
 		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}, Deleted: map[types.UID]time.Time{}}},
 	}
 	for i := range s.Accounts {
@@ -195,6 +207,7 @@ func (p *pass) addAttachment(in GroupAttachment) {
 	for _, pod := range append(slices.Clone(in.Pods), in.Neighbours...) {
 		p.addPod(pod)
 		p.rememberDeletion(pod)
+		p.selectedBy[pod.UID] = append(p.selectedBy[pod.UID], a)
 	}
 	p.attachments = append(p.attachments, a)
 }

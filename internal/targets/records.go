@@ -15,6 +15,12 @@ type held struct {
 	by Ref
 }
 
+// onRecord is a target on record in a group.
+type onRecord struct {
+	key GroupKey
+	Target
+}
+
 // readRecords reads the records of all objects.
 func (p *pass) readRecords() {
 	for _, a := range p.attachments {
@@ -45,6 +51,18 @@ func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, role v1
 	}
 	for _, r := range records {
 		p.held[key] = append(p.held[key], held{r, by})
+		p.note(onRecord{key, r.Target}, by)
+	}
+}
+
+// note indexes what a TargetGroupAttachment has on record: what pods of its namespace may stand for.
+func (p *pass) note(r onRecord, by Ref) {
+	if by.Kind != KindGroupAttachment {
+		return
+	}
+	p.recordedIn[podAddress{by.Namespace, r.ID}] = append(p.recordedIn[podAddress{by.Namespace, r.ID}], r)
+	if _, named := p.zones[r.ID]; !named && strings.HasPrefix(r.ID, "i-") {
+		p.strays[by.Namespace] = append(p.strays[by.Namespace], r.ID)
 	}
 }
 
