@@ -36,7 +36,7 @@ func (p *pass) named(role v1alpha1.AssumeRole) []GroupName {
 			all[GroupName{s.ARN, s.Name}] = true
 		}
 		for _, g := range a.Object.Status.Groups {
-			if recordedRoles(g, a.role)[0] == role {
+			if slices.Contains(recordedRoles(g, a.role), role) {
 				all[GroupName{ID: g.ID}] = true
 			}
 		}

@@ -57,7 +57,7 @@ func (p *pass) tellHooks() {
 				}
 				h := find(m.pod)
 				h.member = true
-				h.unknown = h.unknown || g.unreadable != ""
+				h.unknown = h.unknown || g.unreadable != "" && t.Object.DeletionTimestamp == nil
 				in := g.unreadable == "" && g.reaches(t, m)
 				h.in, h.bound = h.in || in, h.bound || in && (!g.unfinalized(t.ref) || g.holds(t.ref))
 			}
@@ -158,7 +158,10 @@ func (p *pass) isSelected(pod *corev1.Pod) bool {
 // where another pod, or a node that is selected itself, serves there that stands for it.
 func (p *pass) leadsTo(r onRecord, pod *corev1.Pod) bool {
 	g := p.byKey[r.key]
-	if g == nil || g.unreadable != "" {
+	if g == nil {
+		return p.unfound[r.key] != ""
+	}
+	if g.unreadable != "" {
 		return true
 	}
 	target := g.target(r.Target)
@@ -182,11 +185,16 @@ func endsNow(pod *corev1.Pod) bool {
 	return ends
 }
 
-// letsGo is whether a drain hook of an attachment's pods is to be let go.
-func (p *pass) letsGo(a *attachment) bool {
-	return slices.ContainsFunc(p.out.Hooks, func(h HookWrite) bool {
-		return !h.In && slices.ContainsFunc(slices.Concat(a.Pods, a.Neighbours), func(pod *corev1.Pod) bool { return pod.UID == h.Pod.UID })
-	})
+// keepsHook is a pod that an attachment selects, that was told that traffic may come to it, and that
+// nobody would tell otherwise if the attachment was gone; nil where there is none. One that has ended
+// waits for nothing.
+func (p *pass) keepsHook(a *attachment) *corev1.Pod {
+	for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
+		if hasDrainHook(pod.Spec) && told(pod) && !over(pod) && !p.isSelected(pod) {
+			return pod
+		}
+	}
+	return nil
 }
 
 // reaches is whether traffic may come to a pod by its target. It may not for its own sake

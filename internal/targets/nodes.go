@@ -98,6 +98,9 @@ func (p *pass) unread(n *nodeAttachment) string {
 			return why
 		}
 	}
+	if why := p.unfoundOn(n); why != "" {
+		return why
+	}
 	for _, g := range p.groups {
 		concerned := slices.Contains(g.nodes, n) && n.Spec.Instance != ""
 		for _, r := range g.decision.Reports {
@@ -108,6 +111,23 @@ func (p *pass) unread(n *nodeAttachment) string {
 		}
 	}
 	return p.unseen(n)
+}
+
+// unfoundOn says which group that is not known holds something of a node on record, empty where none
+// does: what may be registered on one that is to be out, and what is to be put back otherwise.
+func (p *pass) unfoundOn(n *nodeAttachment) string {
+	var out []string
+	for key, why := range p.unfound {
+		if slices.ContainsFunc(p.held[key], func(h held) bool {
+			return n.detach() && p.isOn(h.Target, n) || h.by == n.ref && (n.detach() || h.ID == n.Spec.Instance)
+		}) {
+			out = append(out, why)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return slices.Min(out)
 }
 
 // isUnplaced is whether it is not known yet on which node something is that an attachment has

@@ -28,6 +28,7 @@ func Plan(s State) Decision {
 	for _, g := range p.reached {
 		p.byKey[g.key] = g
 	}
+	p.findUnfound()
 	for _, g := range p.reached {
 		p.takeParts(g)
 		if len(g.parts)+len(g.nodes) > 0 {
@@ -76,6 +77,10 @@ type pass struct {
 	recordedAs map[v1alpha1.AssumeRole]bool
 	// recordedRole is the first of them, by group.
 	recordedRole map[GroupKey]v1alpha1.AssumeRole
+	// groupsOnRecord are the groups of the records of all objects, and unfound says why one in which
+	// something is on record is not known, though nobody can say that it is gone.
+	groupsOnRecord map[GroupKey][]groupOnRecord
+	unfound        map[GroupKey]string
 	// recordedIn are those of TargetGroupAttachments by the namespace of these and the ID of their
 	// target, and strays the IDs by namespace of instances among them that no known Node is.
 	recordedIn map[podAddress][]onRecord
@@ -136,7 +141,7 @@ func newPass(s State) *pass {
 		State: s, accounts: map[v1alpha1.AssumeRole]*Account{}, nodes: map[string]*corev1.Node{},
 		on: map[string][]string{}, pods: map[string]bool{}, lives: map[podAddress]bool{}, zones: map[string]string{}, lost: map[string]string{}, leaves: map[string]string{},
 		held: map[GroupKey][]held{}, unreadable: map[GroupKey]string{}, recordedAs: map[v1alpha1.AssumeRole]bool{}, recordedRole: map[GroupKey]v1alpha1.AssumeRole{},
-		recordedIn: map[podAddress][]onRecord{}, strays: map[string][]string{}, selectedBy: map[types.UID][]*attachment{}, byKey: map[GroupKey]*group{},
+		recordedIn: map[podAddress][]onRecord{}, strays: map[string][]string{}, selectedBy: map[types.UID][]*attachment{}, byKey: map[GroupKey]*group{}, groupsOnRecord: map[GroupKey][]groupOnRecord{}, unfound: map[GroupKey]string{},
 		out: Decision{Memory: Memory{Groups: map[GroupKey]GroupMemory{}, Nodes: map[types.UID]NodeMemory{}, Deleted: map[types.UID]time.Time{}}},
 	}
 	for i := range s.Accounts {

@@ -305,7 +305,8 @@ func TestGroupsThatAreGoneAreForgotten(t *testing.T) {
 		"there":              {ours + "web/2", "", true, true},
 		"of another account": {"arn:aws:elasticloadbalancing:eu-west-1:222222222222:targetgroup/old/1", "", true, true},
 		"of another region":  {"arn:aws:elasticloadbalancing:us-east-1:111111111111:targetgroup/old/1", "", true, true},
-		"classic":            {"old", "", true, true},
+		"classic":            {"old", "", true, false},
+		"classic, and there": {"old", "", false, true},
 		"as another role":    {ours + "old/1", roleA.ARN, true, true},
 	} {
 		g := webGroup(Instance)

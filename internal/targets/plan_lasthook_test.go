@@ -82,3 +82,113 @@ func TestAHookIsKeptByWhatANamespaceHasOnRecord(t *testing.T) {
 		}
 	}
 }
+
+const (
+	ourOwner = "arn:aws:elasticloadbalancing:eu-west-1:111111111111"
+	goneARN  = ourOwner + ":targetgroup/gone/1"
+)
+
+// goneGroup is a State in which a pod that was told is on record in a group that is not listed, and the
+// only other group is nobody's that is known to be of the same owner.
+func goneGroup(deleted bool) (State, *GroupAttachment) {
+	s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+	spec := onPods(IP)
+	spec.TargetGroup.Name = "gone"
+	a := s.attachment("web", spec, v1alpha1.AttachedGroup{ID: goneARN, Balancer: "network", Targets: []string{"10.0.0.1:80"}})
+	a.Pods = []*corev1.Pod{toldIn(hookedPod("a", "10.0.0.1", !deleted))}
+	if deleted {
+		a.Object.DeletionTimestamp = &metav1.Time{Time: noon}
+	}
+	return s, a
+}
+
+// TestAHookIsLetGoWhereItsGroupIsGone, and not before somebody knows that: by others of its owner, by
+// those of before, or by the role whose they are. The finalizer goes when the pod is told.
+func TestAHookIsLetGoWhereItsGroupIsGone(t *testing.T) {
+	missing := map[string]bool{goneARN: true}
+	for name, c := range map[string]struct {
+		change func(*State, *GroupAttachment)
+		gone   bool
+	}{
+		"it is not asked for":   {func(s *State, _ *GroupAttachment) { s.group().ID = ourOwner + ":targetgroup/web/2" }, false},
+		"no other of its owner": {func(s *State, _ *GroupAttachment) { s.Accounts[0].Missing = missing }, false},
+		"others of its owner": {func(s *State, _ *GroupAttachment) {
+			s.Accounts[0].Missing, s.group().ID = missing, ourOwner+":targetgroup/web/2"
+		}, true},
+		"none left": {func(s *State, _ *GroupAttachment) {
+			s.Accounts[0] = Account{ListedAt: asOf, Missing: missing, Owners: map[string]bool{ourOwner: true}}
+		}, true},
+		"none left, and none was before": {func(s *State, _ *GroupAttachment) { s.Accounts[0] = Account{ListedAt: asOf, Missing: missing} }, false},
+		"others alone, where some were": {func(s *State, _ *GroupAttachment) {
+			s.Accounts[0].Missing, s.Accounts[0].Owners = missing, map[string]bool{ourOwner: true}
+		}, false},
+		"the role's own":                    {func(s *State, a *GroupAttachment) { asRoleA(s, a, "eu-west-1", missing) }, true},
+		"of another region than the role's": {func(s *State, a *GroupAttachment) { asRoleA(s, a, "us-east-1", missing) }, false},
+	} {
+		for _, deleted := range []bool{false, true} {
+			s, a := goneGroup(deleted)
+			c.change(&s, a)
+			d := plan(t, s)
+			if len(d.hooks()) > 0 != c.gone || d.hooks()["a"] || d.of("web").Release {
+				t.Errorf("%s, deleted %t: %v, released %t", name, deleted, d.hooks(), d.of("web").Release)
+			}
+			s.Attachments[0].Pods[0].Annotations[v1alpha1.AnnotationTargets] = v1alpha1.TargetsOut
+			if d := plan(t, s); d.of("web").Release != (deleted && c.gone) {
+				t.Errorf("%s, deleted %t, told: released %t", name, deleted, d.of("web").Release)
+			}
+		}
+	}
+}
+
+func asRoleA(s *State, a *GroupAttachment, region string, missing map[string]bool) {
+	a.Object.Spec.AssumeRole, a.Object.Status.Groups[0].AssumeRole = &roleA, &roleA
+	s.Accounts = append(s.Accounts, Account{Role: roleA, ListedAt: asOf, Region: region, Missing: missing})
+}
+
+// TestNoPodIsLeftTold holds a finalizer while a pod is told that traffic may come to it whom nobody else
+// would tell otherwise, or may be there unseen.
+func TestNoPodIsLeftTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		change   func(*State, *GroupAttachment)
+		letsGo   bool
+		released bool
+	}{
+		"nothing is left":    {func(*State, *GroupAttachment) {}, true, false},
+		"another selects it": {func(s *State, a *GroupAttachment) { s.attachment("other", onPods(IP)).Pods = a.Pods }, false, true},
+		"another goes as well": {func(s *State, a *GroupAttachment) {
+			o := s.attachment("other", onPods(IP))
+			o.Pods, o.Object.DeletionTimestamp = a.Pods, a.Object.DeletionTimestamp
+		}, true, false},
+		"it has ended":            {func(_ *State, a *GroupAttachment) { a.Pods[0].Status.Phase = corev1.PodFailed }, true, true},
+		"its Node has no machine": {func(s *State, _ *GroupAttachment) { s.Nodes[0].Spec.ProviderID = "" }, true, false},
+		"another's leaves": {func(s *State, _ *GroupAttachment) {
+			s.attachment("other", onPods(IP), leaving80(noon.Add(-time.Second), "10.0.0.1:80"))
+		}, false, false},
+		"another's cannot be read": {func(s *State, _ *GroupAttachment) { s.attachment("other", onPods(IP), in80("?")) }, true, false},
+		"pods may be missing":      {func(_ *State, a *GroupAttachment) { a.Behind, a.Pods = true, nil }, false, false},
+		"nodes may be missing": {func(_ *State, a *GroupAttachment) {
+			a.Behind, a.Pods, a.Object.Spec.NodeSelector = true, nil, &metav1.LabelSelector{}
+		}, false, true},
+		"another node's target": {func(s *State, _ *GroupAttachment) {
+			s.anotherGroup("nodes", Instance, at80("i-a", "i-b"))
+			spec := onNodes()
+			spec.TargetGroup.Name = "nodes"
+			r := in80("i-a:80", "i-b:80")
+			r.ID = "arn:nodes"
+			s.attachment("nodes", spec, r)
+		}, true, false},
+	} {
+		s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+		a := s.attachment("web", onPods(IP))
+		a.Object.DeletionTimestamp, a.Unknown = &metav1.Time{Time: noon}, "there is no Service web"
+		a.Pods = []*corev1.Pod{toldIn(hookedPod("a", "10.0.0.1", false))}
+		c.change(&s, a)
+		d := plan(t, s)
+		if in, told := d.hooks()["a"]; told != c.letsGo || in || d.of("web").Release != c.released {
+			t.Errorf("%s: told %t, in %t, released %t", name, told, in, d.of("web").Release)
+		}
+		if missing := name == "pods may be missing"; d.of("web").CatchUp != missing {
+			t.Errorf("%s: catches up %t", name, d.of("web").CatchUp)
+		}
+	}
+}

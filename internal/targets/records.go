@@ -21,6 +21,14 @@ type onRecord struct {
 	Target
 }
 
+// groupOnRecord is a group in some object's status, as whom it may be reached, and whether that has
+// targets there.
+type groupOnRecord struct {
+	id    string
+	roles []v1alpha1.AssumeRole
+	any   bool
+}
+
 // readRecords reads the records of all objects.
 func (p *pass) readRecords() {
 	for _, a := range p.attachments {
@@ -36,11 +44,11 @@ func (p *pass) readRecords() {
 }
 
 // readGroup reads the records of a group.
-func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, role v1alpha1.AssumeRole) {
-	for _, recorded := range recordedRoles(g, role) {
+func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, spec v1alpha1.AssumeRole) {
+	for _, recorded := range recordedRoles(g, spec) {
 		p.recordedAs[recorded] = true
 	}
-	role = p.recordedBy(g, role)
+	role := p.recordedBy(g, spec)
 	key := keyOf(role, g.ID)
 	if before, known := p.recordedRole[key]; !known || compareRoles(role, before) < 0 {
 		p.recordedRole[key] = role
@@ -49,6 +57,7 @@ func (p *pass) readGroup(g v1alpha1.AttachedGroup, by Ref, owner string, role v1
 	if err != nil {
 		p.unreadable[key] = by.Kind + " " + strings.TrimPrefix(by.Namespace+"/"+by.Name, "/") + " has an unreadable record of " + g.ID + ": " + err.Error()
 	}
+	p.groupsOnRecord[key] = append(p.groupsOnRecord[key], groupOnRecord{g.ID, recordedRoles(g, spec), len(records) > 0 || err != nil})
 	for _, r := range records {
 		p.held[key] = append(p.held[key], held{r, by})
 		p.note(onRecord{key, r.Target}, by)
@@ -96,23 +105,72 @@ func recordedRoles(g v1alpha1.AttachedGroup, spec v1alpha1.AssumeRole) []v1alpha
 // forgetGone drops what an attachment has on record in groups that are not there any more: nothing
 // comes by them, and its status holds so many.
 func (p *pass) forgetGone(a *attachment) {
-	a.status.Groups = slices.DeleteFunc(a.status.Groups, func(g v1alpha1.AttachedGroup) bool { return p.isGone(g, a.role) })
+	a.status.Groups = slices.DeleteFunc(a.status.Groups, func(g v1alpha1.AttachedGroup) bool {
+		return p.isGone(groupOnRecord{id: g.ID, roles: recordedRoles(g, a.role)})
+	})
 }
 
-// isGone is whether a group on record was asked for by itself and is not there, by somebody who
-// sees others of its owner: one that reaches another account, or region, by mistake would find none.
-func (p *pass) isGone(g v1alpha1.AttachedGroup, spec v1alpha1.AssumeRole) bool {
-	roles := recordedRoles(g, spec)
-	account := p.accounts[roles[0]]
-	if len(roles) > 1 || account == nil || !account.Missing[g.ID] || ownerOf(g.ID) == "" {
-		return false
+// isGone is whether a group on record was asked for by itself and is not there, by everybody as whom it
+// may have been recorded, one of whom sees its owner: one that reaches another account, or region, by
+// mistake would find none. A classic load balancer is whose it is listed by.
+func (p *pass) isGone(g groupOnRecord) bool {
+	sees := OwnerOf(g.id) == ""
+	for _, role := range g.roles {
+		account := p.accounts[role]
+		if account == nil || !account.Missing[g.id] || p.byKey[keyOf(role, g.id)] != nil {
+			return false
+		}
+		sees = sees || account.sees(OwnerOf(g.id))
 	}
-	return !slices.ContainsFunc(p.reached, func(k *group) bool { return k.ID == g.ID }) &&
-		slices.ContainsFunc(account.Groups, func(k KnownGroup) bool { return ownerOf(k.ID) == ownerOf(g.ID) })
+	return sees
 }
 
-// ownerOf is the region and the account of an ARN, with what is before them; empty where it is none.
-func ownerOf(id string) string {
+// sees is whether groups of an owner would be listed: others of it are, or were while there were any, or
+// it is the role's own.
+func (a *Account) sees(owner string) bool {
+	if len(a.Groups) == 0 && a.Owners[owner] {
+		return true
+	}
+	if role := strings.Split(a.Role.ARN, ":"); len(role) > 4 && a.Region != "" && strings.HasSuffix(owner, ":"+a.Region+":"+role[4]) {
+		return true
+	}
+	return slices.ContainsFunc(a.Groups, func(k KnownGroup) bool { return OwnerOf(k.ID) == owner })
+}
+
+// findUnfound finds the groups in which something is on record that are neither known nor gone: a list
+// may leave out one that is there.
+func (p *pass) findUnfound() {
+	for key, all := range p.groupsOnRecord {
+		gone := func(g groupOnRecord) bool { return !g.any || p.isGone(g) }
+		if p.byKey[key] == nil && slices.ContainsFunc(all, func(g groupOnRecord) bool { return !gone(g) }) {
+			p.unfound[key] = p.whyUnfound(all[0])
+		}
+	}
+}
+
+// whyUnfound says why a group on record is not known.
+func (p *pass) whyUnfound(g groupOnRecord) string {
+	account := p.accounts[g.roles[0]]
+	if account == nil || !account.Missing[g.id] {
+		return "target group " + g.id + ", in which targets are on record, is not listed, and is being read"
+	}
+	return asRole(g.roles[0], "target group "+g.id+", in which targets are on record, is not found, nor any other of its account and region: see as whom the controller reaches them")
+}
+
+// unfoundOf says which group of an attachment's records is not known, empty where all are, and whether
+// that was asked for by itself.
+func (p *pass) unfoundOf(a *attachment) (why string, asked bool) {
+	for _, g := range a.Object.Status.Groups {
+		role := p.recordedBy(g, a.role)
+		if why := p.unfound[keyOf(role, g.ID)]; len(g.Targets)+len(g.Leaving) > 0 && why != "" {
+			return why, p.accounts[role] != nil && p.accounts[role].Missing[g.ID]
+		}
+	}
+	return "", false
+}
+
+// OwnerOf is the region and the account of an ARN, with what is before them; empty where it is none.
+func OwnerOf(id string) string {
 	parts := strings.Split(id, ":")
 	if len(parts) < 6 {
 		return ""

@@ -104,8 +104,9 @@ type Account struct {
 	// answered yet. Those that somebody names may be known before, and of some that are
 	// listed the tags may be missing.
 	ListedAt time.Time
-	// Missing are groups, by ID, that were asked for by themselves and are not there.
-	Missing map[string]bool
+	// Missing are groups, by ID, that were asked for by themselves and are not there, Owners are those
+	// of groups that were ever known, as OwnerOf has them.
+	Missing, Owners map[string]bool
 	// LooksFor are the instances that its groups are looked through for, and since when.
 	LooksFor map[string]time.Time
 	// LookFailure is why groups could not be looked through last, empty where they could,

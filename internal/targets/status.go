@@ -32,16 +32,27 @@ func (p *pass) decideAttachment(a *attachment) {
 // mustCatchUp is whether something waits for all that an attachment selects to be known: to
 // be taken out, or to tell which node it is on.
 func (p *pass) mustCatchUp(a *attachment) bool {
-	return a.Behind && (p.isUnplaced(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.decision.NeedLists }))
+	return a.Behind && (p.mayMissPods(a) || p.isUnplaced(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.decision.NeedLists }))
 }
 
 // left is whether something is left of an attachment that is deleted: what it registered,
 // or may have, until the traffic to that has stopped, gates that are closed, and drain hooks that
-// hold pods for it.
+// hold pods which nobody else would let go.
 func (p *pass) left(a *attachment) bool {
-	if a.gates || p.Behind || p.letsGo(a) || p.hidden(a) != "" {
+	if unfound, _ := p.unfoundOf(a); unfound != "" || a.gates || p.Behind || p.mayMissPods(a) || p.keepsHook(a) != nil || p.hidden(a) != "" {
 		return true
 	}
+	return p.hasTargets(a)
+}
+
+// mayMissPods is whether one that is deleted may select pods that are not known yet, whose gates or drain
+// hooks wait for it.
+func (p *pass) mayMissPods(a *attachment) bool {
+	return a.Behind && a.nodes == nil && a.Object.DeletionTimestamp != nil
+}
+
+// hasTargets is whether traffic may come by what an attachment has on record.
+func (p *pass) hasTargets(a *attachment) bool {
 	for _, g := range a.taken {
 		for _, r := range g.reportsOf(g.part) {
 			switch owner, any := g.owner(r.Target); {
@@ -87,6 +98,9 @@ func (p *pass) describeEnd(a *attachment) {
 	n.skipped = nil
 	n.faults = append(n.faults, p.late(a)...)
 	if why := p.hidden(a); why != "" {
+		n.faults = append(n.faults, why)
+	}
+	if why, asked := p.unfoundOf(a); asked {
 		n.faults = append(n.faults, why)
 	}
 	p.setBlocked(a, n)

@@ -272,7 +272,7 @@ func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
 	if out.Failure == "" {
 		out.Failure = a.survey.failure()
 	}
-	out.Missing = maps.Clone(a.survey.missing)
+	out.Missing, out.Owners = maps.Clone(a.survey.missing), maps.Clone(a.survey.owners)
 	out.LooksFor, out.LookFailure = a.survey.sweeps.Told(), a.survey.lookFailure
 	for _, g := range a.survey.complete(groups, out.ListedAt) {
 		held, seen := a.inventory[g.ID], a.survey.sweeps.Seen(g.ID)

@@ -34,6 +34,8 @@ type survey struct {
 	// askedFor is when a name was asked for last, missing are those that named nothing then, by ID.
 	askedFor map[targets.GroupName]time.Time
 	missing  map[string]bool
+	// owners are those of groups that were ever known, see targets.OwnerOf.
+	owners map[string]bool
 
 	// tags are by the ID of their group, unanswered are groups of which the last answer said
 	// nothing: that is not that they have none.
@@ -65,7 +67,7 @@ type asking struct {
 }
 
 func newSurvey() survey {
-	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, tags: map[string]map[string]string{}, unanswered: map[string]bool{}, sweeps: targets.NewSweeps()}
+	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, owners: map[string]bool{}, tags: map[string]map[string]string{}, unanswered: map[string]bool{}, sweeps: targets.NewSweeps()}
 }
 
 // due is whether it is time to ask again.
@@ -147,6 +149,7 @@ func (a *account) listGroups(ctx context.Context) (groups []targets.Group, err e
 	there := make(map[string]bool, len(groups))
 	for _, g := range groups {
 		there[g.ID] = true
+		a.survey.owners[targets.OwnerOf(g.ID)] = true
 	}
 	if err == nil {
 		maps.DeleteFunc(a.survey.tags, func(id string, _ map[string]string) bool { return !there[id] })
@@ -194,6 +197,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 		}
 		for _, g := range found {
 			s.direct[g.ID] = direct{g, asked}
+			s.owners[targets.OwnerOf(g.ID)] = true
 		}
 		a.mu.Unlock()
 		if len(found) > 0 {
