@@ -77,8 +77,9 @@ func (p *pass) unread(n *nodeAttachment) string {
 	if why := p.unnamed(n); why != "" {
 		return why
 	}
-	if n.detach() && p.Behind {
-		return "the TargetGroupAttachments are being read"
+	// What another leader took out may be the node's, and is to be put back.
+	if p.Behind {
+		return "the TargetGroupAttachments and Attachments are being read"
 	}
 	// What another leader registered may be on it, and its pod not be known yet.
 	if n.detach() && slices.ContainsFunc(p.attachments, p.isUnplaced) {
@@ -216,6 +217,10 @@ func (p *pass) settle(n *nodeAttachment) {
 				evidence = append(evidence, string(r.Evidence))
 			}
 		}
+		if waits := p.comesBack(g, n); waits != "" {
+			n.status.Waits = waits
+			return
+		}
 	}
 	n.status.Done = true
 	if !n.detach() {
@@ -247,6 +252,29 @@ func (p *pass) concerns(g *group, t Target, n *nodeAttachment) bool {
 		}
 	}
 	return members > 0 && (n.detach() || ready)
+}
+
+// comesBack says what is being put back on a node of which it is not known who wants it, empty where
+// nothing is. Whether it gets healthy there is not waited for: what served may be gone with what is not
+// known.
+func (p *pass) comesBack(g *group, n *nodeAttachment) string {
+	for _, t := range g.parts {
+		for _, m := range t.members {
+			if target := g.target(m.Target); t.isUnknown() && m.In && !n.detach() && p.isOn(target, n) && g.leaves(target) {
+				return m.ID + ": " + g.report(target).Message
+			}
+		}
+	}
+	return ""
+}
+
+// leaves is whether a target is on record as one that leaves, by what was decided.
+func (g *group) leaves(t Target) bool {
+	records := g.decision.Records
+	if records == nil {
+		records = g.state.Records
+	}
+	return slices.ContainsFunc(records, func(r Record) bool { return r.Target == t && r.Leaving })
 }
 
 // isOn is whether a target may be on a node.

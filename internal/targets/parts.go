@@ -85,6 +85,7 @@ func (p *pass) takeParts(g *group) {
 	}
 	g.findSpeakers()
 	g.indexMembers()
+	p.moveUnknown(g)
 	for _, n := range p.nodeAttachments {
 		p.borrow(g, n)
 	}
@@ -283,6 +284,30 @@ func (p *pass) keepLiving(g *group, t *part) {
 			}
 		}
 	}
+}
+
+// moveUnknown has what an attachment has on record, of which it is not known what it selects, go where
+// its node does, out and back: unknown is no change but where somebody asks for one, and whoever may
+// delete a Service could keep a node from leaving. Where another speaks of a target that one's word
+// counts, and what nobody wanted when it left was not taken out for its node.
+func (p *pass) moveUnknown(g *group) {
+	for _, t := range g.parts {
+		if !t.isUnknown() || g.binding != nil {
+			continue
+		}
+		for _, h := range g.held {
+			stays := h.Leaving && h.Settled && g.isOut(h.Target)
+			if h.by == t.ref && g.speakers[h.Target] == nil && !stays && slices.ContainsFunc(p.on[h.ID], p.moved) {
+				p.stay(t, h, nil)
+				g.wants = append(g.wants, t.members[len(t.members)-1].Want)
+			}
+		}
+	}
+}
+
+// isUnknown is whether it is not known what a part would select that is on the group.
+func (t *part) isUnknown() bool {
+	return t.matches && t.unknown && t.Object.DeletionTimestamp == nil
 }
 
 // moved is whether a node is out of its load balancers, or on its way there or back.

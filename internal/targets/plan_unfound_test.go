@@ -3,8 +3,10 @@ package targets
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -54,6 +56,63 @@ func TestAGroupThatAListLeavesOut(t *testing.T) {
 		s.detachment("node-a", "i-another", v1alpha1.WantAttached, taken)
 		if got := plan(t, s).node("node-a"); !got.Done {
 			t.Errorf("%s: another machine of the node's name waits: %q", name, got.Waits)
+		}
+	}
+}
+
+// TestANodeLeavesWithWhatNobodyKnows takes out and puts back what is on record for a TargetGroupAttachment
+// of which it is not known what it selects, as its node goes and returns: not what is on another node, nor
+// what had left before, and not for one that is on the group no more. Its node is back when that was put back.
+func TestANodeLeavesWithWhatNobodyKnows(t *testing.T) {
+	settled := leaving80(noon.Add(-time.Hour), "i-a:80")
+	settled.Leaving[0].Settled = true
+	back := map[Target]Answer{{"i-a", 80}: {Register: true, At: asOf.Add(-time.Minute), Times: 1}}
+	for name, c := range map[string]struct {
+		wanted     v1alpha1.AttachmentWanted
+		registered map[Target]Health
+		record     v1alpha1.AttachedGroup
+		answers    map[Target]Answer
+		calls      string
+		done       bool
+	}{
+		"it goes":                   {v1alpha1.WantDetached, at80("i-a", "i-b"), in80("i-a:80", "i-b:80"), nil, "out i-a:80", false},
+		"it is the last one":        {v1alpha1.WantDetached, at80("i-a"), in80("i-a:80"), nil, "", false},
+		"it returns":                {v1alpha1.WantAttached, at80("i-b"), leaving80(noon.Add(-time.Hour), "i-a:80"), nil, "in i-a:80", false},
+		"it is being put back":      {v1alpha1.WantAttached, at80("i-a", "i-b"), leaving80(noon.Add(-time.Hour), "i-a:80"), nil, "in i-a:80", false},
+		"it is put back":            {v1alpha1.WantAttached, at80("i-a", "i-b"), leaving80(noon.Add(-time.Hour), "i-a:80"), back, "", true},
+		"it had left before":        {v1alpha1.WantAttached, at80("i-b"), settled, nil, "", true},
+		"it was never out":          {v1alpha1.WantAttached, at80("i-a", "i-b"), in80("i-a:80"), nil, "", true},
+		"it was registered by hand": {v1alpha1.WantAttached, at80("i-b"), in80("i-a:80"), nil, "", true},
+	} {
+		s := fleetOf(webGroup(Instance), c.registered)
+		s.group().Answers = c.answers
+		s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"i-a", 80}: {LeftAt: noon.Add(-time.Hour), Left: noon.Add(-time.Hour)}}}
+		a := s.attachment("web", onPods(Instance), c.record)
+		a.Unknown, a.Pods = "there is no Service web", []*corev1.Pod{podOf("a", "")}
+		s.detachment("node-a", "i-a", c.wanted)
+		if d := plan(t, s); d.calls() != c.calls || d.node("node-a").Done != c.done {
+			t.Errorf("%s: %q, %+v", name, d.calls(), d.node("node-a"))
+		}
+		s.Attachments[0].Unknown, s.Attachments[0].Object.Spec.TargetGroup.Name = "there is no Service web", "another"
+		if d := plan(t, s); strings.Contains(d.calls(), "in i-a:80") {
+			t.Errorf("%s, and another group is meant: %q", name, d.calls())
+		}
+	}
+}
+
+// TestNoNodeIsBackWhileAttachmentsAreUnknown: what another leader took out may be the node's.
+func TestNoNodeIsBackWhileAttachmentsAreUnknown(t *testing.T) {
+	for _, behind := range []bool{true, false} {
+		s := fleetOf(webGroup(Instance), at80("i-b"))
+		s.Behind = behind
+		a := s.detachment("node-a", "i-a", v1alpha1.WantAttached)
+		if got := plan(t, s).node("node-a"); got.Done == behind {
+			t.Errorf("behind %t: %+v", behind, got)
+		}
+		// What was answered stands.
+		a.Status.Done, a.Status.ObservedGeneration = true, a.Generation
+		if got := plan(t, s).node("node-a"); !got.Done {
+			t.Errorf("behind %t, answered: %+v", behind, got)
 		}
 	}
 }

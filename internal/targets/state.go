@@ -20,8 +20,8 @@ type State struct {
 	// Attachments and NodeAttachments are all there are, in any order.
 	Attachments     []GroupAttachment
 	NodeAttachments []*v1alpha1.Attachment
-	// Behind is whether there may be TargetGroupAttachments, or records of theirs, that are not known
-	// yet: another leader may have written them. Late says why where that is so for long, empty
+	// Behind is whether there may be TargetGroupAttachments or Attachments, or records of theirs, that
+	// are not known yet: another leader may have written them. Late says why where that is so for long, empty
 	// where it is not.
 	Behind bool
 	Late   string

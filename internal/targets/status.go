@@ -147,7 +147,7 @@ func (p *pass) describe(a *attachment) {
 // late says what has not come for long, so that calls wait for it.
 func (p *pass) late(a *attachment) (out []string) {
 	if p.Late != "" {
-		out = append(out, "no target is registered or taken out before all TargetGroupAttachments are known: "+p.Late)
+		out = append(out, "no target is registered or taken out before all TargetGroupAttachments and Attachments are known: "+p.Late)
 	}
 	if a.Late != "" {
 		out = append(out, "what it selects may not be all there is, and what is missing is not taken out: "+a.Late)

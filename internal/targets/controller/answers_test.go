@@ -72,8 +72,11 @@ func TestAPassGoesByTheAnswers(t *testing.T) {
 		r.answers.wrote(o)
 	}
 	r.answers.ended(gone.UID)
-	for _, behind := range []bool{true, false} {
-		r.caches.current[allAttachments] = !behind
+	for cache, behind := range map[string]bool{allAttachments: true, allNodeAttachments: true, "": false} {
+		r.caches.current[allAttachments], r.caches.current[allNodeAttachments] = true, true
+		if behind {
+			delete(r.caches.current, cache)
+		}
 		o, err := r.observe(t.Context())
 		if err != nil {
 			t.Fatal(err)

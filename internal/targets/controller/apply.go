@@ -36,6 +36,7 @@ type applied struct {
 func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision) *applied {
 	r.memory = d.Memory
 	r.caches.catchUp(r.running, allAttachments)
+	r.caches.catchUp(r.running, allNodeAttachments)
 	done := r.beginWrites(d)
 	r.useAccounts(d)
 	waiting, stop := context.WithTimeout(ctx, patience)

@@ -24,13 +24,13 @@ const (
 	tellAfter = 15 * time.Second
 	// livePage is how much is listed live at once.
 	livePage = 500
-	// allAttachments names the cache of all TargetGroupAttachments, allNodes that of all Nodes. No
-	// namespace is called so.
-	allAttachments, allNodes = "*", ""
+	// allAttachments names the cache of all TargetGroupAttachments, allNodeAttachments that of all
+	// Attachments, allNodes that of all Nodes. No namespace is called so.
+	allAttachments, allNodeAttachments, allNodes = "*", "*nodes", ""
 )
 
-// caches are those of pods, by namespace, that of Nodes, and that of TargetGroupAttachments. Each
-// kind's watch lags by itself, so that a status may name a target that another leader registered
+// caches are those of pods, by namespace, that of Nodes, and those of TargetGroupAttachments and of
+// Attachments. Each kind's watch lags by itself, so that a status may name a target that another leader registered
 // while its pod is not there yet. A cache is compared once with what the API server has, where
 // something is missing in it: all that is recorded thereafter by this process it has shown.
 type caches struct {
@@ -105,7 +105,7 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 // compare returns when a cache shows all that the API server had when that was first asked for, or
 // when it is to end before: what comes and goes meanwhile, in a namespace that never rests, is
 // not waited for. It tells of each other error once, since what is not believed meanwhile waits:
-// without the TargetGroupAttachments every call.
+// without the TargetGroupAttachments and Attachments every call.
 func (c *caches) compare(ctx context.Context, name string) bool {
 	began := time.Now()
 	var missing map[types.UID]string
@@ -144,6 +144,8 @@ func (c *caches) missing(ctx context.Context, name string, before map[types.UID]
 		kind.Kind, cached = "NodeList", &corev1.NodeList{}
 	case allAttachments:
 		kind, cached, namespace = v1alpha1.GroupVersion.WithKind("TargetGroupAttachmentList"), &v1alpha1.TargetGroupAttachmentList{}, ""
+	case allNodeAttachments:
+		kind, cached, namespace = v1alpha1.GroupVersion.WithKind("AttachmentList"), &v1alpha1.AttachmentList{}, ""
 	}
 	live, err := c.listLive(ctx, kind, namespace)
 	if err != nil {
@@ -194,6 +196,10 @@ func versionsOf(list client.ObjectList) map[types.UID]string {
 			out[list.Items[i].UID] = list.Items[i].ResourceVersion
 		}
 	case *v1alpha1.TargetGroupAttachmentList:
+		for i := range list.Items {
+			out[list.Items[i].UID] = list.Items[i].ResourceVersion
+		}
+	case *v1alpha1.AttachmentList:
 		for i := range list.Items {
 			out[list.Items[i].UID] = list.Items[i].ResourceVersion
 		}

@@ -45,6 +45,8 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 		"only a pod is":        {"", []client.Object{node, podAt("a", "7")}, []client.Object{node}, false},
 		"an attachment is":     {allAttachments, []client.Object{named("web")}, []client.Object{podAt("a", "7")}, true},
 		"no attachment is":     {allAttachments, []client.Object{podAt("a", "7")}, []client.Object{named("web")}, false},
+		"an Attachment is":     {allNodeAttachments, []client.Object{&v1alpha1.Attachment{ObjectMeta: node.ObjectMeta}}, []client.Object{node, named("web")}, true},
+		"no Attachment is":     {allNodeAttachments, []client.Object{node, named("web")}, nil, false},
 		"only a Node is":       {"ns", []client.Object{node, podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {

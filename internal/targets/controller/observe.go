@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,7 +50,8 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	if err := r.client.List(ctx, &attachments, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing TargetGroupAttachments: %w", err)
 	}
-	o.state.Behind, o.state.Late = r.caches.behind(allAttachments), r.caches.isLate(allAttachments)
+	o.state.Behind = r.caches.behind(allAttachments) || r.caches.behind(allNodeAttachments)
+	o.state.Late = cmp.Or(r.caches.isLate(allAttachments), r.caches.isLate(allNodeAttachments))
 	there := map[types.UID]bool{}
 	for i := range attachments.Items {
 		if there[attachments.Items[i].UID] = true; r.answers.hasEnded(attachments.Items[i].UID) {
