@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -28,6 +29,23 @@ type Decision struct {
 	// WakeAt is when to decide again though nothing was read or changed; zero for never.
 	WakeAt time.Time
 	Memory Memory
+}
+
+// longestDecision is how long a decision may take to be made. One that took longer is one of a process
+// that was frozen meanwhile, for all that is known.
+const longestDecision = 30 * time.Second
+
+// Date has the age of a decision count from when it was made, since one about many groups may take
+// longer than a decision may be old. It is an error where it took too long: then its calls are not made.
+func (d *Decision) Date(observed, made time.Time) error {
+	took, set := made.Sub(observed), made.Round(0).Sub(observed.Round(0)).Abs()
+	if took = max(took, set); took > longestDecision {
+		return fmt.Errorf("it took %s to decide, and what was seen then counts for %s: no target is registered or taken out", took.Round(time.Second), longestDecision)
+	}
+	for i := range d.Groups {
+		d.Groups[i].Decided = made
+	}
+	return nil
 }
 
 // AttachmentDecision is what becomes of a TargetGroupAttachment.

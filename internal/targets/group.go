@@ -45,8 +45,13 @@ type group struct {
 	borrowers map[Target]Ref
 	wants     []Want
 
+	// found are the targets that are registered, or were seen to leave, by their IDs.
+	found map[string][]Target
+
 	state    GroupState
 	decision GroupDecision
+	// on are the reports about what may concern a node, by its name.
+	on map[string][]Report
 }
 
 // reachedGroups are all groups that are known, in the order of their keys, each as it is

@@ -7,6 +7,8 @@ import "time"
 type GroupDecision struct {
 	// At is the time of the State that it was made from.
 	At time.Time
+	// Decided is when it was made, from which its age counts: At where it is zero.
+	Decided time.Time
 	// Records are all that are to be on record; nil where nothing changes.
 	Records []Record
 	// Sightings belong to the records, for the State of the next decision.

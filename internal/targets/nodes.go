@@ -32,7 +32,7 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 // found says what a read found registered on a node that is said to be out, empty where nothing is.
 func (p *pass) found(n *nodeAttachment) string {
 	for _, g := range p.groups {
-		for _, r := range g.decision.Reports {
+		for _, r := range g.on[n.Name] {
 			if n.detach() && placeIn(g.Registered, r.Target) == registered && p.concerns(g, r.Target, n) && !g.arrived(r, n) {
 				return r.ID + ": " + r.Message
 			}
@@ -52,23 +52,36 @@ func (p *pass) nameForeign(n *nodeAttachment) {
 	if !n.detach() {
 		return
 	}
-	var found []string
+	found := slices.Clone(p.foreignOn(n.Name))
 	for _, g := range p.reached {
-		if g.LeftAlone == "" && g.Type != IP {
-			continue
-		}
-		for t := range g.Registered {
-			_, owned := g.owner(t)
-			if p.isOn(t, n) && (g.LeftAlone != "" || !owned) {
-				found = append(found, t.String()+" in "+g.Name)
-			}
-		}
 		if g.LeftAlone != "" && g.Registered == nil && g.Instances[n.Spec.Instance] {
 			found = append(found, n.Spec.Instance+" in "+g.Name)
 		}
 	}
 	slices.Sort(found)
 	n.status.Foreign = found[:min(len(found), mostForeign)]
+}
+
+// foreignOn are the targets on a node that are left alone, of all groups that were read anyway.
+func (p *pass) foreignOn(node string) []string {
+	if p.foreign != nil {
+		return p.foreign[node]
+	}
+	p.foreign = map[string][]string{}
+	for _, g := range p.reached {
+		if g.LeftAlone == "" && g.Type != IP {
+			continue
+		}
+		for t := range g.Registered {
+			if _, owned := g.owner(t); owned && g.LeftAlone == "" {
+				continue
+			}
+			for _, name := range p.on[t.ID] {
+				p.foreign[name] = append(p.foreign[name], t.String()+" in "+g.Name)
+			}
+		}
+	}
+	return p.foreign[node]
 }
 
 // unread says what was not read since an Attachment asks for what it does, empty where
@@ -82,7 +95,7 @@ func (p *pass) unread(n *nodeAttachment) string {
 		return "the TargetGroupAttachments and Attachments are being read"
 	}
 	// What another leader registered may be on it, and its pod not be known yet.
-	if n.detach() && slices.ContainsFunc(p.attachments, p.isUnplaced) {
+	if n.detach() && p.anyUnplaced() {
 		return "the pods of targets that another leader registered are being read"
 	}
 	// What cannot be read may be on it, in whatever group, or have been taken out.
@@ -103,11 +116,7 @@ func (p *pass) unread(n *nodeAttachment) string {
 		return why
 	}
 	for _, g := range p.groups {
-		concerned := slices.Contains(g.nodes, n) && n.Spec.Instance != ""
-		for _, r := range g.decision.Reports {
-			concerned = concerned || n.detach() && p.isOn(r.Target, n)
-		}
-		if g.unreadable == "" && concerned && g.ReadAt.Before(n.since) && (n.detach() || g.Failing == "" || g.holds(n.ref)) {
+		if g.unreadable == "" && p.isConcerned(g, n) && g.ReadAt.Before(n.since) && (n.detach() || g.Failing == "" || g.holds(n.ref)) {
 			return "target group " + g.Name + " is being read"
 		}
 	}
@@ -129,6 +138,22 @@ func (p *pass) unfoundOn(n *nodeAttachment) string {
 		return ""
 	}
 	return slices.Min(out)
+}
+
+// isConcerned is whether a group may have something of a node that asks for what it does.
+func (p *pass) isConcerned(g *group, n *nodeAttachment) bool {
+	if slices.Contains(g.nodes, n) && n.Spec.Instance != "" {
+		return true
+	}
+	return n.detach() && slices.ContainsFunc(g.on[n.Name], func(r Report) bool { return p.isOn(r.Target, n) })
+}
+
+// anyUnplaced is whether isUnplaced is so of any attachment.
+func (p *pass) anyUnplaced() bool {
+	if p.unplaced == nil {
+		p.unplaced = new(slices.ContainsFunc(p.attachments, p.isUnplaced))
+	}
+	return *p.unplaced
 }
 
 // isUnplaced is whether it is not known yet on which node something is that an attachment has
@@ -205,7 +230,7 @@ func (p *pass) settle(n *nodeAttachment) {
 		}
 	}
 	for _, g := range p.groups {
-		for _, r := range g.decision.Reports {
+		for _, r := range g.on[n.Name] {
 			if !p.concerns(g, r.Target, n) {
 				continue
 			}
@@ -242,16 +267,34 @@ func (p *pass) concerns(g *group, t Target, n *nodeAttachment) bool {
 	if n.detach() && p.isOn(t, n) {
 		return true
 	}
-	members, ready := 0, false
-	for _, part := range g.parts {
-		for _, m := range part.members {
-			if part.asks() && m.node == n.Name && g.target(m.Target) == t {
-				members++
-				ready = ready || m.ready
+	return slices.ContainsFunc(g.membersAt[t], func(m member) bool { return m.node == n.Name && (n.detach() || m.ready) })
+}
+
+// indexReports finds which reports may concern which node: hundreds may be out at once, and each group
+// have thousands of targets.
+func (g *group) indexReports(p *pass) {
+	g.on = map[string][]Report{}
+	if len(p.nodeAttachments) == 0 {
+		return
+	}
+	for _, r := range g.decision.Reports {
+		names := slices.Clone(p.on[r.ID])
+		for _, m := range g.membersAt[r.Target] {
+			names = append(names, m.node)
+		}
+		for _, h := range g.at[r.Target] {
+			if h.by.Kind == KindNodeAttachment {
+				names = append(names, h.by.Name)
 			}
 		}
+		if by, borrowed := g.borrowers[r.Target]; borrowed {
+			names = append(names, by.Name)
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			g.on[name] = append(g.on[name], r)
+		}
 	}
-	return members > 0 && (n.detach() || ready)
 }
 
 // comesBack says what is being put back on a node of which it is not known who wants it, empty where
@@ -318,11 +361,7 @@ func (p *pass) planGroups() {
 // read.
 func (g *group) readSince(p *pass) {
 	for _, n := range p.nodeAttachments {
-		concerned := slices.Contains(g.nodes, n) && n.Spec.Instance != ""
-		for _, r := range g.decision.Reports {
-			concerned = concerned || n.detach() && p.isOn(r.Target, n)
-		}
-		if concerned && g.ReadAt.Before(n.since) && g.unreadable == "" {
+		if p.isConcerned(g, n) && g.ReadAt.Before(n.since) && g.unreadable == "" {
 			g.decision.ReadAt = p.Now
 		}
 	}

@@ -34,6 +34,7 @@ func Plan(s State) Decision {
 		if len(g.parts)+len(g.nodes) > 0 {
 			p.groups = append(p.groups, g)
 			g.decide(p)
+			g.indexReports(p)
 		}
 	}
 	p.planGroups()
@@ -87,6 +88,10 @@ type pass struct {
 	strays     map[string][]string
 	// selectedBy are the attachments that select a pod, or look after it, by its UID.
 	selectedBy map[types.UID][]*attachment
+	// unplaced is whether it is not known on which node something is that an attachment has on record,
+	// and foreign are the targets on nodes that are left alone; both are nil until somebody asks.
+	unplaced *bool
+	foreign  map[string][]string
 	// reached are all groups that are known, byKey by their keys, groups those in which somebody has
 	// a part.
 	reached, groups []*group

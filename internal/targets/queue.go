@@ -75,7 +75,9 @@ func (q *queue) plan(d GroupDecision) {
 		q.pending[kind] = pending
 	}
 	q.planRead(d)
-	q.decided = d.At
+	if q.decided = d.At; !d.Decided.IsZero() {
+		q.decided = d.Decided
+	}
 	for kind := range Read {
 		q.wait(kind, d.At)
 	}

@@ -25,6 +25,8 @@ type State struct {
 	// where it is not.
 	Behind bool
 	Late   string
+	// Slow says why the calls of the decisions of before were not made, empty where they were.
+	Slow string
 	// Nodes are all of the cluster. NodesBehind is whether some may not be known yet as they are.
 	Nodes       []*corev1.Node
 	NodesBehind bool

@@ -149,6 +149,9 @@ func (p *pass) late(a *attachment) (out []string) {
 	if p.Late != "" {
 		out = append(out, "no target is registered or taken out before all TargetGroupAttachments and Attachments are known: "+p.Late)
 	}
+	if p.Slow != "" {
+		out = append(out, p.Slow)
+	}
 	if a.Late != "" {
 		out = append(out, "what it selects may not be all there is, and what is missing is not taken out: "+a.Late)
 	}

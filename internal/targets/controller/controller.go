@@ -78,6 +78,10 @@ type Reconciler struct {
 	caches *caches
 	// answers are objects as they were written and are not shown yet.
 	answers *answers
+	// slow is why the calls of the last decision were not made, nil where they were; tooSlow says so
+	// where that is so again and again.
+	slow    error
+	tooSlow string
 	// gates are the versions in which pods were seen when their gates were written.
 	gates map[types.UID]string
 }
@@ -89,9 +93,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
 	}
 	d := targets.Plan(o.state)
+	r.date(ctx, o, &d)
 	log.FromContext(ctx).V(2).Info("decided", "groups", len(d.Groups))
 	done := r.apply(ctx, o, d)
 	return ctrl.Result{RequeueAfter: until(r.report(ctx, o, d, done), time.Now())}, nil
+}
+
+// date has the age of a decision count from now, and tells users where one after another took too long:
+// a process that was frozen once goes on by itself.
+func (r *Reconciler) date(ctx context.Context, o *observed, d *targets.Decision) {
+	before, err := r.slow, d.Date(o.state.Now, time.Now())
+	if r.slow = err; err == nil {
+		r.tooSlow = ""
+		return
+	}
+	log.FromContext(ctx).Error(err, "a decision came too late")
+	if before != nil {
+		r.tooSlow = err.Error()
+	}
 }
 
 // until is the time to a moment.

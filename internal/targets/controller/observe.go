@@ -238,6 +238,7 @@ func isAddress(id string) bool {
 // observeCloud reads what is known of the cloud.
 func (r *Reconciler) observeCloud(o *observed) {
 	o.state.Bindings.All, o.state.Bindings.Listed, o.state.Bindings.Failure = r.bindings.known()
+	o.state.Slow = r.tooSlow
 	for role, a := range r.accounts {
 		o.state.Accounts = append(o.state.Accounts, a.observe(role))
 	}
