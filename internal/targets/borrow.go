@@ -34,11 +34,14 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 		if _, listed := g.Registered[target]; !listed || g.spoken(target) || len(g.at[target]) > 0 && (g.binding == nil || g.heldBy(target, n.ref)) {
 			continue
 		}
-		if !g.holds(n.ref) && p.recorded(n.ref, len(n.Status.Groups)) >= mostNodeGroups {
-			g.full = append(g.full, n)
-			return
+		if !g.heldBy(target, n.ref) {
+			if !p.hasRoom(g, n) {
+				g.full = append(g.full, n)
+				return
+			}
+			n.onRecord++
 		}
-		g.adds[n.ref] = true
+		g.adds[n.ref] = g.adds[n.ref] || !g.holds(n.ref)
 		want(Registration{Target: target})
 	}
 	for _, target := range g.foundOf(p, n.Spec.Instance) {

@@ -58,7 +58,7 @@ func (p *pass) place(g *group, t *part, pod *corev1.Pod) Place {
 	at.Unchecked = mode.Unchecked(g.Group)
 	wants, skipped := mode.PodWants(Fleet{Pods: []*corev1.Pod{pod}, Nodes: p.nodes})
 	switch {
-	case len(skipped) > 0:
+	case len(skipped) > 0, len(wants) > 0 && t.isLeft(g.target(wants[0].Target)):
 		at.Report.Phase = Refused
 	case len(wants) > 0 && t.admission.why != "" && !g.heldBy(g.target(wants[0].Target), t.ref):
 		if !t.admission.unread {
@@ -68,6 +68,11 @@ func (p *pass) place(g *group, t *part, pod *corev1.Pod) Place {
 		at.Report = g.report(g.target(wants[0].Target))
 	}
 	return at
+}
+
+// isLeft is whether a target is not registered because the status of its object has no room for it.
+func (t *part) isLeft(target Target) bool {
+	return t.left[target] || t.full != "" && t.left == nil
 }
 
 func waitsFor(spec corev1.PodSpec, kind corev1.PodConditionType) bool {

@@ -225,7 +225,7 @@ func (p *pass) settle(n *nodeAttachment) {
 	var evidence []string
 	for _, g := range p.groups {
 		if slices.Contains(g.full, n) {
-			n.status.Waits = "more target groups have it than its status holds: " + g.Name
+			n.status.Waits = "more target groups, or targets in them, have it than its status holds: " + g.Name
 			return
 		}
 	}

@@ -30,19 +30,22 @@ type part struct {
 	// unsure is whether something that it selects may be in the group as a target that is
 	// not among its members.
 	unsure bool
-	// full is whether the status of its object has no room for the group.
-	full bool
+	// full says why the status of its object has no room for the group, or for some of its targets
+	// there, which are left; empty where it has. crowded is whether it has none for those of others.
+	full    string
+	left    map[Target]bool
+	crowded bool
 }
 
 // asks is whether its members are to be in the group, or out, as they say.
 func (t *part) asks() bool {
-	return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown && !t.full
+	return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown && (t.full == "" || t.left != nil)
 }
 
 // owns is whether all that is in the group is its own: not where the group takes nothing new of
 // its namespace.
 func (t *part) owns() bool {
-	return t.asks() && t.admission.why == "" && t.Object.Spec.Ownership == v1alpha1.OwnGroup
+	return t.asks() && !t.crowded && t.admission.why == "" && t.Object.Spec.Ownership == v1alpha1.OwnGroup
 }
 
 // member is a pod or a node of a TargetGroupAttachment and what it wants of a group.
@@ -57,16 +60,6 @@ type member struct {
 	// silent is whether nothing is wanted of the target: it is only known to be the pod's.
 	silent bool
 }
-
-// mostGroups and mostNodeGroups are how many groups the statuses of the two kinds of
-// objects hold (maxItems in their types). mostTargets is how many targets the first has room for
-// when all of them leave, which takes some 130 bytes for each: etcd takes 1.5 MiB
-// (https://etcd.io/docs/v3.6/dev-guide/limit/).
-const (
-	mostGroups     = 100
-	mostNodeGroups = 200
-	mostTargets    = 10000
-)
 
 // takeParts finds who has a part in a group, and what each wants of it.
 func (p *pass) takeParts(g *group) {
@@ -107,34 +100,6 @@ func (p *pass) mayBeMeant(g *group) bool {
 	return g.tags == nil && slices.ContainsFunc(p.attachments, func(a *attachment) bool {
 		return a.Object.Spec.TargetGroup.Tags != nil && a.Object.DeletionTimestamp == nil && a.Object.Spec.TargetType == string(g.Type) && slices.Contains(g.roles, a.role)
 	})
-}
-
-// bound has a part ask for nothing where the status of its object has no room for the group:
-// what cannot be recorded is neither registered nor taken out.
-func (p *pass) bound(g *group, t *part) {
-	switch {
-	case g.binding != nil || !t.asks() || len(t.members) == 0 && !t.owns() || g.holds(t.ref):
-	case p.recorded(t.ref, len(t.Object.Status.Groups)) >= mostGroups:
-		t.faults = append(t.faults, fmt.Sprintf("it is on more than %d target groups, which is all that its status holds: nothing is registered with %s", mostGroups, g.Name))
-		t.full = true
-	case t.onRecord+len(t.members) > mostTargets:
-		t.faults = append(t.faults, fmt.Sprintf("it has more than %d targets, which is all that its status holds: nothing is registered with %s", mostTargets, g.Name))
-		t.full = true
-	default:
-		g.adds[t.ref] = true
-		t.onRecord += len(t.members)
-	}
-}
-
-// recorded is how many groups the status of an object is to hold, by what is decided.
-func (p *pass) recorded(by Ref, before int) int {
-	n := before
-	for _, g := range p.groups {
-		if g.adds[by] {
-			n++
-		}
-	}
-	return n
 }
 
 // partOf is an attachment's part in a group, nil where it has none.

@@ -131,6 +131,8 @@ type nodeAttachment struct {
 	ref    Ref
 	since  time.Time
 	status v1alpha1.AttachmentStatus
+	// onRecord is how many targets its status holds, with those that are to be taken out.
+	onRecord int
 }
 
 func (n *nodeAttachment) detach() bool { return n.Spec.Wanted == v1alpha1.WantDetached }
@@ -189,6 +191,9 @@ func (p *pass) addNodeAttachment(object *v1alpha1.Attachment) {
 		memory = NodeMemory{object.Generation, p.Now}
 	}
 	p.out.Memory.Nodes[object.UID], n.since = memory, memory.Since
+	for _, g := range object.Status.Groups {
+		n.onRecord += len(g.Targets) + len(g.Leaving)
+	}
 	p.nodeAttachments = append(p.nodeAttachments, n)
 	// A Node may be registered again, and not say yet which machine it is.
 	p.put(object.Spec.Instance, object.Name)

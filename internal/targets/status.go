@@ -86,9 +86,10 @@ func (g *group) reportsOf(t *part) (out []Report) {
 // tally is what the status of a TargetGroupAttachment is made from, over all its groups.
 type tally struct {
 	// bound and alone are why groups are left to somebody else, or alone, closed why they
-	// take no new target, and unread why it is not known yet whether they do.
-	bound, alone, closed, unread, waits, faults []string
-	skipped                                     []Skip
+	// take no new target, full why some are not recorded, and unread why it is not known yet whether they
+	// take any.
+	bound, alone, closed, full, unread, waits, faults []string
+	skipped                                           []Skip
 }
 
 // describeEnd says what is left of a TargetGroupAttachment that is deleted, and what stands in the
@@ -178,6 +179,10 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 		a.status.GroupCount++
 	}
 	n.faults = append(n.faults, t.faults...)
+	if t.full != "" {
+		n.full = append(n.full, t.full)
+		n.faults = append(n.faults, t.full)
+	}
 	if t.matches && g.binding != nil {
 		n.bound = append(n.bound, g.binding.refusal(g.Group))
 		return
@@ -232,6 +237,8 @@ func (p *pass) setReady(a *attachment, unread string, n tally) {
 		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.alone[0]
 	case len(n.closed) > 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.closed[0]
+	case len(n.full) > 0:
+		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.full[0]
 	case len(n.unread) > 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, n.unread[0]
 	case a.status.GroupCount == 0:
