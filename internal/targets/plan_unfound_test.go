@@ -116,3 +116,58 @@ func TestNoNodeIsBackWhileAttachmentsAreUnknown(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeThatIsOutStaysOut: what selects it registers nothing on it after that was answered.
+func TestANodeThatIsOutStaysOut(t *testing.T) {
+	s := fleetOf(webGroup(Instance), at80("i-b", "i-c"))
+	s.attachment("web", onNodes(), leaving80(noon.Add(-time.Hour), "i-a:80"), in80())
+	s.Attachments[0].Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(noon.Add(-time.Hour), "i-a:80")}
+	s.Attachments[0].Object.Status.Groups[0].Targets = []string{"i-b:80", "i-c:80"}
+	a := s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	a.Status.Done, a.Status.ObservedGeneration = true, a.Generation
+	if d := plan(t, s); d.calls() != "" {
+		t.Errorf("%s", d.calls())
+	}
+}
+
+// TestAShortFloorIsNoShorterThanACall: what left, and may come back by a call that was sent before, is on
+// record, holds its finalizer, and is not taken for absent, until no such call can arrive.
+func TestAShortFloorIsNoShorterThanACall(t *testing.T) {
+	floor := int32(5)
+	for since, over := range map[time.Duration]bool{6 * time.Second: false, 16 * time.Second: true} {
+		left := asOf.Add(-since)
+		fleet := func(spec v1alpha1.TargetGroupAttachmentSpec, record v1alpha1.AttachedGroup) (State, *GroupAttachment) {
+			s := fleetOf(webGroup(IP), at80("10.0.0.2"))
+			s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {LeftAt: left, Left: left}}}
+			spec.DetachFloorSeconds = &floor
+			a := s.attachment("web", spec, record)
+			return s, a
+		}
+		s, a := fleet(onPods(IP), leaving80(left, "10.0.0.1:80"))
+		ends := podOf("a", "10.0.0.1")
+		ends.Status.Phase = corev1.PodFailed
+		a.Pods = []*corev1.Pod{ends}
+		if got := plan(t, s).onRecord("web"); got == 0 != over {
+			t.Errorf("%s after it left: %d on record", since, got)
+		}
+		// One that is deleted, and another that wants the same and may never have the record.
+		s, a = fleet(onPods(IP), leaving80(left, "10.0.0.1:80"))
+		a.Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		if got := plan(t, s).of("web").Release; got != over {
+			t.Errorf("%s after it left, alone: released %t", since, got)
+		}
+		heir := s.attachment("heir", onPods(IP))
+		heir.Object.Spec.DetachFloorSeconds, heir.Pods = &floor, []*corev1.Pod{podOf("a", "10.0.0.1")}
+		if got := plan(t, s).of("web").Release; got != over {
+			t.Errorf("%s after it left: released %t", since, got)
+		}
+		// One of a set that is not found only stays.
+		spec := onPods(IP)
+		spec.PodSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "web"}
+		s, a = fleet(spec, in80("10.0.0.1:80"))
+		a.Pods = []*corev1.Pod{podOf("a", "10.0.0.1")}
+		if got := plan(t, s).Groups[0].Reports[0].Phase; got == Absent != over {
+			t.Errorf("%s after it left: %s", since, got)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func (p *pass) hasTargets(a *attachment) bool {
 				// It went over to another object.
 			case any && owner != a.ref && p.isOver(g.group, r.Target, a.ref):
 				// Nothing is left of it, whether or not the other object can ever be written.
-			case any && owner != a.ref, !r.ended():
+			case any && owner != a.ref, !r.ended(), r.Phase == Stopped && p.mayComeBack(g.group, r.Target):
 				return true
 			}
 		}

@@ -56,7 +56,7 @@ func (p *planner) left(r Record, where place) {
 		p.forget(r.Target)
 		return
 	}
-	if !wanted && !p.outForGood(r) {
+	if p.isDone(r) && !p.outForGood(r) {
 		p.readBy(p.ReadAt.Add(moving))
 	}
 }
@@ -91,7 +91,6 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 // mayForget is whether a target that is not registered needs no record any more: nothing can
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
 func (p *planner) mayForget(r Record, where place, over time.Time) bool {
-	w, wanted := p.wishes[r.Target]
 	over = later(over, p.sightings[r.Target].Left.Add(p.floorOf(r.Target)))
 	switch {
 	case where != absent || p.Now.Before(over) || p.ReadAt.Before(over):
@@ -99,10 +98,19 @@ func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 	case !p.synced(r.Target):
 		p.out.NeedLists = true
 		return false
-	case !wanted:
-		return p.outForGood(r)
 	}
-	return !w.voluntary && !w.Borrowed
+	return p.isDone(r) && p.outForGood(r)
+}
+
+// isDone is whether nobody speaks of a target that left, or what served there ended.
+func (p *planner) isDone(r Record) bool {
+	w, wanted := p.wishes[r.Target]
+	return !wanted || !w.voluntary && !w.Borrowed
+}
+
+// mayComeBack is whether a target that left may be registered again by a call that was sent before.
+func (p *pass) mayComeBack(g *group, t Target) bool {
+	return g.ReadAt.Before(p.out.Memory.Groups[g.key].Sightings[t].Left.Add(lingering))
 }
 
 // isOver is whether nothing comes any more by what an object has on record of a target that left,
