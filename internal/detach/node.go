@@ -110,7 +110,7 @@ func (p *planner) takeOut(n *Node, d *NodeDecision) {
 	d.Station = Detaching
 	d.Ask = p.ask(n, func(w Webhook) bool { return w.Detached })
 	m := marks{out: n.Attachment.Remembered, detaching: true}
-	if d.Waits = n.waits(func(w Webhook) bool { return w.Detached }); d.Waits == "" {
+	if d.Waits = n.waits(n.hasDetached); d.Waits == "" {
 		d.Station = Detached
 		m.timestamp, m.evidence = n.Annotations[v1alpha1.AnnotationDetachmentTimestamp], n.evidence()
 		if m.timestamp == "" {
@@ -123,6 +123,17 @@ func (p *planner) takeOut(n *Node, d *NodeDecision) {
 	}
 	d.Patch = n.patch(m)
 }
+
+// hasDetached is whether a webhook's load balancer has taken the node out: by its answer, or by what
+// stands on the Node while there is none. Another leader has to ask anew, the webhook may be down, and
+// what this says is removed before the node is attached again.
+func (n *Node) hasDetached(w Webhook) bool {
+	said := n.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" &&
+		slices.Contains(strings.Split(n.Annotations[v1alpha1.AnnotationDetachmentEvidence], ", "), evidenceOf(w))
+	return w.Detached || said && !w.Undone
+}
+
+func evidenceOf(w Webhook) string { return "webhook " + w.Name }
 
 // putBack waits until all that was attached is again.
 func (p *planner) putBack(n *Node, d *NodeDecision) {
@@ -156,7 +167,7 @@ func (n *Node) evidence() string {
 		all = append(all, n.Attachment.Evidence)
 	}
 	for _, w := range n.Webhooks {
-		all = append(all, "webhook "+w.Name)
+		all = append(all, evidenceOf(w))
 	}
 	if len(all) == 0 {
 		return "no load balancer has it"

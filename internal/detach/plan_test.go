@@ -102,6 +102,8 @@ func TestStations(t *testing.T) {
 	notRemembered := func(n *Node) { n.Attachment.Remembered = false }
 	other := func(n *Node) { n.Attachment.Instance = "i-before" }
 	promoted := labelled(controlPlane, "")
+	excluded := labelled(v1alpha1.LabelExclude, v1alpha1.ExcludedByUs)
+	saidBy := func(evidence string) func(*Node) { return annotated(v1alpha1.AnnotationDetachmentEvidence, evidence) }
 	hook := func(w Webhook) func(*Node) { return func(n *Node) { n.Webhooks = append(n.Webhooks, w) } }
 	for name, c := range map[string]struct {
 		node    Node
@@ -142,6 +144,12 @@ func TestStations(t *testing.T) {
 			"it came back on another machine"},
 		"a webhook is left": {node("a", asked, attachment(true, true), hook(Webhook{Name: "edge", Waits: "edge drains"})), Detaching,
 			"exclude=ingress-daemonset", Keep, "edge drains"},
+		"out by what stands, of a webhook that was not asked since": {node("a", asked, attachment(true, true), stamp, saidBy("FloorPassed, webhook edge"), excluded, hook(Webhook{Name: "edge", Waits: "edge is down"})),
+			Detached, "", Keep, ""},
+		"a webhook answers otherwise": {node("a", asked, attachment(true, true), stamp, saidBy("FloorPassed, webhook edge"), excluded, hook(Webhook{Name: "edge", Undone: true, Waits: "edge drains"})),
+			Detaching, "detachment-evidence- detachment-timestamp-", Keep, "edge drains"},
+		"a webhook is new": {node("a", asked, attachment(true, true), stamp, saidBy("FloorPassed"), excluded, hook(Webhook{Name: "edge"})),
+			Detaching, "detachment-evidence- detachment-timestamp-", Keep, "webhook edge has not answered yet"},
 		"a webhook has answered": {node("a", asked, attachment(true, true), hook(Webhook{Name: "edge", Detached: true})), Detached,
 			"detachment-evidence=FloorPassed, webhook edge detachment-timestamp=2026-01-02T03:04:05Z exclude=ingress-daemonset", Keep, ""},
 		"a webhook is to attach it": {node("a", attachment(false, true), hook(Webhook{Name: "edge", Detached: true, Waits: "edge checks"})), Attaching, "", Keep, "edge checks"},

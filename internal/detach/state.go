@@ -76,8 +76,10 @@ type Webhook struct {
 	Name string
 	// Detached and Attached are whether it answered so, for the present Attachment.
 	Detached, Attached bool
-	Waits              string
-	RetryAt            time.Time
+	// Undone is whether it answered otherwise.
+	Undone  bool
+	Waits   string
+	RetryAt time.Time
 }
 
 // Pod is a pod that is to be stopped in its turn.

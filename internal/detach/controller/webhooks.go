@@ -83,7 +83,9 @@ type question struct {
 }
 
 type known struct {
-	done     bool
+	done bool
+	// undone is whether it answered that it is not done.
+	undone   bool
 	waits    string
 	retryAt  time.Time
 	failures int
@@ -102,6 +104,7 @@ func (w *webhooks) answers(a *v1alpha1.Attachment) []detach.Webhook {
 			Name:     hook.Name,
 			Detached: k.done && a.Spec.Wanted == v1alpha1.WantDetached,
 			Attached: k.done && a.Spec.Wanted == v1alpha1.WantAttached,
+			Undone:   k.undone,
 			Waits:    k.waits, RetryAt: k.retryAt,
 		})
 	}
@@ -155,8 +158,9 @@ func (w *webhooks) put(k *known, about addressee, hook Webhook, q Question) {
 		k.retryAt = time.Now().Add(min(firstPause<<min(k.failures, 10), lastPause))
 		k.failures++
 	case answer.Done:
-		k.done, k.waits = true, ""
+		k.done, k.undone, k.waits = true, false, ""
 	default:
+		k.undone = true
 		k.waits = strings.TrimSuffix("webhook "+hook.Name+" is not done yet: "+answer.Message, ": ")
 		k.retryAt, k.failures = time.Now().Add(answer.RetryAfter), 0
 	}
