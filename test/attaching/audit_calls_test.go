@@ -15,6 +15,12 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	if told := g.told[l]; !told.IsZero() && time.Since(told) > patienceOfCalls && g.members[t] == nil {
 		a.failf("%s is new, and registered with %s, of which %s was told %s ago that it takes none %s", t, g.Name, l.name, time.Since(told).Round(time.Second), a.facts(place{g, t}))
 	}
+	if n := a.w.node(a.on[t.ID]); n != nil && a.w.keptOut(n.name) && a.lives(t) && !a.failed(t) {
+		stamped := a.w.object(n) != nil && a.w.object(n).Annotations[v1alpha1.AnnotationDetachmentTimestamp] != ""
+		if stamped && (g.Type == targets.IP || n.instance == t.ID) {
+			a.failf("%s is registered with %s by %s while node %s is said to be out %s", t, g.Name, l.name, n.name, a.facts(place{g, t}))
+		}
+	}
 	for _, p := range a.w.pods {
 		if !p.hook || p.ends || p.object() == nil || g.Type != targets.IP || p.address != t.ID {
 			continue

@@ -85,9 +85,12 @@ func (a *audit) refresh() {
 		a.on[n.instance] = n.name
 		a.nameless[n.name] = a.nameless[n.name] || n.nameless
 	}
-	for _, p := range a.w.pods {
-		if p.address != "" {
-			a.on[p.address] = p.node
+	// One that has failed keeps its address, which another may have by now.
+	for _, failed := range []bool{true, false} {
+		for _, p := range a.w.pods {
+			if p.address != "" && p.failed() == failed {
+				a.on[p.address] = p.node
+			}
 		}
 	}
 }

@@ -276,12 +276,10 @@ func (w *world) zoneOf(t targets.Target) string {
 // answers is whether what serves at a target answers a health check.
 func (w *world) answers(g *group, t targets.Target) bool {
 	if g.Type == targets.IP {
-		for _, p := range w.pods {
-			if p.address == t.ID {
-				return p.serves && p.port == t.Port
-			}
-		}
-		return strings.HasPrefix(t.ID, "10.9.")
+		// One that has failed keeps its address, which another may have by now.
+		at := func(p *pod) bool { return p.address == t.ID }
+		serves := func(p *pod) bool { return at(p) && p.serves && p.port == t.Port }
+		return slices.ContainsFunc(w.pods, serves) || strings.HasPrefix(t.ID, "10.9.") && !slices.ContainsFunc(w.pods, at)
 	}
 	for _, n := range w.nodes {
 		if n.instance != t.ID || n.gone {

@@ -336,7 +336,7 @@ func TestDetachedNode(t *testing.T) {
 			n.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" || len(n.Labels[v1alpha1.LabelExclude]) > 0 {
 			return fmt.Errorf("%v %v", n.Annotations, n.Labels)
 		}
-		return client.IgnoreNotFound(api.Get(ctx, client.ObjectKey{Name: "simulated-2"}, &v1alpha1.Attachment{}))
+		return notFound(api.Get(ctx, client.ObjectKey{Name: "simulated-2"}, &v1alpha1.Attachment{}))
 	})
 }
 
