@@ -219,7 +219,7 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podsLate(r.Message) && !a.w.viewsLag() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
-	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment {
+	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment || a.w.viewsLag() {
 		return
 	}
 	for _, name := range a.w.order() {
