@@ -38,11 +38,11 @@ type eviction struct {
 	node string
 }
 
-// drain is when the last of its evictions was seen, and whether the node was cordoned then, or
-// soon after.
+// drain is when the last of its evictions was seen, whether the node was cordoned then, or soon
+// after, and whether a pass has seen that. A pass may have read the Node before it was.
 type drain struct {
-	at       time.Time
-	cordoned bool
+	at             time.Time
+	cordoned, seen bool
 }
 
 func newEvictions(now func() time.Time) *evictions {
@@ -95,7 +95,8 @@ func (e *evictions) sawCordon(node *corev1.Node) {
 	e.leaving[node.Name] = true
 	for of, d := range e.drains {
 		if of.node == node.Name && !e.longAgo(d) {
-			e.drains[of] = drain{d.at, true}
+			d.cordoned = true
+			e.drains[of] = d
 		}
 	}
 }
@@ -152,10 +153,10 @@ func (e *evictions) drained(set types.NamespacedName, leaving func(node string) 
 	for of, d := range e.drains {
 		switch {
 		case of.set != set:
-		case d.cordoned && !leaving(of.node), !d.cordoned && e.longAgo(d):
+		case e.longAgo(d) && !d.cordoned, !leaving(of.node) && (d.seen || e.longAgo(d)):
 			delete(e.drains, of)
 		case leaving(of.node):
-			e.drains[of] = drain{d.at, true}
+			e.drains[of] = drain{d.at, true, true}
 			nodes = append(nodes, of.node)
 		}
 	}

@@ -133,6 +133,7 @@ func TestDrainBetweenTwoPasses(t *testing.T) {
 		"it is not for long":      {evicted, func(e *evictions) { now = now.Add(longestLag + time.Second); e.drained(theSet, staying) }, false},
 		"it is only later":        {evicted, func(e *evictions) { now = now.Add(longestLag + time.Second); e.saw(cordoned) }, false},
 		"it was, before any pass": {evicted, func(e *evictions) { e.saw(cordoned); now = now.Add(longestLag + time.Second) }, true},
+		"a pass read it before":   {evicted, func(e *evictions) { e.saw(cordoned); e.drained(theSet, staying) }, true},
 		"it is not any more":      {evicted, func(e *evictions) { e.drained(theSet, leaving); e.drained(theSet, staying) }, false},
 		"another set's is not":    {evicted, func(e *evictions) { e.drained(types.NamespacedName{Name: "other"}, func(string) bool { return false }) }, true},
 		"a taint took it":         {"DeletionByTaintManager", func(*evictions) {}, false},
