@@ -18,11 +18,14 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 	if s.Node == "" {
 		return
 	}
-	if what := s.String(); a.last[s.Node] == what {
-		a.repeats[s.Node]++
-	} else {
+	switch what := s.String(); {
+	case a.last[s.Node] != what:
 		a.last[s.Node], a.repeats[s.Node] = what, 0
+	case a.lastBy[s.Node] == a.w.writer:
+		a.repeats[s.Node]++
 	}
+	// One that dies before it has stored why begins anew.
+	a.lastBy[s.Node] = a.w.writer
 	if a.repeats[s.Node] > 50 && s.Action != rollout.DeletePods {
 		a.fault("%s is written again and again", s)
 	}
