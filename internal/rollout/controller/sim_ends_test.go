@@ -203,10 +203,11 @@ func (a *audit) podsLate(why string) bool {
 	return false
 }
 
-// countsAnew is whether who writes has not looked for long enough to call any pod available.
+// countsAnew is whether who writes has not looked for long enough to call any pod available, and the
+// deadline does not let it.
 func (a *audit) countsAnew() bool {
 	l, minReady := a.w.writer, time.Duration(a.w.spec().MinReadySeconds)*time.Second
-	return l != nil && minReady > 0 && min(a.w.now.Sub(l.began), a.w.now.Sub(l.frozenUntil)) < minReady+aMoment
+	return l != nil && minReady > 0 && a.w.spec().ProgressDeadline() < minReady+aMoment && min(a.w.now.Sub(l.began), a.w.now.Sub(l.frozenUntil)) < minReady+aMoment
 }
 
 // startsOn is whether a pod of a node was made too short a time ago to be ready.
