@@ -39,10 +39,10 @@ type eviction struct {
 }
 
 // drain is when the last of its evictions was seen, whether the node was cordoned then, or soon
-// after, and whether a pass has seen that. A pass may have read the Node before it was.
+// after, and whether a pass has noted that. A pass may have read the Node before it was.
 type drain struct {
 	at             time.Time
-	cordoned, seen bool
+	cordoned, noted bool
 }
 
 func newEvictions(now func() time.Time) *evictions {
@@ -153,7 +153,7 @@ func (e *evictions) drained(set types.NamespacedName, leaving func(node string) 
 	for of, d := range e.drains {
 		switch {
 		case of.set != set:
-		case e.longAgo(d) && !d.cordoned, !leaving(of.node) && (d.seen || e.longAgo(d)):
+		case e.longAgo(d) && !d.cordoned, !leaving(of.node) && (d.noted || e.longAgo(d)):
 			delete(e.drains, of)
 		case leaving(of.node):
 			e.drains[of] = drain{d.at, true, true}
