@@ -41,7 +41,7 @@ type eviction struct {
 // drain is when the last of its evictions was seen, whether the node was cordoned then, or soon
 // after, and whether a pass has noted that. A pass may have read the Node before it was.
 type drain struct {
-	at             time.Time
+	at              time.Time
 	cordoned, noted bool
 }
 
