@@ -568,6 +568,20 @@ func TestMeasurementOfAFormerWave(t *testing.T) {
 	}
 }
 
+// TestMeasurementIsCountedOnce: one that was counted is not counted again, also where another
+// controller has counted one of its own since.
+func TestMeasurementIsCountedOnce(t *testing.T) {
+	s := refusedByANode()
+	s.Measurements[0].Failure, s.Measurements[0].FailedOn = "", nil
+	s.Status.Analysis.Checks = []v1alpha1.AnalysisCheckStatus{{Name: s.Measurements[0].Check, Passed: 1, At: new(metav1.NewMicroTime(start.Add(-10 * time.Minute)))}}
+	for counted, want := range map[bool]int32{false: 2, true: 1} {
+		s.Measurements[0].Counted = counted
+		if c := Plan(s).Status.Analysis.Checks[0]; c.Passed != want {
+			t.Errorf("counted before: %t: %+v", counted, c)
+		}
+	}
+}
+
 // TestRollbackAfterATimeOut: a rollback passes by a node whose detachment timed out, and
 // takes back the others.
 func TestRollbackAfterATimeOut(t *testing.T) {

@@ -84,7 +84,7 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 	for _, m := range p.Measurements {
 		c := p.counted(check.Name)
 		// The last that was counted may be by another clock: only the same is not counted again.
-		if m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
+		if m.Counted || m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
 			continue
 		}
 		c.At = new(micro(m.At))
@@ -105,6 +105,13 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 func (p *planner) tellNothing(names []string) bool {
 	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.gate.Nodes, name) }
 	return len(names) > 0 && !slices.ContainsFunc(names, tells)
+}
+
+// In is whether a status holds a measurement as the last of its check.
+func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
+	return a != nil && m.Analysis == AnalysisID(a) && slices.ContainsFunc(a.Checks, func(c v1alpha1.AnalysisCheckStatus) bool {
+		return c.Name == m.Check && c.At != nil && c.At.Time.Equal(micro(m.At).Time)
+	})
 }
 
 func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -424,6 +425,33 @@ func TestAPlainPortIsAskedAgain(t *testing.T) {
 	} {
 		if got := steps(look(sights, s, at.after)); got != at.want {
 			t.Errorf("after %s: got %q, want %q", at.after, got, at.want)
+		}
+	}
+}
+
+// TestReturningNodeKeepsItsPlace: a node whose mark was taken off before it was updated is in the wave
+// until load balancers may have put it back. A new leader has nothing else to know it by, and would
+// begin the next one.
+func TestReturningNodeKeepsItsPlace(t *testing.T) {
+	s := servingFleet(2)
+	s.Spec.UpdateStrategy.RollingUpdate.AttachGracePeriodSeconds = new(int32(10))
+	s.Revision, s.Spec.Paused, s.Status.Wave = "r2", true, []string{"n0000"}
+	n := &s.Nodes[0]
+	n.Deployment.Mark = MarkValue(start, "r2")
+	first := &Sights{}
+	look(first, s, 0)
+	n.Deployment.Mark, n.Deployment.AttachedAt = "", start.Add(time.Second)
+	n.Checks[0].Since = start.Add(time.Second)
+	d := look(first, s, 2*time.Second)
+	if !slices.Equal(d.Status.Wave, []string{"n0000"}) {
+		t.Fatalf("the wave is %s\n%s", d.Status.Wave, summary(d))
+	}
+	s.Status, s.Spec.Paused = d.Status, false
+	next := &Sights{}
+	for _, at := range []time.Duration{3 * time.Second, 4 * time.Second, 12 * time.Second} {
+		d = look(next, s, at)
+		if slices.Contains(d.Status.Wave, "n0001") || strings.Contains(steps(d), "n0001") {
+			t.Fatalf("after %s\n%s", at, summary(d))
 		}
 	}
 }

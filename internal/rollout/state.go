@@ -61,6 +61,9 @@ type Measurement struct {
 	// Analysis is the AnalysisID of what it was made for.
 	Analysis string
 	At       time.Time
+	// Counted is whether it was in a status that was stored. Another controller, whose own came
+	// after it, may have written over when the last was.
+	Counted bool
 	// Failure is empty where it passed. FailedOn are the nodes that it failed on, where
 	// nodes are what was measured.
 	Failure  string

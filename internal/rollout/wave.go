@@ -245,7 +245,8 @@ func (p *planner) ignores(v *view) bool {
 func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
 		v := &p.views[i]
-		inTurn := v.Marked() || p.wave[v.Name] && !v.starts
+		// One that is returning is known to be by its place here alone, should another lead meanwhile.
+		inTurn := v.Marked() || p.wave[v.Name] && (!v.starts || v.returning)
 		touched := inTurn && !v.outOfTurn() || v.Detachment.Requested || p.midway(v)
 		// One that is kept out uses up the budget, but is under way no more.
 		touched = touched && !(v.keptOut() && v.Marked()) && !v.leftToOthers() && !v.ignored && !(v.emptied && !v.Marked())

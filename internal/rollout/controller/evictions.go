@@ -25,6 +25,8 @@ type evictions struct {
 	tainted map[string]*corev1.Node
 	// drains are those where somebody evicted them, until a pass sees the node uncordoned.
 	drains map[eviction]drain
+	// leaving are the Nodes that are cordoned or about to be removed, as they were last seen.
+	leaving map[string]bool
 	// sets tell which taints take pods of each IngressDaemonSet.
 	sets map[types.NamespacedName]objects.NodeSet
 	now  func() time.Time
@@ -36,17 +38,17 @@ type eviction struct {
 	node string
 }
 
-// drain is when the last of its evictions was seen, and whether a pass saw the node cordoned
-// since.
+// drain is when the last of its evictions was seen, whether the node was cordoned then, or soon
+// after, and whether a pass has noted that. A pass may have read the Node before it was.
 type drain struct {
-	at       time.Time
-	cordoned bool
+	at              time.Time
+	cordoned, noted bool
 }
 
 func newEvictions(now func() time.Time) *evictions {
 	return &evictions{
 		seen: map[eviction]map[string]time.Time{}, tainted: map[string]*corev1.Node{},
-		drains: map[eviction]drain{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now,
+		drains: map[eviction]drain{}, leaving: map[string]bool{}, sets: map[types.NamespacedName]objects.NodeSet{}, now: now,
 	}
 }
 
@@ -71,9 +73,10 @@ func (e *evictions) saw(obj client.Object) {
 		case objects.EvictedByTaint(obj):
 			e.take(of, obj)
 		case objects.EvictedByRequest(obj):
-			e.drains[of] = drain{at: e.now()}
+			e.drains[of] = drain{at: e.now(), cordoned: e.leaving[of.node]}
 		}
 	case *corev1.Node:
+		e.sawCordon(obj)
 		if delete(e.tainted, obj.Name); slices.ContainsFunc(obj.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
 			e.tainted[obj.Name] = obj
 		}
@@ -82,6 +85,23 @@ func (e *evictions) saw(obj client.Object) {
 		})
 	}
 }
+
+// sawCordon remembers whether a Node is leaving, and that what was evicted from it a moment ago was
+// its drain: the watch of Nodes may lag behind that of pods. It is called with mu held.
+func (e *evictions) sawCordon(node *corev1.Node) {
+	if delete(e.leaving, node.Name); !objects.Leaving(node) {
+		return
+	}
+	e.leaving[node.Name] = true
+	for of, d := range e.drains {
+		if of.node == node.Name && !e.longAgo(d) {
+			d.cordoned = true
+			e.drains[of] = d
+		}
+	}
+}
+
+func (e *evictions) longAgo(d drain) bool { return e.now().Sub(d.at) > longestLag }
 
 // take remembers a pod that a taint takes which is still there, as far as is known. It is called
 // with mu held.
@@ -105,6 +125,7 @@ func (e *evictions) gone(obj client.Object) {
 	defer e.mu.Unlock()
 	if node, ok := obj.(*corev1.Node); ok {
 		delete(e.tainted, node.Name)
+		delete(e.leaving, node.Name)
 		e.drop(func(of eviction) bool { return of.node == node.Name })
 	}
 }
@@ -124,19 +145,19 @@ func (e *evictions) drop(which func(eviction) bool) {
 }
 
 // drained are the nodes from which somebody was seen to evict pods of the IngressDaemonSet.
-// Those that are leaving no more are forgotten, and those that are not when the watch of Nodes
-// has had its time, which may lag behind that of pods: that was no drain.
+// Those that are leaving no more are forgotten, and those that were not when the watch of Nodes
+// had had its time: that was no drain, also where somebody cordons the node later.
 func (e *evictions) drained(set types.NamespacedName, leaving func(node string) bool) (nodes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for of, d := range e.drains {
 		switch {
 		case of.set != set:
-		case leaving(of.node):
-			e.drains[of] = drain{d.at, true}
-			nodes = append(nodes, of.node)
-		case d.cordoned || e.now().Sub(d.at) > longestLag:
+		case e.longAgo(d) && !d.cordoned, !leaving(of.node) && (d.noted || e.longAgo(d)):
 			delete(e.drains, of)
+		case leaving(of.node):
+			e.drains[of] = drain{d.at, true, true}
+			nodes = append(nodes, of.node)
 		}
 	}
 	return nodes

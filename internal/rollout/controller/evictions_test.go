@@ -122,6 +122,7 @@ func TestDrainBetweenTwoPasses(t *testing.T) {
 	set := evictedSet()
 	now := start
 	leaving, staying := func(string) bool { return true }, func(string) bool { return false }
+	cordoned := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	for name, test := range map[string]struct {
 		reason string
 		then   func(*evictions)
@@ -130,6 +131,9 @@ func TestDrainBetweenTwoPasses(t *testing.T) {
 		"the node is cordoned":    {evicted, func(e *evictions) { e.drained(theSet, leaving) }, true},
 		"it is not yet":           {evicted, func(e *evictions) { e.drained(theSet, staying) }, true},
 		"it is not for long":      {evicted, func(e *evictions) { now = now.Add(longestLag + time.Second); e.drained(theSet, staying) }, false},
+		"it is only later":        {evicted, func(e *evictions) { now = now.Add(longestLag + time.Second); e.saw(cordoned) }, false},
+		"it was, before any pass": {evicted, func(e *evictions) { e.saw(cordoned); now = now.Add(longestLag + time.Second) }, true},
+		"a pass read it before":   {evicted, func(e *evictions) { e.saw(cordoned); e.drained(theSet, staying) }, true},
 		"it is not any more":      {evicted, func(e *evictions) { e.drained(theSet, leaving); e.drained(theSet, staying) }, false},
 		"another set's is not":    {evicted, func(e *evictions) { e.drained(types.NamespacedName{Name: "other"}, func(string) bool { return false }) }, true},
 		"a taint took it":         {"DeletionByTaintManager", func(*evictions) {}, false},

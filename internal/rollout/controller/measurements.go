@@ -67,6 +67,16 @@ func (m *measurements) of(set types.NamespacedName) []rollout.Measurement {
 	return out
 }
 
+// stored notes which of the last measurements a status of the API server counts.
+func (m *measurements) stored(set types.NamespacedName, status *v1alpha1.AnalysisStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for check, one := range m.done[set] {
+		one.Counted = one.Counted || one.In(status)
+		m.done[set][check] = one
+	}
+}
+
 func (m *measurements) forget(set types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

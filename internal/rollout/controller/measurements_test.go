@@ -11,6 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -36,6 +37,36 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 	answer = new("0")
 	if one := measured(); one.Failure != "" {
 		t.Errorf("the next is %+v", one)
+	}
+}
+
+// TestMeasurementsOfTwoControllers has two that measure the same wave at a time, each of which finds
+// what the other counted last: each counts its own measurement once.
+func TestMeasurementsOfTwoControllers(t *testing.T) {
+	set, check := types.NamespacedName{Namespace: "ns", Name: "proxy"}, v1alpha1.AnalysisCheck{Name: "errors"}
+	status := &v1alpha1.AnalysisStatus{Began: metav1.NewMicroTime(start), Checks: []v1alpha1.AnalysisCheckStatus{{Name: "errors"}}}
+	var both []*measurements
+	for _, skew := range []time.Duration{0, -10 * time.Minute} {
+		changed := make(chan types.NamespacedName)
+		m := newMeasurements(
+			func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
+			func(set types.NamespacedName) { changed <- set },
+			func() time.Time { return start.Add(skew) },
+		)
+		m.begin(set, check, rollout.AnalysisID(status), rollout.Wave{})
+		<-changed
+		both = append(both, m)
+	}
+	for _, m := range append(both, both...) {
+		m.stored(set, status)
+		if one := m.of(set)[0]; !one.Counted {
+			status.Checks[0].Passed++
+			status.Checks[0].At = new(metav1.NewMicroTime(one.At))
+			m.stored(set, status)
+		}
+	}
+	if passed := status.Checks[0].Passed; passed != 2 {
+		t.Errorf("two measurements are counted %d times", passed)
 	}
 }
 

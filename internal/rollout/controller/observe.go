@@ -80,9 +80,11 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
 		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),
 	}
+	key := client.ObjectKeyFromObject(set)
+	r.measurements.stored(key, set.Status.Analysis)
 	o.state = rollout.State{
 		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
-		Revision: o.known.revision, Measurements: r.measurements.of(client.ObjectKeyFromObject(set)),
+		Revision: o.known.revision, Measurements: r.measurements.of(key),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 		Detachers: r.detachers,
 	}

@@ -48,6 +48,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	}
 	r.pace.report(req, r.now(), changed.ResourceVersion)
 	r.written.remember(changed)
+	r.measurements.stored(req.NamespacedName, status.Analysis)
 	if !counts {
 		again = o.state.Now
 	}

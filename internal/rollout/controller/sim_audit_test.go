@@ -45,6 +45,8 @@ type audit struct {
 	// the same was written to it in a row.
 	marks   map[string]int
 	repeats map[string]int
+	// lastBy is who wrote the last step of a node.
+	lastBy map[string]*leader
 	// timedOut is the generation of the spec with which the detachment of a node timed out.
 	timedOut map[string]int64
 	last     map[string]string
@@ -59,7 +61,7 @@ func newAudit(w *world) *audit {
 	return &audit{
 		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, lapsed: map[string]bool{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
 		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
-		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, since: map[string]time.Time{},
+		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, lastBy: map[string]*leader{}, since: map[string]time.Time{},
 		strayed: map[string]bool{},
 	}
 }

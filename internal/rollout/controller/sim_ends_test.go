@@ -18,11 +18,14 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 	if s.Node == "" {
 		return
 	}
-	if what := s.String(); a.last[s.Node] == what {
-		a.repeats[s.Node]++
-	} else {
+	switch what := s.String(); {
+	case a.last[s.Node] != what:
 		a.last[s.Node], a.repeats[s.Node] = what, 0
+	case a.lastBy[s.Node] == a.w.writer:
+		a.repeats[s.Node]++
 	}
+	// One that dies before it has stored why begins anew.
+	a.lastBy[s.Node] = a.w.writer
 	if a.repeats[s.Node] > 50 && s.Action != rollout.DeletePods {
 		a.fault("%s is written again and again", s)
 	}
@@ -200,10 +203,11 @@ func (a *audit) podsLate(why string) bool {
 	return false
 }
 
-// countsAnew is whether who writes has not looked for long enough to call any pod available.
+// countsAnew is whether who writes has not looked for long enough to call any pod available, and the
+// deadline does not let it.
 func (a *audit) countsAnew() bool {
 	l, minReady := a.w.writer, time.Duration(a.w.spec().MinReadySeconds)*time.Second
-	return l != nil && minReady > 0 && min(a.w.now.Sub(l.began), a.w.now.Sub(l.frozenUntil)) < minReady+aMoment
+	return l != nil && minReady > 0 && a.w.spec().ProgressDeadline() < minReady+aMoment && min(a.w.now.Sub(l.began), a.w.now.Sub(l.frozenUntil)) < minReady+aMoment
 }
 
 // startsOn is whether a pod of a node was made too short a time ago to be ready.
@@ -219,7 +223,7 @@ func (a *audit) checkTemplates(before, after *v1alpha1.IngressDaemonSetStatus) {
 	if r := after.Rejected; r != nil && before.Rejected == nil && !a.w.tight && !a.w.everBad[a.w.words[r.Revision]] && !a.deadUnnoticed() && !a.podsLate(r.Message) && !a.w.viewsLag() {
 		a.fault("revision %s is rejected, which was good: %s", r.Revision, r.Message)
 	}
-	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment {
+	if after.CurrentRevision == before.CurrentRevision || a.deletion() != rollout.NotDeleted || a.w.now.Sub(a.w.movedAt) < aMoment || a.w.viewsLag() {
 		return
 	}
 	for _, name := range a.w.order() {

@@ -159,6 +159,8 @@ func (a *audit) stops(p *simPod, by string) {
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyOfSet(p)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	case a.resumed(p.node):
+	case t.held && a.w.now.Sub(p.readySince) < time.Second:
+		// It was among those that were rejected when they were given up.
 	default:
 		reason, now := a.attached(p.node, &t.spec), a.attached(p.node, a.w.spec())
 		if a.w.deployments[p.node] == nil {
