@@ -251,10 +251,11 @@ func (p *pass) keepLiving(g *group, t *part) {
 	}
 }
 
-// moveUnknown has what an attachment has on record, of which it is not known what it selects, go where
-// its node does, out and back: unknown is no change but where somebody asks for one, and whoever may
-// delete a Service could keep a node from leaving. Where another speaks of a target that one's word
-// counts, and what nobody wanted when it left was not taken out for its node.
+// moveUnknown has what is on record, of which it is not known whether an attachment of its namespace selects
+// it, go where its node does, out and back: unknown is no change but where somebody asks for one, and
+// whoever may delete a Service could keep a node from leaving. Where another speaks of a target that
+// one's word counts, and what nobody wanted when it left was not taken out for its node. What is being put
+// back is put back, and what one that is deleted has there stays: it may be the other's.
 func (p *pass) moveUnknown(g *group) {
 	for _, t := range g.parts {
 		if !t.isUnknown() || g.binding != nil {
@@ -262,12 +263,35 @@ func (p *pass) moveUnknown(g *group) {
 		}
 		for _, h := range g.held {
 			stays := h.Leaving && h.Settled && g.isOut(h.Target)
-			if h.by == t.ref && g.speakers[h.Target] == nil && !stays && slices.ContainsFunc(p.on[h.ID], p.moved) {
-				p.stay(t, h, nil)
-				g.wants = append(g.wants, t.members[len(t.members)-1].Want)
+			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register
+			ends := g.endingOf(h)
+			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
+				continue
+			}
+			p.stay(t, h, nil)
+			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
+			if ends != nil {
+				ends.faults = append(ends.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", t.ref.Name, t.Unknown))
 			}
 		}
 	}
+}
+
+// mayMean is whether a part may select what is on record: what one of another namespace selects, nobody
+// else has on record.
+func (t *part) mayMean(h held) bool {
+	return h.by == t.ref || h.by.Kind == KindGroupAttachment && h.by.Namespace == t.ref.Namespace
+}
+
+// endingOf is the part of which something is on record that is deleted, and that nobody has begun to take
+// out; nil where there is none.
+func (g *group) endingOf(h held) *part {
+	for _, t := range g.parts {
+		if t.ref == h.by && t.Object.DeletionTimestamp != nil && !h.Leaving {
+			return t
+		}
+	}
+	return nil
 }
 
 // isUnknown is whether it is not known what a part would select that is on the group.

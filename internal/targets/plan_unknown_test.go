@@ -64,6 +64,39 @@ func TestABrokenSelector(t *testing.T) {
 	}
 }
 
+// TestWhatAnUnknownOneMaySelect stays when the TargetGroupAttachment is deleted that has it on record, until it
+// is known whether another of its namespace selects it, and goes and returns with its node; and what was
+// being put back is put back.
+func TestWhatAnUnknownOneMaySelect(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *State, old, other *GroupAttachment)
+		calls  string
+		kept   bool
+	}{
+		"is not known":      {func(*State, *GroupAttachment, *GroupAttachment) {}, "", true},
+		"is known":          {func(_ *State, _, other *GroupAttachment) { other.Unknown = "" }, "out i-a:80, out i-b:80", false},
+		"of others":         {func(_ *State, _, other *GroupAttachment) { other.Object.Namespace = "tenant" }, "out i-a:80, out i-b:80", false},
+		"is deleted, too":   {func(_ *State, _, other *GroupAttachment) { other.Object.DeletionTimestamp = &metav1.Time{Time: noon} }, "out i-a:80, out i-b:80", false},
+		"its node goes out": {func(s *State, _, _ *GroupAttachment) { s.detachment("node-a", "i-a", v1alpha1.WantDetached) }, "out i-a:80", true},
+		"it was begun before": {func(_ *State, old, _ *GroupAttachment) {
+			old.Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(time.Time{}, "i-a:80", "i-b:80")}
+		}, "out i-a:80, out i-b:80", false},
+		"it was being put back": {func(s *State, old, _ *GroupAttachment) {
+			old.Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(time.Time{}, "i-a:80", "i-b:80")}
+			s.group().Answers = map[Target]Answer{{"i-a", 80}: {Register: true, At: noon.Add(-time.Second)}, {"i-b", 80}: {Register: true, At: noon.Add(-time.Second)}}
+		}, "", false},
+	} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+		s.attachment("old", onNodes(), in80("i-a:80", "i-b:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		s.attachment("other", onPods(Instance)).Unknown = "there is no Service edge"
+		c.change(&s, &s.Attachments[0], &s.Attachments[1])
+		d := plan(t, s)
+		if d.calls() != c.calls || strings.Contains(d.blocked("old"), "TargetGroupAttachment other selects them: there is no Service edge") != c.kept {
+			t.Errorf("%s: %q, %q", name, d.calls(), d.blocked("old"))
+		}
+	}
+}
+
 // TestCallsThatWaitAreTold in Blocked where what they wait for has not come for long.
 func TestCallsThatWaitAreTold(t *testing.T) {
 	for _, deleted := range []bool{false, true} {

@@ -55,7 +55,7 @@ func (a *account) send(ctx context.Context, what string) error {
 	return l.alive()
 }
 
-func (a *account) Region() string { return "" }
+func (a *account) Region() string { return region }
 
 func (a *account) Groups(ctx context.Context) ([]targets.Group, error) { return a.list(ctx, "groups") }
 
@@ -84,7 +84,7 @@ func (a *account) Describe(_ context.Context, of targets.Group) (targets.Group, 
 	if g := a.find(of.ID); g != nil {
 		return of.DescribedBy(g.Group), nil
 	}
-	return of, errInvalid
+	return of, errNoGroup
 }
 
 // list is a request about which groups there are, and about the tags of some.
@@ -106,6 +106,9 @@ func (a *account) list(ctx context.Context, what string, tagged ...targets.Group
 	}
 	var out []targets.Group
 	for _, g := range a.r.groups {
+		if g.unlisted && what == "groups" {
+			continue
+		}
 		told := g.Group
 		switch {
 		case slices.ContainsFunc(tagged, func(o targets.Group) bool { return o.ID == g.ID }):
@@ -180,7 +183,7 @@ func (a *account) call(ctx context.Context, kind targets.Kind, id string, do fun
 	g := a.find(id)
 	if g == nil {
 		w.mu.Unlock()
-		return errInvalid
+		return errNoGroup
 	}
 	r := w.dice("%s %s %s", a.l.name, kind, id)
 	there, back := between(r, 10*time.Millisecond, 150*time.Millisecond), between(r, 10*time.Millisecond, 150*time.Millisecond)

@@ -92,7 +92,7 @@ func play(t *testing.T, draw int, telling bool) (p played) {
 func (w *world) play() {
 	w.locked(func() { w.lead(w.anySkew(w.dice("first")), 0) })
 	w.run(time.Minute)
-	w.locked(w.closeOne)
+	w.locked(func() { w.closeOne(); w.lose() })
 	for _, h := range w.scenario.happenings {
 		if w.run(h.after + 1) {
 			return

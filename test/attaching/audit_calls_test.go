@@ -175,7 +175,7 @@ func (a *audit) goesOn(g *group, t targets.Target) bool {
 		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && p.goesOn() })
 	}
 	return t.Port == nodePort || t.Port == foreignPort ||
-		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.set == "web" && p.port == t.Port && p.goesOn() })
+		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.takes(t.Port) && p.goesOn() })
 }
 
 // justBecameHealthy is whether a target may not have looked healthy when the call was decided.

@@ -244,7 +244,7 @@ func (a *audit) shown(g *group) (asOf time.Time) {
 // every group, as others where a claim is on the group, or an Attachment has it on record; addresses
 // that we registered.
 func (a *audit) concerns(g *group, t targets.Target) bool {
-	if g.Type == targets.Instance && g.role.name == "" {
+	if g.Type == targets.Instance && g.role.name == "" && !g.overlooked() {
 		return true
 	}
 	named := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return selects(c, g) })
@@ -444,11 +444,11 @@ func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
 	if g.Type == targets.IP {
 		return t.ID == p.address && t.Port == p.port && (g.members[t].by == us)
 	}
-	if n := a.w.node(p.node); n == nil || n.instance != t.ID || t.Port != p.port || p.set != "web" || g.members[t].by != us {
+	if n := a.w.node(p.node); n == nil || n.instance != t.ID || !p.takes(t.Port) || g.members[t].by != us {
 		return false
 	}
 	return !slices.ContainsFunc(a.w.pods, func(o *pod) bool {
-		return o != p && o.node == p.node && o.set == p.set && o.port == p.port && (!o.ends || o.held())
+		return o != p && o.node == p.node && o.takes(t.Port) && (!o.ends || o.held())
 	})
 }
 

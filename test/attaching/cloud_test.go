@@ -55,6 +55,9 @@ type group struct {
 	told   map[*leader]time.Time
 	// opened is when it was last opened again.
 	opened time.Time
+	// unlisted is whether lists of all groups leave it out, relisted when they last began not to.
+	unlisted bool
+	relisted time.Time
 }
 
 // listed is a list: as of when it is, and when it was sent.
@@ -90,6 +93,7 @@ var (
 	errRefused   = errors.New("AccessDenied: not authorized")
 	errLost      = errors.New("the answer was lost")
 	errGone      = errors.New("the controller is gone")
+	errNoGroup   = errors.New("TargetGroupNotFound: there is no such target group")
 )
 
 func outcomeOf(err error) targets.Outcome {
@@ -98,6 +102,8 @@ func outcomeOf(err error) targets.Outcome {
 		return targets.Throttled
 	case errors.Is(err, errInvalid):
 		return targets.Invalid
+	case errors.Is(err, errNoGroup):
+		return targets.Gone
 	}
 	return targets.Failed
 }
@@ -199,7 +205,7 @@ func (g *group) deregister(t targets.Target, by string) {
 	}
 	now := time.Now()
 	m.outBy, m.outAt = by, now
-	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, floorOf(g.Balancer)))
+	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, g.w.floor(g.Balancer)))
 	m.draining, m.drainEnd = true, now.Add(g.Delay)
 	if by == them && !g.w.audit.heldBy(place{g, t}) {
 		// What an Attachment has on record yet is put back for them once more: that they took it out
@@ -288,7 +294,7 @@ func (w *world) answers(g *group, t targets.Target) bool {
 		if t.Port == nodePort || t.Port == foreignPort {
 			return true
 		}
-		return slices.ContainsFunc(w.pods, func(p *pod) bool { return p.node == n.name && p.set == "web" && p.serves && p.port == t.Port })
+		return slices.ContainsFunc(w.pods, func(p *pod) bool { return p.node == n.name && p.takes(t.Port) && p.serves })
 	}
 	return false
 }

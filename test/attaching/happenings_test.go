@@ -128,7 +128,7 @@ var happenings = map[string]func(w *world, which int){
 		}
 	},
 	"change a claim's port": func(w *world, i int) {
-		if c := pick(w.claims(), i); c != nil {
+		if c := pick(w.claims(), i); c != nil && c.Spec.Service == nil {
 			w.editClaim(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) { s.Port = intstr.FromInt32(s.Port.IntVal%40000 + 1000) })
 		}
 	},

@@ -42,6 +42,10 @@ func (w *world) calm() {
 			g.close(false)
 		}
 	}
+	w.makeServiceAnew()
+	for _, g := range w.groups() {
+		g.relist()
+	}
 	for _, r := range w.roles {
 		r.blind, r.closed, r.slow = false, false, 0
 	}
@@ -91,7 +95,7 @@ func (w *world) broken(at place, by []string) bool {
 // as it is.
 func (w *world) misfits(g *group) bool {
 	return slices.ContainsFunc(w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
-		return g.Type == targets.Instance && speaksOf(c, g) && c.Spec.IngressDaemonSet != nil && c.Spec.Port.Type == intstr.Int &&
+		return g.Type == targets.Instance && speaksOf(c, g) && c.Spec.IngressDaemonSet != nil && c.Spec.Service == nil && c.Spec.Port.Type == intstr.Int &&
 			!slices.ContainsFunc(w.pods, func(p *pod) bool { return p.set == "web" && p.port == c.Spec.Port.IntVal })
 	})
 }

@@ -148,7 +148,7 @@ func (w *world) build() {
 	}
 	for i, g := range s.groups {
 		added := w.addGroup(w.role(g.role), targets.Group{
-			ID: fmt.Sprintf("arn:g%d", i), Name: fmt.Sprintf("g%d", i), Balancer: g.balancer, Type: g.kind, Port: nodePort, Tags: map[string]string{"group": fmt.Sprint(i)},
+			ID: w.groupID(i, g.role), Name: fmt.Sprintf("g%d", i), Balancer: g.balancer, Type: g.kind, Port: nodePort, Tags: map[string]string{"group": fmt.Sprint(i)},
 			InUse: true, ChecksTarget: true, Delay: g.delay, CrossZone: g.crossZone,
 		})
 		if g.balancer == targets.Classic {
@@ -167,6 +167,9 @@ func (w *world) build() {
 		n := &node{name: fmt.Sprintf("n%d", i+1), instance: fmt.Sprintf("i-%d", i+1), zone: []string{"z1", "z2"}[i%2], machines: 1}
 		w.nodes = append(w.nodes, n)
 		w.boot(n)
+	}
+	if w.servesByService() {
+		w.makeService()
 	}
 	for _, c := range s.claims {
 		w.addClaim(c)
@@ -206,6 +209,7 @@ func (w *world) addClaim(c claimSpec) {
 	if c.whole {
 		spec.Ownership = v1alpha1.OwnGroup
 	}
+	w.ask(spec, g)
 	must(w.user.Create(ctx, o))
 }
 

@@ -20,8 +20,8 @@ type place struct {
 // spoken is what all claims say of a place.
 type spoken struct {
 	// in is whether somebody wants it in. stays is whether it must not be taken out, though
-	// it is not known that it is to be in: its set is not found, or its Node does not say
-	// which machine it is. Otherwise it is to be out.
+	// it is not known that it is to be in: its set or Service is not found, or its
+	// Node does not say which machine it is. Otherwise it is to be out.
 	in, stays bool
 	by        []string
 }
@@ -67,7 +67,7 @@ func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, 
 	}
 	set, sure := "plain", true
 	if c.Spec.IngressDaemonSet != nil {
-		set, sure = "web", !w.setIsGone(c)
+		set, sure = "web", !w.setIsGone(c) && !w.noService(c)
 	}
 	for _, p := range w.pods {
 		if p.set != set {
@@ -97,8 +97,11 @@ func (w *world) targetOf(p *pod, c *v1alpha1.TargetGroupAttachment, g *group) (t
 		return targets.Target{ID: p.address, Port: port}, p.address != "" && port != 0
 	}
 	n := w.node(p.node)
-	// Only web pods have a hostPort, and an instance listens on no other.
-	return targets.Target{ID: n.instance, Port: port}, p.set == "web" && port == p.port && port != 0
+	if c.Spec.Service != nil {
+		port = edgePort
+	}
+	// Only web pods have a hostPort, or a Service, and an instance listens on no other.
+	return targets.Target{ID: n.instance, Port: port}, p.takes(port) && port != 0
 }
 
 // keptOut is whether a node is to be out of its load balancers.
