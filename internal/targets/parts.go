@@ -213,8 +213,11 @@ func (p *pass) keepPod(g *group, t *part, pod *corev1.Pod) {
 	t.unsure = true
 	mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
 	id, _ := mode.idOf(pod, p.nodes)
+	_, ends := Ending(pod)
 	for _, h := range g.held {
-		if h.by == t.ref && h.ID == id {
+		// What was taken out for a pod before it is not put back for it: it may never answer there.
+		left := h.Leaving && !g.Answers[h.Target].Register && !p.moved(pod.Spec.NodeName)
+		if h.by == t.ref && h.ID == id && (ends || !left) {
 			p.keep(t, h, mode, pod)
 		}
 	}

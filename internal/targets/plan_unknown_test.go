@@ -97,6 +97,28 @@ func TestWhatAnUnknownOneMaySelect(t *testing.T) {
 	}
 }
 
+// TestANextPodWithoutThePort has nothing put back that was taken out for the pod before it, unless its node
+// returns: it may never answer there, and the one before still ends.
+func TestANextPodWithoutThePort(t *testing.T) {
+	for name, c := range map[string]struct {
+		record v1alpha1.AttachedGroup
+		change func(s *State)
+		calls  string
+	}{
+		"is taken out":      {leaving80(time.Time{}, "i-a:80"), func(*State) {}, "out i-a:80"},
+		"is registered":     {in80("i-a:80"), func(*State) {}, ""},
+		"is being put back": {leaving80(time.Time{}, "i-a:80"), func(s *State) { s.group().Answers = map[Target]Answer{{"i-a", 80}: {Register: true}} }, "in i-a:80"},
+		"its node returns":  {leaving80(time.Time{}, "i-a:80"), func(s *State) { s.detachment("node-a", "i-a", v1alpha1.WantAttached) }, "in i-a:80"},
+	} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
+		s.attachment("web", onPods(Instance), c.record).Pods = []*corev1.Pod{podOf("a", "10.0.0.1")}
+		c.change(&s)
+		if got := plan(t, s).calls(); got != c.calls {
+			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+	}
+}
+
 // TestCallsThatWaitAreTold in Blocked where what they wait for has not come for long.
 func TestCallsThatWaitAreTold(t *testing.T) {
 	for _, deleted := range []bool{false, true} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // registers is a call as it is sent.
@@ -21,12 +22,29 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 			a.failf("%s is registered with %s by %s while node %s is said to be out %s", t, g.Name, l.name, n.name, a.facts(place{g, t}))
 		}
 	}
+	a.wantedBack(l, place{g, t})
 	for _, p := range a.w.pods {
 		if !p.hook || p.ends || p.object() == nil || g.Type != targets.IP || p.address != t.ID {
 			continue
 		}
 		if p.object().Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn {
 			a.failf("%s is registered with %s before the drain hook of pod %s was told %s", t, g.Name, p.name, a.facts(place{g, t}))
+		}
+	}
+}
+
+// wantedBack is that who registers a target can take it for wanted. What is on record of a node comes back
+// with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
+func (a *audit) wantedBack(l *leader, at place) {
+	g, t := at.group, at.target
+	if !a.since[at].IsZero() || a.until[at].After(l.asOf()) || a.ends[t.ID].After(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
+		return
+	}
+	for other := range g.members {
+		same := g.CrossZone || a.zone(l, g, other) == a.zone(l, g, t)
+		if other != t && same && g.healthy(other) && !a.justBecameHealthy(l, g, other) {
+			a.failf("%s is registered with %s, and nobody wants it there %s", t, g.Name, a.facts(at))
+			return
 		}
 	}
 }
@@ -77,6 +95,12 @@ func (a *audit) unseen(l *leader, at place) *pod {
 	for _, name := range s.by {
 		now, seen := a.w.claim(name), l.views["TargetGroupAttachment"].held[name]
 		if seen == nil || seen.GetUID() != now.UID || seen.GetGeneration() != now.Generation || seen.GetDeletionTimestamp() != nil {
+			return nil
+		}
+	}
+	for _, o := range l.views["Pod"].held {
+		if pod := o.(*corev1.Pod); pod.Status.PodIP == at.target.ID && pod.Status.Phase == corev1.PodFailed {
+			// It is taken out for the one that has failed there.
 			return nil
 		}
 	}

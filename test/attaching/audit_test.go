@@ -22,10 +22,10 @@ type audit struct {
 	// writer is the leader whose write is under way, nil for others.
 	writer *leader
 
-	// since is since when a place is wanted in, or must stay; spoke when somebody last
-	// spoke of it. They are brought up to date after each change.
-	since, spoke map[place]time.Time
-	dirty        time.Time
+	// since is since when a place is wanted in, or must stay, until when it last was; spoke when
+	// somebody last spoke of it. They are brought up to date after each change.
+	since, until, spoke map[place]time.Time
+	dirty               time.Time
 	// begunBy is who wrote last that a target is being taken out.
 	begunBy map[place]*leader
 	// asked is since when a node's Attachment asks for what it does.
@@ -46,7 +46,7 @@ type audit struct {
 
 func newAudit(w *world) *audit {
 	return &audit{
-		w: w, since: map[place]time.Time{}, spoke: map[place]time.Time{}, begunBy: map[place]*leader{}, asked: map[string]time.Time{},
+		w: w, since: map[place]time.Time{}, until: map[place]time.Time{}, spoke: map[place]time.Time{}, begunBy: map[place]*leader{}, asked: map[string]time.Time{},
 		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
 	}
 }
@@ -71,6 +71,9 @@ func (a *audit) refresh() {
 	for p, s := range wanted {
 		a.spoke[p] = at
 		if !s.in && !s.stays {
+			if !a.since[p].IsZero() {
+				a.until[p] = at
+			}
 			delete(a.since, p)
 		} else if a.since[p].IsZero() {
 			a.since[p] = at
@@ -79,6 +82,7 @@ func (a *audit) refresh() {
 	for p := range a.since {
 		if wanted[p] == nil {
 			delete(a.since, p)
+			a.until[p] = at
 		}
 	}
 	for _, n := range a.w.nodes {
@@ -319,8 +323,24 @@ func (a *audit) forgotten(before *v1alpha1.Attachment) {
 			}
 		}
 	}
+	a.cameBack(before.Name)
 	if a.w.scenario.webhook && a.w.edge.member(before.Name).out {
 		a.failf("Attachment %s is deleted while the webhook's load balancer leaves it out", before.Name)
+	}
+}
+
+// cameBack is that what we took out of a node that returns is registered again where a claim wants it,
+// by all that who says so can know.
+func (a *audit) cameBack(node string) {
+	for at, s := range a.w.wanted() {
+		g, m := at.group, at.group.members[at.target]
+		if a.on[at.target.ID] != node || !s.in || m == nil || m.by != us || m.outBy != us || g.holds(at.target) {
+			continue
+		}
+		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && !g.role.blind && !g.role.closed
+		if known && !a.w.broken(at, s.by) {
+			a.failf("Attachment %s is deleted while %s is out of %s %s", node, at.target, g.Name, a.facts(at))
+		}
 	}
 }
 
