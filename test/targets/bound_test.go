@@ -42,7 +42,7 @@ spec:
 // tags goes on. When the TargetGroupBinding shares the group, all is made up for.
 func TestBoundGroup(t *testing.T) {
 	f := newFixture(t, "ip")
-	other := &fixture{T: t, group: f.group + "-other", terraform: f.terraform}
+	other := &fixture{T: t, group: f.group + "-other", admin: f.admin, terraform: f.terraform}
 	f.must(admin.PutTargetGroup(t.Context(), cloud.TargetGroup{
 		Name: other.group, Protocol: "TCP", Port: 80, TargetType: "ip", AssumeHealthy: true, Tags: map[string]string{"team": f.group},
 	}))
@@ -98,7 +98,7 @@ func object(f *fixture, text string) *unstructured.Unstructured {
 // moves is how many calls registered or deregistered targets of the group.
 func (f *fixture) moves() (n int) {
 	f.Helper()
-	calls, err := admin.Calls(f.Context(), 0)
+	calls, err := f.admin.Calls(f.Context(), 0)
 	f.must(err)
 	for _, c := range calls {
 		if c.Resource == f.arn && (c.Action == "RegisterTargets" || c.Action == "DeregisterTargets") {

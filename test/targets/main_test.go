@@ -67,6 +67,9 @@ var (
 	scheme     = runtime.NewScheme()
 	theCloud   *aws.Server
 	admin      *aws.Client
+	// theMachines are those of both accounts.
+	theMachines []cloud.Instance
+	theAccounts *accounts
 	// theController is killed and started anew by tests.
 	theController *program
 	theWebhook    *edge
@@ -93,7 +96,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 12, Dir: dir, Log: os.Stderr})
+	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 16, Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
@@ -105,6 +108,10 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer theCloud.Stop()
+	if theAccounts, err = startAccounts(ctx, dir, theMachines); err != nil {
+		return 0, err
+	}
+	defer theAccounts.stop()
 	if theWebhook, err = newEdge(dir); err != nil {
 		return 0, err
 	}
@@ -195,6 +202,7 @@ func startCloud(ctx context.Context) error {
 		},
 		Access: access.Config{Users: []access.User{
 			{Name: "controller", AccessKeyID: "AKIACONTROLLER", SecretKey: "controller-secret", Policy: policy},
+			{Name: "second", AccessKeyID: "AKIASECOND", SecretKey: "second-secret", Policy: policy},
 			{Name: "bytag", AccessKeyID: "AKIABYTAG", SecretKey: "bytag-secret", Policy: byTag},
 			{Name: "terraform", AccessKeyID: "AKIATERRAFORM", SecretKey: "terraform-secret", Policy: json.RawMessage(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}`)},
 		}},
@@ -213,7 +221,7 @@ func startCloud(ctx context.Context) error {
 			machine.Zone = farZone
 		}
 		if n.Name != unknown {
-			config.Instances = append(config.Instances, machine)
+			theMachines = append(theMachines, machine)
 		}
 		patch := client.MergeFrom(n.DeepCopy())
 		n.Spec.ProviderID = "aws:///" + zone + "/" + id
@@ -221,6 +229,7 @@ func startCloud(ctx context.Context) error {
 			return err
 		}
 	}
+	config.Instances = theMachines
 	if theCloud, err = aws.Start(ctx, config); err != nil {
 		return err
 	}
@@ -262,9 +271,10 @@ func (p *program) start() error { return p.startAs("controller") }
 
 // startAs starts it as a user of the cloud, with more flags.
 func (p *program) startAs(user string, flags ...string) error {
-	p.cmd = exec.Command(p.path, append(flags, "--kubeconfig="+p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--cloud=aws", "--aws-region="+region, "--aws-endpoint=http://"+theCloud.API, "--network-floor="+floor.String(), "--other-floor="+floor.String(),
-		"--groups-every=2s", "--cloud-rate=20", "--cloud-background-rate=50", "--detach", "--detach-webhook=edge="+theWebhook.server.URL, "--detach-webhook-secret-file="+theWebhook.secretFile, "-v=1")...)
+	own := []string{"--kubeconfig=" + p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--cloud=aws", "--aws-region=" + region, "--aws-endpoint=" + theAccounts.server.URL, "--assume-roles-file=" + theAccounts.rolesFile, "--network-floor=" + floor.String(), "--other-floor=" + floor.String(),
+		"--groups-every=2s", "--cloud-rate=20", "--cloud-background-rate=50", "--detach", "--detach-webhook=edge=" + theWebhook.server.URL, "--detach-webhook-secret-file=" + theWebhook.secretFile, "-v=1"}
+	p.cmd = exec.Command(p.path, append(own, flags...)...)
 	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIA"+strings.ToUpper(user), "AWS_SECRET_ACCESS_KEY="+user+"-secret")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 )
 
@@ -39,7 +40,9 @@ const (
 type fixture struct {
 	*testing.T
 	group, arn string
-	terraform  *elb.Client
+	// admin and terraform are of the account that the group is in.
+	admin     *aws.Client
+	terraform *elb.Client
 }
 
 func newFixture(t *testing.T, targetType string, changes ...func(*cloud.TargetGroup)) *fixture {
@@ -50,8 +53,13 @@ func newFixture(t *testing.T, targetType string, changes ...func(*cloud.TargetGr
 // newFixtureAlone is for a test that runs while no other does: all others wait until it has
 // ended.
 func newFixtureAlone(t *testing.T, targetType string, changes ...func(*cloud.TargetGroup)) *fixture {
-	f := &fixture{T: t, group: strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), terraform: elb.New(elb.Options{
-		Region: region, BaseEndpoint: sdk.String("http://" + theCloud.API),
+	return newFixtureOf(t, theCloud, targetType, changes...)
+}
+
+// newFixtureOf is in some account.
+func newFixtureOf(t *testing.T, account *aws.Server, targetType string, changes ...func(*cloud.TargetGroup)) *fixture {
+	f := &fixture{T: t, group: strings.ToLower(strings.TrimPrefix(t.Name(), "Test")), admin: aws.NewClient(account.Admin), terraform: elb.New(elb.Options{
+		Region: region, BaseEndpoint: sdk.String("http://" + account.API),
 		Credentials: credentials.NewStaticCredentialsProvider("AKIATERRAFORM", "terraform-secret", ""),
 	})}
 	f.group = f.group[:min(len(f.group), 32)]
@@ -62,19 +70,19 @@ func newFixtureAlone(t *testing.T, targetType string, changes ...func(*cloud.Tar
 	for _, change := range changes {
 		change(&g)
 	}
-	f.must(admin.PutTargetGroup(t.Context(), g))
+	f.must(f.admin.PutTargetGroup(t.Context(), g))
 	f.front("", 80)
 	f.arn = f.arnOf(f.group)
 	t.Cleanup(func() {
-		f.must(admin.DeleteLoadBalancer(context.Background(), f.group))
-		f.must(admin.DeleteTargetGroup(context.Background(), f.group))
+		f.must(f.admin.DeleteLoadBalancer(context.Background(), f.group))
+		f.must(f.admin.DeleteTargetGroup(context.Background(), f.group))
 	})
 	return f
 }
 
 func (f *fixture) arnOf(group string) string {
 	f.Helper()
-	groups, err := admin.TargetGroups(f.Context())
+	groups, err := f.admin.TargetGroups(f.Context())
 	f.must(err)
 	for _, g := range groups {
 		if g.Name == group {
@@ -88,7 +96,7 @@ func (f *fixture) arnOf(group string) string {
 // front has the load balancer listen at an address, or at none.
 func (f *fixture) front(address string, port int) {
 	f.Helper()
-	f.must(admin.PutLoadBalancer(f.Context(), cloud.LoadBalancer{
+	f.must(f.admin.PutLoadBalancer(f.Context(), cloud.LoadBalancer{
 		Name: f.group, Type: "network", Zones: []cloud.Zone{{Name: zone, Address: address}},
 		Listeners: []cloud.Listener{{Protocol: "TCP", Port: port, TargetGroup: f.group}},
 	}))

@@ -164,7 +164,7 @@ func (f *fixture) serve(node string, port int) (end func()) {
 // taking is whether a node got traffic through the group, and may get more.
 func (f *fixture) taking(node string) bool {
 	f.Helper()
-	truth, err := admin.Truth(f.Context())
+	truth, err := f.admin.Truth(f.Context())
 	f.must(err)
 	for _, traffic := range truth.Targets {
 		if traffic.Group == f.arn && traffic.Target.ID == instance(node) {
