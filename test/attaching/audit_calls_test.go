@@ -6,7 +6,6 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // registers is a call as it is sent.
@@ -37,7 +36,7 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 // with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
 func (a *audit) wantedBack(l *leader, at place) {
 	g, t := at.group, at.target
-	if !a.since[at].IsZero() || a.until[at].After(l.asOf()) || a.ends[t.ID].After(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
+	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || a.ends[t.ID].After(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
 		return
 	}
 	for other := range g.members {
@@ -98,11 +97,9 @@ func (a *audit) unseen(l *leader, at place) *pod {
 			return nil
 		}
 	}
-	for _, o := range l.views["Pod"].held {
-		if pod := o.(*corev1.Pod); pod.Status.PodIP == at.target.ID && pod.Status.Phase == corev1.PodFailed {
-			// It is taken out for the one that has failed there.
-			return nil
-		}
+	if a.ends[at.target.ID].After(l.began) {
+		// It is taken out for the one before, whose end it was shown.
+		return nil
 	}
 	for _, p := range a.w.pods {
 		if p.address == at.target.ID && !p.ends && l.views["Pod"].held[p.name] == nil {

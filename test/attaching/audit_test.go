@@ -337,7 +337,7 @@ func (a *audit) cameBack(node string) {
 		if a.on[at.target.ID] != node || !s.in || m == nil || m.by != us || m.outBy != us || g.holds(at.target) {
 			continue
 		}
-		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && !g.role.blind && !g.role.closed
+		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && !g.role.blind && !g.role.closed && a.w.serviceMade.Before(a.writer.asOf())
 		if known && !a.w.broken(at, s.by) {
 			a.failf("Attachment %s is deleted while %s is out of %s %s", node, at.target, g.Name, a.facts(at))
 		}
@@ -477,7 +477,7 @@ func (a *audit) serves(p *pod) {
 	a.starts[p.address], a.starts[p.node] = time.Now(), time.Now()
 }
 
-// vanished is a pod that is gone.
+// vanished is a pod that is gone, or has failed.
 func (a *audit) vanished(p *pod) {
 	a.ends[p.address], a.ends[p.node] = time.Now(), time.Now()
 }

@@ -115,13 +115,15 @@ func (w *world) makeServiceAnew() {
 	if w.servesByService() && w.api.Find("Service", namespace, edge) == nil {
 		w.say("somebody: make the Service anew")
 		w.makeService()
+		w.serviceMade = time.Now()
 	}
 }
 
-// loseGroup leaves a group out of lists for a while, or for good, where its role has others: it is deleted
-// then, which a load balancer that uses it forbids.
+// loseGroup leaves a group out of lists for a while, or for good: it is deleted then, which a load balancer
+// that uses it forbids. That it is gone nobody can tell where its role has no other target group.
 func (w *world) loseGroup(g *group, back time.Duration) {
-	if w.scenario.seed/49%2 == 0 || len(g.role.groups) == 1 {
+	others := slices.ContainsFunc(g.role.groups, func(o *group) bool { return o != g && o.Balancer != targets.Classic })
+	if w.scenario.seed/49%2 == 0 || !others {
 		w.say("%s is left out of lists for %s", g.Name, back)
 		w.happened = append(w.happened, "leave a group out of lists")
 		g.unlisted = true

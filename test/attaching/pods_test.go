@@ -234,6 +234,7 @@ func (w *world) fail(p *pod) {
 		return
 	}
 	p.ends, p.serves = true, false
+	w.audit.vanished(p)
 	w.say("pod %s fails", p.name)
 	w.free(p)
 	p.edit(func(o *corev1.Pod) { o.Status.Phase = corev1.PodFailed })

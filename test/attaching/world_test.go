@@ -56,6 +56,8 @@ type world struct {
 	healed              bool
 	// many is whether there are many groups that refuse.
 	many bool
+	// serviceMade is when the Service was last made anew.
+	serviceMade time.Time
 	// happened are the kinds of happenings so far.
 	happened []string
 	audit    *audit
