@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -110,9 +111,13 @@ func (a *accounts) proxy() http.Handler {
 
 // forward sends calls on to a server under the name that they were signed for.
 func forward(to *aws.Server) *httputil.ReverseProxy {
-	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", to.API, r.In.Host
-	}}
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", to.API, r.In.Host
+		},
+		// Who is killed in the middle of a call gets no answer.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
 }
 
 func refuse(w http.ResponseWriter, code string) {

@@ -302,11 +302,11 @@ func TestGroupsThatRefuse(t *testing.T) {
 	f.removedAtOnce(a)
 }
 
-// TestFrozenLeader freezes a leader that has begun to take a node out of many groups, one call a second.
+// TestFrozenLeader freezes a leader that has begun to take a node out of six groups, one call a second.
 // Another leads, and puts the node back; when the first thaws it makes none of the calls that it had
 // decided upon. No other test runs meanwhile: theirs need a controller all the time.
 func TestFrozenLeader(t *testing.T) {
-	const stays, leaves, number, port, groups = "simulated-1", "simulated-16", 7, 8086, 8
+	const stays, leaves, number, port, groups = "simulated-1", "simulated-16", 7, 8086, 5
 	theController.kill()
 	t.Cleanup(func() {
 		if err := theController.start(); err != nil {
