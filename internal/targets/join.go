@@ -24,6 +24,12 @@ func (p *planner) join(t Target, w wish) {
 		p.report(t, Registering, time.Time{}, time.Time{}, "the inventory of the group is not read yet")
 		return
 	}
+	if r.Leaving && !w.Stay && !w.Borrowed && !p.Synced && !p.Answers[t].Register {
+		// Another leader may know that what is to serve there has gone.
+		p.out.NeedLists = true
+		p.report(t, Registering, time.Time{}, time.Time{}, "the lists of pods or nodes are not complete yet")
+		return
+	}
 	if w.Stay && where == absent && !r.Leaving {
 		p.missing(t, known)
 		return

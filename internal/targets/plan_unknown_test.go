@@ -119,6 +119,35 @@ func TestANextPodWithoutThePort(t *testing.T) {
 	}
 }
 
+// TestWhatAnotherTookOutIsPutBackByCompleteLists only: another leader may have seen the pod go that a list of
+// before shows. What this one puts back already, what only stays, and what is new is not waited for.
+func TestWhatAnotherTookOutIsPutBackByCompleteLists(t *testing.T) {
+	for name, c := range map[string]struct {
+		record v1alpha1.AttachedGroup
+		change func(s *State)
+		calls  string
+	}{
+		"lists are late":     {leaving80(time.Time{}, "10.0.0.1:80"), func(s *State) { s.Attachments[0].Behind = true }, ""},
+		"lists are complete": {leaving80(time.Time{}, "10.0.0.1:80"), func(*State) {}, "in 10.0.0.1:80"},
+		"it is being put back": {leaving80(time.Time{}, "10.0.0.1:80"), func(s *State) {
+			s.Attachments[0].Behind, s.group().Answers = true, map[Target]Answer{{"10.0.0.1", 80}: {Register: true}}
+		}, "in 10.0.0.1:80"},
+		"it is not on record":   {in80(), func(s *State) { s.Attachments[0].Behind = true }, "in 10.0.0.1:80"},
+		"it is not leaving yet": {in80("10.0.0.1:80"), func(s *State) { s.Attachments[0].Behind = true }, "in 10.0.0.1:80"},
+	} {
+		s := fleetOf(webGroup(IP), map[Target]Health{})
+		s.attachment("web", onPods(IP), c.record).Pods = []*corev1.Pod{podOf("a", "10.0.0.1")}
+		c.change(&s)
+		d := plan(t, s)
+		if got := d.calls(); got != c.calls {
+			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+		if catchesUp := d.of("web").CatchUp; catchesUp != (c.calls == "") {
+			t.Errorf("%s: its list is compared: %t", name, catchesUp)
+		}
+	}
+}
+
 // TestCallsThatWaitAreTold in Blocked where what they wait for has not come for long.
 func TestCallsThatWaitAreTold(t *testing.T) {
 	for _, deleted := range []bool{false, true} {

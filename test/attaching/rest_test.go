@@ -116,7 +116,11 @@ func (w *world) missing() (out []string) {
 	for _, g := range w.groups() {
 		for _, t := range g.all() {
 			at, m := place{g, t}, g.members[t]
-			if s := wanted[at]; s != nil && (s.in || s.stays) || w.broken(at, w.recordedBy(at)) {
+			s, by := wanted[at], w.recordedBy(at)
+			if s != nil {
+				by = append(by, s.by...)
+			}
+			if s != nil && (s.in || s.stays) || w.broken(at, by) {
 				continue
 			}
 			kept := w.keptOut(w.audit.on[t.ID])

@@ -24,6 +24,8 @@ const (
 	tellAfter = 15 * time.Second
 	// livePage is how much is listed live at once.
 	livePage = 500
+	// gone is in place of the version of an object that a cache shows, and the API server does not.
+	gone = ""
 	// allAttachments names the cache of all TargetGroupAttachments, allNodeAttachments that of all
 	// Attachments, allNodes that of all Nodes. No namespace is called so.
 	allAttachments, allNodeAttachments, allNodes = "*", "*nodes", ""
@@ -135,8 +137,8 @@ func (c *caches) compare(ctx context.Context, name string) bool {
 	}
 }
 
-// missing are the versions of objects that a cache does not show yet: of those that were missing
-// before, and are there still, or of all where nothing was asked before (nil).
+// missing are the objects that a cache does not show as they are yet, with their versions, or none where it
+// shows what is gone: of those that were missing before, or of all where nothing was asked before (nil).
 func (c *caches) missing(ctx context.Context, name string, before map[types.UID]string) (map[types.UID]string, error) {
 	kind, cached, namespace := corev1.SchemeGroupVersion.WithKind("PodList"), client.ObjectList(&corev1.PodList{}), name
 	switch name {
@@ -154,14 +156,23 @@ func (c *caches) missing(ctx context.Context, name string, before map[types.UID]
 	if err := c.cached.List(ctx, cached, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing from the cache: %w", err)
 	}
-	left, versions := live, versionsOf(cached)
-	if before != nil {
-		left = maps.Clone(before)
+	shown := versionsOf(cached)
+	left := maps.Clone(before)
+	if before == nil {
+		left = maps.Clone(live)
+		for uid := range shown {
+			if _, there := live[uid]; !there {
+				left[uid] = gone
+			}
+		}
 	}
 	maps.DeleteFunc(left, func(uid types.UID, version string) bool {
 		_, there := live[uid]
-		has, shown := versions[uid]
-		return !there || shown && !older(has, version)
+		has, known := shown[uid]
+		if version == gone || !there {
+			return there || !known
+		}
+		return known && !older(has, version)
 	})
 	return left, nil
 }

@@ -28,7 +28,7 @@ func podAt(name, version string) *corev1.Pod {
 }
 
 // TestACacheIsBehindUntilItShowsAll compares the cache of one namespace, of Nodes, or of
-// TargetGroupAttachments, with what the API server has, until nothing is missing in it or of before.
+// TargetGroupAttachments, with what the API server has, until nothing is missing in it, of before, or gone.
 func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a", ResourceVersion: "7"}}
 	for name, c := range map[string]struct {
@@ -36,24 +36,25 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 		live, cached []client.Object
 		behind       bool
 	}{
-		"it shows all":         {"ns", []client.Object{podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
-		"it shows a newer one": {"ns", []client.Object{podAt("a", "9")}, []client.Object{podAt("a", "10")}, false},
-		"one is gone since":    {"ns", nil, []client.Object{podAt("a", "7")}, false},
-		"one is missing":       {"ns", []client.Object{podAt("a", "7"), podAt("b", "8")}, []client.Object{podAt("a", "7")}, true},
-		"one is older":         {"ns", []client.Object{podAt("a", "10")}, []client.Object{podAt("a", "9")}, true},
-		"a Node is missing":    {"", []client.Object{node}, nil, true},
-		"only a pod is":        {"", []client.Object{node, podAt("a", "7")}, []client.Object{node}, false},
-		"an attachment is":     {allAttachments, []client.Object{named("web")}, []client.Object{podAt("a", "7")}, true},
-		"no attachment is":     {allAttachments, []client.Object{podAt("a", "7")}, []client.Object{named("web")}, false},
-		"an Attachment is":     {allNodeAttachments, []client.Object{&v1alpha1.Attachment{ObjectMeta: node.ObjectMeta}}, []client.Object{node, named("web")}, true},
-		"no Attachment is":     {allNodeAttachments, []client.Object{node, named("web")}, nil, false},
-		"only a Node is":       {"ns", []client.Object{node, podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
+		"it shows all":          {"ns", []client.Object{podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
+		"it shows a newer one":  {"ns", []client.Object{podAt("a", "9")}, []client.Object{podAt("a", "10")}, false},
+		"one is gone":           {"ns", nil, []client.Object{podAt("a", "7")}, true},
+		"one is missing":        {"ns", []client.Object{podAt("a", "7"), podAt("b", "8")}, []client.Object{podAt("a", "7")}, true},
+		"one is older":          {"ns", []client.Object{podAt("a", "10")}, []client.Object{podAt("a", "9")}, true},
+		"a Node is missing":     {"", []client.Object{node}, nil, true},
+		"only a pod is":         {"", []client.Object{node, podAt("a", "7")}, []client.Object{node}, false},
+		"an attachment is":      {allAttachments, []client.Object{named("web")}, []client.Object{podAt("a", "7")}, true},
+		"no attachment is":      {allAttachments, []client.Object{podAt("a", "7")}, nil, false},
+		"an attachment is gone": {allAttachments, []client.Object{podAt("a", "7")}, []client.Object{named("web")}, true},
+		"an Attachment is":      {allNodeAttachments, []client.Object{&v1alpha1.Attachment{ObjectMeta: node.ObjectMeta}}, []client.Object{node, named("web")}, true},
+		"no Attachment is":      {allNodeAttachments, []client.Object{node, named("web")}, nil, false},
+		"only a Node is":        {"ns", []client.Object{node, podAt("a", "7")}, []client.Object{podAt("a", "7")}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			rung, live := 0, fakeapi.New(t, c.live...)
-			caches := newCaches(fakeapi.New(t, c.cached...), live, func() { rung++ })
+			rung, live, cached := 0, fakeapi.New(t, c.live...), fakeapi.New(t, c.cached...)
+			caches := newCaches(cached, live, func() { rung++ })
 			if !caches.behind(c.of) {
 				t.Errorf("%s: it was never compared", name)
 			}
@@ -66,9 +67,14 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 			if !c.behind {
 				return
 			}
-			// What it did not show is gone.
+			// What it did not show is gone, and what was gone is shown to be.
 			for _, o := range c.live {
 				if err := live.Delete(ctx, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, o := range c.cached {
+				if err := cached.Delete(ctx, o); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -215,7 +221,7 @@ func TestAPodThatAnotherLeaderSawStays(t *testing.T) {
 			return p
 		}
 		cache := fakeapi.New(t, web, serving("old", "10.0.0.8"))
-		live := fakeapi.New(t, serving("old", "10.0.0.8"), serving("new", "10.0.0.9"))
+		live := fakeapi.New(t, web.DeepCopy(), serving("old", "10.0.0.8"), serving("new", "10.0.0.9"))
 		cloud := &groupInMemory{kind: targets.IP, targets: map[targets.Target]targets.Health{}}
 		for _, id := range []string{"10.0.0.8", "10.0.0.9"} {
 			cloud.targets[targets.Target{ID: id, Port: 80}] = targets.Health{Condition: targets.Healthy}
@@ -264,7 +270,7 @@ func TestTheZonesOfNodesAreReadFirst(t *testing.T) {
 			defer stop()
 			a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1", Generation: 1}, Spec: v1alpha1.AttachmentSpec{Instance: "i-a", Wanted: v1alpha1.WantDetached}}
 			known, unnamed, named := nodeOf("node-a", "i-a", "z1"), nodeOf("node-b", "", c.zone), nodeOf("node-b", c.instance, c.zone)
-			cache, live := fakeapi.New(t, a, known, unnamed), fakeapi.New(t, known.DeepCopy(), named)
+			cache, live := fakeapi.New(t, a, known, unnamed), fakeapi.New(t, a.DeepCopy(), known.DeepCopy(), named)
 			cloud := &groupInMemory{targets: healthy("i-a", "i-b")}
 			r, bell := loopOf(ctx, cache, live, zonal{cloud})
 			r.Detaching = true
