@@ -309,35 +309,52 @@ func (p *pass) moved(node string) bool {
 
 // keepUnnamed has every target on record stay whose instance no Node is, while a Node that
 // is selected does not say which it is: a Node that registers anew may say so later. Others' may be
-// its own as well, where it selects nodes and the port is the same.
+// its own as well, where the port is the same.
 func (p *pass) keepUnnamed(g *group, t *part) {
 	if g.Type != Instance || !p.hasUnnamed(t) {
 		return
 	}
 	t.unsure = true
+	ports := p.portsOfUnnamed(g, t)
 	for _, h := range g.held {
 		// A removal of what is registered may be another leader's, which knew less or has put it back.
 		left := h.Leaving && (h.Settled || g.isOut(h.Target))
-		own := h.by == t.ref || t.nodes != nil && h.Target == g.target(Target{h.ID, t.Object.Spec.Port.IntVal})
+		own := h.by == t.ref || slices.ContainsFunc(ports, func(port int32) bool { return h.Target == g.target(Target{h.ID, port}) })
 		if _, known := p.zones[h.ID]; !known && own && !left && !t.has(h.Target, nil) {
 			p.stay(t, h, nil)
 		}
 	}
 }
 
+// portsOfUnnamed are those at which a part is served on nodes that do not say which instance they are.
+func (p *pass) portsOfUnnamed(g *group, t *part) (ports []int32) {
+	if t.nodes != nil {
+		return []int32{t.Object.Spec.Port.IntVal}
+	}
+	for _, pod := range t.Pods {
+		if mode, err := t.mode(pod, g.Group); err == nil && p.isUnnamedNode(pod.Spec.NodeName) {
+			ports = append(ports, mode.Port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// isUnnamedNode is whether a node has no providerID yet, or is not known.
+func (p *pass) isUnnamedNode(name string) bool {
+	node := p.nodes[name]
+	return node == nil || node.Spec.ProviderID == ""
+}
+
 // hasUnnamed is whether a node that the attachment selects has no providerID yet, or is
 // not known.
 func (p *pass) hasUnnamed(t *part) bool {
-	unnamed := func(name string) bool {
-		node := p.nodes[name]
-		return node == nil || node.Spec.ProviderID == ""
-	}
 	for _, pod := range slices.Concat(t.Pods, t.Neighbours) {
-		if pod.Spec.NodeName != "" && unnamed(pod.Spec.NodeName) {
+		if pod.Spec.NodeName != "" && p.isUnnamedNode(pod.Spec.NodeName) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(slices.Collect(maps.Keys(t.nodes)), unnamed)
+	return slices.ContainsFunc(slices.Collect(maps.Keys(t.nodes)), p.isUnnamedNode)
 }
 
 // stay has a target on record stay, unless the node that it is on is to be out. pod is the one

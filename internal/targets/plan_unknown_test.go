@@ -224,6 +224,15 @@ func TestAMachineThatIsNotKnown(t *testing.T) {
 	if d := plan(t, s); d.calls() != "" || !strings.Contains(strings.Join(d.of("web").Status.Groups[0].Targets, " "), "i-a:80") {
 		t.Errorf("of another: %s, %+v", d.calls(), d.of("web").Status.Groups)
 	}
+	// Nor one of another that selects its pod.
+	s.Attachments = nil
+	s.attachment("old", onNodes("node-b"), in80("i-a:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+	pod := podOf("a", "10.0.0.1")
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+	s.attachment("web", onPods(Instance)).Pods = []*corev1.Pod{pod}
+	if d := plan(t, s); d.calls() != "" {
+		t.Errorf("of another that selects its pod: %s", d.calls())
+	}
 	// What is being put back is not taken out once more while the inventory does not show it.
 	s.Attachments = nil
 	s.attachment("web", onNodes(), leaving80(time.Time{}, "i-a:80"), in80())

@@ -36,7 +36,7 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 // with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
 func (a *audit) wantedBack(l *leader, at place) {
 	g, t := at.group, at.target
-	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || a.ends[t.ID].After(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
+	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || a.ends[t.ID].After(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
 		return
 	}
 	for other := range g.members {

@@ -354,7 +354,7 @@ func (w *world) refusingGroups() {
 	w.many = true
 	for i := range 15 {
 		g := w.addGroup(w.roles[0], targets.Group{
-			ID: fmt.Sprintf("arn:x%d", i), Name: fmt.Sprintf("x%d", i), Balancer: targets.Network, Type: targets.Instance, Port: nodePort,
+			ID: w.groupID(fmt.Sprintf("x%d", i), ""), Name: fmt.Sprintf("x%d", i), Balancer: targets.Network, Type: targets.Instance, Port: nodePort,
 			Tags: map[string]string{"many": "yes"}, InUse: true, Delay: time.Second, CrossZone: true,
 		})
 		g.fails[targets.Register] = errRefused

@@ -47,15 +47,15 @@ func (w *world) floor(b targets.Balancer) time.Duration {
 func (w *world) floorSeconds() int32 { return []int32{0, 2, 5, 14}[w.scenario.seed/5%4] }
 
 // groupID is the ID of a target group: an ARN where what it says of its owner matters.
-func (w *world) groupID(i int, role string) string {
+func (w *world) groupID(name, role string) string {
 	if !w.losesGroup() {
-		return fmt.Sprintf("arn:g%d", i)
+		return "arn:" + name
 	}
 	account := "999999999999"
 	if k := slices.Index(others, role); k >= 0 {
 		account = fmt.Sprintf("%012d", k+1)
 	}
-	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/g%d/0", region, account, i)
+	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/%s/0", region, account, name)
 }
 
 // ask has a claim ask for what the draw is about.

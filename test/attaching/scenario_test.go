@@ -148,7 +148,7 @@ func (w *world) build() {
 	}
 	for i, g := range s.groups {
 		added := w.addGroup(w.role(g.role), targets.Group{
-			ID: w.groupID(i, g.role), Name: fmt.Sprintf("g%d", i), Balancer: g.balancer, Type: g.kind, Port: nodePort, Tags: map[string]string{"group": fmt.Sprint(i)},
+			ID: w.groupID(fmt.Sprintf("g%d", i), g.role), Name: fmt.Sprintf("g%d", i), Balancer: g.balancer, Type: g.kind, Port: nodePort, Tags: map[string]string{"group": fmt.Sprint(i)},
 			InUse: true, ChecksTarget: true, Delay: g.delay, CrossZone: g.crossZone,
 		})
 		if g.balancer == targets.Classic {

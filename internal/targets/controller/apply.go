@@ -48,6 +48,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 		held := len(decision.Register)+len(decision.Deregister) < len(g.Register)+len(g.Deregister)
 		r.accounts[g.Role].plan(g.ID, decision, held)
 	}
+	if done.recorded(waiting) {
+		r.beginReturns(d, done)
+	}
 	for _, one := range done.begun {
 		done.writes.wait(waiting, one)
 	}
@@ -88,10 +91,44 @@ func (r *Reconciler) beginWrites(d targets.Decision) *applied {
 		begin((&targets.GroupAttachment{Object: a.Object}).Ref(), due, func(ctx context.Context) error { return r.writeAttachment(ctx, a) })
 	}
 	for _, n := range d.NodeAttachments {
-		begin(targets.RefOf(n.Object), !same(n.Object.Status, n.Status), func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) })
+		begin(targets.RefOf(n.Object), !same(n.Object.Status, n.Status) && !returns(n), func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) })
 	}
 	r.writes.keep(there)
 	return done
+}
+
+// returns is whether an Attachment says from now on that its node is back.
+func returns(n targets.NodeAttachmentDecision) bool {
+	said := n.Object.Status.Done && n.Object.Status.ObservedGeneration == n.Object.Generation
+	return n.Object.Spec.Wanted == v1alpha1.WantAttached && n.Status.Done && !said
+}
+
+// beginReturns begins the writes that say that a node is back, last of all: by another leader that knows of
+// them its Attachment goes, and what is not recorded to be back by then would be taken out once more.
+func (r *Reconciler) beginReturns(d targets.Decision, done *applied) {
+	for _, n := range d.NodeAttachments {
+		if !returns(n) {
+			continue
+		}
+		ref := targets.RefOf(n.Object)
+		if one := r.writes.begin(r.running, ref, func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) }); one != nil {
+			done.begun[ref] = one
+		}
+	}
+}
+
+// recorded is whether nothing of TargetGroupAttachments is left to write but what failed: what is under way,
+// or has changed since it was observed, calls for another pass.
+func (d *applied) recorded(ctx context.Context) bool {
+	for ref, one := range d.begun {
+		if ref.Kind != targets.KindGroupAttachment {
+			continue
+		}
+		if ended, err := d.writes.wait(ctx, one); !ended || err != nil && harmless(err) {
+			return false
+		}
+	}
+	return true
 }
 
 // written is whether what a call needs is written. Where nothing was to be written, it is.
@@ -105,8 +142,12 @@ func (d *applied) written(ctx context.Context, ref targets.Ref) bool {
 }
 
 // writeAttachment writes a TargetGroupAttachment. Nothing is recorded before its finalizer
-// is there, and that goes last.
+// is there, and that goes last. Nothing is written without the lease, since another controller may have
+// recorded elsewhere what is left out here.
 func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDecision) error {
+	if r.Leads != nil && !r.Leads() {
+		return errNotLeading
+	}
 	object := d.Object.DeepCopy()
 	if d.AddFinalizer {
 		controllerutil.AddFinalizer(object, v1alpha1.Finalizer)
@@ -137,6 +178,9 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 // writeNodeAttachment writes the status of an Attachment. One that was deleted meanwhile has
 // failed as well: without it nothing is remembered.
 func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAttachmentDecision) error {
+	if r.Leads != nil && !r.Leads() {
+		return errNotLeading
+	}
 	object := d.Object.DeepCopy()
 	object.Status = d.Status
 	if err := r.client.Status().Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {

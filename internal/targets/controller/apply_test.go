@@ -209,6 +209,24 @@ func TestAHookIsNotToldWithoutTheLease(t *testing.T) {
 	}
 }
 
+// TestStatusesAreWrittenWithTheLease: another leader may have recorded elsewhere what is left out.
+func TestStatusesAreWrittenWithTheLease(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1"}}
+		api := fakeapi.New(t, a.DeepCopy(), named("one", v1alpha1.Finalizer))
+		r := reconcilerOf(t, api)
+		r.Leads = func() bool { return leads }
+		d := decided(time.Now(), stored(t, api, named("one"))...)
+		d.NodeAttachments = []targets.NodeAttachmentDecision{{Object: a, Status: v1alpha1.AttachmentStatus{Waits: "x"}}}
+		r.apply(t.Context(), &observed{}, d)
+		for _, write := range []string{statusOfOne, "update Attachment/status node-a"} {
+			if slices.Contains(api.Writes(), write) != leads {
+				t.Errorf("leads %t: %s is not as it should be in %v", leads, write, api.Writes())
+			}
+		}
+	}
+}
+
 // TestAHookIsLetGoAsItWasSeen: who has written on the pod since may have told it that traffic comes.
 func TestAHookIsLetGoAsItWasSeen(t *testing.T) {
 	for _, in := range []bool{false, true} {

@@ -3,11 +3,16 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestWhatIsNotDueIsNotTriedAgain: a write that failed calls for a pass when it may be tried
@@ -28,4 +33,33 @@ func TestWhatIsNotDueIsNotTriedAgain(t *testing.T) {
 			t.Errorf("what is not due any more is tried again at %s", at)
 		}
 	})
+}
+
+// TestANodeIsBackWhenThatIsRecorded writes that a node is back after all TargetGroupAttachments, and not where
+// one was changed meanwhile; one that cannot be written keeps no node.
+func TestANodeIsBackWhenThatIsRecorded(t *testing.T) {
+	const back = "update Attachment/status node-a"
+	conflict := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("x").GroupResource(), "one", errors.New("changed"))
+	for name, c := range map[string]struct {
+		err  error
+		back bool
+	}{"is written": {nil, true}, "was changed meanwhile": {conflict, false}, "cannot be written": {errors.New("refused"), true}} {
+		a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1", Generation: 2}, Spec: v1alpha1.AttachmentSpec{Wanted: v1alpha1.WantAttached}}
+		a.Status.Done, a.Status.ObservedGeneration = true, 1
+		api := fakeapi.New(t, a.DeepCopy(), named("one", v1alpha1.Finalizer))
+		api.Refuse = func(what string) error {
+			if what == statusOfOne && c.err == nil {
+				time.Sleep(10 * time.Millisecond) // What is begun meanwhile would come first.
+			}
+			return failFor(what, statusOfOne, c.err)
+		}
+		r := reconcilerOf(t, api)
+		d := decided(time.Now(), stored(t, api, named("one"))...)
+		d.NodeAttachments = []targets.NodeAttachmentDecision{{Object: a, Status: v1alpha1.AttachmentStatus{Done: true, ObservedGeneration: 2}}}
+		r.apply(t.Context(), &observed{}, d)
+		writes := api.Writes()
+		if slices.Contains(writes, back) != c.back || c.err == nil && slices.Index(writes, back) < slices.Index(writes, statusOfOne) {
+			t.Errorf("where it %s: %v", name, writes)
+		}
+	}
 }
