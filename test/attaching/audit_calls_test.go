@@ -39,13 +39,26 @@ func (a *audit) wantedBack(l *leader, at place) {
 	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || a.ends[t.ID].After(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
 		return
 	}
+	if g.Type == targets.Instance && a.anyUnnamed(l) {
+		// It may be the machine of a Node that does not say which it is.
+		return
+	}
 	for other := range g.members {
-		same := g.CrossZone || a.zone(l, g, other) == a.zone(l, g, t)
+		zone := a.zone(l, g, t)
+		same := g.CrossZone || zone != "" && a.zone(l, g, other) == zone
 		if other != t && same && g.healthy(other) && !a.justBecameHealthy(l, g, other) {
 			a.failf("%s is registered with %s, and nobody wants it there %s", t, g.Name, a.facts(at))
 			return
 		}
 	}
+}
+
+// anyUnnamed is whether a leader may take some Node for one that does not say which machine it is.
+func (a *audit) anyUnnamed(l *leader) bool {
+	return slices.ContainsFunc(a.w.nodes, func(n *node) bool {
+		o := a.w.object(n)
+		return o == nil || o.Spec.ProviderID == "" || !a.unnamed[n.name].Before(l.asOf())
+	})
 }
 
 // patienceOfCalls is longer than a decision lasts.

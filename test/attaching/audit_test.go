@@ -252,7 +252,7 @@ func (a *audit) concerns(g *group, t targets.Target) bool {
 		return true
 	}
 	named := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return selects(c, g) })
-	return g.Type == targets.Instance && (named || a.heldBy(place{g, t})) || g.members[t].by == us || !a.since[place{g, t}].IsZero()
+	return g.Type == targets.Instance && (named || a.heldBy(place{g, t})) || g.members[t].by == us && !g.members[t].theirs || !a.since[place{g, t}].IsZero()
 }
 
 // facts are what may be the reason, by the world and not by the product.

@@ -135,9 +135,12 @@ func (w *world) missing() (out []string) {
 	return out
 }
 
-// staysFor is whether a pod lives at a place that a claim has on record whose set is not there: at
-// which port nobody knows.
+// staysFor is whether a pod lives at a place that a claim has on record whose set is not there, or one that
+// declares no port: at which port nobody knows.
 func (w *world) staysFor(at place) bool {
+	if slices.ContainsFunc(w.pods, func(p *pod) bool { return p.port == 0 && !p.ends && p.address == at.target.ID }) {
+		return true
+	}
 	lives := slices.ContainsFunc(w.pods, func(p *pod) bool {
 		return p.set == "web" && !p.ends && (p.address == at.target.ID || w.node(p.node).instance == at.target.ID)
 	})
