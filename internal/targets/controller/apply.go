@@ -24,6 +24,8 @@ type applied struct {
 	writes  *writes
 	begun   map[targets.Ref]*write
 	refused map[targets.Ref]bool
+	// there are all objects that may be written to.
+	there map[targets.Ref]bool
 	// again is whether readiness gates are left to write at once.
 	again bool
 	// gates is why readiness gates could not be written.
@@ -49,8 +51,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 		r.accounts[g.Role].plan(g.ID, decision, held)
 	}
 	if done.recorded(waiting) {
-		r.beginReturns(d, done)
+		done.beginReturns(r, d)
 	}
+	done.writes.keep(done.there)
 	for _, one := range done.begun {
 		done.writes.wait(waiting, one)
 	}
@@ -70,10 +73,9 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d targets.Decision)
 
 // beginWrites begins all writes but those of readiness gates.
 func (r *Reconciler) beginWrites(d targets.Decision) *applied {
-	done := &applied{writes: r.writes, begun: map[targets.Ref]*write{}, refused: map[targets.Ref]bool{}}
-	there := map[targets.Ref]bool{}
+	done := &applied{writes: r.writes, begun: map[targets.Ref]*write{}, refused: map[targets.Ref]bool{}, there: map[targets.Ref]bool{}}
 	begin := func(ref targets.Ref, due bool, do func(context.Context) error) {
-		there[ref] = true
+		done.there[ref] = true
 		if !due {
 			return
 		}
@@ -93,7 +95,6 @@ func (r *Reconciler) beginWrites(d targets.Decision) *applied {
 	for _, n := range d.NodeAttachments {
 		begin(targets.RefOf(n.Object), !same(n.Object.Status, n.Status) && !returns(n), func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) })
 	}
-	r.writes.keep(there)
 	return done
 }
 
@@ -105,14 +106,14 @@ func returns(n targets.NodeAttachmentDecision) bool {
 
 // beginReturns begins the writes that say that a node is back, last of all: by another leader that knows of
 // them its Attachment goes, and what is not recorded to be back by then would be taken out once more.
-func (r *Reconciler) beginReturns(d targets.Decision, done *applied) {
-	for _, n := range d.NodeAttachments {
+func (d *applied) beginReturns(r *Reconciler, decision targets.Decision) {
+	for _, n := range decision.NodeAttachments {
 		if !returns(n) {
 			continue
 		}
 		ref := targets.RefOf(n.Object)
-		if one := r.writes.begin(r.running, ref, func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) }); one != nil {
-			done.begun[ref] = one
+		if one := d.writes.begin(r.running, ref, func(ctx context.Context) error { return r.writeNodeAttachment(ctx, n) }); one != nil {
+			d.begun[ref] = one
 		}
 	}
 }
@@ -125,6 +126,11 @@ func (d *applied) recorded(ctx context.Context) bool {
 			continue
 		}
 		if ended, err := d.writes.wait(ctx, one); !ended || err != nil && harmless(err) {
+			return false
+		}
+	}
+	for ref := range d.refused {
+		if ref.Kind == targets.KindGroupAttachment && d.writes.goesOn(ref) {
 			return false
 		}
 	}

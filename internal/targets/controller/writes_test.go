@@ -63,3 +63,36 @@ func TestANodeIsBackWhenThatIsRecorded(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeIsNotBackWhileThatIsBeingRecorded by an earlier pass; and what says that it is back, and fails, is
+// tried again ever more seldom.
+func TestANodeIsNotBackWhileThatIsBeingRecorded(t *testing.T) {
+	const back = "update Attachment/status node-a"
+	synctest.Test(t, func(t *testing.T) {
+		a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1"}, Spec: v1alpha1.AttachmentSpec{Wanted: v1alpha1.WantAttached}}
+		api := fakeapi.New(t, a.DeepCopy(), named("one", v1alpha1.Finalizer))
+		api.Refuse = func(what string) error { return failFor(what, back, errors.New("refused")) }
+		r := reconcilerOf(t, api)
+		d := decided(time.Now(), stored(t, api, named("one"))...)
+		d.NodeAttachments = []targets.NodeAttachmentDecision{{Object: a, Status: v1alpha1.AttachmentStatus{Done: true}}}
+		hangs := make(chan struct{})
+		r.writes.begin(t.Context(), (&targets.GroupAttachment{Object: d.Attachments[0].Object}).Ref(), func(context.Context) error {
+			<-hangs
+			return nil
+		})
+		r.apply(t.Context(), &observed{}, d)
+		if r.writes.of[targets.RefOf(a)] != nil {
+			t.Error("it is said to be back while that is being recorded")
+		}
+		close(hangs)
+		synctest.Wait()
+		d.Attachments = nil
+		for times := range 3 {
+			r.apply(t.Context(), &observed{}, d)
+			if one := r.writes.of[targets.RefOf(a)]; one == nil || one.failures != times+1 {
+				t.Errorf("it has failed %d times, and %+v is remembered", times+1, one)
+			}
+			time.Sleep(firstRetry << times)
+		}
+	})
+}
