@@ -138,7 +138,8 @@ func (w *world) missing() (out []string) {
 // staysFor is whether a pod lives at a place that a claim has on record whose set is not there, or one that
 // declares no port: at which port nobody knows.
 func (w *world) staysFor(at place) bool {
-	if slices.ContainsFunc(w.pods, func(p *pod) bool { return p.port == 0 && !p.ends && p.address == at.target.ID }) {
+	portless := slices.ContainsFunc(w.pods, func(p *pod) bool { return p.port == 0 && !p.ends && p.address == at.target.ID })
+	if portless && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.claim(name).DeletionTimestamp == nil }) {
 		return true
 	}
 	lives := slices.ContainsFunc(w.pods, func(p *pod) bool {
