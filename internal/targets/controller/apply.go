@@ -130,7 +130,7 @@ func (d *applied) recorded(ctx context.Context) bool {
 		}
 	}
 	for ref := range d.refused {
-		if ref.Kind == targets.KindGroupAttachment && d.writes.goesOn(ref) {
+		if ref.Kind == targets.KindGroupAttachment && d.writes.isUnderWay(ref) {
 			return false
 		}
 	}
@@ -151,7 +151,7 @@ func (d *applied) written(ctx context.Context, ref targets.Ref) bool {
 // is there, and that goes last. Nothing is written without the lease, since another controller may have
 // recorded elsewhere what is left out here.
 func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDecision) error {
-	if r.Leads != nil && !r.Leads() {
+	if !r.leads() {
 		return errNotLeading
 	}
 	object := d.Object.DeepCopy()
@@ -184,7 +184,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 // writeNodeAttachment writes the status of an Attachment. One that was deleted meanwhile has
 // failed as well: without it nothing is remembered.
 func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAttachmentDecision) error {
-	if r.Leads != nil && !r.Leads() {
+	if !r.leads() {
 		return errNotLeading
 	}
 	object := d.Object.DeepCopy()
@@ -201,7 +201,7 @@ func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAtta
 // decided, or have taken it out. It is let go only as it was seen: a request that hangs may arrive
 // when it was told otherwise.
 func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
-	if r.Leads != nil && !r.Leads() {
+	if !r.leads() {
 		return errNotLeading
 	}
 	value, metadata := v1alpha1.TargetsIn, map[string]any{"uid": h.Pod.UID}
@@ -285,7 +285,7 @@ func (r *Reconciler) writeGates(ctx context.Context, gates []targets.GateWrite) 
 // or another one of its name, is left alone too, and so is any where another controller may lead:
 // it may have opened the gate since this was decided.
 func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
-	if r.Leads != nil && !r.Leads() {
+	if !r.leads() {
 		return errNotLeading
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -304,6 +304,9 @@ func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
 	}
 	return nil
 }
+
+// leads is whether no other controller can lead at this moment.
+func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
 
 // same is whether a status need not be written.
 func same[T any](a, b T) bool { return equality.Semantic.DeepEqual(a, b) }

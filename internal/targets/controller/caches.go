@@ -169,10 +169,10 @@ func (c *caches) missing(ctx context.Context, name string, before map[types.UID]
 	maps.DeleteFunc(left, func(uid types.UID, version string) bool {
 		_, there := live[uid]
 		has, known := shown[uid]
-		if version == gone || !there {
-			return there || !known
+		if !there {
+			return !known
 		}
-		return known && !older(has, version)
+		return version == gone || known && !older(has, version)
 	})
 	return left, nil
 }

@@ -85,8 +85,8 @@ func (w *writes) begin(ctx context.Context, ref targets.Ref, do func(context.Con
 	return one
 }
 
-// goesOn is whether a write to an object is under way.
-func (w *writes) goesOn(ref targets.Ref) bool {
+// isUnderWay is whether a write to an object is.
+func (w *writes) isUnderWay(ref targets.Ref) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	one := w.of[ref]
