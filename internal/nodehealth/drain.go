@@ -28,7 +28,8 @@ type DrainHook struct {
 	// has noticed, where nobody knows better.
 	Grace time.Duration
 	// Linger is how long connections that are open then have to end. A rollout has
-	// waited for that itself where it has taken the node out.
+	// waited for that itself where it has taken the node out, but not for those that come
+	// to a pod which is a target of its own.
 	Linger time.Duration
 	// Stop is how much of its grace period is left to a pod.
 	Stop time.Duration
@@ -43,6 +44,9 @@ type Drain struct {
 	Failing time.Time
 	// Free is since when Holds says Lingering; zero where it has not until now.
 	Free time.Time
+	// Targeted is whether a pod of the node was a target since the kubelet asked: what came
+	// to it last may have come a moment ago, wherever the node is.
+	Targeted bool
 	// Seen is when the deletion of each pod that terminates was seen.
 	Seen map[types.UID]time.Time
 	// Lag is how late a deletion may be seen where the API server hangs and nobody has
@@ -70,11 +74,11 @@ func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
 		return "", time.Time{}
 	case ending.target:
 		return "a pod is still a target", ending.killed.Add(-h.Stop)
-	case marked && deployment.Released:
-		return "", time.Time{}
-	case marked:
+	case marked && !deployment.Released:
 		return "the node is being taken out", ending.killed.Add(-h.Stop)
-	case !d.Failing.IsZero() && d.Now.Before(noticed):
+	case marked && !d.Targeted:
+		return "", time.Time{}
+	case !marked && !d.Failing.IsZero() && d.Now.Before(noticed):
 		return "health checks have not failed for long enough yet", earlier(noticed, ending.killed.Add(-h.Stop))
 	}
 	// Others of its pods serve, or nobody sends to any of them.
@@ -153,6 +157,11 @@ func (s State) stopped(d Drain) (e ending) {
 		}
 	}
 	return e
+}
+
+// HasTarget is whether a pod of the node is a target of its own.
+func (s State) HasTarget() bool {
+	return slices.ContainsFunc(s.Pods, func(pod Pod) bool { return pod.InTargets })
 }
 
 // Unannounced is whether a hook was asked a while ago by a pod of which no deletion is

@@ -58,14 +58,15 @@ func TestDrainHook(t *testing.T) {
 	second := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 	target := with(ending("a"), func(p *nodehealth.Pod) { p.InTargets = true })
 	for name, c := range map[string]struct {
-		state   nodehealth.State
-		failing time.Time
-		free    time.Time
-		seen    map[types.UID]time.Time
-		back    time.Time
-		now     time.Time
-		holds   bool
-		until   time.Time
+		state    nodehealth.State
+		failing  time.Time
+		free     time.Time
+		targeted bool
+		seen     map[types.UID]time.Time
+		back     time.Time
+		now      time.Time
+		holds    bool
+		until    time.Time
 	}{
 		"others serve, since a moment ago":     {state: known(pod("b"), ending("a")), seen: first, now: second(0), holds: true, until: second(3)},
 		"others serve":                         {state: known(pod("b"), ending("a")), seen: first, free: second(0), now: second(3)},
@@ -76,6 +77,9 @@ func TestDrainHook(t *testing.T) {
 		"its time is over":                     {state: marked(known(target), false), failing: second(0), seen: first, now: second(55)},
 		"a target":                             {state: known(pod("b"), target), seen: first, now: second(30), holds: true, until: second(55)},
 		"a target of a node that is out":       {state: marked(known(target), true), failing: second(0), seen: first, now: second(0), holds: true, until: second(55)},
+		"a target until now, the node is out":  {state: marked(known(ending("a")), true), failing: second(28), targeted: true, seen: first, now: second(30), holds: true, until: second(33)},
+		"a target before, the node is out":     {state: marked(known(ending("a")), true), failing: second(28), free: second(30), targeted: true, seen: first, now: second(33)},
+		"a target before, the node is leaving": {state: marked(known(ending("a")), false), failing: second(0), targeted: true, seen: first, now: second(30), holds: true, until: second(55)},
 		"the deletion is not seen yet":         {state: known(unready("a")), now: second(9), holds: true, until: second(10)},
 		"there is no deletion":                 {state: known(unready("a")), now: second(10)},
 		"an API server hangs, a pod serves":    {state: graced(known(pod("a"), pod("b"))), now: second(29), holds: true, until: second(30)},
@@ -108,7 +112,7 @@ func TestDrainHook(t *testing.T) {
 		"blind, the node is out":             {state: blind(marked(known(pod("a")), true)), now: second(10)},
 		"blind, since the deletion was seen": {state: blind(known(pod("b"), ending("a"))), seen: first, free: second(0), now: second(3)},
 	} {
-		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Seen: c.seen, Lag: lag, Back: c.back})
+		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Targeted: c.targeted, Seen: c.seen, Lag: lag, Back: c.back})
 		if (why != "") != c.holds || !until.Equal(c.until) {
 			t.Errorf("%s: %q until %s, want %t until %s", name, why, until, c.holds, c.until)
 		}
@@ -173,6 +177,7 @@ func TestDrainHookEnds(t *testing.T) {
 		if rapid.Bool().Draw(t, "free") {
 			d.Free = at("free")
 		}
+		d.Targeted = rapid.Bool().Draw(t, "targeted")
 		if rapid.Bool().Draw(t, "fails") {
 			d.Failing = at("failing")
 		}

@@ -34,7 +34,9 @@ type drain struct {
 	asked time.Time
 	// free is since when it is held for open connections only.
 	free time.Time
-	why  string
+	// targeted is whether a pod of the node was a target since it asked.
+	targeted bool
+	why      string
 }
 
 // asksToDrain is whether the request is a drain hook: only the node itself may have
@@ -57,7 +59,7 @@ func local(req *http.Request) bool {
 }
 
 func (d *drains) of(h *drain, now time.Time) nodehealth.Drain {
-	return nodehealth.Drain{Now: now, Asked: h.asked, Failing: d.failing, Free: h.free, Seen: d.seen, Lag: hangTime, Back: d.back}
+	return nodehealth.Drain{Now: now, Asked: h.asked, Failing: d.failing, Free: h.free, Targeted: h.targeted, Seen: d.seen, Lag: hangTime, Back: d.back}
 }
 
 // update takes note of a State. r.mu is held.
@@ -120,6 +122,7 @@ func (r *Responder) holdPod(w http.ResponseWriter, req *http.Request) bool {
 
 func (r *Responder) holds(h *drain) (why string, until time.Time) {
 	now := time.Now()
+	h.targeted = h.targeted || r.drains.state.HasTarget()
 	why, until = r.drains.hook.Holds(r.drains.state, r.drains.of(h, now))
 	switch {
 	case why != nodehealth.Lingering:

@@ -29,6 +29,29 @@ func TestDrainHookIsAnsweredWhenTheTargetIsOut(t *testing.T) {
 	}
 }
 
+// TestLastConnectionsToATargetMayEnd lets connections to what was a target until now end, also
+// where the node has been out for long: nobody has waited for them.
+func TestLastConnectionsToATargetMayEnd(t *testing.T) {
+	r := NewResponder(quiet)
+	r.drains.hook.Linger = time.Minute
+	released := func(s nodehealth.State) nodehealth.State {
+		s.Deployment.Mark, s.Deployment.Released = new("2026-01-02T11:00:00Z/r1"), true
+		return s
+	}
+	r.Update(released(ends(true)))
+	early, late := &drain{asked: time.Now()}, &drain{asked: time.Now()}
+	if why, _ := r.holds(early); why != "a pod is still a target" {
+		t.Errorf("a target is held because %q", why)
+	}
+	r.Update(released(ends(false)))
+	if why, _ := r.holds(early); why != nodehealth.Lingering {
+		t.Errorf("what was a target is held because %q", why)
+	}
+	if why, _ := r.holds(late); why != "" {
+		t.Errorf("what was no target is held because %q", why)
+	}
+}
+
 func TestDrainHookIsAnsweredWhenItsTimeIsOver(t *testing.T) {
 	r := NewResponder(quiet)
 	r.drains.hook.Stop = time.Hour - 500*time.Millisecond
