@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +79,7 @@ func (c *simCheck) silent() bool {
 // long as the port is slow. One that comes too late, from a process whose pod is gone, tells
 // nobody.
 func (c *simCheck) tellsBy(then time.Time) bool {
-	late := len(c.pods) == 0 && c.slow >= answerTime
+	late := len(c.pods) == 0 && c.slow >= healthclient.AnswerTime
 	return c.up && !c.hangs && !late && c.serving && c.since.Before(then.Add(-time.Second-c.slow))
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
@@ -119,7 +120,7 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 // hardlyAnswers is whether a port of the node takes longer to answer than is waited for.
 func (n *simNode) hardlyAnswers() bool {
 	for _, c := range n.checks {
-		if c.hangs || c.slow >= answerTime {
+		if c.hangs || c.slow >= healthclient.AnswerTime {
 			return true
 		}
 	}
