@@ -287,3 +287,19 @@ func TestExplanationReadsTheMark(t *testing.T) {
 		}
 	}
 }
+
+// TestExplanationReadsTheHold as the controller does: one that is empty or cannot be read
+// holds nothing back, and is shown as somebody else's.
+func TestExplanationReadsTheHold(t *testing.T) {
+	const others = "Not held back by " + v1alpha1.AnnotationHold + "="
+	for value, says := range map[string]string{
+		"": others + ", set by somebody else\n", "{": others + "{, set by somebody else\n", `{"attempts":2}`: "Held back {\"attempts\":2}\n",
+	} {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1", v1alpha1.AnnotationHold: value}}}
+		d.Spec.Replicas = new(int32(2))
+		text := explanation(midway(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, []appsv1.Deployment{d}, nil, now)
+		if line := text[strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1:]; strings.Join(strings.Fields(line), " ") != strings.Join(strings.Fields(says), " ") {
+			t.Errorf("%q: %q, want %q", value, line, says)
+		}
+	}
+}

@@ -84,8 +84,10 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 		if mark, marked := v1alpha1.MarkOf(d.Annotations, known); marked {
 			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+mark)
 		}
-		if hold := d.Annotations[v1alpha1.AnnotationHold]; hold != "" {
-			add("Held back", hold)
+		if value, there := d.Annotations[v1alpha1.AnnotationHold]; v1alpha1.HoldOf(d.Annotations) != nil {
+			add("Held back", value)
+		} else if there {
+			add("Not held back", "by "+v1alpha1.AnnotationHold+"="+value+", set by somebody else")
 		}
 	}
 	if a := set.Spec.Strategy().AnnotateNode; a != nil {

@@ -94,11 +94,13 @@ func TestMiscounted(t *testing.T) {
 		change func(n *Node)
 		back   bool
 	}{
-		"to none":           {func(n *Node) { n.Deployment.PodsPerNode = 0 }, true},
-		"to more":           {func(n *Node) { n.Deployment.PodsPerNode = 3 }, true},
-		"to fewer":          {func(n *Node) { n.Deployment.PodsPerNode = 1 }, true},
-		"while it is tried": {func(n *Node) { n.Deployment.Hold = &Hold{Revision: "r2", Attempts: 1, Replicas: 2, Trying: true} }, true},
-		"held back":         {func(n *Node) { n.Deployment.Hold = &Hold{Revision: "r2", Attempts: 1, Replicas: 2} }, false},
+		"to none":  {func(n *Node) { n.Deployment.PodsPerNode = 0 }, true},
+		"to more":  {func(n *Node) { n.Deployment.PodsPerNode = 3 }, true},
+		"to fewer": {func(n *Node) { n.Deployment.PodsPerNode = 1 }, true},
+		"while it is tried": {func(n *Node) {
+			n.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Attempts: 1, Replicas: 2, Trying: true}
+		}, true},
+		"held back":         {func(n *Node) { n.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Attempts: 1, Replicas: 2} }, false},
 		"one is not ready":  {func(n *Node) { n.Pods[0].Ready = false }, false},
 		"one is older":      {func(n *Node) { n.Pods[0].Revision = "r0" }, false},
 		"scaled by others":  {func(n *Node) { scaledTo(1)(n) }, false},

@@ -48,7 +48,7 @@ func (p *planner) finish(v *view) {
 		if p.detach(v) && p.accepted(v.target) {
 			reason := "the node is detached"
 			if d.heldBack() && d.Hold.Revision == v.target {
-				reason = d.Hold.again()
+				reason = d.afterAttempt()
 			}
 			p.update(v, reason)
 		}
@@ -441,8 +441,8 @@ func (p *planner) updating(v *view, reason string) Step {
 }
 
 // tryingOn is what to remember of the attempt to have so many pods of the target.
-func (p *planner) tryingOn(v *view, replicas int32) *Hold {
-	again := Hold{Revision: v.target, Generation: p.Generation}
+func (p *planner) tryingOn(v *view, replicas int32) *v1alpha1.Hold {
+	again := v1alpha1.Hold{Revision: v.target, Generation: p.Generation}
 	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
 		again = *h
 	}

@@ -126,7 +126,7 @@ func TestDrainByDeletion(t *testing.T) {
 		"while others are replaced": {func(_ *State, n *Node) { n.Deployment.OlderReplicas = 1 }, ""},
 		"in its turn":               {func(s *State, _ *Node) { s.Status.Wave = []string{"n0000"} }, ""},
 		"while it is held back": {func(_ *State, n *Node) {
-			n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
+			n.Deployment.Hold = &v1alpha1.Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
 		}, ""},
 		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
 		"no other serves": {func(s *State, _ *Node) {

@@ -70,7 +70,7 @@ func TestClockOfAnotherLeader(t *testing.T) {
 			}, 2 * time.Second, "Update n0000 to r2 x2"},
 			"a held-back node's next attempt": {func(s *State) {
 				n := &s.Nodes[0]
-				n.Deployment.Hold = &Hold{Attempts: 3, Revision: "r2", Generation: 1, At: metav1.NewMicroTime(wrote)}
+				n.Deployment.Hold = &v1alpha1.Hold{Attempts: 3, Revision: "r2", Generation: 1, At: metav1.NewMicroTime(wrote)}
 			}, 4 * time.Second, "Update n0000 to r2 x2"},
 		} {
 			t.Run(name+" "+skew.String(), func(t *testing.T) {

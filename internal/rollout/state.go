@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // State is everything a decision is made from.
@@ -152,31 +151,7 @@ type Deployment struct {
 	Mark                             string
 	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
-	Hold                             *Hold
-}
-
-// Hold says that a Deployment is held back because the kubelet rejects its pods.
-type Hold struct {
-	// Attempts is how often the pods of Revision were tried in vain.
-	Attempts int    `json:"attempts"`
-	Revision string `json:"revision"`
-	// Generation is that of the spec they were tried with: another spec, such as
-	// one with less surge, is worth a try at once.
-	Generation int64  `json:"generation"`
-	Reason     string `json:"reason"`
-	// At is when the hold began, or when it was last tried again.
-	At metav1.MicroTime `json:"at"`
-	// Replicas is how many pods are held or tried, Paused whether halfway between
-	// two revisions.
-	Replicas int32 `json:"replicas"`
-	Paused   bool  `json:"paused,omitempty"`
-	// Trying is whether all pods are asked for again, and the outcome is open.
-	Trying bool `json:"trying,omitempty"`
-	// Terminating is whether older pods were still there, whose end is reason to try again.
-	Terminating bool `json:"terminating,omitempty"`
-	// ReplicaSet is the hash of the ReplicaSet whose template the Deployment went back
-	// to, empty where it kept its own.
-	ReplicaSet string `json:"replicaSet,omitempty"`
+	Hold                             *v1alpha1.Hold
 }
 
 // Pod is a pod of a node's Deployment.

@@ -34,7 +34,7 @@ type Step struct {
 	Mark    string
 	Drained bool
 	// Hold is what to remember in HoldBack, Update and SetFields, nil to forget.
-	Hold *Hold
+	Hold *v1alpha1.Hold
 	// PodsPerNode is how many pods make the node serve, which SetFields puts back; nil to leave it.
 	PodsPerNode *int32
 	// Paused is whether HoldBack pauses the Deployment, so that the Deployment

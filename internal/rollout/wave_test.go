@@ -535,7 +535,7 @@ func TestPartition(t *testing.T) {
 				s.Nodes[i].Deployment.Revision = "r2"
 			}
 			for _, i := range test.held {
-				s.Nodes[i].Deployment.Hold = &Hold{Revision: "r2"}
+				s.Nodes[i].Deployment.Hold = &v1alpha1.Hold{Revision: "r2"}
 			}
 			p := newPlanner(s)
 			p.assignTargets()

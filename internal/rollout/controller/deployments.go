@@ -190,7 +190,7 @@ func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) er
 		// It was orphaned, and is not to go with the object.
 		held.OwnerReferences = nil
 	}
-	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: objects.HoldValue(s.Hold)})
+	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: s.Hold.Value()})
 	return r.guarded(ctx, o.nodes[s.Node], func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := held.DeepCopy()
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
@@ -331,11 +331,11 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	return set, spec
 }
 
-func holdPatch(h *rollout.Hold) any {
+func holdPatch(h *v1alpha1.Hold) any {
 	if h == nil {
 		return nil
 	}
-	return objects.HoldValue(h)
+	return h.Value()
 }
 
 // strategyPatch replaces the strategy, since the two types exclude each other's fields.

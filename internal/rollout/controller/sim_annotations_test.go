@@ -9,7 +9,6 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,7 +119,7 @@ func (g *generator) rewritesRemembered(n *simNode) {
 
 // rewritten is a hold with something else in one of its fields.
 func (g *generator) rewritten(value string) string {
-	var hold rollout.Hold
+	var hold v1alpha1.Hold
 	if json.Unmarshal([]byte(value), &hold) != nil {
 		return value
 	}
@@ -142,5 +141,5 @@ func (g *generator) rewritten(value string) string {
 	default:
 		hold.ReplicaSet = "another"
 	}
-	return objects.HoldValue(&hold)
+	return hold.Value()
 }

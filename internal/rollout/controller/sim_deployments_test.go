@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +94,7 @@ func (d *simDeployment) keptOut() bool {
 // held is whether it remembers a hold. What somebody garbled says nothing.
 func (d *simDeployment) held() bool {
 	value := d.api.Annotations[v1alpha1.AnnotationHold]
-	return value != "" && json.Unmarshal([]byte(value), &rollout.Hold{}) == nil
+	return value != "" && json.Unmarshal([]byte(value), &v1alpha1.Hold{}) == nil
 }
 
 func (d *simDeployment) minReady() time.Duration {

@@ -6,7 +6,6 @@ package objects
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -27,7 +26,7 @@ type Pods struct {
 	Replicas int32
 	// PerNode is how many make the node serve.
 	PerNode int32
-	Hold    *rollout.Hold
+	Hold    *v1alpha1.Hold
 	// Paused stops the Deployment controller halfway.
 	Paused bool
 	// Rolling, unless zero, is how pods are replaced instead of the spec's way.
@@ -76,16 +75,9 @@ func annotations(node string, p Pods) map[string]string {
 		v1alpha1.AnnotationUpdatedAt:   rollout.Timestamp(p.UpdatedAt),
 	}
 	if p.Hold != nil {
-		out[v1alpha1.AnnotationHold] = HoldValue(p.Hold)
+		out[v1alpha1.AnnotationHold] = p.Hold.Value()
 	}
 	return out
-}
-
-// HoldValue is the value of AnnotationHold.
-func HoldValue(h *rollout.Hold) string {
-	// A Hold consists of plain values, which always encode.
-	value, _ := json.Marshal(h)
-	return string(value)
 }
 
 // DeploymentStrategy is the strategy of a node's Deployment. A port of the host

@@ -209,8 +209,8 @@ func TestStrategy(t *testing.T) {
 // TestHold remembers a hold on the Deployment.
 func TestHold(t *testing.T) {
 	p := pods(proxy())
-	p.Hold = &rollout.Hold{Attempts: 2, Revision: "r1", Reason: "OutOfcpu", Replicas: 1}
-	var got rollout.Hold
+	p.Hold = &v1alpha1.Hold{Attempts: 2, Revision: "r1", Reason: "OutOfcpu", Replicas: 1}
+	var got v1alpha1.Hold
 	if err := json.Unmarshal([]byte(Deployment(proxy(), "node", "name", p).Annotations[v1alpha1.AnnotationHold]), &got); err != nil || got != *p.Hold {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -225,7 +225,7 @@ func TestHold(t *testing.T) {
 func TestHoldOfAPausedDeployment(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		p := pods(proxy())
-		p.Hold = &rollout.Hold{Attempts: 1, Revision: "r1", Trying: true}
+		p.Hold = &v1alpha1.Hold{Attempts: 1, Revision: "r1", Trying: true}
 		d := Deployment(proxy(), "node", "name", p)
 		d.Spec.Paused = paused
 		if got := ReaderOf(proxy()).deployment(d); got.Hold == nil || got.Hold.Trying == paused {

@@ -193,14 +193,9 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil {
 		out.PodsPerNode = int32(n)
 	}
-	if value := d.Annotations[v1alpha1.AnnotationHold]; value != "" {
-		hold := &rollout.Hold{}
-		// A value that somebody garbled holds nothing back.
-		if json.Unmarshal([]byte(value), hold) == nil {
-			// Nothing is tried while the Deployment is paused, whatever somebody wrote.
-			hold.Trying = hold.Trying && !d.Spec.Paused
-			out.Hold = hold
-		}
+	if out.Hold = v1alpha1.HoldOf(d.Annotations); out.Hold != nil {
+		// Nothing is tried while the Deployment is paused, whatever somebody wrote.
+		out.Hold.Trying = out.Hold.Trying && !d.Spec.Paused
 	}
 	if r := d.Spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil {
 		// What the API server accepted resolves.

@@ -1,0 +1,47 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// written are annotations of testdata/v0.1.0.json, by what they say: the bytes that v0.1.0
+// (commit dd2c808) wrote, whose objects later releases find.
+func written(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/v0.1.0.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]map[string]string
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestHoldOfTheFirstRelease is read as it was meant, and written with the same bytes.
+func TestHoldOfTheFirstRelease(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
+	for what, want := range map[string]v1alpha1.Hold{
+		"held back": {
+			Attempts: 2, Revision: "5f6d9c7b8", Generation: 3, Reason: "OutOfcpu Node didn't have enough resource: cpu",
+			At: metav1.NewMicroTime(at), Replicas: 1, Paused: true, Terminating: true,
+		},
+		"tried again": {Attempts: 3, Revision: "5f6d9c7b8", Generation: 3, Replicas: 2, Trying: true},
+	} {
+		annotations := written(t)[what]
+		got := v1alpha1.HoldOf(annotations)
+		if got == nil || !got.At.Time.Equal(want.At.Time) {
+			t.Fatalf("%s: %+v", what, got)
+		}
+		if got.At = want.At; *got != want || want.Value() != annotations[v1alpha1.AnnotationHold] {
+			t.Errorf("%s: read is %+v, written would be %s", what, *got, want.Value())
+		}
+	}
+}
