@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -42,5 +43,33 @@ func TestHoldOf(t *testing.T) {
 	}
 	if hold := v1alpha1.HoldOf(nil); hold != nil {
 		t.Errorf("no annotation is read as %+v", hold)
+	}
+}
+
+// TestDetachmentRequestOf counts presence, and takes of a value what can be read.
+func TestDetachmentRequestOf(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	key := v1alpha1.DetachmentRequestKey("1")
+	for value, want := range map[string]v1alpha1.DetachmentRequest{
+		"": {}, "{": {}, "null": {}, "by me": {}, `{"key": "k", "at": 7}`: {Key: "k"},
+		`{"at": "2026-01-02T03:04:05Z", "key": "k", "staleTimestamp": "s"}`: {At: at, Key: "k", StaleTimestamp: "s"},
+	} {
+		got := v1alpha1.DetachmentRequestOf(map[string]string{key: value}, "1")
+		if got == nil || *got != want {
+			t.Errorf("%q is read as %+v", value, got)
+		}
+	}
+	if got := v1alpha1.DetachmentRequestOf(map[string]string{v1alpha1.DetachmentRequestKey("2"): ""}, "1"); got != nil {
+		t.Errorf("another's is read as %+v", got)
+	}
+	local := v1alpha1.DetachmentRequest{At: at.In(time.FixedZone("", 3600)), Key: "k"}
+	if got := local.Value(); got != `{"at":"2026-01-02T03:04:05Z","key":"k"}` {
+		t.Errorf("written is %s", got)
+	}
+	if uid, ok := v1alpha1.DetachmentRequester(key); uid != "1" || !ok {
+		t.Errorf("%s is %s's request, %t", key, uid, ok)
+	}
+	if _, ok := v1alpha1.DetachmentRequester(v1alpha1.AnnotationNodeDetached); ok {
+		t.Error("a person's is a request")
 	}
 }

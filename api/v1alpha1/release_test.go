@@ -45,3 +45,21 @@ func TestHoldOfTheFirstRelease(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestOfTheFirstRelease is read as it was meant, and written with the same bytes.
+func TestRequestOfTheFirstRelease(t *testing.T) {
+	const uid = "0b9f8f0e-93d6-4b8b-a0f5-7e0c2f1f6a11"
+	for what, want := range map[string]v1alpha1.DetachmentRequest{
+		"asked for":       {At: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)},
+		"asked for again": {At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), StaleTimestamp: "2026-01-01T00:00:00Z"},
+	} {
+		annotations := written(t)[what]
+		got := v1alpha1.DetachmentRequestOf(annotations, uid)
+		if got == nil || *got != want || got.Value() != annotations[v1alpha1.DetachmentRequestKey(uid)] {
+			t.Errorf("%s: read is %+v", what, got)
+		}
+		if other := v1alpha1.DetachmentRequestOf(annotations, "another"); other != nil {
+			t.Errorf("%s: another asked: %+v", what, other)
+		}
+	}
+}

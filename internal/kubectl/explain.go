@@ -104,10 +104,9 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 func heldBy(set *v1alpha1.IngressDaemonSet, node *corev1.Node) string {
 	ours, others := false, 0
 	for key := range node.Annotations {
-		if uid, ok := strings.CutPrefix(key, v1alpha1.AnnotationDetachPrefix); ok {
-			if uid == string(set.UID) {
-				ours = true
-			} else {
+		if uid, asked := v1alpha1.DetachmentRequester(key); asked {
+			ours = ours || uid == set.UID
+			if uid != set.UID {
 				others++
 			}
 		}

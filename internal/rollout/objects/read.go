@@ -244,27 +244,18 @@ func Moment(d *appsv1.Deployment, annotation string) time.Time {
 	return at
 }
 
-// Request is what an IngressDaemonSet remembers on a Node, as JSON under
-// AnnotationDetachPrefix, of the detachment that it asked for.
-type Request struct {
-	At time.Time `json:"at"`
-	// Key is the annotation that asked; that of releases before v0.2.0 is not known.
-	Key            string `json:"key,omitempty"`
-	StaleTimestamp string `json:"staleTimestamp,omitempty"`
-}
-
 func (r Reader) detachment(node *corev1.Node) rollout.Detachment {
 	var out rollout.Detachment
-	var asked Request
-	if value, ok := node.Annotations[v1alpha1.AnnotationDetachPrefix+string(r.set.UID)]; ok {
-		_ = json.Unmarshal([]byte(value), &asked)
+	key := ""
+	if asked := v1alpha1.DetachmentRequestOf(node.Annotations, r.set.UID); asked != nil {
 		out.Requested, out.RequestedAt, out.StaleTimestamp = true, asked.At, asked.StaleTimestamp
+		key = asked.Key
 	}
 	out.Moving = node.Annotations[v1alpha1.AnnotationNodeDetaching] == "true"
 	if a := r.strategy.AnnotateNode; a != nil {
 		// What others ask for under a key is no request of ours under another.
 		_, held := node.Annotations[a.Key]
-		out.Held = held && (asked.Key == "" || asked.Key == a.Key)
+		out.Held = held && (key == "" || key == a.Key)
 		if a.TimestampKey != "" {
 			out.Timestamp = node.Annotations[a.TimestampKey]
 		}
