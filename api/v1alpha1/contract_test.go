@@ -13,7 +13,7 @@ func TestMarkOf(t *testing.T) {
 	const recorded = v1alpha1.AnnotationMarkKey
 	for name, c := range map[string]struct {
 		annotations map[string]string
-		value       string
+		value       v1alpha1.Mark
 		present     bool
 	}{
 		"none":            {nil, "", false},
@@ -71,5 +71,18 @@ func TestDetachmentRequestOf(t *testing.T) {
 	}
 	if _, ok := v1alpha1.DetachmentRequester(v1alpha1.AnnotationNodeDetached); ok {
 		t.Error("a person's is a request")
+	}
+}
+
+// TestMarkIs of a kind only where it is the controller's.
+func TestMarkIs(t *testing.T) {
+	const serving, outOfTurn = v1alpha1.MarkServing, v1alpha1.MarkOutOfTurn
+	for mark, kind := range map[v1alpha1.Mark]string{
+		"2026-01-02T03:04:05Z/r": "", "2026-01-02T03:04:05Z/r/serving": serving, "2026-01-02T03:04:05.678Z/r/out-of-turn": outOfTurn,
+		"": "", "/serving": "", "/out-of-turn": "", "mine/serving": "", "mine/out-of-turn": "", "2026-01-02/serving": "",
+	} {
+		if mark.Is(serving) != (kind == serving) || mark.Is(outOfTurn) != (kind == outOfTurn) {
+			t.Errorf("%q is not of the kind %q", mark, kind)
+		}
 	}
 }

@@ -63,3 +63,18 @@ func TestRequestOfTheFirstRelease(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkOfTheFirstRelease is read as it was meant, and written with the same bytes.
+func TestMarkOfTheFirstRelease(t *testing.T) {
+	asked := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	for what, kind := range map[string]string{"marked": "", "marked while it serves": v1alpha1.MarkServing} {
+		mark, marked := v1alpha1.MarkOf(written(t)[what])
+		at, ours := mark.At()
+		if !marked || !ours || !at.Equal(asked.Truncate(time.Millisecond)) || mark != v1alpha1.NewMark(asked, "5f6d9c7b8", kind) {
+			t.Errorf("%s: read is %q, %t of %s, %t", what, mark, marked, at, ours)
+		}
+		if mark.Is(v1alpha1.MarkServing) != (kind != "") || mark.Is(v1alpha1.MarkOutOfTurn) {
+			t.Errorf("%s: %q is of another kind", what, mark)
+		}
+	}
+}

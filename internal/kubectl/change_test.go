@@ -258,20 +258,23 @@ func TestExplanation(t *testing.T) {
 }
 
 // TestExplanationReadsTheMark as the health checkers do: under the key on record, else
-// under the default one, whatever the spec says now, and also where it is empty.
+// under the default one, whatever the spec says now, and also where it is empty. One that is
+// not the controller's is shown as somebody else's.
 func TestExplanationReadsTheMark(t *testing.T) {
+	const others = ", set by somebody else"
 	set := midway()
 	set.Spec.UpdateStrategy.RollingUpdate.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: "example.com/new"}
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		says        string
 	}{
-		"default":         {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a"},
-		"recorded":        {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b"},
-		"empty":           {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "="},
-		"of the spec":     {map[string]string{"example.com/new": "c"}, "example.com/new=c"},
-		"none":            {nil, ""},
-		"record, no mark": {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
+		"default":          {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a" + others},
+		"the controller's": {map[string]string{v1alpha1.DefaultMarkKey: "2026-01-01T11:59:48Z/r"}, v1alpha1.DefaultMarkKey + "=2026-01-01T11:59:48Z/r"},
+		"recorded":         {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b" + others},
+		"empty":            {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "=" + others},
+		"of the spec":      {map[string]string{"example.com/new": "c"}, "example.com/new=c" + others},
+		"none":             {nil, ""},
+		"record, no mark":  {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
 	} {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"}}}
 		d.Spec.Replicas = new(int32(2))

@@ -82,7 +82,11 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 		add("Deployment", fmt.Sprintf("%s, %d of %d pods ready", d.Name, d.Status.ReadyReplicas, *d.Spec.Replicas))
 		known := set.Spec.Strategy().MarkKey
 		if mark, marked := v1alpha1.MarkOf(d.Annotations, known); marked {
-			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+mark)
+			by := ""
+			if _, ours := mark.At(); !ours {
+				by = ", set by somebody else"
+			}
+			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+string(mark)+by)
 		}
 		if value, there := d.Annotations[v1alpha1.AnnotationHold]; v1alpha1.HoldOf(d.Annotations) != nil {
 			add("Held back", value)

@@ -151,7 +151,7 @@ func wanted(d *appsv1.Deployment) int32 {
 
 // mark is looked for under the key on record, or where there is none under the default
 // and those that are known. Its presence counts, whatever its value is.
-func mark(d *appsv1.Deployment, known ...string) *string {
+func mark(d *appsv1.Deployment, known ...string) *v1alpha1.Mark {
 	if value, marked := v1alpha1.MarkOf(d.Annotations, known...); marked {
 		return &value
 	}
@@ -160,17 +160,16 @@ func mark(d *appsv1.Deployment, known ...string) *string {
 
 // released is whether the pods were changed since the mark, or are stopped because
 // somebody drains the node, both of which the controller does only when the node is out.
-func released(d *appsv1.Deployment, value *string) bool {
-	if value == nil {
+func released(d *appsv1.Deployment, mark *v1alpha1.Mark) bool {
+	if mark == nil {
 		return false
 	}
 	_, drained := d.Annotations[v1alpha1.AnnotationDrainedAt]
 	if drained && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return true
 	}
-	markedAt, ours := v1alpha1.MarkedAt(*value)
-	updatedAt, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationUpdatedAt])
-	return ours && err == nil && !updatedAt.Before(markedAt)
+	markedAt, ours := mark.At()
+	return ours && !v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationUpdatedAt).Before(markedAt)
 }
 
 func observePod(pod *corev1.Pod) Pod {

@@ -15,7 +15,7 @@ import (
 func TestDrain(t *testing.T) {
 	drained := func(n *Node) {
 		n.Leaving, n.Evicting = true, true
-		n.Deployment.Mark, n.Deployment.DrainedAt = MarkValue(start.Add(-30*time.Second), "r1"), start.Add(-30*time.Second)
+		n.Deployment.Mark, n.Deployment.DrainedAt = v1alpha1.NewMark(start.Add(-30*time.Second), "r1", ""), start.Add(-30*time.Second)
 		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
 	}
 	emptied := func(n *Node) {
@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 		"out of time": {func(n *Node) {
 			drained(n)
 			n.Checks[0].Serving = true
-			n.Deployment.Mark = MarkValue(start.Add(-time.Hour), "r1")
+			n.Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Hour), "r1", "")
 		}, "ScaleToZero n0000"},
 		"emptied":    {emptied, ""},
 		"uncordoned": {func(n *Node) { emptied(n); n.Leaving = false }, "Update n0000 to r1 x2"},
@@ -66,7 +66,7 @@ func TestUncordonedTooEarly(t *testing.T) {
 			s := servingFleet(3)
 			s.Revision, s.Spec.MinReadySeconds = revision, 10
 			n := &s.Nodes[0]
-			n.Deployment.Mark, n.Deployment.DrainedAt = MarkValue(start.Add(-5*time.Second), "r1"), start.Add(-5*time.Second)
+			n.Deployment.Mark, n.Deployment.DrainedAt = v1alpha1.NewMark(start.Add(-5*time.Second), "r1", ""), start.Add(-5*time.Second)
 			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Second)}
 			n.Pods[0].ReadySince = start.Add(-8 * time.Second)
 			if d := Plan(s); steps(d) != "" || !d.WakeAt.Equal(start.Add(2*time.Second)) {
@@ -360,8 +360,9 @@ func TestLettingGo(t *testing.T) {
 // handshake: a node that leaves, or is drained, is marked by us first.
 func TestMarkOfSomebodyElse(t *testing.T) {
 	for name, set := range map[string]func(d *Deployment){
-		"words": func(d *Deployment) { d.Mark = "please" },
-		"empty": func(d *Deployment) { d.EmptyMark = true },
+		"words":     func(d *Deployment) { d.Mark = "please" },
+		"empty":     func(d *Deployment) { d.EmptyMark = true },
+		"of a kind": func(d *Deployment) { d.Mark = "mine/out-of-turn" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)
@@ -369,11 +370,11 @@ func TestMarkOfSomebodyElse(t *testing.T) {
 			set(n.Deployment)
 			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start}
 			n.Wanted, s.Status.Wave = false, []string{"n0000"}
-			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") {
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != v1alpha1.NewMark(start, "r1", "") {
 				t.Errorf("leaves the set: %+v", d.Steps)
 			}
 			n.Wanted, n.Leaving, n.Evicting, s.Status.Wave = true, true, true, nil
-			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") || !d.Steps[0].Drained {
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != v1alpha1.NewMark(start, "r1", "") || !d.Steps[0].Drained {
 				t.Errorf("is drained: %+v", d.Steps)
 			}
 			n.Leaving, n.Evicting = false, false

@@ -148,7 +148,7 @@ type Deployment struct {
 	Detached bool
 	// Mark is the value of the health-check mark, empty where there is none; EmptyMark
 	// is whether one is there that somebody left without a value.
-	Mark                             string
+	Mark                             v1alpha1.Mark
 	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
 	Hold                             *v1alpha1.Hold
@@ -191,7 +191,7 @@ type Check struct {
 	Serving  bool
 	// Mark is the mark that the answer repeats. Unmarked ports, such as
 	// kube-proxy's, repeat none.
-	Mark     string
+	Mark     v1alpha1.Mark
 	Unmarked bool
 	// Since is when the port began to pass or, whatever marks came meanwhile, to fail.
 	// Where the health checker does not tell, it is when its answer last changed, or when

@@ -131,7 +131,7 @@ func TestHoldBack(t *testing.T) {
 		"its turn is to leave":       {2, 1, func(s *State) { s.Nodes[0].Wanted = false }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"its turn is to be kept out": {2, 1, func(s *State) { s.Nodes[0].Deployment.Detached = true }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"it is marked, and not updated yet": {2, 1, func(s *State) {
-			s.Nodes[0].Deployment.Mark = MarkValue(start, "r2")
+			s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(start, "r2", "")
 			byBoth(&s.Spec)
 		}, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"somebody else has marked it": {2, 1, func(s *State) {
@@ -651,7 +651,7 @@ func TestTaintEvicts(t *testing.T) {
 		n.Pods[1].Created = deleted.Add(after)
 	}
 	marked := func(n *Node) {
-		n.Deployment.Mark = MarkValue(start.Add(-30*time.Second), "r1")
+		n.Deployment.Mark = v1alpha1.NewMark(start.Add(-30*time.Second), "r1", "")
 		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
 	}
 	held := func(n *Node, replicas int32) {

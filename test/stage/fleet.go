@@ -119,7 +119,7 @@ func (f *Fleet) CheckUnmarked(ctx context.Context) error {
 		return err
 	}
 	for _, d := range deployments.Items {
-		if _, marked := d.Annotations[d.Annotations[v1alpha1.AnnotationMarkKey]]; marked {
+		if _, marked := v1alpha1.MarkOf(d.Annotations); marked {
 			return fmt.Errorf("Deployment %s is still marked", d.Name)
 		}
 	}

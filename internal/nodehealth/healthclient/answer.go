@@ -36,7 +36,7 @@ type Answer struct {
 	// Node is who answers, empty where it does not tell.
 	Node string
 	// Mark, Quiet and Blind are those of v1alpha1.HealthCheckAnswer, AskedBy is Asked.By.
-	Mark           string
+	Mark           v1alpha1.Mark
 	Quiet          bool
 	Blind, AskedBy string
 	// Connections are told where they were asked for.
@@ -71,7 +71,7 @@ func (q *Question) Read() (Answer, error) {
 // keep takes from a body and its headers what callers need.
 func (a *Answer) keep(body *v1alpha1.HealthCheckAnswer, header http.Header) {
 	a.Node, a.Quiet, a.Connections = body.Node, body.Quiet, body.Connections
-	a.Mark, a.Blind = cut(body.Mark, mostKept), cut(body.Blind, mostBlind)
+	a.Mark, a.Blind = v1alpha1.Mark(cut(body.Mark, mostKept)), cut(body.Blind, mostBlind)
 	if len(body.Mark) > mostKept {
 		a.Mark = longMark
 	}

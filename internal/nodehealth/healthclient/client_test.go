@@ -247,11 +247,11 @@ func TestAnswersAreCut(t *testing.T) {
 	if got.ETag != "" || len(got.AskedBy) != mostKept || len(got.Blind) != mostBlind || got.Mark != longMark {
 		t.Errorf("of the ETag %d bytes are kept, of an address %d, of a message %d, and of the mark %q", len(got.ETag), len(got.AskedBy), len(got.Blind), got.Mark)
 	}
-	if _, ours := v1alpha1.MarkedAt(longMark); ours {
+	if _, ours := v1alpha1.Mark(longMark).At(); ours {
 		t.Error("what stands for a long mark is one of ours")
 	}
 	ours := "2026-01-02T03:04:05.678Z/" + strings.Repeat("r", 63) + v1alpha1.MarkOutOfTurn
-	if got := answered(t, 503, fmt.Sprintf(`{"mark": %q}`, ours)); got.Mark != ours {
+	if got := answered(t, 503, fmt.Sprintf(`{"mark": %q}`, ours)); string(got.Mark) != ours {
 		t.Errorf("a mark of ours is %q", got.Mark)
 	}
 }

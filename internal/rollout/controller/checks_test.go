@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
@@ -133,7 +134,7 @@ func TestChecksHearAtOnce(t *testing.T) {
 	for i := range 5 {
 		mark := fmt.Sprint("mark-", i)
 		v.set(mark)
-		p.await(t, mark, func(c rollout.Check) bool { return c.Answered && !c.Serving && c.Mark == mark })
+		p.await(t, mark, func(c rollout.Check) bool { return c.Answered && !c.Serving && string(c.Mark) == mark })
 	}
 	if n := p.asked(); n > 7 {
 		t.Errorf("%d questions for 6 verdicts", n)
@@ -256,7 +257,7 @@ func TestRest(t *testing.T) {
 	news := func(after time.Duration) (ms int64) {
 		at = at.Add(after)
 		n++
-		return c.take(theSet, e, rollout.Check{Answered: true, Mark: strconv.Itoa(n)}, known, nil).Milliseconds()
+		return c.take(theSet, e, rollout.Check{Answered: true, Mark: v1alpha1.Mark(strconv.Itoa(n))}, known, nil).Milliseconds()
 	}
 	var got []int64
 	for range 10 {

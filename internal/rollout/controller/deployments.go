@@ -305,14 +305,14 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
-			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
+			set[v1alpha1.AnnotationDrainedAt] = v1alpha1.Timestamp(s.At)
 		}
 	case rollout.Unmark:
 		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
-		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
+		set[v1alpha1.AnnotationAttachedAt] = v1alpha1.Timestamp(s.At)
 	case rollout.Stamp:
-		set[v1alpha1.AnnotationClaimDropped] = rollout.Timestamp(s.At)
+		set[v1alpha1.AnnotationClaimDropped] = v1alpha1.Timestamp(s.At)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		if s.PodsPerNode != nil {
@@ -322,7 +322,7 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	case rollout.HoldBack, rollout.Update:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		if s.Action == rollout.Update {
-			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At), nil
+			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = v1alpha1.Timestamp(s.At), nil
 		}
 		spec = map[string]any{"replicas": s.Replicas, "paused": s.Paused, "strategy": strategyPatch(o.set, s.Rolling)}
 	case rollout.ScaleToZero:

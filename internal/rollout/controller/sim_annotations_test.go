@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +72,7 @@ func (w *world) unmarkByHand(n *simNode) {
 			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, otherMarkKey, "") })
 		}
 		mark, there := d.api.Annotations[v1alpha1.DefaultMarkKey]
-		if _, ours := v1alpha1.MarkedAt(mark); there && !ours {
+		if _, ours := v1alpha1.Mark(mark).At(); there && !ours {
 			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, v1alpha1.DefaultMarkKey, "") })
 		}
 	}
@@ -101,7 +100,7 @@ func (g *generator) rewritesRemembered(n *simNode) {
 	case key == v1alpha1.AnnotationPodsPerNode:
 		value = fmt.Sprint(g.number("pods", -1, 4))
 	case key != v1alpha1.AnnotationHold:
-		value = rollout.Timestamp(g.w.now.Add(time.Duration(g.number("minutes", -60, 60)) * time.Minute))
+		value = v1alpha1.Timestamp(g.w.now.Add(time.Duration(g.number("minutes", -60, 60)) * time.Minute))
 	case there:
 		value = g.rewritten(value)
 	default:

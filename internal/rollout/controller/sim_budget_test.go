@@ -219,8 +219,8 @@ func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 	switch {
 	case s.Action == rollout.Mark:
 		// One that lets the health checks pass is changed into another: the node is out already.
-		changed := n.Deployment != nil && strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing)
-		return !s.Drained && !outOfTurn(s.Mark) && !changed
+		changed := n.Deployment != nil && strings.HasSuffix(string(n.Deployment.Mark), v1alpha1.MarkServing)
+		return !s.Drained && !outOfTurn(string(s.Mark)) && !changed
 	case s.Action != rollout.Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:

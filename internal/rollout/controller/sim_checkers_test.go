@@ -369,7 +369,7 @@ func (w *world) verdict(n *simNode) (serving bool, mark string) {
 		return false, ""
 	}
 	mark, marked := d.mark()
-	began, _ := v1alpha1.MarkedAt(mark)
+	began, _ := v1alpha1.Mark(mark).At()
 	_, drained := d.api.Annotations[v1alpha1.AnnotationDrainedAt]
 	emptied := drained && d.replicas() == 0
 	lets := !marked || strings.HasSuffix(mark, v1alpha1.MarkServing) && d.updatedAt().Before(began) && !emptied
@@ -454,5 +454,6 @@ const otherMarkKey = "to-be-updated"
 // markOf is the mark of a Deployment; its presence counts. Health checkers are told the
 // key of the spec, should the record of it be gone.
 func markOf(obj client.Object) (string, bool) {
-	return v1alpha1.MarkOf(obj.GetAnnotations(), otherMarkKey)
+	mark, present := v1alpha1.MarkOf(obj.GetAnnotations(), otherMarkKey)
+	return string(mark), present
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -81,10 +80,10 @@ func (d *simDeployment) revision() string     { return d.api.Spec.Template.Label
 func (d *simDeployment) mark() (string, bool) { return markOf(d.api) }
 func (d *simDeployment) marked() bool         { _, ok := markOf(d.api); return ok }
 func (d *simDeployment) updatedAt() time.Time {
-	return objects.Moment(d.api, v1alpha1.AnnotationUpdatedAt)
+	return v1alpha1.Moment(d.api.Annotations, v1alpha1.AnnotationUpdatedAt)
 }
 func (d *simDeployment) drainedAt() time.Time {
-	return objects.Moment(d.api, v1alpha1.AnnotationDrainedAt)
+	return v1alpha1.Moment(d.api.Annotations, v1alpha1.AnnotationDrainedAt)
 }
 func (d *simDeployment) keptOut() bool {
 	_, ok := d.api.Annotations[v1alpha1.AnnotationDetached]

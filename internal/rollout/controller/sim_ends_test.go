@@ -35,7 +35,7 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 	}
 	if s.Action == rollout.Mark && !s.Drained {
 		// A mark that is changed into one of another kind begins nothing.
-		if !outOfTurn(s.Mark) && !seen.node(s.Node).Marked() && seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
+		if !outOfTurn(string(s.Mark)) && !seen.node(s.Node).Marked() && seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
 			a.fault("%s: the detachment timed out with the same spec", s)
 		}
 		key := fmt.Sprint(s.Node, seen.Generation, s.Reason)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,7 +93,7 @@ func (l *leader) answer(c *simCheck) rollout.Check {
 	if !c.serving {
 		since = c.failing
 	}
-	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: c.mark, Since: l.now().Add(-l.w.now.Sub(since)), Quiet: l.w.quiet(c.port)}
+	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: v1alpha1.Mark(c.mark), Since: l.now().Add(-l.w.now.Sub(since)), Quiet: l.w.quiet(c.port)}
 }
 
 // quiet is whether the load balancer has not asked a port for five minutes.

@@ -72,7 +72,7 @@ func annotations(node string, p Pods) map[string]string {
 	out := map[string]string{
 		v1alpha1.AnnotationNode:        node,
 		v1alpha1.AnnotationPodsPerNode: strconv.Itoa(int(p.PerNode)),
-		v1alpha1.AnnotationUpdatedAt:   rollout.Timestamp(p.UpdatedAt),
+		v1alpha1.AnnotationUpdatedAt:   v1alpha1.Timestamp(p.UpdatedAt),
 	}
 	if p.Hold != nil {
 		out[v1alpha1.AnnotationHold] = p.Hold.Value()

@@ -182,9 +182,9 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		Drifted:         drifted(d),
 		Mark:            mark,
 		EmptyMark:       marked && mark == "",
-		UpdatedAt:       Moment(d, v1alpha1.AnnotationUpdatedAt),
-		AttachedAt:      Moment(d, v1alpha1.AnnotationAttachedAt),
-		DrainedAt:       Moment(d, v1alpha1.AnnotationDrainedAt),
+		UpdatedAt:       v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationUpdatedAt),
+		AttachedAt:      v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationAttachedAt),
+		DrainedAt:       v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationDrainedAt),
 	}
 	_, out.Detached = d.Annotations[v1alpha1.AnnotationDetached]
 	if d.Spec.Replicas != nil {
@@ -236,12 +236,6 @@ func Outlives(entry metav1.ManagedFieldsEntry) bool {
 	fields := map[string]json.RawMessage{}
 	_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields)
 	return fields["f:spec"] != nil
-}
-
-// Moment is the time in an annotation of a Deployment, zero where there is none.
-func Moment(d *appsv1.Deployment, annotation string) time.Time {
-	at, _ := time.Parse(time.RFC3339, d.Annotations[annotation])
-	return at
 }
 
 func (r Reader) detachment(node *corev1.Node) rollout.Detachment {
