@@ -86,3 +86,29 @@ func TestMarkIs(t *testing.T) {
 		}
 	}
 }
+
+// TestPodsPerNode reads no number where there is none, or less than none.
+func TestPodsPerNode(t *testing.T) {
+	for value, want := range map[string]int32{"0": 0, "2": 2, "": -1, "-1": -1, "two": -1, "3000000000": -1, " 2": -1} {
+		got, ok := v1alpha1.PodsPerNode(map[string]string{v1alpha1.AnnotationPodsPerNode: value})
+		if ok != (want >= 0) || got != max(want, 0) {
+			t.Errorf("%q is read as %d, %t", value, got, ok)
+		}
+	}
+	if _, ok := v1alpha1.PodsPerNode(nil); ok {
+		t.Error("no annotation is read")
+	}
+}
+
+// TestPresence of who drains or detaches a node counts, whatever the value says.
+func TestPresence(t *testing.T) {
+	for _, value := range []string{"", "{", "yes"} {
+		annotations := map[string]string{v1alpha1.AnnotationDrainedAt: value, v1alpha1.AnnotationDetached: value}
+		if at, drained := v1alpha1.DrainedAt(annotations); !drained || !at.IsZero() || !v1alpha1.IsDetached(annotations) {
+			t.Errorf("%q: drained at %s, %t, detached %t", value, at, drained, v1alpha1.IsDetached(annotations))
+		}
+	}
+	if _, drained := v1alpha1.DrainedAt(nil); drained || v1alpha1.IsDetached(nil) {
+		t.Error("no annotation is read")
+	}
+}

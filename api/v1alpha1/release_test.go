@@ -78,3 +78,26 @@ func TestMarkOfTheFirstRelease(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainOfTheFirstRelease is read as it was meant, and written with the same bytes.
+func TestDrainOfTheFirstRelease(t *testing.T) {
+	asked := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	drained, detached := written(t)["drained"], written(t)["detached by hand"]
+	if at, was := v1alpha1.DrainedAt(drained); !was || v1alpha1.Timestamp(asked) != drained[v1alpha1.AnnotationDrainedAt] || !at.Equal(asked.Truncate(time.Millisecond)) {
+		t.Errorf("drained at %s, %t", at, was)
+	}
+	if _, was := v1alpha1.DrainedAt(detached); was || v1alpha1.IsDetached(drained) || !v1alpha1.IsDetached(detached) {
+		t.Error("who is drained and who is detached is taken for each other")
+	}
+	if value := v1alpha1.DetachedValue("kubectl-ids", asked); value != detached[v1alpha1.AnnotationDetached] {
+		t.Errorf("written would be %q", value)
+	}
+	for pods, annotations := range map[int32]map[string]string{2: drained, 0: detached} {
+		if got, ok := v1alpha1.PodsPerNode(annotations); !ok || got != pods || v1alpha1.PodsPerNodeValue(pods) != annotations[v1alpha1.AnnotationPodsPerNode] {
+			t.Errorf("%d pods are read as %d, %t", pods, got, ok)
+		}
+	}
+	if at := v1alpha1.Moment(detached, v1alpha1.AnnotationAttachedAt); !at.Equal(asked.Truncate(time.Millisecond)) {
+		t.Errorf("attached at %s", at)
+	}
+}

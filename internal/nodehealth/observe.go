@@ -3,7 +3,6 @@ package nodehealth
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -140,8 +139,8 @@ func named(replicaSet, deployment string) bool {
 // wanted falls back to the replicas, such as before the controller has annotated
 // the Deployment.
 func wanted(d *appsv1.Deployment) int32 {
-	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil && n >= 0 {
-		return int32(n)
+	if pods, ok := v1alpha1.PodsPerNode(d.Annotations); ok {
+		return pods
 	}
 	if d.Spec.Replicas != nil {
 		return *d.Spec.Replicas
@@ -164,7 +163,7 @@ func released(d *appsv1.Deployment, mark *v1alpha1.Mark) bool {
 	if mark == nil {
 		return false
 	}
-	_, drained := d.Annotations[v1alpha1.AnnotationDrainedAt]
+	_, drained := v1alpha1.DrainedAt(d.Annotations)
 	if drained && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return true
 	}

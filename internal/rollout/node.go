@@ -14,6 +14,11 @@ func (n *Node) Marked() bool {
 	return n.Deployment != nil && (n.Deployment.Mark != "" || n.Deployment.EmptyMark)
 }
 
+// drained is whether somebody was seen to drain the node.
+func (n *Node) drained() bool {
+	return n.Deployment != nil && (n.Deployment.Drained || !n.Deployment.DrainedAt.IsZero())
+}
+
 // marksServing is whether the health checks go on passing in spite of the mark,
 // until the pods are changed.
 func (n *Node) marksServing() bool { return n.Deployment.Mark.Is(v1alpha1.MarkServing) }

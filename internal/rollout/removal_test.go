@@ -36,7 +36,16 @@ func TestDrain(t *testing.T) {
 			n.Checks[0].Serving = true
 			n.Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Hour), "r1", "")
 		}, "ScaleToZero n0000"},
-		"emptied":    {emptied, ""},
+		"emptied": {emptied, ""},
+		"emptied, and somebody garbled since when": {func(n *Node) {
+			emptied(n)
+			n.Evicting, n.Deployment.Drained, n.Deployment.DrainedAt = false, true, time.Time{}
+		}, ""},
+		"uncordoned, and somebody garbled since when": {func(n *Node) {
+			emptied(n)
+			n.Leaving, n.Deployment.Drained, n.Deployment.DrainedAt = false, true, time.Time{}
+		}, "Update n0000 to r1 x2"},
+		"serves, and somebody wrote that it is drained": {func(n *Node) { n.Deployment.Drained = true }, "Unmark n0000"},
 		"uncordoned": {func(n *Node) { emptied(n); n.Leaving = false }, "Update n0000 to r1 x2"},
 		"uncordoned, to have no pods": {func(n *Node) {
 			emptied(n)

@@ -151,7 +151,9 @@ type Deployment struct {
 	Mark                             v1alpha1.Mark
 	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
-	Hold                             *v1alpha1.Hold
+	// Drained is whether somebody was seen to drain the node, also where it is not known when.
+	Drained bool
+	Hold    *v1alpha1.Hold
 }
 
 // Pod is a pod of a node's Deployment.

@@ -38,7 +38,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 			d.Spec.Template, d.Spec.Replicas = left.Spec.Template, new(max(s.Replicas, *left.Spec.Replicas))
 			if s.Replicas == 0 {
 				// With none that make the node serve its health checks would fail before its turn.
-				d.Annotations[v1alpha1.AnnotationPodsPerNode] = strconv.Itoa(int(*d.Spec.Replicas))
+				d.Annotations[v1alpha1.AnnotationPodsPerNode] = v1alpha1.PodsPerNodeValue(*d.Spec.Replicas)
 			}
 		}
 		d.ResourceVersion = versionOfNone
@@ -316,7 +316,7 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		if s.PodsPerNode != nil {
-			set[v1alpha1.AnnotationPodsPerNode] = strconv.Itoa(int(*s.PodsPerNode))
+			set[v1alpha1.AnnotationPodsPerNode] = v1alpha1.PodsPerNodeValue(*s.PodsPerNode)
 		}
 		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set, rollout.Rolling{}), "paused": nil}
 	case rollout.HoldBack, rollout.Update:

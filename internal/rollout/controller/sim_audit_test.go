@@ -215,7 +215,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		}
 	case rollout.Mark:
 		// Who drains it is beyond the budget. Somebody may have written that it is drained.
-		if n := a.w.nodes[s.Node]; s.Drained && n != nil && a.longTaken(n) && seen.node(s.Node).Deployment.DrainedAt.IsZero() {
+		if n := a.w.nodes[s.Node]; s.Drained && n != nil && a.longTaken(n) && !seen.node(s.Node).Deployment.Drained {
 			a.fault("%s although nobody has taken a pod of it lately", s)
 		}
 		if outOfTurn(string(s.Mark)) {

@@ -221,7 +221,7 @@ func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 		// One that lets the health checks pass is changed into another: the node is out already.
 		changed := n.Deployment != nil && strings.HasSuffix(string(n.Deployment.Mark), v1alpha1.MarkServing)
 		return !s.Drained && !outOfTurn(string(s.Mark)) && !changed
-	case s.Action != rollout.Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
+	case s.Action != rollout.Update || n.Marked() || n.Deployment.Drained:
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
 		return false

@@ -370,8 +370,7 @@ func (w *world) verdict(n *simNode) (serving bool, mark string) {
 	}
 	mark, marked := d.mark()
 	began, _ := v1alpha1.Mark(mark).At()
-	_, drained := d.api.Annotations[v1alpha1.AnnotationDrainedAt]
-	emptied := drained && d.replicas() == 0
+	emptied := d.drained() && d.replicas() == 0
 	lets := !marked || strings.HasSuffix(mark, v1alpha1.MarkServing) && d.updatedAt().Before(began) && !emptied
 	return lets && d.api.DeletionTimestamp == nil && d.podsPerNode() > 0 && w.readyPods(n.name) >= d.podsPerNode(), mark
 }

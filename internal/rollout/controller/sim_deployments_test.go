@@ -82,8 +82,9 @@ func (d *simDeployment) marked() bool         { _, ok := markOf(d.api); return o
 func (d *simDeployment) updatedAt() time.Time {
 	return v1alpha1.Moment(d.api.Annotations, v1alpha1.AnnotationUpdatedAt)
 }
-func (d *simDeployment) drainedAt() time.Time {
-	return v1alpha1.Moment(d.api.Annotations, v1alpha1.AnnotationDrainedAt)
+func (d *simDeployment) drained() bool {
+	_, ok := d.api.Annotations[v1alpha1.AnnotationDrainedAt]
+	return ok
 }
 func (d *simDeployment) keptOut() bool {
 	_, ok := d.api.Annotations[v1alpha1.AnnotationDetached]

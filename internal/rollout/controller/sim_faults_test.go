@@ -330,7 +330,7 @@ func (w *world) leftovers() []string {
 		case d == nil:
 		case d.marked():
 			out = append(out, name+" is marked")
-		case n.wanted() && !d.drainedAt().IsZero():
+		case n.wanted() && d.drained():
 			out = append(out, name+" is drained")
 		}
 	}

@@ -136,7 +136,7 @@ func (f *fleet) act(n *rollout.Node, step rollout.Step) {
 			d.DrainedAt = f.Now
 		}
 	case rollout.Unmark:
-		d.Mark, d.EmptyMark, d.DrainedAt, d.AttachedAt = "", false, time.Time{}, f.Now
+		d.Mark, d.EmptyMark, d.Drained, d.DrainedAt, d.AttachedAt = "", false, false, time.Time{}, f.Now
 	case rollout.RequestDetachment:
 		n.Detachment.Requested, n.Detachment.RequestedAt, n.Detachment.Held = true, f.Now, true
 		n.Detachment.StaleTimestamp = step.StaleTimestamp

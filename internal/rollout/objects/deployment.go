@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -71,7 +70,7 @@ func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *apps
 func annotations(node string, p Pods) map[string]string {
 	out := map[string]string{
 		v1alpha1.AnnotationNode:        node,
-		v1alpha1.AnnotationPodsPerNode: strconv.Itoa(int(p.PerNode)),
+		v1alpha1.AnnotationPodsPerNode: v1alpha1.PodsPerNodeValue(p.PerNode),
 		v1alpha1.AnnotationUpdatedAt:   v1alpha1.Timestamp(p.UpdatedAt),
 	}
 	if p.Hold != nil {

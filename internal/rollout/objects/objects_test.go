@@ -234,6 +234,18 @@ func TestHoldOfAPausedDeployment(t *testing.T) {
 	}
 }
 
+// TestGarbledDrain: the planner sees as much of a drain, and of how many pods make a node serve,
+// as the health checkers do.
+func TestGarbledDrain(t *testing.T) {
+	for _, value := range []string{"", "-1", "yes"} {
+		d := Deployment(proxy(), "node", "name", pods(proxy()))
+		d.Annotations[v1alpha1.AnnotationDrainedAt], d.Annotations[v1alpha1.AnnotationPodsPerNode] = value, value
+		if got := ReaderOf(proxy()).deployment(d); !got.Drained || !got.DrainedAt.IsZero() || got.PodsPerNode != 0 {
+			t.Errorf("%q is read as drained %t at %s, with %d pods", value, got.Drained, got.DrainedAt, got.PodsPerNode)
+		}
+	}
+}
+
 // TestTolerations are those of daemon pods, each once, beside the user's.
 func TestTolerations(t *testing.T) {
 	own := []corev1.Toleration{

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -184,14 +183,12 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		EmptyMark:       marked && mark == "",
 		UpdatedAt:       v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationUpdatedAt),
 		AttachedAt:      v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationAttachedAt),
-		DrainedAt:       v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationDrainedAt),
+		Detached:        v1alpha1.IsDetached(d.Annotations),
 	}
-	_, out.Detached = d.Annotations[v1alpha1.AnnotationDetached]
+	out.DrainedAt, out.Drained = v1alpha1.DrainedAt(d.Annotations)
+	out.PodsPerNode, _ = v1alpha1.PodsPerNode(d.Annotations)
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
-	}
-	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil {
-		out.PodsPerNode = int32(n)
 	}
 	if out.Hold = v1alpha1.HoldOf(d.Annotations); out.Hold != nil {
 		// Nothing is tried while the Deployment is paused, whatever somebody wrote.
