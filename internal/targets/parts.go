@@ -231,7 +231,8 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
-// at it: the set that is named may have been mistyped, or left its pods behind. What is out
+// at it: the set that is named may have been mistyped, or left its pods behind. A pod at another port
+// of its node does not live there: what was taken out for the pod before it is not put back. What is out
 // already is put back only where its node returns: whoever took it out otherwise knew why, and
 // what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
@@ -242,7 +243,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 		for _, h := range g.held {
 			out := h.Leaving && g.isOut(h.Target)
 			switch {
-			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
+			case h.by != t.ref || h.ID != id || t.has(h.Target, pod) || !t.mayServe(g, h.Target, pod):
 			case ends:
 				p.keep(t, h, mode, pod)
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
@@ -252,6 +253,17 @@ func (p *pass) keepLiving(g *group, t *part) {
 			}
 		}
 	}
+}
+
+// mayServe is whether a pod may serve at a target with its ID. An instance listens for a pod with a
+// network of its own at its hostPorts only, or at the nodePort of a Service.
+func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
+	if g.Type != Instance || pod.Spec.HostNetwork || a.Object.Spec.Service != nil {
+		return true
+	}
+	return slices.ContainsFunc(declaredPorts(pod.Spec), func(p corev1.ContainerPort) bool {
+		return p.HostPort == t.Port || g.Balancer == Classic && g.forwardsTo(p.HostPort)
+	})
 }
 
 // moveUnknown has what is on record, of which it is not known whether an attachment of its namespace selects
