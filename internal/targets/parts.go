@@ -270,7 +270,8 @@ func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
 // it, go where its node does, out and back: unknown is no change but where somebody asks for one, and
 // whoever may delete a Service could keep a node from leaving. Where another speaks of a target that
 // one's word counts, and what nobody wanted when it left was not taken out for its node. What is being put
-// back is put back, and what one that is deleted has there stays: it may be the other's.
+// back is put back, also where another leader may have begun with that, and what one that is deleted has
+// there stays: it may be the other's.
 func (p *pass) moveUnknown(g *group) {
 	for _, t := range g.parts {
 		if !t.isUnknown() || g.binding != nil {
@@ -278,7 +279,7 @@ func (p *pass) moveUnknown(g *group) {
 		}
 		for _, h := range g.held {
 			stays := h.Leaving && h.Settled && g.isOut(h.Target)
-			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register
+			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h)
 			ends := g.endingOf(h)
 			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
 				continue
@@ -290,6 +291,13 @@ func (p *pass) moveUnknown(g *group) {
 			}
 		}
 	}
+}
+
+// mayBePutBack is whether another leader may have put back what is registered and on record as leaving:
+// that it was seen out says nothing any more from then on, and it leaves until it is seen back.
+func (g *group) mayBePutBack(h held) bool {
+	_, asked := g.Answers[h.Target]
+	return !asked && h.Leaving && h.LeftAt.IsZero() && !g.ReadAt.IsZero() && placeIn(g.Registered, h.Target) == registered
 }
 
 // mayMean is whether a part may select what is on record: what one of another namespace selects, nobody
