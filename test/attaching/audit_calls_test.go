@@ -110,8 +110,8 @@ func (a *audit) unseen(l *leader, at place) *pod {
 			return nil
 		}
 	}
-	if a.ends[at.target.ID].After(l.began) {
-		// It is taken out for the one before, whose end it was shown.
+	if a.ends[at.target.ID].After(l.listed) {
+		// It is taken out for the one before, whose end it was shown: its first lists are of before that.
 		return nil
 	}
 	for _, p := range a.w.pods {
