@@ -36,8 +36,8 @@ type leader struct {
 	name string
 	// skew is how far its clock is ahead, in whole seconds. It does not see that itself:
 	// what it reads in objects is by so much earlier, and what it writes later.
-	skew    time.Duration
-	began   time.Time
+	skew  time.Duration
+	began time.Time
 	// listed is when what its first lists show was so.
 	listed  time.Time
 	running context.Context
