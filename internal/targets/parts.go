@@ -231,9 +231,8 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
-// at it: the set that is named may have been mistyped, or left its pods behind. A pod at another port
-// of its node does not live there: what was taken out for the pod before it is not put back. What is out
-// already is put back only where its node returns: whoever took it out otherwise knew why, and
+// at it: the set that is named may have been mistyped, or left its pods behind. A pod that cannot serve
+// there keeps nothing in that is taken out, or is to be, for the pod before it. What is out already is put back only where its node returns: whoever took it out otherwise knew why, and
 // what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
 	for _, pod := range t.Neighbours {
@@ -243,9 +242,10 @@ func (p *pass) keepLiving(g *group, t *part) {
 		for _, h := range g.held {
 			out := h.Leaving && g.isOut(h.Target)
 			switch {
-			case h.by != t.ref || h.ID != id || t.has(h.Target, pod) || !t.mayServe(g, h.Target, pod):
+			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
 				p.keep(t, h, mode, pod)
+			case !t.mayServe(g, h.Target, pod) && (h.Leaving || p.endsAt(g, t, h.Target)):
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
 			default:
@@ -263,6 +263,14 @@ func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
 	}
 	return slices.ContainsFunc(declaredPorts(pod.Spec), func(p corev1.ContainerPort) bool {
 		return p.HostPort == t.Port || g.Balancer == Classic && g.forwardsTo(p.HostPort)
+	})
+}
+
+// endsAt is whether a pod ends that may serve at a target.
+func (p *pass) endsAt(g *group, t *part, target Target) bool {
+	return slices.ContainsFunc(t.Neighbours, func(pod *corev1.Pod) bool {
+		id, _ := Mode{Type: g.Type, IPv6: g.IPv6}.idOf(pod, p.nodes)
+		return id == target.ID && endsNow(pod) && t.mayServe(g, target, pod)
 	})
 }
 
