@@ -231,9 +231,10 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
-// at it: the set that is named may have been mistyped, or left its pods behind. A pod that cannot serve
-// there keeps nothing in that is taken out, or is to be, for the pod before it. What is out already is put back only where its node returns: whoever took it out otherwise knew why, and
-// what nobody wanted when it left was not taken out for its node.
+// at it: the set that is named may have been mistyped, or left its pods behind. A pod that
+// cannot serve there keeps nothing in that is taken out, or is to be, for the pod before it.
+// What is out already is put back only where its node returns: whoever took it out otherwise
+// knew why, and what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
 	for _, pod := range t.Neighbours {
 		mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
@@ -253,25 +254,6 @@ func (p *pass) keepLiving(g *group, t *part) {
 			}
 		}
 	}
-}
-
-// mayServe is whether a pod may serve at a target with its ID. An instance listens for a pod with a
-// network of its own at its hostPorts only, or at the nodePort of a Service.
-func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
-	if g.Type != Instance || pod.Spec.HostNetwork || a.Object.Spec.Service != nil {
-		return true
-	}
-	return slices.ContainsFunc(declaredPorts(pod.Spec), func(p corev1.ContainerPort) bool {
-		return p.HostPort == t.Port || g.Balancer == Classic && g.forwardsTo(p.HostPort)
-	})
-}
-
-// endsAt is whether a pod ends that may serve at a target.
-func (p *pass) endsAt(g *group, t *part, target Target) bool {
-	return slices.ContainsFunc(t.Neighbours, func(pod *corev1.Pod) bool {
-		id, _ := Mode{Type: g.Type, IPv6: g.IPv6}.idOf(pod, p.nodes)
-		return id == target.ID && endsNow(pod) && t.mayServe(g, target, pod)
-	})
 }
 
 // moveUnknown has what is on record, of which it is not known whether an attachment of its namespace selects
