@@ -80,9 +80,22 @@ func TestMarkIs(t *testing.T) {
 	for mark, kind := range map[v1alpha1.Mark]string{
 		"2026-01-02T03:04:05Z/r": "", "2026-01-02T03:04:05Z/r/serving": serving, "2026-01-02T03:04:05.678Z/r/out-of-turn": outOfTurn,
 		"": "", "/serving": "", "/out-of-turn": "", "mine/serving": "", "mine/out-of-turn": "", "2026-01-02/serving": "",
+		"0001-01-01T00:00:00Z/r/serving": "", "1969-12-31T23:59:59Z/r/serving": "", "9999-12-31T23:59:59Z/r/serving": "",
 	} {
 		if mark.Is(serving) != (kind == serving) || mark.Is(outOfTurn) != (kind == outOfTurn) {
 			t.Errorf("%q is not of the kind %q", mark, kind)
+		}
+	}
+}
+
+// TestMoment reads no time that was never written, nor one after which a moment could not be read again.
+func TestMoment(t *testing.T) {
+	for value, read := range map[string]bool{
+		"2026-01-02T03:04:05Z": true, "2026-01-02T03:04:05.678+09:00": true, "1970-01-01T00:00:00Z": true,
+		"": false, "now": false, "0001-01-01T00:00:00Z": false, "1969-12-31T23:59:59Z": false, "9999-12-31T23:59:59.999Z": false,
+	} {
+		if got := v1alpha1.Moment(map[string]string{"at": value}, "at"); got.IsZero() == read {
+			t.Errorf("%q is read as %s", value, got)
 		}
 	}
 }

@@ -42,8 +42,7 @@ func MarkKeyOf(annotations map[string]string, known ...string) string {
 // At is the time that the mark begins with; ok is false where it is none of the controller's.
 func (m Mark) At() (at time.Time, ok bool) {
 	began, _, _ := strings.Cut(string(m), "/")
-	at, err := time.Parse(time.RFC3339, began)
-	return at, err == nil
+	return moment(began)
 }
 
 // Is is whether the mark is of a kind, MarkServing or MarkOutOfTurn.
@@ -60,6 +59,16 @@ func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:0
 
 // Moment is the time in an annotation, zero where there is none or none can be read.
 func Moment(annotations map[string]string, key string) time.Time {
-	at, _ := time.Parse(time.RFC3339, annotations[key])
+	at, _ := moment(annotations[key])
 	return at
+}
+
+// moment reads a time of this world. Before 1970 it would be before what was never written, and a
+// moment after one of the year 9999 could not be read again.
+func moment(value string) (at time.Time, ok bool) {
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil || at.Unix() < 0 || at.UTC().Year() > 9000 {
+		return time.Time{}, false
+	}
+	return at, true
 }

@@ -65,18 +65,20 @@ func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
 	ending := s.ending(d)
 	noticed := d.Failing.Add(h.Grace)
 	deployment, marked := s.Deployment, s.Deployment != nil && s.Deployment.Mark != nil
+	// Where the node is says nothing of pods that are targets of their own.
+	isOut := marked && deployment.Released && !d.Targeted
 	switch {
-	case !s.LostAt.IsZero() && d.Now.Before(ending.unseen.Add(-h.Stop)) && !(marked && deployment.Released):
+	case !s.LostAt.IsZero() && d.Now.Before(ending.unseen.Add(-h.Stop)) && !isOut:
 		return "the API server cannot be read, and a pod serves that may be the one that is stopped", ending.unseen.Add(-h.Stop)
-	case !ending.seen && d.Now.Before(h.patience(d, ending, marked && deployment.Released)):
-		return "no deletion is seen yet", h.patience(d, ending, marked && deployment.Released)
+	case !ending.seen && d.Now.Before(h.patience(d, ending, isOut)):
+		return "no deletion is seen yet", h.patience(d, ending, isOut)
 	case !d.Now.Before(ending.killed.Add(-h.Stop)):
 		return "", time.Time{}
 	case ending.target:
 		return "a pod is still a target", ending.killed.Add(-h.Stop)
 	case marked && !deployment.Released:
 		return "the node is being taken out", ending.killed.Add(-h.Stop)
-	case marked && !d.Targeted:
+	case isOut:
 		return "", time.Time{}
 	case !marked && !d.Failing.IsZero() && d.Now.Before(noticed):
 		return "health checks have not failed for long enough yet", earlier(noticed, ending.killed.Add(-h.Stop))
@@ -94,9 +96,9 @@ func (h DrainHook) Holds(s State, d Drain) (why string, until time.Time) {
 
 // patience is until when a hook waits for a deletion to be seen. While a pod serves it is
 // for as long as one may go unseen, unless that pod needs the time to stop.
-func (h DrainHook) patience(d Drain, ending ending, released bool) time.Time {
+func (h DrainHook) patience(d Drain, ending ending, isOut bool) time.Time {
 	least := d.Asked.Add(unseen)
-	if released || ending.unseen.IsZero() {
+	if isOut || ending.unseen.IsZero() {
 		return least
 	}
 	return later(least, earlier(d.Asked.Add(d.Lag), ending.unseen.Add(-h.Stop)))

@@ -85,6 +85,7 @@ func TestDrainHook(t *testing.T) {
 		"an API server hangs, a pod serves":    {state: graced(known(pod("a"), pod("b"))), now: second(29), holds: true, until: second(30)},
 		"none hangs, a pod serves":             {state: graced(known(pod("a"), pod("b"))), now: second(30)},
 		"one hangs, the node is out":           {state: graced(marked(known(pod("a")), true)), now: second(10)},
+		"one hangs, a target, the node is out": {state: graced(marked(known(pod("a")), true)), targeted: true, now: second(29), holds: true, until: second(30)},
 		"one hangs, little time to stop":       {state: known(pod("a"), with(pod("b"), func(p *nodehealth.Pod) { p.Grace = 25 * time.Second })), now: second(19), holds: true, until: second(20)},
 		"one hung, a target":                   {state: known(pod("b"), target), seen: map[types.UID]time.Time{"a": second(24)}, now: second(40), holds: true, until: second(55)},
 		"back, a target":                       {state: known(pod("b"), target), seen: map[types.UID]time.Time{"a": second(40)}, back: second(40), now: second(41), holds: true, until: second(55)},
@@ -110,6 +111,7 @@ func TestDrainHook(t *testing.T) {
 		"shutting down, no pod is left":      {state: shutdown(known()), failing: second(2), now: second(3)},
 		"blind, no pod serves":               {state: blind(known(unready("a"))), now: second(10)},
 		"blind, the node is out":             {state: blind(marked(known(pod("a")), true)), now: second(10)},
+		"blind, a target, the node is out":   {state: blind(marked(known(pod("a")), true)), targeted: true, now: second(10), holds: true, until: second(55)},
 		"blind, since the deletion was seen": {state: blind(known(pod("b"), ending("a"))), seen: first, free: second(0), now: second(3)},
 	} {
 		why, until := hook.Holds(c.state, nodehealth.Drain{Now: c.now, Asked: noon, Failing: c.failing, Free: c.free, Targeted: c.targeted, Seen: c.seen, Lag: lag, Back: c.back})

@@ -19,8 +19,12 @@ const (
 	// a message: an image that its user chose may answer. A mark of ours takes up 100 at most.
 	mostKept  = 256
 	mostBlind = 1 << 10
+	// mostPorts is of how many ingress ports the connections are kept.
+	mostPorts = 256
 	// longMark stands for a longer mark. It is not ours, which begin with a time.
 	longMark = "a longer one"
+	// longest is the longest age that is believed.
+	longest = 30 * 24 * time.Hour
 	// blindAfter is for how long a health checker must not have heard from the API server.
 	blindAfter = time.Minute
 )
@@ -70,7 +74,12 @@ func (q *Question) Read() (Answer, error) {
 
 // keep takes from a body and its headers what callers need.
 func (a *Answer) keep(body *v1alpha1.HealthCheckAnswer, header http.Header) {
-	a.Node, a.Quiet, a.Connections = body.Node, body.Quiet, body.Connections
+	a.Node, a.Quiet = body.Node, body.Quiet
+	for _, c := range body.Connections {
+		if c.Port > 0 && c.Port <= 65535 && len(a.Connections) < mostPorts {
+			a.Connections = append(a.Connections, c)
+		}
+	}
 	a.Mark, a.Blind = v1alpha1.Mark(cut(body.Mark, mostKept)), cut(body.Blind, mostBlind)
 	if len(body.Mark) > mostKept {
 		a.Mark = longMark
@@ -82,7 +91,7 @@ func (a *Answer) keep(body *v1alpha1.HealthCheckAnswer, header http.Header) {
 	if !a.Serving {
 		age = max(age, body.FailingSeconds)
 	}
-	a.Since = a.Since.Add(-time.Duration(age * float64(time.Second)))
+	a.Since = a.Since.Add(-Ago(age))
 	a.Alive = header.Get(v1alpha1.HeaderLife) != ""
 	if !a.Alive && body.APIAgeSeconds >= blindAfter.Seconds() {
 		// The first release tells nothing but this age.
@@ -92,6 +101,12 @@ func (a *Answer) keep(body *v1alpha1.HealthCheckAnswer, header http.Header) {
 		// One that is longer is asked like one that has none.
 		a.ETag = tag
 	}
+}
+
+// Ago is how long ago something was by an answer's number of seconds: never to come, and of an
+// image that its user chose 30 days at most.
+func Ago(seconds float64) time.Duration {
+	return time.Duration(max(0, min(seconds, longest.Seconds())) * float64(time.Second))
 }
 
 // cut is a copy of the beginning of a text, which keeps no more of it in memory.

@@ -30,6 +30,8 @@ const (
 	DialTimeout = 3 * time.Second
 	// connectionsTime is longer than a health checker takes to begin watching.
 	connectionsTime = 5 * time.Second
+	// mostSigns is more signs of life than a question can get that come as often as it asks for.
+	mostSigns = 2 * (LongestWait + Silence) / (v1alpha1.LifeSeconds * time.Second)
 	// signOfLife is an interim response to a question that waits.
 	signOfLife = "HTTP/1.1 102 Processing\r\n\r\n"
 )
@@ -137,10 +139,12 @@ func (p *Port) send(ctx context.Context, path, headers string, patience time.Dur
 // Wait returns when the answer begins. Signs of life may come before it.
 func (q *Question) Wait() error {
 	end := time.Now().Add(LongestWait + Silence)
-	for {
+	for signs := 0; ; signs++ {
 		n, err := io.ReadFull(q.conn, q.head[:])
 		q.came = uint8(n)
 		switch {
+		case signs > int(mostSigns):
+			return errors.New("it shows signs of life without end")
 		case err == nil && q.waits && string(q.head[:]) == signOfLife && time.Now().Before(end):
 			_ = q.conn.SetDeadline(time.Now().Add(Silence))
 		case err == nil, n > 0 && errors.Is(err, io.ErrUnexpectedEOF):

@@ -182,6 +182,28 @@ func TestSignsOfLife(t *testing.T) {
 	}
 }
 
+// TestSignsOfLifeWithoutEnd: a question reads no more of them than it asked for, twice.
+func TestSignsOfLifeWithoutEnd(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			defer conn.Close()
+			for err == nil {
+				_, err = io.WriteString(conn, strings.Repeat(signOfLife, 100))
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := asking(portOf(l.Addr()), Known{ETag: `"a"`, Alive: true})(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("signs of life: %v, %v", err, ctx.Err())
+	}
+}
+
 // TestSinceWhen a port fails, whatever the reasons were, from health checkers
 // that tell it. One that serves does so for as long as its verdict holds.
 func TestSinceWhen(t *testing.T) {
@@ -194,6 +216,8 @@ func TestSinceWhen(t *testing.T) {
 		"fails, by the release before":             {503, `{"mark": "m", "ageSeconds": 10}`, 10 * time.Second},
 		"serves":                                   {200, `{"serving": true, "ageSeconds": 10}`, 10 * time.Second},
 		"serves, and tells all the same":           {200, `{"serving": true, "ageSeconds": 10, "failingSeconds": 1000}`, 10 * time.Second},
+		"as of a time to come":                     {503, `{"mark": "m", "ageSeconds": -3600, "failingSeconds": -1e300}`, 0},
+		"for longer than anything is":              {503, `{"mark": "m", "ageSeconds": 1e300}`, longest},
 	} {
 		answer := answered(t, c.status, c.body)
 		if got := time.Since(answer.Since); got < c.want || got > c.want+5*time.Minute || answer.Serving != (c.status == 200) {
@@ -223,6 +247,17 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// TestOnlyOKServes, as for most load balancers: one that follows redirects would reach another port.
+func TestOnlyOKServes(t *testing.T) {
+	for _, status := range []int{200, 201, 204, 301, 304, 404, 503} {
+		p := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		p.Plain = true
+		if answer, err := ask(t, p, Known{}); err != nil || answer.Serving != (status == 200) {
+			t.Errorf("%d: %+v, %v", status, answer, err)
+		}
+	}
+}
+
 // TestBlindCheckerOfTheFirstRelease tells its age alone. Of a later one that may be short of
 // what it calls blind.
 func TestBlindCheckerOfTheFirstRelease(t *testing.T) {
@@ -246,6 +281,12 @@ func TestAnswersAreCut(t *testing.T) {
 	got := answered(t, 503, fmt.Sprintf(`{"mark": %q, "blind": %q, "asked": {"by": %q}}`, long, long, long), "ETag", strings.Repeat("t", 5000))
 	if got.ETag != "" || len(got.AskedBy) != mostKept || len(got.Blind) != mostBlind || got.Mark != longMark {
 		t.Errorf("of the ETag %d bytes are kept, of an address %d, of a message %d, and of the mark %q", len(got.ETag), len(got.AskedBy), len(got.Blind), got.Mark)
+	}
+	ports := strings.TrimSuffix(strings.Repeat(`{"port": 1},`, 300), ",")
+	for body, want := range map[string]int{ports: mostPorts, `{"port": 0}, {"port": 65535}, {"port": 65536}, {"port": -1}`: 1} {
+		if got := len(answered(t, 503, `{"connections": [`+body+`]}`).Connections); got != want {
+			t.Errorf("the connections of %d ports are kept instead of %d", got, want)
+		}
 	}
 	if _, ours := v1alpha1.Mark(longMark).At(); ours {
 		t.Error("what stands for a long mark is one of ours")

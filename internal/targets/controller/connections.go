@@ -18,6 +18,9 @@ const (
 	askEvery = 3 * time.Second
 	// mostAsked is how many questions are under way at once.
 	mostAsked = 16
+	// mostRemembered is of how many ports of a node that are told no more it is remembered when
+	// connections came.
+	mostRemembered = 256
 )
 
 // connections asks the health checkers of nodes, while targets there are leaving,
@@ -117,25 +120,25 @@ func (c *connections) enter(a *asks, answer []v1alpha1.PortConnections, asked, a
 func heard(before map[int32]targets.Quiet, answer []v1alpha1.PortConnections, asked, answered time.Time) map[int32]targets.Quiet {
 	after := map[int32]targets.Quiet{}
 	for port, q := range before {
-		after[port] = targets.Quiet{Came: q.Came}
+		if len(after) < mostRemembered {
+			after[port] = targets.Quiet{Came: q.Came}
+		}
 	}
 	for _, p := range answer {
 		q := after[p.Port]
 		if p.Unknown == "" && p.CameSeconds != nil {
-			q.Came = later(q.Came, asked.Add(-seconds(*p.CameSeconds)))
+			q.Came = later(q.Came, asked.Add(-healthclient.Ago(*p.CameSeconds)))
 		}
 		switch {
 		case p.Unknown != "":
 		case p.Open > 0:
 		default:
-			q.From, q.To = answered.Add(-seconds(p.QuietSeconds)), asked
+			q.From, q.To = answered.Add(-healthclient.Ago(p.QuietSeconds)), asked
 		}
 		after[p.Port] = q
 	}
 	return after
 }
-
-func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {

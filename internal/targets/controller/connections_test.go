@@ -39,6 +39,16 @@ func TestHeard(t *testing.T) {
 	}
 }
 
+func TestPortsAreNotRememberedWithoutEnd(t *testing.T) {
+	var known map[int32]targets.Quiet
+	for port := range int32(4 * mostRemembered) {
+		known = heard(known, []v1alpha1.PortConnections{{Port: port}}, time.Now(), time.Now())
+	}
+	if len(known) > mostRemembered+1 {
+		t.Errorf("%d ports are remembered", len(known))
+	}
+}
+
 func TestCheckersOf(t *testing.T) {
 	node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeHostName, Address: "node-a"}, {Type: corev1.NodeInternalIP, Address: "10.9.0.1"},
