@@ -35,7 +35,7 @@ func TestMarkOf(t *testing.T) {
 // TestHoldOf reads no hold where the value is empty, or somebody else's.
 func TestHoldOf(t *testing.T) {
 	for value, held := range map[string]bool{
-		"": false, "{": false, "by me": false, `{"attempts": "two"}`: false, "{}": true, `{"attempts": 2}`: true,
+		"": false, "{": false, "by me": false, `{"attempts": "two"}`: false, "null": false, "{}": false, `{"attempts": 2}`: false, `{"revision": "r"}`: true,
 	} {
 		if hold := v1alpha1.HoldOf(map[string]string{v1alpha1.AnnotationHold: value}); (hold != nil) != held {
 			t.Errorf("%q is read as %+v", value, hold)

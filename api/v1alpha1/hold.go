@@ -33,10 +33,10 @@ type Hold struct {
 }
 
 // HoldOf is the hold among the annotations of a node's Deployment, nil where there is none.
-// One that is empty or cannot be read is somebody else's, and holds nothing back.
+// One that is empty, cannot be read or names no revision is somebody else's, and holds nothing back.
 func HoldOf(annotations map[string]string) *Hold {
 	hold := &Hold{}
-	if json.Unmarshal([]byte(annotations[AnnotationHold]), hold) != nil {
+	if json.Unmarshal([]byte(annotations[AnnotationHold]), hold) != nil || hold.Revision == "" {
 		return nil
 	}
 	return hold

@@ -291,12 +291,13 @@ func TestExplanationReadsTheMark(t *testing.T) {
 	}
 }
 
-// TestExplanationReadsTheHold as the controller does: one that is empty or cannot be read
+// TestExplanationReadsTheHold as the controller does: one that is empty, cannot be read or names no revision
 // holds nothing back, and is shown as somebody else's.
 func TestExplanationReadsTheHold(t *testing.T) {
 	const others = "Not held back by " + v1alpha1.AnnotationHold + "="
 	for value, says := range map[string]string{
-		"": others + ", set by somebody else\n", "{": others + "{, set by somebody else\n", `{"attempts":2}`: "Held back {\"attempts\":2}\n",
+		"": others + ", set by somebody else\n", "{": others + "{, set by somebody else\n", `{"attempts":2}`: others + "{\"attempts\":2}, set by somebody else\n",
+		`{"attempts":2,"revision":"r1"}`: "Held back {\"attempts\":2,\"revision\":\"r1\"}\n",
 	} {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1", v1alpha1.AnnotationHold: value}}}
 		d.Spec.Replicas = new(int32(2))

@@ -271,7 +271,9 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 		return true
 	}
 	told := func(c *simCheck) bool { return c.tellsBy(then) }
-	byProxy := a.w.spec().ServiceName != "" && a.w.proxied && n.proxy.tellsBy(then.Add(-askPlainEvery))
+	// Who thaws has not heard kube-proxy since.
+	deaf := a.w.writer != nil && a.w.now.Sub(a.w.writer.frozenUntil) < unheardByProxy
+	byProxy := !deaf && a.w.spec().ServiceName != "" && a.w.proxied && n.proxy.tellsBy(then.Add(-askPlainEvery))
 	return !byProxy && !slices.ContainsFunc(a.w.heeded(n, a.w.spec()), told)
 }
 

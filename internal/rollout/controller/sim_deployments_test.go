@@ -93,8 +93,8 @@ func (d *simDeployment) keptOut() bool {
 
 // held is whether it remembers a hold. What somebody garbled says nothing.
 func (d *simDeployment) held() bool {
-	value := d.api.Annotations[v1alpha1.AnnotationHold]
-	return value != "" && json.Unmarshal([]byte(value), &v1alpha1.Hold{}) == nil
+	hold := &v1alpha1.Hold{}
+	return json.Unmarshal([]byte(d.api.Annotations[v1alpha1.AnnotationHold]), hold) == nil && hold.Revision != ""
 }
 
 func (d *simDeployment) minReady() time.Duration {
