@@ -117,7 +117,8 @@ func (p *planner) holdBack(v *view) Step {
 		if step.goBack(oldest, max(d.PodsPerNode, older)); v.Tainted {
 			step.Replicas = older
 		}
-		step.Rolling = atOnce
+		// The Deployment controller cleans nothing up before as many are available as may not be missing.
+		step.Rolling = Rolling{Unavailable: max(atOnce.Unavailable, step.Replicas)}
 		if step.Replicas != d.Replicas {
 			step.Rolling.Surge = d.surgeOf(step.Replicas)
 		}

@@ -47,8 +47,9 @@ func TestHoldBack(t *testing.T) {
 		paused         bool
 		rolling        Rolling
 	}{
-		"only old pods run":   {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
-		"mostly old pods run": {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
+		"only old pods run":         {2, 0, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{0, 3}},
+		"more than there should be": {2, 0, func(s *State) { s.Nodes[0].Deployment.PodsPerNode = 1 }, "HoldBack n0000 to r1 x2", false, Rolling{1, 2}},
+		"mostly old pods run":       {2, 1, func(*State) {}, "HoldBack n0000 to r1 x3", false, Rolling{}},
 		"nobody knows how many there should be": {2, 1, func(s *State) {
 			s.Nodes[0].Deployment.PodsPerNode = 0
 		}, "HoldBack n0000 to r1 x2", false, Rolling{1, 0}},
