@@ -44,14 +44,14 @@ func (p *planner) openGate() {
 	case p.gate.Phase == v1alpha1.AnalysisPassed:
 		return
 	case p.Promoted != "" && p.Promoted == AnalysisID(p.gate) && p.gate.Phase != v1alpha1.AnalysisOfWave:
-		p.turn(v1alpha1.AnalysisPassed)
+		p.enter(v1alpha1.AnalysisPassed)
 		return
 	case p.gate.Phase == v1alpha1.AnalysisFailed && p.gate.Generation != p.Generation:
 		p.gate.Began, p.gate.Checks = micro(p.Now), nil
-		p.turn(v1alpha1.AnalysisMeasuring)
+		p.enter(v1alpha1.AnalysisMeasuring)
 	}
 	for i := range p.strategy.Analysis {
-		p.count(&p.strategy.Analysis[i])
+		p.countMeasurements(&p.strategy.Analysis[i])
 	}
 	p.judgeWave()
 }
@@ -74,14 +74,15 @@ func AnalysisID(a *v1alpha1.AnalysisStatus) string { return a.Began.UTC().Format
 // micro is a time as the API server stores it.
 func micro(t time.Time) metav1.MicroTime { return metav1.NewMicroTime(t.Truncate(time.Microsecond)) }
 
-func (p *planner) turn(phase v1alpha1.AnalysisPhase) {
+func (p *planner) enter(phase v1alpha1.AnalysisPhase) {
 	p.gate.Phase, p.gate.Since = phase, micro(p.Now)
 }
 
-// count adds a measurement to the status, once. While the wave is under way only
+// countMeasurements adds each measurement of a check to the status, once. While the wave is under way only
 // failures count: its nodes do not all serve yet.
-func (p *planner) count(check *v1alpha1.AnalysisCheck) {
+func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 	for _, m := range p.Measurements {
+		p.enroll(check.Name)
 		c := p.counted(check.Name)
 		// The last that was counted may be by another clock: only the same is not counted again.
 		if m.Counted || m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
@@ -114,11 +115,18 @@ func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
 	})
 }
 
+// enroll gives a check its place in the status.
+func (p *planner) enroll(check string) {
+	if p.counted(check) == nil {
+		p.gate.Checks = append(p.gate.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
+	}
+}
+
+// counted is what was measured of a check, nil where nothing was yet.
 func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
 	i := slices.IndexFunc(p.gate.Checks, func(c v1alpha1.AnalysisCheckStatus) bool { return c.Name == check })
 	if i < 0 {
-		p.gate.Checks = append(p.gate.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
-		i = len(p.gate.Checks) - 1
+		return nil
 	}
 	return &p.gate.Checks[i]
 }
@@ -131,9 +139,10 @@ func (p *planner) judgeWave() {
 	done := p.gate.Phase == v1alpha1.AnalysisMeasuring
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
+		p.enroll(check.Name)
 		c := p.counted(check.Name)
 		if c.Failed > check.MayFail() {
-			p.turn(v1alpha1.AnalysisFailed)
+			p.enter(v1alpha1.AnalysisFailed)
 			p.gate.Generation = p.Generation
 			p.reject(p.failure())
 			return
@@ -141,7 +150,7 @@ func (p *planner) judgeWave() {
 		done = done && c.Passed+c.Failed >= check.Measurements()
 	}
 	if done {
-		p.turn(v1alpha1.AnalysisPassed)
+		p.enter(v1alpha1.AnalysisPassed)
 	}
 }
 
@@ -149,7 +158,7 @@ func (p *planner) judgeWave() {
 func (p *planner) failure() string {
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
-		if c := p.counted(check.Name); c.Failed > check.MayFail() {
+		if c := p.counted(check.Name); c != nil && c.Failed > check.MayFail() {
 			return fmt.Sprintf("check %s failed %d times, %d are permitted: %s", check.Name, c.Failed, check.MayFail(), c.Message)
 		}
 	}
@@ -170,7 +179,7 @@ func (p *planner) rejectOverdue() {
 	for i := range p.views {
 		v := &p.views[i]
 		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.podsFail(v) && p.Deletion == NotDeleted {
-			p.reject(p.overdue(v))
+			p.reject(v.deadlineExceeded())
 			return
 		}
 	}
@@ -184,7 +193,7 @@ func (p *planner) podsFail(v *view) bool {
 	return v.Ready && !silent && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
 
-func (p *planner) overdue(v *view) string {
+func (v *view) deadlineExceeded() string {
 	return fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason)
 }
 
@@ -233,11 +242,11 @@ func (p *planner) closeGate() {
 	case p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed:
 		if len(nodes) > 0 {
 			p.gate = &v1alpha1.AnalysisStatus{Revision: p.Revision, Nodes: nodes, Began: micro(p.Now)}
-			p.turn(v1alpha1.AnalysisOfWave)
+			p.enter(v1alpha1.AnalysisOfWave)
 		}
 	case p.gate.Phase == v1alpha1.AnalysisOfWave && !slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return slices.Contains(nodes, name) }):
 		p.gate.Nodes = p.updatedOf(p.gate.Nodes)
-		if p.turn(v1alpha1.AnalysisMeasuring); len(p.gate.Nodes) == 0 {
+		if p.enter(v1alpha1.AnalysisMeasuring); len(p.gate.Nodes) == 0 {
 			p.gate = nil
 		}
 	}
@@ -278,12 +287,13 @@ func (p *planner) measure() {
 		return
 	}
 	if p.tellNothing(p.gate.Nodes) {
-		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+p.measuredNodes())
+		p.block(Fault{v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: " + p.measuredNodes()})
 		return
 	}
 	runs := slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return p.ready(name) && p.find(name).Runs(p.gate.Revision) })
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
+		p.enroll(check.Name)
 		c := p.counted(check.Name)
 		ofWave := p.gate.Phase == v1alpha1.AnalysisOfWave
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
@@ -296,7 +306,7 @@ func (p *planner) measure() {
 		}
 		if check.HTTP != nil && !runs {
 			if !ofWave {
-				p.block(v1alpha1.ReasonNodesNotServing, "the last wave cannot be measured while no pod of it runs on any of its Ready nodes: "+p.measuredNodes())
+				p.block(Fault{v1alpha1.ReasonNodesNotServing, "the last wave cannot be measured while no pod of it runs on any of its Ready nodes: " + p.measuredNodes()})
 			}
 			continue
 		}

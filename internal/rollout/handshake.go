@@ -45,7 +45,7 @@ func (p *planner) finish(v *view) {
 		p.watchDeadline(v, v.seen.Updated)
 	case p.outdated(v):
 		p.wait(v, v1alpha1.NodeDetaching, marked, "")
-		if p.detach(v) && p.accepted(v.target) {
+		if p.detach(v) && p.isAccepted(v.target) {
 			reason := "the node is detached"
 			if d.heldBack() && d.Hold.Revision == v.target {
 				reason = d.Hold.again()
@@ -81,7 +81,7 @@ func (p *planner) detach(v *view) bool {
 	v.reason = reason
 	p.wake(until)
 	switch {
-	case !p.over(v.seen.Mark.Add(p.detachTime())):
+	case !p.hasPassed(v.seen.Mark.Add(p.detachTime())):
 		if step != nil {
 			p.act(v, *step)
 		}
@@ -159,7 +159,7 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if !ok {
 		return false, nil, reason, until
 	}
-	if v.repeatsNoMark() && !p.over(v.seen.Mark) {
+	if v.repeatsNoMark() && !p.hasPassed(v.seen.Mark) {
 		// Its last answer may be of before the mark.
 		return false, nil, "a health check that repeats no mark is asked again", time.Time{}
 	}
@@ -267,7 +267,7 @@ func (p *planner) attached(v *view) {
 	if !v.starts {
 		p.watchDeadline(v, later(v.seen.Updated, v.seen.Attached))
 	}
-	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.accepted(v.target) {
+	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.isAccepted(v.target) {
 		p.replaceBroken(v)
 	}
 }
@@ -383,7 +383,7 @@ func (p *planner) judge(v *view, reason string) {
 // long as it may take to take one out. Then the node is unavailable, and the others go on
 // within the budget.
 func (p *planner) awaitReturn(v *view, reason string) {
-	if released := v.seen.Attached; !released.IsZero() && !p.over(released.Add(p.strategy.DetachTimeout)) {
+	if released := v.seen.Attached; !released.IsZero() && !p.hasPassed(released.Add(p.strategy.DetachTimeout)) {
 		p.wait(v, v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason)
 		return
 	}
@@ -393,8 +393,8 @@ func (p *planner) awaitReturn(v *view, reason string) {
 		// Somebody cordoned it, which detachers take for a request, or asks for it to be out.
 		return
 	}
-	p.block(v1alpha1.ReasonAttachTimedOut, "node "+v.Name+" was released longer than detachTimeoutSeconds ago, and "+reason+
-		": look at the detacher, or remove what it left on the Node")
+	p.block(Fault{v1alpha1.ReasonAttachTimedOut, "node " + v.Name + " was released longer than detachTimeoutSeconds ago, and " + reason +
+		": look at the detacher, or remove what it left on the Node"})
 }
 
 // outdated is whether the node's pods differ from what they should be.
@@ -463,7 +463,7 @@ func (p *planner) watchDeadline(v *view, since time.Time) {
 	// What cost it time while its node was NotReady is not its pods' fault, and of a claim of
 	// which nothing came the last update may be long ago.
 	deadline := later(later(since, v.seen.Claim), v.seen.Ready).Add(p.Spec.ProgressDeadline())
-	v.overdue = p.over(deadline)
+	v.overdue = p.hasPassed(deadline)
 }
 
 // ripens is whether the node's pods lack nothing but to be ready for minReadySeconds, which

@@ -13,7 +13,7 @@ import (
 // revision that the others stay at.
 func (p *planner) assignTargets() {
 	if p.DryRun.Refusal != "" {
-		p.block(v1alpha1.ReasonDeploymentRefused, p.refusal())
+		p.block(Fault{v1alpha1.ReasonDeploymentRefused, p.refusal()})
 	}
 	var wanted []*view
 	for _, v := range p.ordered() {
@@ -22,11 +22,12 @@ func (p *planner) assignTargets() {
 		}
 	}
 	slices.SortStableFunc(wanted, func(a, b *view) int { return cmp.Compare(p.distance(a), p.distance(b)) })
-	stay := p.resolve("partition", p.strategy.Partition, len(wanted), len(wanted))
+	stay, wrong := resolve("partition", p.strategy.Partition, len(wanted), len(wanted))
+	p.block(wrong)
 	for i, v := range wanted {
 		v.target = p.goal
 		if p.rejected == nil && (i >= len(wanted)-stay || p.DryRun.Refusal != "") {
-			v.target = p.present(v)
+			v.target = p.stayingAt(v)
 		}
 	}
 }
@@ -54,8 +55,8 @@ func (p *planner) distance(v *view) int {
 	}
 }
 
-// present is the revision that a node stays at.
-func (p *planner) present(v *view) string {
+// stayingAt is the revision that a node stays at.
+func (p *planner) stayingAt(v *view) string {
 	switch current := p.Status.CurrentRevision; {
 	case v.Deployment != nil && p.Revisions[v.Deployment.Revision]:
 		return v.Deployment.Revision

@@ -103,20 +103,22 @@ func newPlanner(s State) *planner {
 		n.Checks = sorted(n.Checks, func(a, b Check) int { return cmp.Compare(a.Port, b.Port) })
 		n.Pods = p.readyAsSeen(n)
 		p.views[i] = view{Node: n, seen: p.seen(n), group: p.groupOf(n)}
-		p.views[i].ignored = p.ignores(&p.views[i])
+		ignored := p.ignores(&p.views[i])
+		p.views[i].ignored = ignored.yes
+		p.take(ignored)
 		if n.Wanted {
 			p.desired++
 		}
 	}
 	slices.SortFunc(p.views, func(a, b view) int { return strings.Compare(a.Name, b.Name) })
 	p.Checkers = sorted(s.Checkers, func(a, b Checker) int { return cmp.Compare(a.Port, b.Port) })
-	p.maxNodes = p.resolve("maxUnavailableNodes or maxDegradedNodes", p.strategy.MaxNodes, p.desired, 0)
-	p.minServing = p.resolve("minServingNodes", p.strategy.MinServingNodes, p.desired, p.desired)
-	for _, f := range s.Faults {
-		p.block(f.Reason, f.Message)
-	}
+	var tooMany, tooFew Fault
+	p.maxNodes, tooMany = resolve("maxUnavailableNodes or maxDegradedNodes", p.strategy.MaxNodes, p.desired, 0)
+	p.minServing, tooFew = resolve("minServingNodes", p.strategy.MinServingNodes, p.desired, p.desired)
+	p.block(tooMany, tooFew)
+	p.block(s.Faults...)
 	if p.forbidden = p.forbiddenAnnotation(); p.forbidden != "" {
-		p.block(v1alpha1.ReasonAnnotationNotPermitted, p.forbidden)
+		p.block(Fault{v1alpha1.ReasonAnnotationNotPermitted, p.forbidden})
 	}
 	return p
 }
@@ -226,7 +228,7 @@ func (p *planner) forget(v *view) {
 
 func (p *planner) create(v *view) {
 	v.state, v.reason = v1alpha1.NodeUnavailable, "its Deployment does not exist yet"
-	if v.target == "" || !p.accepted(v.target) {
+	if v.target == "" || !p.isAccepted(v.target) {
 		return
 	}
 	rejected := ""
@@ -291,35 +293,27 @@ func (p *planner) leave(v *view) {
 // collector has had its time.
 func (p *planner) reportLeft(v *view) {
 	i := slices.IndexFunc(v.Pods, func(pod Pod) bool { return pod.stays() })
-	if i < 0 || !p.over(v.seen.Updated.Add(collectedAfter)) {
+	if i < 0 || !p.hasPassed(v.seen.Updated.Add(collectedAfter)) {
 		return
 	}
 	v.reason = "pod " + v.Pods[i].Name + " is left, and its Deployment is not found"
-	p.block(v1alpha1.ReasonPodsLeft, "node "+v.Name+" is kept: "+v.reason+
-		": put back the label and the annotation that somebody took from it, or delete it")
+	p.block(Fault{v1alpha1.ReasonPodsLeft, "node " + v.Name + " is kept: " + v.reason +
+		": put back the label and the annotation that somebody took from it, or delete it"})
 }
 
 // collectedAfter is how long pods may run whose Deployment is gone.
 const collectedAfter = time.Minute
 
-// accepted is whether the API server accepts a Deployment of the revision. Only
-// the present template needs to be asked about.
-func (p *planner) accepted(revision string) bool {
-	switch {
-	case revision != p.Revision:
-		return true
-	case !p.DryRun.Done:
-		if !p.askedForDryRun {
-			p.askedForDryRun = true
-			p.do(Step{Action: DryRunDeployment, Revision: revision})
+// do is the one place where a decision gets a step. The API server is asked once.
+func (p *planner) do(s Step) {
+	if s.Action == DryRunDeployment {
+		if p.askedForDryRun {
+			return
 		}
-		return false
-	default:
-		return p.DryRun.Refusal == ""
+		p.askedForDryRun = true
 	}
+	p.out.Steps = append(p.out.Steps, s)
 }
-
-func (p *planner) do(s Step) { p.out.Steps = append(p.out.Steps, s) }
 
 // act is do for a node, which then waits until the step is seen.
 func (p *planner) act(v *view, s Step) {
@@ -339,25 +333,11 @@ func (p *planner) wake(t time.Time) {
 	}
 }
 
-// over is whether a deadline has passed, and had when this controller looked a while ago: one
-// that was frozen sees at first what was so before, as often as it looks at once. What may
-// cost something is not done for a time that has passed otherwise; a grace that an answer
-// tells the age of, or a try, is no such thing.
-func (p *planner) over(deadline time.Time) bool {
-	switch {
-	case p.Now.Before(deadline):
-		p.wake(deadline)
-		return false
-	case !p.Began.IsZero() && p.Looked.Before(deadline):
-		p.wake(p.Now.Add(lookAgain))
-		return false
+// block reports what stands in the way.
+func (p *planner) block(faults ...Fault) {
+	for _, f := range faults {
+		if f != (Fault{}) {
+			p.blocked = append(p.blocked, f)
+		}
 	}
-	return true
-}
-
-// lookAgain is after how long what a deadline has ended is looked at once more.
-const lookAgain = time.Second
-
-func (p *planner) block(reason, message string) {
-	p.blocked = append(p.blocked, Fault{reason, message})
 }

@@ -99,7 +99,7 @@ func (p *planner) emptyDrained(v *view) {
 	v.reason = reason
 	p.wake(until)
 	switch {
-	case out || p.over(v.seen.Mark.Add(p.detachTime())):
+	case out || p.hasPassed(v.seen.Mark.Add(p.detachTime())):
 		p.act(v, Step{Action: ScaleToZero, Reason: "somebody drains the node"})
 	case step != nil:
 		p.act(v, *step)
@@ -128,7 +128,7 @@ func (p *planner) undrain(v *view) {
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, missing)
 	case p.heldBack(v):
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, v.Deployment.Hold.Reason)
-	case p.accepted(v.target):
+	case p.isAccepted(v.target):
 		p.update(v, reason)
 	default:
 		p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.DrainedAt, "the API server has not accepted its Deployment yet")
@@ -211,11 +211,11 @@ func (p *planner) finishesTurn(v *view) bool {
 	}
 	if d := v.Deployment; d.Replicas == 0 && d.PodsPerNode > 0 {
 		// It is being emptied, for somebody who drains the node.
-		return v.readyPods() > 0 && !p.over(v.seen.Mark.Add(p.detachTime()+p.Spec.ProgressDeadline()))
+		return v.readyPods() > 0 && !p.hasPassed(v.seen.Mark.Add(p.detachTime()+p.Spec.ProgressDeadline()))
 	}
 	done, _, until := v.complete(p.Now, p.minReady())
 	p.wake(until)
-	return !done && !p.over(v.seen.Updated.Add(p.Spec.ProgressDeadline()))
+	return !done && !p.hasPassed(v.seen.Updated.Add(p.Spec.ProgressDeadline()))
 }
 
 func (p *planner) letGoOf(v *view) {

@@ -162,7 +162,7 @@ func (p *planner) setProgressing(finished bool) {
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed:
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, p.failure())
 	case overdue >= 0:
-		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.overdue(&p.views[overdue]))
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.views[overdue].deadlineExceeded())
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being released")
 	case p.refused():
@@ -218,7 +218,9 @@ func (p *planner) setDegraded() {
 
 // setWarning sets a condition that is not there before the first warning.
 func (p *planner) setWarning() {
-	switch warnings := append(slices.Clone(p.Warnings), p.warnOfCheckers()...); {
+	ofCheckers, until := p.warnOfCheckers()
+	p.wake(until)
+	switch warnings := append(slices.Clone(p.Warnings), ofCheckers...); {
 	case len(warnings) > 0:
 		p.set(v1alpha1.ConditionWarning, true, warnings[0].Reason, messages(warnings, 0))
 	case meta.FindStatusCondition(p.out.Status.Conditions, v1alpha1.ConditionWarning) != nil:

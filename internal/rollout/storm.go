@@ -255,7 +255,7 @@ func (p *planner) overlooked(v *view) bool {
 	default:
 		return false
 	}
-	return d.Settled && d.UpdatedReplicas == 0 && !v.uncounted() && p.over(since.Add(patience))
+	return d.Settled && d.UpdatedReplicas == 0 && !v.uncounted() && p.hasPassed(since.Add(patience))
 }
 
 // uncounted is whether a pod is there that the Deployment controller has not told of yet. Its

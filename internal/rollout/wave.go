@@ -33,19 +33,20 @@ func (p *planner) continueWave() {
 		if len(wave) >= maxWave {
 			continue
 		}
-		if !p.permits(v, &c) {
-			if p.untouched(v) {
-				c = p.with(v, c)
+		after, permitted := p.permits(v, c)
+		p.take(permitted)
+		switch c = after; {
+		case permitted.yes:
+			wave = append(wave, v.Name)
+			if p.wave[v.Name] && !p.awaitsAnswer(v) {
+				p.begin(v)
 			}
-			continue
-		}
-		wave = append(wave, v.Name)
-		if p.wave[v.Name] && !p.awaitsAnswer(v) {
-			p.begin(v)
+		case p.untouched(v):
+			c = p.with(v, c)
 		}
 	}
 	if c.blocked && !slices.ContainsFunc(wave, p.ready) {
-		p.blockOnBudget()
+		p.block(p.budgetExhausted())
 	}
 	slices.Sort(wave)
 	p.out.Status.Wave = slices.Compact(wave)
@@ -73,9 +74,9 @@ func (p *planner) untouched(v *view) bool {
 	return p.wave[v.Name] && v.Deployment != nil && !v.Marked() && !touched
 }
 
-// permits is whether budget and floor permit to take the node out; it is counted then.
-func (p *planner) permits(v *view, c *count) bool {
-	after := p.with(v, *c)
+// permits is whether budget and floor permit to take the node out, and the count then.
+func (p *planner) permits(v *view, c count) (after count, permitted answer) {
+	after = p.with(v, c)
 	switch free := p.takesNothing(v); {
 	case p.finishes(v) && after.acting < p.budget(v):
 		// It is under way already. Where the budget has shrunk since, those that are
@@ -83,19 +84,17 @@ func (p *planner) permits(v *view, c *count) bool {
 		after.acting++
 	case after.down > p.budget(v) && !((free || p.crippled(v)) && after.underWay <= p.budget(v)):
 		c.blocked = true
-		return false
+		return c, answer{}
 	case !free && !p.crippled(v) && after.serving < p.floor(v):
-		p.block(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %s",
+		return c, no(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %s",
 			v.Name, after.serving, p.floorInWords()))
-		return false
 	}
-	*c = after
-	return true
+	return after, answer{yes: true}
 }
 
 // with is the count when the node is taken out, too.
 func (p *planner) with(v *view, c count) count {
-	if !v.underWay {
+	if !p.isUnderWay(v) {
 		c.underWay++
 	}
 	if !p.down(v) {
@@ -232,33 +231,35 @@ func (p *planner) down(v *view) bool {
 
 // ignores is whether the budget leaves the node out, since it has been NotReady for as
 // long as the spec says. The floor never does: it does not serve.
-func (p *planner) ignores(v *view) bool {
+func (p *planner) ignores(v *view) answer {
 	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
-		return false
+		return answer{}
 	}
 	return p.over(v.seen.Ready.Add(p.strategy.IgnoreNotReadyAfter))
 }
 
-// underWay are the nodes of the wave that were touched and do not serve yet, and
-// how many of them do not wait for their turn. What is not waited for any more is not
-// among them.
+// underWay are the nodes that are under way, and how many of them do not wait for their turn.
 func (p *planner) underWay() (names []string, acting int) {
 	for i := range p.views {
-		v := &p.views[i]
-		// One that is returning is known to be by its place here alone, should another lead meanwhile.
-		inTurn := v.Marked() || p.wave[v.Name] && (!v.starts || v.returning)
-		touched := inTurn && !v.outOfTurn() || v.Detachment.Requested || p.midway(v)
-		// One that is kept out uses up the budget, but is under way no more.
-		touched = touched && !(v.keptOut() && v.Marked()) && !v.leftToOthers() && !v.ignored && !(v.emptied && !v.Marked())
-		if v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != "" {
+		if v := &p.views[i]; p.isUnderWay(v) {
 			names = append(names, v.Name)
-			v.underWay = true
 			if !v.starts || v.acted {
 				acting++
 			}
 		}
 	}
 	return names, acting
+}
+
+// isUnderWay is whether the node is of the wave, was touched and does not serve yet. One that is
+// not waited for any more is not.
+func (p *planner) isUnderWay(v *view) bool {
+	// One that is returning is known to be by its place here alone, should another lead meanwhile.
+	inTurn := v.Marked() || p.wave[v.Name] && (!v.starts || v.returning)
+	touched := inTurn && !v.outOfTurn() || v.Detachment.Requested || p.midway(v)
+	// One that is kept out uses up the budget, but is under way no more.
+	touched = touched && !(v.keptOut() && v.Marked()) && !v.leftToOthers() && !v.ignored && !(v.emptied && !v.Marked())
+	return v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != ""
 }
 
 // leftToOthers is whether nothing is left to do on a node that is not put back in time.
@@ -309,73 +310,95 @@ func (p *planner) mayStart() bool {
 
 // candidates are the nodes that may begin now, those first that were named in the wave already,
 // of these those first whose mark may be yet to be seen, then those that do not serve, then by
-// order. A node of which nothing is taken does not wait for its group, nor one that is halfway or that
-// nothing else cures: it may be what holds up the others.
+// order. What keeps the others is reported.
 func (p *planner) candidates() []*view {
 	var out []*view
 	turn, found := p.groupInTurn()
 	for _, v := range p.ordered() {
-		inTurn := !v.Wanted || v.keptOut() || !found || p.takesNothing(v) || p.midway(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
-		if v.starts && !v.acted && p.allowed(v) && inTurn {
+		if !v.starts || v.acted {
+			continue
+		}
+		allowed := p.allowed(v)
+		if p.take(allowed); allowed.yes && (!found || p.inTurn(v, turn)) {
 			out = append(out, v)
 		}
 	}
-	first := func(v *view) int {
-		switch {
-		case p.wave[v.Name] && !v.Marked():
-			return 0
-		case p.wave[v.Name]:
-			return 1
-		case v.state != v1alpha1.NodeServing:
-			return 2
-		default:
-			return 3
-		}
-	}
-	slices.SortStableFunc(out, func(a, b *view) int { return first(a) - first(b) })
+	slices.SortStableFunc(out, func(a, b *view) int { return p.precedence(a) - p.precedence(b) })
 	return out
 }
 
-// allowed is whether nothing but budget and floor keeps the node from beginning.
-func (p *planner) allowed(v *view) bool {
-	switch {
-	case p.forbidden != "" && !p.midway(v):
-		return false
-	case !v.Wanted:
-		return p.Deletion != NotDeleted || p.checkersCurrent() && !p.leavesBlind(v)
-	case v.keptOut():
-		return p.checkersCurrent() && v.CheckersSettled && !p.stillReleased(v)
-	case !p.mayStart() && !p.midway(v):
-		return false
-	case p.barred(v) && !p.midway(v), p.takesOut() && p.timedOut[v.Name]:
-		return false
-	case !v.Ready:
-		p.block(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")
-		return false
-	case !p.accepted(v.target) && !p.awaitsAnswer(v):
-		return false
-	case !p.checkersCurrent() || !v.CheckersSettled:
-		p.block(v1alpha1.ReasonHealthCheckerNotReady, "node "+v.Name+" waits for its update until its health checkers are up to date and ready")
-		return false
-	case v.blind():
-		p.block(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its update until its health checkers can read the API server")
-		return false
-	case v.unheard() != nil && !p.midway(v):
-		// It would never acknowledge a mark, and the time-out of that halts the others.
-		p.block(v1alpha1.ReasonHealthCheckerNotReady, fmt.Sprintf("node %s waits for its update until its health check on port %d answers", v.Name, v.unheard().Port))
-		return false
-	}
-	return !p.stillReleased(v)
+// inTurn is whether the node does not wait for its group. One of which nothing is taken does not,
+// nor one that is halfway or that nothing else cures: it may be what holds up the others.
+func (p *planner) inTurn(v *view, turn group) bool {
+	return !v.Wanted || v.keptOut() || p.takesNothing(v) || p.midway(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
 }
 
-// leavesBlind is whether a node that leaves the set waits for health checkers that can read the
-// API server: no other would acknowledge its mark.
-func (p *planner) leavesBlind(v *view) bool {
-	if v.Ready && v.blind() {
-		p.block(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its removal until its health checkers can read the API server")
-		return true
+// precedence orders those that may begin.
+func (p *planner) precedence(v *view) int {
+	switch {
+	case p.wave[v.Name] && !v.Marked():
+		return 0
+	case p.wave[v.Name]:
+		return 1
+	case v.state != v1alpha1.NodeServing:
+		return 2
+	default:
+		return 3
 	}
-	return false
+}
+
+// allowed is whether nothing but budget and floor keeps the node from beginning.
+func (p *planner) allowed(v *view) answer {
+	switch {
+	case p.forbidden != "" && !p.midway(v):
+		return answer{}
+	case !v.Wanted:
+		return p.mayLeave(v)
+	case v.keptOut() && (!p.checkersCurrent() || !v.CheckersSettled):
+		return answer{}
+	case v.keptOut():
+		return p.released(v)
+	case !p.mayStart() && !p.midway(v):
+		return answer{}
+	case p.barred(v) && !p.midway(v), p.takesOut() && p.timedOut[v.Name]:
+		return answer{}
+	case !v.Ready:
+		return no(v1alpha1.ReasonNodeNotReady, "node "+v.Name+" waits for its update until it is Ready")
+	}
+	accepted := p.accepted(v.target)
+	if !accepted.yes && !p.awaitsAnswer(v) {
+		return accepted
+	}
+	ready := p.checkersReady(v)
+	ready.asks = accepted.asks
+	return ready
+}
+
+// mayLeave is allowed for a node that leaves the set. It waits for health checkers that can read
+// the API server: no other would acknowledge its mark.
+func (p *planner) mayLeave(v *view) answer {
+	switch {
+	case p.Deletion != NotDeleted:
+		return answer{yes: true}
+	case p.checkersCurrent() && v.Ready && v.blind():
+		return no(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its removal until its health checkers can read the API server")
+	}
+	return answer{yes: p.checkersCurrent()}
+}
+
+// checkersReady is whether the node's health checkers can acknowledge a mark, and its detacher
+// would notice that it is asked.
+func (p *planner) checkersReady(v *view) answer {
+	switch {
+	case !p.checkersCurrent() || !v.CheckersSettled:
+		return no(v1alpha1.ReasonHealthCheckerNotReady, "node "+v.Name+" waits for its update until its health checkers are up to date and ready")
+	case v.blind():
+		return no(v1alpha1.ReasonHealthCheckerBlind, "node "+v.Name+" waits for its update until its health checkers can read the API server")
+	case v.unheard() != nil && !p.midway(v):
+		// It would never acknowledge a mark, and the time-out of that halts the others.
+		return no(v1alpha1.ReasonHealthCheckerNotReady, fmt.Sprintf("node %s waits for its update until its health check on port %d answers", v.Name, v.unheard().Port))
+	}
+	return p.released(v)
 }
 
 // awaitsAnswer is whether nothing but the API server's answer about the template keeps a node
@@ -385,20 +408,19 @@ func (p *planner) awaitsAnswer(v *view) bool {
 	return p.wave[v.Name] && v.Wanted && !v.keptOut() && v.target == p.Revision && !p.DryRun.Done
 }
 
-// stillReleased is whether a detacher has yet to let go of a node that we
-// released: asked again before that, it would not notice and never answer. But a
-// timestamp that no detacher removes must not hold up the node for ever.
-func (p *planner) stillReleased(v *view) bool {
+// released is whether the detacher has let go of a node that we released: asked again before
+// that, it would not notice and never answer. But a timestamp that no detacher removes must not
+// hold up the node for ever.
+func (p *planner) released(v *view) answer {
 	until := v.seen.Attached.Add(p.strategy.DetachTimeout)
 	if v.Detachment.Timestamp == "" || v.Detachment.Held || !p.Now.Before(until) {
-		return false
+		return answer{yes: true}
 	}
-	p.wake(until)
-	return true
+	return answer{until: until}
 }
 
-// blockOnBudget reports a node that uses up the budget although nothing is under way.
-func (p *planner) blockOnBudget() {
+// budgetExhausted names a node that uses up the budget although nothing is under way.
+func (p *planner) budgetExhausted() Fault {
 	for i := range p.views {
 		if v := &p.views[i]; p.down(v) {
 			reason, waysOut := v.reason, ""
@@ -406,20 +428,19 @@ func (p *planner) blockOnBudget() {
 				reason = "the Node is NotReady"
 				waysOut = ": repair or delete it, raise maxUnavailableNodes or maxDegradedNodes, or set updateStrategy.rollingUpdate.ignoreNotReadyNodesAfterSeconds"
 			}
-			p.block(v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget%s", v.Name, reason, waysOut))
-			return
+			return Fault{v1alpha1.ReasonBudgetExhausted, fmt.Sprintf("node %s does not serve (%s), which uses up the budget%s", v.Name, reason, waysOut)}
 		}
 	}
+	return Fault{}
 }
 
 // resolve is a number of nodes. Admission refuses what cannot be resolved; if it
 // comes through all the same it is safest, so that nothing is started, and the reason is
 // reported.
-func (p *planner) resolve(field string, value intstr.IntOrString, nodes, safest int) int {
+func resolve(field string, value intstr.IntOrString, nodes, safest int) (int, Fault) {
 	n, err := v1alpha1.Resolve(value, nodes)
 	if err != nil {
-		p.block(v1alpha1.ReasonInvalidSpec, field+": "+err.Error())
-		return safest
+		return safest, Fault{v1alpha1.ReasonInvalidSpec, field + ": " + err.Error()}
 	}
-	return n
+	return n, Fault{}
 }

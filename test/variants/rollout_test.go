@@ -68,8 +68,8 @@ var rollouts = []variant{
 	{
 		name: "a removed port is closed whoever asks it",
 		file: "internal/rollout/checkers.go",
-		from: "\t\tif v.Exists && (hooked || p.unknown(v) || p.asked(v, port)) {\n",
-		to:   "\t\tif v.Exists && (hooked || p.unknown(v)) {\n",
+		from: "if unasked := p.unasked(v, port); !unasked.yes {",
+		to:   "if unasked := p.known(v); !unasked.yes {",
 		in:   "./internal/rollout", tests: "TestRetiringPort", say: "--- FAIL: TestRetiringPort/asked_on_one_node",
 	},
 	{
