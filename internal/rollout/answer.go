@@ -22,7 +22,7 @@ func (p *planner) take(a answer) {
 	p.wake(a.until)
 	p.block(a.why)
 	if a.asks {
-		p.do(dryRun(p.Revision))
+		p.do(Step{Action: DryRunDeployment})
 	}
 }
 
@@ -55,7 +55,11 @@ func (p *planner) accepted(revision string) answer {
 	return answer{yes: p.DryRun.Refusal == ""}
 }
 
-func dryRun(revision string) Step { return Step{Action: DryRunDeployment, Revision: revision} }
+// not is the opposite, with all else that the answer says.
+func (a answer) not() answer {
+	a.yes = !a.yes
+	return a
+}
 
 // sooner is the earlier of two moments, either of which may be zero for never.
 func sooner(a, b time.Time) time.Time {
@@ -63,17 +67,4 @@ func sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// passed is over for who acts.
-func (p *planner) hasPassed(deadline time.Time) bool {
-	a := p.over(deadline)
-	p.take(a)
-	return a.yes
-}
-
-func (p *planner) isAccepted(revision string) bool {
-	a := p.accepted(revision)
-	p.take(a)
-	return a.yes
 }

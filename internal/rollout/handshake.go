@@ -24,92 +24,101 @@ import (
 // detacher is asked: its pods are replaced when these have failed for the grace, which they
 // mostly had before, and not while all of them are ready.
 
-// finish takes a marked node through its turn.
-func (p *planner) finish(v *view) {
+// finish is the turn of a marked node.
+func (p *planner) finish(v *view) verdict {
 	d := v.Deployment
-	marked, ours := v.markedAt()
+	_, ours := v.markedAt()
 	switch {
 	case !ours:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, fmt.Sprintf("it carries a health-check mark that is not the controller's: %q", d.Mark))
-	case p.outdated(v) && p.heldBack(v):
-		p.wait(v, v1alpha1.NodeUpdating, d.Hold.At.Time, d.Hold.Reason)
-		p.watchDeadline(v, v.seen.Updated)
-	case p.outdated(v) && p.servesAgain(v):
-		p.attach(v, servesAgainReason)
-	case p.outdated(v) && p.mustRetreat(v):
-		p.attach(v, p.forbidden)
-	case p.outdated(v) && v.target == p.Revision && p.DryRun.Refusal != "" && !v.updatedInTurn():
-		p.attach(v, p.refusal())
-	case p.outdated(v) && v.nudged(p.pods) && !d.Settled:
-		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)
-		p.watchDeadline(v, v.seen.Updated)
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, fmt.Sprintf("it carries a health-check mark that is not the controller's: %q", d.Mark))
 	case p.outdated(v):
-		p.wait(v, v1alpha1.NodeDetaching, marked, "")
-		if p.detach(v) && p.isAccepted(v.target) {
-			reason := "the node is detached"
-			if d.heldBack() && d.Hold.Revision == v.target {
-				reason = d.Hold.again()
-			}
-			p.update(v, reason)
-		}
+		return p.replace(v)
 	case !v.updatedInTurn() && !v.rolling():
 		// Where pods are being replaced, somebody took the annotation that says since when.
-		p.attach(v, "it needs no update any more")
-	default:
-		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, "")
-		if ok, reason, until := v.complete(p.Now, p.minReady()); !ok {
-			v.reason = reason
-			p.wake(until)
-			p.watchDeadline(v, later(v.seen.Mark, v.seen.Updated))
-			return
-		}
-		p.attach(v, "its pods are updated and available")
+		return p.attach(v, "it needs no update any more")
 	}
+	if ok, reason, until := v.complete(p.Now, p.minReady()); !ok {
+		w := waits(v1alpha1.NodeUpdating, d.UpdatedAt, reason).lookAt(until)
+		return p.watched(v, w, later(v.seen.Mark, v.seen.Updated))
+	}
+	return p.attach(v, "its pods are updated and available")
 }
 
-// detach is whether the node is out of the load balancer, or its time is over
-// and the policy is to go on; it takes the next step towards that.
-func (p *planner) detach(v *view) bool {
+// replace is the turn of a marked node whose pods are not what they should be.
+func (p *planner) replace(v *view) verdict {
+	d := v.Deployment
+	held := p.backsOff(v)
+	if held.yes {
+		return p.watched(v, waits(v1alpha1.NodeUpdating, d.Hold.At.Time, d.Hold.Reason).given(held), v.seen.Updated)
+	}
+	recovered := p.servesAgain(v)
+	w := verdict{}.given(recovered)
+	switch {
+	case recovered.yes:
+		return w.and(p.attach(v, servesAgainReason))
+	case p.mustRetreat(v):
+		return w.and(p.attach(v, p.forbidden))
+	case v.target == p.Revision && p.DryRun.Refusal != "" && !v.updatedInTurn():
+		return w.and(p.attach(v, p.refusal()))
+	case v.nudged(p.pods) && !d.Settled:
+		return p.watched(v, w.and(waits(v1alpha1.NodeUpdating, d.UpdatedAt, overlookedReason)), v.seen.Updated)
+	}
+	marked, _ := v.markedAt()
+	said, out := p.detach(v)
+	if w = w.and(waits(v1alpha1.NodeDetaching, marked, "")).and(said); !out {
+		return w
+	}
+	accepted := p.accepted(v.target)
+	if w = w.given(accepted); !accepted.yes {
+		return w
+	}
+	reason := "the node is detached"
+	if d.heldBack() && d.Hold.Revision == v.target {
+		reason = d.Hold.again()
+	}
+	return w.and(p.update(v, reason))
+}
+
+// detach is the next step on the way out of the load balancer, and whether the node is out, or
+// its time is over and the policy is to go on.
+func (p *planner) detach(v *view) (w verdict, out bool) {
 	out, step, reason, until := p.detached(v)
 	if v.recovers() {
 		// Its pods stay ready, and it is left to its turn, or they crash again.
 		out, step, reason, until = false, nil, "its pods are ready again, and may stay so", time.Time{}
 	}
 	if out {
-		return true
+		return w, true
 	}
-	v.reason = reason
-	p.wake(until)
+	timedOut := p.over(v.seen.Mark.Add(p.detachTime()))
+	w = verdict{reason: reason, wake: until}.given(timedOut)
 	switch {
-	case !p.hasPassed(v.seen.Mark.Add(p.detachTime())):
-		if step != nil {
-			p.act(v, *step)
-		}
-		return false
+	case !timedOut.yes && step != nil:
+		return w.act(*step), false
+	case !timedOut.yes:
+		return w, false
 	case v.outOfTurn() && !v.updatedInTurn():
-		return p.stillBroken(v)
+		said, broken := p.stillBroken(v)
+		return w.and(said), broken
 	case p.strategy.ProceedOnTimeout || !v.Wanted:
-		return true
+		return w, true
 	case v.updatedInTurn():
 		// Its pods are no longer those that served: nothing is left to protect.
-		return true
-	default:
-		p.abort(v, reason)
-		return false
+		return w, true
 	}
+	return w.and(p.abort(v, reason)), false
 }
 
 // abort reattaches a node whose detachment timed out. The halt is written
 // first: a controller that dies in between must not begin again.
-func (p *planner) abort(v *view, reason string) {
-	v.reason = "its detachment timed out: " + reason
-	if !p.timedOut[v.Name] {
-		p.halts = "node " + v.Name + " was not detached in time, because " + reason +
-			"; change the spec (for example pause and resume) to try again"
-		p.giveUp(v.Name)
-		return
+func (p *planner) abort(v *view, reason string) verdict {
+	w := verdict{reason: "its detachment timed out: " + reason}
+	if p.timedOut[v.Name] {
+		return p.attach(v, w.reason)
 	}
-	p.attach(v, v.reason)
+	w.halts = "node " + v.Name + " was not detached in time, because " + reason +
+		"; change the spec (for example pause and resume) to try again"
+	return w
 }
 
 // giveUp writes down that a node is not tried again until the spec changes.
@@ -159,9 +168,9 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if !ok {
 		return false, nil, reason, until
 	}
-	if v.repeatsNoMark() && !p.hasPassed(v.seen.Mark) {
+	if again := p.over(v.seen.Mark); v.repeatsNoMark() && !again.yes {
 		// Its last answer may be of before the mark.
-		return false, nil, "a health check that repeats no mark is asked again", time.Time{}
+		return false, nil, "a health check that repeats no mark is asked again", again.until
 	}
 	grace := p.strategy.MarkGrace
 	if v.outOfTurn() && len(v.Checks) > 0 {
@@ -173,7 +182,7 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	}
 	a := p.strategy.AnnotateNode
 	if a == nil || v.outOfTurn() && len(v.Checks) > 0 && v.readyPods() == 0 {
-		return true, nil, "", until
+		return true, nil, "", time.Time{}
 	}
 	if !v.asked() && p.forbidden != "" {
 		return false, nil, p.forbidden, time.Time{}
@@ -182,13 +191,13 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 		// Also where somebody removed the annotation, or the strategy names another key: an
 		// answer would then be one to an earlier question.
 		step = &Step{Action: RequestDetachment, Reason: "its health checks fail", StaleTimestamp: v.staleTimestamp(), At: p.moment(v.Node)}
-		return false, step, "the Node is being annotated", until
+		return false, step, "the Node is being annotated", time.Time{}
 	}
 	if until = v.seen.Requested.Add(a.Grace); p.Now.Before(until) {
 		return false, nil, "the grace period after the Node was annotated is not over", until
 	}
 	if a.TimestampKey == "" {
-		return true, nil, "", until
+		return true, nil, "", time.Time{}
 	}
 	if reason := v.Detachment.unanswered(); reason != "" {
 		return false, nil, reason, time.Time{}
@@ -196,7 +205,7 @@ func (p *planner) detached(v *view) (out bool, step *Step, reason string, until 
 	if until = v.seen.Timestamp.Add(a.TimestampGrace); p.Now.Before(until) {
 		return false, nil, "the grace period after the detachment is not over", until
 	}
-	return true, nil, "", until
+	return true, nil, "", time.Time{}
 }
 
 // asked is whether the detacher is asked by the annotation that the strategy names.
@@ -230,71 +239,74 @@ func (d *Detachment) unanswered() (reason string) {
 }
 
 // attach removes the marks; attached then waits until the node serves.
-func (p *planner) attach(v *view, reason string) {
-	p.wait(v, v1alpha1.NodeAttaching, p.Now, "its marks are being removed")
-	p.act(v, Step{Action: Unmark, Reason: reason, At: p.moment(v.Node)})
+func (p *planner) attach(v *view, reason string) verdict {
+	w := waits(v1alpha1.NodeAttaching, p.Now, "its marks are being removed").
+		act(Step{Action: Unmark, Reason: reason, At: p.moment(v.Node)})
 	if v.Detachment.Requested {
-		p.act(v, Step{Action: ReleaseDetachment, Reason: reason})
+		w = w.act(Step{Action: ReleaseDetachment, Reason: reason})
 	}
+	return w
 }
 
 // attached judges a node in the set that carries no mark: whether it serves, and
 // whether it waits for an update.
-func (p *planner) attached(v *view) {
+func (p *planner) attached(v *view) (w verdict) {
 	d := v.Deployment
-	outdated := p.outdated(v)
-	v.starts = outdated && !p.heldBack(v) && !p.partly(v)
-	done, reason, until := v.complete(p.Now, p.minReady())
-	v.done, v.emptied = done, done && d.PodsPerNode == 0
-	p.wake(until)
+	if p.outdated(v) {
+		held := p.backsOff(v)
+		w = w.given(held)
+		w.starts = !held.yes && !p.updatesPartly(v)
+	}
+	done, missing, until := v.complete(p.Now, p.minReady())
+	w.done, w.emptied = done, done && d.PodsPerNode == 0
+	w = w.lookAt(until)
 	// A node that was unmarked since is to be attached whatever became of its pods, and one
 	// of which somebody else took the mark, or that came back into the set, where they serve,
 	// unless somebody wants it out, so that it is marked again.
 	switch unmarked := d.AttachedAt.After(v.Detachment.RequestedAt); {
 	case v.Detachment.Requested && unmarked:
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "the Node is being released")
-		p.act(v, Step{Action: ReleaseDetachment, Reason: "its marks are removed"})
-		return
+		return w.and(waits(v1alpha1.NodeAttaching, d.AttachedAt, "the Node is being released")).
+			act(Step{Action: ReleaseDetachment, Reason: "its marks are removed"})
 	case v.Detachment.Requested && !v.keptOut() && (done || v.servesAsItIs()):
 		// That writes down, too, since when the node is to be put back.
-		p.attach(v, "it carries no mark")
-		return
+		return w.and(p.attach(v, "it carries no mark"))
 	}
-	p.judge(v, reason)
-	if done && !v.starts {
-		p.forgetHold(v)
+	w = p.judge(v, w, missing)
+	if !w.starts {
+		w = p.watched(v, w.and(p.forgetHold(v, done)), later(v.seen.Updated, v.seen.Attached))
 	}
-	if !v.starts {
-		p.watchDeadline(v, later(v.seen.Updated, v.seen.Attached))
+	if w.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) {
+		w = w.and(p.replaceBroken(v))
 	}
-	if v.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) && p.isAccepted(v.target) {
-		p.replaceBroken(v)
-	}
+	return w
 }
 
 // replaceBroken begins to replace the pods of a node that serves nothing. It waits for no
 // turn. Older pods may get ready at any moment, so it is marked first.
-func (p *planner) replaceBroken(v *view) {
+func (p *planner) replaceBroken(v *view) verdict {
 	const reason = "no pod of it is ready and no health check passes"
-	if p.strategy.Detaching {
-		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
-		p.markOutOfTurn(v, reason)
-		return
+	accepted := p.accepted(v.target)
+	w := verdict{}.given(accepted)
+	switch {
+	case !accepted.yes:
+		return w
+	case p.strategy.Detaching:
+		return w.and(waits(v1alpha1.NodeDetaching, p.Now, "it is being marked")).act(p.markOutOfTurn(v, reason))
 	}
-	p.update(v, reason)
+	return w.and(p.update(v, reason))
 }
 
-func (p *planner) markOutOfTurn(v *view, reason string) {
+func (p *planner) markOutOfTurn(v *view, reason string) Step {
 	mark := MarkValue(p.moment(v.Node), p.revisionOf(v)) + v1alpha1.MarkOutOfTurn
-	p.act(v, Step{Action: Mark, Mark: mark, Reason: reason})
+	return Step{Action: Mark, Mark: mark, Reason: reason}
 }
 
 // servesAgain is whether a node that was marked out of turn would serve by now with the pods
 // that it had: it waits for its turn like any other. Pods that crash again and again are
 // ready for a moment only.
-func (p *planner) servesAgain(v *view) bool {
+func (p *planner) servesAgain(v *view) (a answer) {
 	if !v.recovers() {
-		return false
+		return a
 	}
 	steady := int32(0)
 	for i := range v.Pods {
@@ -302,12 +314,13 @@ func (p *planner) servesAgain(v *view) bool {
 		switch {
 		case !v.Pods[i].serves():
 		case p.Now.Before(at):
-			p.wake(at)
+			a.until = sooner(a.until, at)
 		default:
 			steady++
 		}
 	}
-	return steady >= v.Deployment.PodsPerNode
+	a.yes = steady >= v.Deployment.PodsPerNode
+	return a
 }
 
 // recovers is whether as many pods as should be are ready on a node that was marked out of
@@ -324,77 +337,78 @@ const steadyAfter = 5 * time.Second
 // stillBroken is whether a node that was marked out of turn serves nothing although its
 // mark was not acknowledged in time. One that may serve is left to its turn, one that is
 // NotReady until it is Ready, or gone.
-func (p *planner) stillBroken(v *view) bool {
+func (p *planner) stillBroken(v *view) (w verdict, broken bool) {
 	passes := slices.ContainsFunc(v.Checks, func(c Check) bool { return c.Serving })
-	switch {
-	case passes || v.Ready && v.readyPods() > 0:
-		p.attach(v, servesAgainReason)
-		return false
-	default:
-		return v.broken() && (v.Ready || !v.Wanted)
+	if passes || v.Ready && v.readyPods() > 0 {
+		return p.attach(v, servesAgainReason), false
 	}
+	return w, v.broken() && (v.Ready || !v.Wanted)
 }
 
 const servesAgainReason = "it serves again before its pods are replaced"
 
-// judge tells whether an unmarked node serves.
-func (p *planner) judge(v *view, reason string) {
-	d := v.Deployment
-	pass, since, failure := v.checksPass()
+// judge is the verdict with whether an unmarked node serves; missing is what its pods lack.
+func (p *planner) judge(v *view, w verdict, missing string) verdict {
+	_, since, _ := v.checksPass()
 	serves := later(since, v.seen.Attached).Add(p.strategy.AttachGrace)
-	if v.returning = p.Now.Before(serves); v.returning {
-		p.wake(serves)
+	if w.returning = p.Now.Before(serves); w.returning {
+		w = w.lookAt(serves)
 	}
+	return w.and(p.whetherItServes(v, w, missing))
+}
+
+func (p *planner) whetherItServes(v *view, w verdict, missing string) verdict {
+	d := v.Deployment
+	pass, _, failure := v.checksPass()
 	switch {
 	case !v.Ready:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
-	case v.emptied:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "podsPerNode is 0")
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, "the Node is NotReady")
+	case w.emptied:
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, "podsPerNode is 0")
 	case v.readyPods() == 0:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "no pod is ready")
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, "no pod is ready")
 	case !pass && p.wave[v.Name] && !d.AttachedAt.IsZero():
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, failure)
+		return waits(v1alpha1.NodeAttaching, d.AttachedAt, failure)
 	case !pass:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, failure)
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, failure)
 	case v.Detachment.Requested:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "it is detached until its pods are available")
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, "it is detached until its pods are available")
 	case p.strategy.AnnotateNode != nil && v.Detachment.Held:
-		p.awaitReturn(v, "somebody else has it detached")
+		return p.awaitReturn(v, "somebody else has it detached")
 	case v.Detachment.Timestamp != "":
-		p.awaitReturn(v, "the detacher has not cleared its timestamp yet")
+		return p.awaitReturn(v, "the detacher has not cleared its timestamp yet")
 	case v.Detachment.Moving && p.wave[v.Name]:
-		p.awaitReturn(v, "the detacher has not put it back into all its load balancers yet")
+		return p.awaitReturn(v, "the detacher has not put it back into all its load balancers yet")
 	case v.Detachment.Moving:
-		p.wait(v, v1alpha1.NodeUnavailable, time.Time{}, "a detacher has it out of its load balancers, or is putting it back")
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, "a detacher has it out of its load balancers, or is putting it back")
 	case d.heldBack():
-		p.wait(v, v1alpha1.NodeDegraded, d.Hold.At.Time, d.Hold.Reason)
-	case !v.done && p.wave[v.Name] && v.readyPods() >= d.PodsPerNode:
-		p.wait(v, v1alpha1.NodeUpdating, d.UpdatedAt, reason)
-	case !v.done:
-		p.wait(v, v1alpha1.NodeDegraded, time.Time{}, reason)
-	case v.returning:
-		p.wait(v, v1alpha1.NodeAttaching, d.AttachedAt, "it has not passed its health checks for long enough yet")
-	default:
-		p.wait(v, v1alpha1.NodeServing, time.Time{}, "")
+		return waits(v1alpha1.NodeDegraded, d.Hold.At.Time, d.Hold.Reason)
+	case !w.done && p.wave[v.Name] && v.readyPods() >= d.PodsPerNode:
+		return waits(v1alpha1.NodeUpdating, d.UpdatedAt, missing)
+	case !w.done:
+		return waits(v1alpha1.NodeDegraded, time.Time{}, missing)
+	case w.returning:
+		return waits(v1alpha1.NodeAttaching, d.AttachedAt, "it has not passed its health checks for long enough yet")
 	}
+	return waits(v1alpha1.NodeServing, time.Time{}, "")
 }
 
 // awaitReturn waits for a detacher to put the node back, or for others to let go of it, as
 // long as it may take to take one out. Then the node is unavailable, and the others go on
 // within the budget.
-func (p *planner) awaitReturn(v *view, reason string) {
-	if released := v.seen.Attached; !released.IsZero() && !p.hasPassed(released.Add(p.strategy.DetachTimeout)) {
-		p.wait(v, v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason)
-		return
+func (p *planner) awaitReturn(v *view, reason string) verdict {
+	if released := v.seen.Attached; !released.IsZero() {
+		if late := p.over(released.Add(p.strategy.DetachTimeout)); !late.yes {
+			return waits(v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason).given(late)
+		}
 	}
-	v.unreturned = true
-	p.wait(v, v1alpha1.NodeUnavailable, v.Deployment.AttachedAt, reason)
-	if v.Leaving || v.Detachment.Held {
+	w := waits(v1alpha1.NodeUnavailable, v.Deployment.AttachedAt, reason)
+	if w.unreturned = true; v.Leaving || v.Detachment.Held {
 		// Somebody cordoned it, which detachers take for a request, or asks for it to be out.
-		return
+		return w
 	}
-	p.block(Fault{v1alpha1.ReasonAttachTimedOut, "node " + v.Name + " was released longer than detachTimeoutSeconds ago, and " + reason +
-		": look at the detacher, or remove what it left on the Node"})
+	return w.given(no(v1alpha1.ReasonAttachTimedOut, "node "+v.Name+" was released longer than detachTimeoutSeconds ago, and "+reason+
+		": look at the detacher, or remove what it left on the Node"))
 }
 
 // outdated is whether the node's pods differ from what they should be.
@@ -406,20 +420,19 @@ func (p *planner) outdated(v *view) bool {
 
 // update replaces the pods of the node. Where they were rejected before, that is
 // not forgotten until they are accepted.
-func (p *planner) update(v *view, reason string) {
-	p.carryOut(v, p.updating(v, reason))
+func (p *planner) update(v *view, reason string) verdict {
+	return p.carryOut(p.updating(v, reason))
 }
 
-func (p *planner) carryOut(v *view, update Step) {
-	p.wait(v, v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated")
-	p.act(v, update)
+func (p *planner) carryOut(update Step) verdict {
+	return waits(v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated").act(update)
 }
 
 func (p *planner) updating(v *view, reason string) Step {
 	d := v.Deployment
 	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
 	switch {
-	case v.Marked() || d.Drifted && !v.shrinksMidway(p.pods) || d.Replicas == 0 || p.overlooked(v):
+	case v.Marked() || d.Drifted && !v.shrinksMidway(p.pods) || d.Replicas == 0 || p.overlooked(v).yes:
 	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
 		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
 	case !d.heldBack() && (v.between() || v.shrinksMidway(p.pods)):
@@ -454,16 +467,17 @@ func (p *planner) minReady() time.Duration {
 	return time.Duration(p.Spec.MinReadySeconds) * time.Second
 }
 
-// watchDeadline reports a node of the wave that takes too long since its update. One that
+// watched reports a node of the wave that takes too long since its update. One that
 // somebody keeps out takes as long as they like.
-func (p *planner) watchDeadline(v *view, since time.Time) {
-	if !p.wave[v.Name] || v.state == v1alpha1.NodeServing || v.outOfTurn() || v.keptOut() || p.ripens(v) {
-		return
+func (p *planner) watched(v *view, w verdict, since time.Time) verdict {
+	if !p.wave[v.Name] || w.state == v1alpha1.NodeServing || v.outOfTurn() || v.keptOut() || p.ripens(v) {
+		return w
 	}
 	// What cost it time while its node was NotReady is not its pods' fault, and of a claim of
 	// which nothing came the last update may be long ago.
-	deadline := later(later(since, v.seen.Claim), v.seen.Ready).Add(p.Spec.ProgressDeadline())
-	v.overdue = p.hasPassed(deadline)
+	overdue := p.over(later(later(since, v.seen.Claim), v.seen.Ready).Add(p.Spec.ProgressDeadline()))
+	w.overdue = overdue.yes
+	return w.given(overdue)
 }
 
 // ripens is whether the node's pods lack nothing but to be ready for minReadySeconds, which

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +21,7 @@ func Plan(s State) Decision {
 	p.assignTargets()
 	p.applyCheckers()
 	for i := range p.views {
-		p.advance(&p.views[i])
+		p.settle(&p.views[i], p.turn(&p.views[i]))
 	}
 	p.continueWave()
 	p.closeGate()
@@ -66,22 +65,11 @@ type view struct {
 	seen Seen
 	// target is the revision that the node should have.
 	target string
-	state  v1alpha1.NodeState
-	reason string
-	since  time.Time
-	// starts is whether the node waits for its turn, and acted whether this
-	// decision already holds a step for it that has to be seen first.
-	starts, acted bool
-	// underWay is whether it is counted as under way already.
-	underWay bool
-	// done is whether all its pods are available and no other is left; emptied that it
-	// is, and that there are to be none.
-	done, overdue, emptied bool
-	// returning is whether load balancers may not have put it back yet, unreturned whether it
-	// is not put back in time, ignored whether the budget does not count it, since it has been
-	// NotReady for so long.
-	returning, unreturned, ignored bool
-	group                          group
+	group  group
+	// ignored is whether the budget does not count it, since it has been NotReady for so long.
+	ignored bool
+	// verdict is what is settled about it so far.
+	verdict
 }
 
 func newPlanner(s State) *planner {
@@ -156,174 +144,15 @@ func (p *planner) recordRevision() {
 	}
 }
 
-// advance takes one node the next step on its way, or leaves it to
-// continueWave where it must wait for its turn.
-func (p *planner) advance(v *view) {
-	d := v.Deployment
-	switch {
-	case !v.Exists:
-		p.forget(v)
-	case d == nil && v.Wanted:
-		p.create(v)
-	case d == nil:
-		p.leave(v)
-	case d.Deleting:
-		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
-	case p.stopsStorm(v):
-	case !v.Wanted:
-		p.remove(v)
-	case !d.DrainedAt.IsZero(), p.drains(v):
-		p.drain(v)
-	case d.Detached:
-		p.keepOut(v)
-	case p.triesAgain(v):
-	case v.Marked():
-		p.finish(v)
-	default:
-		p.attached(v)
-	}
-	if d != nil && d.Outmoded && !v.acted && !d.Deleting && !d.heldBack() && !d.partly() && p.mayReshape(v) {
-		p.act(v, Step{Action: SetFields, Hold: d.Hold, Reason: "fields that restart no pod differ from the spec"})
-	}
-	if d != nil && !v.acted && p.miscounted(v) {
-		p.act(v, Step{Action: SetFields, Hold: d.Hold, PodsPerNode: new(p.pods), Reason: "somebody changed how many pods make it serve"})
-	}
-}
-
-// miscounted is whether nothing is wrong with the pods of a node but how many of them make it
-// serve, as somebody wrote: it would be down until its turn, which does not come while the
-// rollout is paused. One that is held back would go on with its turn beside those that began
-// since.
-func (p *planner) miscounted(v *view) bool {
-	d := *v.Deployment
-	if !v.Wanted || v.Marked() || d.Drifted || d.heldBack() || d.Deleting || d.PodsPerNode == p.pods {
-		return false
-	}
-	n := *v.Node
-	n.Deployment, d.PodsPerNode = &d, p.pods
-	whole, _, _ := n.complete(p.Now, 0)
-	return whole
-}
-
-// mayReshape is whether fields of the Deployment may be set by which its controller
-// replaces pods: while it does, only in the node's own turn, and only where as many pods are
-// asked for as the strategy counts from. Another strategy in the middle of that could stop all
-// pods of a node that traffic reaches.
-func (p *planner) mayReshape(v *view) bool {
-	if v.Marked() {
-		return !v.rolling() || v.updatedInTurn()
-	}
-	whole := v.Deployment.Replicas >= v.Deployment.PodsPerNode
-	ownTurn := p.rollsInTurn(v) && whole
-	return !v.rolling() || ownTurn
-}
-
-// forget drops what is left of a node that is gone.
-func (p *planner) forget(v *view) {
-	v.state, v.reason = v1alpha1.NodeRemoving, "the Node is gone"
-	if v.Deployment != nil && !v.Deployment.Deleting {
-		p.act(v, Step{Action: Delete, Reason: "the Node is gone"})
-	}
-}
-
-func (p *planner) create(v *view) {
-	v.state, v.reason = v1alpha1.NodeUnavailable, "its Deployment does not exist yet"
-	if v.target == "" || !p.isAccepted(v.target) {
-		return
-	}
-	rejected := ""
-	if p.rejected != nil {
-		rejected = p.rejected.Revision
-	}
-	left := v.leftOver(rejected)
-	p.act(v, Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: left, Rolling: v.keepsServing(left), Reason: "the node needs pods", At: p.Now})
-}
-
-// keepsServing is how a Deployment that is made again of a ReplicaSet replaces pods of others that
-// serve, with which the one before was in the middle of an update: as many as it asks for serve
-// meanwhile, since the node is attached. Where none serves it is as the spec says.
-func (n *Node) keepsServing(hash string) (how Rolling) {
-	for i := range n.Pods {
-		if pod := &n.Pods[i]; pod.serves() && pod.ReplicaSet != hash {
-			how.Surge++
-		}
-	}
-	return how
-}
-
-// leftOver is the ReplicaSet of most of the pods that serve where there is no Deployment, or of
-// most that are to stay where none serves; empty where none stays. They may have been left behind,
-// as by a deletion of their Deployment with --cascade=orphan: the new one takes them over, and
-// would replace those of another template, or stop those that are too many, while traffic reaches
-// them. Those that do not serve may do so in a moment, as after a restart, but for those of a
-// template that was rejected.
-func (n *Node) leftOver(rejected string) (hash string) {
-	weight := map[string]int{}
-	for i := range n.Pods {
-		switch pod := &n.Pods[i]; {
-		case pod.serves():
-			weight[pod.ReplicaSet] += 1 + len(n.Pods)
-		case pod.stays() && pod.Revision != rejected:
-			weight[pod.ReplicaSet]++
-		}
-	}
-	for _, other := range slices.Sorted(maps.Keys(weight)) {
-		if weight[other] > weight[hash] {
-			hash = other
-		}
-	}
-	return hash
-}
-
-// leave releases a node whose Deployment is gone, once its last pod is gone too.
-// A NotReady node may never come back to tell that.
-func (p *planner) leave(v *view) {
-	if len(v.Pods) > 0 && v.Ready {
-		p.wait(v, v1alpha1.NodeRemoving, p.Now, "its pods are terminating")
-		p.reportLeft(v)
-		return
-	}
-	if v.Detachment.Requested {
-		p.wait(v, v1alpha1.NodeRemoving, p.Now, "the Node is being released")
-		p.act(v, Step{Action: ReleaseDetachment, Reason: "no pod is left on it"})
-	}
-}
-
-// reportLeft tells of pods that nobody stops: their Deployment cannot be found, and the garbage
-// collector has had its time.
-func (p *planner) reportLeft(v *view) {
-	i := slices.IndexFunc(v.Pods, func(pod Pod) bool { return pod.stays() })
-	if i < 0 || !p.hasPassed(v.seen.Updated.Add(collectedAfter)) {
-		return
-	}
-	v.reason = "pod " + v.Pods[i].Name + " is left, and its Deployment is not found"
-	p.block(Fault{v1alpha1.ReasonPodsLeft, "node " + v.Name + " is kept: " + v.reason +
-		": put back the label and the annotation that somebody took from it, or delete it"})
-}
-
-// collectedAfter is how long pods may run whose Deployment is gone.
-const collectedAfter = time.Minute
-
 // do is the one place where a decision gets a step. The API server is asked once.
 func (p *planner) do(s Step) {
 	if s.Action == DryRunDeployment {
 		if p.askedForDryRun {
 			return
 		}
-		p.askedForDryRun = true
+		p.askedForDryRun, s.Revision = true, p.Revision
 	}
 	p.out.Steps = append(p.out.Steps, s)
-}
-
-// act is do for a node, which then waits until the step is seen.
-func (p *planner) act(v *view, s Step) {
-	s.Node = v.Name
-	v.acted = true
-	p.do(s)
-}
-
-func (p *planner) wait(v *view, state v1alpha1.NodeState, since time.Time, reason string) {
-	v.state, v.since, v.reason = state, since, reason
 }
 
 // wake asks for another look at t, where that lies ahead.

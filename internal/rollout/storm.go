@@ -37,26 +37,28 @@ const (
 // stopsStorm asks for no more pods that are rejected, and then cleans those up: there may
 // be thousands, and more while it lasts. It is whether this decision leaves the node at
 // that.
-func (p *planner) stopsStorm(v *view) bool {
+func (p *planner) stopsStorm(v *view) (w verdict, all bool) {
 	failed := v.failedPods()
 	if len(failed) == 0 && !v.taintEvicted() {
-		return false
+		return w, false
 	}
 	step := p.holdBack(v)
-	holds := (!v.Deployment.heldBack() || p.stillRejects(v, step)) && (!v.Deployment.untried() || v.taintEvicted())
-	if holds {
+	anew := answer{yes: true}
+	if v.Deployment.heldBack() {
+		anew = p.stillRejects(v, step)
+	}
+	w = w.given(anew)
+	if all = anew.yes && (!v.Deployment.untried() || v.taintEvicted()); all {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
 			state = v1alpha1.NodeDegraded
 		}
-		p.wait(v, state, p.Now, step.Hold.Reason)
-		p.wake(p.Now.Add(firstRetry))
-		p.act(v, step)
+		w = w.and(waits(state, p.Now, step.Hold.Reason)).lookAt(p.Now.Add(firstRetry)).act(step)
 	}
 	if len(failed) > 0 {
-		p.do(Step{Action: DeletePods, Node: v.Name, Pods: failed, Reason: v.rejection()})
+		w.steps = append(w.steps, Step{Action: DeletePods, Pods: failed, Reason: v.rejection()})
 	}
-	return holds
+	return w, all
 }
 
 // untried is whether the Deployment controller has yet to see what is tried again: what was
@@ -186,40 +188,45 @@ func (p *planner) holdOn(v *view, step Step) *Hold {
 // no pod that serves; otherwise the node waits for its turn like any other, or
 // goes on with it once it is detached. It is
 // whether this decision leaves the node at that.
-func (p *planner) triesAgain(v *view) bool {
-	d := v.Deployment
-	switch {
-	case p.partly(v) && v.settled():
-		p.addPods(v, "the pods that there was room for are replaced")
-	case p.overlooked(v) && v.Marked():
-		p.nudge(v)
-	case p.overlooked(v):
-		p.addPods(v, overlookedReason)
-	case !d.heldBack() || d.Hold.Revision != v.target || p.heldBack(v):
-		return false
-	case p.goesOn(v):
-		p.update(v, d.Hold.again())
-	case p.lacksPods(v):
-		p.addPods(v, d.Hold.again())
-	default:
-		return false
+func (p *planner) triesAgain(v *view) (w verdict, all bool) {
+	if p.updatesPartly(v) && v.settled() {
+		return p.addPods(v, "the pods that there was room for are replaced"), true
 	}
-	return true
+	d, stuck := v.Deployment, p.overlooked(v)
+	w = w.given(stuck)
+	switch {
+	case stuck.yes && v.Marked():
+		return p.nudge(v), true
+	case stuck.yes:
+		return p.addPods(v, overlookedReason), true
+	case !d.heldBack() || d.Hold.Revision != v.target:
+		return w, false
+	}
+	held := p.backsOff(v)
+	switch w = w.given(held); {
+	case held.yes:
+		return w, false
+	case p.goesOn(v):
+		return w.and(p.update(v, d.Hold.again())), true
+	case p.lacksPods(v):
+		return w.and(p.addPods(v, d.Hold.again())), true
+	}
+	return w, false
 }
 
 // addPods asks for as many pods as there should be, of the template that is there:
 // another one would replace those that serve.
-func (p *planner) addPods(v *view, reason string) {
+func (p *planner) addPods(v *view, reason string) verdict {
 	step := p.updating(v, reason)
 	step.Keep = true
-	p.carryOut(v, step)
+	return p.carryOut(step)
 }
 
 func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempts) }
 
-// partly is whether the node is being updated with another number of pods than
+// updatesPartly is whether the node is being updated with another number of pods than
 // is wanted in the end.
-func (p *planner) partly(v *view) bool {
+func (p *planner) updatesPartly(v *view) bool {
 	d := v.Deployment
 	takes := d.Replicas > p.pods && p.strategy.Detaching
 	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.Marked() && !takes
@@ -241,11 +248,11 @@ func (n *Node) settled() bool {
 // asked for still says that it was sized for more, and so the Deployment counts as being
 // scaled for ever. Another number of pods ends that. An update gets half its time to show
 // that it is not just slow.
-func (p *planner) overlooked(v *view) bool {
+func (p *planner) overlooked(v *view) answer {
 	d := v.Deployment
 	since, patience := v.seen.Hold, patienceWithTry
 	switch {
-	case p.partly(v):
+	case p.updatesPartly(v):
 	case v.updatedInTurn() && p.pods > 0 && d.Replicas == p.pods && d.OlderReplicas == p.pods:
 		if since = v.seen.Updated; d.Hold != nil {
 			// It may have been nudged before.
@@ -253,9 +260,12 @@ func (p *planner) overlooked(v *view) bool {
 		}
 		patience = p.Spec.ProgressDeadline() / 2
 	default:
-		return false
+		return answer{}
 	}
-	return d.Settled && d.UpdatedReplicas == 0 && !v.uncounted() && p.hasPassed(since.Add(patience))
+	if !d.Settled || d.UpdatedReplicas > 0 || v.uncounted() {
+		return answer{}
+	}
+	return p.over(since.Add(patience))
 }
 
 // uncounted is whether a pod is there that the Deployment controller has not told of yet. Its
@@ -275,13 +285,13 @@ const overlookedReason = "the Deployment controller takes itself to be done"
 // nudge asks for a pod more on a node that is out of the load balancer, until the Deployment
 // controller has seen that. It is part of the update, which has no more time for it. When it
 // was is kept in its Hold.
-func (p *planner) nudge(v *view) {
+func (p *planner) nudge(v *view) verdict {
 	step := p.updating(v, overlookedReason)
 	step.Keep = true
 	step.Replicas++
 	step.At = v.Deployment.UpdatedAt
 	step.Hold = p.tryingOn(v, step.Replicas)
-	p.carryOut(v, step)
+	return p.carryOut(step)
 }
 
 // nudged is whether a pod more is asked for by a nudge.
@@ -291,10 +301,11 @@ func (n *Node) nudged(pods int32) bool {
 }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.
-func (p *planner) forgetHold(v *view) {
-	if h := v.Deployment.Hold; h != nil && (h.Trying || h.Revision != v.target) {
-		p.act(v, Step{Action: SetFields, Reason: "its pods are accepted"})
+func (p *planner) forgetHold(v *view, done bool) (w verdict) {
+	if h := v.Deployment.Hold; done && h != nil && (h.Trying || h.Revision != v.target) {
+		w = w.act(Step{Action: SetFields, Reason: "its pods are accepted"})
 	}
+	return w
 }
 
 // goesOn is whether a node that was held back is in the middle of its turn, in which
@@ -315,16 +326,16 @@ func (p *planner) lacksPods(v *view) bool {
 	return right && d.Replicas <= p.pods && !v.Marked()
 }
 
-// heldBack is whether the revision that the node should have was rejected there,
+// backsOff is whether the revision that the node should have was rejected there,
 // under the present spec, and it is not time yet to try again. While a taint evicts pods
 // it never is.
-func (p *planner) heldBack(v *view) bool {
+func (p *planner) backsOff(v *view) answer {
 	h := v.Deployment.Hold
 	if v.Tainted && v.Deployment.heldBack() {
-		return true
+		return answer{yes: true}
 	}
 	if h == nil || h.Trying || h.Revision != v.target || h.Generation != p.Generation {
-		return false
+		return answer{}
 	}
 	wait := backoff(h.Attempts)
 	switch {
@@ -333,9 +344,10 @@ func (p *planner) heldBack(v *view) bool {
 	case h.Terminating && h.Attempts <= mostEager:
 		wait = firstRetry
 	}
-	due := v.seen.Hold.Add(wait)
-	p.wake(due)
-	return p.Now.Before(due)
+	if due := v.seen.Hold.Add(wait); p.Now.Before(due) {
+		return answer{yes: true, until: due}
+	}
+	return answer{}
 }
 
 // heldBack is whether fewer pods are asked for, or older ones.
@@ -363,21 +375,24 @@ func (n *Node) failedPods() []string {
 // stillRejects is whether a node that is held back has to be held back anew. What failed
 // before that is no reason, and is gone after a moment: what fails then, of whatever
 // template, is what the hold does not end.
-func (p *planner) stillRejects(v *view, step Step) bool {
+func (p *planner) stillRejects(v *view, step Step) (a answer) {
 	d := v.Deployment
 	if v.Tainted {
-		return step.Replicas < d.Replicas
+		return answer{yes: step.Replicas < d.Replicas}
 	}
 	if step.Paused && d.Hold.Paused && step.Replicas == d.Replicas && step.Rolling.Surge == d.Surge {
 		// Nothing more can be done about it before its turn.
-		return false
+		return a
 	}
 	due := v.seen.Hold.Add(firstRetry)
-	p.wake(due)
 	lasts := !p.Now.Before(due)
+	if !lasts {
+		a.until = due
+	}
 	fails := func(pod Pod) bool { return pod.Failed != "" && !pod.Terminating && (lasts || v.isPresent(pod)) }
 	further := step.Replicas < d.Replicas || step.Paused && !d.Hold.Paused || !step.Keep
-	return d.Settled && (lasts || further) && slices.ContainsFunc(v.Pods, fails)
+	a.yes = d.Settled && (lasts || further) && slices.ContainsFunc(v.Pods, fails)
+	return a
 }
 
 // strays is whether pods do not run of a template of which none does, and which is not the

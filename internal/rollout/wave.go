@@ -39,7 +39,7 @@ func (p *planner) continueWave() {
 		case permitted.yes:
 			wave = append(wave, v.Name)
 			if p.wave[v.Name] && !p.awaitsAnswer(v) {
-				p.begin(v)
+				p.settle(v, p.begin(v))
 			}
 		case p.untouched(v):
 			c = p.with(v, c)
@@ -62,7 +62,7 @@ func (p *planner) dropClaims() {
 		if _, kept := slices.BinarySearch(p.out.Status.Wave, name); kept || v == nil || v.acted || !p.untouched(v) {
 			continue
 		}
-		p.act(v, Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)})
+		p.settle(v, verdict{}.act(Step{Action: Stamp, Reason: "its claim is dropped", At: p.moment(v.Node)}))
 	}
 }
 
@@ -111,13 +111,12 @@ func (p *planner) with(v *view, c count) count {
 func (p *planner) takesOut() bool { return p.strategy.Detaching || p.pods == 0 }
 
 // begin touches a node whose name stands in status.wave.
-func (p *planner) begin(v *view) {
+func (p *planner) begin(v *view) verdict {
 	if !v.Wanted || v.keptOut() || p.takesOut() {
-		p.wait(v, v1alpha1.NodeDetaching, p.Now, "it is being marked")
-		p.act(v, Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
-		return
+		return waits(v1alpha1.NodeDetaching, p.Now, "it is being marked").
+			act(Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
 	}
-	p.update(v, p.cause(v))
+	return p.update(v, p.cause(v))
 }
 
 func (p *planner) markValue(v *view) string {

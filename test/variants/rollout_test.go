@@ -32,14 +32,14 @@ var rollouts = []variant{
 	},
 	{
 		name: "fields are set of a node for which the decision holds a step already",
-		file: "internal/rollout/plan.go",
-		from: "d.Outmoded && !v.acted &&",
+		file: "internal/rollout/turn.go",
+		from: "d.Outmoded && !w.acted &&",
 		to:   "d.Outmoded &&",
 		in:   "./internal/rollout", tests: "TestFieldsWaitForTheTurn", say: "ReleaseDetachment n0000, SetFields n0000",
 	},
 	{
 		name: "fields are set while pods of a node are replaced that traffic reaches",
-		file: "internal/rollout/plan.go",
+		file: "internal/rollout/turn.go",
 		from: "\treturn !v.rolling() || ownTurn\n",
 		to:   "\treturn !v.rolling() || ownTurn || !v.Marked()\n",
 		in:   "./internal/rollout", tests: "TestFieldsWaitForTheTurn", say: "--- FAIL: TestFieldsWaitForTheTurn/detaching_since",
