@@ -30,7 +30,7 @@ func (p *planner) take(a answer) {
 // that was frozen sees at first what was so before, as often as it looks at once. What may
 // cost something is not done for a time that has passed otherwise; a grace that an answer
 // tells the age of, or a try, is no such thing.
-func (p *planner) over(deadline time.Time) answer {
+func (p *pass) over(deadline time.Time) answer {
 	switch {
 	case p.Now.Before(deadline):
 		return answer{until: deadline}
@@ -45,7 +45,7 @@ const lookAgain = time.Second
 
 // accepted is whether the API server accepts a Deployment of the revision. Only
 // the present template needs to be asked about.
-func (p *planner) accepted(revision string) answer {
+func (p *pass) accepted(revision string) answer {
 	switch {
 	case revision != p.Revision:
 		return answer{yes: true}

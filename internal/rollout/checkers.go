@@ -49,7 +49,7 @@ func (p *planner) retire(c Checker, idle bool) {
 
 // unclear is whether it cannot be told which nodes are wanted: health checkers that are
 // placed by the same spec could leave all of them.
-func (p *planner) unclear() bool {
+func (p *pass) unclear() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Reason == v1alpha1.ReasonInvalidSpec })
 }
 
@@ -58,7 +58,7 @@ func (p *planner) unclear() bool {
 // checker, and so are one that is to be updated again and one that is yet to be marked because
 // it leaves the set; one that is drained or served nothing when it was marked may have nothing
 // that traffic could reach.
-func (p *planner) needsCheckers(v *view) bool {
+func (p *pass) needsCheckers(v *view) bool {
 	d := v.Deployment
 	switch {
 	case d == nil || !v.Exists, !v.Ready, v.keptOut():
@@ -78,13 +78,13 @@ func (p *planner) needsCheckers(v *view) bool {
 
 // checkersCurrent is whether no health checker waits to be replaced. While one
 // does, no further node starts, so that its turn comes.
-func (p *planner) checkersCurrent() bool {
+func (p *pass) checkersCurrent() bool {
 	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated || c.Taken) })
 }
 
 // mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
 // and no pod asks it before it stops.
-func (p *planner) mayClose(port int32) answer {
+func (p *pass) mayClose(port int32) answer {
 	for i := range p.views {
 		v := &p.views[i]
 		if !v.Exists {
@@ -107,7 +107,7 @@ func (p *planner) mayClose(port int32) answer {
 // known is whether somebody can know who asks the node. Nobody does where its Deployment is yet
 // to be made, also because somebody deleted it. One that is dead may return for as long as it
 // counts as asked.
-func (p *planner) known(v *view) answer {
+func (p *pass) known(v *view) answer {
 	switch {
 	case v.Deployment != nil || !v.Wanted:
 		return answer{yes: true}
@@ -121,7 +121,7 @@ func (p *planner) known(v *view) answer {
 // answer nobody knows. Where the node is dead, or nobody is left behind the port, that ends
 // when it has been so for as long as a port that answers must be quiet: a machine that is
 // cut off from us may still be asked by others, and slowly answer.
-func (p *planner) unasked(v *view, port int32) answer {
+func (p *pass) unasked(v *view, port int32) answer {
 	for _, c := range v.Checks {
 		switch {
 		case c.Port != port || c.Quiet:
@@ -138,7 +138,7 @@ func (p *planner) unasked(v *view, port int32) answer {
 
 // silentSince is since when it is known that a port does not answer, and that nobody is left
 // behind it, or else how the node is.
-func (p *planner) silentSince(v *view, c Check) time.Time {
+func (p *pass) silentSince(v *view, c Check) time.Time {
 	since := later(later(c.Since, c.SeenSilenced), p.Began)
 	if c.silenced() {
 		return since
@@ -151,7 +151,7 @@ const quietAfter = 5 * time.Minute
 
 // warnOfCheckers reports health-check ports that were removed and are still asked, or of which
 // that is not known, and health checkers that cannot see what they should.
-func (p *planner) warnOfCheckers() (warnings []Fault, until time.Time) {
+func (p *pass) warnOfCheckers() (warnings []Fault, until time.Time) {
 	asked, silent := map[int32]bool{}, map[int32]bool{}
 	for i := range p.views {
 		v := &p.views[i]
@@ -181,7 +181,7 @@ func (p *planner) warnOfCheckers() (warnings []Fault, until time.Time) {
 // keepsSilent is whether a port does not answer for so long, although its node is Ready and a
 // health checker is there, or somebody listens, that it is not only starting. That may go on for ever: load balancers
 // may reach it where the controller does not, and so it is not closed.
-func (p *planner) keepsSilent(v *view, c Check) answer {
+func (p *pass) keepsSilent(v *view, c Check) answer {
 	if c.Answered || c.silenced() || !v.Exists || !v.Ready {
 		return answer{}
 	}

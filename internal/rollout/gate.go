@@ -57,11 +57,11 @@ func (p *planner) openGate() {
 }
 
 // analyses is whether waves are measured: nodes that are to have no pods tell nothing.
-func (p *planner) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods > 0 }
+func (p *pass) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods > 0 }
 
 // telling are those of the nodes that are there and in the node set, and that nobody drains: others
 // tell nothing of a template.
-func (p *planner) telling(names []string) []string {
+func (p *pass) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
 		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
@@ -103,7 +103,7 @@ func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 
 // tellNothing is whether these are nodes, and none of them is one of the wave that is Ready: a
 // dead node tells nothing of the template, nor does one that somebody drains.
-func (p *planner) tellNothing(names []string) bool {
+func (p *pass) tellNothing(names []string) bool {
 	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.gate.Nodes, name) }
 	return len(names) > 0 && !slices.ContainsFunc(names, tells)
 }
@@ -123,7 +123,7 @@ func (p *planner) enroll(check string) {
 }
 
 // counted is what was measured of a check, nil where nothing was yet.
-func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
+func (p *pass) counted(check string) *v1alpha1.AnalysisCheckStatus {
 	i := slices.IndexFunc(p.gate.Checks, func(c v1alpha1.AnalysisCheckStatus) bool { return c.Name == check })
 	if i < 0 {
 		return nil
@@ -155,7 +155,7 @@ func (p *planner) judgeWave() {
 }
 
 // failure says why the analysis failed.
-func (p *planner) failure() string {
+func (p *pass) failure() string {
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
 		if c := p.counted(check.Name); c != nil && c.Failed > check.MayFail() {
@@ -188,7 +188,7 @@ func (p *planner) rejectOverdue() {
 // podsFail is whether pods of the node do not get ready although it is. Nothing else,
 // such as a detacher or a dead machine, tells anything of a template: of one that died a
 // moment ago only the ports are known to be silent.
-func (p *planner) podsFail(v *view) bool {
+func (p *pass) podsFail(v *view) bool {
 	silent := slices.ContainsFunc(v.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
 	return v.Ready && !silent && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
@@ -199,7 +199,7 @@ func (v *view) deadlineExceeded() string {
 
 // barred is whether the gate keeps a node from beginning: the next wave until the
 // last one passed, and others than those that began together.
-func (p *planner) barred(v *view) bool {
+func (p *pass) barred(v *view) bool {
 	switch {
 	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
 		return false
@@ -214,7 +214,7 @@ func (p *planner) barred(v *view) bool {
 }
 
 // unfinishedOnRecord is whether the status still says that the present template is analysed.
-func (p *planner) unfinishedOnRecord() bool {
+func (p *pass) unfinishedOnRecord() bool {
 	a := p.Status.Analysis
 	return a != nil && a.Revision == p.Revision && a.Phase != v1alpha1.AnalysisPassed
 }
@@ -266,7 +266,7 @@ func (p *planner) judged() []string {
 
 // updatedOf are those of the nodes that have the present template, but for those that were
 // drained, or kept out, in the middle of their turn: they may go on with it at any moment.
-func (p *planner) updatedOf(names []string) []string {
+func (p *pass) updatedOf(names []string) []string {
 	var out []string
 	for i := range p.views {
 		v := &p.views[i]
@@ -315,13 +315,13 @@ func (p *planner) measure() {
 }
 
 // measuredNodes names the first few nodes of the wave.
-func (p *planner) measuredNodes() string {
+func (p *pass) measuredNodes() string {
 	return strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", ")
 }
 
 // lastMeasured is when this controller made the last measurement of a check, or saw the
 // phase begin.
-func (p *planner) lastMeasured(check string) time.Time {
+func (p *pass) lastMeasured(check string) time.Time {
 	last := p.gate.Since.Time
 	if a := p.Status.Analysis; !p.GateSeen.IsZero() && a != nil && a.Phase == p.gate.Phase && a.Began.Equal(&p.gate.Began) {
 		last = p.GateSeen

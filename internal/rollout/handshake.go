@@ -25,7 +25,7 @@ import (
 // mostly had before, and not while all of them are ready.
 
 // finish is the turn of a marked node.
-func (p *planner) finish(v *view) verdict {
+func (p *pass) finish(v *view) verdict {
 	d := v.Deployment
 	_, ours := v.markedAt()
 	switch {
@@ -45,7 +45,7 @@ func (p *planner) finish(v *view) verdict {
 }
 
 // replace is the turn of a marked node whose pods are not what they should be.
-func (p *planner) replace(v *view) verdict {
+func (p *pass) replace(v *view) verdict {
 	d := v.Deployment
 	held := p.backsOff(v)
 	if held.yes {
@@ -81,7 +81,7 @@ func (p *planner) replace(v *view) verdict {
 
 // detach is the next step on the way out of the load balancer, and whether the node is out, or
 // its time is over and the policy is to go on.
-func (p *planner) detach(v *view) (w verdict, out bool) {
+func (p *pass) detach(v *view) (w verdict, out bool) {
 	out, step, reason, until := p.detached(v)
 	if v.recovers() {
 		// Its pods stay ready, and it is left to its turn, or they crash again.
@@ -111,7 +111,7 @@ func (p *planner) detach(v *view) (w verdict, out bool) {
 
 // abort reattaches a node whose detachment timed out. The halt is written
 // first: a controller that dies in between must not begin again.
-func (p *planner) abort(v *view, reason string) verdict {
+func (p *pass) abort(v *view, reason string) verdict {
 	w := verdict{reason: "its detachment timed out: " + reason}
 	if p.timedOut[v.Name] {
 		return p.attach(v, w.reason)
@@ -134,7 +134,7 @@ func (p *planner) giveUp(node string) {
 
 // halted is whether the rollout stands still until the spec changes. A template that is
 // taken back is taken back all the same, but for nodes that could not be detached.
-func (p *planner) halted() bool {
+func (p *pass) halted() bool {
 	if p.rejected != nil {
 		return false
 	}
@@ -148,7 +148,7 @@ func (p *planner) halted() bool {
 }
 
 // detachTime is how long a detachment may take, its graces beside its time-out.
-func (p *planner) detachTime() time.Duration {
+func (p *pass) detachTime() time.Duration {
 	t := p.strategy.DetachTimeout + p.strategy.MarkGrace
 	if a := p.strategy.AnnotateNode; a != nil {
 		t += a.Grace + a.TimestampGrace
@@ -158,7 +158,7 @@ func (p *planner) detachTime() time.Duration {
 
 // detached is whether traffic to the marked node has ended. Otherwise it gives
 // the step that is due, what is waited for, and until when where that is known.
-func (p *planner) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
+func (p *pass) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
 	if v.marksServing() && !p.strategy.FailAfterDetachment {
 		// The strategy changed since: nobody else may be left to take it out.
 		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
@@ -239,7 +239,7 @@ func (d *Detachment) unanswered() (reason string) {
 }
 
 // attach removes the marks; attached then waits until the node serves.
-func (p *planner) attach(v *view, reason string) verdict {
+func (p *pass) attach(v *view, reason string) verdict {
 	w := waits(v1alpha1.NodeAttaching, p.Now, "its marks are being removed").
 		act(Step{Action: Unmark, Reason: reason, At: p.moment(v.Node)})
 	if v.Detachment.Requested {
@@ -250,7 +250,7 @@ func (p *planner) attach(v *view, reason string) verdict {
 
 // attached judges a node in the set that carries no mark: whether it serves, and
 // whether it waits for an update.
-func (p *planner) attached(v *view) (w verdict) {
+func (p *pass) attached(v *view) (w verdict) {
 	d := v.Deployment
 	if p.outdated(v) {
 		held := p.backsOff(v)
@@ -283,7 +283,7 @@ func (p *planner) attached(v *view) (w verdict) {
 
 // replaceBroken begins to replace the pods of a node that serves nothing. It waits for no
 // turn. Older pods may get ready at any moment, so it is marked first.
-func (p *planner) replaceBroken(v *view) verdict {
+func (p *pass) replaceBroken(v *view) verdict {
 	const reason = "no pod of it is ready and no health check passes"
 	accepted := p.accepted(v.target)
 	w := verdict{}.given(accepted)
@@ -296,7 +296,7 @@ func (p *planner) replaceBroken(v *view) verdict {
 	return w.and(p.update(v, reason))
 }
 
-func (p *planner) markOutOfTurn(v *view, reason string) Step {
+func (p *pass) markOutOfTurn(v *view, reason string) Step {
 	mark := MarkValue(p.moment(v.Node), p.revisionOf(v)) + v1alpha1.MarkOutOfTurn
 	return Step{Action: Mark, Mark: mark, Reason: reason}
 }
@@ -304,7 +304,7 @@ func (p *planner) markOutOfTurn(v *view, reason string) Step {
 // servesAgain is whether a node that was marked out of turn would serve by now with the pods
 // that it had: it waits for its turn like any other. Pods that crash again and again are
 // ready for a moment only.
-func (p *planner) servesAgain(v *view) (a answer) {
+func (p *pass) servesAgain(v *view) (a answer) {
 	if !v.recovers() {
 		return a
 	}
@@ -337,7 +337,7 @@ const steadyAfter = 5 * time.Second
 // stillBroken is whether a node that was marked out of turn serves nothing although its
 // mark was not acknowledged in time. One that may serve is left to its turn, one that is
 // NotReady until it is Ready, or gone.
-func (p *planner) stillBroken(v *view) (w verdict, broken bool) {
+func (p *pass) stillBroken(v *view) (w verdict, broken bool) {
 	passes := slices.ContainsFunc(v.Checks, func(c Check) bool { return c.Serving })
 	if passes || v.Ready && v.readyPods() > 0 {
 		return p.attach(v, servesAgainReason), false
@@ -348,7 +348,7 @@ func (p *planner) stillBroken(v *view) (w verdict, broken bool) {
 const servesAgainReason = "it serves again before its pods are replaced"
 
 // judge is the verdict with whether an unmarked node serves; missing is what its pods lack.
-func (p *planner) judge(v *view, w verdict, missing string) verdict {
+func (p *pass) judge(v *view, w verdict, missing string) verdict {
 	_, since, _ := v.checksPass()
 	serves := later(since, v.seen.Attached).Add(p.strategy.AttachGrace)
 	if w.returning = p.Now.Before(serves); w.returning {
@@ -357,7 +357,7 @@ func (p *planner) judge(v *view, w verdict, missing string) verdict {
 	return w.and(p.whetherItServes(v, w, missing))
 }
 
-func (p *planner) whetherItServes(v *view, w verdict, missing string) verdict {
+func (p *pass) whetherItServes(v *view, w verdict, missing string) verdict {
 	d := v.Deployment
 	pass, _, failure := v.checksPass()
 	switch {
@@ -396,7 +396,7 @@ func (p *planner) whetherItServes(v *view, w verdict, missing string) verdict {
 // awaitReturn waits for a detacher to put the node back, or for others to let go of it, as
 // long as it may take to take one out. Then the node is unavailable, and the others go on
 // within the budget.
-func (p *planner) awaitReturn(v *view, reason string) verdict {
+func (p *pass) awaitReturn(v *view, reason string) verdict {
 	if released := v.seen.Attached; !released.IsZero() {
 		if late := p.over(released.Add(p.strategy.DetachTimeout)); !late.yes {
 			return waits(v1alpha1.NodeAttaching, v.Deployment.AttachedAt, reason).given(late)
@@ -412,7 +412,7 @@ func (p *planner) awaitReturn(v *view, reason string) verdict {
 }
 
 // outdated is whether the node's pods differ from what they should be.
-func (p *planner) outdated(v *view) bool {
+func (p *pass) outdated(v *view) bool {
 	d := v.Deployment
 	held := d.heldBack() && (d.Hold.Revision == v.target || v.rolling())
 	return v.target != "" && (d.Revision != v.target || d.PodsPerNode != p.pods || d.Replicas != p.pods || d.Drifted || held)
@@ -420,15 +420,15 @@ func (p *planner) outdated(v *view) bool {
 
 // update replaces the pods of the node. Where they were rejected before, that is
 // not forgotten until they are accepted.
-func (p *planner) update(v *view, reason string) verdict {
+func (p *pass) update(v *view, reason string) verdict {
 	return p.carryOut(p.updating(v, reason))
 }
 
-func (p *planner) carryOut(update Step) verdict {
+func (p *pass) carryOut(update Step) verdict {
 	return waits(v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated").act(update)
 }
 
-func (p *planner) updating(v *view, reason string) Step {
+func (p *pass) updating(v *view, reason string) Step {
 	d := v.Deployment
 	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
 	switch {
@@ -454,7 +454,7 @@ func (p *planner) updating(v *view, reason string) Step {
 }
 
 // tryingOn is what to remember of the attempt to have so many pods of the target.
-func (p *planner) tryingOn(v *view, replicas int32) *Hold {
+func (p *pass) tryingOn(v *view, replicas int32) *Hold {
 	again := Hold{Revision: v.target, Generation: p.Generation}
 	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
 		again = *h
@@ -463,13 +463,13 @@ func (p *planner) tryingOn(v *view, replicas int32) *Hold {
 	return &again
 }
 
-func (p *planner) minReady() time.Duration {
+func (p *pass) minReady() time.Duration {
 	return time.Duration(p.Spec.MinReadySeconds) * time.Second
 }
 
 // watched reports a node of the wave that takes too long since its update. One that
 // somebody keeps out takes as long as they like.
-func (p *planner) watched(v *view, w verdict, since time.Time) verdict {
+func (p *pass) watched(v *view, w verdict, since time.Time) verdict {
 	if !p.wave[v.Name] || w.state == v1alpha1.NodeServing || v.outOfTurn() || v.keptOut() || p.ripens(v) {
 		return w
 	}
@@ -482,7 +482,7 @@ func (p *planner) watched(v *view, w verdict, since time.Time) verdict {
 
 // ripens is whether the node's pods lack nothing but to be ready for minReadySeconds, which
 // a controller that was frozen meanwhile begins to count when it sees them.
-func (p *planner) ripens(v *view) bool {
+func (p *pass) ripens(v *view) bool {
 	ready, _, _ := v.complete(p.Now, 0)
 	ripe, _, _ := v.complete(p.Now, p.minReady())
 	return ready && !ripe

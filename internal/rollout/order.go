@@ -37,14 +37,14 @@ func (p *planner) refused() bool {
 	return p.DryRun.Refusal != "" && p.out.Status.UpdatedNodes < p.out.Status.DesiredNodes
 }
 
-func (p *planner) refusal() string {
+func (p *pass) refusal() string {
 	return "the API server refuses the Deployment of the present template: " + p.DryRun.Refusal
 }
 
 // distance sorts nodes that have the present revision before those on the way
 // to it, and these before the others. One that somebody wants out keeps its pods as they are,
 // and one whose kubelet rejected the present ones keeps its place, in the wave or not.
-func (p *planner) distance(v *view) int {
+func (p *pass) distance(v *view) int {
 	switch d := v.Deployment; {
 	case d != nil && d.Revision == p.goal:
 		return 0
@@ -56,7 +56,7 @@ func (p *planner) distance(v *view) int {
 }
 
 // stayingAt is the revision that a node stays at.
-func (p *planner) stayingAt(v *view) string {
+func (p *pass) stayingAt(v *view) string {
 	switch current := p.Status.CurrentRevision; {
 	case v.Deployment != nil && p.Revisions[v.Deployment.Revision]:
 		return v.Deployment.Revision
@@ -69,7 +69,7 @@ func (p *planner) stayingAt(v *view) string {
 
 // ordered are the nodes in the order in which they are updated: canaries, then
 // by the value of the topology key, then by name.
-func (p *planner) ordered() []*view {
+func (p *pass) ordered() []*view {
 	out := make([]*view, len(p.views))
 	for i := range p.views {
 		out[i] = &p.views[i]
@@ -85,7 +85,7 @@ type group struct {
 	topology      string
 }
 
-func (p *planner) groupOf(n *Node) group {
+func (p *pass) groupOf(n *Node) group {
 	g := group{afterCanaries: !p.canary(n)}
 	if key := p.strategy.TopologyKey; key != "" {
 		g.topology = n.Labels[key]
@@ -94,7 +94,7 @@ func (p *planner) groupOf(n *Node) group {
 	return g
 }
 
-func (p *planner) canary(n *Node) bool {
+func (p *pass) canary(n *Node) bool {
 	if len(p.strategy.CanaryNodeSelector) == 0 {
 		return false
 	}
@@ -125,7 +125,7 @@ func order(a, b bool) int {
 // wait. A node that is NotReady holds up nobody, since it may never return, and neither does
 // one that is not tried again, that an analysis of others keeps from beginning, or that waits for
 // its health checkers, but for canaries: these are there to be waited for.
-func (p *planner) groupInTurn() (first group, found bool) {
+func (p *pass) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
 		if !v.Wanted || !v.Ready || p.timedOut[v.Name] || found && compareGroups(v.group, first) >= 0 {

@@ -26,7 +26,7 @@ func (d Detacher) String() string {
 
 // forbiddenAnnotation says which annotation on Nodes the strategy names that is of no detacher
 // which the operator permits, and what to change; empty where there is none.
-func (p *planner) forbiddenAnnotation() string {
+func (p *pass) forbiddenAnnotation() string {
 	a := p.strategy.AnnotateNode
 	if a == nil {
 		return ""
@@ -55,6 +55,6 @@ func (p *planner) forbiddenAnnotation() string {
 
 // mustRetreat is whether a marked node is to be put back before its pods are touched, since
 // its detacher may not be asked. One that was asked before that was forbidden is finished.
-func (p *planner) mustRetreat(v *view) bool {
+func (p *pass) mustRetreat(v *view) bool {
 	return p.forbidden != "" && !v.asked() && !v.outOfTurn() && !v.updatedInTurn()
 }

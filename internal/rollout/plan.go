@@ -30,8 +30,20 @@ func Plan(s State) Decision {
 	return p.out
 }
 
-// planner is the work of one call of Plan.
+// planner is the work of one call of Plan: what is decided, of what a pass says.
 type planner struct {
+	pass
+	blocked        []Fault
+	askedForDryRun bool
+	// waits is whether a deletion that leaves the Deployments waits for one of them.
+	waits bool
+	out   Decision
+}
+
+// pass is what there is to decide from: the State, what it comes to, and what is settled so far.
+// Its methods are questions and the rules that go by them. They change nothing, and have no
+// Decision that they could change.
+type pass struct {
 	State
 	strategy v1alpha1.Strategy
 	// desired is how many nodes are wanted, maxNodes the budget, minServing the floor.
@@ -44,18 +56,13 @@ type planner struct {
 	// timedOut are the nodes whose detachment timed out with the present spec.
 	timedOut map[string]bool
 	// gate is where the analysis of the last wave stands, nil where there is none.
-	gate           *v1alpha1.AnalysisStatus
-	wave           map[string]bool
-	views          []view
-	blocked        []Fault
-	askedForDryRun bool
+	gate  *v1alpha1.AnalysisStatus
+	wave  map[string]bool
+	views []view
 	// forbidden says which annotation on Nodes is not permitted, empty where all are.
 	forbidden string
-	// halts is whether the rollout halts with this decision.
+	// halts is why the rollout halts with this decision, empty where it goes on.
 	halts string
-	// waits is whether a deletion that leaves the Deployments waits for one of them.
-	waits bool
-	out   Decision
 }
 
 // view is what is decided about one node.
@@ -73,7 +80,7 @@ type view struct {
 }
 
 func newPlanner(s State) *planner {
-	p := &planner{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), goal: s.Revision, wave: map[string]bool{}, timedOut: map[string]bool{}}
+	p := &planner{pass: pass{State: s, strategy: s.Spec.Strategy(), pods: s.Spec.Pods(), goal: s.Revision, wave: map[string]bool{}, timedOut: map[string]bool{}}}
 	for _, name := range s.Status.Wave {
 		p.wave[name] = true
 	}
@@ -112,7 +119,7 @@ func newPlanner(s State) *planner {
 }
 
 // find is the view of the node of a name, nil where there is none.
-func (p *planner) find(name string) *view {
+func (p *pass) find(name string) *view {
 	i, found := slices.BinarySearchFunc(p.views, name, func(v view, name string) int { return strings.Compare(v.Name, name) })
 	if !found {
 		return nil
@@ -121,7 +128,7 @@ func (p *planner) find(name string) *view {
 }
 
 // ready is whether the node of a name is there and Ready.
-func (p *planner) ready(name string) bool {
+func (p *pass) ready(name string) bool {
 	v := p.find(name)
 	return v != nil && v.Ready
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // remove takes a node out of the load balancer for good, then deletes its Deployment.
-func (p *planner) remove(v *view) verdict {
+func (p *pass) remove(v *view) verdict {
 	if !v.Marked() && v.broken() {
 		return waits(v1alpha1.NodeRemoving, p.Now, "it is being marked").
 			act(p.markOutOfTurn(v, "the node is not in the node set and serves nothing"))
@@ -40,7 +40,7 @@ func (p *planner) remove(v *view) verdict {
 // its turn, and a pod of the present template was deleted that is made again. On a NotReady node
 // those of an earlier turn may end for ever. Where too few others would serve, that alone has no pod
 // given up that nobody deleted.
-func (p *planner) drains(v *view) bool {
+func (p *pass) drains(v *view) bool {
 	d := v.Deployment
 	rests := d.Hold == nil && !d.Drifted && d.Settled && d.OlderReplicas == 0 && d.Replicas == d.PodsPerNode
 	switch {
@@ -61,7 +61,7 @@ func (p *planner) drains(v *view) bool {
 }
 
 // servingBeside is how many other nodes serve and are not being marked by this decision.
-func (p *planner) servingBeside(v *view) (n int) {
+func (p *pass) servingBeside(v *view) (n int) {
 	for i := range p.views {
 		o := &p.views[i]
 		if o.Name == v.Name || !o.Wanted || !o.Ready || o.Deployment == nil || o.Marked() || o.acted || o.readyPods() == 0 {
@@ -77,7 +77,7 @@ func (p *planner) servingBeside(v *view) (n int) {
 // drain gives way to somebody who drains the node: a Deployment that recreates
 // what they evict would fight them. The node is marked without regard to the
 // budget, because its pods go in any case, and returns when it is uncordoned.
-func (p *planner) drain(v *view) verdict {
+func (p *pass) drain(v *view) verdict {
 	d := v.Deployment
 	switch _, ours := v.markedAt(); {
 	case d.DrainedAt.IsZero(), !ours && v.Leaving:
@@ -95,7 +95,7 @@ func (p *planner) drain(v *view) verdict {
 }
 
 // emptyDrained stops the pods of a drained node once no traffic reaches it.
-func (p *planner) emptyDrained(v *view) verdict {
+func (p *pass) emptyDrained(v *view) verdict {
 	out, step, reason, until := p.detached(v)
 	w := waits(v1alpha1.NodeDrained, v.Deployment.DrainedAt, reason).lookAt(until)
 	if !out {
@@ -114,7 +114,7 @@ func (p *planner) emptyDrained(v *view) verdict {
 // undrain brings a node back that is not drained any more. One that was not
 // emptied yet still runs pods, which may only be replaced in its turn: also one that has
 // no mark, since somebody took it or wrote that the node is drained.
-func (p *planner) undrain(v *view) verdict {
+func (p *pass) undrain(v *view) verdict {
 	const reason = "the node is not drained any more"
 	d := v.Deployment
 	// One of no pods was not stopped.
@@ -152,7 +152,7 @@ func (v *view) keptOut() bool { return v.Deployment != nil && v.Deployment.Detac
 // keepOut takes a node out in its turn, as if it was to be updated, and leaves it
 // there with its pods as they are. When nobody wants that any more it is finished
 // like any marked node: updated where it is outdated, and attached.
-func (p *planner) keepOut(v *view) verdict {
+func (p *pass) keepOut(v *view) verdict {
 	if !v.Marked() {
 		w := p.attached(v)
 		w.starts = !w.acted
@@ -194,7 +194,7 @@ func (p *planner) letGo() {
 }
 
 // letGoOf is the last turn of a node, and whether the deletion waits for it.
-func (p *planner) letGoOf(v *view) (w verdict, keeps bool) {
+func (p *pass) letGoOf(v *view) (w verdict, keeps bool) {
 	switch p.Deletion {
 	case DeleteInWaves:
 		return p.follow(v), false
@@ -209,7 +209,7 @@ func (p *planner) letGoOf(v *view) (w verdict, keeps bool) {
 
 // orphan leaves a node its Deployment. One whose pods are rejected is held back first: it would
 // make new ones for ever, and nobody is left who stops that.
-func (p *planner) orphan(v *view) (w verdict, keeps bool) {
+func (p *pass) orphan(v *view) (w verdict, keeps bool) {
 	if d := v.Deployment; v.Exists && d != nil && !d.Deleting {
 		if w, keeps = p.stopsStorm(v); keeps {
 			return w, true
@@ -227,7 +227,7 @@ func (p *planner) orphan(v *view) (w verdict, keeps bool) {
 // any update may take, also where its Node is NotReady: traffic may reach one that is cut
 // off. Whether it was updated since its mark is not asked: somebody may have changed what
 // tells that.
-func (p *planner) finishesTurn(v *view) answer {
+func (p *pass) finishesTurn(v *view) answer {
 	if !v.Exists || !v.Marked() {
 		return answer{}
 	}

@@ -216,7 +216,7 @@ func (s *Sights) seeGate(state *State) {
 
 // seen is when what stands on a node counts as first seen. Without Sights, as in a
 // forecast, all clocks are one and the objects themselves tell.
-func (p *planner) seen(n *Node) Seen {
+func (p *pass) seen(n *Node) Seen {
 	if n.Seen == nil {
 		return asWritten(n)
 	}
@@ -239,7 +239,7 @@ func (s Seen) notBefore(at time.Time) Seen {
 
 // readyAsSeen are the pods of a node, ready since this controller saw them so. Those of which
 // it found that when it began to look were so for long where the node is not under way.
-func (p *planner) readyAsSeen(n *Node) []Pod {
+func (p *pass) readyAsSeen(n *Node) []Pod {
 	underWay := p.wave[n.Name] || n.Marked()
 	if n.Seen == nil || p.minReady() == 0 && !n.Marked() {
 		return n.Pods
@@ -271,7 +271,7 @@ func asWritten(n *Node) Seen {
 // moment is the time to write into the objects of a node: now, or just after the
 // latest that stands there, should another clock have been ahead. So the times on one
 // node are in the order in which they were written, whoever wrote them.
-func (p *planner) moment(n *Node) time.Time {
+func (p *pass) moment(n *Node) time.Time {
 	at := p.Now
 	after := func(t time.Time) {
 		if !t.IsZero() {

@@ -4,7 +4,7 @@
 // reads a clock or remembers anything: what must survive a crash is in State,
 // which comes from the objects in the API server and from the health checks.
 //
-// Read state.go, plan.go, node.go, sights.go, handshake.go, wave.go, order.go, gate.go,
+// Read state.go, plan.go, turn.go, verdict.go, answer.go, node.go, sights.go, handshake.go, wave.go, order.go, gate.go,
 // checkers.go, storm.go, removal.go, status.go.
 package rollout
 

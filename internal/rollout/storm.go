@@ -37,7 +37,7 @@ const (
 // stopsStorm asks for no more pods that are rejected, and then cleans those up: there may
 // be thousands, and more while it lasts. It is whether this decision leaves the node at
 // that.
-func (p *planner) stopsStorm(v *view) (w verdict, all bool) {
+func (p *pass) stopsStorm(v *view) (w verdict, all bool) {
 	failed := v.failedPods()
 	if len(failed) == 0 && !v.taintEvicted() {
 		return w, false
@@ -103,7 +103,7 @@ func (n *Node) doomed(p Pod) bool {
 // the Deployment controller neither starts more pods nor stops those that run, and takes
 // those that are too much from the rejected ReplicaSet as far as none that run would go
 // with them.
-func (p *planner) holdBack(v *view) Step {
+func (p *pass) holdBack(v *view) Step {
 	d := v.Deployment
 	present, older, all, oldest := v.running()
 	step := Step{Action: HoldBack, Revision: d.Revision, Keep: true, Replicas: all, Reason: v.rejection()}
@@ -162,12 +162,12 @@ func (s *Step) goBack(to Pod, replicas int32) {
 
 // rollsInTurn is whether it is the turn of a node whose pods are replaced while it serves. One that
 // leaves, or that somebody wants out, is marked in its turn instead.
-func (p *planner) rollsInTurn(v *view) bool {
+func (p *pass) rollsInTurn(v *view) bool {
 	return p.wave[v.Name] && !p.strategy.Detaching && v.Wanted && !v.keptOut()
 }
 
 // holdOn is what to remember of an attempt that failed.
-func (p *planner) holdOn(v *view, step Step) *Hold {
+func (p *pass) holdOn(v *view, step Step) *Hold {
 	d := v.Deployment
 	h := &Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating(), ReplicaSet: step.ReplicaSet}
 	switch last := d.Hold; {
@@ -188,7 +188,7 @@ func (p *planner) holdOn(v *view, step Step) *Hold {
 // no pod that serves; otherwise the node waits for its turn like any other, or
 // goes on with it once it is detached. It is
 // whether this decision leaves the node at that.
-func (p *planner) triesAgain(v *view) (w verdict, all bool) {
+func (p *pass) triesAgain(v *view) (w verdict, all bool) {
 	if p.updatesPartly(v) && v.settled() {
 		return p.addPods(v, "the pods that there was room for are replaced"), true
 	}
@@ -216,7 +216,7 @@ func (p *planner) triesAgain(v *view) (w verdict, all bool) {
 
 // addPods asks for as many pods as there should be, of the template that is there:
 // another one would replace those that serve.
-func (p *planner) addPods(v *view, reason string) verdict {
+func (p *pass) addPods(v *view, reason string) verdict {
 	step := p.updating(v, reason)
 	step.Keep = true
 	return p.carryOut(step)
@@ -226,7 +226,7 @@ func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempt
 
 // updatesPartly is whether the node is being updated with another number of pods than
 // is wanted in the end.
-func (p *planner) updatesPartly(v *view) bool {
+func (p *pass) updatesPartly(v *view) bool {
 	d := v.Deployment
 	takes := d.Replicas > p.pods && p.strategy.Detaching
 	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.Marked() && !takes
@@ -248,7 +248,7 @@ func (n *Node) settled() bool {
 // asked for still says that it was sized for more, and so the Deployment counts as being
 // scaled for ever. Another number of pods ends that. An update gets half its time to show
 // that it is not just slow.
-func (p *planner) overlooked(v *view) answer {
+func (p *pass) overlooked(v *view) answer {
 	d := v.Deployment
 	since, patience := v.seen.Hold, patienceWithTry
 	switch {
@@ -285,7 +285,7 @@ const overlookedReason = "the Deployment controller takes itself to be done"
 // nudge asks for a pod more on a node that is out of the load balancer, until the Deployment
 // controller has seen that. It is part of the update, which has no more time for it. When it
 // was is kept in its Hold.
-func (p *planner) nudge(v *view) verdict {
+func (p *pass) nudge(v *view) verdict {
 	step := p.updating(v, overlookedReason)
 	step.Keep = true
 	step.Replicas++
@@ -301,7 +301,7 @@ func (n *Node) nudged(pods int32) bool {
 }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.
-func (p *planner) forgetHold(v *view, done bool) (w verdict) {
+func (p *pass) forgetHold(v *view, done bool) (w verdict) {
 	if h := v.Deployment.Hold; done && h != nil && (h.Trying || h.Revision != v.target) {
 		w = w.act(Step{Action: SetFields, Reason: "its pods are accepted"})
 	}
@@ -311,7 +311,7 @@ func (p *planner) forgetHold(v *view, done bool) (w verdict) {
 // goesOn is whether a node that was held back is in the middle of its turn, in which
 // its pods are replaced while it serves. One that went back to older pods stays there while
 // the analysis of a wave keeps nodes from beginning.
-func (p *planner) goesOn(v *view) bool {
+func (p *pass) goesOn(v *view) bool {
 	d := v.Deployment
 	stays := d.Revision != p.Revision && p.barred(v)
 	return !stays && p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
@@ -319,7 +319,7 @@ func (p *planner) goesOn(v *view) bool {
 
 // lacksPods is whether a node that was held back has the pods that it should have, but
 // too few of them.
-func (p *planner) lacksPods(v *view) bool {
+func (p *pass) lacksPods(v *view) bool {
 	d := v.Deployment
 	_, older, _, _ := v.running()
 	right := d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && older == 0
@@ -329,7 +329,7 @@ func (p *planner) lacksPods(v *view) bool {
 // backsOff is whether the revision that the node should have was rejected there,
 // under the present spec, and it is not time yet to try again. While a taint evicts pods
 // it never is.
-func (p *planner) backsOff(v *view) answer {
+func (p *pass) backsOff(v *view) answer {
 	h := v.Deployment.Hold
 	if v.Tainted && v.Deployment.heldBack() {
 		return answer{yes: true}
@@ -375,7 +375,7 @@ func (n *Node) failedPods() []string {
 // stillRejects is whether a node that is held back has to be held back anew. What failed
 // before that is no reason, and is gone after a moment: what fails then, of whatever
 // template, is what the hold does not end.
-func (p *planner) stillRejects(v *view, step Step) (a answer) {
+func (p *pass) stillRejects(v *view, step Step) (a answer) {
 	d := v.Deployment
 	if v.Tainted {
 		return answer{yes: step.Replicas < d.Replicas}

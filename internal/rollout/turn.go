@@ -10,27 +10,27 @@ import (
 
 // A rule says what the turn of a node comes to, and whether that is all: what those say that
 // leave it to the next one, such as when to look again, is kept.
-type rule func(*planner, *view) (said verdict, all bool)
+type rule func(*pass, *view) (said verdict, all bool)
 
 // rules stand in the order in which they hold. Of a node in the set that is not out for anything
 // else the last three take turns: what was rejected is tried again, a marked node goes on with
 // its turn, and one that is attached may have to wait for it.
 var rules = []rule{
-	(*planner).isGone,
-	(*planner).lacksDeployment,
-	(*planner).isLeft,
-	(*planner).isDeleted,
-	(*planner).stopsStorm,
-	(*planner).leavesSet,
-	(*planner).isDrained,
-	(*planner).isWantedOut,
-	(*planner).triesAgain,
-	(*planner).isMarked,
-	(*planner).isAttached,
+	(*pass).isGone,
+	(*pass).lacksDeployment,
+	(*pass).isLeft,
+	(*pass).isDeleted,
+	(*pass).stopsStorm,
+	(*pass).leavesSet,
+	(*pass).isDrained,
+	(*pass).isWantedOut,
+	(*pass).triesAgain,
+	(*pass).isMarked,
+	(*pass).isAttached,
 }
 
 // follow goes by the first rule that says all.
-func (p *planner) follow(v *view) (w verdict) {
+func (p *pass) follow(v *view) (w verdict) {
 	for _, rule := range rules {
 		said, all := rule(p, v)
 		if w = w.and(said); all {
@@ -42,7 +42,7 @@ func (p *planner) follow(v *view) (w verdict) {
 
 // turn is the next step of a node on its way, or leaves it to continueWave where it must wait
 // for its turn. Fields that restart no pod are set where nothing else is to be done.
-func (p *planner) turn(v *view) verdict {
+func (p *pass) turn(v *view) verdict {
 	w, d := p.follow(v), v.Deployment
 	if d != nil && d.Outmoded && !w.acted && !d.Deleting && !d.heldBack() && !d.partly() && p.mayReshape(v) {
 		w = w.act(Step{Action: SetFields, Hold: d.Hold, Reason: "fields that restart no pod differ from the spec"})
@@ -54,7 +54,7 @@ func (p *planner) turn(v *view) verdict {
 }
 
 // isGone drops what is left of a node that is gone.
-func (p *planner) isGone(v *view) (verdict, bool) {
+func (p *pass) isGone(v *view) (verdict, bool) {
 	if v.Exists {
 		return verdict{}, false
 	}
@@ -65,7 +65,7 @@ func (p *planner) isGone(v *view) (verdict, bool) {
 	return w, true
 }
 
-func (p *planner) lacksDeployment(v *view) (verdict, bool) {
+func (p *pass) lacksDeployment(v *view) (verdict, bool) {
 	if v.Deployment != nil || !v.Wanted {
 		return verdict{}, false
 	}
@@ -87,7 +87,7 @@ func (p *planner) lacksDeployment(v *view) (verdict, bool) {
 
 // isLeft releases a node whose Deployment is gone, once its last pod is gone too.
 // A NotReady node may never come back to tell that.
-func (p *planner) isLeft(v *view) (verdict, bool) {
+func (p *pass) isLeft(v *view) (verdict, bool) {
 	switch {
 	case v.Deployment != nil:
 		return verdict{}, false
@@ -102,7 +102,7 @@ func (p *planner) isLeft(v *view) (verdict, bool) {
 
 // podsLeft tells of pods that nobody stops: their Deployment cannot be found, and the garbage
 // collector has had its time.
-func (p *planner) podsLeft(v *view) (w verdict) {
+func (p *pass) podsLeft(v *view) (w verdict) {
 	i := slices.IndexFunc(v.Pods, func(pod Pod) bool { return pod.stays() })
 	if i < 0 {
 		return w
@@ -119,42 +119,42 @@ func (p *planner) podsLeft(v *view) (w verdict) {
 // collectedAfter is how long pods may run whose Deployment is gone.
 const collectedAfter = time.Minute
 
-func (p *planner) isDeleted(v *view) (verdict, bool) {
+func (p *pass) isDeleted(v *view) (verdict, bool) {
 	if !v.Deployment.Deleting {
 		return verdict{}, false
 	}
 	return waits(v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted"), true
 }
 
-func (p *planner) leavesSet(v *view) (verdict, bool) {
+func (p *pass) leavesSet(v *view) (verdict, bool) {
 	if v.Wanted {
 		return verdict{}, false
 	}
 	return p.remove(v), true
 }
 
-func (p *planner) isDrained(v *view) (verdict, bool) {
+func (p *pass) isDrained(v *view) (verdict, bool) {
 	if v.Deployment.DrainedAt.IsZero() && !p.drains(v) {
 		return verdict{}, false
 	}
 	return p.drain(v), true
 }
 
-func (p *planner) isWantedOut(v *view) (verdict, bool) {
+func (p *pass) isWantedOut(v *view) (verdict, bool) {
 	if !v.keptOut() {
 		return verdict{}, false
 	}
 	return p.keepOut(v), true
 }
 
-func (p *planner) isMarked(v *view) (verdict, bool) {
+func (p *pass) isMarked(v *view) (verdict, bool) {
 	if !v.Marked() {
 		return verdict{}, false
 	}
 	return p.finish(v), true
 }
 
-func (p *planner) isAttached(v *view) (verdict, bool) { return p.attached(v), true }
+func (p *pass) isAttached(v *view) (verdict, bool) { return p.attached(v), true }
 
 // keepsServing is how a Deployment that is made again of a ReplicaSet replaces pods of others that
 // serve, with which the one before was in the middle of an update: as many as it asks for serve
@@ -196,7 +196,7 @@ func (n *Node) leftOver(rejected string) (hash string) {
 // serve, as somebody wrote: it would be down until its turn, which does not come while the
 // rollout is paused. One that is held back would go on with its turn beside those that began
 // since.
-func (p *planner) miscounted(v *view) bool {
+func (p *pass) miscounted(v *view) bool {
 	d := *v.Deployment
 	if !v.Wanted || v.Marked() || d.Drifted || d.heldBack() || d.Deleting || d.PodsPerNode == p.pods {
 		return false
@@ -211,7 +211,7 @@ func (p *planner) miscounted(v *view) bool {
 // replaces pods: while it does, only in the node's own turn, and only where as many pods are
 // asked for as the strategy counts from. Another strategy in the middle of that could stop all
 // pods of a node that traffic reaches.
-func (p *planner) mayReshape(v *view) bool {
+func (p *pass) mayReshape(v *view) bool {
 	if v.Marked() {
 		return !v.rolling() || v.updatedInTurn()
 	}

@@ -24,6 +24,9 @@ const maxWave = 1000
 func (p *planner) continueWave() {
 	wave, acting := p.underWay()
 	c, candidates := p.tally(len(wave), acting), p.candidates()
+	for _, v := range p.waiting() {
+		p.take(p.allowed(v))
+	}
 	for i := range p.views {
 		if v := &p.views[i]; p.untouched(v) && !slices.Contains(candidates, v) {
 			c = p.with(v, c)
@@ -69,13 +72,13 @@ func (p *planner) dropClaims() {
 // untouched is whether a node was claimed and nothing shows that it was begun with. It uses up
 // the budget until its claim is dropped: another controller may have begun with it, whose mark
 // is yet to be seen.
-func (p *planner) untouched(v *view) bool {
+func (p *pass) untouched(v *view) bool {
 	touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
 	return p.wave[v.Name] && v.Deployment != nil && !v.Marked() && !touched
 }
 
 // permits is whether budget and floor permit to take the node out, and the count then.
-func (p *planner) permits(v *view, c count) (after count, permitted answer) {
+func (p *pass) permits(v *view, c count) (after count, permitted answer) {
 	after = p.with(v, c)
 	switch free := p.takesNothing(v); {
 	case p.finishes(v) && after.acting < p.budget(v):
@@ -93,7 +96,7 @@ func (p *planner) permits(v *view, c count) (after count, permitted answer) {
 }
 
 // with is the count when the node is taken out, too.
-func (p *planner) with(v *view, c count) count {
+func (p *pass) with(v *view, c count) count {
 	if !p.isUnderWay(v) {
 		c.underWay++
 	}
@@ -108,10 +111,10 @@ func (p *planner) with(v *view, c count) count {
 
 // takesOut is whether nodes leave the load balancer for their update: one that is to have no pods
 // does, however others are updated.
-func (p *planner) takesOut() bool { return p.strategy.Detaching || p.pods == 0 }
+func (p *pass) takesOut() bool { return p.strategy.Detaching || p.pods == 0 }
 
 // begin touches a node whose name stands in status.wave.
-func (p *planner) begin(v *view) verdict {
+func (p *pass) begin(v *view) verdict {
 	if !v.Wanted || v.keptOut() || p.takesOut() {
 		return waits(v1alpha1.NodeDetaching, p.Now, "it is being marked").
 			act(Step{Action: Mark, Mark: p.markValue(v), Reason: p.cause(v)})
@@ -119,7 +122,7 @@ func (p *planner) begin(v *view) verdict {
 	return p.update(v, p.cause(v))
 }
 
-func (p *planner) markValue(v *view) string {
+func (p *pass) markValue(v *view) string {
 	value := MarkValue(p.moment(v.Node), p.revisionOf(v))
 	if p.strategy.FailAfterDetachment {
 		value += v1alpha1.MarkServing
@@ -127,14 +130,14 @@ func (p *planner) markValue(v *view) string {
 	return value
 }
 
-func (p *planner) revisionOf(v *view) string {
+func (p *pass) revisionOf(v *view) string {
 	if v.target == "" {
 		return v.Deployment.Revision
 	}
 	return v.target
 }
 
-func (p *planner) cause(v *view) string {
+func (p *pass) cause(v *view) string {
 	switch d := v.Deployment; {
 	case p.Deletion != NotDeleted:
 		return "the IngressDaemonSet is being deleted"
@@ -153,7 +156,7 @@ func (p *planner) cause(v *view) string {
 
 // budget is how many nodes may be out together. A node that leaves the set, or that
 // somebody wants out, must be able to go even where no update is allowed.
-func (p *planner) budget(v *view) int {
+func (p *pass) budget(v *view) int {
 	if v.Wanted && !v.keptOut() {
 		return p.maxNodes
 	}
@@ -161,7 +164,7 @@ func (p *planner) budget(v *view) int {
 }
 
 // floor is how many nodes of the set must go on serving when the node goes.
-func (p *planner) floor(v *view) int {
+func (p *pass) floor(v *view) int {
 	switch {
 	case !v.Wanted:
 		return min(p.desired, p.minServing)
@@ -173,7 +176,7 @@ func (p *planner) floor(v *view) int {
 }
 
 // floorInWords is minServingNodes, and where it is a percentage how many nodes that is.
-func (p *planner) floorInWords() string {
+func (p *pass) floorInWords() string {
 	if p.strategy.MinServingNodes.Type == intstr.Int {
 		return p.strategy.MinServingNodes.String()
 	}
@@ -191,7 +194,7 @@ type count struct {
 // tally counts the nodes. One that waits for its turn counts as what it is, even
 // when it is named in the wave. A node that has left the set serves nobody's
 // floor, and counts as down once it is marked.
-func (p *planner) tally(underWay, acting int) count {
+func (p *pass) tally(underWay, acting int) count {
 	c := count{underWay: underWay, acting: acting}
 	for i := range p.views {
 		switch v := &p.views[i]; {
@@ -208,7 +211,7 @@ func (p *planner) tally(underWay, acting int) count {
 
 // down is whether the node uses up budget already. A degraded one that waits for
 // its update does not once load balancers have put it back: the update is what may cure it.
-func (p *planner) down(v *view) bool {
+func (p *pass) down(v *view) bool {
 	switch {
 	case !v.Exists:
 		// Its Deployment may stay for as long as somebody's finalizer does.
@@ -230,7 +233,7 @@ func (p *planner) down(v *view) bool {
 
 // ignores is whether the budget leaves the node out, since it has been NotReady for as
 // long as the spec says. The floor never does: it does not serve.
-func (p *planner) ignores(v *view) answer {
+func (p *pass) ignores(v *view) answer {
 	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
 		return answer{}
 	}
@@ -238,7 +241,7 @@ func (p *planner) ignores(v *view) answer {
 }
 
 // underWay are the nodes that are under way, and how many of them do not wait for their turn.
-func (p *planner) underWay() (names []string, acting int) {
+func (p *pass) underWay() (names []string, acting int) {
 	for i := range p.views {
 		if v := &p.views[i]; p.isUnderWay(v) {
 			names = append(names, v.Name)
@@ -252,7 +255,7 @@ func (p *planner) underWay() (names []string, acting int) {
 
 // isUnderWay is whether the node is of the wave, was touched and does not serve yet. One that is
 // not waited for any more is not.
-func (p *planner) isUnderWay(v *view) bool {
+func (p *pass) isUnderWay(v *view) bool {
 	// One that is returning is known to be by its place here alone, should another lead meanwhile.
 	inTurn := v.Marked() || p.wave[v.Name] && (!v.starts || v.returning)
 	touched := inTurn && !v.outOfTurn() || v.Detachment.Requested || p.midway(v)
@@ -269,7 +272,7 @@ func (v *view) leftToOthers() bool { return v.unreturned && v.done }
 // even when the rollout is paused. One whose pods are all ready lacks nothing, though they
 // may not have been so for long enough yet, nor does one that could not be detached for what
 // it is to have now, with as many pods as it had.
-func (p *planner) midway(v *view) bool {
+func (p *pass) midway(v *view) bool {
 	begun := !p.strategy.Detaching || v.Detachment.Requested
 	if !begun || !v.Wanted || v.keptOut() || !v.starts || !p.wave[v.Name] {
 		return false
@@ -280,11 +283,11 @@ func (p *planner) midway(v *view) bool {
 }
 
 // takesNothing is whether an update takes nothing more from the load balancer.
-func (p *planner) takesNothing(v *view) bool { return v.Wanted && v.out() || p.finishes(v) }
+func (p *pass) takesNothing(v *view) bool { return v.Wanted && v.out() || p.finishes(v) }
 
 // finishes is whether what is left of an update that goes on takes nothing more. It does where pods
 // are replaced while the node serves, and it is to have none instead.
-func (p *planner) finishes(v *view) bool {
+func (p *pass) finishes(v *view) bool {
 	empties := p.pods == 0 && !p.strategy.Detaching && !v.Detachment.Requested
 	return p.midway(v) && !empties
 }
@@ -292,7 +295,7 @@ func (p *planner) finishes(v *view) bool {
 // crippled is whether the node fails a health check, for all that one of somebody else may say,
 // and will until it is updated: somebody left it fewer pods than make it serve, or had it serve
 // with none.
-func (p *planner) crippled(v *view) bool {
+func (p *pass) crippled(v *view) bool {
 	if !v.Wanted || v.Deployment == nil || !p.down(v) {
 		return false
 	}
@@ -303,37 +306,35 @@ func (p *planner) crippled(v *view) bool {
 
 // mayStart is whether nodes may begin at all: not while something must change
 // first, such as a Service by which the load balancer would learn of it.
-func (p *planner) mayStart() bool {
+func (p *pass) mayStart() bool {
 	return !p.Spec.Paused && !p.halted() && p.halts == "" && len(p.Faults) == 0 && p.forbidden == ""
 }
 
 // candidates are the nodes that may begin now, those first that were named in the wave already,
 // of these those first whose mark may be yet to be seen, then those that do not serve, then by
-// order. What keeps the others is reported.
-func (p *planner) candidates() []*view {
-	var out []*view
+// order.
+func (p *pass) candidates() []*view {
 	turn, found := p.groupInTurn()
-	for _, v := range p.ordered() {
-		if !v.starts || v.acted {
-			continue
-		}
-		allowed := p.allowed(v)
-		if p.take(allowed); allowed.yes && (!found || p.inTurn(v, turn)) {
-			out = append(out, v)
-		}
-	}
+	out := slices.DeleteFunc(p.waiting(), func(v *view) bool {
+		return !p.allowed(v).yes || found && !p.inTurn(v, turn)
+	})
 	slices.SortStableFunc(out, func(a, b *view) int { return p.precedence(a) - p.precedence(b) })
 	return out
 }
 
+// waiting are the nodes that wait to begin, in their order.
+func (p *pass) waiting() []*view {
+	return slices.DeleteFunc(p.ordered(), func(v *view) bool { return !v.starts || v.acted })
+}
+
 // inTurn is whether the node does not wait for its group. One of which nothing is taken does not,
 // nor one that is halfway or that nothing else cures: it may be what holds up the others.
-func (p *planner) inTurn(v *view, turn group) bool {
+func (p *pass) inTurn(v *view, turn group) bool {
 	return !v.Wanted || v.keptOut() || p.takesNothing(v) || p.midway(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
 }
 
 // precedence orders those that may begin.
-func (p *planner) precedence(v *view) int {
+func (p *pass) precedence(v *view) int {
 	switch {
 	case p.wave[v.Name] && !v.Marked():
 		return 0
@@ -347,7 +348,7 @@ func (p *planner) precedence(v *view) int {
 }
 
 // allowed is whether nothing but budget and floor keeps the node from beginning.
-func (p *planner) allowed(v *view) answer {
+func (p *pass) allowed(v *view) answer {
 	switch {
 	case p.forbidden != "" && !p.midway(v):
 		return answer{}
@@ -375,7 +376,7 @@ func (p *planner) allowed(v *view) answer {
 
 // mayLeave is allowed for a node that leaves the set. It waits for health checkers that can read
 // the API server: no other would acknowledge its mark.
-func (p *planner) mayLeave(v *view) answer {
+func (p *pass) mayLeave(v *view) answer {
 	switch {
 	case p.Deletion != NotDeleted:
 		return answer{yes: true}
@@ -387,7 +388,7 @@ func (p *planner) mayLeave(v *view) answer {
 
 // checkersReady is whether the node's health checkers can acknowledge a mark, and its detacher
 // would notice that it is asked.
-func (p *planner) checkersReady(v *view) answer {
+func (p *pass) checkersReady(v *view) answer {
 	switch {
 	case !p.checkersCurrent() || !v.CheckersSettled:
 		return no(v1alpha1.ReasonHealthCheckerNotReady, "node "+v.Name+" waits for its update until its health checkers are up to date and ready")
@@ -403,14 +404,14 @@ func (p *planner) checkersReady(v *view) answer {
 // awaitsAnswer is whether nothing but the API server's answer about the template keeps a node
 // from its first touch that was claimed before. A new leader asks for it anew, and drops no
 // claim for that: it would stamp each node of a wave, and claim it again a moment later.
-func (p *planner) awaitsAnswer(v *view) bool {
+func (p *pass) awaitsAnswer(v *view) bool {
 	return p.wave[v.Name] && v.Wanted && !v.keptOut() && v.target == p.Revision && !p.DryRun.Done
 }
 
 // released is whether the detacher has let go of a node that we released: asked again before
 // that, it would not notice and never answer. But a timestamp that no detacher removes must not
 // hold up the node for ever.
-func (p *planner) released(v *view) answer {
+func (p *pass) released(v *view) answer {
 	until := v.seen.Attached.Add(p.strategy.DetachTimeout)
 	if v.Detachment.Timestamp == "" || v.Detachment.Held || !p.Now.Before(until) {
 		return answer{yes: true}
@@ -419,7 +420,7 @@ func (p *planner) released(v *view) answer {
 }
 
 // budgetExhausted names a node that uses up the budget although nothing is under way.
-func (p *planner) budgetExhausted() Fault {
+func (p *pass) budgetExhausted() Fault {
 	for i := range p.views {
 		if v := &p.views[i]; p.down(v) {
 			reason, waysOut := v.reason, ""
