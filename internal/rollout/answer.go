@@ -1,6 +1,8 @@
 package rollout
 
-import "time"
+import (
+	"time"
+)
 
 // answer is what a question comes to. Asking changes nothing: whoever goes by an answer takes
 // what else it says into the decision, or into the verdict of a node.
@@ -16,15 +18,6 @@ type answer struct {
 
 // no is an answer that is reported.
 func no(reason, message string) answer { return answer{why: Fault{reason, message}} }
-
-// take takes what else an answer says into the decision.
-func (p *planner) take(a answer) {
-	p.wake(a.until)
-	p.block(a.why)
-	if a.asks {
-		p.do(Step{Action: DryRunDeployment})
-	}
-}
 
 // over is whether a deadline has passed, and had when this controller looked a while ago: one
 // that was frozen sees at first what was so before, as often as it looks at once. What may

@@ -187,18 +187,3 @@ func (p *pass) keepsSilent(v *view, c Check) answer {
 	}
 	return p.over(p.silentSince(v, c).Add(quietAfter))
 }
-
-// unheard is a health check of the node of which nobody knows what it answers, nil where there
-// is none.
-func (n *Node) unheard() *Check {
-	i := slices.IndexFunc(n.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
-	if i < 0 {
-		return nil
-	}
-	return &n.Checks[i]
-}
-
-// blind is whether a health checker of the node cannot see a mark.
-func (n *Node) blind() bool {
-	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Blind != "" })
-}

@@ -197,41 +197,6 @@ func (v *view) deadlineExceeded() string {
 	return fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason)
 }
 
-// barred is whether the gate keeps a node from beginning: the next wave until the
-// last one passed, and others than those that began together.
-func (p *pass) barred(v *view) bool {
-	switch {
-	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
-		return false
-	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis), p.gate == nil && p.unfinishedOnRecord():
-		// One that passed, or whose nodes have left, is acted on when that is written.
-		return true
-	case p.wave[v.Name]:
-		return false
-	default:
-		return ofWave(p.gate) || slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
-	}
-}
-
-// unfinishedOnRecord is whether the status still says that the present template is analysed.
-func (p *pass) unfinishedOnRecord() bool {
-	a := p.Status.Analysis
-	return a != nil && a.Revision == p.Revision && a.Phase != v1alpha1.AnalysisPassed
-}
-
-// turns is whether the node, where it is in the wave, is there for its turn: not
-// one that leaves, nor one that somebody drains or keeps out for as long as they like.
-func (v *view) turns() bool {
-	return v.Wanted && !v.keptOut() && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
-}
-
-// ofWave is whether nodes of the wave that is analysed are still updated.
-func ofWave(a *v1alpha1.AnalysisStatus) bool { return a != nil && a.Phase == v1alpha1.AnalysisOfWave }
-
-func shut(a *v1alpha1.AnalysisStatus) bool {
-	return a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed)
-}
-
 // closeGate follows the wave that was decided on, and measures what is due.
 func (p *planner) closeGate() {
 	if !p.analyses() || p.rejected != nil {

@@ -121,32 +121,6 @@ func (p *pass) abort(v *view, reason string) verdict {
 	return w
 }
 
-// giveUp writes down that a node is not tried again until the spec changes.
-func (p *planner) giveUp(node string) {
-	t := p.out.Status.DetachTimedOut
-	if t == nil {
-		t = &v1alpha1.NodesTimedOut{Generation: p.Generation}
-		p.out.Status.DetachTimedOut = t
-	}
-	t.Nodes = append(t.Nodes, node)
-	slices.Sort(t.Nodes)
-}
-
-// halted is whether the rollout stands still until the spec changes. A template that is
-// taken back is taken back all the same, but for nodes that could not be detached.
-func (p *pass) halted() bool {
-	if p.rejected != nil {
-		return false
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1alpha1.ConditionProgressing && c.ObservedGeneration == p.Generation {
-			return c.Reason == v1alpha1.ReasonDetachTimedOut ||
-				c.Reason == v1alpha1.ReasonProgressDeadlineExceeded && p.strategy.FailurePolicy == v1alpha1.PauseOnFailure
-		}
-	}
-	return false
-}
-
 // detachTime is how long a detachment may take, its graces beside its time-out.
 func (p *pass) detachTime() time.Duration {
 	t := p.strategy.DetachTimeout + p.strategy.MarkGrace
@@ -463,10 +437,6 @@ func (p *pass) tryingOn(v *view, replicas int32) *Hold {
 	return &again
 }
 
-func (p *pass) minReady() time.Duration {
-	return time.Duration(p.Spec.MinReadySeconds) * time.Second
-}
-
 // watched reports a node of the wave that takes too long since its update. One that
 // somebody keeps out takes as long as they like.
 func (p *pass) watched(v *view, w verdict, since time.Time) verdict {
@@ -486,4 +456,19 @@ func (p *pass) ripens(v *view) bool {
 	ready, _, _ := v.complete(p.Now, 0)
 	ripe, _, _ := v.complete(p.Now, p.minReady())
 	return ready && !ripe
+}
+
+func (p *pass) revisionOf(v *view) string {
+	if v.target == "" {
+		return v.Deployment.Revision
+	}
+	return v.target
+}
+
+func (p *pass) markValue(v *view) string {
+	value := MarkValue(p.moment(v.Node), p.revisionOf(v))
+	if p.strategy.FailAfterDetachment {
+		value += v1alpha1.MarkServing
+	}
+	return value
 }

@@ -37,10 +37,6 @@ func (p *planner) refused() bool {
 	return p.DryRun.Refusal != "" && p.out.Status.UpdatedNodes < p.out.Status.DesiredNodes
 }
 
-func (p *pass) refusal() string {
-	return "the API server refuses the Deployment of the present template: " + p.DryRun.Refusal
-}
-
 // distance sorts nodes that have the present revision before those on the way
 // to it, and these before the others. One that somebody wants out keeps its pods as they are,
 // and one whose kubelet rejected the present ones keeps its place, in the wave or not.
@@ -78,13 +74,6 @@ func (p *pass) ordered() []*view {
 	return out
 }
 
-// group is a set of nodes that is finished before the next begins.
-type group struct {
-	afterCanaries bool
-	unlabelled    bool
-	topology      string
-}
-
 func (p *pass) groupOf(n *Node) group {
 	g := group{afterCanaries: !p.canary(n)}
 	if key := p.strategy.TopologyKey; key != "" {
@@ -104,21 +93,6 @@ func (p *pass) canary(n *Node) bool {
 		}
 	}
 	return true
-}
-
-func compareGroups(a, b group) int {
-	return cmp.Or(order(a.afterCanaries, b.afterCanaries), order(a.unlabelled, b.unlabelled), cmp.Compare(a.topology, b.topology))
-}
-
-func order(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // groupInTurn is the first group that is not finished; the nodes after it have to

@@ -80,20 +80,3 @@ func (w verdict) and(next verdict) verdict {
 	}
 	return w
 }
-
-// settle takes a verdict into the decision, beside what was settled about the node before.
-func (p *planner) settle(v *view, w verdict) {
-	v.verdict = v.verdict.and(w)
-	for _, s := range w.steps {
-		if s.Action != DryRunDeployment {
-			s.Node = v.Name
-		}
-		p.do(s)
-	}
-	p.wake(w.wake)
-	p.block(w.blocks...)
-	if w.halts != "" {
-		p.halts = w.halts
-		p.giveUp(v.Name)
-	}
-}

@@ -18,7 +18,7 @@ var rollouts = []variant{
 	},
 	{
 		name: "a budget that has shrunk is not heeded by nodes that are halfway",
-		file: "internal/rollout/wave.go",
+		file: "internal/rollout/budget.go",
 		from: "case p.finishes(v) && after.acting < p.budget(v):",
 		to:   "case p.finishes(v):",
 		in:   "./internal/rollout", tests: "TestShrunkBudget", say: "with a budget of 1: Update n0000 to r3 x2, Update n0001",
