@@ -149,9 +149,6 @@ func (p *pass) isUnderWay(v *view) bool {
 	return v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != ""
 }
 
-// leftToOthers is whether nothing is left to do on a node that is not put back in time.
-func (v *view) leftToOthers() bool { return v.unreturned && v.done }
-
 // midway is whether an update that is to be changed still goes on, or somebody took the
 // mark of a node whose detachment we still ask for: it keeps its place, and is finished
 // even when the rollout is paused. One whose pods are all ready lacks nothing, though they
@@ -210,15 +207,4 @@ func (p *pass) budgetExhausted() Fault {
 func (p *pass) untouched(v *view) bool {
 	touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
 	return p.wave[v.Name] && v.Deployment != nil && !v.Marked() && !touched
-}
-
-// resolve is a number of nodes. Admission refuses what cannot be resolved; if it
-// comes through all the same it is safest, so that nothing is started, and the reason is
-// reported.
-func resolve(field string, value intstr.IntOrString, nodes, safest int) (int, Fault) {
-	n, err := v1alpha1.Resolve(value, nodes)
-	if err != nil {
-		return safest, Fault{v1alpha1.ReasonInvalidSpec, field + ": " + err.Error()}
-	}
-	return n, Fault{}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The handshake of a node that detaches. Its invariant: pods are replaced only
@@ -181,9 +180,6 @@ func (p *pass) detached(v *view) (out bool, step *Step, reason string, until tim
 	}
 	return true, nil, "", time.Time{}
 }
-
-// asked is whether the detacher is asked by the annotation that the strategy names.
-func (n *Node) asked() bool { return n.Detachment.Requested && n.Detachment.Held }
 
 // staleTimestamp is a timestamp that must not be taken for the answer to what we
 // are about to ask: it belongs to a detachment that nobody holds any more, or it was there
@@ -390,51 +386,6 @@ func (p *pass) outdated(v *view) bool {
 	d := v.Deployment
 	held := d.heldBack() && (d.Hold.Revision == v.target || v.rolling())
 	return v.target != "" && (d.Revision != v.target || d.PodsPerNode != p.pods || d.Replicas != p.pods || d.Drifted || held)
-}
-
-// update replaces the pods of the node. Where they were rejected before, that is
-// not forgotten until they are accepted.
-func (p *pass) update(v *view, reason string) verdict {
-	return p.carryOut(p.updating(v, reason))
-}
-
-func (p *pass) carryOut(update Step) verdict {
-	return waits(v1alpha1.NodeUpdating, p.Now, "its Deployment is being updated").act(update)
-}
-
-func (p *pass) updating(v *view, reason string) Step {
-	d := v.Deployment
-	step := Step{Action: Update, Revision: v.target, Replicas: p.pods, Reason: reason, At: p.moment(v.Node)}
-	switch {
-	case v.Marked() || d.Drifted && !v.shrinksMidway(p.pods) || d.Replicas == 0 || p.overlooked(v).yes:
-	case d.heldBack() && d.Revision != v.target && d.Replicas < p.pods:
-		step.Replicas, step.Rolling = d.Replicas, Rolling{Surge: 1}
-	case !d.heldBack() && (v.between() || v.shrinksMidway(p.pods)):
-		// Scaled in the middle of a rolling update to just the older pods that are
-		// left, the Deployment controller would take itself to be done. Scaled to fewer, it
-		// would take pods from each ReplicaSet, and then count those among the ones that serve.
-		if step.Replicas = d.Replicas; d.Replicas < p.pods {
-			// The spec counts from as many as there should be.
-			step.Rolling = Rolling{Surge: 1}
-		}
-	}
-	if v.nudged(p.pods) && d.Revision == v.target {
-		step.At = d.UpdatedAt
-	}
-	if d.Hold != nil && d.Hold.Revision == v.target || step.Replicas != p.pods {
-		step.Hold = p.tryingOn(v, step.Replicas)
-	}
-	return step
-}
-
-// tryingOn is what to remember of the attempt to have so many pods of the target.
-func (p *pass) tryingOn(v *view, replicas int32) *Hold {
-	again := Hold{Revision: v.target, Generation: p.Generation}
-	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
-		again = *h
-	}
-	again.Trying, again.At, again.Replicas, again.ReplicaSet = true, metav1.NewMicroTime(p.Now), replicas, ""
-	return &again
 }
 
 // watched reports a node of the wave that takes too long since its update. One that

@@ -238,3 +238,6 @@ func (n *Node) unheard() *Check {
 func (n *Node) blind() bool {
 	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Blind != "" })
 }
+
+// asked is whether the detacher is asked by the annotation that the strategy names.
+func (n *Node) asked() bool { return n.Detachment.Requested && n.Detachment.Held }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // pass is what there is to decide from: the State, what it comes to, and what is settled so far.
@@ -111,3 +112,17 @@ func order(a, b bool) int {
 		return 1
 	}
 }
+
+// resolve is a number of nodes. Admission refuses what cannot be resolved; if it
+// comes through all the same it is safest, so that nothing is started, and the reason is
+// reported.
+func resolve(field string, value intstr.IntOrString, nodes, safest int) (int, Fault) {
+	n, err := v1alpha1.Resolve(value, nodes)
+	if err != nil {
+		return safest, Fault{v1alpha1.ReasonInvalidSpec, field + ": " + err.Error()}
+	}
+	return n, Fault{}
+}
+
+// leftToOthers is whether nothing is left to do on a node that is not put back in time.
+func (v *view) leftToOthers() bool { return v.unreturned && v.done }

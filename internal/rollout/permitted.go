@@ -8,12 +8,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// Detacher is who takes nodes out of load balancers when an annotation on the Node asks for it.
-// Ask is the key of that annotation, Answer that of the timestamp that says when the node was out;
-// empty where nothing answers. An answer counts only to the question that it belongs to: whoever
-// may ask could otherwise write an answer to somebody else's.
-type Detacher struct{ Ask, Answer string }
-
 var nodeDetacher = Detacher{v1alpha1.AnnotationNodeDetached, v1alpha1.AnnotationDetachmentTimestamp}
 
 // String is as the controller's flag names it.

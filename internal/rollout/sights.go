@@ -14,16 +14,6 @@ import (
 // saw its beginning. A controller that has just begun to look begins it anew, and never
 // shortens it. The times in the objects are compared with each other only.
 
-// Seen is when this controller first saw what stands on a node now; zero for what was
-// there when it began to look.
-type Seen struct {
-	// Claim is of the name in status.wave, Ready of the Node's readiness.
-	Claim, Ready time.Time
-	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
-	// Timestamp of the Node's.
-	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
-}
-
 // Sights remember, for one IngressDaemonSet, when what stands in its objects was first
 // seen. The zero value has seen nothing.
 type Sights struct {
