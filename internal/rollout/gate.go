@@ -64,7 +64,7 @@ func (p *pass) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods >
 func (p *pass) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
-		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
+		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || v.drained())
 	})
 }
 

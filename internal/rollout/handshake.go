@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -73,7 +72,7 @@ func (p *pass) replace(v *view) verdict {
 	}
 	reason := "the node is detached"
 	if d.heldBack() && d.Hold.Revision == v.target {
-		reason = d.Hold.again()
+		reason = d.afterAttempt()
 	}
 	return w.and(p.update(v, reason))
 }
@@ -134,7 +133,7 @@ func (p *pass) detachTime() time.Duration {
 func (p *pass) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
 	if v.marksServing() && !p.strategy.FailAfterDetachment {
 		// The strategy changed since: nobody else may be left to take it out.
-		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
+		mark := v.Deployment.Mark.Without(v1alpha1.MarkServing)
 		return false, &Step{Action: Mark, Mark: mark, Reason: "its health checks are to fail first"}, "its mark is being changed", until
 	}
 	ok, since, reason := v.acknowledged(v.seen.Mark)
@@ -267,7 +266,7 @@ func (p *pass) replaceBroken(v *view) verdict {
 }
 
 func (p *pass) markOutOfTurn(v *view, reason string) Step {
-	mark := MarkValue(p.moment(v.Node), p.revisionOf(v)) + v1alpha1.MarkOutOfTurn
+	mark := v1alpha1.NewMark(p.moment(v.Node), p.revisionOf(v), v1alpha1.MarkOutOfTurn)
 	return Step{Action: Mark, Mark: mark, Reason: reason}
 }
 
@@ -416,10 +415,10 @@ func (p *pass) revisionOf(v *view) string {
 	return v.target
 }
 
-func (p *pass) markValue(v *view) string {
-	value := MarkValue(p.moment(v.Node), p.revisionOf(v))
+func (p *pass) markValue(v *view) v1alpha1.Mark {
+	kind := ""
 	if p.strategy.FailAfterDetachment {
-		value += v1alpha1.MarkServing
+		kind = v1alpha1.MarkServing
 	}
-	return value
+	return v1alpha1.NewMark(p.moment(v.Node), p.revisionOf(v), kind)
 }

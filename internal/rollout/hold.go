@@ -71,7 +71,7 @@ func (p *pass) overlooked(v *view) answer {
 	return p.over(since.Add(patience))
 }
 
-func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempts) }
+func (d *Deployment) afterAttempt() string { return fmt.Sprintf("after attempt %d", d.Hold.Attempts) }
 
 // forgetHold ends a hold whose pods were accepted, or are not wanted any more.
 func (p *pass) forgetHold(v *view, done bool) (w verdict) {

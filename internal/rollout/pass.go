@@ -84,7 +84,7 @@ func (p *pass) minReady() time.Duration {
 // turns is whether the node, where it is in the wave, is there for its turn: not
 // one that leaves, nor one that somebody drains or keeps out for as long as they like.
 func (v *view) turns() bool {
-	return v.Wanted && !v.keptOut() && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
+	return v.Wanted && !v.keptOut() && !v.drained()
 }
 
 func (p *pass) refusal() string {

@@ -80,7 +80,7 @@ func (p *pass) servingBeside(v *view) (n int) {
 func (p *pass) drain(v *view) verdict {
 	d := v.Deployment
 	switch _, ours := v.markedAt(); {
-	case d.DrainedAt.IsZero(), !ours && v.Leaving:
+	case !v.drained(), !ours && v.Leaving:
 		step := Step{Action: Mark, Mark: d.Mark, Drained: true, Reason: "somebody drains the node", At: p.moment(v.Node)}
 		if !ours || v.outOfTurn() {
 			step.Mark = p.markValue(v)

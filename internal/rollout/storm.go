@@ -134,9 +134,9 @@ func (p *pass) rollsInTurn(v *view) bool {
 }
 
 // holdOn is what to remember of an attempt that failed.
-func (p *pass) holdOn(v *view, step Step) *Hold {
+func (p *pass) holdOn(v *view, step Step) *v1alpha1.Hold {
 	d := v.Deployment
-	h := &Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating(), ReplicaSet: step.ReplicaSet}
+	h := &v1alpha1.Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating(), ReplicaSet: step.ReplicaSet}
 	switch last := d.Hold; {
 	case last == nil:
 	case !last.Trying:
@@ -174,9 +174,9 @@ func (p *pass) triesAgain(v *view) (w verdict, all bool) {
 	case held.yes:
 		return w, false
 	case p.goesOn(v):
-		return w.and(p.update(v, d.Hold.again())), true
+		return w.and(p.update(v, d.afterAttempt())), true
 	case p.lacksPods(v):
-		return w.and(p.addPods(v, d.Hold.again())), true
+		return w.and(p.addPods(v, d.afterAttempt())), true
 	}
 	return w, false
 }

@@ -134,7 +134,7 @@ func (p *pass) leavesSet(v *view) (verdict, bool) {
 }
 
 func (p *pass) isDrained(v *view) (verdict, bool) {
-	if v.Deployment.DrainedAt.IsZero() && !p.drains(v) {
+	if !v.drained() && !p.drains(v) {
 		return verdict{}, false
 	}
 	return p.drain(v), true

@@ -41,8 +41,8 @@ func (p *pass) updating(v *view, reason string) Step {
 }
 
 // tryingOn is what to remember of the attempt to have so many pods of the target.
-func (p *pass) tryingOn(v *view, replicas int32) *Hold {
-	again := Hold{Revision: v.target, Generation: p.Generation}
+func (p *pass) tryingOn(v *view, replicas int32) *v1alpha1.Hold {
+	again := v1alpha1.Hold{Revision: v.target, Generation: p.Generation}
 	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
 		again = *h
 	}

@@ -43,6 +43,9 @@ func (a *audit) wantedBack(l *leader, at place) {
 		// It may be the machine of a Node that does not say which it is, of which somebody has it.
 		return
 	}
+	if a.justEnds(l, at) {
+		return
+	}
 	for other := range g.members {
 		zone := a.zone(l, g, t)
 		same := g.CrossZone || zone != "" && a.zone(l, g, other) == zone
@@ -51,6 +54,14 @@ func (a *audit) wantedBack(l *leader, at place) {
 			return
 		}
 	}
+}
+
+// justEnds is whether what somebody speaks of is out only since the deletion of its pod began, which a leader
+// may not have seen yet: where a claim's port changes in that very moment, it was never wanted by the world.
+func (a *audit) justEnds(l *leader, at place) bool {
+	return at.group.Type == targets.IP && a.w.wanted()[at] != nil && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
+		return p.address == at.target.ID && p.ends && p.object() != nil && p.object().DeletionTimestamp != nil && p.endedAt.After(l.asOf())
+	})
 }
 
 // anyUnnamed is whether a leader may take some Node for one that does not say which machine it is.
@@ -110,8 +121,8 @@ func (a *audit) unseen(l *leader, at place) *pod {
 			return nil
 		}
 	}
-	if a.ends[at.target.ID].After(l.began) {
-		// It is taken out for the one before, whose end it was shown.
+	if a.ends[at.target.ID].After(l.listed) {
+		// It is taken out for the one before, whose end it was shown: its first lists are of before that.
 		return nil
 	}
 	for _, p := range a.w.pods {

@@ -126,7 +126,7 @@ func timeTurns(set types.NamespacedName, s rollout.State, status v1alpha1.Ingres
 		if n.Deployment == nil {
 			continue
 		}
-		at, ours := v1alpha1.MarkedAt(n.Deployment.Mark)
+		at, ours := n.Deployment.Mark.At()
 		switch {
 		case ours && updates[n.Name] && n.Deployment.UpdatedAt.Before(at):
 			detachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(at).Seconds())
