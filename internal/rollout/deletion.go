@@ -36,8 +36,8 @@ func (p *pass) letGoOf(v *view) (w verdict, keeps bool) {
 // orphan leaves a node its Deployment. One whose pods are rejected is held back first: it would
 // make new ones for ever, and nobody is left who stops that.
 func (p *pass) orphan(v *view) (w verdict, keeps bool) {
-	if d := v.Deployment; v.Exists && d != nil && !d.Deleting {
-		if w, keeps = p.stopsStorm(v); keeps {
+	if d := v.Deployment; v.Exists && d != nil && !d.Deleting && p.rejectsPods(v) {
+		if w = p.stopStorm(v); !w.goesOn {
 			return w, true
 		}
 	}

@@ -79,6 +79,10 @@ func (n *Node) failedPods() []string {
 	return names
 }
 
+func (n *Node) anyFailed() bool {
+	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Failed != "" && !p.Terminating })
+}
+
 // strays is whether pods do not run of a template of which none does, and which is not the
 // Deployment's. They are made anew for as long as their ReplicaSet asks for them.
 func (n *Node) strays() bool {

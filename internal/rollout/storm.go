@@ -33,31 +33,29 @@ const (
 	patienceWithTry = 10 * time.Second
 )
 
-// stopsStorm asks for no more pods that are rejected, and then cleans those up: there may
-// be thousands, and more while it lasts. It is whether this decision leaves the node at
-// that.
-func (p *pass) stopsStorm(v *view) (w verdict, all bool) {
-	failed := v.failedPods()
-	if len(failed) == 0 && !v.taintEvicted() {
-		return w, false
-	}
+// rejectsPods is whether the node has pods that are rejected, by its kubelet or by a taint.
+func (p *pass) rejectsPods(v *view) bool { return v.anyFailed() || v.taintEvicted() }
+
+// stopStorm asks for no more pods that are rejected, and then cleans those up: there may
+// be thousands, and more while it lasts. It goes on where the node is held back already.
+func (p *pass) stopStorm(v *view) (w verdict) {
 	step := p.holdBack(v)
 	anew := answer{yes: true}
 	if v.Deployment.heldBack() {
 		anew = p.stillRejects(v, step)
 	}
 	w = w.given(anew)
-	if all = anew.yes && (!v.Deployment.untried() || v.taintEvicted()); all {
+	if w.goesOn = !anew.yes || v.Deployment.untried() && !v.taintEvicted(); !w.goesOn {
 		state := v1alpha1.NodeUnavailable
 		if v.readyPods() > 0 {
 			state = v1alpha1.NodeDegraded
 		}
 		w = w.and(waits(state, p.Now, step.Hold.Reason)).lookAt(p.Now.Add(firstRetry)).act(step)
 	}
-	if len(failed) > 0 {
+	if failed := v.failedPods(); len(failed) > 0 {
 		w.steps = append(w.steps, Step{Action: DeletePods, Pods: failed, Reason: v.rejection()})
 	}
-	return w, all
+	return w
 }
 
 // holdBack asks for no more pods than run, and writes no template but that of the
@@ -151,34 +149,38 @@ func (p *pass) holdOn(v *view, step Step) *v1alpha1.Hold {
 	return h
 }
 
-// triesAgain asks for the pods that were rejected once more, where that replaces
-// no pod that serves; otherwise the node waits for its turn like any other, or
-// goes on with it once it is detached. It is
-// whether this decision leaves the node at that.
-func (p *pass) triesAgain(v *view) (w verdict, all bool) {
+// wasTried is whether the pods of a node were rejected before, or may be overlooked.
+func (p *pass) wasTried(v *view) bool {
+	return v.Deployment.Hold != nil || v.Marked() && v.updatedInTurn()
+}
+
+// tryAgain asks for the pods that were rejected once more, where that replaces
+// no pod that serves; otherwise it goes on: the node waits for its turn like any other, or
+// goes on with it once it is detached.
+func (p *pass) tryAgain(v *view) verdict {
 	if p.updatesPartly(v) && v.settled() {
-		return p.addPods(v, "the pods that there was room for are replaced"), true
+		return p.addPods(v, "the pods that there was room for are replaced")
 	}
 	d, stuck := v.Deployment, p.overlooked(v)
-	w = w.given(stuck)
+	w := verdict{goesOn: true}.given(stuck)
 	switch {
 	case stuck.yes && v.Marked():
-		return p.nudge(v), true
+		return p.nudge(v)
 	case stuck.yes:
-		return p.addPods(v, overlookedReason), true
+		return p.addPods(v, overlookedReason)
 	case !d.heldBack() || d.Hold.Revision != v.target:
-		return w, false
+		return w
 	}
 	held := p.backsOff(v)
 	switch w = w.given(held); {
 	case held.yes:
-		return w, false
-	case p.goesOn(v):
-		return w.and(p.update(v, d.afterAttempt())), true
+		return w
+	case p.resumes(v):
+		return w.and(p.update(v, d.afterAttempt()))
 	case p.lacksPods(v):
-		return w.and(p.addPods(v, d.afterAttempt())), true
+		return w.and(p.addPods(v, d.afterAttempt()))
 	}
-	return w, false
+	return w
 }
 
 // addPods asks for as many pods as there should be, of the template that is there:
@@ -203,10 +205,10 @@ func (p *pass) nudge(v *view) verdict {
 	return p.carryOut(step)
 }
 
-// goesOn is whether a node that was held back is in the middle of its turn, in which
+// resumes is whether a node that was held back is in the middle of its turn, in which
 // its pods are replaced while it serves. One that went back to older pods stays there while
 // the analysis of a wave keeps nodes from beginning.
-func (p *pass) goesOn(v *view) bool {
+func (p *pass) resumes(v *view) bool {
 	d := v.Deployment
 	stays := d.Revision != p.Revision && p.barred(v)
 	return !stays && p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted

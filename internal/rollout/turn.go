@@ -8,32 +8,47 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// A rule says what the turn of a node comes to, and whether that is all: what those say that
-// leave it to the next one, such as when to look again, is kept.
-type rule func(*pass, *view) (said verdict, all bool)
-
-// rules stand in the order in which they hold. Of a node in the set that is not out for anything
-// else the last three take turns: what was rejected is tried again, a marked node goes on with
-// its turn, and one that is attached may have to wait for it.
-var rules = []rule{
-	(*pass).isGone,
-	(*pass).lacksDeployment,
-	(*pass).isLeft,
-	(*pass).isDeleted,
-	(*pass).stopsStorm,
-	(*pass).leavesSet,
-	(*pass).isDrained,
-	(*pass).isWantedOut,
-	(*pass).triesAgain,
-	(*pass).isMarked,
-	(*pass).isAttached,
+// rule is what the turn of a node comes to where it holds.
+type rule struct {
+	holds func(*pass, *view) bool
+	says  func(*pass, *view) verdict
 }
 
-// follow goes by the first rule that says all.
+// rules stand in the order in which they hold. What one says that goes on to the next, such as
+// when to look again, is kept. Of a node in the set that is not out for anything else the last
+// three take turns: what was rejected is tried again, a marked node goes on with its turn, and
+// one that is attached may have to wait for it.
+var rules = []rule{
+	{(*pass).isGone, (*pass).forget},
+	{(*pass).lacksDeployment, (*pass).create},
+	{(*pass).isLeft, (*pass).leave},
+	{(*pass).isDeleted, (*pass).awaitDeletion},
+	{(*pass).rejectsPods, (*pass).stopStorm},
+	{(*pass).leavesSet, (*pass).remove},
+	{(*pass).isDrained, (*pass).drain},
+	{(*pass).isWantedOut, (*pass).keepOut},
+	{(*pass).wasTried, (*pass).tryAgain},
+	{(*pass).isMarked, (*pass).finish},
+	{(*pass).isAttached, (*pass).attached},
+}
+
+func (p *pass) isGone(v *view) bool          { return !v.Exists }
+func (p *pass) lacksDeployment(v *view) bool { return v.Deployment == nil && v.Wanted }
+func (p *pass) isLeft(v *view) bool          { return v.Deployment == nil }
+func (p *pass) isDeleted(v *view) bool       { return v.Deployment.Deleting }
+func (p *pass) leavesSet(v *view) bool       { return !v.Wanted }
+func (p *pass) isDrained(v *view) bool       { return v.drained() || p.drains(v) }
+func (p *pass) isWantedOut(v *view) bool     { return v.keptOut() }
+func (p *pass) isMarked(v *view) bool        { return v.Marked() }
+func (p *pass) isAttached(*view) bool        { return true }
+
+// follow goes by the rules that hold, up to the first that does not go on to the next.
 func (p *pass) follow(v *view) (w verdict) {
 	for _, rule := range rules {
-		said, all := rule(p, v)
-		if w = w.and(said); all {
+		if !rule.holds(p, v) {
+			continue
+		}
+		if w = w.and(rule.says(p, v)); !w.goesOn {
 			break
 		}
 	}
@@ -53,51 +68,43 @@ func (p *pass) turn(v *view) verdict {
 	return w
 }
 
-// isGone drops what is left of a node that is gone.
-func (p *pass) isGone(v *view) (verdict, bool) {
-	if v.Exists {
-		return verdict{}, false
-	}
-	w := verdict{state: v1alpha1.NodeRemoving, reason: "the Node is gone"}
+// forget drops what is left of a node that is gone.
+func (p *pass) forget(v *view) verdict {
+	w := waits(v1alpha1.NodeRemoving, time.Time{}, "the Node is gone")
 	if v.Deployment != nil && !v.Deployment.Deleting {
 		w = w.act(Step{Action: Delete, Reason: "the Node is gone"})
 	}
-	return w, true
+	return w
 }
 
-func (p *pass) lacksDeployment(v *view) (verdict, bool) {
-	if v.Deployment != nil || !v.Wanted {
-		return verdict{}, false
-	}
-	w := verdict{state: v1alpha1.NodeUnavailable, reason: "its Deployment does not exist yet"}
+func (p *pass) create(v *view) verdict {
+	w := waits(v1alpha1.NodeUnavailable, time.Time{}, "its Deployment does not exist yet")
 	if v.target == "" {
-		return w, true
+		return w
 	}
 	accepted := p.accepted(v.target)
 	if w = w.given(accepted); !accepted.yes {
-		return w, true
+		return w
 	}
 	rejected := ""
 	if p.rejected != nil {
 		rejected = p.rejected.Revision
 	}
 	left := v.leftOver(rejected)
-	return w.act(Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: left, Rolling: v.keepsServing(left), Reason: "the node needs pods", At: p.Now}), true
+	return w.act(Step{Action: Create, Revision: v.target, Replicas: p.pods, ReplicaSet: left, Rolling: v.keepsServing(left), Reason: "the node needs pods", At: p.Now})
 }
 
-// isLeft releases a node whose Deployment is gone, once its last pod is gone too.
+// leave releases a node whose Deployment is gone, once its last pod is gone too.
 // A NotReady node may never come back to tell that.
-func (p *pass) isLeft(v *view) (verdict, bool) {
+func (p *pass) leave(v *view) verdict {
 	switch {
-	case v.Deployment != nil:
-		return verdict{}, false
 	case len(v.Pods) > 0 && v.Ready:
-		return waits(v1alpha1.NodeRemoving, p.Now, "its pods are terminating").and(p.podsLeft(v)), true
+		return waits(v1alpha1.NodeRemoving, p.Now, "its pods are terminating").and(p.podsLeft(v))
 	case v.Detachment.Requested:
 		return waits(v1alpha1.NodeRemoving, p.Now, "the Node is being released").
-			act(Step{Action: ReleaseDetachment, Reason: "no pod is left on it"}), true
+			act(Step{Action: ReleaseDetachment, Reason: "no pod is left on it"})
 	}
-	return verdict{}, true
+	return verdict{}
 }
 
 // podsLeft tells of pods that nobody stops: their Deployment cannot be found, and the garbage
@@ -119,42 +126,9 @@ func (p *pass) podsLeft(v *view) (w verdict) {
 // collectedAfter is how long pods may run whose Deployment is gone.
 const collectedAfter = time.Minute
 
-func (p *pass) isDeleted(v *view) (verdict, bool) {
-	if !v.Deployment.Deleting {
-		return verdict{}, false
-	}
-	return waits(v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted"), true
+func (p *pass) awaitDeletion(*view) verdict {
+	return waits(v1alpha1.NodeRemoving, p.Now, "its Deployment is being deleted")
 }
-
-func (p *pass) leavesSet(v *view) (verdict, bool) {
-	if v.Wanted {
-		return verdict{}, false
-	}
-	return p.remove(v), true
-}
-
-func (p *pass) isDrained(v *view) (verdict, bool) {
-	if !v.drained() && !p.drains(v) {
-		return verdict{}, false
-	}
-	return p.drain(v), true
-}
-
-func (p *pass) isWantedOut(v *view) (verdict, bool) {
-	if !v.keptOut() {
-		return verdict{}, false
-	}
-	return p.keepOut(v), true
-}
-
-func (p *pass) isMarked(v *view) (verdict, bool) {
-	if !v.Marked() {
-		return verdict{}, false
-	}
-	return p.finish(v), true
-}
-
-func (p *pass) isAttached(v *view) (verdict, bool) { return p.attached(v), true }
 
 // keepsServing is how a Deployment that is made again of a ReplicaSet replaces pods of others that
 // serve, with which the one before was in the middle of an update: as many as it asks for serve

@@ -30,6 +30,8 @@ type verdict struct {
 	returning, unreturned bool
 	// halts is why the node is given up and the rollout halts.
 	halts string
+	// goesOn is whether the next rule is asked, too.
+	goesOn bool
 }
 
 // waits is the verdict that a node is in a state, and why.
@@ -78,5 +80,6 @@ func (w verdict) and(next verdict) verdict {
 	if next.halts != "" {
 		w.halts = next.halts
 	}
+	w.goesOn = next.goesOn
 	return w
 }

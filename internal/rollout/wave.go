@@ -21,11 +21,21 @@ const maxWave = 1000
 // only if at most maxNodes are then under way. And the serving nodes that are not
 // under way never fall below the floor by our doing.
 func (p *planner) continueWave() {
-	wave, acting := p.underWay()
-	c, candidates := p.tally(len(wave), acting), p.candidates()
+	var allowed []*view
 	for _, v := range p.waiting() {
-		p.take(p.allowed(v))
+		may := p.allowed(v)
+		if p.take(may); may.yes {
+			allowed = append(allowed, v)
+		}
 	}
+	p.letBegin(p.candidates(allowed))
+	p.dropClaims()
+}
+
+// letBegin takes nodes into the wave for as long as budget and floor permit.
+func (p *planner) letBegin(candidates []*view) {
+	wave, acting := p.underWay()
+	c := p.tally(len(wave), acting)
 	for i := range p.views {
 		if v := &p.views[i]; p.untouched(v) && !slices.Contains(candidates, v) {
 			c = p.with(v, c)
@@ -52,7 +62,6 @@ func (p *planner) continueWave() {
 	}
 	slices.Sort(wave)
 	p.out.Status.Wave = slices.Compact(wave)
-	p.dropClaims()
 }
 
 // dropClaims stamps the Deployments of nodes whose claim ends without that they were
@@ -94,14 +103,15 @@ func (p *pass) cause(v *view) string {
 	}
 }
 
-// candidates are the nodes that may begin now, those first that were named in the wave already,
-// of these those first whose mark may be yet to be seen, then those that do not serve, then by
-// order.
-func (p *pass) candidates() []*view {
+// candidates are those of the nodes that are in their turn, those first that were named in the
+// wave already, of these those first whose mark may be yet to be seen, then those that do not
+// serve, then by order.
+func (p *pass) candidates(allowed []*view) []*view {
 	turn, found := p.groupInTurn()
-	out := slices.DeleteFunc(p.waiting(), func(v *view) bool {
-		return !p.allowed(v).yes || found && !p.inTurn(v, turn)
-	})
+	out := slices.Clone(allowed)
+	if found {
+		out = slices.DeleteFunc(out, func(v *view) bool { return !p.inTurn(v, turn) })
+	}
 	slices.SortStableFunc(out, func(a, b *view) int { return p.precedence(a) - p.precedence(b) })
 	return out
 }
