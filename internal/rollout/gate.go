@@ -136,33 +136,50 @@ func (p *planner) judgeWave() {
 	if p.gate.Phase == v1alpha1.AnalysisFailed {
 		return
 	}
-	done := p.gate.Phase == v1alpha1.AnalysisMeasuring
-	for i := range p.strategy.Analysis {
-		check := &p.strategy.Analysis[i]
-		p.enroll(check.Name)
-		c := p.counted(check.Name)
-		if c.Failed > check.MayFail() {
-			p.enter(v1alpha1.AnalysisFailed)
-			p.gate.Generation = p.Generation
-			p.reject(p.failure())
-			return
-		}
-		done = done && c.Passed+c.Failed >= check.Measurements()
-	}
-	if done {
+	p.enrollJudged()
+	switch why := p.failure(); {
+	case why != "":
+		p.enter(v1alpha1.AnalysisFailed)
+		p.gate.Generation = p.Generation
+		p.reject(why)
+	case p.gate.Phase == v1alpha1.AnalysisMeasuring && p.measured():
 		p.enter(v1alpha1.AnalysisPassed)
 	}
 }
 
-// failure says why the analysis failed.
-func (p *pass) failure() string {
+// enrollJudged gives the checks their places in the status, up to one that failed.
+func (p *planner) enrollJudged() {
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
-		if c := p.counted(check.Name); c != nil && c.Failed > check.MayFail() {
+		if p.enroll(check.Name); p.failed(check) {
+			return
+		}
+	}
+}
+
+// failed is whether a check failed more often than it may.
+func (p *pass) failed(check *v1alpha1.AnalysisCheck) bool {
+	c := p.counted(check.Name)
+	return c != nil && c.Failed > check.MayFail()
+}
+
+// measured is whether each check was measured as often as it is to be.
+func (p *pass) measured() bool {
+	return !slices.ContainsFunc(p.strategy.Analysis, func(check v1alpha1.AnalysisCheck) bool {
+		c := p.counted(check.Name)
+		return c == nil || c.Passed+c.Failed < check.Measurements()
+	})
+}
+
+// failure says why the analysis failed, and nothing where no check did.
+func (p *pass) failure() string {
+	for i := range p.strategy.Analysis {
+		if check := &p.strategy.Analysis[i]; p.failed(check) {
+			c := p.counted(check.Name)
 			return fmt.Sprintf("check %s failed %d times, %d are permitted: %s", check.Name, c.Failed, check.MayFail(), c.Message)
 		}
 	}
-	return "a check failed that is not in the spec any more"
+	return ""
 }
 
 // reject writes that the template is to be taken back, where the policy says so

@@ -159,7 +159,9 @@ func (p *planner) setProgressing(finished bool) {
 	case p.halted():
 		// Keep the message that says why.
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed:
-		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, p.failure())
+		// Somebody may have taken their places from the status.
+		p.enrollJudged()
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, cmp.Or(p.failure(), "a check failed that is not in the spec any more"))
 	case overdue >= 0:
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.views[overdue].deadlineExceeded())
 	case p.Deletion != NotDeleted:
