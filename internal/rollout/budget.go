@@ -205,6 +205,6 @@ func (p *pass) budgetExhausted() Fault {
 // the budget until its claim is dropped: another controller may have begun with it, whose mark
 // is yet to be seen.
 func (p *pass) untouched(v *view) bool {
-	touched := later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
-	return p.wave[v.Name] && v.Deployment != nil && !v.Marked() && !touched
+	claimed := p.wave[v.Name] && v.Deployment != nil && !v.Marked()
+	return claimed && !later(v.seen.Updated, v.seen.Attached).After(v.seen.Claim)
 }

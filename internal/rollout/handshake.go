@@ -242,7 +242,10 @@ func (p *pass) attached(v *view) (w verdict) {
 	}
 	w = p.judge(v, w, missing)
 	if !w.starts {
-		w = p.watched(v, w.and(p.forgetHold(v, done)), later(v.seen.Updated, v.seen.Attached))
+		if v.holdIsOver(done) {
+			w = w.act(Step{Action: SetFields, Reason: "its pods are accepted"})
+		}
+		w = p.watched(v, w, later(v.seen.Updated, v.seen.Attached))
 	}
 	if w.starts && v.Ready && v.broken() && !v.Detachment.Requested && p.mayStart() && !p.barred(v) {
 		w = w.and(p.replaceBroken(v))

@@ -73,10 +73,8 @@ func (p *pass) overlooked(v *view) answer {
 
 func (d *Deployment) afterAttempt() string { return fmt.Sprintf("after attempt %d", d.Hold.Attempts) }
 
-// forgetHold ends a hold whose pods were accepted, or are not wanted any more.
-func (p *pass) forgetHold(v *view, done bool) (w verdict) {
-	if h := v.Deployment.Hold; done && h != nil && (h.Trying || h.Revision != v.target) {
-		w = w.act(Step{Action: SetFields, Reason: "its pods are accepted"})
-	}
-	return w
+// holdIsOver is whether there is a hold whose pods were accepted, or are not wanted any more.
+func (v *view) holdIsOver(done bool) bool {
+	h := v.Deployment.Hold
+	return done && h != nil && (h.Trying || h.Revision != v.target)
 }

@@ -15,12 +15,7 @@ func (p *planner) assignTargets() {
 	if p.DryRun.Refusal != "" {
 		p.block(Fault{v1alpha1.ReasonDeploymentRefused, p.refusal()})
 	}
-	var wanted []*view
-	for _, v := range p.ordered() {
-		if v.Wanted {
-			wanted = append(wanted, v)
-		}
-	}
+	wanted := p.ordered(func(v *view) bool { return v.Wanted })
 	slices.SortStableFunc(wanted, func(a, b *view) int { return cmp.Compare(p.distance(a), p.distance(b)) })
 	stay, wrong := resolve("partition", p.strategy.Partition, len(wanted), len(wanted))
 	p.block(wrong)
@@ -63,12 +58,14 @@ func (p *pass) stayingAt(v *view) string {
 	}
 }
 
-// ordered are the nodes in the order in which they are updated: canaries, then
-// by the value of the topology key, then by name.
-func (p *pass) ordered() []*view {
-	out := make([]*view, len(p.views))
+// ordered are those of the nodes that are asked for, in the order in which they are updated:
+// canaries, then by the value of the topology key, then by name.
+func (p *pass) ordered(asked func(*view) bool) []*view {
+	out := make([]*view, 0, len(p.views))
 	for i := range p.views {
-		out[i] = &p.views[i]
+		if v := &p.views[i]; asked(v) {
+			out = append(out, v)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *view) int { return compareGroups(a.group, b.group) })
 	return out

@@ -248,9 +248,13 @@ func (p *pass) readyAsSeen(n *Node) []Pod {
 
 func asWritten(n *Node) Seen {
 	s := Seen{Ready: n.ReadyAt, Requested: n.Detachment.RequestedAt}
-	s.Timestamp, _ = time.Parse(time.RFC3339, n.Detachment.Timestamp)
-	if d := n.Deployment; d != nil {
+	if n.Detachment.Timestamp != "" {
+		s.Timestamp, _ = time.Parse(time.RFC3339, n.Detachment.Timestamp)
+	}
+	if n.Marked() {
 		s.Mark, _ = n.markedAt()
+	}
+	if d := n.Deployment; d != nil {
 		s.Updated, s.Attached = d.UpdatedAt, d.AttachedAt
 		if d.Hold != nil {
 			s.Hold = d.Hold.At.Time

@@ -53,7 +53,7 @@ func (w verdict) lookAt(t time.Time) verdict {
 
 // given is the verdict with what else an answer says that it goes by.
 func (w verdict) given(a answer) verdict {
-	w = w.lookAt(a.until)
+	w.wake = sooner(w.wake, a.until)
 	if a.why != (Fault{}) {
 		w.blocks = append(slices.Clip(w.blocks), a.why)
 	}

@@ -118,7 +118,7 @@ func (p *pass) candidates(allowed []*view) []*view {
 
 // waiting are the nodes that wait to begin, in their order.
 func (p *pass) waiting() []*view {
-	return slices.DeleteFunc(p.ordered(), func(v *view) bool { return !v.starts || v.acted })
+	return p.ordered(func(v *view) bool { return v.starts && !v.acted })
 }
 
 // inTurn is whether the node does not wait for its group. One of which nothing is taken does not,
