@@ -24,17 +24,32 @@ func (p *planner) applyCheckers() {
 		case c.Taken && !c.Exists:
 		case c.Wanted && !c.Exists:
 			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "it does not exist"})
-		case !c.Wanted && c.Exists && (idle && p.mayClose(c.Port) || p.ReleasedPorts[c.Port]):
-			p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
+		case !c.Wanted && c.Exists:
+			p.retire(c, idle)
 		case c.Exists && c.Outdated && idle:
 			p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "its template changed"})
 		}
 	}
 }
 
+// retire closes a port that is not in the spec any more, once nobody needs it.
+func (p *planner) retire(c Checker, idle bool) {
+	unused := answer{}
+	if idle {
+		unused = p.mayClose(c.Port)
+	}
+	p.take(unused)
+	switch {
+	case unused.yes || p.ReleasedPorts[c.Port]:
+		p.do(Step{Action: DeleteChecker, Port: c.Port, Reason: "its port is not in the spec any more"})
+	case c.Outdated && idle:
+		p.do(Step{Action: ApplyChecker, Port: c.Port, Reason: "its template changed"})
+	}
+}
+
 // unclear is whether it cannot be told which nodes are wanted: health checkers that are
 // placed by the same spec could leave all of them.
-func (p *planner) unclear() bool {
+func (p *pass) unclear() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Reason == v1alpha1.ReasonInvalidSpec })
 }
 
@@ -43,7 +58,7 @@ func (p *planner) unclear() bool {
 // checker, and so are one that is to be updated again and one that is yet to be marked because
 // it leaves the set; one that is drained or served nothing when it was marked may have nothing
 // that traffic could reach.
-func (p *planner) needsCheckers(v *view) bool {
+func (p *pass) needsCheckers(v *view) bool {
 	d := v.Deployment
 	switch {
 	case d == nil || !v.Exists, !v.Ready, v.keptOut():
@@ -63,48 +78,67 @@ func (p *planner) needsCheckers(v *view) bool {
 
 // checkersCurrent is whether no health checker waits to be replaced. While one
 // does, no further node starts, so that its turn comes.
-func (p *planner) checkersCurrent() bool {
+func (p *pass) checkersCurrent() bool {
 	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated || c.Taken) })
 }
 
 // mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
 // and no pod asks it before it stops.
-func (p *planner) mayClose(port int32) bool {
+func (p *pass) mayClose(port int32) answer {
 	for i := range p.views {
 		v := &p.views[i]
+		if !v.Exists {
+			continue
+		}
 		hooked := p.Spec.DrainHook != nil && v.Deployment != nil && v.Deployment.Revision != p.Revision
-		if v.Exists && (hooked || p.unknown(v) || p.asked(v, port)) {
-			return false
+		if hooked {
+			return answer{}
+		}
+		if known := p.known(v); !known.yes {
+			return known
+		}
+		if unasked := p.unasked(v, port); !unasked.yes {
+			return unasked
 		}
 	}
-	return true
+	return answer{yes: true}
 }
 
-// unknown is whether nobody knows who asks the node, since its Deployment is yet to be made, also
-// because somebody deleted it. One that is dead may return for as long as it counts as asked.
-func (p *planner) unknown(v *view) bool {
-	return v.Deployment == nil && v.Wanted && (v.Ready || !p.over(later(p.Began, v.seen.Ready).Add(quietAfter)))
+// known is whether somebody can know who asks the node. Nobody does where its Deployment is yet
+// to be made, also because somebody deleted it. One that is dead may return for as long as it
+// counts as asked.
+func (p *pass) known(v *view) answer {
+	switch {
+	case v.Deployment != nil || !v.Wanted:
+		return answer{yes: true}
+	case v.Ready:
+		return answer{}
+	}
+	return p.over(later(p.Began, v.seen.Ready).Add(quietAfter))
 }
 
-// asked is whether somebody may ask the health-check port of the node. Of one that does not
+// unasked is whether nobody asks the health-check port of the node any more. Of one that does not
 // answer nobody knows. Where the node is dead, or nobody is left behind the port, that ends
 // when it has been so for as long as a port that answers must be quiet: a machine that is
 // cut off from us may still be asked by others, and slowly answer.
-func (p *planner) asked(v *view, port int32) bool {
-	return slices.ContainsFunc(v.Checks, func(c Check) bool {
+func (p *pass) unasked(v *view, port int32) answer {
+	for _, c := range v.Checks {
 		switch {
 		case c.Port != port || c.Quiet:
-			return false
+			continue
 		case c.Answered || v.Ready && !c.silenced():
-			return true
+			return answer{}
 		}
-		return !p.over(p.silentSince(v, c).Add(quietAfter))
-	})
+		if silent := p.over(p.silentSince(v, c).Add(quietAfter)); !silent.yes {
+			return silent
+		}
+	}
+	return answer{yes: true}
 }
 
 // silentSince is since when it is known that a port does not answer, and that nobody is left
 // behind it, or else how the node is.
-func (p *planner) silentSince(v *view, c Check) time.Time {
+func (p *pass) silentSince(v *view, c Check) time.Time {
 	since := later(later(c.Since, c.SeenSilenced), p.Began)
 	if c.silenced() {
 		return since
@@ -117,18 +151,21 @@ const quietAfter = 5 * time.Minute
 
 // warnOfCheckers reports health-check ports that were removed and are still asked, or of which
 // that is not known, and health checkers that cannot see what they should.
-func (p *planner) warnOfCheckers() (warnings []Fault) {
+func (p *pass) warnOfCheckers() (warnings []Fault, until time.Time) {
 	asked, silent := map[int32]bool{}, map[int32]bool{}
 	for i := range p.views {
 		v := &p.views[i]
 		for _, c := range v.Checks {
-			switch {
+			switch silence := p.keepsSilent(v, c); {
 			case !c.Retiring:
 			case c.AskedBy != "" && !c.Quiet && !asked[c.Port]:
 				asked[c.Port] = true
 				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckPortAsked, fmt.Sprintf(
 					"port %d is not in healthCheckNodePorts any more, and %s still asks it, such as on node %s: point its health checks at a port of the spec, or close it at once by kubectl ids port release NAME %d", c.Port, c.AskedBy, v.Name, c.Port)})
-			case !silent[c.Port] && p.keepsSilent(v, c):
+			case silent[c.Port]:
+			case !silence.yes:
+				until = sooner(until, silence.until)
+			default:
 				silent[c.Port] = true
 				warnings = append(warnings, Fault{v1alpha1.ReasonHealthCheckPortSilent, fmt.Sprintf(
 					"port %d is not in healthCheckNodePorts any more, and stays because it does not answer the controller, such as on node %s, so that nobody knows who asks it: look at its health checker there and at what is between it and the controller, or close it at once by kubectl ids port release NAME %d", c.Port, v.Name, c.Port)})
@@ -138,27 +175,15 @@ func (p *planner) warnOfCheckers() (warnings []Fault) {
 			}
 		}
 	}
-	return warnings
+	return warnings, until
 }
 
 // keepsSilent is whether a port does not answer for so long, although its node is Ready and a
 // health checker is there, or somebody listens, that it is not only starting. That may go on for ever: load balancers
 // may reach it where the controller does not, and so it is not closed.
-func (p *planner) keepsSilent(v *view, c Check) bool {
-	return !c.Answered && !c.silenced() && v.Exists && v.Ready && p.over(p.silentSince(v, c).Add(quietAfter))
-}
-
-// unheard is a health check of the node of which nobody knows what it answers, nil where there
-// is none.
-func (n *Node) unheard() *Check {
-	i := slices.IndexFunc(n.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
-	if i < 0 {
-		return nil
+func (p *pass) keepsSilent(v *view, c Check) answer {
+	if c.Answered || c.silenced() || !v.Exists || !v.Ready {
+		return answer{}
 	}
-	return &n.Checks[i]
-}
-
-// blind is whether a health checker of the node cannot see a mark.
-func (n *Node) blind() bool {
-	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Blind != "" })
+	return p.over(p.silentSince(v, c).Add(quietAfter))
 }

@@ -44,24 +44,24 @@ func (p *planner) openGate() {
 	case p.gate.Phase == v1alpha1.AnalysisPassed:
 		return
 	case p.Promoted != "" && p.Promoted == AnalysisID(p.gate) && p.gate.Phase != v1alpha1.AnalysisOfWave:
-		p.turn(v1alpha1.AnalysisPassed)
+		p.enter(v1alpha1.AnalysisPassed)
 		return
 	case p.gate.Phase == v1alpha1.AnalysisFailed && p.gate.Generation != p.Generation:
 		p.gate.Began, p.gate.Checks = micro(p.Now), nil
-		p.turn(v1alpha1.AnalysisMeasuring)
+		p.enter(v1alpha1.AnalysisMeasuring)
 	}
 	for i := range p.strategy.Analysis {
-		p.count(&p.strategy.Analysis[i])
+		p.countMeasurements(&p.strategy.Analysis[i])
 	}
 	p.judgeWave()
 }
 
 // analyses is whether waves are measured: nodes that are to have no pods tell nothing.
-func (p *planner) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods > 0 }
+func (p *pass) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods > 0 }
 
 // telling are those of the nodes that are there and in the node set, and that nobody drains: others
 // tell nothing of a template.
-func (p *planner) telling(names []string) []string {
+func (p *pass) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
 		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || v.drained())
@@ -74,14 +74,15 @@ func AnalysisID(a *v1alpha1.AnalysisStatus) string { return a.Began.UTC().Format
 // micro is a time as the API server stores it.
 func micro(t time.Time) metav1.MicroTime { return metav1.NewMicroTime(t.Truncate(time.Microsecond)) }
 
-func (p *planner) turn(phase v1alpha1.AnalysisPhase) {
+func (p *planner) enter(phase v1alpha1.AnalysisPhase) {
 	p.gate.Phase, p.gate.Since = phase, micro(p.Now)
 }
 
-// count adds a measurement to the status, once. While the wave is under way only
+// countMeasurements adds each measurement of a check to the status, once. While the wave is under way only
 // failures count: its nodes do not all serve yet.
-func (p *planner) count(check *v1alpha1.AnalysisCheck) {
+func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 	for _, m := range p.Measurements {
+		p.enroll(check.Name)
 		c := p.counted(check.Name)
 		// The last that was counted may be by another clock: only the same is not counted again.
 		if m.Counted || m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
@@ -102,7 +103,7 @@ func (p *planner) count(check *v1alpha1.AnalysisCheck) {
 
 // tellNothing is whether these are nodes, and none of them is one of the wave that is Ready: a
 // dead node tells nothing of the template, nor does one that somebody drains.
-func (p *planner) tellNothing(names []string) bool {
+func (p *pass) tellNothing(names []string) bool {
 	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.gate.Nodes, name) }
 	return len(names) > 0 && !slices.ContainsFunc(names, tells)
 }
@@ -114,11 +115,18 @@ func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
 	})
 }
 
-func (p *planner) counted(check string) *v1alpha1.AnalysisCheckStatus {
+// enroll gives a check its place in the status.
+func (p *planner) enroll(check string) {
+	if p.counted(check) == nil {
+		p.gate.Checks = append(p.gate.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
+	}
+}
+
+// counted is what was measured of a check, nil where nothing was yet.
+func (p *pass) counted(check string) *v1alpha1.AnalysisCheckStatus {
 	i := slices.IndexFunc(p.gate.Checks, func(c v1alpha1.AnalysisCheckStatus) bool { return c.Name == check })
 	if i < 0 {
-		p.gate.Checks = append(p.gate.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
-		i = len(p.gate.Checks) - 1
+		return nil
 	}
 	return &p.gate.Checks[i]
 }
@@ -128,32 +136,50 @@ func (p *planner) judgeWave() {
 	if p.gate.Phase == v1alpha1.AnalysisFailed {
 		return
 	}
-	done := p.gate.Phase == v1alpha1.AnalysisMeasuring
-	for i := range p.strategy.Analysis {
-		check := &p.strategy.Analysis[i]
-		c := p.counted(check.Name)
-		if c.Failed > check.MayFail() {
-			p.turn(v1alpha1.AnalysisFailed)
-			p.gate.Generation = p.Generation
-			p.reject(p.failure())
-			return
-		}
-		done = done && c.Passed+c.Failed >= check.Measurements()
-	}
-	if done {
-		p.turn(v1alpha1.AnalysisPassed)
+	p.enrollJudged()
+	switch why := p.failure(); {
+	case why != "":
+		p.enter(v1alpha1.AnalysisFailed)
+		p.gate.Generation = p.Generation
+		p.reject(why)
+	case p.gate.Phase == v1alpha1.AnalysisMeasuring && p.measured():
+		p.enter(v1alpha1.AnalysisPassed)
 	}
 }
 
-// failure says why the analysis failed.
-func (p *planner) failure() string {
+// enrollJudged gives the checks their places in the status, up to one that failed.
+func (p *planner) enrollJudged() {
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
-		if c := p.counted(check.Name); c.Failed > check.MayFail() {
+		if p.enroll(check.Name); p.failed(check) {
+			return
+		}
+	}
+}
+
+// failed is whether a check failed more often than it may.
+func (p *pass) failed(check *v1alpha1.AnalysisCheck) bool {
+	c := p.counted(check.Name)
+	return c != nil && c.Failed > check.MayFail()
+}
+
+// measured is whether each check was measured as often as it is to be.
+func (p *pass) measured() bool {
+	return !slices.ContainsFunc(p.strategy.Analysis, func(check v1alpha1.AnalysisCheck) bool {
+		c := p.counted(check.Name)
+		return c == nil || c.Passed+c.Failed < check.Measurements()
+	})
+}
+
+// failure says why the analysis failed, and nothing where no check did.
+func (p *pass) failure() string {
+	for i := range p.strategy.Analysis {
+		if check := &p.strategy.Analysis[i]; p.failed(check) {
+			c := p.counted(check.Name)
 			return fmt.Sprintf("check %s failed %d times, %d are permitted: %s", check.Name, c.Failed, check.MayFail(), c.Message)
 		}
 	}
-	return "a check failed that is not in the spec any more"
+	return ""
 }
 
 // reject writes that the template is to be taken back, where the policy says so
@@ -170,7 +196,7 @@ func (p *planner) rejectOverdue() {
 	for i := range p.views {
 		v := &p.views[i]
 		if v.overdue && v.target == p.Revision && v.Deployment.Revision == p.Revision && p.podsFail(v) && p.Deletion == NotDeleted {
-			p.reject(p.overdue(v))
+			p.reject(v.deadlineExceeded())
 			return
 		}
 	}
@@ -179,48 +205,13 @@ func (p *planner) rejectOverdue() {
 // podsFail is whether pods of the node do not get ready although it is. Nothing else,
 // such as a detacher or a dead machine, tells anything of a template: of one that died a
 // moment ago only the ports are known to be silent.
-func (p *planner) podsFail(v *view) bool {
+func (p *pass) podsFail(v *view) bool {
 	silent := slices.ContainsFunc(v.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
 	return v.Ready && !silent && v.Deployment.Settled && v.available(p.Now, p.minReady()) < v.Deployment.PodsPerNode
 }
 
-func (p *planner) overdue(v *view) string {
+func (v *view) deadlineExceeded() string {
 	return fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason)
-}
-
-// barred is whether the gate keeps a node from beginning: the next wave until the
-// last one passed, and others than those that began together.
-func (p *planner) barred(v *view) bool {
-	switch {
-	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
-		return false
-	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis), p.gate == nil && p.unfinishedOnRecord():
-		// One that passed, or whose nodes have left, is acted on when that is written.
-		return true
-	case p.wave[v.Name]:
-		return false
-	default:
-		return ofWave(p.gate) || slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
-	}
-}
-
-// unfinishedOnRecord is whether the status still says that the present template is analysed.
-func (p *planner) unfinishedOnRecord() bool {
-	a := p.Status.Analysis
-	return a != nil && a.Revision == p.Revision && a.Phase != v1alpha1.AnalysisPassed
-}
-
-// turns is whether the node, where it is in the wave, is there for its turn: not
-// one that leaves, nor one that somebody drains or keeps out for as long as they like.
-func (v *view) turns() bool {
-	return v.Wanted && !v.keptOut() && !v.drained()
-}
-
-// ofWave is whether nodes of the wave that is analysed are still updated.
-func ofWave(a *v1alpha1.AnalysisStatus) bool { return a != nil && a.Phase == v1alpha1.AnalysisOfWave }
-
-func shut(a *v1alpha1.AnalysisStatus) bool {
-	return a != nil && (a.Phase == v1alpha1.AnalysisMeasuring || a.Phase == v1alpha1.AnalysisFailed)
 }
 
 // closeGate follows the wave that was decided on, and measures what is due.
@@ -233,11 +224,11 @@ func (p *planner) closeGate() {
 	case p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed:
 		if len(nodes) > 0 {
 			p.gate = &v1alpha1.AnalysisStatus{Revision: p.Revision, Nodes: nodes, Began: micro(p.Now)}
-			p.turn(v1alpha1.AnalysisOfWave)
+			p.enter(v1alpha1.AnalysisOfWave)
 		}
 	case p.gate.Phase == v1alpha1.AnalysisOfWave && !slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return slices.Contains(nodes, name) }):
 		p.gate.Nodes = p.updatedOf(p.gate.Nodes)
-		if p.turn(v1alpha1.AnalysisMeasuring); len(p.gate.Nodes) == 0 {
+		if p.enter(v1alpha1.AnalysisMeasuring); len(p.gate.Nodes) == 0 {
 			p.gate = nil
 		}
 	}
@@ -257,7 +248,7 @@ func (p *planner) judged() []string {
 
 // updatedOf are those of the nodes that have the present template, but for those that were
 // drained, or kept out, in the middle of their turn: they may go on with it at any moment.
-func (p *planner) updatedOf(names []string) []string {
+func (p *pass) updatedOf(names []string) []string {
 	var out []string
 	for i := range p.views {
 		v := &p.views[i]
@@ -278,12 +269,13 @@ func (p *planner) measure() {
 		return
 	}
 	if p.tellNothing(p.gate.Nodes) {
-		p.block(v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: "+p.measuredNodes())
+		p.block(Fault{v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: " + p.measuredNodes()})
 		return
 	}
 	runs := slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return p.ready(name) && p.find(name).Runs(p.gate.Revision) })
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
+		p.enroll(check.Name)
 		c := p.counted(check.Name)
 		ofWave := p.gate.Phase == v1alpha1.AnalysisOfWave
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
@@ -296,7 +288,7 @@ func (p *planner) measure() {
 		}
 		if check.HTTP != nil && !runs {
 			if !ofWave {
-				p.block(v1alpha1.ReasonNodesNotServing, "the last wave cannot be measured while no pod of it runs on any of its Ready nodes: "+p.measuredNodes())
+				p.block(Fault{v1alpha1.ReasonNodesNotServing, "the last wave cannot be measured while no pod of it runs on any of its Ready nodes: " + p.measuredNodes()})
 			}
 			continue
 		}
@@ -305,13 +297,13 @@ func (p *planner) measure() {
 }
 
 // measuredNodes names the first few nodes of the wave.
-func (p *planner) measuredNodes() string {
+func (p *pass) measuredNodes() string {
 	return strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", ")
 }
 
 // lastMeasured is when this controller made the last measurement of a check, or saw the
 // phase begin.
-func (p *planner) lastMeasured(check string) time.Time {
+func (p *pass) lastMeasured(check string) time.Time {
 	last := p.gate.Since.Time
 	if a := p.Status.Analysis; !p.GateSeen.IsZero() && a != nil && a.Phase == p.gate.Phase && a.Began.Equal(&p.gate.Began) {
 		last = p.GateSeen

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -220,37 +219,20 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// running counts the pods that run: of the Deployment's present template, of the other
-// one that has most of them, and all. oldest is one of the other.
-func (n *Node) running() (present, older, all int32, oldest Pod) {
-	counts, now := n.templatesRunning()
-	for _, p := range n.Pods {
-		if c := counts[p.template()]; p.template() != now && c > older {
-			older, oldest = c, p
-		}
+// unheard is a health check of the node of which nobody knows what it answers, nil where there
+// is none.
+func (n *Node) unheard() *Check {
+	i := slices.IndexFunc(n.Checks, func(c Check) bool { return !c.Answered && !c.silenced() })
+	if i < 0 {
+		return nil
 	}
-	return counts[now], older, sum(slices.Collect(maps.Values(counts))), oldest
+	return &n.Checks[i]
 }
 
-// othersRunning counts the pods that run of each template but the present one.
-func (n *Node) othersRunning() []int32 {
-	counts, now := n.templatesRunning()
-	delete(counts, now)
-	return slices.Collect(maps.Values(counts))
+// blind is whether a health checker of the node cannot see a mark.
+func (n *Node) blind() bool {
+	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Blind != "" })
 }
 
-// template is what tells pods' templates apart.
-type template struct{ revision, hash string }
-
-func (p *Pod) template() template { return template{p.Revision, p.ReplicaSet} }
-
-// templatesRunning counts the pods that run of each template. now is the present one.
-func (n *Node) templatesRunning() (counts map[template]int32, now template) {
-	counts = map[template]int32{}
-	for _, p := range n.Pods {
-		if p.Running && p.stays() && !n.doomed(p) {
-			counts[p.template()]++
-		}
-	}
-	return counts, template{n.Deployment.Revision, n.presentReplicaSet()}
-}
+// asked is whether the detacher is asked by the annotation that the strategy names.
+func (n *Node) asked() bool { return n.Detachment.Requested && n.Detachment.Held }

@@ -13,20 +13,16 @@ import (
 // revision that the others stay at.
 func (p *planner) assignTargets() {
 	if p.DryRun.Refusal != "" {
-		p.block(v1alpha1.ReasonDeploymentRefused, p.refusal())
+		p.block(Fault{v1alpha1.ReasonDeploymentRefused, p.refusal()})
 	}
-	var wanted []*view
-	for _, v := range p.ordered() {
-		if v.Wanted {
-			wanted = append(wanted, v)
-		}
-	}
+	wanted := p.ordered(func(v *view) bool { return v.Wanted })
 	slices.SortStableFunc(wanted, func(a, b *view) int { return cmp.Compare(p.distance(a), p.distance(b)) })
-	stay := p.resolve("partition", p.strategy.Partition, len(wanted), len(wanted))
+	stay, wrong := resolve("partition", p.strategy.Partition, len(wanted), len(wanted))
+	p.block(wrong)
 	for i, v := range wanted {
 		v.target = p.goal
 		if p.rejected == nil && (i >= len(wanted)-stay || p.DryRun.Refusal != "") {
-			v.target = p.present(v)
+			v.target = p.stayingAt(v)
 		}
 	}
 }
@@ -36,14 +32,10 @@ func (p *planner) refused() bool {
 	return p.DryRun.Refusal != "" && p.out.Status.UpdatedNodes < p.out.Status.DesiredNodes
 }
 
-func (p *planner) refusal() string {
-	return "the API server refuses the Deployment of the present template: " + p.DryRun.Refusal
-}
-
 // distance sorts nodes that have the present revision before those on the way
 // to it, and these before the others. One that somebody wants out keeps its pods as they are,
 // and one whose kubelet rejected the present ones keeps its place, in the wave or not.
-func (p *planner) distance(v *view) int {
+func (p *pass) distance(v *view) int {
 	switch d := v.Deployment; {
 	case d != nil && d.Revision == p.goal:
 		return 0
@@ -54,8 +46,8 @@ func (p *planner) distance(v *view) int {
 	}
 }
 
-// present is the revision that a node stays at.
-func (p *planner) present(v *view) string {
+// stayingAt is the revision that a node stays at.
+func (p *pass) stayingAt(v *view) string {
 	switch current := p.Status.CurrentRevision; {
 	case v.Deployment != nil && p.Revisions[v.Deployment.Revision]:
 		return v.Deployment.Revision
@@ -66,25 +58,20 @@ func (p *planner) present(v *view) string {
 	}
 }
 
-// ordered are the nodes in the order in which they are updated: canaries, then
-// by the value of the topology key, then by name.
-func (p *planner) ordered() []*view {
-	out := make([]*view, len(p.views))
+// ordered are those of the nodes that are asked for, in the order in which they are updated:
+// canaries, then by the value of the topology key, then by name.
+func (p *pass) ordered(asked func(*view) bool) []*view {
+	out := make([]*view, 0, len(p.views))
 	for i := range p.views {
-		out[i] = &p.views[i]
+		if v := &p.views[i]; asked(v) {
+			out = append(out, v)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *view) int { return compareGroups(a.group, b.group) })
 	return out
 }
 
-// group is a set of nodes that is finished before the next begins.
-type group struct {
-	afterCanaries bool
-	unlabelled    bool
-	topology      string
-}
-
-func (p *planner) groupOf(n *Node) group {
+func (p *pass) groupOf(n *Node) group {
 	g := group{afterCanaries: !p.canary(n)}
 	if key := p.strategy.TopologyKey; key != "" {
 		g.topology = n.Labels[key]
@@ -93,7 +80,7 @@ func (p *planner) groupOf(n *Node) group {
 	return g
 }
 
-func (p *planner) canary(n *Node) bool {
+func (p *pass) canary(n *Node) bool {
 	if len(p.strategy.CanaryNodeSelector) == 0 {
 		return false
 	}
@@ -105,26 +92,11 @@ func (p *planner) canary(n *Node) bool {
 	return true
 }
 
-func compareGroups(a, b group) int {
-	return cmp.Or(order(a.afterCanaries, b.afterCanaries), order(a.unlabelled, b.unlabelled), cmp.Compare(a.topology, b.topology))
-}
-
-func order(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
-}
-
 // groupInTurn is the first group that is not finished; the nodes after it have to
 // wait. A node that is NotReady holds up nobody, since it may never return, and neither does
 // one that is not tried again, that an analysis of others keeps from beginning, or that waits for
 // its health checkers, but for canaries: these are there to be waited for.
-func (p *planner) groupInTurn() (first group, found bool) {
+func (p *pass) groupInTurn() (first group, found bool) {
 	for i := range p.views {
 		v := &p.views[i]
 		if !v.Wanted || !v.Ready || p.timedOut[v.Name] || found && compareGroups(v.group, first) >= 0 {

@@ -8,12 +8,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// Detacher is who takes nodes out of load balancers when an annotation on the Node asks for it.
-// Ask is the key of that annotation, Answer that of the timestamp that says when the node was out;
-// empty where nothing answers. An answer counts only to the question that it belongs to: whoever
-// may ask could otherwise write an answer to somebody else's.
-type Detacher struct{ Ask, Answer string }
-
 var nodeDetacher = Detacher{v1alpha1.AnnotationNodeDetached, v1alpha1.AnnotationDetachmentTimestamp}
 
 // String is as the controller's flag names it.
@@ -26,7 +20,7 @@ func (d Detacher) String() string {
 
 // forbiddenAnnotation says which annotation on Nodes the strategy names that is of no detacher
 // which the operator permits, and what to change; empty where there is none.
-func (p *planner) forbiddenAnnotation() string {
+func (p *pass) forbiddenAnnotation() string {
 	a := p.strategy.AnnotateNode
 	if a == nil {
 		return ""
@@ -55,6 +49,6 @@ func (p *planner) forbiddenAnnotation() string {
 
 // mustRetreat is whether a marked node is to be put back before its pods are touched, since
 // its detacher may not be asked. One that was asked before that was forbidden is finished.
-func (p *planner) mustRetreat(v *view) bool {
+func (p *pass) mustRetreat(v *view) bool {
 	return p.forbidden != "" && !v.asked() && !v.outOfTurn() && !v.updatedInTurn()
 }

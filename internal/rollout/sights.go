@@ -14,16 +14,6 @@ import (
 // saw its beginning. A controller that has just begun to look begins it anew, and never
 // shortens it. The times in the objects are compared with each other only.
 
-// Seen is when this controller first saw what stands on a node now; zero for what was
-// there when it began to look.
-type Seen struct {
-	// Claim is of the name in status.wave, Ready of the Node's readiness.
-	Claim, Ready time.Time
-	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
-	// Timestamp of the Node's.
-	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
-}
-
 // Sights remember, for one IngressDaemonSet, when what stands in its objects was first
 // seen. The zero value has seen nothing.
 type Sights struct {
@@ -217,7 +207,7 @@ func (s *Sights) seeGate(state *State) {
 
 // seen is when what stands on a node counts as first seen. Without Sights, as in a
 // forecast, all clocks are one and the objects themselves tell.
-func (p *planner) seen(n *Node) Seen {
+func (p *pass) seen(n *Node) Seen {
 	if n.Seen == nil {
 		return asWritten(n)
 	}
@@ -240,7 +230,7 @@ func (s Seen) notBefore(at time.Time) Seen {
 
 // readyAsSeen are the pods of a node, ready since this controller saw them so. Those of which
 // it found that when it began to look were so for long where the node is not under way.
-func (p *planner) readyAsSeen(n *Node) []Pod {
+func (p *pass) readyAsSeen(n *Node) []Pod {
 	underWay := p.wave[n.Name] || n.Marked()
 	if n.Seen == nil || p.minReady() == 0 && !n.Marked() {
 		return n.Pods
@@ -258,9 +248,13 @@ func (p *planner) readyAsSeen(n *Node) []Pod {
 
 func asWritten(n *Node) Seen {
 	s := Seen{Ready: n.ReadyAt, Requested: n.Detachment.RequestedAt}
-	s.Timestamp, _ = time.Parse(time.RFC3339, n.Detachment.Timestamp)
-	if d := n.Deployment; d != nil {
+	if n.Detachment.Timestamp != "" {
+		s.Timestamp, _ = time.Parse(time.RFC3339, n.Detachment.Timestamp)
+	}
+	if n.Marked() {
 		s.Mark, _ = n.markedAt()
+	}
+	if d := n.Deployment; d != nil {
 		s.Updated, s.Attached = d.UpdatedAt, d.AttachedAt
 		if d.Hold != nil {
 			s.Hold = d.Hold.At.Time
@@ -272,7 +266,7 @@ func asWritten(n *Node) Seen {
 // moment is the time to write into the objects of a node: now, or just after the
 // latest that stands there, should another clock have been ahead. So the times on one
 // node are in the order in which they were written, whoever wrote them.
-func (p *planner) moment(n *Node) time.Time {
+func (p *pass) moment(n *Node) time.Time {
 	at := p.Now
 	after := func(t time.Time) {
 		if !t.IsZero() {

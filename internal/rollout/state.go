@@ -4,8 +4,7 @@
 // reads a clock or remembers anything: what must survive a crash is in State,
 // which comes from the objects in the API server and from the health checks.
 //
-// Read state.go, plan.go, node.go, sights.go, handshake.go, wave.go, order.go, gate.go,
-// checkers.go, storm.go, removal.go, status.go.
+// CONTRIBUTING.md says in which order to read it.
 package rollout
 
 import (
@@ -237,3 +236,19 @@ type Checker struct {
 	// Taken is whether an older IngressDaemonSet answers on the port, on a node of both.
 	Taken bool
 }
+
+// Seen is when this controller first saw what stands on a node now; zero for what was
+// there when it began to look.
+type Seen struct {
+	// Claim is of the name in status.wave, Ready of the Node's readiness.
+	Claim, Ready time.Time
+	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
+	// Timestamp of the Node's.
+	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
+}
+
+// Detacher is who takes nodes out of load balancers when an annotation on the Node asks for it.
+// Ask is the key of that annotation, Answer that of the timestamp that says when the node was out;
+// empty where nothing answers. An answer counts only to the question that it belongs to: whoever
+// may ask could otherwise write an answer to somebody else's.
+type Detacher struct{ Ask, Answer string }

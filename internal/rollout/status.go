@@ -62,7 +62,7 @@ func (p *planner) writeStatus() {
 // least one, runs it and serves, but for those that somebody keeps out, does not put back
 // or drains, and its analysis passed. A dead node tells nothing of it, and that one waits
 // for its turn for another reason, such as more pods, nothing against it.
-func (p *planner) proven() bool {
+func (p *pass) proven() bool {
 	proofs := 0
 	for i := range p.views {
 		v := &p.views[i]
@@ -78,17 +78,17 @@ func (p *planner) proven() bool {
 }
 
 // passed is whether no analysis holds up the end of the rollout.
-func (p *planner) passed() bool { return p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed }
+func (p *pass) passed() bool { return p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed }
 
 // degrades is whether the node is still attached while pods are replaced.
-func (p *planner) degrades(v *view) bool {
+func (p *pass) degrades(v *view) bool {
 	pass, _, _ := v.checksPass()
 	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)
 }
 
 // listNodes lists the nodes that do not serve, those of the wave first and then those that
 // somebody keeps out, who waits for it.
-func (p *planner) listNodes() []v1alpha1.NodeStatus {
+func (p *pass) listNodes() []v1alpha1.NodeStatus {
 	var views []*view
 	for i := range p.views {
 		if v := &p.views[i]; v.state != "" && v.state != v1alpha1.NodeServing {
@@ -107,7 +107,7 @@ func (p *planner) listNodes() []v1alpha1.NodeStatus {
 
 // since is when the node came into its state: as the objects tell, or as the
 // last status does.
-func (p *planner) since(v *view) *metav1.Time {
+func (p *pass) since(v *view) *metav1.Time {
 	for _, last := range p.Status.Nodes {
 		if last.Name == v.Name && last.State == v.state {
 			return last.Since
@@ -159,9 +159,11 @@ func (p *planner) setProgressing(finished bool) {
 	case p.halted():
 		// Keep the message that says why.
 	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed:
-		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, p.failure())
+		// Somebody may have taken their places from the status.
+		p.enrollJudged()
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, cmp.Or(p.failure(), "a check failed that is not in the spec any more"))
 	case overdue >= 0:
-		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.overdue(&p.views[overdue]))
+		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonProgressDeadlineExceeded, p.views[overdue].deadlineExceeded())
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingOut, "nodes are being released")
 	case p.refused():
@@ -217,7 +219,9 @@ func (p *planner) setDegraded() {
 
 // setWarning sets a condition that is not there before the first warning.
 func (p *planner) setWarning() {
-	switch warnings := append(slices.Clone(p.Warnings), p.warnOfCheckers()...); {
+	ofCheckers, until := p.warnOfCheckers()
+	p.wake(until)
+	switch warnings := append(slices.Clone(p.Warnings), ofCheckers...); {
 	case len(warnings) > 0:
 		p.set(v1alpha1.ConditionWarning, true, warnings[0].Reason, messages(warnings, 0))
 	case meta.FindStatusCondition(p.out.Status.Conditions, v1alpha1.ConditionWarning) != nil:

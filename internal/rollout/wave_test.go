@@ -382,7 +382,7 @@ func TestOrder(t *testing.T) {
 		s.Nodes = append(s.Nodes, n)
 	}
 	var got []string
-	for _, v := range newPlanner(s).ordered() {
+	for _, v := range newPlanner(s).ordered(func(*view) bool { return true }) {
 		got = append(got, v.Name)
 	}
 	if want := []string{"z", "a", "b1", "b2", "empty", "none"}; !slices.Equal(got, want) {

@@ -18,7 +18,7 @@ var rollouts = []variant{
 	},
 	{
 		name: "a budget that has shrunk is not heeded by nodes that are halfway",
-		file: "internal/rollout/wave.go",
+		file: "internal/rollout/budget.go",
 		from: "case p.finishes(v) && after.acting < p.budget(v):",
 		to:   "case p.finishes(v):",
 		in:   "./internal/rollout", tests: "TestShrunkBudget", say: "with a budget of 1: Update n0000 to r3 x2, Update n0001",
@@ -32,14 +32,14 @@ var rollouts = []variant{
 	},
 	{
 		name: "fields are set of a node for which the decision holds a step already",
-		file: "internal/rollout/plan.go",
-		from: "d.Outmoded && !v.acted &&",
+		file: "internal/rollout/turn.go",
+		from: "d.Outmoded && !w.acted &&",
 		to:   "d.Outmoded &&",
 		in:   "./internal/rollout", tests: "TestFieldsWaitForTheTurn", say: "ReleaseDetachment n0000, SetFields n0000",
 	},
 	{
 		name: "fields are set while pods of a node are replaced that traffic reaches",
-		file: "internal/rollout/plan.go",
+		file: "internal/rollout/turn.go",
 		from: "\treturn !v.rolling() || ownTurn\n",
 		to:   "\treturn !v.rolling() || ownTurn || !v.Marked()\n",
 		in:   "./internal/rollout", tests: "TestFieldsWaitForTheTurn", say: "--- FAIL: TestFieldsWaitForTheTurn/detaching_since",
@@ -68,8 +68,8 @@ var rollouts = []variant{
 	{
 		name: "a removed port is closed whoever asks it",
 		file: "internal/rollout/checkers.go",
-		from: "\t\tif v.Exists && (hooked || p.unknown(v) || p.asked(v, port)) {\n",
-		to:   "\t\tif v.Exists && (hooked || p.unknown(v)) {\n",
+		from: "if unasked := p.unasked(v, port); !unasked.yes {",
+		to:   "if unasked := p.known(v); !unasked.yes {",
 		in:   "./internal/rollout", tests: "TestRetiringPort", say: "--- FAIL: TestRetiringPort/asked_on_one_node",
 	},
 	{
