@@ -37,12 +37,15 @@ var proxies = map[string][]string{
 	"caddy":   {"docker.io/library/caddy:2.6"},
 }
 
-// Stage is a cluster with the controller on it.
+// Stage is a cluster with the controller on it, or a lane of one.
 type Stage struct {
 	*cluster.Cluster
 	client.WithWatch
 	root string
 	log  io.Writer
+	// lane is its number, from 0 on, and nodes are its own; a whole stage is lane 0 with all nodes.
+	lane  int
+	nodes []*cluster.Node
 }
 
 // Open attaches to the cluster in dir.
@@ -89,7 +92,7 @@ func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
-	return &Stage{Cluster: c, WithWatch: api, root: root, log: log}, err
+	return &Stage{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
 }
 
 // moduleRoot is the folder of this project.
