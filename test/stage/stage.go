@@ -14,6 +14,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/images"
@@ -21,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Image is the controller's image, as config/default names it.
@@ -75,6 +77,8 @@ func SetUp(ctx context.Context, o cluster.Options) (*Stage, error) {
 }
 
 func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
+	// The library's client complains with a stack if nobody says where its log goes.
+	ctrllog.SetLogger(logr.Discard())
 	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
