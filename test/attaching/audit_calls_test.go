@@ -39,8 +39,8 @@ func (a *audit) wantedBack(l *leader, at place) {
 	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || a.ends[t.ID].After(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
 		return
 	}
-	if g.Type == targets.Instance && a.anyUnnamed(l) {
-		// It may be the machine of a Node that does not say which it is.
+	if g.Type == targets.Instance && a.anyUnnamed(l) && len(a.w.recordedBy(at)) > 0 {
+		// It may be the machine of a Node that does not say which it is, of which somebody has it.
 		return
 	}
 	for other := range g.members {
