@@ -2,7 +2,7 @@
 // read caches into one State, of a large fleet only what changed (changes.go,
 // stored.go), and where pods are rejected which are of an older template
 // (replicasets.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
-// the status and events. deployments.go, revisions.go, healthcheckers.go and
+// the status and then events (untold.go). deployments.go, revisions.go, healthcheckers.go and
 // service.go do so for one kind of object each; checks.go listens to the nodes'
 // health-check ports.
 package controller
