@@ -66,9 +66,10 @@ func (s *Stage) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 	return front, nil
 }
 
-// keptFor is how long a client of the tcp frontend keeps a connection: shorter
-// than the grace periods, since a load balancer of that mode moves no connection.
-const keptFor = 2 * time.Second
+// keptFor is how long a client of the tcp frontend keeps a connection. A load balancer of that
+// mode moves none: this, and the second in which it finds a node down, are a second less than the
+// shortest grace, for a machine that stalls.
+const keptFor = time.Second
 
 // TrafficClient is the program that Send runs, which it builds where that was not
 // done before.
