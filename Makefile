@@ -16,8 +16,8 @@ NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # The shells, in which goroutines meet; their tests run under the race detector.
-RACED = analysis detach/controller detach/webhook kubectl nodehealth/flows nodehealth/server \
-	rollout/controller targets/aws targets/controller
+RACED = analysis detach/controller detach/webhook kubectl nodehealth/flows \
+	nodehealth/healthclient nodehealth/server rollout/controller targets/aws targets/controller
 SHELLS = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v /test/)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.

@@ -1,10 +1,5 @@
 package v1alpha1
 
-import (
-	"strings"
-	"time"
-)
-
 // Labels of Deployments and their pods.
 const (
 	// LabelNode names the node; a name over 63 characters is cut and hashed.
@@ -54,37 +49,6 @@ const (
 	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"
 )
-
-// MarkKeyOf is the key under which the health-check mark is looked for among the
-// annotations of a node's Deployment: the one on record there, whatever the spec says.
-// Somebody may have removed that record: then it is the default one, or another that
-// the mark is known to be under.
-func MarkKeyOf(annotations map[string]string, known ...string) string {
-	if key := annotations[AnnotationMarkKey]; key != "" {
-		return key
-	}
-	for _, key := range append([]string{DefaultMarkKey}, known...) {
-		if _, marked := annotations[key]; marked && key != "" {
-			return key
-		}
-	}
-	return DefaultMarkKey
-}
-
-// MarkOf is the health-check mark among the annotations of a node's Deployment. Its
-// presence counts, also where its value is empty.
-func MarkOf(annotations map[string]string, known ...string) (value string, present bool) {
-	value, present = annotations[MarkKeyOf(annotations, known...)]
-	return value, present
-}
-
-// MarkedAt is the time that the value of a health-check mark begins with; ok is false
-// where it is none of the controller's.
-func MarkedAt(mark string) (at time.Time, ok bool) {
-	began, _, _ := strings.Cut(mark, "/")
-	at, err := time.Parse(time.RFC3339, began)
-	return at, err == nil
-}
 
 // node-detacher's contract, on Nodes, pods and DaemonSets (github.com/mumoshu/node-detacher).
 const (

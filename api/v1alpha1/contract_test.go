@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -12,7 +13,7 @@ func TestMarkOf(t *testing.T) {
 	const recorded = v1alpha1.AnnotationMarkKey
 	for name, c := range map[string]struct {
 		annotations map[string]string
-		value       string
+		value       v1alpha1.Mark
 		present     bool
 	}{
 		"none":            {nil, "", false},
@@ -28,5 +29,86 @@ func TestMarkOf(t *testing.T) {
 		if value, present := v1alpha1.MarkOf(c.annotations, "", "known"); value != c.value || present != c.present {
 			t.Errorf("%s: %q, %t", name, value, present)
 		}
+	}
+}
+
+// TestHoldOf reads no hold where the value is empty, or somebody else's.
+func TestHoldOf(t *testing.T) {
+	for value, held := range map[string]bool{
+		"": false, "{": false, "by me": false, `{"attempts": "two"}`: false, "{}": true, `{"attempts": 2}`: true,
+	} {
+		if hold := v1alpha1.HoldOf(map[string]string{v1alpha1.AnnotationHold: value}); (hold != nil) != held {
+			t.Errorf("%q is read as %+v", value, hold)
+		}
+	}
+	if hold := v1alpha1.HoldOf(nil); hold != nil {
+		t.Errorf("no annotation is read as %+v", hold)
+	}
+}
+
+// TestDetachmentRequestOf counts presence, and takes of a value what can be read.
+func TestDetachmentRequestOf(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	key := v1alpha1.DetachmentRequestKey("1")
+	for value, want := range map[string]v1alpha1.DetachmentRequest{
+		"": {}, "{": {}, "null": {}, "by me": {}, `{"key": "k", "at": 7}`: {Key: "k"},
+		`{"at": "2026-01-02T03:04:05Z", "key": "k", "staleTimestamp": "s"}`: {At: at, Key: "k", StaleTimestamp: "s"},
+	} {
+		got := v1alpha1.DetachmentRequestOf(map[string]string{key: value}, "1")
+		if got == nil || *got != want {
+			t.Errorf("%q is read as %+v", value, got)
+		}
+	}
+	if got := v1alpha1.DetachmentRequestOf(map[string]string{v1alpha1.DetachmentRequestKey("2"): ""}, "1"); got != nil {
+		t.Errorf("another's is read as %+v", got)
+	}
+	local := v1alpha1.DetachmentRequest{At: at.In(time.FixedZone("", 3600)), Key: "k"}
+	if got := local.Value(); got != `{"at":"2026-01-02T03:04:05Z","key":"k"}` {
+		t.Errorf("written is %s", got)
+	}
+	if uid, ok := v1alpha1.DetachmentRequester(key); uid != "1" || !ok {
+		t.Errorf("%s is %s's request, %t", key, uid, ok)
+	}
+	if _, ok := v1alpha1.DetachmentRequester(v1alpha1.AnnotationNodeDetached); ok {
+		t.Error("a person's is a request")
+	}
+}
+
+// TestMarkIs of a kind only where it is the controller's.
+func TestMarkIs(t *testing.T) {
+	const serving, outOfTurn = v1alpha1.MarkServing, v1alpha1.MarkOutOfTurn
+	for mark, kind := range map[v1alpha1.Mark]string{
+		"2026-01-02T03:04:05Z/r": "", "2026-01-02T03:04:05Z/r/serving": serving, "2026-01-02T03:04:05.678Z/r/out-of-turn": outOfTurn,
+		"": "", "/serving": "", "/out-of-turn": "", "mine/serving": "", "mine/out-of-turn": "", "2026-01-02/serving": "",
+	} {
+		if mark.Is(serving) != (kind == serving) || mark.Is(outOfTurn) != (kind == outOfTurn) {
+			t.Errorf("%q is not of the kind %q", mark, kind)
+		}
+	}
+}
+
+// TestPodsPerNode reads no number where there is none, or less than none.
+func TestPodsPerNode(t *testing.T) {
+	for value, want := range map[string]int32{"0": 0, "2": 2, "": -1, "-1": -1, "two": -1, "3000000000": -1, " 2": -1} {
+		got, ok := v1alpha1.PodsPerNode(map[string]string{v1alpha1.AnnotationPodsPerNode: value})
+		if ok != (want >= 0) || got != max(want, 0) {
+			t.Errorf("%q is read as %d, %t", value, got, ok)
+		}
+	}
+	if _, ok := v1alpha1.PodsPerNode(nil); ok {
+		t.Error("no annotation is read")
+	}
+}
+
+// TestPresence of who drains or detaches a node counts, whatever the value says.
+func TestPresence(t *testing.T) {
+	for _, value := range []string{"", "{", "yes"} {
+		annotations := map[string]string{v1alpha1.AnnotationDrainedAt: value, v1alpha1.AnnotationDetached: value}
+		if at, drained := v1alpha1.DrainedAt(annotations); !drained || !at.IsZero() || !v1alpha1.IsDetached(annotations) {
+			t.Errorf("%q: drained at %s, %t, detached %t", value, at, drained, v1alpha1.IsDetached(annotations))
+		}
+	}
+	if _, drained := v1alpha1.DrainedAt(nil); drained || v1alpha1.IsDetached(nil) {
+		t.Error("no annotation is read")
 	}
 }

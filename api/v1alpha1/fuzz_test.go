@@ -19,14 +19,14 @@ func FuzzMark(f *testing.F) {
 			annotations[AnnotationMarkKey] = recorded
 		}
 		value, present := MarkOf(annotations, key)
-		if there, ok := annotations[MarkKeyOf(annotations, key)]; ok != present || there != value {
+		if there, ok := annotations[MarkKeyOf(annotations, key)]; ok != present || Mark(there) != value {
 			t.Errorf("%v: the mark is %q, %t", annotations, value, present)
 		}
 		if recorded == key && key != AnnotationMarkKey && key != "" && !present {
 			t.Errorf("%v: it is not there", annotations)
 		}
 		began, _, _ := strings.Cut(mark, "/")
-		at, ok := MarkedAt(mark)
+		at, ok := Mark(mark).At()
 		if _, err := time.Parse(time.RFC3339, began); ok != (err == nil) || !ok && !at.IsZero() {
 			t.Errorf("%q began at %s, %t", mark, at, ok)
 		}

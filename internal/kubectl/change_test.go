@@ -258,20 +258,23 @@ func TestExplanation(t *testing.T) {
 }
 
 // TestExplanationReadsTheMark as the health checkers do: under the key on record, else
-// under the default one, whatever the spec says now, and also where it is empty.
+// under the default one, whatever the spec says now, and also where it is empty. One that is
+// not the controller's is shown as somebody else's.
 func TestExplanationReadsTheMark(t *testing.T) {
+	const others = ", set by somebody else"
 	set := midway()
 	set.Spec.UpdateStrategy.RollingUpdate.AnnotateDeploymentToDetach = &v1alpha1.AnnotateDeploymentToDetach{Key: "example.com/new"}
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		says        string
 	}{
-		"default":         {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a"},
-		"recorded":        {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b"},
-		"empty":           {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "="},
-		"of the spec":     {map[string]string{"example.com/new": "c"}, "example.com/new=c"},
-		"none":            {nil, ""},
-		"record, no mark": {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
+		"default":          {map[string]string{v1alpha1.DefaultMarkKey: "a"}, v1alpha1.DefaultMarkKey + "=a" + others},
+		"the controller's": {map[string]string{v1alpha1.DefaultMarkKey: "2026-01-01T11:59:48Z/r"}, v1alpha1.DefaultMarkKey + "=2026-01-01T11:59:48Z/r"},
+		"recorded":         {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", "example.com/old": "b", v1alpha1.DefaultMarkKey: "a"}, "example.com/old=b" + others},
+		"empty":            {map[string]string{v1alpha1.DefaultMarkKey: ""}, v1alpha1.DefaultMarkKey + "=" + others},
+		"of the spec":      {map[string]string{"example.com/new": "c"}, "example.com/new=c" + others},
+		"none":             {nil, ""},
+		"record, no mark":  {map[string]string{v1alpha1.AnnotationMarkKey: "example.com/old", v1alpha1.DefaultMarkKey: "a"}, ""},
 	} {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1"}}}
 		d.Spec.Replicas = new(int32(2))
@@ -284,6 +287,22 @@ func TestExplanationReadsTheMark(t *testing.T) {
 		mark, _, _ = strings.Cut(mark, "\n")
 		if marked != (c.says != "") || mark != c.says {
 			t.Errorf("%s: the mark %q, want %q", name, mark, c.says)
+		}
+	}
+}
+
+// TestExplanationReadsTheHold as the controller does: one that is empty or cannot be read
+// holds nothing back, and is shown as somebody else's.
+func TestExplanationReadsTheHold(t *testing.T) {
+	const others = "Not held back by " + v1alpha1.AnnotationHold + "="
+	for value, says := range map[string]string{
+		"": others + ", set by somebody else\n", "{": others + "{, set by somebody else\n", `{"attempts":2}`: "Held back {\"attempts\":2}\n",
+	} {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1", v1alpha1.AnnotationHold: value}}}
+		d.Spec.Replicas = new(int32(2))
+		text := explanation(midway(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, []appsv1.Deployment{d}, nil, now)
+		if line := text[strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1:]; strings.Join(strings.Fields(line), " ") != strings.Join(strings.Fields(says), " ") {
+			t.Errorf("%q: %q, want %q", value, line, says)
 		}
 	}
 }

@@ -82,10 +82,16 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 		add("Deployment", fmt.Sprintf("%s, %d of %d pods ready", d.Name, d.Status.ReadyReplicas, *d.Spec.Replicas))
 		known := set.Spec.Strategy().MarkKey
 		if mark, marked := v1alpha1.MarkOf(d.Annotations, known); marked {
-			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+mark)
+			by := ""
+			if _, ours := mark.At(); !ours {
+				by = ", set by somebody else"
+			}
+			add("Health checks", "made to fail by the mark "+v1alpha1.MarkKeyOf(d.Annotations, known)+"="+string(mark)+by)
 		}
-		if hold := d.Annotations[v1alpha1.AnnotationHold]; hold != "" {
-			add("Held back", hold)
+		if value, there := d.Annotations[v1alpha1.AnnotationHold]; v1alpha1.HoldOf(d.Annotations) != nil {
+			add("Held back", value)
+		} else if there {
+			add("Not held back", "by "+v1alpha1.AnnotationHold+"="+value+", set by somebody else")
 		}
 	}
 	if a := set.Spec.Strategy().AnnotateNode; a != nil {
@@ -102,10 +108,9 @@ func detachmentRows(set *v1alpha1.IngressDaemonSet, node *corev1.Node, d *appsv1
 func heldBy(set *v1alpha1.IngressDaemonSet, node *corev1.Node) string {
 	ours, others := false, 0
 	for key := range node.Annotations {
-		if uid, ok := strings.CutPrefix(key, v1alpha1.AnnotationDetachPrefix); ok {
-			if uid == string(set.UID) {
-				ours = true
-			} else {
+		if uid, asked := v1alpha1.DetachmentRequester(key); asked {
+			ours = ours || uid == set.UID
+			if uid != set.UID {
 				others++
 			}
 		}

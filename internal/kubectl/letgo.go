@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -46,9 +47,8 @@ func (n *outNode) letGo(ctx context.Context, api client.Client) error {
 
 // askers are the UIDs of the IngressDaemonSets that there are; they are not asked for
 // where the Node has no request of any.
-func (n *outNode) askers(ctx context.Context, api client.Client) (map[string]bool, error) {
-	living := map[string]bool{}
-	isRequest := func(key string) bool { return strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) }
+func (n *outNode) askers(ctx context.Context, api client.Client) (map[types.UID]bool, error) {
+	living := map[types.UID]bool{}
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(n.node.Annotations)), isRequest) {
 		return living, nil
 	}
@@ -57,9 +57,14 @@ func (n *outNode) askers(ctx context.Context, api client.Client) (map[string]boo
 		return nil, fmt.Errorf("looking for the IngressDaemonSets that ask for the detachment of node %q: %w", n.name, err)
 	}
 	for _, set := range sets.Items {
-		living[string(set.UID)] = true
+		living[set.UID] = true
 	}
 	return living, nil
+}
+
+func isRequest(key string) bool {
+	_, request := v1alpha1.DetachmentRequester(key)
+	return request
 }
 
 // removable are the annotations that ask for the node's detachment on nobody's behalf
@@ -67,7 +72,7 @@ func (n *outNode) askers(ctx context.Context, api client.Client) (map[string]boo
 // Each IngressDaemonSet is a field manager of its own that owns what it asks with together
 // with its request, and nothing else. Whoever else wrote a request, such as a person who
 // edited the Node, may own any annotation.
-func removable(node *corev1.Node, living map[string]bool) []string {
+func removable(node *corev1.Node, living map[types.UID]bool) []string {
 	kept, out := map[string]bool{}, []string{v1alpha1.AnnotationNodeDetached}
 	owned := map[string]bool{}
 	for _, entry := range node.ManagedFields {
@@ -75,12 +80,12 @@ func removable(node *corev1.Node, living map[string]bool) []string {
 			continue
 		}
 		keys := ownAnnotations(entry)
-		i := slices.IndexFunc(keys, func(key string) bool { return strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) })
+		i := slices.IndexFunc(keys, isRequest)
 		if i < 0 {
 			continue
 		}
 		owned[keys[i]] = true
-		if !living[strings.TrimPrefix(keys[i], v1alpha1.AnnotationDetachPrefix)] {
+		if uid, _ := v1alpha1.DetachmentRequester(keys[i]); !living[uid] {
 			out = append(out, keys...)
 			continue
 		}
@@ -89,7 +94,7 @@ func removable(node *corev1.Node, living map[string]bool) []string {
 		}
 	}
 	for key := range node.Annotations {
-		uid, request := strings.CutPrefix(key, v1alpha1.AnnotationDetachPrefix)
+		uid, request := v1alpha1.DetachmentRequester(key)
 		switch {
 		case !request || owned[key]:
 		case living[uid]:

@@ -9,6 +9,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -34,7 +35,7 @@ func annotated(owners map[string][]string, keys ...string) *corev1.Node {
 
 // TestRemovable never parts a request from the annotation that asks.
 func TestRemovable(t *testing.T) {
-	living := map[string]bool{"1": true}
+	living := map[types.UID]bool{"1": true}
 	for name, c := range map[string]struct {
 		node *corev1.Node
 		left []string

@@ -172,7 +172,7 @@ func mayDetach(s rollout.State, set *v1alpha1.IngressDaemonSet, node string) err
 func (m maintenance) annotate(ctx context.Context, api client.Client, d *appsv1.Deployment) error {
 	before := d.DeepCopy()
 	if m.detach {
-		d.Annotations[v1alpha1.AnnotationDetached] = fieldManager + " " + time.Now().UTC().Format(time.RFC3339)
+		d.Annotations[v1alpha1.AnnotationDetached] = v1alpha1.DetachedValue(fieldManager, time.Now())
 	} else {
 		delete(d.Annotations, v1alpha1.AnnotationDetached)
 	}

@@ -29,7 +29,7 @@ func ending(uid types.UID) nodehealth.Pod {
 }
 
 func marked(s nodehealth.State, released bool) nodehealth.State {
-	s.Deployment.Mark, s.Deployment.Released = new("2026-01-02T11:00:00Z/r1"), released
+	s.Deployment.Mark, s.Deployment.Released = new(v1alpha1.Mark("2026-01-02T11:00:00Z/r1")), released
 	return s
 }
 
@@ -206,7 +206,7 @@ func TestDrainHookEnds(t *testing.T) {
 // TestMarkThatServes lets the health checks pass until the pods are changed, also
 // while a drain hook holds those that somebody deletes.
 func TestMarkThatServes(t *testing.T) {
-	mark := func(s nodehealth.State, value string, released bool) nodehealth.State {
+	mark := func(s nodehealth.State, value v1alpha1.Mark, released bool) nodehealth.State {
 		s.Deployment.Mark, s.Deployment.Released = &value, released
 		return s
 	}
@@ -224,7 +224,7 @@ func TestMarkThatServes(t *testing.T) {
 		"held, another mark": {mark(known(ending("a")), "2026-01-02T11:00:00Z/r1", false), nodehealth.Marked},
 	} {
 		answer := nodehealth.Decide(c.state)
-		if answer.Reason != c.reason || answer.Mark != *c.state.Deployment.Mark {
+		if answer.Reason != c.reason || answer.Mark != string(*c.state.Deployment.Mark) {
 			t.Errorf("%s: %s with mark %q, want %s", name, answer.Reason, answer.Mark, c.reason)
 		}
 	}

@@ -3,7 +3,6 @@ package nodehealth
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -140,8 +139,8 @@ func named(replicaSet, deployment string) bool {
 // wanted falls back to the replicas, such as before the controller has annotated
 // the Deployment.
 func wanted(d *appsv1.Deployment) int32 {
-	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil && n >= 0 {
-		return int32(n)
+	if pods, ok := v1alpha1.PodsPerNode(d.Annotations); ok {
+		return pods
 	}
 	if d.Spec.Replicas != nil {
 		return *d.Spec.Replicas
@@ -151,7 +150,7 @@ func wanted(d *appsv1.Deployment) int32 {
 
 // mark is looked for under the key on record, or where there is none under the default
 // and those that are known. Its presence counts, whatever its value is.
-func mark(d *appsv1.Deployment, known ...string) *string {
+func mark(d *appsv1.Deployment, known ...string) *v1alpha1.Mark {
 	if value, marked := v1alpha1.MarkOf(d.Annotations, known...); marked {
 		return &value
 	}
@@ -160,17 +159,16 @@ func mark(d *appsv1.Deployment, known ...string) *string {
 
 // released is whether the pods were changed since the mark, or are stopped because
 // somebody drains the node, both of which the controller does only when the node is out.
-func released(d *appsv1.Deployment, value *string) bool {
-	if value == nil {
+func released(d *appsv1.Deployment, mark *v1alpha1.Mark) bool {
+	if mark == nil {
 		return false
 	}
-	_, drained := d.Annotations[v1alpha1.AnnotationDrainedAt]
+	_, drained := v1alpha1.DrainedAt(d.Annotations)
 	if drained && d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return true
 	}
-	markedAt, ours := v1alpha1.MarkedAt(*value)
-	updatedAt, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationUpdatedAt])
-	return ours && err == nil && !updatedAt.Before(markedAt)
+	markedAt, ours := mark.At()
+	return ours && !v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationUpdatedAt).Before(markedAt)
 }
 
 func observePod(pod *corev1.Pod) Pod {

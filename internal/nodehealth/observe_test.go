@@ -71,31 +71,31 @@ func TestObserveDeployment(t *testing.T) {
 			d.Annotations, d.Spec.Replicas = nil, nil
 		}, &nodehealth.Deployment{Wanted: 1}},
 		"terminating": {func(d *appsv1.Deployment) { d.DeletionTimestamp = &now }, &nodehealth.Deployment{Wanted: 2, Terminating: true}},
-		"marked":      {annotate(v1alpha1.DefaultMarkKey, "r1 at noon"), &nodehealth.Deployment{Wanted: 2, Mark: new("r1 at noon")}},
+		"marked":      {annotate(v1alpha1.DefaultMarkKey, "r1 at noon"), &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark("r1 at noon"))}},
 		"marked under a key of its own": {func(d *appsv1.Deployment) {
 			d.Annotations[v1alpha1.AnnotationMarkKey] = "example.com/out"
 			d.Annotations["example.com/out"] = ""
-		}, &nodehealth.Deployment{Wanted: 2, Mark: new(""), MarkKey: "example.com/out"}},
-		"marked under the key that was on record": {annotate("example.com/last", ""), &nodehealth.Deployment{Wanted: 2, Mark: new("")}},
+		}, &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark("")), MarkKey: "example.com/out"}},
+		"marked under the key that was on record": {annotate("example.com/last", ""), &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark(""))}},
 		"marked under another key than that": {func(d *appsv1.Deployment) {
 			d.Annotations[v1alpha1.AnnotationMarkKey], d.Annotations["example.com/last"] = "example.com/out", "m"
 		}, &nodehealth.Deployment{Wanted: 2, MarkKey: "example.com/out"}},
-		"marked with nothing": {annotate(v1alpha1.DefaultMarkKey, ""), &nodehealth.Deployment{Wanted: 2, Mark: new("")}},
+		"marked with nothing": {annotate(v1alpha1.DefaultMarkKey, ""), &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark(""))}},
 		"marked under a key that does not count": {func(d *appsv1.Deployment) {
 			d.Annotations[v1alpha1.AnnotationMarkKey] = "example.com/out"
 			d.Annotations[v1alpha1.DefaultMarkKey] = "m"
 		}, &nodehealth.Deployment{Wanted: 2, MarkKey: "example.com/out"}},
 
-		"updated before the mark": {updated("2026-01-02T11:59:59Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon)}},
-		"updated since the mark":  {updated("2026-01-02T12:00:00Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon), Released: true}},
+		"updated before the mark": {updated("2026-01-02T11:59:59Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark(markedAtNoon))}},
+		"updated since the mark":  {updated("2026-01-02T12:00:00Z"), &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark(markedAtNoon)), Released: true}},
 		"emptied by a drain": {func(d *appsv1.Deployment) {
 			updated("")(d)
 			d.Annotations[v1alpha1.AnnotationDrainedAt], d.Spec.Replicas = "2026-01-02T12:00:00Z", new(int32(0))
-		}, &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon), Released: true}},
+		}, &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark(markedAtNoon)), Released: true}},
 		"not emptied yet": {func(d *appsv1.Deployment) {
 			updated("")(d)
 			d.Annotations[v1alpha1.AnnotationDrainedAt] = "2026-01-02T12:00:00Z"
-		}, &nodehealth.Deployment{Wanted: 2, Mark: new(markedAtNoon)}},
+		}, &nodehealth.Deployment{Wanted: 2, Mark: new(v1alpha1.Mark(markedAtNoon))}},
 
 		"orphaned":       {func(d *appsv1.Deployment) { d.OwnerReferences = nil }, &nodehealth.Deployment{Wanted: 2}},
 		"not controlled": {func(d *appsv1.Deployment) { d.OwnerReferences[0].Controller = nil }, &nodehealth.Deployment{Wanted: 2}},

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 // State is all that is known of one node and one IngressDaemonSet. It is
@@ -53,7 +55,7 @@ type Deployment struct {
 	// Wanted is how many ready pods make the node serve.
 	Wanted int32 `json:"wanted"`
 	// Mark is the value of the health-check mark; nil where there is no mark.
-	Mark *string `json:"mark,omitempty"`
+	Mark *v1alpha1.Mark `json:"mark,omitempty"`
 	// MarkKey is the key on record for the mark; empty where there is none.
 	MarkKey string `json:"markKey,omitempty"`
 	// Released is whether the pods were changed, or stopped, since the mark: whoever

@@ -2,7 +2,6 @@ package nodehealth
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -36,7 +35,7 @@ func Decide(s State) v1alpha1.HealthCheckAnswer {
 	if d := s.Deployment; d != nil {
 		answer.WantedPods, answer.ReadyPods = d.Wanted, s.readyPods()
 		if d.Mark != nil && !s.Unkept {
-			answer.Mark = *d.Mark
+			answer.Mark = string(*d.Mark)
 		}
 	}
 	answer.Reason, answer.Message = s.judge(answer.ReadyPods)
@@ -68,7 +67,7 @@ func (s State) judge(ready int32) (reason, message string) {
 // servesMarked is whether the mark leaves the health checks as they are until the
 // pods are changed.
 func (d *Deployment) servesMarked() bool {
-	return d.Mark != nil && !d.Released && strings.HasSuffix(*d.Mark, v1alpha1.MarkServing)
+	return d.Mark != nil && !d.Released && d.Mark.Is(v1alpha1.MarkServing)
 }
 
 func (s State) count(ready int32) string {

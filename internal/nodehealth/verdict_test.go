@@ -83,24 +83,28 @@ func TestDecide(t *testing.T) {
 			reason: nodehealth.DeploymentTerminating, ready: 1,
 		},
 		"marked": {
-			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark = new("m <1> \"é\"") }),
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark = new(v1alpha1.Mark("m <1> \"é\"")) }),
 			reason: nodehealth.Marked, mark: "m <1> \"é\"", ready: 1,
 		},
 		"marked with nothing": {
-			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark = new("") }),
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark = new(v1alpha1.Mark("")) }),
 			reason: nodehealth.Marked, ready: 1,
+		},
+		"marked by somebody, as if it were to serve": {
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark = new(v1alpha1.Mark("mine/serving")) }),
+			reason: nodehealth.Marked, mark: "mine/serving", ready: 1,
 		},
 		"shutting down": {
 			state:  with(known(pod("a")), func(s *nodehealth.State) { s.ShuttingDown = true }),
 			reason: nodehealth.ShuttingDown, ready: 1,
 		},
 		"marked, which is not stored yet": {
-			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark, s.Unkept = new("m"), true }),
+			state:  with(known(pod("a")), func(s *nodehealth.State) { s.Deployment.Mark, s.Unkept = new(v1alpha1.Mark("m")), true }),
 			reason: nodehealth.Marked, ready: 1,
 		},
 		"marked and terminating": {
 			state: with(known(), func(s *nodehealth.State) {
-				s.Deployment.Mark, s.Deployment.Terminating = new("m"), true
+				s.Deployment.Mark, s.Deployment.Terminating = new(v1alpha1.Mark("m")), true
 			}),
 			reason: nodehealth.Marked, mark: "m",
 		},
@@ -250,7 +254,7 @@ func anyState(t *rapid.T) nodehealth.State {
 		Wanted:      rapid.Int32Range(0, 3).Draw(t, "wanted"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "marked") == 0 {
-		s.Deployment.Mark = new(rapid.String().Draw(t, "mark"))
+		s.Deployment.Mark = new(v1alpha1.Mark(rapid.String().Draw(t, "mark")))
 	}
 	s.Pods = rapid.SliceOfN(rapid.Custom(anyPod), 0, 4).Draw(t, "pods")
 	for _, target := range nodehealth.Targets(s) {
@@ -269,7 +273,7 @@ func TestServesOnlyWithEnoughPodsAndNoUpdateScheduled(t *testing.T) {
 		if want := could && got.ReadyPods >= s.Deployment.Wanted; got.Serving != want {
 			t.Fatalf("serving is %t, want %t: %+v", got.Serving, want, got)
 		}
-		if s.Deployment != nil && s.Deployment.Mark != nil && got.Mark != *s.Deployment.Mark {
+		if s.Deployment != nil && s.Deployment.Mark != nil && got.Mark != string(*s.Deployment.Mark) {
 			t.Fatalf("mark %q is repeated as %q", *s.Deployment.Mark, got.Mark)
 		}
 	})

@@ -53,7 +53,7 @@ func (p *planner) needsCheckers(v *view) bool {
 	case v.Marked():
 		// What somebody else set may stay for as long as they like, too.
 		_, ours := v.markedAt()
-		return ours && (d.DrainedAt.IsZero() && !v.outOfTurn() || v.readyPods() > 0)
+		return ours && (!v.drained() && !v.outOfTurn() || v.readyPods() > 0)
 	case !p.wave[v.Name] || !v.Wanted || p.outdated(v):
 		return false
 	}

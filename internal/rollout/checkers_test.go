@@ -88,7 +88,7 @@ func TestRetiringPort(t *testing.T) {
 	const closes = "DeleteChecker 10079"
 	check := func(s *State) *Check { return &s.Nodes[1].Checks[1] }
 	begun := func(s *State) {
-		s.Nodes[0].Deployment.Revision, s.Nodes[0].Deployment.Mark = "r0", MarkValue(start, "r1")
+		s.Nodes[0].Deployment.Revision, s.Nodes[0].Deployment.Mark = "r0", v1alpha1.NewMark(start, "r1", "")
 	}
 	for name, test := range map[string]struct {
 		change func(s *State)

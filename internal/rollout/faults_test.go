@@ -55,12 +55,12 @@ func TestFieldsWaitForTheTurn(t *testing.T) {
 		}, ""},
 		"marked, and not yet detached": {func(s *State) {
 			halfway(s)
-			s.Nodes[0].Deployment.Mark = MarkValue(start, "r2")
+			s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(start, "r2", "")
 			s.Nodes[0].Deployment.UpdatedAt = start.Add(-time.Minute)
 		}, ""},
 		"marked and updated": {func(s *State) {
 			halfway(s)
-			s.Nodes[0].Deployment.Mark = MarkValue(start.Add(-time.Minute), "r2")
+			s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Minute), "r2", "")
 			s.Nodes[0].Deployment.UpdatedAt = start
 		}, "SetFields n0000"},
 		"marked by somebody": {func(s *State) {
@@ -94,16 +94,18 @@ func TestMiscounted(t *testing.T) {
 		change func(n *Node)
 		back   bool
 	}{
-		"to none":           {func(n *Node) { n.Deployment.PodsPerNode = 0 }, true},
-		"to more":           {func(n *Node) { n.Deployment.PodsPerNode = 3 }, true},
-		"to fewer":          {func(n *Node) { n.Deployment.PodsPerNode = 1 }, true},
-		"while it is tried": {func(n *Node) { n.Deployment.Hold = &Hold{Revision: "r2", Attempts: 1, Replicas: 2, Trying: true} }, true},
-		"held back":         {func(n *Node) { n.Deployment.Hold = &Hold{Revision: "r2", Attempts: 1, Replicas: 2} }, false},
+		"to none":  {func(n *Node) { n.Deployment.PodsPerNode = 0 }, true},
+		"to more":  {func(n *Node) { n.Deployment.PodsPerNode = 3 }, true},
+		"to fewer": {func(n *Node) { n.Deployment.PodsPerNode = 1 }, true},
+		"while it is tried": {func(n *Node) {
+			n.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Attempts: 1, Replicas: 2, Trying: true}
+		}, true},
+		"held back":         {func(n *Node) { n.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Attempts: 1, Replicas: 2} }, false},
 		"one is not ready":  {func(n *Node) { n.Pods[0].Ready = false }, false},
 		"one is older":      {func(n *Node) { n.Pods[0].Revision = "r0" }, false},
 		"scaled by others":  {func(n *Node) { scaledTo(1)(n) }, false},
 		"changed by others": {func(n *Node) { n.Deployment.Drifted = true }, false},
-		"marked":            {func(n *Node) { n.Deployment.Mark = MarkValue(start.Add(-time.Minute), "r1") }, false},
+		"marked":            {func(n *Node) { n.Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Minute), "r1", "") }, false},
 		"being deleted":     {func(n *Node) { n.Deployment.Deleting = true }, false},
 		"being put back":    {func(n *Node) { n.Detachment.Requested = true }, false},
 		"out of the set":    {func(n *Node) { n.Wanted = false }, false},
@@ -194,7 +196,7 @@ func overdueFleet() State {
 	s.Spec.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.RollBackOnFailure
 	n := &s.Nodes[0]
 	updatedTo(n, "r2")
-	n.Deployment.Mark = MarkValue(start.Add(-time.Hour), "r2")
+	n.Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Hour), "r2", "")
 	n.Deployment.UpdatedAt = start.Add(-30 * time.Minute)
 	n.Pods[0].Ready = false
 	return s
@@ -797,7 +799,7 @@ func TestGoneNodeHeldByAFinalizer(t *testing.T) {
 	s.Revision = "r2"
 	n := &s.Nodes[0]
 	n.Exists, n.Wanted, n.Ready, n.Pods, n.Checks = false, false, false, nil, nil
-	n.Deployment.Mark, n.Deployment.Deleting = MarkValue(start.Add(-time.Hour), "r2"), true
+	n.Deployment.Mark, n.Deployment.Deleting = v1alpha1.NewMark(start.Add(-time.Hour), "r2", ""), true
 	if d := Plan(s); len(d.Status.Wave) != 1 {
 		t.Errorf("nothing begins:\n%s", summary(d))
 	}

@@ -64,7 +64,7 @@ func (p *planner) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pod
 func (p *planner) telling(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		v := p.find(name)
-		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || !v.Deployment.DrainedAt.IsZero())
+		return v == nil || !v.Exists || !v.Wanted || v.Deployment != nil && (p.drains(v) || v.drained())
 	})
 }
 
@@ -213,7 +213,7 @@ func (p *planner) unfinishedOnRecord() bool {
 // turns is whether the node, where it is in the wave, is there for its turn: not
 // one that leaves, nor one that somebody drains or keeps out for as long as they like.
 func (v *view) turns() bool {
-	return v.Wanted && !v.keptOut() && (v.Deployment == nil || v.Deployment.DrainedAt.IsZero())
+	return v.Wanted && !v.keptOut() && !v.drained()
 }
 
 // ofWave is whether nodes of the wave that is analysed are still updated.

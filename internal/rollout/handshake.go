@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -48,7 +47,7 @@ func (p *planner) finish(v *view) {
 		if p.detach(v) && p.accepted(v.target) {
 			reason := "the node is detached"
 			if d.heldBack() && d.Hold.Revision == v.target {
-				reason = d.Hold.again()
+				reason = d.afterAttempt()
 			}
 			p.update(v, reason)
 		}
@@ -152,7 +151,7 @@ func (p *planner) detachTime() time.Duration {
 func (p *planner) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
 	if v.marksServing() && !p.strategy.FailAfterDetachment {
 		// The strategy changed since: nobody else may be left to take it out.
-		mark := strings.TrimSuffix(v.Deployment.Mark, v1alpha1.MarkServing)
+		mark := v.Deployment.Mark.Without(v1alpha1.MarkServing)
 		return false, &Step{Action: Mark, Mark: mark, Reason: "its health checks are to fail first"}, "its mark is being changed", until
 	}
 	ok, since, reason := v.acknowledged(v.seen.Mark)
@@ -285,7 +284,7 @@ func (p *planner) replaceBroken(v *view) {
 }
 
 func (p *planner) markOutOfTurn(v *view, reason string) {
-	mark := MarkValue(p.moment(v.Node), p.revisionOf(v)) + v1alpha1.MarkOutOfTurn
+	mark := v1alpha1.NewMark(p.moment(v.Node), p.revisionOf(v), v1alpha1.MarkOutOfTurn)
 	p.act(v, Step{Action: Mark, Mark: mark, Reason: reason})
 }
 
@@ -441,8 +440,8 @@ func (p *planner) updating(v *view, reason string) Step {
 }
 
 // tryingOn is what to remember of the attempt to have so many pods of the target.
-func (p *planner) tryingOn(v *view, replicas int32) *Hold {
-	again := Hold{Revision: v.target, Generation: p.Generation}
+func (p *planner) tryingOn(v *view, replicas int32) *v1alpha1.Hold {
+	again := v1alpha1.Hold{Revision: v.target, Generation: p.Generation}
 	if h := v.Deployment.Hold; h != nil && h.Revision == v.target {
 		again = *h
 	}

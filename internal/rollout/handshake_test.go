@@ -29,7 +29,7 @@ func TestAcknowledgement(t *testing.T) {
 		"a mark without a value":             {func(n *Node) { n.Deployment.Mark, n.Deployment.EmptyMark, n.Checks[0].Mark = "", true, "" }, ""},
 		"a port that repeats none":           {func(n *Node) { n.Checks[0].Mark, n.Checks[0].Unmarked = "", true }, "Update n0000 to r2 x2"},
 		"a port that repeats none, and failed long before, as it seems": {func(n *Node) {
-			n.Deployment.Mark = MarkValue(start.Add(-9*time.Second), "r2")
+			n.Deployment.Mark = v1alpha1.NewMark(start.Add(-9*time.Second), "r2", "")
 			n.Checks[0].Mark, n.Checks[0].Unmarked, n.Checks[0].Since = "", true, start.Add(-time.Hour)
 		}, ""},
 		"one of two ports":         {func(n *Node) { n.Checks = append(n.Checks, Check{Port: 10081, Answered: true, Serving: true}) }, ""},
@@ -122,7 +122,7 @@ func TestHealthChecksFailLast(t *testing.T) {
 	last(&s)
 	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
 	d := Plan(s)
-	if steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r2")+"/serving" {
+	if steps(d) != "Mark n0000" || d.Steps[0].Mark != v1alpha1.NewMark(start, "r2", v1alpha1.MarkServing) {
 		t.Fatalf("begins with %+v", d.Steps)
 	}
 	s = markedFleet(3)
@@ -147,7 +147,7 @@ func TestHealthChecksFailLast(t *testing.T) {
 		t.Errorf("when the detacher has answered: %q", got)
 	}
 	s.Spec.UpdateStrategy.RollingUpdate.FailHealthChecks = v1alpha1.FailFirst
-	if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start.Add(-30*time.Second), "r2") {
+	if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != v1alpha1.NewMark(start.Add(-30*time.Second), "r2", "") {
 		t.Errorf("when the health checks are to fail first: %+v", d.Steps)
 	}
 }

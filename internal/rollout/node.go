@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -15,26 +14,22 @@ func (n *Node) Marked() bool {
 	return n.Deployment != nil && (n.Deployment.Mark != "" || n.Deployment.EmptyMark)
 }
 
-// MarkValue is the value of a health-check mark: when it was asked for, and for
-// which revision.
-func MarkValue(at time.Time, revision string) string {
-	return Timestamp(at) + "/" + revision
+// drained is whether somebody was seen to drain the node.
+func (n *Node) drained() bool {
+	return n.Deployment != nil && (n.Deployment.Drained || !n.Deployment.DrainedAt.IsZero())
 }
 
 // marksServing is whether the health checks go on passing in spite of the mark,
 // until the pods are changed.
-func (n *Node) marksServing() bool { return strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing) }
+func (n *Node) marksServing() bool { return n.Deployment.Mark.Is(v1alpha1.MarkServing) }
 
 // outOfTurn is whether the node served nothing when it was marked: it was not its turn.
 func (n *Node) outOfTurn() bool {
-	return n.Deployment != nil && strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkOutOfTurn)
+	return n.Deployment != nil && n.Deployment.Mark.Is(v1alpha1.MarkOutOfTurn)
 }
 
-// Timestamp is how moments are written into annotations: RFC 3339 with milliseconds.
-func Timestamp(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
-
 // markedAt is when the node was marked; ok is false where the mark is not ours.
-func (n *Node) markedAt() (at time.Time, ok bool) { return v1alpha1.MarkedAt(n.Deployment.Mark) }
+func (n *Node) markedAt() (at time.Time, ok bool) { return n.Deployment.Mark.At() }
 
 // updatedInTurn is whether the pods were changed since the node was marked. A mark that is
 // not ours does not tell when it was made.

@@ -170,7 +170,7 @@ func (p *planner) advance(v *view) {
 	case p.stopsStorm(v):
 	case !v.Wanted:
 		p.remove(v)
-	case !d.DrainedAt.IsZero(), p.drains(v):
+	case v.drained(), p.drains(v):
 		p.drain(v)
 	case d.Detached:
 		p.keepOut(v)

@@ -76,7 +76,7 @@ func (p *planner) servingBeside(v *view) (n int) {
 func (p *planner) drain(v *view) {
 	d := v.Deployment
 	switch _, ours := v.markedAt(); {
-	case d.DrainedAt.IsZero(), !ours && v.Leaving:
+	case !v.drained(), !ours && v.Leaving:
 		step := Step{Action: Mark, Mark: d.Mark, Drained: true, Reason: "somebody drains the node", At: p.moment(v.Node)}
 		if !ours || v.outOfTurn() {
 			step.Mark = p.markValue(v)

@@ -15,7 +15,7 @@ import (
 func TestDrain(t *testing.T) {
 	drained := func(n *Node) {
 		n.Leaving, n.Evicting = true, true
-		n.Deployment.Mark, n.Deployment.DrainedAt = MarkValue(start.Add(-30*time.Second), "r1"), start.Add(-30*time.Second)
+		n.Deployment.Mark, n.Deployment.DrainedAt = v1alpha1.NewMark(start.Add(-30*time.Second), "r1", ""), start.Add(-30*time.Second)
 		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
 	}
 	emptied := func(n *Node) {
@@ -34,9 +34,18 @@ func TestDrain(t *testing.T) {
 		"out of time": {func(n *Node) {
 			drained(n)
 			n.Checks[0].Serving = true
-			n.Deployment.Mark = MarkValue(start.Add(-time.Hour), "r1")
+			n.Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Hour), "r1", "")
 		}, "ScaleToZero n0000"},
-		"emptied":    {emptied, ""},
+		"emptied": {emptied, ""},
+		"emptied, and somebody garbled since when": {func(n *Node) {
+			emptied(n)
+			n.Evicting, n.Deployment.Drained, n.Deployment.DrainedAt = false, true, time.Time{}
+		}, ""},
+		"uncordoned, and somebody garbled since when": {func(n *Node) {
+			emptied(n)
+			n.Leaving, n.Deployment.Drained, n.Deployment.DrainedAt = false, true, time.Time{}
+		}, "Update n0000 to r1 x2"},
+		"serves, and somebody wrote that it is drained": {func(n *Node) { n.Deployment.Drained = true }, "Unmark n0000"},
 		"uncordoned": {func(n *Node) { emptied(n); n.Leaving = false }, "Update n0000 to r1 x2"},
 		"uncordoned, to have no pods": {func(n *Node) {
 			emptied(n)
@@ -66,7 +75,7 @@ func TestUncordonedTooEarly(t *testing.T) {
 			s := servingFleet(3)
 			s.Revision, s.Spec.MinReadySeconds = revision, 10
 			n := &s.Nodes[0]
-			n.Deployment.Mark, n.Deployment.DrainedAt = MarkValue(start.Add(-5*time.Second), "r1"), start.Add(-5*time.Second)
+			n.Deployment.Mark, n.Deployment.DrainedAt = v1alpha1.NewMark(start.Add(-5*time.Second), "r1", ""), start.Add(-5*time.Second)
 			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Second)}
 			n.Pods[0].ReadySince = start.Add(-8 * time.Second)
 			if d := Plan(s); steps(d) != "" || !d.WakeAt.Equal(start.Add(2*time.Second)) {
@@ -126,7 +135,7 @@ func TestDrainByDeletion(t *testing.T) {
 		"while others are replaced": {func(_ *State, n *Node) { n.Deployment.OlderReplicas = 1 }, ""},
 		"in its turn":               {func(s *State, _ *Node) { s.Status.Wave = []string{"n0000"} }, ""},
 		"while it is held back": {func(_ *State, n *Node) {
-			n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
+			n.Deployment.Hold = &v1alpha1.Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
 		}, ""},
 		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
 		"no other serves": {func(s *State, _ *Node) {
@@ -360,8 +369,9 @@ func TestLettingGo(t *testing.T) {
 // handshake: a node that leaves, or is drained, is marked by us first.
 func TestMarkOfSomebodyElse(t *testing.T) {
 	for name, set := range map[string]func(d *Deployment){
-		"words": func(d *Deployment) { d.Mark = "please" },
-		"empty": func(d *Deployment) { d.EmptyMark = true },
+		"words":     func(d *Deployment) { d.Mark = "please" },
+		"empty":     func(d *Deployment) { d.EmptyMark = true },
+		"of a kind": func(d *Deployment) { d.Mark = "mine/out-of-turn" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(3)
@@ -369,11 +379,11 @@ func TestMarkOfSomebodyElse(t *testing.T) {
 			set(n.Deployment)
 			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start}
 			n.Wanted, s.Status.Wave = false, []string{"n0000"}
-			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") {
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != v1alpha1.NewMark(start, "r1", "") {
 				t.Errorf("leaves the set: %+v", d.Steps)
 			}
 			n.Wanted, n.Leaving, n.Evicting, s.Status.Wave = true, true, true, nil
-			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != MarkValue(start, "r1") || !d.Steps[0].Drained {
+			if d := Plan(s); steps(d) != "Mark n0000" || d.Steps[0].Mark != v1alpha1.NewMark(start, "r1", "") || !d.Steps[0].Drained {
 				t.Errorf("is drained: %+v", d.Steps)
 			}
 			n.Leaving, n.Evicting = false, false

@@ -56,7 +56,8 @@ type sight struct {
 // one that was not seen before.
 type nodeValues struct {
 	known, claimed, ready, marked      bool
-	mark, timestamp                    string
+	mark                               v1alpha1.Mark
+	timestamp                          string
 	updated, attached, hold, requested int64
 }
 

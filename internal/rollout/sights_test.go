@@ -54,13 +54,13 @@ func TestClockOfAnotherLeader(t *testing.T) {
 			want  string
 		}{
 			"the mark's deadline": {func(s *State) {
-				s.Nodes[0].Deployment.Mark = MarkValue(wrote, "r2")
+				s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(wrote, "r2", "")
 				s.Nodes[0].Checks[0].Answered = false
 				s.Spec.UpdateStrategy.RollingUpdate.DetachTimeoutPolicy = v1alpha1.ProceedOnDetachTimeout
 				// A deadline is over at the second look.
 			}, 611 * time.Second, "Update n0000 to r2 x2"},
 			"the mark's grace without health checks": {func(s *State) {
-				s.Nodes[0].Deployment.Mark = MarkValue(wrote, "r2")
+				s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(wrote, "r2", "")
 				s.Nodes[0].Checks = nil
 			}, 10 * time.Second, "Update n0000 to r2 x2"},
 			"the grace of the request": {func(s *State) {
@@ -70,7 +70,7 @@ func TestClockOfAnotherLeader(t *testing.T) {
 			}, 2 * time.Second, "Update n0000 to r2 x2"},
 			"a held-back node's next attempt": {func(s *State) {
 				n := &s.Nodes[0]
-				n.Deployment.Hold = &Hold{Attempts: 3, Revision: "r2", Generation: 1, At: metav1.NewMicroTime(wrote)}
+				n.Deployment.Hold = &v1alpha1.Hold{Attempts: 3, Revision: "r2", Generation: 1, At: metav1.NewMicroTime(wrote)}
 			}, 4 * time.Second, "Update n0000 to r2 x2"},
 		} {
 			t.Run(name+" "+skew.String(), func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestSteadyByOurClock(t *testing.T) {
 	s := servingFleet(2)
 	s.Revision = "r2"
 	n := &s.Nodes[0]
-	n.Deployment.Mark = MarkValue(start, "r2") + v1alpha1.MarkOutOfTurn
+	n.Deployment.Mark = v1alpha1.NewMark(start, "r2", v1alpha1.MarkOutOfTurn)
 	n.Checks[0] = Check{Port: 10080, Answered: true, Since: start}
 	n.Pods[0].Ready, n.Pods[1].Ready = false, false
 	sights := &Sights{}
@@ -196,7 +196,7 @@ func TestSteadyOfAnEarlierTurn(t *testing.T) {
 	n := &s.Nodes[0]
 	sights := &Sights{}
 	look(sights, s, 0)
-	n.Deployment.Mark = MarkValue(start, "r1")
+	n.Deployment.Mark = v1alpha1.NewMark(start, "r1", "")
 	look(sights, s, time.Second)
 	n.Deployment.Mark = ""
 	look(sights, s, 2*time.Second)
@@ -292,7 +292,7 @@ func TestSilencedPortByPort(t *testing.T) {
 			sights := &Sights{}
 			look(sights, s, 0)
 			look(sights, s, 30*time.Second)
-			n.Deployment.Mark = MarkValue(start.Add(test.marked), "r2")
+			n.Deployment.Mark = v1alpha1.NewMark(start.Add(test.marked), "r2", "")
 			look(sights, s, max(30*time.Second, test.marked))
 			n.Checks[test.gone].Gone = true
 			for _, test := range []struct {
@@ -333,7 +333,7 @@ func TestReleasedWithoutItsMark(t *testing.T) {
 		s := servingFleet(3)
 		byBoth(&s.Spec)
 		n := &s.Nodes[0]
-		n.Deployment.Detached, n.Deployment.Mark = true, MarkValue(start.Add(-time.Minute), "r1")
+		n.Deployment.Detached, n.Deployment.Mark = true, v1alpha1.NewMark(start.Add(-time.Minute), "r1", "")
 		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Minute)}
 		n.Detachment = Detachment{Requested: true, Held: true, RequestedAt: start.Add(-time.Minute), Timestamp: start.Add(-time.Minute).Format(time.RFC3339)}
 		if outdated {
@@ -386,13 +386,13 @@ func TestMoments(t *testing.T) {
 	s.Revision, s.Status.Wave = "r2", []string{"n0000"}
 	s.Nodes[0].Deployment.UpdatedAt = ahead
 	marks := Plan(s)
-	at, _ := v1alpha1.MarkedAt(marks.Steps[0].Mark)
+	at, _ := marks.Steps[0].Mark.At()
 	if steps(marks) != "Mark n0000" || !at.After(ahead) {
 		t.Fatalf("marked at %s, updated at %s", at, ahead)
 	}
 
 	s = markedFleet(2)
-	s.Nodes[0].Deployment.Mark = MarkValue(ahead, "r2")
+	s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(ahead, "r2", "")
 	s.Nodes[0].Checks[0].Mark = s.Nodes[0].Deployment.Mark
 	s.Nodes[0].Seen = &Seen{}
 	updates := Plan(s)
@@ -437,7 +437,7 @@ func TestReturningNodeKeepsItsPlace(t *testing.T) {
 	s.Spec.UpdateStrategy.RollingUpdate.AttachGracePeriodSeconds = new(int32(10))
 	s.Revision, s.Spec.Paused, s.Status.Wave = "r2", true, []string{"n0000"}
 	n := &s.Nodes[0]
-	n.Deployment.Mark = MarkValue(start, "r2")
+	n.Deployment.Mark = v1alpha1.NewMark(start, "r2", "")
 	first := &Sights{}
 	look(first, s, 0)
 	n.Deployment.Mark, n.Deployment.AttachedAt = "", start.Add(time.Second)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // State is everything a decision is made from.
@@ -149,34 +148,12 @@ type Deployment struct {
 	Detached bool
 	// Mark is the value of the health-check mark, empty where there is none; EmptyMark
 	// is whether one is there that somebody left without a value.
-	Mark                             string
+	Mark                             v1alpha1.Mark
 	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
-	Hold                             *Hold
-}
-
-// Hold says that a Deployment is held back because the kubelet rejects its pods.
-type Hold struct {
-	// Attempts is how often the pods of Revision were tried in vain.
-	Attempts int    `json:"attempts"`
-	Revision string `json:"revision"`
-	// Generation is that of the spec they were tried with: another spec, such as
-	// one with less surge, is worth a try at once.
-	Generation int64  `json:"generation"`
-	Reason     string `json:"reason"`
-	// At is when the hold began, or when it was last tried again.
-	At metav1.MicroTime `json:"at"`
-	// Replicas is how many pods are held or tried, Paused whether halfway between
-	// two revisions.
-	Replicas int32 `json:"replicas"`
-	Paused   bool  `json:"paused,omitempty"`
-	// Trying is whether all pods are asked for again, and the outcome is open.
-	Trying bool `json:"trying,omitempty"`
-	// Terminating is whether older pods were still there, whose end is reason to try again.
-	Terminating bool `json:"terminating,omitempty"`
-	// ReplicaSet is the hash of the ReplicaSet whose template the Deployment went back
-	// to, empty where it kept its own.
-	ReplicaSet string `json:"replicaSet,omitempty"`
+	// Drained is whether somebody was seen to drain the node, also where it is not known when.
+	Drained bool
+	Hold    *v1alpha1.Hold
 }
 
 // Pod is a pod of a node's Deployment.
@@ -216,7 +193,7 @@ type Check struct {
 	Serving  bool
 	// Mark is the mark that the answer repeats. Unmarked ports, such as
 	// kube-proxy's, repeat none.
-	Mark     string
+	Mark     v1alpha1.Mark
 	Unmarked bool
 	// Since is when the port began to pass or, whatever marks came meanwhile, to fail.
 	// Where the health checker does not tell, it is when its answer last changed, or when

@@ -45,7 +45,7 @@ func markedFleet(nodes int) State {
 	s := servingFleet(nodes)
 	s.Revision = "r2"
 	n := &s.Nodes[0]
-	n.Deployment.Mark = MarkValue(start.Add(-30*time.Second), "r2")
+	n.Deployment.Mark = v1alpha1.NewMark(start.Add(-30*time.Second), "r2", "")
 	n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
 	s.Status.Wave = []string{n.Name}
 	return s
@@ -57,7 +57,7 @@ func steps(d Decision) string {
 	for _, s := range d.Steps {
 		s.Reason = ""
 		line := s.String()
-		if strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn) {
+		if s.Mark.Is(v1alpha1.MarkOutOfTurn) {
 			line += " out of turn"
 		}
 		out = append(out, line)

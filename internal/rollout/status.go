@@ -66,8 +66,7 @@ func (p *planner) proven() bool {
 	proofs := 0
 	for i := range p.views {
 		v := &p.views[i]
-		drained := v.Deployment != nil && !v.Deployment.DrainedAt.IsZero()
-		if !v.Wanted || !v.Ready || v.keptOut() || v.unreturned || drained {
+		if !v.Wanted || !v.Ready || v.keptOut() || v.unreturned || v.drained() {
 			continue
 		}
 		if v.Deployment == nil || v.Deployment.Revision != p.Revision || v.Deployment.Drifted || v.state != v1alpha1.NodeServing && !v.emptied {

@@ -41,7 +41,7 @@ func TestConditions(t *testing.T) {
 		{degraded, v1alpha1.ReasonAsExpected, "False", func(*State) {}, ""},
 		{degraded, v1alpha1.ReasonNodesNotServing, "True", func(s *State) { s.Nodes[1].Ready = false }, "n0001"},
 		{degraded, v1alpha1.ReasonPodsRejected, "True", func(s *State) {
-			s.Nodes[1].Deployment.Hold = &Hold{Attempts: 1, Revision: "r1", Reason: "no CPU", Trying: true}
+			s.Nodes[1].Deployment.Hold = &v1alpha1.Hold{Attempts: 1, Revision: "r1", Reason: "no CPU", Trying: true}
 		}, "n0001: no CPU"},
 		{blocked, v1alpha1.ReasonAsExpected, "False", func(*State) {}, ""},
 		{blocked, v1alpha1.ReasonFloorReached, "True", func(s *State) {

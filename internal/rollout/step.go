@@ -31,10 +31,10 @@ type Step struct {
 	// At is the time to write into the objects of the node.
 	At time.Time
 	// Mark is the mark's value in Mark; Drained marks the node as drained too.
-	Mark    string
+	Mark    v1alpha1.Mark
 	Drained bool
 	// Hold is what to remember in HoldBack, Update and SetFields, nil to forget.
-	Hold *Hold
+	Hold *v1alpha1.Hold
 	// PodsPerNode is how many pods make the node serve, which SetFields puts back; nil to leave it.
 	PodsPerNode *int32
 	// Paused is whether HoldBack pauses the Deployment, so that the Deployment

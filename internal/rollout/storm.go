@@ -165,9 +165,9 @@ func (p *planner) rollsInTurn(v *view) bool {
 }
 
 // holdOn is what to remember of an attempt that failed.
-func (p *planner) holdOn(v *view, step Step) *Hold {
+func (p *planner) holdOn(v *view, step Step) *v1alpha1.Hold {
 	d := v.Deployment
-	h := &Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating(), ReplicaSet: step.ReplicaSet}
+	h := &v1alpha1.Hold{Attempts: 1, Revision: d.Revision, Generation: p.Generation, Reason: step.Reason, At: metav1.NewMicroTime(p.Now), Replicas: step.Replicas, Paused: step.Paused, Terminating: v.anyTerminating(), ReplicaSet: step.ReplicaSet}
 	switch last := d.Hold; {
 	case last == nil:
 	case !last.Trying:
@@ -198,9 +198,9 @@ func (p *planner) triesAgain(v *view) bool {
 	case !d.heldBack() || d.Hold.Revision != v.target || p.heldBack(v):
 		return false
 	case p.goesOn(v):
-		p.update(v, d.Hold.again())
+		p.update(v, d.afterAttempt())
 	case p.lacksPods(v):
-		p.addPods(v, d.Hold.again())
+		p.addPods(v, d.afterAttempt())
 	default:
 		return false
 	}
@@ -215,7 +215,7 @@ func (p *planner) addPods(v *view, reason string) {
 	p.carryOut(v, step)
 }
 
-func (h *Hold) again() string { return fmt.Sprintf("after attempt %d", h.Attempts) }
+func (d *Deployment) afterAttempt() string { return fmt.Sprintf("after attempt %d", d.Hold.Attempts) }
 
 // partly is whether the node is being updated with another number of pods than
 // is wanted in the end.

@@ -131,7 +131,7 @@ func TestHoldBack(t *testing.T) {
 		"its turn is to leave":       {2, 1, func(s *State) { s.Nodes[0].Wanted = false }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"its turn is to be kept out": {2, 1, func(s *State) { s.Nodes[0].Deployment.Detached = true }, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"it is marked, and not updated yet": {2, 1, func(s *State) {
-			s.Nodes[0].Deployment.Mark = MarkValue(start, "r2")
+			s.Nodes[0].Deployment.Mark = v1alpha1.NewMark(start, "r2", "")
 			byBoth(&s.Spec)
 		}, "HoldBack n0000 to r2 x3", true, Rolling{0, 3}},
 		"somebody else has marked it": {2, 1, func(s *State) {
@@ -188,44 +188,46 @@ func rejecting(older, present int) State {
 
 // TestHeldBack: what follows while a node is held back.
 func TestHeldBack(t *testing.T) {
-	held := func(change func(s *State, n *Node, h *Hold)) State {
+	held := func(change func(s *State, n *Node, h *v1alpha1.Hold)) State {
 		s := rejecting(2, 0)
 		n := &s.Nodes[0]
 		n.Pods = pods(2, "old", oldPod)
-		h := &Hold{Generation: 1, Revision: "r2", Attempts: 3, At: metav1.NewMicroTime(start.Add(-3 * time.Second))}
+		h := &v1alpha1.Hold{Generation: 1, Revision: "r2", Attempts: 3, At: metav1.NewMicroTime(start.Add(-3 * time.Second))}
 		n.Deployment.Revision, n.Deployment.Hold = "r1", h
 		change(&s, n, h)
 		return s
 	}
 	for name, test := range map[string]struct {
-		change func(s *State, n *Node, h *Hold)
+		change func(s *State, n *Node, h *v1alpha1.Hold)
 		want   string
 	}{
-		"not time yet":             {func(*State, *Node, *Hold) {}, ""},
-		"time to try again":        {func(_ *State, _ *Node, h *Hold) { h.Attempts = 2 }, "Update n0000 to r2 x3"},
-		"older pods terminate":     {func(_ *State, n *Node, h *Hold) { h.Attempts, h.Terminating, n.Pods[0].Terminating = 2, true, true }, ""},
-		"older pods are gone":      {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 3, true }, "Update n0000 to r2 x3"},
-		"that did not help before": {func(_ *State, _ *Node, h *Hold) { h.Attempts, h.Terminating = 9, true }, ""},
-		"paused, but in its turn":  {func(s *State, _ *Node, h *Hold) { h.Attempts, s.Spec.Paused = 2, true }, "Update n0000 to r2 x3"},
-		"another is wanted":        {func(s *State, _ *Node, _ *Hold) { s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x3"},
-		"what failed before": {func(_ *State, n *Node, h *Hold) {
+		"not time yet":      {func(*State, *Node, *v1alpha1.Hold) {}, ""},
+		"time to try again": {func(_ *State, _ *Node, h *v1alpha1.Hold) { h.Attempts = 2 }, "Update n0000 to r2 x3"},
+		"older pods terminate": {func(_ *State, n *Node, h *v1alpha1.Hold) {
+			h.Attempts, h.Terminating, n.Pods[0].Terminating = 2, true, true
+		}, ""},
+		"older pods are gone":      {func(_ *State, _ *Node, h *v1alpha1.Hold) { h.Attempts, h.Terminating = 3, true }, "Update n0000 to r2 x3"},
+		"that did not help before": {func(_ *State, _ *Node, h *v1alpha1.Hold) { h.Attempts, h.Terminating = 9, true }, ""},
+		"paused, but in its turn":  {func(s *State, _ *Node, h *v1alpha1.Hold) { h.Attempts, s.Spec.Paused = 2, true }, "Update n0000 to r2 x3"},
+		"another is wanted":        {func(s *State, _ *Node, _ *v1alpha1.Hold) { s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x3"},
+		"what failed before": {func(_ *State, n *Node, h *v1alpha1.Hold) {
 			h.At, n.Pods = metav1.NewMicroTime(start), append(n.Pods, rejectedPod)
 		}, "DeletePods n0000"},
-		"it does not end what fails": {func(_ *State, n *Node, _ *Hold) {
+		"it does not end what fails": {func(_ *State, n *Node, _ *v1alpha1.Hold) {
 			n.Deployment.Replicas, n.Pods = 2, append(n.Pods, rejectedPod)
 		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},
-		"rejected once more": {func(_ *State, n *Node, _ *Hold) {
+		"rejected once more": {func(_ *State, n *Node, _ *v1alpha1.Hold) {
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
 		}, "HoldBack n0000 to r1 x2, DeletePods n0000"},
-		"another spec": {func(s *State, _ *Node, h *Hold) { s.Generation, h.Attempts = 2, 9 }, "Update n0000 to r2 x3"},
-		"not seen yet": {func(_ *State, n *Node, _ *Hold) {
+		"another spec": {func(s *State, _ *Node, h *v1alpha1.Hold) { s.Generation, h.Attempts = 2, 9 }, "Update n0000 to r2 x3"},
+		"not seen yet": {func(_ *State, n *Node, _ *v1alpha1.Hold) {
 			n.Deployment.Settled = false
 			n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Failed: "OutOfcpu"})
 		}, "DeletePods n0000"},
-		"no longer wanted": {func(s *State, n *Node, _ *Hold) {
+		"no longer wanted": {func(s *State, n *Node, _ *v1alpha1.Hold) {
 			s.Revision, n.Pods, n.Deployment.UpdatedReplicas, n.Deployment.ReadyReplicas = "r1", pods(3, "old", oldPod), 3, 3
 		}, "SetFields n0000"},
-		"other fields wait": {func(_ *State, n *Node, _ *Hold) { n.Deployment.Outmoded = true }, ""},
+		"other fields wait": {func(_ *State, n *Node, _ *v1alpha1.Hold) { n.Deployment.Outmoded = true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := steps(Plan(held(test.change))); got != test.want {
@@ -241,7 +243,7 @@ func TestHoldThatEndsNothing(t *testing.T) {
 	s := rejecting(1, 2)
 	n := &s.Nodes[0]
 	n.Pods = append(n.Pods[:3:3], Pod{Name: "x", Revision: "r3", ReplicaSet: "c", Failed: "OutOfcpu"})
-	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 9, Replicas: 3, At: metav1.NewMicroTime(start)}
+	n.Deployment.Hold = &v1alpha1.Hold{Generation: 1, Revision: "r2", Attempts: 9, Replicas: 3, At: metav1.NewMicroTime(start)}
 	if d := Plan(s); steps(d) != "DeletePods n0000" || !d.WakeAt.Equal(start.Add(firstRetry)) {
 		t.Errorf("at first: %s", summary(d))
 	}
@@ -258,7 +260,7 @@ func TestHalfway(t *testing.T) {
 	n := &s.Nodes[0]
 	n.Pods = n.Pods[:3]
 	n.Deployment.UpdatedReplicas = 2
-	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Paused: true, Replicas: 3, At: metav1.NewMicroTime(start.Add(-time.Minute))}
+	n.Deployment.Hold = &v1alpha1.Hold{Generation: 1, Revision: "r2", Attempts: 1, Paused: true, Replicas: 3, At: metav1.NewMicroTime(start.Add(-time.Minute))}
 	s.Nodes[1].Deployment.Revision, s.Nodes[1].Ready = "r2", true
 	if d := Plan(s); steps(d) != "" || len(d.Status.Wave) != 1 || d.Status.Wave[0] != "n0000" {
 		t.Errorf("got\n%s", summary(d))
@@ -272,7 +274,7 @@ func TestAnotherTemplateHalfway(t *testing.T) {
 	s.Revision, s.Revisions["r3"] = "r3", true
 	n := &s.Nodes[0]
 	n.Pods, n.Deployment.Replicas, n.Deployment.UpdatedReplicas = n.Pods[:3], 2, 1
-	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 2, Trying: true, At: metav1.NewMicroTime(start)}
+	n.Deployment.Hold = &v1alpha1.Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 2, Trying: true, At: metav1.NewMicroTime(start)}
 	d := Plan(s)
 	if steps(d) != "RecordRevision, Update n0000 to r3 x2" && steps(d) != "Update n0000 to r3 x2" {
 		t.Fatalf("got %s", summary(d))
@@ -288,7 +290,7 @@ func TestTrying(t *testing.T) {
 	n := &trying.Nodes[0]
 	n.Pods = n.Pods[:3]
 	n.Deployment.UpdatedReplicas, n.Deployment.ReadyReplicas = 3, 3
-	n.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 3, Replicas: 3, Trying: true, At: metav1.NewMicroTime(start)}
+	n.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Generation: 1, Attempts: 3, Replicas: 3, Trying: true, At: metav1.NewMicroTime(start)}
 	if got := steps(Plan(trying)); got != "SetFields n0000" {
 		t.Errorf("accepted: %q", got)
 	}
@@ -307,7 +309,7 @@ func TestTrying(t *testing.T) {
 // often that was in vain.
 func TestHoldSurvivesUpdate(t *testing.T) {
 	s := markedFleet(3)
-	h := &Hold{Generation: 1, Revision: "r2", Attempts: 4, At: metav1.NewMicroTime(start.Add(-time.Hour))}
+	h := &v1alpha1.Hold{Generation: 1, Revision: "r2", Attempts: 4, At: metav1.NewMicroTime(start.Add(-time.Hour))}
 	s.Nodes[0].Deployment.Hold = h
 	d := Plan(s)
 	if steps(d) != "Update n0000 to r2 x2" || d.Steps[0].Hold == nil || d.Steps[0].Hold.Attempts != 4 || !d.Steps[0].Hold.Trying {
@@ -324,7 +326,7 @@ func TestOverlooked(t *testing.T) {
 	n := &s.Nodes[0]
 	n.Pods = n.Pods[:1]
 	n.Deployment.Replicas, n.Deployment.UpdatedReplicas, n.Deployment.OlderReplicas = 1, 0, 1
-	n.Deployment.Hold = &Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 1, Trying: true, At: metav1.NewMicroTime(start)}
+	n.Deployment.Hold = &v1alpha1.Hold{Generation: 1, Revision: "r2", Attempts: 1, Replicas: 1, Trying: true, At: metav1.NewMicroTime(start)}
 	if d := Plan(s); steps(d) != "" || !d.WakeAt.Equal(start.Add(patienceWithTry)) {
 		t.Errorf("at once: %s", summary(d))
 	}
@@ -460,7 +462,7 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 		},
 		"what it went back to is rejected": {
 			append(pods(1, "a", old), pods(1, "b", hashed(rejected, "old", -time.Minute))...), func(s *State) {
-				s.Nodes[0].Deployment.Hold = &Hold{Revision: "r1", Attempts: 1, ReplicaSet: "old", At: metav1.NewMicroTime(start)}
+				s.Nodes[0].Deployment.Hold = &v1alpha1.Hold{Revision: "r1", Attempts: 1, ReplicaSet: "old", At: metav1.NewMicroTime(start)}
 			},
 			Step{Revision: "r1", Replicas: 1, Keep: true}, false,
 		},
@@ -515,9 +517,9 @@ func TestInDoubt(t *testing.T) {
 		"its controller has not seen it yet": {func(n *Node) {
 			n.Pods, n.Deployment.Settled = append(n.Pods[:2], of("old", rejected)), false
 		}, []string{"old"}},
-		"it was taken back to one":  {func(n *Node) { n.Deployment.Hold = &Hold{ReplicaSet: "old"} }, nil},
-		"it is tried again since":   {func(n *Node) { n.Deployment.Hold = &Hold{ReplicaSet: "old", Trying: true} }, []string{"old", "new"}},
-		"somebody changed it since": {func(n *Node) { n.Deployment.Hold, n.Deployment.Drifted = &Hold{ReplicaSet: "old"}, true }, []string{"old", "new"}},
+		"it was taken back to one":  {func(n *Node) { n.Deployment.Hold = &v1alpha1.Hold{ReplicaSet: "old"} }, nil},
+		"it is tried again since":   {func(n *Node) { n.Deployment.Hold = &v1alpha1.Hold{ReplicaSet: "old", Trying: true} }, []string{"old", "new"}},
+		"somebody changed it since": {func(n *Node) { n.Deployment.Hold, n.Deployment.Drifted = &v1alpha1.Hold{ReplicaSet: "old"}, true }, []string{"old", "new"}},
 		"there is no Deployment":    {func(n *Node) { n.Deployment = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -538,7 +540,7 @@ func TestTriesAgainWithTheSameTemplate(t *testing.T) {
 		s := servingFleet(2)
 		n := &s.Nodes[0]
 		n.Pods, n.Deployment.Replicas, n.Deployment.UpdatedReplicas = n.Pods[:1], 1, 1
-		n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: 1, At: metav1.NewMicroTime(start.Add(-time.Minute))}
+		n.Deployment.Hold = &v1alpha1.Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: 1, At: metav1.NewMicroTime(start.Add(-time.Minute))}
 		change(&s, n)
 		return s
 	}
@@ -582,7 +584,7 @@ func TestHeldBackWhileItsAnalysisFails(t *testing.T) {
 		if phase == v1alpha1.AnalysisFailed {
 			s.Status.Analysis.Checks = []v1alpha1.AnalysisCheckStatus{{Name: "errors", Failed: 9}}
 		}
-		s.Nodes[0].Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 1, Replicas: 2, At: began}
+		s.Nodes[0].Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Generation: 1, Attempts: 1, Replicas: 2, At: began}
 		var got []string
 		for _, step := range Plan(s).Steps {
 			if step.Action != Measure {
@@ -605,7 +607,7 @@ func TestDrainedWhileItsWaveIsAnalysed(t *testing.T) {
 	began := metav1.NewMicroTime(start.Add(-time.Minute))
 	s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisOfWave, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
 	drained.Deployment.Revision, drained.Deployment.DrainedAt, drained.Deployment.Settled = "r2", start, false
-	drained.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 1, Replicas: 2, Trying: true, At: began}
+	drained.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Generation: 1, Attempts: 1, Replicas: 2, Trying: true, At: began}
 	updatedTo(&s.Nodes[1], "r2")
 	d := Plan(s)
 	if a := d.Status.Analysis; steps(d) != "Unmark n0000" || a.Phase != v1alpha1.AnalysisMeasuring || !slices.Equal(a.Nodes, []string{"n0001"}) {
@@ -613,7 +615,7 @@ func TestDrainedWhileItsWaveIsAnalysed(t *testing.T) {
 	}
 	s.Status = d.Status
 	*drained = servingNode("n0000")
-	drained.Deployment.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 2, Replicas: 2, At: began}
+	drained.Deployment.Hold = &v1alpha1.Hold{Revision: "r2", Generation: 1, Attempts: 2, Replicas: 2, At: began}
 	if d := Plan(s); steps(d) != "" {
 		t.Errorf("back, with the pods that it had: %s", summary(d))
 	}
@@ -625,7 +627,7 @@ func TestUntried(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		s := rejecting(2, 0)
 		d := s.Nodes[0].Deployment
-		d.Hold = &Hold{Revision: "r2", Generation: 1, Attempts: 1, Trying: true, Replicas: 3, At: metav1.NewMicroTime(start)}
+		d.Hold = &v1alpha1.Hold{Revision: "r2", Generation: 1, Attempts: 1, Trying: true, Replicas: 3, At: metav1.NewMicroTime(start)}
 		d.Settled = seen
 		got := steps(Plan(s))
 		if holds := strings.Contains(got, "HoldBack"); holds != seen || !strings.Contains(got, "DeletePods") {
@@ -649,12 +651,12 @@ func TestTaintEvicts(t *testing.T) {
 		n.Pods[1].Created = deleted.Add(after)
 	}
 	marked := func(n *Node) {
-		n.Deployment.Mark = MarkValue(start.Add(-30*time.Second), "r1")
+		n.Deployment.Mark = v1alpha1.NewMark(start.Add(-30*time.Second), "r1", "")
 		n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-29 * time.Second)}
 	}
 	held := func(n *Node, replicas int32) {
 		n.Deployment.Replicas, n.Deployment.UpdatedReplicas = replicas, replicas
-		n.Deployment.Hold = &Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: replicas, At: metav1.NewMicroTime(start.Add(-time.Hour))}
+		n.Deployment.Hold = &v1alpha1.Hold{Revision: "r1", Generation: 1, Attempts: 1, Replicas: replicas, At: metav1.NewMicroTime(start.Add(-time.Hour))}
 	}
 	for name, test := range map[string]struct {
 		change func(n *Node)

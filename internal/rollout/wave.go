@@ -121,12 +121,12 @@ func (p *planner) begin(v *view) {
 	p.update(v, p.cause(v))
 }
 
-func (p *planner) markValue(v *view) string {
-	value := MarkValue(p.moment(v.Node), p.revisionOf(v))
+func (p *planner) markValue(v *view) v1alpha1.Mark {
+	kind := ""
 	if p.strategy.FailAfterDetachment {
-		value += v1alpha1.MarkServing
+		kind = v1alpha1.MarkServing
 	}
-	return value
+	return v1alpha1.NewMark(p.moment(v.Node), p.revisionOf(v), kind)
 }
 
 func (p *planner) revisionOf(v *view) string {

@@ -91,7 +91,7 @@ func TestTwoSteps(t *testing.T) {
 	}
 	s.Status = first.Status
 	second := Plan(s)
-	if steps(second) != "Mark n0000" || second.Steps[0].Mark != MarkValue(start, "r2") || !slices.Equal(second.Status.Wave, []string{"n0000"}) {
+	if steps(second) != "Mark n0000" || second.Steps[0].Mark != v1alpha1.NewMark(start, "r2", "") || !slices.Equal(second.Status.Wave, []string{"n0000"}) {
 		t.Errorf("second decision:\n%s", summary(second))
 	}
 }
@@ -248,7 +248,7 @@ func TestOutOfTurn(t *testing.T) {
 			s := servingFleet(3)
 			s.Revision = "r2"
 			n := &s.Nodes[0]
-			n.Deployment.Mark = MarkValue(start.Add(-time.Second), "r2") + v1alpha1.MarkOutOfTurn
+			n.Deployment.Mark = v1alpha1.NewMark(start.Add(-time.Second), "r2", v1alpha1.MarkOutOfTurn)
 			n.Pods[0].Ready, n.Pods[1].Ready = false, false
 			// It had failed for long when it was marked.
 			n.Checks[0] = Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: start.Add(-time.Hour)}
@@ -273,7 +273,7 @@ func TestOutOfTurnUsesNoBudget(t *testing.T) {
 	s := servingFleet(4)
 	s.Revision = "r2"
 	n := &s.Nodes[0]
-	n.Wanted, n.Deployment.Mark, n.Pods = false, MarkValue(start, "r1")+v1alpha1.MarkOutOfTurn, nil
+	n.Wanted, n.Deployment.Mark, n.Pods = false, v1alpha1.NewMark(start, "r1", v1alpha1.MarkOutOfTurn), nil
 	n.Checks[0] = Check{Port: 10080, Answered: true, Mark: "another"}
 	s.Checkers[0].Outdated = true
 	if d := Plan(s); steps(d) != "ApplyChecker 10080" {
@@ -327,7 +327,7 @@ func TestMaxWave(t *testing.T) {
 	for i := range s.Nodes[:maxWave+1] {
 		drained++
 		s.Nodes[i].Deployment.DrainedAt, s.Nodes[i].Leaving = start, true
-		s.Nodes[i].Deployment.Mark = MarkValue(start, "r1")
+		s.Nodes[i].Deployment.Mark = v1alpha1.NewMark(start, "r1", "")
 	}
 	if d := Plan(s); len(d.Status.Wave) != drained {
 		t.Errorf("%d nodes in the wave with %d that are drained", len(d.Status.Wave), drained)
@@ -535,7 +535,7 @@ func TestPartition(t *testing.T) {
 				s.Nodes[i].Deployment.Revision = "r2"
 			}
 			for _, i := range test.held {
-				s.Nodes[i].Deployment.Hold = &Hold{Revision: "r2"}
+				s.Nodes[i].Deployment.Hold = &v1alpha1.Hold{Revision: "r2"}
 			}
 			p := newPlanner(s)
 			p.assignTargets()

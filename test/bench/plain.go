@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 )
 
@@ -94,7 +93,7 @@ type marked struct{ *plain }
 func (f marked) name() string { return "marked-deployments" }
 
 func (f marked) roll(ctx context.Context, version string) error {
-	if err := f.patchAll(ctx, `{"op":"add","path":"/metadata/annotations/example.com~1mark","value":"`+rollout.MarkValue(time.Now(), version)+`"}`); err != nil {
+	if err := f.patchAll(ctx, `{"op":"add","path":"/metadata/annotations/example.com~1mark","value":"`+string(v1alpha1.NewMark(time.Now(), version, ""))+`"}`); err != nil {
 		return err
 	}
 	if err := f.plain.roll(ctx, version); err != nil {

@@ -2,12 +2,10 @@ package stage
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -122,7 +120,7 @@ func (f *Fleet) CheckUnmarked(ctx context.Context) error {
 		return err
 	}
 	for _, d := range deployments.Items {
-		if _, marked := d.Annotations[d.Annotations[v1alpha1.AnnotationMarkKey]]; marked {
+		if _, marked := v1alpha1.MarkOf(d.Annotations); marked {
 			return fmt.Errorf("Deployment %s is still marked", d.Name)
 		}
 	}
@@ -176,13 +174,9 @@ func (f *Fleet) Attempts(ctx context.Context) (int, error) {
 	}
 	attempts := 0
 	for _, d := range list.Items {
-		var hold rollout.Hold
-		if value := d.Annotations[v1alpha1.AnnotationHold]; value != "" {
-			if err := json.Unmarshal([]byte(value), &hold); err != nil {
-				return 0, fmt.Errorf("reading the hold of %s: %w", d.Name, err)
-			}
+		if hold := v1alpha1.HoldOf(d.Annotations); hold != nil {
+			attempts += hold.Attempts
 		}
-		attempts += hold.Attempts
 	}
 	return attempts, nil
 }

@@ -81,10 +81,7 @@ func told(object client.Object) string {
 	case *corev1.Pod:
 		return toldPod(o)
 	case *appsv1.Deployment:
-		mark := o.Annotations[v1alpha1.DefaultMarkKey]
-		if key := o.Annotations[v1alpha1.AnnotationMarkKey]; key != "" {
-			mark = o.Annotations[key]
-		}
+		mark, _ := v1alpha1.MarkOf(o.Annotations)
 		return fmt.Sprintf("%s Deployment: revision %s, %d pods, mark %q", o.Labels[v1alpha1.LabelNode],
 			o.Spec.Template.Labels[v1alpha1.LabelRevision], *o.Spec.Replicas, mark)
 	}

@@ -42,14 +42,19 @@ var pure = map[string]struct{ own, others []string }{
 	"internal/targets/awscli":   {[]string{"internal/targets"}, nil},
 }
 
-// shells act on what a pure package decided: on their own and on no other shell.
+// healthclient is the one client of the health checker's protocol, a shell that others may
+// act through.
+const healthclient = "internal/nodehealth/healthclient"
+
+// shells act on what a pure package decided: on their own and on no other shell but healthclient.
 var shells = map[string][]string{
-	"internal/rollout/controller": {"api/v1alpha1", "internal/rollout", "internal/rollout/objects"},
+	healthclient:                  {"api/v1alpha1"},
+	"internal/rollout/controller": {"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"},
 	"internal/analysis":           {"api/v1alpha1", "internal/rollout"},
 	"internal/nodehealth/server":  {"api/v1alpha1", "internal/nodehealth"},
 	"internal/nodehealth/flows":   {"api/v1alpha1"},
 	"internal/targets/aws":        {"internal/targets"},
-	"internal/targets/controller": {"api/v1alpha1", "internal/targets"},
+	"internal/targets/controller": {"api/v1alpha1", healthclient, "internal/targets"},
 	"internal/detach/controller":  {"api/v1alpha1", "internal/detach"},
 	"internal/detach/webhook":     {"api/v1alpha1/webhook"},
 	"internal/kubectl":            {"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
 
@@ -35,7 +36,7 @@ func TestLastConnectionsToATargetMayEnd(t *testing.T) {
 	r := NewResponder(quiet)
 	r.drains.hook.Linger = time.Minute
 	released := func(s nodehealth.State) nodehealth.State {
-		s.Deployment.Mark, s.Deployment.Released = new("2026-01-02T11:00:00Z/r1"), true
+		s.Deployment.Mark, s.Deployment.Released = new(v1alpha1.Mark("2026-01-02T11:00:00Z/r1")), true
 		return s
 	}
 	r.Update(released(ends(true)))

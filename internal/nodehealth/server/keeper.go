@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 )
 
@@ -21,14 +22,14 @@ type keeper struct {
 	mu   sync.Mutex
 	next nodehealth.State
 	// mark is that of the State that was stored last; nil where it has none.
-	mark *string
+	mark *v1alpha1.Mark
 }
 
 func newKeeper(file stateFile, stored nodehealth.State, kept func()) *keeper {
 	return &keeper{file: file, kept: kept, wake: make(chan struct{}, 1), mark: markOf(stored)}
 }
 
-func markOf(s nodehealth.State) *string {
+func markOf(s nodehealth.State) *v1alpha1.Mark {
 	if s.Deployment == nil {
 		return nil
 	}

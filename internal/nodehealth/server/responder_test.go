@@ -30,7 +30,7 @@ func serving() nodehealth.State {
 
 func marked(mark string) nodehealth.State {
 	s := serving()
-	s.Deployment.Mark = &mark
+	s.Deployment.Mark = new(v1alpha1.Mark(mark))
 	return s
 }
 

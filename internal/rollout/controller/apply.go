@@ -199,14 +199,8 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 	if !present {
 		value = a.Value
 	}
-	asked, err := json.Marshal(objects.Request{At: s.At.UTC(), Key: a.Key, StaleTimestamp: s.StaleTimestamp})
-	if err != nil {
-		return fmt.Errorf("encoding: %w", err)
-	}
-	return r.annotateNode(ctx, o, s.Node, map[string]any{
-		a.Key: value,
-		v1alpha1.AnnotationDetachPrefix + string(o.set.UID): string(asked),
-	})
+	asked := v1alpha1.DetachmentRequest{At: s.At, Key: a.Key, StaleTimestamp: s.StaleTimestamp}
+	return r.annotateNode(ctx, o, s.Node, map[string]any{a.Key: value, v1alpha1.DetachmentRequestKey(o.set.UID): asked.Value()})
 }
 
 // annotateNode makes these the only annotations on the Node that are ours. Each
@@ -217,7 +211,7 @@ func (r *Reconciler) requestDetachment(ctx context.Context, o *observed, s rollo
 // since would undo what another did.
 func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string, annotations map[string]any) error {
 	live := o.nodes[name].node
-	record := v1alpha1.AnnotationDetachPrefix + string(o.set.UID)
+	record := v1alpha1.DetachmentRequestKey(o.set.UID)
 	keys := []string{record}
 	if a := o.strategy.AnnotateNode; annotations != nil {
 		// An answer of before, and who holds it, are judged by what was observed.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,7 +59,7 @@ func TestRejectedPodsAreCleanedUp(t *testing.T) {
 	}
 	o.nodes["node-1"] = &nodeObjects{deployment: benchDeployment(set, "node-1"), pods: []*corev1.Pod{pod}}
 	done, err := r.apply(t.Context(), o, []rollout.Step{
-		{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{}},
+		{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &v1alpha1.Hold{}},
 		{Action: rollout.DeletePods, Node: "node-1", Pods: []string{pod.Name}},
 	})
 	if err == nil || len(done) != 1 || done[0].Action != rollout.DeletePods {

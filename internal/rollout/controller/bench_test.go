@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
@@ -76,7 +77,7 @@ func benchReconciler(b *testing.B, set *v1alpha1.IngressDaemonSet, nodes int) *R
 				b.Fatal(err)
 			}
 		}
-		e := endpoint{node: node.Name, address: nodeAddress(node), port: 10080}
+		e := endpoint{Port: healthclient.Port{Node: node.Name, Address: nodeAddress(node), Number: 10080}}
 		callers[e] = &caller{endpoint: e, stop: func() {}}
 	}
 	r.checks.callers[client.ObjectKeyFromObject(set)] = callers

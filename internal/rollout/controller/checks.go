@@ -1,22 +1,13 @@
 package controller
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -38,10 +29,7 @@ type checks struct {
 
 // endpoint is one health-check port of one node.
 type endpoint struct {
-	node    string
-	address string
-	port    int32
-	plain   bool
+	healthclient.Port
 	// deserted is whether no pod may be behind it: it is not asked. Nor is one that is barred:
 	// what listens there may be of the system, and no spec names the port, which whoever may
 	// make DaemonSets chooses.
@@ -51,43 +39,25 @@ type endpoint struct {
 type caller struct {
 	endpoint
 	stop context.CancelFunc
-	etag string
-	last rollout.Check
+	// known is what its last answer tells for the next question.
+	known healthclient.Known
+	last  rollout.Check
 	// asked is whether a first question had its answer, or none.
 	asked bool
 	// failures counts the questions without an answer since the last one that had it.
 	failures int
-	// alive is whether the port shows signs of life while a question waits there.
-	alive bool
 	// news counts the answers that differed from the one before, newsAt is when the last came.
 	news   int
 	newsAt time.Time
 }
 
 const (
-	waitForChange = 290 * time.Second
-	// answerTime is how long a port may take to answer a question that does not wait, and
-	// silence how long one that shows signs of life may go without while a question waits.
-	answerTime = 3 * time.Second
-	silence    = 2 * v1alpha1.LifeSeconds * time.Second
-	// blindAfter is for how long a health checker must not have heard from the API server.
-	blindAfter = time.Minute
-	// signOfLife is an interim response to a question that waits.
-	signOfLife    = "HTTP/1.1 102 Processing\r\n\r\n"
 	askPlainEvery = time.Second
-	dialTimeout   = 3 * time.Second
-	mostAnswer    = 64 << 10
 	// newsAtOnce is after how many pieces of news the next question is asked at once: a turn of
 	// a node has two. After more it waits, from shortestRest on twice as long each time.
 	newsAtOnce   = 2
 	shortestRest = 100 * time.Millisecond
 	longestRest  = 5 * time.Second
-	// mostKept is how many bytes of a mark, an ETag or an address are kept, mostBlind how many of
-	// a message: an image that its user chose may answer. A mark of ours takes up 100 at most.
-	mostKept  = 256
-	mostBlind = 1 << 10
-	// longMark stands for a longer mark. It is not ours, which begin with a time.
-	longMark = "a longer one"
 )
 
 func newChecks(changed func(types.NamespacedName), now func() time.Time) *checks {
@@ -110,7 +80,7 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 			continue
 		}
 		ctx, stop := context.WithCancel(context.Background())
-		wanted[e] = &caller{endpoint: e, stop: stop, last: rollout.Check{Port: e.port, Unmarked: e.plain}}
+		wanted[e] = &caller{endpoint: e, stop: stop, last: unheard(e.Port)}
 		c.begin(ctx, set, wanted[e])
 	}
 	for e, old := range c.callers[set] {
@@ -130,7 +100,7 @@ func (c *checks) last(set types.NamespacedName, e endpoint) rollout.Check {
 	if caller := c.callers[set][e]; caller != nil {
 		return caller.last
 	}
-	return rollout.Check{Port: e.port, Unmarked: e.plain}
+	return unheard(e.Port)
 }
 
 // heardAll is whether every port had its chance to answer. Before that, nodes
@@ -146,47 +116,59 @@ func (c *checks) heardAll(set types.NamespacedName) bool {
 	return true
 }
 
-// listen asks a port again and again, each time over a connection of its own, as most
-// load balancers do. Thousands of listeners wait for the first byte of an answer, each
-// with a stack: what needs much of one, or a buffer, is done before or after that.
+// listen asks a port again and again. Thousands of listeners wait here.
 func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
 	for ctx.Err() == nil {
-		conn, err := to.send(ctx)
-		var head []byte
+		question, err := to.Ask(ctx, to.known)
 		if err == nil {
-			head, err = to.listenTo(ctx, conn)
+			err = question.Wait()
 		}
-		c.awaitNext(ctx, set, to, conn, head, err)
+		c.awaitNext(ctx, set, to, question, err)
 	}
 }
 
-// awaitNext reads the answer, of which the head or an error has come, and waits until the
+// awaitNext reads the answer, which has begun unless there is an error, and waits until the
 // next question is due.
-func (c *checks) awaitNext(ctx context.Context, set types.NamespacedName, from *caller, conn net.Conn, head []byte, err error) {
-	var answer rollout.Check
-	var etag string
+func (c *checks) awaitNext(ctx context.Context, set types.NamespacedName, from *caller, question *healthclient.Question, err error) {
+	var answer healthclient.Answer
+	check := unheard(from.Port)
 	if err == nil {
-		answer, etag, err = from.read(conn, head)
+		answer, err = question.Read()
 	}
-	if conn != nil {
-		answer.Accepted = err != nil
-		conn.Close()
+	if err == nil {
+		check = checkOf(from.Port, answer)
+	}
+	if question != nil {
+		check.Accepted = err != nil
+		question.Close()
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(c.take(set, from, answer, etag, err)):
+	case <-time.After(c.take(set, from, check, answer.Known, err)):
+	}
+}
+
+// unheard is a port that has not answered.
+func unheard(p healthclient.Port) rollout.Check {
+	return rollout.Check{Port: p.Number, Unmarked: p.Plain}
+}
+
+func checkOf(p healthclient.Port, answer healthclient.Answer) rollout.Check {
+	return rollout.Check{
+		Port: p.Number, Unmarked: p.Plain, Answered: true, Serving: answer.Serving, Since: answer.Since,
+		Mark: answer.Mark, Quiet: answer.Quiet, AskedBy: answer.AskedBy, Blind: answer.Blind,
 	}
 }
 
 // take takes the outcome of a question and tells when to ask the next. After a single
 // failure that is at once, since a health checker that hands over to its next version
 // ends what waits. One that is silent has failed.
-func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, etag string, err error) time.Duration {
+func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, known healthclient.Known, err error) time.Duration {
 	switch {
 	case err == nil:
 		from.failures = 0
 		// What brings no news was answered for want of patience.
-		if news := c.heard(set, from, answer, etag); !news || etag == "" {
+		if news := c.heard(set, from, answer, known); !news || known.ETag == "" {
 			return askPlainEvery
 		}
 		return from.rest(c.now())
@@ -194,7 +176,9 @@ func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Che
 		from.failures = 1
 		return 50 * time.Millisecond
 	default:
-		c.heard(set, from, rollout.Check{Port: from.port, Unmarked: from.plain, Accepted: answer.Accepted}, "")
+		silent := unheard(from.Port)
+		silent.Accepted = answer.Accepted
+		c.heard(set, from, silent, healthclient.Known{})
 		return askPlainEvery
 	}
 }
@@ -213,13 +197,13 @@ func (e *caller) rest(now time.Time) time.Duration {
 }
 
 // heard keeps an answer, and is whether it differs from the last.
-func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Check, etag string) bool {
+func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Check, known healthclient.Known) bool {
 	c.mu.Lock()
 	last := &from.last
 	verdict := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
 	same := verdict && last.Accepted == answer.Accepted && last.Quiet == answer.Quiet && (last.Blind == "") == (answer.Blind == "")
 	first := !from.asked
-	from.etag, from.asked = etag, true
+	from.known, from.asked = known, true
 	switch {
 	case verdict:
 		answer.Since = last.Since
@@ -236,119 +220,4 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 		c.changed(set)
 	}
 	return !same
-}
-
-// listenTo returns the beginning of the answer. Signs of life may come before it.
-func (e *caller) listenTo(ctx context.Context, conn net.Conn) ([]byte, error) {
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	head, end := make([]byte, len(signOfLife)), time.Now().Add(waitForChange+silence)
-	for {
-		n, err := io.ReadFull(conn, head)
-		switch {
-		case err == nil && e.etag != "" && string(head) == signOfLife && time.Now().Before(end):
-			_ = conn.SetDeadline(time.Now().Add(silence))
-		case n > 0 && errors.Is(err, io.ErrUnexpectedEOF):
-			return head[:n], nil
-		case err != nil:
-			return nil, fmt.Errorf("reading: %w", err)
-		default:
-			return head, nil
-		}
-	}
-}
-
-// patience is how long a question may go without an answer or a sign of life. Health
-// checkers of v0.1.0 show none.
-func (e *caller) patience() time.Duration {
-	switch {
-	case e.etag == "":
-		return answerTime
-	case e.alive:
-		return silence
-	}
-	return waitForChange + 10*time.Second
-}
-
-// send connects and writes the request.
-func (e *caller) send(ctx context.Context) (net.Conn, error) {
-	if e.address == "" {
-		// To dial no address would be to ask ourselves.
-		return nil, errors.New("the node has no address")
-	}
-	dialer := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{
-		Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3}}
-	address := net.JoinHostPort(e.address, strconv.Itoa(int(e.port)))
-	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("dialing: %w", err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(e.patience()))
-	if _, err := io.WriteString(conn, e.request(address)); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("asking: %w", err)
-	}
-	return conn, nil
-}
-
-func (e *caller) request(address string) string {
-	conditional := ""
-	if e.etag != "" {
-		conditional = fmt.Sprintf("If-None-Match: %s\r\nPrefer: wait=%d\r\n%s: %d\r\n",
-			e.etag, int(waitForChange.Seconds()), v1alpha1.HeaderLife, v1alpha1.LifeSeconds)
-	}
-	return "GET / HTTP/1.1\r\nHost: " + address + "\r\nUser-Agent: ingress-daemonset-controller\r\n" +
-		v1alpha1.HeaderClient + ": controller\r\n" + conditional + "Connection: close\r\n\r\n"
-}
-
-// read reads the answer, of which the head has come.
-func (e *caller) read(conn net.Conn, head []byte) (rollout.Check, string, error) {
-	out := rollout.Check{Port: e.port, Unmarked: e.plain}
-	_ = conn.SetDeadline(time.Now().Add(answerTime))
-	rest := io.MultiReader(bytes.NewReader(head), io.LimitReader(conn, mostAnswer))
-	response, err := http.ReadResponse(bufio.NewReaderSize(rest, 1024), nil)
-	if err != nil {
-		return out, "", fmt.Errorf("reading: %w", err)
-	}
-	defer response.Body.Close()
-	received := time.Now()
-	out.Answered, out.Serving, out.Since = true, response.StatusCode == http.StatusOK, received
-	if e.plain {
-		return out, "", nil
-	}
-	var body v1alpha1.HealthCheckAnswer
-	if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
-		// Somebody else answers on the port: that node is not ours to call serving.
-		return rollout.Check{Port: e.port}, "", fmt.Errorf("decoding: %w", err)
-	}
-	if body.Node != "" && body.Node != e.node {
-		return rollout.Check{Port: e.port}, "", fmt.Errorf("node %s answers at the address of node %s", body.Node, e.node)
-	}
-	out.Mark, out.Quiet, out.Blind = cut(body.Mark, mostKept), body.Quiet, cut(body.Blind, mostBlind)
-	if len(body.Mark) > mostKept {
-		out.Mark = longMark
-	}
-	if body.Asked != nil {
-		out.AskedBy = cut(body.Asked.By, mostKept)
-	}
-	age := body.AgeSeconds
-	if !out.Serving {
-		age = max(age, body.FailingSeconds)
-	}
-	out.Since = received.Add(-time.Duration(age * float64(time.Second)))
-	e.alive = response.Header.Get(v1alpha1.HeaderLife) != ""
-	if !e.alive && body.APIAgeSeconds >= blindAfter.Seconds() {
-		// The first release tells nothing but this age.
-		out.Blind = "it has not heard from it for a minute"
-	}
-	tag := response.Header.Get("ETag")
-	if len(tag) > mostKept {
-		// It is asked like one that has none.
-		tag = ""
-	}
-	return out, tag, nil
-}
-
-// cut is a copy of the beginning of a text, which keeps no more of it in memory.
-func cut(text string, most int) string {
-	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 var theSet = types.NamespacedName{Namespace: "edge", Name: "proxy"}
@@ -42,7 +42,7 @@ func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	}
 	_, number, _ := net.SplitHostPort(l.Addr().String())
 	n, _ := strconv.Atoi(number)
-	p := &port{endpoint: endpoint{node: "n1", address: "127.0.0.1", port: int32(n), plain: plain}, answer: answer, changed: make(chan struct{}, 100)}
+	p := &port{endpoint: endpoint{Port: healthclient.Port{Node: "n1", Address: "127.0.0.1", Number: int32(n), Plain: plain}}, answer: answer, changed: make(chan struct{}, 100)}
 	p.server = &http.Server{Handler: p}
 	go func() { _ = p.server.Serve(l) }()
 	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} }, time.Now)
@@ -134,7 +134,7 @@ func TestChecksHearAtOnce(t *testing.T) {
 	for i := range 5 {
 		mark := fmt.Sprint("mark-", i)
 		v.set(mark)
-		p.await(t, mark, func(c rollout.Check) bool { return c.Answered && !c.Serving && c.Mark == mark })
+		p.await(t, mark, func(c rollout.Check) bool { return c.Answered && !c.Serving && string(c.Mark) == mark })
 	}
 	if n := p.asked(); n > 7 {
 		t.Errorf("%d questions for 6 verdicts", n)
@@ -144,41 +144,8 @@ func TestChecksHearAtOnce(t *testing.T) {
 	}
 }
 
-// TestChecksHearSinceWhen a port fails, whatever the reasons were, from health checkers
-// that tell it. One that serves does so for as long as its verdict holds.
-func TestChecksHearSinceWhen(t *testing.T) {
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		want   time.Duration
-	}{
-		"fails for longer than by its last reason": {503, `{"mark": "m", "ageSeconds": 10, "failingSeconds": 1000}`, 1000 * time.Second},
-		"fails, by the release before":             {503, `{"mark": "m", "ageSeconds": 10}`, 10 * time.Second},
-		"serves":                                   {200, `{"serving": true, "ageSeconds": 10}`, 10 * time.Second},
-		"serves, and tells all the same":           {200, `{"serving": true, "ageSeconds": 10, "failingSeconds": 1000}`, 10 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(c.status)
-				fmt.Fprint(w, c.body)
-			})
-			p.await(t, "an answer", func(c rollout.Check) bool { return c.Answered })
-			got := time.Since(p.checks.last(theSet, p.endpoint).Since)
-			if got < c.want || got > c.want+5*time.Minute {
-				t.Errorf("since %v, want %v", got, c.want)
-			}
-			closed := time.Now()
-			p.server.Close()
-			p.await(t, "silence", unanswered)
-			if since := p.checks.last(theSet, p.endpoint).Since; since.Before(closed) {
-				t.Errorf("silent since %v before it closed", closed.Sub(since))
-			}
-		})
-	}
-}
-
 // TestChecksForgiveOnce: a checker that hands over ends what waits, which is no
-// news; a port that stays closed is.
+// news; a port that stays closed is, from then on.
 func TestChecksForgiveOnce(t *testing.T) {
 	v := newVerdict()
 	var once sync.Once
@@ -201,40 +168,21 @@ func TestChecksForgiveOnce(t *testing.T) {
 	if len(p.changed) > 0 || !serving(p.checks.last(theSet, p.endpoint)) {
 		t.Error("one cut connection was news")
 	}
+	closed := time.Now()
 	p.server.Close()
 	p.await(t, "nobody listens", func(c rollout.Check) bool { return unanswered(c) && !c.Accepted })
-}
-
-// TestChecksBelieveNoStranger: what is no health checker's answer is none, nor is that of
-// the health checker of another node, which may have the address by now.
-func TestChecksBelieveNoStranger(t *testing.T) {
-	for answer, believed := range map[string]bool{
-		"welcome to nginx":                 false,
-		`{"serving": true, "node": "n2"}`:  false,
-		`{"serving": true, "node": "n1"}`:  true,
-		`{"serving": true, "mark": "m"}`:   true,
-		`{"serving": true, "node": "n10"}`: false,
-	} {
-		t.Run(answer, func(t *testing.T) {
-			t.Parallel()
-			p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
-			for deadline := time.Now().Add(20 * time.Second); !p.checks.heardAll(theSet); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("it does not give up")
-				}
-			}
-			if c := p.checks.last(theSet, p.endpoint); serving(c) != believed || unanswered(c) == believed {
-				t.Errorf("got %+v", c)
-			}
-		})
+	if since := p.checks.last(theSet, p.endpoint).Since; since.Before(closed) {
+		t.Errorf("silent since %v before it closed", closed.Sub(since))
 	}
 }
 
 // TestEndpointsAt are told apart by their node, also where two have the same address.
 func TestEndpointsAt(t *testing.T) {
 	node := benchNode(1)
-	got := endpointsAt(node, []endpoint{{port: 10080}, {port: 30000, plain: true}})
-	want := []endpoint{{node: node.Name, address: nodeAddress(node), port: 10080}, {node: node.Name, address: nodeAddress(node), port: 30000, plain: true}}
+	of := func(node, address string) []endpoint {
+		return []endpoint{{Port: healthclient.Port{Node: node, Address: address, Number: 10080}}, {Port: healthclient.Port{Node: node, Address: address, Number: 30000, Plain: true}}}
+	}
+	got, want := endpointsAt(node, of("", "")), of(node.Name, nodeAddress(node))
 	if !slices.Equal(got, want) || endpointsAt(nil, want) != nil {
 		t.Errorf("got %+v", got)
 	}
@@ -304,19 +252,19 @@ func TestChecksOfAPortThatAlwaysHasNews(t *testing.T) {
 func TestRest(t *testing.T) {
 	at := time.Unix(0, 0)
 	c := newChecks(func(types.NamespacedName) {}, func() time.Time { return at })
-	e := &caller{endpoint: endpoint{port: 10080}}
+	e, known := &caller{endpoint: endpoint{Port: healthclient.Port{Number: 10080}}}, healthclient.Known{ETag: "tag"}
 	n := 0
 	news := func(after time.Duration) (ms int64) {
 		at = at.Add(after)
 		n++
-		return c.take(theSet, e, rollout.Check{Answered: true, Mark: strconv.Itoa(n)}, "tag", nil).Milliseconds()
+		return c.take(theSet, e, rollout.Check{Answered: true, Mark: v1alpha1.Mark(strconv.Itoa(n))}, known, nil).Milliseconds()
 	}
 	var got []int64
 	for range 10 {
 		got = append(got, news(time.Second))
 		// A question without an answer, or without news, begins nothing anew.
-		c.take(theSet, e, rollout.Check{}, "", net.ErrClosed)
-		c.take(theSet, e, e.last, "tag", nil)
+		c.take(theSet, e, rollout.Check{}, healthclient.Known{}, net.ErrClosed)
+		c.take(theSet, e, e.last, known, nil)
 	}
 	if want := []int64{0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000}; !slices.Equal(got, want) {
 		t.Errorf("after each news it waits %v ms, want %v", got, want)
@@ -326,39 +274,6 @@ func TestRest(t *testing.T) {
 	}
 	if got := news(2*longestRest + time.Second); got != 0 {
 		t.Errorf("after a while without news it waits %d ms", got)
-	}
-}
-
-// TestAnswersAreCut: no more is kept of an answer than one of ours has, and a mark that is longer
-// equals none.
-func TestAnswersAreCut(t *testing.T) {
-	long := strings.Repeat("ü", 5000)
-	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("ETag", strings.Repeat("t", 5000))
-		fmt.Fprintf(w, `{"mark": %q, "blind": %q, "asked": {"by": %q}}`, long, long, long)
-	})
-	p.await(t, "an answer", func(c rollout.Check) bool { return c.Answered })
-	p.checks.mu.Lock()
-	etag := p.checks.callers[theSet][p.endpoint].etag
-	p.checks.mu.Unlock()
-	last := p.checks.last(theSet, p.endpoint)
-	if len(etag) > mostKept || len(last.AskedBy) != mostKept || len(last.Blind) != mostBlind || last.Mark != longMark {
-		t.Errorf("of the ETag %d bytes are kept, of an address %d, of a message %d, and of the mark %q", len(etag), len(last.AskedBy), len(last.Blind), last.Mark)
-	}
-	if _, ours := v1alpha1.MarkedAt(longMark); ours {
-		t.Error("what stands for a long mark is one of ours")
-	}
-	ours := rollout.MarkValue(time.Now(), strings.Repeat("r", validation.LabelValueMaxLength)) + v1alpha1.MarkOutOfTurn
-	p = listen(t, false, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"mark": %q}`, ours) })
-	p.await(t, "a mark of ours", func(c rollout.Check) bool { return c.Mark == ours })
-}
-
-// TestChecksWithoutAddress: to dial no address would be to ask ourselves.
-func TestChecksWithoutAddress(t *testing.T) {
-	p := listen(t, false, newVerdict().ServeHTTP)
-	nowhere := &caller{endpoint: endpoint{port: p.port}}
-	if _, err := nowhere.send(t.Context()); err == nil {
-		t.Error("it had an answer")
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 			d.Spec.Template, d.Spec.Replicas = left.Spec.Template, new(max(s.Replicas, *left.Spec.Replicas))
 			if s.Replicas == 0 {
 				// With none that make the node serve its health checks would fail before its turn.
-				d.Annotations[v1alpha1.AnnotationPodsPerNode] = strconv.Itoa(int(*d.Spec.Replicas))
+				d.Annotations[v1alpha1.AnnotationPodsPerNode] = v1alpha1.PodsPerNodeValue(*d.Spec.Replicas)
 			}
 		}
 		d.ResourceVersion = versionOfNone
@@ -190,7 +190,7 @@ func (r *Reconciler) goBack(ctx context.Context, o *observed, s rollout.Step) er
 		// It was orphaned, and is not to go with the object.
 		held.OwnerReferences = nil
 	}
-	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: objects.HoldValue(s.Hold)})
+	held.Annotations = merged(live.Annotations, map[string]string{v1alpha1.AnnotationHold: s.Hold.Value()})
 	return r.guarded(ctx, o.nodes[s.Node], func(resourceVersion string) (*appsv1.Deployment, error) {
 		d := held.DeepCopy()
 		d.UID, d.ResourceVersion = live.UID, resourceVersion
@@ -305,24 +305,24 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[key] = key, s.Mark
 		if s.Drained {
-			set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At)
+			set[v1alpha1.AnnotationDrainedAt] = v1alpha1.Timestamp(s.At)
 		}
 	case rollout.Unmark:
 		set[v1alpha1.MarkKeyOf(live.Annotations, o.strategy.MarkKey)] = nil
 		set[v1alpha1.AnnotationMarkKey], set[v1alpha1.AnnotationDrainedAt] = nil, nil
-		set[v1alpha1.AnnotationAttachedAt] = rollout.Timestamp(s.At)
+		set[v1alpha1.AnnotationAttachedAt] = v1alpha1.Timestamp(s.At)
 	case rollout.Stamp:
-		set[v1alpha1.AnnotationClaimDropped] = rollout.Timestamp(s.At)
+		set[v1alpha1.AnnotationClaimDropped] = v1alpha1.Timestamp(s.At)
 	case rollout.SetFields:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		if s.PodsPerNode != nil {
-			set[v1alpha1.AnnotationPodsPerNode] = strconv.Itoa(int(*s.PodsPerNode))
+			set[v1alpha1.AnnotationPodsPerNode] = v1alpha1.PodsPerNodeValue(*s.PodsPerNode)
 		}
 		spec = map[string]any{"minReadySeconds": o.set.Spec.MinReadySeconds, "strategy": strategyPatch(o.set, rollout.Rolling{}), "paused": nil}
 	case rollout.HoldBack, rollout.Update:
 		set[v1alpha1.AnnotationHold] = holdPatch(s.Hold)
 		if s.Action == rollout.Update {
-			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = rollout.Timestamp(s.At), nil
+			set[v1alpha1.AnnotationUpdatedAt], set[v1alpha1.AnnotationDrainedAt] = v1alpha1.Timestamp(s.At), nil
 		}
 		spec = map[string]any{"replicas": s.Replicas, "paused": s.Paused, "strategy": strategyPatch(o.set, s.Rolling)}
 	case rollout.ScaleToZero:
@@ -331,11 +331,11 @@ func amendment(o *observed, live *appsv1.Deployment, s rollout.Step) (set, spec 
 	return set, spec
 }
 
-func holdPatch(h *rollout.Hold) any {
+func holdPatch(h *v1alpha1.Hold) any {
 	if h == nil {
 		return nil
 	}
-	return objects.HoldValue(h)
+	return h.Value()
 }
 
 // strategyPatch replaces the strategy, since the two types exclude each other's fields.

@@ -87,7 +87,7 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 				}
 			}
 			step := test.step
-			step.Node, step.Hold = "node-1", &rollout.Hold{Revision: "r1", Attempts: 1}
+			step.Node, step.Hold = "node-1", &v1alpha1.Hold{Revision: "r1", Attempts: 1}
 			o := &observed{set: set, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy()}}}
 			if err := r.carryOut(t.Context(), o, step); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func TestHoldsTheTemplateThatRuns(t *testing.T) {
 // it, also where the patch that set it changed nothing of the spec. Server-side apply alone
 // would leave it, and the Deployment would be updated again and again.
 func TestUpdateEndsWhatWasPatched(t *testing.T) {
-	hold := &rollout.Hold{Revision: "r1", Attempts: 1}
+	hold := &v1alpha1.Hold{Revision: "r1", Attempts: 1}
 	for name, test := range map[string]struct {
 		patch rollout.Step
 		key   string
@@ -160,7 +160,7 @@ func TestAReplicaSetThatIsGone(t *testing.T) {
 	}
 	d := benchDeployment(set, "node-1")
 	o := &observed{set: set, nodes: map[string]*nodeObjects{"node-1": {deployment: d}}}
-	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", ReplicaSet: "gone", Hold: &rollout.Hold{}}
+	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", ReplicaSet: "gone", Hold: &v1alpha1.Hold{}}
 	if err := r.carryOut(t.Context(), o, hold); !onlyConflicts(err) || !strings.Contains(err.Error(), "deployments") {
 		t.Errorf("where the Deployment is gone: got %v", err)
 	}

@@ -193,7 +193,7 @@ func (r *Reconciler) everyNodeReleased(ctx context.Context, set *v1alpha1.Ingres
 	}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if _, asks := node.Annotations[v1alpha1.AnnotationDetachPrefix+string(set.UID)]; asks {
+		if v1alpha1.DetachmentRequestOf(node.Annotations, set.UID) != nil {
 			return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, errors.New("it asks for its detachment since this was decided"))
 		}
 	}

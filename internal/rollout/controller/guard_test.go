@@ -379,7 +379,7 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Replicas: 1, Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Replicas: 1, Keep: true, Hold: &v1alpha1.Hold{Revision: "r1"}}
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
 			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
 				t.Errorf("refused: %t, %v", refused, err)
@@ -522,7 +522,7 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 				gone.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"}}
 				r.saw(gone)
 			}
-			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &v1alpha1.Hold{Revision: "r1"}}
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
 			if held := len(done) > 0; held != test.held || !held && !onlyConflicts(err) {
 				t.Errorf("held back: %t, %v", held, err)
@@ -586,7 +586,7 @@ func TestHoldBackInsists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
-	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &rollout.Hold{Revision: "r1"}}
+	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &v1alpha1.Hold{Revision: "r1"}}
 	if done, err := r.apply(t.Context(), o, []rollout.Step{hold}); len(done) > 0 || !onlyConflicts(err) {
 		t.Errorf("held back although a pod got ready: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
@@ -26,32 +27,8 @@ func TestPortThatNeverAnswers(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	last := p.checks.last(theSet, p.endpoint)
-	if took := time.Since(begin); took < answerTime || !unanswered(last) || !last.Accepted {
+	if took := time.Since(begin); took < healthclient.AnswerTime || !unanswered(last) || !last.Accepted {
 		t.Errorf("after %s it is %+v", took, last)
-	}
-}
-
-// TestBlindCheckerOfTheFirstRelease tells its age alone. Of a later one that may be short of
-// what it calls blind.
-func TestBlindCheckerOfTheFirstRelease(t *testing.T) {
-	t.Parallel()
-	aged := func(header bool, seconds int) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			if header {
-				w.Header().Set(v1alpha1.HeaderLife, strconv.Itoa(v1alpha1.LifeSeconds))
-			}
-			fmt.Fprintf(w, `{"serving": true, "apiAgeSeconds": %d}`, seconds)
-		}
-	}
-	for _, test := range []struct {
-		answers http.HandlerFunc
-		blind   bool
-	}{{aged(false, 60), true}, {aged(false, 59), false}, {aged(true, 60), false}} {
-		p := listen(t, false, test.answers)
-		p.await(t, "serving", serving)
-		if last := p.checks.last(theSet, p.endpoint); (last.Blind != "") != test.blind {
-			t.Errorf("want blind %t: %+v", test.blind, last)
-		}
 	}
 }
 
@@ -91,11 +68,11 @@ func TestPortThatHangsWhileItIsAskedToWait(t *testing.T) {
 		p.await(t, "serving", serving)
 	}
 	dead.await(t, "no answer", unanswered)
-	if took := time.Since(begin); took < silence || took > silence+5*time.Second {
+	if took := time.Since(begin); took < healthclient.Silence || took > healthclient.Silence+5*time.Second {
 		t.Errorf("one that hangs was believed for %s", took)
 	}
 	alive.await(t, "no answer", unanswered)
-	if took := time.Since(begin); took < silence+2*v1alpha1.LifeSeconds*time.Second {
+	if took := time.Since(begin); took < healthclient.Silence+2*v1alpha1.LifeSeconds*time.Second {
 		t.Errorf("one that showed life was believed for %s only", took)
 	}
 	if !serving(before.checks.last(theSet, before.endpoint)) {

@@ -1,10 +1,16 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"reflect"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,12 +21,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -260,6 +268,55 @@ func TestLean(t *testing.T) {
 	if _, err := leanPod(sharing); err != nil || !sharing.Spec.HostNetwork {
 		t.Errorf("it lost that a pod is on the host network: %v", err)
 	}
+}
+
+// TestListenersAreSmall: a question waits at each port of thousands of nodes, with a stack.
+func TestListenersAreSmall(t *testing.T) {
+	info, _ := debug.ReadBuildInfo()
+	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector needs more")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const listeners, most = 400, 4 << 10
+	c := newChecks(func(types.NamespacedName) {}, time.Now)
+	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) {
+		to.known.ETag = "a"
+		go c.listen(ctx, set, to)
+	}
+	var endpoints []endpoint
+	for i := range listeners {
+		at := healthclient.Port{Node: strconv.Itoa(i), Address: "127.0.0.1", Number: int32(l.Addr().(*net.TCPAddr).Port)}
+		endpoints = append(endpoints, endpoint{Port: at})
+	}
+	before := stacks()
+	c.want(theSet, endpoints)
+	defer c.want(theSet, nil)
+	for range listeners {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.ReadFull(conn, make([]byte, 200)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := (stacks() - before) / listeners; got > most+most/10 {
+		t.Errorf("a question that waits takes %d bytes of stack, want %d", got, most)
+	}
+}
+
+// stacks is how many bytes all stacks take up when they have been shrunk.
+func stacks() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.StackInuse)
 }
 
 // TestLeanObjectsShareTheirStrings holds what thousands of objects have in common once,

@@ -122,7 +122,7 @@ func timeDetachments(set types.NamespacedName, s rollout.State, done []rollout.S
 		if n.Deployment == nil || !updates[n.Name] {
 			continue
 		}
-		if at, ours := v1alpha1.MarkedAt(n.Deployment.Mark); ours && n.Deployment.UpdatedAt.Before(at) {
+		if at, ours := n.Deployment.Mark.At(); ours && n.Deployment.UpdatedAt.Before(at) {
 			detachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(at).Seconds())
 		}
 	}

@@ -47,8 +47,8 @@ func TestMeasure(t *testing.T) {
 	}, []rollout.Step{{Action: rollout.Mark}, {Action: rollout.Mark}, {Action: rollout.DeletePods, Pods: []string{"x", "y", "z"}}}, time.Millisecond)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c", "e"}}, Nodes: []rollout.Node{
-		{Name: "a", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r")}},
-		{Name: "b", Wanted: true, Deployment: &rollout.Deployment{Mark: rollout.MarkValue(at, "r"), UpdatedAt: at.Add(time.Second)}},
+		{Name: "a", Wanted: true, Deployment: &rollout.Deployment{Mark: v1alpha1.NewMark(at, "r", "")}},
+		{Name: "b", Wanted: true, Deployment: &rollout.Deployment{Mark: v1alpha1.NewMark(at, "r", ""), UpdatedAt: at.Add(time.Second)}},
 		{Name: "c", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
 		{Name: "d", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
 		{Name: "e", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at, EmptyMark: true}},

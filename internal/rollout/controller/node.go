@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,16 +21,18 @@ func (o *observed) ports() []endpoint {
 	var out []endpoint
 	for _, port := range o.set.Spec.HealthCheckNodePorts {
 		if !o.taken[port] || o.checkers[port] != nil {
-			out = append(out, endpoint{port: port})
+			out = append(out, endpoint{Port: healthclient.Port{Number: port}})
 		}
 	}
 	for _, port := range slices.Sorted(maps.Keys(o.checkers)) {
 		if o.retiring(port) {
-			out = append(out, endpoint{port: port, deserted: !o.seated[port], barred: port < lowestPort || rollout.OfTheSystem(port)})
+			out = append(out, endpoint{
+				Port: healthclient.Port{Number: port}, deserted: !o.seated[port], barred: port < lowestPort || rollout.OfTheSystem(port),
+			})
 		}
 	}
 	if o.service != nil && o.service.Spec.HealthCheckNodePort != 0 {
-		out = append(out, endpoint{port: o.service.Spec.HealthCheckNodePort, plain: true})
+		out = append(out, endpoint{Port: healthclient.Port{Number: o.service.Spec.HealthCheckNodePort, Plain: true}})
 	}
 	return out
 }
@@ -49,7 +52,7 @@ func endpointsAt(node *corev1.Node, ports []endpoint) []endpoint {
 	}
 	out, address := slices.Clone(ports), nodeAddress(node)
 	for i := range out {
-		out[i].node, out[i].address = node.Name, address
+		out[i].Node, out[i].Address = node.Name, address
 	}
 	return out
 }
@@ -197,7 +200,7 @@ func (o *observed) read(name string, n *nodeObjects) *reading {
 		r.endpoints = endpointsAt(n.node, o.known.ports)
 	}
 	for _, e := range r.endpoints {
-		gone := !e.plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return placeOf(p).port == objects.PortLabel(e.port) })
+		gone := !e.Plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return placeOf(p).port == objects.PortLabel(e.Number) })
 		r.gone = append(r.gone, gone)
 	}
 	return r
@@ -267,7 +270,7 @@ func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {
 	var out []rollout.Check
 	for i, e := range n.reading.endpoints {
 		c := r.checks.last(client.ObjectKeyFromObject(o.set), e)
-		c.Gone, c.Retiring = n.reading.gone[i] || e.deserted, o.retiring(e.port)
+		c.Gone, c.Retiring = n.reading.gone[i] || e.deserted, o.retiring(e.Number)
 		out = append(out, c)
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -256,13 +257,13 @@ func TestForgedCheckers(t *testing.T) {
 		r.checks.begin = func(context.Context, types.NamespacedName, *caller) {}
 		r.checks.want(key, endpointsAt(benchNode(1), ports))
 		for _, e := range ports {
-			if o.retiring(e.port) {
-				retiring = append(retiring, e.port)
+			if o.retiring(e.Number) {
+				retiring = append(retiring, e.Number)
 			}
 		}
 		for e := range r.checks.callers[key] {
-			if o.retiring(e.port) {
-				asked = append(asked, e.port)
+			if o.retiring(e.Number) {
+				asked = append(asked, e.Number)
 			}
 		}
 		slices.Sort(asked)
@@ -386,7 +387,10 @@ func TestForgedCheckers(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{10090: checker(10090), 22: checker(22)}}
-		endpoints := []endpoint{{node: "node-1", port: 10090, deserted: true}, {node: "node-1", port: 22, barred: true}}
+		endpoints := []endpoint{
+			{Port: healthclient.Port{Node: "node-1", Number: 10090}, deserted: true},
+			{Port: healthclient.Port{Node: "node-1", Number: 22}, barred: true},
+		}
 		got := r.answers(o, &nodeObjects{reading: &reading{endpoints: endpoints, gone: []bool{false, false}}})
 		if len(got) != 2 || !got[0].Gone || !got[0].Retiring || got[0].Answered || got[1].Gone || !got[1].Retiring || got[1].Answered {
 			t.Errorf("got %+v", got)

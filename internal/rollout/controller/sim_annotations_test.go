@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +72,7 @@ func (w *world) unmarkByHand(n *simNode) {
 			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, otherMarkKey, "") })
 		}
 		mark, there := d.api.Annotations[v1alpha1.DefaultMarkKey]
-		if _, ours := v1alpha1.MarkedAt(mark); there && !ours {
+		if _, ours := v1alpha1.Mark(mark).At(); there && !ours {
 			w.rewrite(d, func(api *appsv1.Deployment) { annotate(api, v1alpha1.DefaultMarkKey, "") })
 		}
 	}
@@ -102,7 +100,7 @@ func (g *generator) rewritesRemembered(n *simNode) {
 	case key == v1alpha1.AnnotationPodsPerNode:
 		value = fmt.Sprint(g.number("pods", -1, 4))
 	case key != v1alpha1.AnnotationHold:
-		value = rollout.Timestamp(g.w.now.Add(time.Duration(g.number("minutes", -60, 60)) * time.Minute))
+		value = v1alpha1.Timestamp(g.w.now.Add(time.Duration(g.number("minutes", -60, 60)) * time.Minute))
 	case there:
 		value = g.rewritten(value)
 	default:
@@ -120,7 +118,7 @@ func (g *generator) rewritesRemembered(n *simNode) {
 
 // rewritten is a hold with something else in one of its fields.
 func (g *generator) rewritten(value string) string {
-	var hold rollout.Hold
+	var hold v1alpha1.Hold
 	if json.Unmarshal([]byte(value), &hold) != nil {
 		return value
 	}
@@ -142,5 +140,5 @@ func (g *generator) rewritten(value string) string {
 	default:
 		hold.ReplicaSet = "another"
 	}
-	return objects.HoldValue(&hold)
+	return hold.Value()
 }

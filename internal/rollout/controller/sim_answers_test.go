@@ -40,7 +40,7 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 		}
 	}
 	n := seen.node(s.Node)
-	if s.Action != rollout.Mark || s.Drained || outOfTurn(s.Mark) || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
+	if s.Action != rollout.Mark || s.Drained || outOfTurn(string(s.Mark)) || !n.Wanted || n.Marked() || seen.Deletion != rollout.NotDeleted {
 		return
 	}
 	w := a.w.nodes[s.Node]
@@ -64,7 +64,7 @@ func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 		mark, _ := d.mark()
 		// Nobody finds one under the key of before, of which somebody took the record.
 		_, found := v1alpha1.MarkOf(d.api.Annotations, a.w.spec().Strategy().MarkKey)
-		if _, ours := v1alpha1.MarkedAt(mark); !ours || d.unrecorded && !found {
+		if _, ours := v1alpha1.Mark(mark).At(); !ours || d.unrecorded && !found {
 			return false
 		}
 	}

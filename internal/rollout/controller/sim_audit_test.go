@@ -132,7 +132,7 @@ func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 	if node := a.w.nodes[s.Node]; node != nil && n.Detachment.Requested {
 		_, asked = node.api.Annotations[asks.Key]
 	}
-	again := s.Action == rollout.Mark && (n.Marked() || asked || strings.HasSuffix(s.Mark, v1alpha1.MarkOutOfTurn))
+	again := s.Action == rollout.Mark && (n.Marked() || asked || outOfTurn(string(s.Mark)))
 	if !again && !permitted {
 		a.fault("%s by %s and %s, which are not permitted", s, asks.Key, asks.TimestampKey)
 	}
@@ -209,21 +209,21 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 		*t = turn{overruled: a.overrules(t)}
 	case rollout.ReleaseDetachment:
 		mark, marked := d.mark()
-		began, _ := v1alpha1.MarkedAt(mark)
+		began, _ := v1alpha1.Mark(mark).At()
 		if reason := a.incomplete(s.Node); marked && !d.updatedAt().Before(began) && reason != "" && seen.Deletion == rollout.NotDeleted && a.w.nodes[s.Node] != nil {
 			a.fault("%s although %s", s, reason)
 		}
 	case rollout.Mark:
 		// Who drains it is beyond the budget. Somebody may have written that it is drained.
-		if n := a.w.nodes[s.Node]; s.Drained && n != nil && a.longTaken(n) && seen.node(s.Node).Deployment.DrainedAt.IsZero() {
+		if n := a.w.nodes[s.Node]; s.Drained && n != nil && a.longTaken(n) && !seen.node(s.Node).Deployment.Drained {
 			a.fault("%s although nobody has taken a pod of it lately", s)
 		}
-		if outOfTurn(s.Mark) {
+		if outOfTurn(string(s.Mark)) {
 			// That it was begun before is over: it serves nothing, and is not of the budget.
 			delete(a.begun, s.Node)
 			delete(a.lapsed, s.Node)
 		}
-		if outOfTurn(s.Mark) && !a.servesNothing(s.Node, seen.taken) {
+		if outOfTurn(string(s.Mark)) && !a.servesNothing(s.Node, seen.taken) {
 			a.fault("%s although it serves", s)
 		}
 	case rollout.Unmark:
@@ -280,7 +280,7 @@ func (a *audit) servesNothing(name string, then time.Time) bool {
 // the moment of that write was not to be seen.
 func (a *audit) checkComplete(seen *picture, s rollout.Step) {
 	mark, marked := a.w.deployments[s.Node].mark()
-	began, _ := v1alpha1.MarkedAt(mark)
+	began, _ := v1alpha1.Mark(mark).At()
 	reason := a.incomplete(s.Node)
 	if marked && reason != "" && !a.w.deployments[s.Node].updatedAt().Before(began) && a.w.nodes[s.Node].alive && !a.w.nodes[s.Node].unready.Equal(a.w.now) {
 		a.fault("%s although %s", s, reason)
@@ -381,7 +381,7 @@ func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 	marked := d.markedAt
 	late := !a.w.now.Before(marked.Add(limit))
 	leaves := !n.Wanted || s.Action == rollout.ScaleToZero || seen.Deletion != rollout.NotDeleted
-	began, _ := v1alpha1.MarkedAt(mark)
+	began, _ := v1alpha1.Mark(mark).At()
 	updated := !d.updatedAt().Before(began)
 	return late && (leaves || strategy.ProceedOnTimeout || updated)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -218,9 +219,9 @@ func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 	switch {
 	case s.Action == rollout.Mark:
 		// One that lets the health checks pass is changed into another: the node is out already.
-		changed := n.Deployment != nil && strings.HasSuffix(n.Deployment.Mark, v1alpha1.MarkServing)
-		return !s.Drained && !outOfTurn(s.Mark) && !changed
-	case s.Action != rollout.Update || n.Marked() || !n.Deployment.DrainedAt.IsZero():
+		changed := n.Deployment != nil && strings.HasSuffix(string(n.Deployment.Mark), v1alpha1.MarkServing)
+		return !s.Drained && !outOfTurn(string(s.Mark)) && !changed
+	case s.Action != rollout.Update || n.Marked() || n.Deployment.Drained:
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
 		return false
@@ -301,7 +302,7 @@ func (a *audit) silent(name string) bool {
 // and had no question waiting there asks anew, and waits.
 func (a *audit) heardSilent(name string) bool {
 	l := a.w.writer
-	return a.silent(name) && (l == nil || l.frozenUntil.IsZero() || a.w.now.Sub(l.frozenUntil) > silence+aMoment)
+	return a.silent(name) && (l == nil || l.frozenUntil.IsZero() || a.w.now.Sub(l.frozenUntil) > healthclient.Silence+aMoment)
 }
 
 // isOut is whether no new traffic reaches a node, for whatever reason. What a port of before

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +79,7 @@ func (c *simCheck) silent() bool {
 // long as the port is slow. One that comes too late, from a process whose pod is gone, tells
 // nobody.
 func (c *simCheck) tellsBy(then time.Time) bool {
-	late := len(c.pods) == 0 && c.slow >= answerTime
+	late := len(c.pods) == 0 && c.slow >= healthclient.AnswerTime
 	return c.up && !c.hangs && !late && c.serving && c.since.Before(then.Add(-time.Second-c.slow))
 }
 
@@ -368,9 +369,8 @@ func (w *world) verdict(n *simNode) (serving bool, mark string) {
 		return false, ""
 	}
 	mark, marked := d.mark()
-	began, _ := v1alpha1.MarkedAt(mark)
-	_, drained := d.api.Annotations[v1alpha1.AnnotationDrainedAt]
-	emptied := drained && d.replicas() == 0
+	began, _ := v1alpha1.Mark(mark).At()
+	emptied := d.drained() && d.replicas() == 0
 	lets := !marked || strings.HasSuffix(mark, v1alpha1.MarkServing) && d.updatedAt().Before(began) && !emptied
 	return lets && d.api.DeletionTimestamp == nil && d.podsPerNode() > 0 && w.readyPods(n.name) >= d.podsPerNode(), mark
 }
@@ -453,5 +453,6 @@ const otherMarkKey = "to-be-updated"
 // markOf is the mark of a Deployment; its presence counts. Health checkers are told the
 // key of the spec, should the record of it be gone.
 func markOf(obj client.Object) (string, bool) {
-	return v1alpha1.MarkOf(obj.GetAnnotations(), otherMarkKey)
+	mark, present := v1alpha1.MarkOf(obj.GetAnnotations(), otherMarkKey)
+	return string(mark), present
 }

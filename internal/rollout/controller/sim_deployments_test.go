@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -82,10 +80,11 @@ func (d *simDeployment) revision() string     { return d.api.Spec.Template.Label
 func (d *simDeployment) mark() (string, bool) { return markOf(d.api) }
 func (d *simDeployment) marked() bool         { _, ok := markOf(d.api); return ok }
 func (d *simDeployment) updatedAt() time.Time {
-	return objects.Moment(d.api, v1alpha1.AnnotationUpdatedAt)
+	return v1alpha1.Moment(d.api.Annotations, v1alpha1.AnnotationUpdatedAt)
 }
-func (d *simDeployment) drainedAt() time.Time {
-	return objects.Moment(d.api, v1alpha1.AnnotationDrainedAt)
+func (d *simDeployment) drained() bool {
+	_, ok := d.api.Annotations[v1alpha1.AnnotationDrainedAt]
+	return ok
 }
 func (d *simDeployment) keptOut() bool {
 	_, ok := d.api.Annotations[v1alpha1.AnnotationDetached]
@@ -95,7 +94,7 @@ func (d *simDeployment) keptOut() bool {
 // held is whether it remembers a hold. What somebody garbled says nothing.
 func (d *simDeployment) held() bool {
 	value := d.api.Annotations[v1alpha1.AnnotationHold]
-	return value != "" && json.Unmarshal([]byte(value), &rollout.Hold{}) == nil
+	return value != "" && json.Unmarshal([]byte(value), &v1alpha1.Hold{}) == nil
 }
 
 func (d *simDeployment) minReady() time.Duration {

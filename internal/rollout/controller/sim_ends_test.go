@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
@@ -34,7 +35,7 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 	}
 	if s.Action == rollout.Mark && !s.Drained {
 		// A mark that is changed into one of another kind begins nothing.
-		if !outOfTurn(s.Mark) && !seen.node(s.Node).Marked() && seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
+		if !outOfTurn(string(s.Mark)) && !seen.node(s.Node).Marked() && seen.node(s.Node).Wanted && !seen.node(s.Node).Deployment.Detached && seen.Deletion == rollout.NotDeleted && a.timedOut[s.Node] == seen.Generation {
 			a.fault("%s: the detachment timed out with the same spec", s)
 		}
 		key := fmt.Sprint(s.Node, seen.Generation, s.Reason)
@@ -119,7 +120,7 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 // hardlyAnswers is whether a port of the node takes longer to answer than is waited for.
 func (n *simNode) hardlyAnswers() bool {
 	for _, c := range n.checks {
-		if c.hangs || c.slow >= answerTime {
+		if c.hangs || c.slow >= healthclient.AnswerTime {
 			return true
 		}
 	}

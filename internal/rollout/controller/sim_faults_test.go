@@ -330,7 +330,7 @@ func (w *world) leftovers() []string {
 		case d == nil:
 		case d.marked():
 			out = append(out, name+" is marked")
-		case n.wanted() && !d.drainedAt().IsZero():
+		case n.wanted() && d.drained():
 			out = append(out, name+" is drained")
 		}
 	}
@@ -362,7 +362,7 @@ func (w *world) goal() string {
 // triedAgain is whether the pods that a Deployment should have wait to be tried again. What is
 // being tried shows by them.
 func (w *world) triedAgain(d *simDeployment) bool {
-	var hold rollout.Hold
+	var hold v1alpha1.Hold
 	_ = json.Unmarshal([]byte(d.api.Annotations[v1alpha1.AnnotationHold]), &hold)
 	return d.held() && !hold.Trying && hold.Revision == w.goal() && d.podsPerNode() == w.spec().Pods()
 }

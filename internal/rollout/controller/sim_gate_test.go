@@ -24,7 +24,7 @@ func (a *audit) checkGate(seen *picture, s rollout.Step) {
 	if n == nil || !n.Wanted || n.Deployment != nil && n.Deployment.Detached || seen.Deletion != rollout.NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
 		return
 	}
-	ofRevision := strings.TrimSuffix(strings.TrimSuffix(s.Mark, v1alpha1.MarkOutOfTurn), v1alpha1.MarkServing)
+	ofRevision := strings.TrimSuffix(strings.TrimSuffix(string(s.Mark), v1alpha1.MarkOutOfTurn), v1alpha1.MarkServing)
 	marks := s.Action == rollout.Mark && !s.Drained && strings.HasSuffix(ofRevision, "/"+seen.Revision)
 	updates := s.Action == rollout.Update && s.Revision == seen.Revision && n.Deployment.Revision != seen.Revision
 	starts := !n.Marked() && (marks || updates)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -49,36 +51,34 @@ func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) 
 		settled = true
 		w.after(after, func() {
 			if ctx.Err() == nil && !l.stopped {
-				if err == nil {
-					// Health checkers of this release show life.
-					to.alive = !to.plain
-				}
-				w.after(l.r.checks.take(set, to, answer, etag, err), func() { l.ask(ctx, set, to) })
+				// Health checkers of this release show life.
+				known := healthclient.Known{ETag: etag, Alive: !to.Plain}
+				w.after(l.r.checks.take(set, to, answer, known, err), func() { l.ask(ctx, set, to) })
 			}
 		})
 	}
-	nothing := rollout.Check{Port: to.port, Unmarked: to.plain}
-	n := w.addresses[to.address]
+	nothing := unheard(to.Port)
+	n := w.addresses[to.Address]
 	if n == nil || !n.alive {
-		settle(dialTimeout, nothing, "", errUnanswered)
+		settle(healthclient.DialTimeout, nothing, "", errUnanswered)
 		return
 	}
-	c := n.checks[to.port]
+	c := n.checks[to.Number]
 	switch {
-	case to.plain && w.proxied:
+	case to.Plain && w.proxied:
 		l.askProxy(n, to, settle)
 	case c == nil || !c.up:
 		settle(time.Millisecond, nothing, "", errUnanswered)
-	case c.hangs, c.slow > 0 && c.slow >= to.patience():
+	case c.hangs, c.slow > 0 && c.slow >= to.known.Patience():
 		nothing.Accepted = true
-		settle(to.patience(), nothing, "", os.ErrDeadlineExceeded)
-	case to.etag == "" || to.etag != l.etag(c):
+		settle(to.known.Patience(), nothing, "", os.ErrDeadlineExceeded)
+	case to.known.ETag == "" || to.known.ETag != l.etag(c):
 		answer := l.answer(c)
 		settle(c.slow+w.between(time.Millisecond, 20*time.Millisecond), answer, l.etag(c), nil)
 	default:
 		q := &question{by: l, settle: settle}
 		c.waiting = append(c.waiting, q)
-		w.after(waitForChange, func() {
+		w.after(healthclient.LongestWait, func() {
 			c.waiting = slices.DeleteFunc(c.waiting, func(other *question) bool { return other == q })
 			settle(0, l.answer(c), l.etag(c), nil)
 		})
@@ -93,7 +93,7 @@ func (l *leader) answer(c *simCheck) rollout.Check {
 	if !c.serving {
 		since = c.failing
 	}
-	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: c.mark, Since: l.now().Add(-l.w.now.Sub(since)), Quiet: l.w.quiet(c.port)}
+	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: v1alpha1.Mark(c.mark), Since: l.now().Add(-l.w.now.Sub(since)), Quiet: l.w.quiet(c.port)}
 }
 
 // quiet is whether the load balancer has not asked a port for five minutes.
@@ -128,7 +128,7 @@ func (w *world) hang(c *simCheck) {
 	waiting := c.waiting
 	c.waiting = nil
 	for _, q := range waiting {
-		q.settle(silence, rollout.Check{Port: c.port, Accepted: true}, "", os.ErrDeadlineExceeded)
+		q.settle(healthclient.Silence, rollout.Check{Port: c.port, Accepted: true}, "", os.ErrDeadlineExceeded)
 	}
 }
 

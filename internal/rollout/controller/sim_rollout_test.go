@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -111,8 +112,8 @@ func TestSlowPortLosesItsPod(t *testing.T) {
 		n := w.nodes["n1"]
 		w.setHangs(n.checks[10080], true, 0)
 		w.run(w.now.Add(30 * time.Second))
-		w.setHangs(n.checks[10080], false, answerTime+time.Second)
-		w.run(w.now.Add(waitForChange + time.Minute))
+		w.setHangs(n.checks[10080], false, healthclient.AnswerTime+time.Second)
+		w.run(w.now.Add(healthclient.LongestWait + time.Minute))
 		w.losePod(n.checks[10080])
 		w.run(w.now.Add(time.Second))
 		w.setWanted(n, false)

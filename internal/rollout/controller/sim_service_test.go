@@ -80,7 +80,7 @@ const unheardByProxy = 2 * askPlainEvery
 // nothing comes of that.
 func (l *leader) askProxy(n *simNode, to *caller, settle func(time.Duration, rollout.Check, string, error)) {
 	answer := func() rollout.Check {
-		return rollout.Check{Port: to.port, Unmarked: true, Answered: true, Serving: n.proxy.serving, Since: l.now()}
+		return rollout.Check{Port: to.Number, Unmarked: true, Answered: true, Serving: n.proxy.serving, Since: l.now()}
 	}
 	if !to.last.Answered || to.last.Serving != n.proxy.serving {
 		settle(l.w.between(time.Millisecond, 20*time.Millisecond), answer(), "", nil)
@@ -88,7 +88,7 @@ func (l *leader) askProxy(n *simNode, to *caller, settle func(time.Duration, rol
 	}
 	n.proxy.waiting = append(n.proxy.waiting, &question{by: l, settle: func(_ time.Duration, _ rollout.Check, _ string, err error) {
 		if err != nil {
-			settle(askPlainEvery, rollout.Check{Port: to.port, Unmarked: true}, "", err)
+			settle(askPlainEvery, rollout.Check{Port: to.Number, Unmarked: true}, "", err)
 			return
 		}
 		settle(l.w.between(0, askPlainEvery), answer(), "", nil)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 )
 
@@ -135,7 +136,7 @@ func (f *fleet) act(n *rollout.Node, step rollout.Step) {
 			d.DrainedAt = f.Now
 		}
 	case rollout.Unmark:
-		d.Mark, d.EmptyMark, d.DrainedAt, d.AttachedAt = "", false, time.Time{}, f.Now
+		d.Mark, d.EmptyMark, d.Drained, d.DrainedAt, d.AttachedAt = "", false, false, time.Time{}, f.Now
 	case rollout.RequestDetachment:
 		n.Detachment.Requested, n.Detachment.RequestedAt, n.Detachment.Held = true, f.Now, true
 		n.Detachment.StaleTimestamp = step.StaleTimestamp
@@ -243,7 +244,7 @@ func (f *fleet) answerDetacher(n *rollout.Node) {
 	if a == nil || a.TimestampKey == "" || !d.Requested || d.Timestamp != "" && d.Timestamp != d.StaleTimestamp {
 		return
 	}
-	f.after(f.pace.Detach, n, func(n *rollout.Node) { n.Detachment.Timestamp = rollout.Timestamp(f.Now) })
+	f.after(f.pace.Detach, n, func(n *rollout.Node) { n.Detachment.Timestamp = v1alpha1.Timestamp(f.Now) })
 }
 
 // answer has the health checks of a node to which something happened say what

@@ -119,7 +119,7 @@ func TestPlay(t *testing.T) {
 		"under way": {func(s *rollout.State) {
 			s.Status.Wave = []string{"n1"}
 			n := &s.Nodes[0]
-			n.Deployment.Mark = rollout.MarkValue(now.Add(-4*time.Second), "r2")
+			n.Deployment.Mark = v1alpha1.NewMark(now.Add(-4*time.Second), "r2", "")
 			n.Checks[0] = rollout.Check{Port: 10080, Answered: true, Mark: n.Deployment.Mark, Since: now.Add(-4 * time.Second)}
 		}, "0s to 14s: n1\n14s to 32s: n2\n32s to 50s: n3\n"},
 	} {
@@ -176,7 +176,7 @@ func TestPlayIsWhole(t *testing.T) {
 // TestMarkFailsHealthChecks: any mark does, also one that somebody left without a value, until
 // it is removed.
 func TestMarkFailsHealthChecks(t *testing.T) {
-	for _, d := range []rollout.Deployment{{}, {EmptyMark: true}, {Mark: "somebody's"}, {Mark: rollout.MarkValue(now, "r2")}} {
+	for _, d := range []rollout.Deployment{{}, {EmptyMark: true}, {Mark: "somebody's"}, {Mark: v1alpha1.NewMark(now, "r2", "")}} {
 		f := newFleet(served(1, detaching(1)), Pace{})
 		n := &f.Nodes[0]
 		n.Deployment.Mark, n.Deployment.EmptyMark = d.Mark, d.EmptyMark

@@ -153,7 +153,7 @@ func revise(n *rollout.Node, revision string) {
 func oddities(s *rollout.State, n *rollout.Node) []func() {
 	d := n.Deployment
 	mark := func(at time.Duration) {
-		d.Mark = rollout.MarkValue(now.Add(-at), "r2")
+		d.Mark = v1alpha1.NewMark(now.Add(-at), "r2", "")
 		n.Checks[0] = rollout.Check{Port: 10080, Answered: true, Mark: d.Mark, Since: now.Add(-at)}
 	}
 	return []func(){
@@ -181,7 +181,7 @@ func oddities(s *rollout.State, n *rollout.Node) []func() {
 		func() { n.Leaving, n.Evicting = true, true },
 		func() { n.CheckersSettled = false },
 		func() { n.Detachment.Held = true },
-		func() { n.Detachment.Timestamp = rollout.Timestamp(now.Add(-time.Minute)) },
+		func() { n.Detachment.Timestamp = v1alpha1.Timestamp(now.Add(-time.Minute)) },
 		func() { n.Detachment.Requested, n.Detachment.RequestedAt = true, now.Add(-time.Minute) },
 		func() { d.PodsPerNode = 1 },
 		func() { d.Mark = "somebody's" },

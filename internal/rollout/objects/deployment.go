@@ -6,10 +6,8 @@ package objects
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -27,7 +25,7 @@ type Pods struct {
 	Replicas int32
 	// PerNode is how many make the node serve.
 	PerNode int32
-	Hold    *rollout.Hold
+	Hold    *v1alpha1.Hold
 	// Paused stops the Deployment controller halfway.
 	Paused bool
 	// Rolling, unless zero, is how pods are replaced instead of the spec's way.
@@ -72,20 +70,13 @@ func Deployment(set *v1alpha1.IngressDaemonSet, node, name string, p Pods) *apps
 func annotations(node string, p Pods) map[string]string {
 	out := map[string]string{
 		v1alpha1.AnnotationNode:        node,
-		v1alpha1.AnnotationPodsPerNode: strconv.Itoa(int(p.PerNode)),
-		v1alpha1.AnnotationUpdatedAt:   rollout.Timestamp(p.UpdatedAt),
+		v1alpha1.AnnotationPodsPerNode: v1alpha1.PodsPerNodeValue(p.PerNode),
+		v1alpha1.AnnotationUpdatedAt:   v1alpha1.Timestamp(p.UpdatedAt),
 	}
 	if p.Hold != nil {
-		out[v1alpha1.AnnotationHold] = HoldValue(p.Hold)
+		out[v1alpha1.AnnotationHold] = p.Hold.Value()
 	}
 	return out
-}
-
-// HoldValue is the value of AnnotationHold.
-func HoldValue(h *rollout.Hold) string {
-	// A Hold consists of plain values, which always encode.
-	value, _ := json.Marshal(h)
-	return string(value)
 }
 
 // DeploymentStrategy is the strategy of a node's Deployment. A port of the host

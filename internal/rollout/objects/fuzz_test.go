@@ -13,7 +13,8 @@ import (
 )
 
 // FuzzAnnotations reads a Deployment of which anybody may have rewritten what stands on it:
-// a hold, times, a number of pods. What cannot be read is as if it were not there.
+// a hold, times, a number of pods. What cannot be read is as if it were not there,
+// but for a drain.
 func FuzzAnnotations(f *testing.F) {
 	for _, value := range []string{"", "{}", "null", "[]", "7", `{"attempts":2,"revision":"r1","at":"2026-01-02T03:04:05.000000Z","replicas":1}`, `{"attempts":-1,"replicas":-1}`, "2026-01-02T03:04:05Z", "2026-13-02T03:04:05Z", "0000-01-01T00:00:00Z", "99999999999999999999"} {
 		f.Add(value, value)
@@ -27,6 +28,9 @@ func FuzzAnnotations(f *testing.F) {
 		got := ReaderOf(set).deployment(d)
 		if value, here := d.Annotations[v1alpha1.AnnotationHold]; here && got.Hold != nil && !json.Valid([]byte(value)) {
 			t.Errorf("%q is read as the hold %+v", value, got.Hold)
+		}
+		if _, drained := d.Annotations[v1alpha1.AnnotationDrainedAt]; drained != got.Drained {
+			t.Errorf("%q is read as drained %t", other, got.Drained)
 		}
 		at, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationUpdatedAt])
 		if err == nil && !got.UpdatedAt.Equal(at) || err != nil && !got.UpdatedAt.IsZero() {

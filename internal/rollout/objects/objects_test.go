@@ -209,8 +209,8 @@ func TestStrategy(t *testing.T) {
 // TestHold remembers a hold on the Deployment.
 func TestHold(t *testing.T) {
 	p := pods(proxy())
-	p.Hold = &rollout.Hold{Attempts: 2, Revision: "r1", Reason: "OutOfcpu", Replicas: 1}
-	var got rollout.Hold
+	p.Hold = &v1alpha1.Hold{Attempts: 2, Revision: "r1", Reason: "OutOfcpu", Replicas: 1}
+	var got v1alpha1.Hold
 	if err := json.Unmarshal([]byte(Deployment(proxy(), "node", "name", p).Annotations[v1alpha1.AnnotationHold]), &got); err != nil || got != *p.Hold {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -225,11 +225,23 @@ func TestHold(t *testing.T) {
 func TestHoldOfAPausedDeployment(t *testing.T) {
 	for _, paused := range []bool{false, true} {
 		p := pods(proxy())
-		p.Hold = &rollout.Hold{Attempts: 1, Revision: "r1", Trying: true}
+		p.Hold = &v1alpha1.Hold{Attempts: 1, Revision: "r1", Trying: true}
 		d := Deployment(proxy(), "node", "name", p)
 		d.Spec.Paused = paused
 		if got := ReaderOf(proxy()).deployment(d); got.Hold == nil || got.Hold.Trying == paused {
 			t.Errorf("paused is %t: %+v", paused, got.Hold)
+		}
+	}
+}
+
+// TestGarbledDrain: the planner sees as much of a drain, and of how many pods make a node serve,
+// as the health checkers do.
+func TestGarbledDrain(t *testing.T) {
+	for _, value := range []string{"", "-1", "yes"} {
+		d := Deployment(proxy(), "node", "name", pods(proxy()))
+		d.Annotations[v1alpha1.AnnotationDrainedAt], d.Annotations[v1alpha1.AnnotationPodsPerNode] = value, value
+		if got := ReaderOf(proxy()).deployment(d); !got.Drained || !got.DrainedAt.IsZero() || got.PodsPerNode != 0 {
+			t.Errorf("%q is read as drained %t at %s, with %d pods", value, got.Drained, got.DrainedAt, got.PodsPerNode)
 		}
 	}
 }

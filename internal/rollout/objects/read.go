@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -182,25 +181,18 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 		Drifted:         drifted(d),
 		Mark:            mark,
 		EmptyMark:       marked && mark == "",
-		UpdatedAt:       Moment(d, v1alpha1.AnnotationUpdatedAt),
-		AttachedAt:      Moment(d, v1alpha1.AnnotationAttachedAt),
-		DrainedAt:       Moment(d, v1alpha1.AnnotationDrainedAt),
+		UpdatedAt:       v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationUpdatedAt),
+		AttachedAt:      v1alpha1.Moment(d.Annotations, v1alpha1.AnnotationAttachedAt),
+		Detached:        v1alpha1.IsDetached(d.Annotations),
 	}
-	_, out.Detached = d.Annotations[v1alpha1.AnnotationDetached]
+	out.DrainedAt, out.Drained = v1alpha1.DrainedAt(d.Annotations)
+	out.PodsPerNode, _ = v1alpha1.PodsPerNode(d.Annotations)
 	if d.Spec.Replicas != nil {
 		out.Replicas = *d.Spec.Replicas
 	}
-	if n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationPodsPerNode], 10, 32); err == nil {
-		out.PodsPerNode = int32(n)
-	}
-	if value := d.Annotations[v1alpha1.AnnotationHold]; value != "" {
-		hold := &rollout.Hold{}
-		// A value that somebody garbled holds nothing back.
-		if json.Unmarshal([]byte(value), hold) == nil {
-			// Nothing is tried while the Deployment is paused, whatever somebody wrote.
-			hold.Trying = hold.Trying && !d.Spec.Paused
-			out.Hold = hold
-		}
+	if out.Hold = v1alpha1.HoldOf(d.Annotations); out.Hold != nil {
+		// Nothing is tried while the Deployment is paused, whatever somebody wrote.
+		out.Hold.Trying = out.Hold.Trying && !d.Spec.Paused
 	}
 	if r := d.Spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil {
 		// What the API server accepted resolves.
@@ -243,33 +235,18 @@ func Outlives(entry metav1.ManagedFieldsEntry) bool {
 	return fields["f:spec"] != nil
 }
 
-// Moment is the time in an annotation of a Deployment, zero where there is none.
-func Moment(d *appsv1.Deployment, annotation string) time.Time {
-	at, _ := time.Parse(time.RFC3339, d.Annotations[annotation])
-	return at
-}
-
-// Request is what an IngressDaemonSet remembers on a Node, as JSON under
-// AnnotationDetachPrefix, of the detachment that it asked for.
-type Request struct {
-	At time.Time `json:"at"`
-	// Key is the annotation that asked; that of releases before v0.2.0 is not known.
-	Key            string `json:"key,omitempty"`
-	StaleTimestamp string `json:"staleTimestamp,omitempty"`
-}
-
 func (r Reader) detachment(node *corev1.Node) rollout.Detachment {
 	var out rollout.Detachment
-	var asked Request
-	if value, ok := node.Annotations[v1alpha1.AnnotationDetachPrefix+string(r.set.UID)]; ok {
-		_ = json.Unmarshal([]byte(value), &asked)
+	key := ""
+	if asked := v1alpha1.DetachmentRequestOf(node.Annotations, r.set.UID); asked != nil {
 		out.Requested, out.RequestedAt, out.StaleTimestamp = true, asked.At, asked.StaleTimestamp
+		key = asked.Key
 	}
 	out.Moving = node.Annotations[v1alpha1.AnnotationNodeDetaching] == "true"
 	if a := r.strategy.AnnotateNode; a != nil {
 		// What others ask for under a key is no request of ours under another.
 		_, held := node.Annotations[a.Key]
-		out.Held = held && (asked.Key == "" || asked.Key == a.Key)
+		out.Held = held && (key == "" || key == a.Key)
 		if a.TimestampKey != "" {
 			out.Timestamp = node.Annotations[a.TimestampKey]
 		}

@@ -2,17 +2,12 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,30 +16,19 @@ import (
 const (
 	// askEvery is the time between an answer and the next question.
 	askEvery = 3 * time.Second
-	// askTimeout is longer than a health checker takes to begin watching.
-	askTimeout = 5 * time.Second
 	// mostAsked is how many questions are under way at once.
 	mostAsked = 16
-	// mostAnswer is how many bytes of an answer are read.
-	mostAnswer = 64 << 10
 )
-
-// checker is where the connections to a node are asked for.
-type checker struct {
-	node, address string
-	port          int32
-}
 
 // connections asks the health checkers of nodes, while targets there are leaving,
 // whether connections still come. All that it knows may be lost.
 type connections struct {
-	http *http.Client
 	// ring calls for another pass.
 	ring  func()
 	slots chan struct{}
 
 	mu   sync.Mutex
-	asks map[checker]*asks
+	asks map[healthclient.Port]*asks
 }
 
 // asks are the questions to one health checker.
@@ -54,23 +38,12 @@ type asks struct {
 	told map[int32]targets.Quiet
 }
 
-// longestHead bounds what a health checker answers with before its body, in bytes.
-const longestHead = 64 << 10
-
 func newConnections(ring func()) *connections {
-	return &connections{
-		http: &http.Client{
-			// No proxy: nodes are asked as load balancers ask them.
-			Transport:     &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: longestHead},
-			Timeout:       askTimeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		ring: ring, slots: make(chan struct{}, mostAsked), asks: map[checker]*asks{},
-	}
+	return &connections{ring: ring, slots: make(chan struct{}, mostAsked), asks: map[healthclient.Port]*asks{}}
 }
 
 // want sets which health checkers are asked, until ctx is done.
-func (c *connections) want(ctx context.Context, wanted []checker) {
+func (c *connections) want(ctx context.Context, wanted []healthclient.Port) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for at, a := range c.asks {
@@ -95,14 +68,14 @@ func (c *connections) known() map[string]map[int32]targets.Quiet {
 	out := map[string]map[int32]targets.Quiet{}
 	for at, a := range c.asks {
 		if a.told != nil {
-			out[at.node] = a.told
+			out[at.Node] = a.told
 		}
 	}
 	return out
 }
 
 // follow asks one health checker again and again.
-func (c *connections) follow(ctx context.Context, at checker, a *asks) {
+func (c *connections) follow(ctx context.Context, at healthclient.Port, a *asks) {
 	for ctx.Err() == nil {
 		select {
 		case c.slots <- struct{}{}:
@@ -110,10 +83,10 @@ func (c *connections) follow(ctx context.Context, at checker, a *asks) {
 			return
 		}
 		asked := time.Now()
-		answer, err := c.ask(ctx, at)
+		answer, err := at.Connections(ctx)
 		<-c.slots
 		if err != nil && ctx.Err() == nil {
-			ctrl.Log.WithName("targets").V(1).Info("connections are not known", "node", at.node, "error", err)
+			ctrl.Log.WithName("targets").V(1).Info("connections are not known", "node", at.Node, "error", err)
 		}
 		c.enter(a, answer, asked, time.Now())
 		select {
@@ -171,36 +144,12 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// ask asks once.
-func (c *connections) ask(ctx context.Context, at checker) ([]v1alpha1.PortConnections, error) {
-	url := "http://" + net.JoinHostPort(at.address, strconv.Itoa(int(at.port))) + "/?connections"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("User-Agent", "ingress-daemonset-controller")
-	request.Header.Set(v1alpha1.HeaderClient, "controller")
-	response, err := c.http.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	var answer v1alpha1.HealthCheckAnswer
-	if err := json.NewDecoder(io.LimitReader(response.Body, mostAnswer)).Decode(&answer); err != nil {
-		return nil, fmt.Errorf("decoding the answer of %s: %w", url, err)
-	}
-	if answer.Node != at.node {
-		return nil, fmt.Errorf("%s answers for node %q", url, answer.Node)
-	}
-	return answer.Connections, nil
-}
-
 // setName is the IngressDaemonSet of a pod, by its namespace and label.
 type setName struct{ namespace, label string }
 
 // checkersOf are the health checkers that see the connections to nodes, by node: where just
 // one IngressDaemonSet has pods on a node, on the network of the node.
-func checkersOf(nodes []*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []*corev1.Pod) map[string]checker {
+func checkersOf(nodes []*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []*corev1.Pod) map[string]healthclient.Port {
 	on := map[string]map[setName]bool{}
 	for _, pod := range pods {
 		node := pod.Spec.NodeName
@@ -219,12 +168,12 @@ func checkersOf(nodes []*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []*
 			ports[setName{sets[i].Namespace, v1alpha1.LabelValue(sets[i].Name)}] = spec.HealthCheckNodePorts[0]
 		}
 	}
-	out := map[string]checker{}
+	out := map[string]healthclient.Port{}
 	for _, node := range nodes {
 		for set := range on[node.Name] {
 			address, port := internalAddress(node), ports[set]
 			if len(on[node.Name]) == 1 && port != 0 && address != "" {
-				out[node.Name] = checker{node.Name, address, port}
+				out[node.Name] = healthclient.Port{Node: node.Name, Address: address, Number: port}
 			}
 		}
 	}
@@ -232,8 +181,8 @@ func checkersOf(nodes []*corev1.Node, sets []v1alpha1.IngressDaemonSet, pods []*
 }
 
 // chosen are the health checkers of some nodes.
-func chosen(all map[string]checker, nodes []string) []checker {
-	var out []checker
+func chosen(all map[string]healthclient.Port, nodes []string) []healthclient.Port {
+	var out []healthclient.Port
 	for _, name := range nodes {
 		if at, known := all[name]; known {
 			out = append(out, at)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -59,12 +60,12 @@ func TestCheckersOf(t *testing.T) {
 	}
 	stranger, ended := pod("caddy", "node-a"), pod("caddy", "node-a")
 	stranger.Spec.HostNetwork, ended.Status.Phase = false, corev1.PodSucceeded
-	found := map[string]checker{"node-a": {"node-a", "10.9.0.1", 10080}}
+	found := map[string]healthclient.Port{"node-a": {Node: "node-a", Address: "10.9.0.1", Number: 10080}}
 	for name, c := range map[string]struct {
 		sets []v1alpha1.IngressDaemonSet
 		pods []*corev1.Pod
 		node *corev1.Node
-		want map[string]checker
+		want map[string]healthclient.Port
 	}{
 		"one":                      {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("nginx", "node-a"), pod("caddy", "node-b")}, node, found},
 		"two sets":                 {[]v1alpha1.IngressDaemonSet{set("nginx", nil), set("caddy", nil)}, []*corev1.Pod{pod("nginx", "node-a"), pod("caddy", "node-a")}, node, nil},
@@ -76,10 +77,10 @@ func TestCheckersOf(t *testing.T) {
 		"a node without address":   {[]v1alpha1.IngressDaemonSet{set("nginx", nil)}, []*corev1.Pod{pod("nginx", "node-a")}, unreachable, nil},
 	} {
 		if c.want == nil {
-			c.want = map[string]checker{}
+			c.want = map[string]healthclient.Port{}
 		}
 		c.node.Name = "node-a"
-		if diff := cmp.Diff(c.want, checkersOf([]*corev1.Node{c.node}, c.sets, c.pods), cmp.AllowUnexported(checker{})); diff != "" {
+		if diff := cmp.Diff(c.want, checkersOf([]*corev1.Node{c.node}, c.sets, c.pods)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -114,7 +115,7 @@ func TestConnections(t *testing.T) {
 	address := netip.MustParseAddrPort(server.Listener.Addr().String())
 	rung := make(chan struct{}, 10)
 	c := newConnections(func() { rung <- struct{}{} })
-	at := checker{"node-a", address.Addr().String(), int32(address.Port())}
+	at := healthclient.Port{Node: "node-a", Address: address.Addr().String(), Number: int32(address.Port())}
 	until := func(what string, is func(q targets.Quiet, known bool) bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -127,7 +128,7 @@ func TestConnections(t *testing.T) {
 			}
 		}
 	}
-	c.want(t.Context(), []checker{at})
+	c.want(t.Context(), []healthclient.Port{at})
 	until("busy", func(q targets.Quiet, known bool) bool { return !q.Came.IsZero() })
 	select {
 	case <-rung:

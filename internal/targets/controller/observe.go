@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ import (
 type observed struct {
 	state targets.State
 	// checkers are the health checkers that see the connections to nodes, by node.
-	checkers map[string]checker
+	checkers map[string]healthclient.Port
 }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {

@@ -85,7 +85,7 @@ func TestRequestTakenOff(t *testing.T) {
 }
 
 // request is what the IngressDaemonSet remembers on a Node of its request.
-func (f *fixture) request(set *v1alpha1.IngressDaemonSet, node string) (out objects.Request) {
+func (f *fixture) request(set *v1alpha1.IngressDaemonSet, node string) (out v1alpha1.DetachmentRequest) {
 	f.Helper()
 	f.must(json.Unmarshal([]byte(f.node(node).Annotations[v1alpha1.AnnotationDetachPrefix+string(set.UID)]), &out))
 	return out

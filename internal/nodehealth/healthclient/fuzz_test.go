@@ -1,15 +1,15 @@
-package controller
+package healthclient
 
 import (
-	"context"
 	"net"
+	"reflect"
 	"testing"
 	"time"
 )
 
-// FuzzAnswerOfAChecker reads whatever answers on a health-check port: a verdict, or an error
+// FuzzAnswer reads whatever answers on a health-check port: a verdict, or an error
 // and nothing of what was said.
-func FuzzAnswerOfAChecker(f *testing.F) {
+func FuzzAnswer(f *testing.F) {
 	const head = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nIngress-Daemonset-Life: 5\r\nContent-Type: application/json\r\n\r\n"
 	for _, body := range []string{
 		"", "null", "{}", "[]", `{"serving":true}`, `{"node":"other","serving":true}`, `{"node":"n1","ageSeconds":1e308,"failingSeconds":-1}`,
@@ -29,17 +29,16 @@ func FuzzAnswerOfAChecker(f *testing.F) {
 			_ = theirs.SetDeadline(time.Now().Add(10 * time.Second))
 			_, _ = theirs.Write(answer)
 		}()
-		e := &caller{endpoint: endpoint{node: "n1", port: 10080, plain: plain}}
-		head, err := e.listenTo(context.Background(), ours)
-		if err != nil {
+		q := &Question{port: &Port{Node: "n1", Plain: plain}, conn: ours, release: func() bool { return true }}
+		if err := q.Wait(); err != nil {
 			return
 		}
-		check, tag, err := e.read(ours, head)
-		switch {
-		case err != nil && (check.Answered || check.Serving || check.Mark != "" || tag != ""):
-			t.Errorf("%q is the answer %+v, beside %v", answer, check, err)
-		case err == nil && !check.Answered:
-			t.Errorf("%q is no answer: %+v", answer, check)
+		got, err := q.Read()
+		if err != nil && !reflect.DeepEqual(got, Answer{}) {
+			t.Errorf("%q is the answer %+v, beside %v", answer, got, err)
+		}
+		if err == nil && got.Since.IsZero() {
+			t.Errorf("%q is no answer: %+v", answer, got)
 		}
 	})
 }
