@@ -79,24 +79,28 @@ func TestQuietOfAnotherLeader(t *testing.T) {
 
 // TestWhatStaysIsNotRegistered leaves alone a target of which it is not known whether it
 // is to be in, and puts it back only where it was taken out. What is on record may be on its way in,
-// and get new connections for as long as its load balancer takes.
+// and get new connections for as long as its load balancer takes; then it is forgotten, so that its node
+// does not put it back.
 func TestWhatStaysIsNotRegistered(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaving, registered bool
 		seen                time.Duration
+		behind              bool
 		phase               Phase
 		registers           int
+		forgets             bool
 	}{
-		"it is in":               {false, true, 0, Attached, 0},
-		"it is not there":        {false, false, 0, Leaving, 0},
-		"nor is it for a while":  {false, false, 299 * time.Second, Leaving, 0},
-		"somebody took it out":   {false, false, 300 * time.Second, Absent, 0},
-		"it was taken out by us": {true, false, 0, Registering, 1},
+		"it is in":                          {false, true, 0, false, Attached, 0, false},
+		"it is not there":                   {false, false, 0, false, Leaving, 0, false},
+		"nor is it for a while":             {false, false, 299 * time.Second, false, Leaving, 0, false},
+		"somebody took it out":              {false, false, 300 * time.Second, false, Absent, 0, true},
+		"so it seems, by lists of long ago": {false, false, 300 * time.Second, true, Absent, 0, false},
+		"it was taken out by us":            {true, false, 0, false, Registering, 1, false},
 	} {
 		s := rested()
 		w := in(one)
 		w.Stay = true
-		s.Wants, s.Records = []Want{w}, []Record{record(one, c.leaving, time.Time{})}
+		s.Wants, s.Records, s.Synced = []Want{w}, []Record{record(one, c.leaving, time.Time{})}, !c.behind
 		if c.seen > 0 {
 			s.Sightings = map[Target]Sighting{one: {Left: s.ReadAt.Add(-c.seen)}}
 		}
@@ -104,7 +108,7 @@ func TestWhatStaysIsNotRegistered(t *testing.T) {
 			delete(s.Registered, one)
 		}
 		d := Decide(s)
-		if said(d, one).phase != c.phase || len(d.Register) != c.registers || len(d.Deregister) > 0 {
+		if said(d, one).phase != c.phase || len(d.Register) != c.registers || len(d.Deregister) > 0 || (d.Records != nil && len(d.Records) == 0) != c.forgets {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}

@@ -75,6 +75,10 @@ func (p *planner) missing(t Target, known bool) {
 		return
 	}
 	p.report(t, Absent, time.Time{}, time.Time{}, "it is not registered, and it is not known whether it is to be")
+	if known && p.synced(t) {
+		// Nothing came of the record, or whoever took it out wants it out: its node is not to bring it back.
+		p.forget(t)
+	}
 }
 
 // putBack is whether a target that was leaving is registered for good: nothing

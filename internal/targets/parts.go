@@ -231,9 +231,10 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 }
 
 // keepLiving has every target on record stay where a pod of some IngressDaemonSet lives
-// at it: the set that is named may have been mistyped, or left its pods behind. What is out
-// already is put back only where its node returns: whoever took it out otherwise knew why, and
-// what nobody wanted when it left was not taken out for its node.
+// at it: the set that is named may have been mistyped, or left its pods behind. A pod that
+// cannot serve there keeps nothing in that is taken out, or is to be, for the pod before it.
+// What is out already is put back only where its node returns: whoever took it out otherwise
+// knew why, and what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
 	for _, pod := range t.Neighbours {
 		mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
@@ -245,6 +246,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
 				p.keep(t, h, mode, pod)
+			case !t.mayServe(g, h.Target, pod) && (h.Leaving || p.endsAt(g, t, h.Target)):
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
 			default:
@@ -258,7 +260,8 @@ func (p *pass) keepLiving(g *group, t *part) {
 // it, go where its node does, out and back: unknown is no change but where somebody asks for one, and
 // whoever may delete a Service could keep a node from leaving. Where another speaks of a target that
 // one's word counts, and what nobody wanted when it left was not taken out for its node. What is being put
-// back is put back, and what one that is deleted has there stays: it may be the other's.
+// back is put back, also where another leader may have begun with that, and what one that is deleted has
+// there stays: it may be the other's.
 func (p *pass) moveUnknown(g *group) {
 	for _, t := range g.parts {
 		if !t.isUnknown() || g.binding != nil {
@@ -266,7 +269,7 @@ func (p *pass) moveUnknown(g *group) {
 		}
 		for _, h := range g.held {
 			stays := h.Leaving && h.Settled && g.isOut(h.Target)
-			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register
+			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h)
 			ends := g.endingOf(h)
 			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
 				continue
@@ -278,6 +281,13 @@ func (p *pass) moveUnknown(g *group) {
 			}
 		}
 	}
+}
+
+// mayBePutBack is whether another leader may have put back what is registered and on record as leaving:
+// that it was seen out says nothing any more from then on, and it leaves until it is seen back.
+func (g *group) mayBePutBack(h held) bool {
+	_, asked := g.Answers[h.Target]
+	return !asked && h.Leaving && h.LeftAt.IsZero() && !g.ReadAt.IsZero() && placeIn(g.Registered, h.Target) == registered
 }
 
 // mayMean is whether a part may select what is on record: what one of another namespace selects, nobody

@@ -97,6 +97,31 @@ func TestWhatAnUnknownOneMaySelect(t *testing.T) {
 	}
 }
 
+// TestWhatAnotherLeaderMayHavePutBack stays while it is not known what is selected: what is put back is on record
+// as leaving until it is seen back. What this process takes out, what was seen out since, and what is not
+// registered goes on as it was.
+func TestWhatAnotherLeaderMayHavePutBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		registered map[Target]Health
+		record     v1alpha1.AttachedGroup
+		answers    map[Target]Answer
+		calls      string
+	}{
+		"is registered":      {at80("i-a", "i-b"), leaving80(time.Time{}, "i-a:80"), nil, "in i-a:80"},
+		"is taken out by us": {at80("i-a", "i-b"), leaving80(time.Time{}, "i-a:80"), map[Target]Answer{{"i-a", 80}: {}}, "out i-a:80"},
+		"was seen out":       {at80("i-b"), leaving80(noon.Add(-time.Hour), "i-a:80"), nil, ""},
+		"is not registered":  {at80("i-b"), leaving80(time.Time{}, "i-a:80"), nil, "out i-a:80"},
+		"is back":            {at80("i-a", "i-b"), in80("i-a:80"), nil, ""},
+	} {
+		s := fleetOf(webGroup(Instance), c.registered)
+		s.group().Answers = c.answers
+		s.attachment("web", onPods(Instance), c.record).Unknown = "there is no Service edge"
+		if got := plan(t, s).calls(); got != c.calls {
+			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+	}
+}
+
 // TestANextPodWithoutThePort has nothing put back that was taken out for the pod before it, unless its node
 // returns: it may never answer there, and the one before still ends.
 func TestANextPodWithoutThePort(t *testing.T) {

@@ -204,3 +204,22 @@ func (m Mode) hookUntil(pod *corev1.Pod, deleted time.Time) time.Time {
 func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
+
+// mayServe is whether a pod may serve at a target with its ID. An instance listens for a pod with a
+// network of its own at its hostPorts only, or at the nodePort of a Service.
+func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
+	if g.Type != Instance || pod.Spec.HostNetwork || a.Object.Spec.Service != nil {
+		return true
+	}
+	return slices.ContainsFunc(declaredPorts(pod.Spec), func(p corev1.ContainerPort) bool {
+		return p.HostPort == t.Port || g.Balancer == Classic && g.forwardsTo(p.HostPort)
+	})
+}
+
+// endsAt is whether a pod ends that may serve at a target.
+func (p *pass) endsAt(g *group, t *part, target Target) bool {
+	return slices.ContainsFunc(t.Neighbours, func(pod *corev1.Pod) bool {
+		id, _ := Mode{Type: g.Type, IPv6: g.IPv6}.idOf(pod, p.nodes)
+		return id == target.ID && endsNow(pod) && t.mayServe(g, target, pod)
+	})
+}

@@ -2,6 +2,7 @@ package attaching
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -12,7 +13,7 @@ import (
 func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	a.refresh()
 	a.holdsLease(l, "registers", g, t)
-	if told := g.told[l]; !told.IsZero() && time.Since(told) > patienceOfCalls && g.members[t] == nil {
+	if told := g.told[l]; !told.IsZero() && time.Since(told) > patienceOfCalls && g.members[t] == nil && !a.hardlyMissed(told, place{g, t}) {
 		a.failf("%s is new, and registered with %s, of which %s was told %s ago that it takes none %s", t, g.Name, l.name, time.Since(told).Round(time.Second), a.facts(place{g, t}))
 	}
 	if n := a.w.node(a.on[t.ID]); n != nil && a.w.keptOut(n.name) && a.lives(t) && !a.failed(t) {
@@ -32,6 +33,14 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	}
 }
 
+// hardlyMissed is whether what nobody registered, and is on record, was being taken out before a leader that
+// was told that its group takes nothing new had missed it there for as long as a call of another may take to
+// arrive, or its load balancer to hear of one. What is taken out for its node comes back with it.
+func (a *audit) hardlyMissed(told time.Time, at place) bool {
+	left, begun := a.left[leavingTarget{at.group.ID, at.target.String()}]
+	return begun && left.Sub(told) < max(patienceOfCalls, a.w.floor(at.group.Balancer))+2*readEvery
+}
+
 // wantedBack is that who registers a target can take it for wanted. What is on record of a node comes back
 // with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
 func (a *audit) wantedBack(l *leader, at place) {
@@ -43,6 +52,9 @@ func (a *audit) wantedBack(l *leader, at place) {
 		// It may be the machine of a Node that does not say which it is, of which somebody has it.
 		return
 	}
+	if a.justEnds(l, at) {
+		return
+	}
 	for other := range g.members {
 		zone := a.zone(l, g, t)
 		same := g.CrossZone || zone != "" && a.zone(l, g, other) == zone
@@ -51,6 +63,14 @@ func (a *audit) wantedBack(l *leader, at place) {
 			return
 		}
 	}
+}
+
+// justEnds is whether what somebody speaks of is out only since the deletion of its pod began, which a leader
+// may not have seen yet: where a claim's port changes in that very moment, it was never wanted by the world.
+func (a *audit) justEnds(l *leader, at place) bool {
+	return at.group.Type == targets.IP && a.w.wanted()[at] != nil && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
+		return p.address == at.target.ID && p.ends && p.object() != nil && p.object().DeletionTimestamp != nil && p.endedAt.After(l.asOf())
+	})
 }
 
 // anyUnnamed is whether a leader may take some Node for one that does not say which machine it is.
@@ -110,8 +130,8 @@ func (a *audit) unseen(l *leader, at place) *pod {
 			return nil
 		}
 	}
-	if a.ends[at.target.ID].After(l.began) {
-		// It is taken out for the one before, whose end it was shown.
+	if a.ends[at.target.ID].After(l.listed) {
+		// It is taken out for the one before, whose end it was shown: its first lists are of before that.
 		return nil
 	}
 	for _, p := range a.w.pods {
@@ -122,12 +142,25 @@ func (a *audit) unseen(l *leader, at place) *pod {
 	return nil
 }
 
-// begins notes by whom targets of a claim are being taken out.
+// leavingTarget is a target on record as one that leaves, in a group.
+type leavingTarget struct{ group, target string }
+
+// begins notes by whom targets of a claim are being taken out, and when that began.
 func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
 	leaves := func(c *v1alpha1.TargetGroupAttachment, at place) bool {
 		return slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
 			return g.ID == at.group.ID && slices.ContainsFunc(g.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == at.target.String() })
 		})
+	}
+	for _, g := range after.Status.Groups {
+		for _, l := range g.Leaving {
+			stood := func(o v1alpha1.AttachedGroup) bool {
+				return o.ID == g.ID && slices.ContainsFunc(o.Leaving, func(o v1alpha1.LeavingTarget) bool { return o.Target == l.Target })
+			}
+			if name, _, _ := strings.Cut(l.Target, "@"); !slices.ContainsFunc(before.Status.Groups, stood) {
+				a.left[leavingTarget{g.ID, name}] = time.Now()
+			}
+		}
 	}
 	for _, g := range a.w.groups() {
 		for t := range g.members {

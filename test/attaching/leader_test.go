@@ -36,8 +36,10 @@ type leader struct {
 	name string
 	// skew is how far its clock is ahead, in whole seconds. It does not see that itself:
 	// what it reads in objects is by so much earlier, and what it writes later.
-	skew    time.Duration
-	began   time.Time
+	skew  time.Duration
+	began time.Time
+	// listed is when what its first lists show was so.
+	listed  time.Time
 	running context.Context
 	stop    context.CancelFunc
 	views   map[string]*view
@@ -57,7 +59,7 @@ type leader struct {
 // lead lets a new process lead, with mu held. Its first lists are stale by as much.
 func (w *world) lead(skew, stale time.Duration) *leader {
 	w.leads++
-	l := &leader{w: w, name: fmt.Sprintf("leader %d", w.leads), skew: skew.Truncate(time.Second), began: time.Now()}
+	l := &leader{w: w, name: fmt.Sprintf("leader %d", w.leads), skew: skew.Truncate(time.Second), began: time.Now(), listed: time.Now().Add(-stale)}
 	l.running, l.stop = context.WithCancel(context.Background())
 	l.openViews(stale)
 	cached := &cachedClient{l: l}

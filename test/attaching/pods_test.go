@@ -30,7 +30,8 @@ type pod struct {
 	// freed is whether its address may be another's by now.
 	freed bool
 	hook  bool
-	kill  time.Time
+	// endedAt is when its deletion began, kill when its grace period is over.
+	endedAt, kill time.Time
 }
 
 func (p *pod) String() string {
@@ -201,7 +202,7 @@ func (w *world) end(p *pod, grace time.Duration) {
 	if p.ends || p.gone {
 		return
 	}
-	p.ends, p.kill = true, time.Now().Add(grace)
+	p.ends, p.endedAt, p.kill = true, time.Now(), time.Now().Add(grace)
 	w.say("pod %s is deleted, with %s", p.name, grace)
 	p.edit(func(o *corev1.Pod) {
 		o.DeletionTimestamp = new(metav1.NewTime(p.kill.Truncate(time.Second).Add(time.Second)))

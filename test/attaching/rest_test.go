@@ -125,7 +125,7 @@ func (w *world) missing() (out []string) {
 			}
 			kept := w.keptOut(w.audit.on[t.ID])
 			switch whole := w.whole(g); {
-			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t) && !w.staysFor(at):
+			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t) && !w.floorHoldsWith(at) && !w.staysFor(at):
 				out = append(out, fmt.Sprintf("%s is left in %s, and nobody wants it there %s", t, g.Name, w.audit.facts(at)))
 			case m.theirs && m.outBy == us && !g.holds(t) && !kept && !whole && w.machine(t):
 				out = append(out, fmt.Sprintf("%s is somebody else's, and was not put back into %s %s", t, g.Name, w.audit.facts(at)))
@@ -173,6 +173,26 @@ func (w *world) floorHolds(g *group, t targets.Target) bool {
 	return true
 }
 
+// floorHoldsWith is whether a target serves, and all others of its group that do are on the same node, are to be
+// out as well, and on the record of a claim that cannot be written: one of them is the one to go first, and
+// it counts as leaving. The node is not out in any order.
+func (w *world) floorHoldsWith(at place) bool {
+	g, node, any := at.group, w.audit.on[at.target.ID], false
+	if !g.healthy(at.target) || !w.keptOut(node) {
+		return false
+	}
+	for other := range g.members {
+		if other == at.target || !g.healthy(other) {
+			continue
+		}
+		refused := slices.ContainsFunc(w.recordedBy(place{g, other}), func(name string) bool { return w.refuse["TargetGroupAttachment/"+name] })
+		if any = true; w.audit.on[other.ID] != node || !refused {
+			return false
+		}
+	}
+	return any
+}
+
 func sortedPlaces(m map[place]*spoken) []place {
 	out := make([]place, 0, len(m))
 	for at := range m {
@@ -195,7 +215,7 @@ func (w *world) held() (out []string) {
 		}
 		of := false
 		for _, g := range w.groups() {
-			of = of || speaksOf(c, g) && (g.isStuck() || w.unreadableIn(g))
+			of = of || speaksOf(c, g) && (g.isStuck() || w.unreadableIn(g)) || g.isStuck() && w.holdsHooksOf(c, g)
 			for t, m := range g.members {
 				of = of || recorded(c.Status.Groups, place{g, t}) && m.by == us && g.routes(t)
 			}
@@ -205,6 +225,17 @@ func (w *world) held() (out []string) {
 		}
 	}
 	return out
+}
+
+// holdsHooksOf is whether what a claim has on record in a group may still lead to a pod of another one that is
+// deleted, whose drain hook waits for that: with the last claim that selects it there is nobody to let it go.
+func (w *world) holdsHooksOf(c *v1alpha1.TargetGroupAttachment, g *group) bool {
+	return c.Spec.IngressDaemonSet != nil && slices.ContainsFunc(w.pods, func(p *pod) bool {
+		n := w.node(p.node)
+		return p.set == "web" && p.held() && n != nil && slices.ContainsFunc(g.all(), func(t targets.Target) bool {
+			return (t.ID == p.address || t.ID == n.instance) && g.routes(t) && len(w.recordedBy(place{g, t})) > 0
+		})
+	})
 }
 
 // unrest is what is left to do when nodes have no reason to be out.

@@ -78,6 +78,13 @@ func (w *world) unmarkByHand(n *simNode) {
 	}
 }
 
+// findsMark is whether the mark of a Deployment is where it can be known to be. Somebody may have removed
+// the record of its key, and the spec name another one by now.
+func (w *world) findsMark(d *simDeployment) bool {
+	_, found := v1alpha1.MarkOf(d.api.Annotations, w.spec().Strategy().MarkKey)
+	return found
+}
+
 // remembered are the annotations of a Deployment that say how far a node has come.
 var remembered = []string{
 	v1alpha1.AnnotationHold, v1alpha1.AnnotationPodsPerNode, v1alpha1.AnnotationDrainedAt, v1alpha1.AnnotationAttachedAt, v1alpha1.AnnotationUpdatedAt,

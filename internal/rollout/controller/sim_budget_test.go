@@ -339,6 +339,9 @@ func (a *audit) rejected(p *simPod) {
 		// Nobody can then write to its Deployment, to ask for fewer or to go back.
 		return
 	}
+	if a.emptiesWithOlder(d) {
+		return
+	}
 	if a.w.controllerAway() {
 		a.away = a.w.now
 	}
@@ -352,6 +355,28 @@ func (a *audit) rejected(p *simPod) {
 	if a.failed[p.node] > 20 {
 		a.fault("%s: %d pods failed in one attempt", p.node, a.failed[p.node])
 	}
+}
+
+// emptiesWithOlder is whether a node is on its way out to be emptied for good, and runs pods of a ReplicaSet
+// that is as large as the one whose pods are rejected. Of two equal ones the Deployment controller takes from
+// the elder, so that nothing can be done before the node is out.
+func (a *audit) emptiesWithOlder(d *simDeployment) bool {
+	set, strategy := a.w.set(), a.w.spec().Strategy()
+	mark, _ := d.mark()
+	began, ours := v1alpha1.Mark(mark).At()
+	if set == nil || set.DeletionTimestamp == nil || !ours || a.w.now.Sub(began) > strategy.MarkGrace+strategy.DetachTimeout || !d.api.Spec.Paused {
+		return false
+	}
+	size := func(present bool) (largest int32) {
+		for _, s := range d.sets {
+			runs := slices.ContainsFunc(a.w.pods, func(p *simPod) bool { return p.set == s && p.running && !p.terminating })
+			if (s.hash == d.hash) == present && runs {
+				largest = max(largest, s.size)
+			}
+		}
+		return largest
+	}
+	return size(false) > 0 && size(false) >= size(true)
 }
 
 // evicted counts a pod that a taint took, where it was made after the taint had taken others.

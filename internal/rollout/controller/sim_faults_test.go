@@ -397,7 +397,8 @@ func (w *world) unfinished() []string {
 		if d.revision() == w.goal() {
 			updated++
 		}
-		if pods, _ := strconv.Atoi(d.api.Annotations[v1alpha1.AnnotationPodsPerNode]); pods != int(w.spec().Pods()) || d.drifted() || !equality.Semantic.DeepEqual(d.api.Spec.Strategy, objects.DeploymentStrategy(w.set())) {
+		// Fewer than none says nothing, as what is garbled.
+		if pods, _ := strconv.Atoi(d.api.Annotations[v1alpha1.AnnotationPodsPerNode]); max(0, pods) != int(w.spec().Pods()) || d.drifted() || !equality.Semantic.DeepEqual(d.api.Spec.Strategy, objects.DeploymentStrategy(w.set())) {
 			out = append(out, name+" is out of date")
 		}
 		if d.held() {

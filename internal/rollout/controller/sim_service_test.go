@@ -170,7 +170,7 @@ func (a *audit) checkPublished() {
 		n, d := w.nodes[p.node], w.deployments[p.node]
 		able := able && n != nil && d != nil && set.Spec.ServiceName != ""
 		stays := able && n.wanted() && n.ready() && p.ready && !p.terminating && !d.marked()
-		goes := able && (p.terminating || d.marked())
+		goes := able && (p.terminating || w.findsMark(d))
 		if a.lasts("unpublished "+p.name, stays && !ready[p.name], 2*aMoment) || a.lasts("published "+p.name, goes && ready[p.name], aMoment) {
 			a.fault("pod %s of %s: published as ready is %t", p.name, p.node, ready[p.name])
 		}
