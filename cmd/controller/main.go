@@ -45,7 +45,7 @@ func main() {
 	flag.StringVar(&o.debug, "debug-bind-address", "", "address of /debug/pprof, such as 127.0.0.1:6060; empty for none")
 	flag.BoolVar(&o.elect, "leader-elect", false, "elect a leader, so that several replicas can run")
 	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
-	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0, 1 for conflicts, or 2 for every state and decision")
+	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0 for what is done, 1 for conflicts, too, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
 	flag.Var(&o.detachAnnotations, "detach-annotations", "detachers beside node-detacher, each as ASK=ANSWER, or ASK where it does not answer: the key of the annotation on Nodes that annotateNodeToDetach may write, and that of the timestamp which waitForDetachmentByAnnotatedTimestamp may then read; may be repeated")
 	o.metrics.register()

@@ -27,8 +27,10 @@ const chunk = 200
 type Call struct {
 	Kind  Kind
 	Group string
-	// Targets are what is registered or deregistered; a Read has none.
+	// Targets are what is registered or deregistered; a Read has none. Why has a sentence about each,
+	// for people.
 	Targets []Registration
+	Why     map[Target]string
 	// Decided is when it was decided to make it.
 	Decided time.Time
 }
@@ -198,7 +200,8 @@ func (c *Calls) Next(now time.Time) (call Call, ready bool, at time.Time) {
 	c.made++
 	c.last[next.kind] = group
 	q := c.groups[group]
-	return Call{Kind: next.kind, Group: group, Targets: q.begin(next.kind), Decided: q.decided}, true, time.Time{}
+	batch := q.begin(next.kind)
+	return Call{Kind: next.kind, Group: group, Targets: batch, Why: q.whyOf(batch), Decided: q.decided}, true, time.Time{}
 }
 
 // Stale are the groups in which something is due that was decided too long ago, and is to

@@ -32,6 +32,26 @@ type GroupDecision struct {
 	WakeAt time.Time
 }
 
+// whyOfCalls is what is told of the targets that the decision moves.
+func (d GroupDecision) whyOfCalls() map[Target]string {
+	if len(d.Register)+len(d.Deregister) == 0 {
+		return nil
+	}
+	out := map[Target]string{}
+	for _, t := range d.Deregister {
+		out[t] = ""
+	}
+	for _, r := range d.Register {
+		out[r.Target] = ""
+	}
+	for _, r := range d.Reports {
+		if _, moves := out[r.Target]; moves {
+			out[r.Target] = r.Message
+		}
+	}
+	return out
+}
+
 // Phase is how far a target is on its way in or out.
 type Phase string
 

@@ -12,6 +12,8 @@ type queue struct {
 	pending [Read]map[Target]Registration
 	// wanted is the same as of the last decision, with what is under way.
 	wanted [Read]map[Target]Registration
+	// why has a sentence about each target that is wanted so.
+	why map[Target]string
 	// suspects are batches that failed, or halves of those that were refused, by
 	// kind; each is tried by itself.
 	suspects [Read][][]Target
@@ -74,6 +76,7 @@ func (q *queue) plan(d GroupDecision) {
 		}
 		q.pending[kind] = pending
 	}
+	q.why = d.whyOfCalls()
 	q.planRead(d)
 	if q.decided = d.At; !d.Decided.IsZero() {
 		q.decided = d.Decided
@@ -163,6 +166,18 @@ func (q *queue) begin(kind Kind) []Registration {
 	}
 	q.since[kind] = time.Time{}
 	return batch
+}
+
+// whyOf has a sentence about each target of a batch.
+func (q *queue) whyOf(batch []Registration) map[Target]string {
+	if len(batch) == 0 {
+		return nil
+	}
+	out := map[Target]string{}
+	for _, r := range batch {
+		out[r.Target] = q.why[r.Target]
+	}
+	return out
 }
 
 func (q *queue) batch(kind Kind) []Target {

@@ -50,15 +50,14 @@ func (d detacher) start(ctx context.Context, t *testing.T) (stop func()) {
 }
 
 func (d detacher) look(ctx context.Context) error {
-	nodes := &corev1.NodeList{}
-	if err := d.stage.List(ctx, nodes); err != nil {
-		return err
-	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
+	for _, n := range d.stage.Nodes() {
+		node := &corev1.Node{}
+		err := d.stage.Get(ctx, types.NamespacedName{Name: n.Name()}, node)
+		if err != nil {
+			return err
+		}
 		_, asked := node.Annotations[detachKey]
 		_, out := node.Annotations[timestampKey]
-		var err error
 		switch {
 		case asked && !out:
 			err = d.detach(ctx, node)
@@ -93,12 +92,10 @@ func (d detacher) attach(ctx context.Context, node *corev1.Node) error {
 // clearTimestamps removes what a detacher left that was stopped halfway: the next
 // test would wait for ever for a detacher that has let go.
 func clearTimestamps(ctx context.Context, on *stage.Stage) error {
-	nodes := &corev1.NodeList{}
-	if err := on.List(ctx, nodes); err != nil {
-		return err
-	}
-	for i := range nodes.Items {
-		if err := stamp(ctx, on, &nodes.Items[i], nil); err != nil {
+	for _, n := range on.Nodes() {
+		node := &corev1.Node{}
+		node.Name = n.Name()
+		if err := stamp(ctx, on, node, nil); err != nil {
 			return err
 		}
 	}

@@ -125,7 +125,8 @@ var documented = []step{
 	{documented: "make aws-check", fails: "set AWS_CHECK_TARGET_GROUP to"},
 	{documented: "go test ./internal/rollout/controller -run TestConvergence -first=43 -draws=1", says: "ok"},
 	{documented: "go test ./test/attaching -run TestAttaching -v -first=43 -draws=1 -tell", says: "ok"},
-	{documented: "go test ./internal/rollout/controller -run TestStories -update", says: "ok"},
+	{documented: "go test ./internal/rollout/controller ./internal/targets ./internal/detach -run TestStories -update", says: "ok"},
+	{documented: "go test ./internal/rollout/objects -run TestExamples -update", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
 	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
 }

@@ -53,11 +53,11 @@ func TestSingleEvents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	s := scenario{example: "nginx.yaml"}
-	fleet := s.open(ctx, t)
+	fleet := s.open(ctx, t, alone(t))
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	report := s.perform(ctx, t, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {
-		asked := startPoll(ctx, 10080)
+	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {
+		asked := startPoll(ctx, fleet.Stage, 10080)
 		defer asked.stop()
 		for _, e := range events {
 			if err := e.playOn(ctx, t, fleet, asked, client); err != nil {
@@ -163,17 +163,17 @@ const settleTime = 15 * time.Second
 
 // hang has the health checkers find again an API server that they lost, which cannot tell
 // them anything, and has a node's pods not be ready then.
-func hang(ctx context.Context, _ *testing.T, _ *stage.Fleet, asked *poll) error {
+func hang(ctx context.Context, _ *testing.T, fleet *stage.Fleet, asked *poll) error {
 	if err := theStage.FreezeStorage(ctx); err != nil {
 		return err
 	}
-	err := hung(ctx, asked)
+	err := hung(ctx, fleet.Nodes(), asked)
 	return errors.Join(err, theStage.ThawStorage(context.WithoutCancel(ctx)))
 }
 
-func hung(ctx context.Context, asked *poll) error {
+func hung(ctx context.Context, on []*cluster.Node, asked *poll) error {
 	var reconnect []func() error
-	for _, n := range theStage.Nodes() {
+	for _, n := range on {
 		undo, err := refuse(ctx, n, "OUTPUT", "6443")
 		if err != nil {
 			return err
@@ -188,7 +188,7 @@ func hung(ctx context.Context, asked *poll) error {
 		return err
 	}
 	time.Sleep(settleTime + time.Second)
-	last := theStage.Nodes()[nodes-1]
+	last := on[nodes-1]
 	ready, err := refuse(ctx, last, "INPUT", "10254")
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func rotateCA(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *poll
 	if err := asked.until(ctx, "every health checker to see the API server again", sees); err != nil {
 		return err
 	}
-	full, err := fillDisks()
+	full, err := fillDisks(fleet.Nodes())
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func trusted(ctx context.Context, fleet *stage.Fleet, certificate []byte) error 
 		}
 	}
 	return stage.Wait(ctx, "every pod to trust the CA", func() (bool, error) {
-		files, err := volumes("kubernetes.io~projected/kube-api-access-*/ca.crt")
+		files, err := volumes(fleet.Nodes(), "kubernetes.io~projected/kube-api-access-*/ca.crt")
 		if err != nil {
 			return false, err
 		}
@@ -315,8 +315,8 @@ func trusted(ctx context.Context, fleet *stage.Fleet, certificate []byte) error 
 }
 
 // fillDisks has the next write of each health checker's state fail for want of space.
-func fillDisks() (files []string, err error) {
-	folders, err := volumes("kubernetes.io~empty-dir/state")
+func fillDisks(on []*cluster.Node) (files []string, err error) {
+	folders, err := volumes(on, "kubernetes.io~empty-dir/state")
 	for _, folder := range folders {
 		file := filepath.Join(folder, "state.json.new")
 		files, err = append(files, file), errors.Join(err, os.Symlink("/dev/full", file))
@@ -325,9 +325,9 @@ func fillDisks() (files []string, err error) {
 }
 
 // volumes are where files of the pods' volumes are seen, at least one on each node.
-func volumes(pattern string) ([]string, error) {
+func volumes(on []*cluster.Node, pattern string) ([]string, error) {
 	var all []string
-	for _, n := range theStage.Nodes() {
+	for _, n := range on {
 		pods, err := n.File("/run/machine/kubelet/pods/*/volumes/")
 		if err != nil {
 			return nil, err

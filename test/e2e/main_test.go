@@ -1,6 +1,7 @@
 // Package e2e rolls out real proxies on a real cluster under traffic. Every test
 // has a control: the same rollout, of which the load balancer is not told. If
-// the control loses nothing, the test proves nothing and fails.
+// the control loses nothing, the test proves nothing and fails. Most tests wait most of
+// their time: two play at the same time, each on nodes of its own.
 package e2e
 
 import (
@@ -13,10 +14,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 )
 
-// nodes is how many real nodes the tests share.
-const nodes = 3
-
-// theStage is shared by the tests, which take turns.
+// theStage is shared by the tests, which take turns on its lanes.
 var theStage *stage.Stage
 
 func TestMain(m *testing.M) {
@@ -25,12 +23,12 @@ func TestMain(m *testing.M) {
 
 func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
-	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "skopeo", "dbus-daemon"}, Log: os.Stdout})
+	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: lanes * nodes, Dir: dir, Packages: []string{"prometheus", "skopeo", "dbus-daemon"}, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1
 	}
-	if err := theStage.LabelNodes(ctx); err != nil {
+	if err := openLanes(ctx); err != nil {
 		fmt.Println("setting up:", err)
 		return 1
 	}

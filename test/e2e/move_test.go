@@ -33,8 +33,8 @@ func TestMoveFromADaemonSet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	t.Cleanup(func() { _ = theStage.Kubectl(context.Background(), "label", "nodes", "--all", movedLabel+"-").Run() })
-	m := openMove(ctx, t)
-	first := theStage.Nodes()[0].Name()
+	on := alone(t)
+	m, first := openMove(ctx, t, on), on.Nodes()[0].Name()
 
 	control, _ := m.send(ctx, func() {
 		m.label(ctx, first, "moving")
@@ -50,7 +50,7 @@ func TestMoveFromADaemonSet(t *testing.T) {
 	report, log := m.send(ctx, func() {
 		m.over(ctx, first)
 		m.back(ctx, first)
-		for _, n := range theStage.Nodes() {
+		for _, n := range on.Nodes() {
 			m.over(ctx, n.Name())
 		}
 		m.finish(ctx)
@@ -70,19 +70,19 @@ type move struct {
 }
 
 // openMove has the DaemonSet run everywhere, and the IngressDaemonSet nowhere yet.
-func openMove(ctx context.Context, t *testing.T) *move {
+func openMove(ctx context.Context, t *testing.T, on *lane) *move {
 	t.Helper()
 	var old *appsv1.DaemonSet
 	s := scenario{example: "nginx.yaml", adjust: func(set *v1alpha1.IngressDaemonSet) {
 		old = daemonSetOf(set)
 		set.Spec.NodeSelector = map[string]string{movedLabel: "moved"}
 	}}
-	m := &move{T: t, fleet: s.apply(ctx, t)}
+	m := &move{T: t, fleet: s.apply(ctx, t, on)}
 	old.Namespace = m.fleet.Key.Namespace
 	if err := theStage.Create(ctx, old); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range theStage.Nodes() {
+	for _, n := range m.fleet.Nodes() {
 		m.waitOld(ctx, n.Name())
 	}
 	m.kubectl(ctx, "-n", old.Namespace, "patch", "daemonset", oldName, "--patch-file", documentedPatch(t))
@@ -121,13 +121,13 @@ func documentedPatch(t *testing.T) string {
 // first as the DaemonSet's pods answer.
 func (m *move) send(ctx context.Context, act func()) (report traffic.Report, log string) {
 	m.Helper()
-	front, err := theStage.Front(ctx, hostUntold)
+	front, err := m.fleet.Front(ctx, hostUntold)
 	if err != nil {
 		m.Fatal(err)
 	}
 	defer front.Stop()
 	m.front = front
-	client, err := theStage.Send(ctx, rate)
+	client, err := m.fleet.Send(ctx, rate)
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func (m *move) finish(ctx context.Context) {
 	if err := m.fleet.WaitServing(ctx); err != nil {
 		m.Fatal(err)
 	}
-	for _, n := range theStage.Nodes() {
+	for _, n := range m.fleet.Nodes() {
 		m.label(ctx, n.Name(), "")
 	}
 	if err := m.fleet.WaitServing(ctx); err != nil {
@@ -285,7 +285,7 @@ func (m *move) waitOld(ctx context.Context, node string) {
 func (m *move) waitServing(ctx context.Context, node string) {
 	m.Helper()
 	asking := newAsking()
-	for _, n := range theStage.Nodes() {
+	for _, n := range m.fleet.Nodes() {
 		if n.Name() == node {
 			m.wait(ctx, node+" to answer 200", func() (bool, error) {
 				kind, _, err := ask(asking, "http://"+net.JoinHostPort(n.IP(), strconv.Itoa(hostTold.Check))+"/")

@@ -17,7 +17,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 )
 
-// poll asks a port of every node ten times a second, as a program of this project does,
+// poll asks a port of every node of a lane ten times a second, as a program of this project does,
 // and records what is answered.
 type poll struct {
 	cancel context.CancelFunc
@@ -37,11 +37,11 @@ type record struct {
 
 const fine = "200"
 
-func startPoll(ctx context.Context, port int) *poll {
+func startPoll(ctx context.Context, on *stage.Stage, port int) *poll {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &poll{cancel: cancel, nodes: map[string]*record{}}
 	client := newAsking()
-	for _, n := range theStage.Nodes() {
+	for _, n := range on.Nodes() {
 		url := "http://" + net.JoinHostPort(n.IP(), strconv.Itoa(port)) + "/"
 		p.nodes[n.Name()] = &record{kinds: map[string]int{}}
 		p.done.Go(func() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,12 +29,14 @@ var (
 )
 
 func TestHostNetwork(t *testing.T) {
-	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.play(t)
+	t.Parallel()
+	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.play(t, taken(t))
 }
 
 // TestHostNetworkCaddy removes the health-check port that the load balancer asks.
 func TestHostNetworkCaddy(t *testing.T) {
-	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.play(t)
+	t.Parallel()
+	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.play(t, taken(t))
 }
 
 // removePort replaces a health-check port while a node is under way. The old one goes on
@@ -58,12 +61,12 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 	if warning := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionWarning); !strings.Contains(warning.Message, theStage.HostIP()) {
 		t.Errorf("who asks the removed port is not told: %s", warning.Message)
 	}
-	for _, n := range theStage.Nodes() {
+	for _, n := range fleet.Nodes() {
 		if err := front.MoveCheck(n.Name(), 10081); err != nil {
 			return err
 		}
 	}
-	old := startPoll(ctx, 10080)
+	old := startPoll(ctx, fleet.Stage, 10080)
 	defer old.stop()
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReleasedPorts, "10080")
@@ -76,7 +79,8 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 // TestOrphaned deletes the IngressDaemonSet without its pods while a node is under way,
 // and makes it again: it claims the pods, and goes on with the others.
 func TestOrphaned(t *testing.T) {
-	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.play(t)
+	t.Parallel()
+	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.play(t, taken(t))
 }
 
 func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
@@ -90,7 +94,7 @@ func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) err
 	if out, err := theStage.Kubectl(ctx, "-n", fleet.Key.Namespace, "delete", "ids", fleet.Key.Name, "--cascade=orphan").CombinedOutput(); err != nil {
 		return fmt.Errorf("deleting the IngressDaemonSet: %w: %s", err, out)
 	}
-	asked := startPoll(ctx, 10080)
+	asked := startPoll(ctx, fleet.Stage, 10080)
 	defer asked.stop()
 	time.Sleep(5 * time.Second)
 	left, err := fleet.Pods(ctx)
@@ -142,33 +146,44 @@ func claimed(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1
 	return nil
 }
 
+// nodePort is for who has examples/nodeport.yaml or service.yaml: both take the same port of all nodes.
+var nodePort sync.Mutex
+
 func TestNodePort(t *testing.T) {
+	t.Parallel()
+	nodePort.Lock()
+	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "nodeport.yaml",
 		told:    stage.Ports{Traffic: 30080, Check: 10080},
 		untold:  stage.Ports{Traffic: 30080, Check: 30080},
-	}.play(t)
+	}.play(t, taken(t))
 }
 
 // TestService has kube-proxy answer the load balancer's health checks.
 func TestService(t *testing.T) {
+	t.Parallel()
+	nodePort.Lock()
+	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "service.yaml",
 		told:    stage.Ports{Traffic: 30080, Check: 30081},
 		untold:  stage.Ports{Traffic: 30080, Check: 30080},
-	}.play(t)
+	}.play(t, taken(t))
 }
 
 // TestNodeDetacher has the load balancer ask the proxy itself: only the detacher
 // takes nodes out.
 func TestNodeDetacher(t *testing.T) {
+	t.Parallel()
 	scenario{
 		example: "node-detacher.yaml", told: hostUntold, untold: hostUntold, detacher: true,
-	}.play(t)
+	}.play(t, taken(t))
 }
 
 // TestRollback goes back to the first template while a node is under way.
 func TestRollback(t *testing.T) {
+	t.Parallel()
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold, final: "1",
 		during: func(ctx context.Context, _ *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
@@ -177,7 +192,7 @@ func TestRollback(t *testing.T) {
 			}
 			return fleet.Change(ctx, stage.SetVersion("1"))
 		},
-	}.play(t)
+	}.play(t, taken(t))
 }
 
 // longestTakeover is how long a rollout may wait for another leader.
@@ -210,7 +225,7 @@ func TestControllerKilled(t *testing.T) {
 			}
 			return nil
 		},
-	}.play(t)
+	}.play(t, alone(t))
 }
 
 // TestAPIServerDown stops the API server for a minute while a node is under way.
@@ -227,5 +242,5 @@ func TestAPIServerDown(t *testing.T) {
 			time.Sleep(time.Minute)
 			return fleet.StartAPIServer(ctx)
 		},
-	}.play(t)
+	}.play(t, alone(t))
 }

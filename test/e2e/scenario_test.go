@@ -48,21 +48,21 @@ type scenario struct {
 	final string
 }
 
-// play plays the scenario, then its control on the same fleet.
-func (s scenario) play(t *testing.T) {
+// play plays the scenario on a lane, then its control on the same fleet.
+func (s scenario) play(t *testing.T, on *lane) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	fleet := s.open(ctx, t)
+	fleet := s.open(ctx, t, on)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	story := fleet.Tell(watching)
-	report := s.perform(ctx, t, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
+	report := s.perform(ctx, t, fleet, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
 	losesNothing(t, report)
 	if t.Failed() {
 		return
 	}
 	stop()
-	control := s.perform(ctx, t, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
+	control := s.perform(ctx, t, fleet, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
 	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
 	if control.Failed == 0 {
 		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
@@ -81,19 +81,19 @@ func losesNothing(t *testing.T, report traffic.Report) {
 	}
 }
 
-// perform sends requests through a load balancer while act plays. There is a
-// story where the load balancer is told.
-func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, story *stage.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
+// perform sends requests through a load balancer in front of the fleet's lane while act plays.
+// There is a story where the load balancer is told.
+func (s scenario) perform(ctx context.Context, t *testing.T, fleet *stage.Fleet, ports stage.Ports, story *stage.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
 	t.Helper()
-	front, err := theStage.Front(ctx, ports)
+	front, err := fleet.Front(ctx, ports)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer front.Stop()
 	if s.detacher {
-		defer detacher{stage: theStage, front: front, idle: story == nil}.start(ctx, t)()
+		defer detacher{stage: fleet.Stage, front: front, idle: story == nil}.start(ctx, t)()
 	}
-	client, err := theStage.Send(ctx, rate)
+	client, err := fleet.Send(ctx, rate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (s scenario) perform(ctx context.Context, t *testing.T, ports stage.Ports, 
 	}
 	if story != nil && (t.Failed() || report.Failed > 0) {
 		t.Log("what happened:\n" + happened(story, front.Log()))
-		t.Log("connections that nobody answered:\n" + unanswered(ctx))
+		t.Log("connections that nobody answered:\n" + unanswered(ctx, fleet.Stage))
 		t.Log("what the load balancer lost first:\n" + strings.Join(lost(front.Log()), "\n"))
 	}
 	return report
@@ -144,9 +144,9 @@ func lost(log string) []string {
 }
 
 // unanswered lists where nodes sent connections that got no answer, and how many.
-func unanswered(ctx context.Context) string {
+func unanswered(ctx context.Context, on *stage.Stage) string {
 	var out strings.Builder
-	for _, node := range theStage.Nodes() {
+	for _, node := range on.Nodes() {
 		list, err := node.Command(ctx, "conntrack", "-L", "-p", "tcp", "--state", "SYN_SENT").Output()
 		if err != nil {
 			fmt.Fprintf(&out, "%s: %v\n", node.Name(), err)
@@ -184,17 +184,17 @@ func loses(ctx context.Context, fleet *stage.Fleet, client *traffic.Process) err
 	})
 }
 
-// open applies the example to a namespace of its own and waits until it serves.
-func (s scenario) open(ctx context.Context, t *testing.T) *stage.Fleet {
+// open applies the example to a namespace of its own and waits until it serves on the lane.
+func (s scenario) open(ctx context.Context, t *testing.T, on *lane) *stage.Fleet {
 	t.Helper()
-	fleet := s.apply(ctx, t)
+	fleet := s.apply(ctx, t, on)
 	if err := fleet.WaitServing(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return fleet
 }
 
-func (s scenario) apply(ctx context.Context, t *testing.T) *stage.Fleet {
+func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *stage.Fleet {
 	t.Helper()
 	namespace := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
 	manifest, err := theStage.Example(s.example)
@@ -204,11 +204,11 @@ func (s scenario) apply(ctx context.Context, t *testing.T) *stage.Fleet {
 	if err := theStage.MakeNamespace(ctx, namespace); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.close(t, namespace) })
-	fleet := &stage.Fleet{Stage: theStage, Key: types.NamespacedName{
+	t.Cleanup(func() { s.close(t, on, namespace) })
+	fleet := &stage.Fleet{Stage: on.Stage, Key: types.NamespacedName{
 		Namespace: namespace, Name: manifest.Kind("IngressDaemonSet").GetName()}}
 	if !s.verbatim {
-		if err := manifest.AdjustSet(s.adjusted); err != nil {
+		if err := manifest.AdjustSet(func(set *v1alpha1.IngressDaemonSet) { s.adjusted(set, on) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,8 +224,9 @@ func (s scenario) apply(ctx context.Context, t *testing.T) *stage.Fleet {
 	return fleet
 }
 
-func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet) {
+func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet, on *lane) {
 	shorten(set)
+	on.keep(set)
 	if s.adjust != nil {
 		s.adjust(set)
 	}
@@ -251,14 +252,14 @@ func shorten(set *v1alpha1.IngressDaemonSet) {
 	}
 }
 
-func (s scenario) close(t *testing.T, namespace string) {
+func (s scenario) close(t *testing.T, on *lane, namespace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	if err := theStage.RemoveNamespace(ctx, namespace); err != nil {
 		t.Error(err)
 	}
 	if s.detacher {
-		if err := clearTimestamps(ctx, theStage); err != nil {
+		if err := clearTimestamps(ctx, on.Stage); err != nil {
 			t.Error(err)
 		}
 	}

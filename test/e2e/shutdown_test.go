@@ -26,9 +26,10 @@ const noticed = 5 * time.Second
 // taken it out, and a node that is away holds up neither the other nodes nor their health
 // checkers, nor what is known to be good.
 func TestNodeShutdown(t *testing.T) {
+	on := alone(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	node := theStage.Nodes()[nodes-1]
+	node := on.Nodes()[nodes-1]
 	systemd := startLogind(ctx, t, node, time.Minute)
 	s := scenario{example: "nginx.yaml", adjust: func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.DrainHook = &v1alpha1.DrainHook{LingerSeconds: new(int32(3)), StopSeconds: new(int32(5))}
@@ -39,14 +40,14 @@ func TestNodeShutdown(t *testing.T) {
 		u := set.Spec.UpdateStrategy.RollingUpdate
 		u.MaxUnavailableNodes, u.FailurePolicy = new(intstr.FromInt32(2)), v1alpha1.RollBackOnFailure
 	}}
-	fleet := s.open(ctx, t)
+	fleet := s.open(ctx, t, on)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	// Whatever happens, the next test finds the node powered on.
 	t.Cleanup(func() { _ = node.Start(context.Background()) })
-	report := s.perform(ctx, t, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error {
+	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error {
 		failed := fleet.WatchFailed(watching)
-		if err := shutDown(ctx, t, node, systemd); err != nil {
+		if err := shutDown(ctx, t, fleet, node, systemd); err != nil {
 			return err
 		}
 		if err := node.Stop(ctx); err != nil {
@@ -71,8 +72,8 @@ func TestNodeShutdown(t *testing.T) {
 
 // shutDown has the kubelet stop the node's pods: health checks fail first, then the
 // proxies end, and last the health checker.
-func shutDown(ctx context.Context, t *testing.T, node *cluster.Node, systemd *logind) error {
-	checks, proxies := startPoll(ctx, 10080), startPoll(ctx, 80)
+func shutDown(ctx context.Context, t *testing.T, fleet *stage.Fleet, node *cluster.Node, systemd *logind) error {
+	checks, proxies := startPoll(ctx, fleet.Stage, 10080), startPoll(ctx, fleet.Stage, 80)
 	defer proxies.stop()
 	defer checks.stop()
 	begun := time.Now()

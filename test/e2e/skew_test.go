@@ -29,6 +29,7 @@ type release struct{ root, image string }
 // back to it in the middle of the next. A node at least is left to the other controller,
 // with health checkers that are not its own: these are replaced only then.
 func TestReleaseBefore(t *testing.T) {
+	on := alone(t)
 	old, present := buildBefore(t), release{theStage.Root(), "docker.io/mumoshu/ingress-daemonset-controller:present"}
 	if err := theStage.PushImage(t.Context(), present.image, filepath.Join(theStage.Dir(), "ingress-daemonset-controller.tar")); err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func TestReleaseBefore(t *testing.T) {
 			}
 			return old.takeOver(ctx, fleet)
 		},
-	}.play(t)
+	}.play(t, on)
 }
 
 // takeOver installs the release while a rollout of another is under way, has it finish

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,13 +28,15 @@ const mostPerAttempt = 20
 // the kubelet rejects each: the pods that serve stay, the rejected ones are few
 // and tried again ever more rarely, and the fleet recovers when it is told how.
 func TestRejectedPods(t *testing.T) {
+	t.Parallel()
+	on := taken(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	tight := scenario{example: "nginx.yaml", adjust: func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{}
 		set.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("800m")}
 	}}
-	fleet := tight.open(ctx, t)
+	fleet := tight.open(ctx, t, on)
 	before, err := fleet.Pods(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -95,11 +98,13 @@ func allServe(ctx context.Context, fleet *stage.Fleet, before map[types.UID]*cor
 // node: that node is named, no pod is Failed, and no other node is touched for a
 // rollout until it serves.
 func TestPortHeld(t *testing.T) {
+	t.Parallel()
+	on := taken(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	holder := holdPort(ctx, t, 80)
+	holder := holdPort(ctx, t, on.Nodes()[0], 80)
 	held := scenario{example: "nginx.yaml"}
-	fleet := held.apply(ctx, t)
+	fleet := held.apply(ctx, t, on)
 	failed := fleet.WatchFailed(ctx)
 	if err := fleet.WaitStatus(ctx, "two nodes to serve", func(s v1alpha1.IngressDaemonSetStatus) bool { return s.ServingNodes == nodes-1 }); err != nil {
 		t.Fatal(err)
@@ -134,16 +139,16 @@ func waitFor(ctx context.Context, f *stage.Fleet, condition, reason string) erro
 	})
 }
 
-// holdPort listens on a port of the first node, as a foreign process, until the
-// function that it returns is called.
-func holdPort(ctx context.Context, t *testing.T, port int) (release func()) {
+// holdPort listens on a port of a node, as a foreign process, until the function that it
+// returns is called.
+func holdPort(ctx context.Context, t *testing.T, node *cluster.Node, port int) (release func()) {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "haproxy.cfg")
 	content := fmt.Sprintf("defaults\n  timeout client 5s\n  timeout connect 5s\n  timeout server 5s\nglobal\n  maxconn 100\n  noreuseport\nlisten holder\n  bind :%d\n", port)
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	holder := theStage.Nodes()[0].Command(ctx, "haproxy", "-db", "-f", config)
+	holder := node.Command(ctx, "haproxy", "-db", "-f", config)
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,8 @@ func (f *Fleet) CheckReplaced(ctx context.Context, before map[types.UID]*corev1.
 	return f.CheckUnmarked(ctx)
 }
 
-// CheckUnmarked is an error where a Deployment or a Node carries a mark of ours.
+// CheckUnmarked is an error where a Deployment of the fleet or a Node of its lane carries a mark
+// of ours.
 func (f *Fleet) CheckUnmarked(ctx context.Context) error {
 	deployments := &appsv1.DeploymentList{}
 	if err := f.List(ctx, deployments, client.InNamespace(f.Key.Namespace)); err != nil {
@@ -123,14 +124,14 @@ func (f *Fleet) CheckUnmarked(ctx context.Context) error {
 			return fmt.Errorf("Deployment %s is still marked", d.Name)
 		}
 	}
-	nodes := &corev1.NodeList{}
-	if err := f.List(ctx, nodes); err != nil {
-		return err
-	}
-	for _, n := range nodes.Items {
-		for key := range n.Annotations {
+	for _, n := range f.Nodes() {
+		node := &corev1.Node{}
+		if err := f.Get(ctx, types.NamespacedName{Name: n.Name()}, node); err != nil {
+			return err
+		}
+		for key := range node.Annotations {
 			if strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) {
-				return fmt.Errorf("Node %s still carries %s", n.Name, key)
+				return fmt.Errorf("Node %s still carries %s", node.Name, key)
 			}
 		}
 	}

@@ -12,11 +12,20 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 )
 
-// The ports of the load balancer's two frontends.
+// frontends are how many the load balancer has; those of the first lane are on firstPort and the
+// one after it, those of the next lane follow.
 const (
-	httpPort = 8080
-	tcpPort  = 8081
+	firstPort = 8080
+	frontends = 2
 )
+
+// http and tcp are the addresses of the lane's frontends.
+func (s *Stage) http() string { return s.frontend(0) }
+func (s *Stage) tcp() string  { return s.frontend(1) }
+
+func (s *Stage) frontend(number int) string {
+	return net.JoinHostPort(s.HostIP(), strconv.Itoa(firstPort+s.lane*frontends+number))
+}
 
 // Ports are where the load balancer finds the proxy on each node, and what it
 // asks for the node's health; on the path /, where Path is empty.
@@ -37,10 +46,7 @@ func (s *Stage) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
 	o := lb.Options{
 		Dir: dir, CheckInterval: 500 * time.Millisecond, CheckPath: p.Path,
-		Listen: map[lb.Mode]string{
-			lb.HTTP: net.JoinHostPort(s.HostIP(), strconv.Itoa(httpPort)),
-			lb.TCP:  net.JoinHostPort(s.HostIP(), strconv.Itoa(tcpPort)),
-		},
+		Listen: map[lb.Mode]string{lb.HTTP: s.http(), lb.TCP: s.tcp()},
 	}
 	for _, n := range s.Nodes() {
 		o.Servers = append(o.Servers, lb.Server{Name: n.Name(), Address: n.IP(), Port: p.Traffic, CheckPort: p.Check})
@@ -76,14 +82,13 @@ func (s *Stage) Send(ctx context.Context, rate float64) (*traffic.Process, error
 	if err != nil {
 		return nil, err
 	}
-	over := func(port int) string { return net.JoinHostPort(s.HostIP(), strconv.Itoa(port)) }
 	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), traffic.Options{
 		Rate: rate,
 		Streams: []traffic.Stream{
-			{Name: "http-kept", Address: over(httpPort), Share: 25, KeepAlive: true},
-			{Name: "http-new", Address: over(httpPort), Share: 25},
-			{Name: "tcp-kept", Address: over(tcpPort), Share: 25, KeepAlive: true, Lifetime: keptFor},
-			{Name: "tcp-new", Address: over(tcpPort), Share: 25},
+			{Name: "http-kept", Address: s.http(), Share: 25, KeepAlive: true},
+			{Name: "http-new", Address: s.http(), Share: 25},
+			{Name: "tcp-kept", Address: s.tcp(), Share: 25, KeepAlive: true, Lifetime: keptFor},
+			{Name: "tcp-new", Address: s.tcp(), Share: 25},
 		},
 	})
 }

@@ -14,6 +14,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/images"
@@ -21,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Image is the controller's image, as config/default names it.
@@ -37,12 +39,15 @@ var proxies = map[string][]string{
 	"caddy":   {"docker.io/library/caddy:2.6"},
 }
 
-// Stage is a cluster with the controller on it.
+// Stage is a cluster with the controller on it, or a lane of one.
 type Stage struct {
 	*cluster.Cluster
 	client.WithWatch
 	root string
 	log  io.Writer
+	// lane is its number, from 0 on, and nodes are its own; a whole stage is lane 0 with all nodes.
+	lane  int
+	nodes []*cluster.Node
 }
 
 // Open attaches to the cluster in dir.
@@ -72,6 +77,8 @@ func SetUp(ctx context.Context, o cluster.Options) (*Stage, error) {
 }
 
 func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
+	// The library's client complains with a stack if nobody says where its log goes.
+	ctrllog.SetLogger(logr.Discard())
 	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -89,7 +96,7 @@ func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
-	return &Stage{Cluster: c, WithWatch: api, root: root, log: log}, err
+	return &Stage{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
 }
 
 // moduleRoot is the folder of this project.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // patience is how long a pass waits for all that is read and written of one node.
@@ -32,6 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) 
 		err := r.applyNode(ctx, o, n)
 		if cancel(); err != nil {
 			failed = append(failed, fmt.Errorf("node %s: %w", n.Name, err))
+			o.leave(n.Name)
 		}
 	}
 	return errors.Join(failed...)
@@ -39,13 +41,16 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, d detach.Decision) 
 
 func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDecision) error {
 	node, attachment := o.nodes[d.Name], o.attachments[d.Name]
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("node", d.Name, "reason", because(d)))
 	if d.Attachment == detach.WriteDetach || d.Attachment == detach.WriteAttach || len(d.Stop) > 0 {
 		if holds, err := r.stillHolds(ctx, node, d.Reason); err != nil || !holds {
+			o.leave(d.Name)
 			return err
 		}
 	}
 	if d.Attachment == detach.WriteDetach && attachment == nil {
 		if begins, err := r.mayBegin(ctx, o, d.Name); err != nil || !begins {
+			o.leave(d.Name)
 			return err
 		}
 	}
@@ -63,6 +68,7 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 		if err := r.patchNode(ctx, node, d.Patch); err != nil {
 			return err
 		}
+		logStep(ctx, "Mark", "station", d.Station)
 	}
 	switch d.Attachment {
 	case detach.WriteDetach:
@@ -88,8 +94,28 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 		if err := r.client.Delete(ctx, attachment, precondition); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting its Attachment: %w", err)
 		}
+		logStep(ctx, "DeleteAttachment")
 	}
 	return nil
+}
+
+// because says why something is done about a node.
+func because(d detach.NodeDecision) string {
+	switch {
+	case d.Reason != "" && d.Waits != "":
+		return string(d.Reason) + ": " + d.Waits
+	case d.Reason != "" || d.Waits != "":
+		return string(d.Reason) + d.Waits
+	}
+	return nothingAsks
+}
+
+// nothingAsks is why a node is put back.
+const nothingAsks = "nothing asks for it to be out any more"
+
+// logStep tells of a step that was carried out. Which node it is of, and why, is in ctx.
+func logStep(ctx context.Context, action string, values ...any) {
+	log.FromContext(ctx).Info("carried out", append([]any{"action", action}, values...)...)
 }
 
 // writeAttachment says where the node's targets are to be. What is put back is that of the
@@ -116,6 +142,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 	if err != nil {
 		return fmt.Errorf("writing its Attachment: %w", err)
 	}
+	logStep(ctx, "WriteAttachment", "wanted", wanted)
 	return nil
 }
 
@@ -304,6 +331,7 @@ func (r *Reconciler) stop(ctx context.Context, p detach.Pod) error {
 	switch {
 	case err == nil:
 		r.stops.succeeded(p.UID)
+		logStep(ctx, "StopPod", "pod", p.Namespace+"/"+p.Name, "priority", p.Priority)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		// It is gone, or another one has its name.
 	case apierrors.IsTooManyRequests(err):

@@ -25,6 +25,17 @@ type observed struct {
 	attachments map[string]*v1alpha1.Attachment
 	// unread are why the pods of some nodes could not be read, of which none is stopped.
 	unread []error
+	// undone are the nodes about which not all was done that was decided.
+	undone map[string]bool
+}
+
+// leave notes that not all was done about a node that was decided: something failed, or is not so any
+// more by which it was decided.
+func (o *observed) leave(node string) {
+	if o.undone == nil {
+		o.undone = map[string]bool{}
+	}
+	o.undone[node] = true
 }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {

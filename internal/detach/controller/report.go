@@ -90,8 +90,11 @@ func (r *Reconciler) tell(o *observed, d detach.Decision) {
 	counts, seen := map[detach.Station]int{}, map[string]bool{}
 	for _, n := range d.Nodes {
 		counts[n.Station]++
-		seen[n.Name] = n.Station != detach.Attached
-		r.arrived(o, n)
+		// One about which not all was done has not come there.
+		seen[n.Name] = n.Station != detach.Attached || o.undone[n.Name]
+		if !o.undone[n.Name] {
+			r.arrived(o, n)
+		}
 	}
 	for name := range r.stations.of {
 		if !seen[name] {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -150,6 +152,9 @@ func (w *webhooks) put(k *known, about addressee, hook Webhook, q Question) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	answer, err := hook.Ask(ctx, q)
+	if err == nil && answer.Done {
+		log.FromContext(ctx).Info("carried out", "action", "AskWebhook", "node", about.node, "reason", cmp.Or(q.Reason, nothingAsks), "webhook", hook.Name, "detached", q.Detach)
+	}
 	w.mu.Lock()
 	delete(w.open, about)
 	switch {

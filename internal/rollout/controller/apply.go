@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -93,11 +94,27 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 		return errUnrecorded
 	}
 	err := r.do(ctx, o, s)
+	if err == nil {
+		logStep(ctx, s)
+	}
 	if (rollsOut || s.Action == rollout.RecordRevision) && err != nil && refusal(err) {
 		// What was accepted in a dry run is refused by now.
 		r.dryRuns.set(o, err)
 	}
 	return err
+}
+
+// logStep tells of a step that was carried out. A measurement writes nothing, and is asked for in
+// every pass until it is made.
+func logStep(ctx context.Context, s rollout.Step) {
+	if s.Action == rollout.Measure {
+		return
+	}
+	values := []any{"action", s.Action, "node", s.Node, "reason", s.Reason}
+	if s.Port != 0 {
+		values = append(values, "port", s.Port)
+	}
+	log.FromContext(ctx).Info("carried out", values...)
 }
 
 // errUnrecorded is why nothing is rolled out of a template that could not be put on record.

@@ -2,7 +2,7 @@
 // read caches into one State, of a large fleet only what changed (changes.go,
 // stored.go), and where pods are rejected which are of an older template
 // (replicasets.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
-// the status and events. deployments.go, revisions.go, healthcheckers.go and
+// the status and then events (untold.go). deployments.go, revisions.go, healthcheckers.go and
 // service.go do so for one kind of object each; checks.go listens to the nodes'
 // health-check ports.
 package controller
@@ -54,6 +54,7 @@ type Reconciler struct {
 	pulse         *pulse
 	changes       *changes
 	evictions     *evictions
+	untold        *untold
 	waves         *waveClock
 	pace          *pace
 }
@@ -83,12 +84,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	done, failed := r.apply(ctx, o, decision.Steps)
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
 	count(req.NamespacedName, decision.Status, done, took)
-	r.announceSteps(o, done)
+	timeDetachments(req.NamespacedName, o.state, done)
+	r.untold.add(req.NamespacedName, done)
 	again, err := r.writeStatus(ctx, o, decision.Status)
 	if err == nil {
 		// Before it stands in the status, the next pass would tell of it again.
-		timeTurns(req.NamespacedName, o.state, decision.Status, done)
+		timeAttachments(req.NamespacedName, o.state, decision.Status)
 		r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
+		r.announceSteps(o, r.untold.take(req.NamespacedName))
 		r.announceStatus(o, decision.Status)
 	}
 	err = errors.Join(failed, err)
@@ -130,6 +133,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.sights.forget(req.NamespacedName)
 	r.changes.forget(req.NamespacedName)
 	r.evictions.forget(req.NamespacedName)
+	r.untold.take(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
 	r.pace.forget(req)
 	unmeasure(req.NamespacedName)

@@ -105,32 +105,44 @@ func (c *waveClock) forget(set types.NamespacedName) {
 	delete(c.began, set)
 }
 
-// timeTurns reports how long nodes took: those whose pods are replaced now, and
-// those that have left the wave to serve.
-func timeTurns(set types.NamespacedName, s rollout.State, status v1alpha1.IngressDaemonSetStatus, done []rollout.Step) {
-	updates, left := map[string]bool{}, map[string]bool{}
+// timeDetachments reports how long nodes took whose pods are replaced now: each step is carried out
+// once, whether or not the status is accepted that tells of it.
+func timeDetachments(set types.NamespacedName, s rollout.State, done []rollout.Step) {
+	updates := map[string]bool{}
 	for _, step := range done {
-		updates[step.Node] = updates[step.Node] || step.Action == rollout.Update
+		if step.Action == rollout.Update {
+			updates[step.Node] = true
+		}
 	}
+	if len(updates) == 0 {
+		return
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Deployment == nil || !updates[n.Name] {
+			continue
+		}
+		if at, ours := n.Deployment.Mark.At(); ours && n.Deployment.UpdatedAt.Before(at) {
+			detachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(at).Seconds())
+		}
+	}
+}
+
+// timeAttachments reports how long nodes took that have left the wave to serve.
+func timeAttachments(set types.NamespacedName, s rollout.State, status v1alpha1.IngressDaemonSetStatus) {
+	left := map[string]bool{}
 	for _, name := range s.Status.Wave {
 		left[name] = true
 	}
 	for _, name := range status.Wave {
 		delete(left, name)
 	}
-	if len(updates) == 0 && len(left) == 0 {
+	if len(left) == 0 {
 		return
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.Deployment == nil {
-			continue
-		}
-		at, ours := n.Deployment.Mark.At()
-		switch {
-		case ours && updates[n.Name] && n.Deployment.UpdatedAt.Before(at):
-			detachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(at).Seconds())
-		case left[n.Name] && n.Wanted && !n.Marked() && !n.Deployment.AttachedAt.IsZero():
+		if n.Deployment != nil && left[n.Name] && n.Wanted && !n.Marked() && !n.Deployment.AttachedAt.IsZero() {
 			attachHistogram.WithLabelValues(set.Namespace, set.Name).Observe(s.Now.Sub(n.Deployment.AttachedAt).Seconds())
 		}
 	}

@@ -46,13 +46,15 @@ func TestMeasure(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: "Available", Status: "True"}, {Type: "Blocked", Status: "False"}},
 	}, []rollout.Step{{Action: rollout.Mark}, {Action: rollout.Mark}, {Action: rollout.DeletePods, Pods: []string{"x", "y", "z"}}}, time.Millisecond)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	timeTurns(set, rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c", "e"}}, Nodes: []rollout.Node{
+	state := rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c", "e"}}, Nodes: []rollout.Node{
 		{Name: "a", Wanted: true, Deployment: &rollout.Deployment{Mark: v1alpha1.NewMark(at, "r", "")}},
 		{Name: "b", Wanted: true, Deployment: &rollout.Deployment{Mark: v1alpha1.NewMark(at, "r", ""), UpdatedAt: at.Add(time.Second)}},
 		{Name: "c", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
 		{Name: "d", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at}},
 		{Name: "e", Wanted: true, Deployment: &rollout.Deployment{AttachedAt: at, EmptyMark: true}},
-	}}, v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b"}}, []rollout.Step{{Action: rollout.Update, Node: "a"}, {Action: rollout.Update, Node: "b"}})
+	}}
+	timeDetachments(set, state, []rollout.Step{{Action: rollout.Update, Node: "a"}, {Action: rollout.Update, Node: "b"}})
+	timeAttachments(set, state, v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b"}})
 	clock := waveClock{began: map[types.NamespacedName]time.Time{}}
 	for i, underWay := range []bool{false, true, true, false, false, true} {
 		clock.tick(set, underWay, at.Add(time.Duration(i)*time.Second))

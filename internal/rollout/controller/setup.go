@@ -113,7 +113,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"golang.org/x/time/rate"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Cloud is where target groups are. Another cloud is one package that has these.
@@ -158,11 +159,24 @@ func (a *account) call(ctx context.Context, call targets.Call, group targets.Gro
 	case targets.Deregister:
 		err = a.cloud.Deregister(ctx, group, targetsOf(call.Targets))
 	}
+	outcome, why := targets.Accepted, ""
 	if err != nil {
-		a.done(call, a.outcome(err), err.Error())
+		outcome, why = a.outcome(err), err.Error()
+	}
+	logCall(ctx, call, outcome, why)
+	a.done(call, outcome, why)
+}
+
+// logCall tells of a call that moves targets, and how it ended. Reads move none, and are made all the time.
+func logCall(ctx context.Context, call targets.Call, outcome targets.Outcome, why string) {
+	if call.Kind == targets.Read {
 		return
 	}
-	a.done(call, targets.Accepted, "")
+	reasons := map[string]string{}
+	for _, r := range call.Targets {
+		reasons[r.String()] = call.Why[r.Target]
+	}
+	log.FromContext(ctx).Info("called the cloud", "call", call.Kind.String(), "group", call.Group, "targets", reasons, "outcome", outcome.String(), "answer", why)
 }
 
 // read reads what a group holds, and before that its attributes, without which nothing is

@@ -82,6 +82,8 @@ type Reconciler struct {
 	// where that is so again and again.
 	slow    error
 	tooSlow string
+	// untold are events of statuses that are being written.
+	untold []untold
 	// gates are the versions in which pods were seen when their gates were written.
 	gates map[types.UID]string
 }

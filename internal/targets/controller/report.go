@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
@@ -23,19 +24,16 @@ var (
 
 func init() { metrics.Registry.MustRegister(callsMade, passTook) }
 
-// report tells of what was written and of what failed, and says when to look again. An event
-// is made when the status that it is about stands.
+// report tells of what was written and of what failed, and says when to look again.
 func (r *Reconciler) report(ctx context.Context, o *observed, d targets.Decision, done *applied) (again time.Time) {
 	now, logger := time.Now(), log.FromContext(ctx)
 	passTook.Observe(now.Sub(o.state.Now).Seconds())
 	for _, a := range d.Attachments {
-		if !done.endedWell((&targets.GroupAttachment{Object: a.Object}).Ref()) {
-			continue
-		}
-		for _, e := range a.Events {
-			r.recorder.Eventf(a.Object, nil, corev1.EventTypeWarning, e.Reason, e.Action, "%s", e.Message)
+		if one := done.begun[(&targets.GroupAttachment{Object: a.Object}).Ref()]; one != nil && len(a.Events) > 0 {
+			r.untold = append(r.untold, untold{a, one})
 		}
 	}
+	r.untold = slices.DeleteFunc(r.untold, r.tell)
 	again = earliest(d.WakeAt, o.state.Now.Add(r.GroupsEvery))
 	for ref, one := range done.begun {
 		switch {
@@ -56,8 +54,22 @@ func (r *Reconciler) report(ctx context.Context, o *observed, d targets.Decision
 	return earliest(again, r.writes.next())
 }
 
-// endedWell is whether something was written to an object, and that ended well by now.
-func (d *applied) endedWell(ref targets.Ref) bool {
-	one := d.begun[ref]
-	return one != nil && one.ended() && one.err == nil
+// untold are the events of a decision, and the write of the status that they are of.
+type untold struct {
+	targets.AttachmentDecision
+	write *write
+}
+
+// tell makes the events of a status when it stands, and says whether it has ended how it is written: a
+// write may take longer than the pass that began it. One that failed is decided about anew.
+func (r *Reconciler) tell(u untold) (ended bool) {
+	if !u.write.ended() {
+		return false
+	}
+	if u.write.err == nil {
+		for _, e := range u.Events {
+			r.recorder.Eventf(u.Object, nil, corev1.EventTypeWarning, e.Reason, e.Action, "%s", e.Message)
+		}
+	}
+	return true
 }

@@ -14,9 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/mumoshu/ingress-daemonset-controller/test/balancer"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 )
@@ -40,8 +37,6 @@ func main() {
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano())
 	}
-	// The library's client complains on a terminal if nobody says where its log goes.
-	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// A second signal ends it at once.
