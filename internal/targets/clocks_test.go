@@ -95,6 +95,7 @@ func TestWhatStaysIsNotRegistered(t *testing.T) {
 		"nor is it for a while":             {false, false, 299 * time.Second, false, Leaving, 0, false},
 		"somebody took it out":              {false, false, 300 * time.Second, false, Absent, 0, true},
 		"so it seems, by lists of long ago": {false, false, 300 * time.Second, true, Absent, 0, false},
+		"it is being registered":            {false, false, 300 * time.Second, false, Absent, 0, false},
 		"it was taken out by us":            {true, false, 0, false, Registering, 1, false},
 	} {
 		s := rested()
@@ -106,6 +107,9 @@ func TestWhatStaysIsNotRegistered(t *testing.T) {
 		}
 		if !c.registered {
 			delete(s.Registered, one)
+		}
+		if name == "it is being registered" {
+			s.Answers = map[Target]Answer{one: {Register: true}}
 		}
 		d := Decide(s)
 		if said(d, one).phase != c.phase || len(d.Register) != c.registers || len(d.Deregister) > 0 || (d.Records != nil && len(d.Records) == 0) != c.forgets {

@@ -75,8 +75,9 @@ func (p *planner) missing(t Target, known bool) {
 		return
 	}
 	p.report(t, Absent, time.Time{}, time.Time{}, "it is not registered, and it is not known whether it is to be")
-	if known && p.synced(t) {
+	if known && p.synced(t) && !p.Answers[t].Register {
 		// Nothing came of the record, or whoever took it out wants it out: its node is not to bring it back.
+		// What this process has begun to register may come yet.
 		p.forget(t)
 	}
 }
