@@ -83,20 +83,19 @@ func TestQuietOfAnotherLeader(t *testing.T) {
 // does not put it back.
 func TestWhatStaysIsNotRegistered(t *testing.T) {
 	for name, c := range map[string]struct {
-		leaving, registered bool
-		seen                time.Duration
-		behind              bool
-		phase               Phase
-		registers           int
-		forgets             bool
+		leaving, registered, behind, asked bool
+		seen                               time.Duration
+		phase                              Phase
+		registers                          int
+		forgets                            bool
 	}{
-		"it is in":                          {false, true, 0, false, Attached, 0, false},
-		"it is not there":                   {false, false, 0, false, Leaving, 0, false},
-		"nor is it for a while":             {false, false, 299 * time.Second, false, Leaving, 0, false},
-		"somebody took it out":              {false, false, 300 * time.Second, false, Absent, 0, true},
-		"so it seems, by lists of long ago": {false, false, 300 * time.Second, true, Absent, 0, false},
-		"it is being registered":            {false, false, 300 * time.Second, false, Absent, 0, false},
-		"it was taken out by us":            {true, false, 0, false, Registering, 1, false},
+		"it is in":                          {registered: true, phase: Attached},
+		"it is not there":                   {phase: Leaving},
+		"nor is it for a while":             {seen: 299 * time.Second, phase: Leaving},
+		"somebody took it out":              {seen: 300 * time.Second, phase: Absent, forgets: true},
+		"so it seems, by lists of long ago": {behind: true, seen: 300 * time.Second, phase: Absent},
+		"it is being registered":            {asked: true, seen: 300 * time.Second, phase: Absent},
+		"it was taken out by us":            {leaving: true, phase: Registering, registers: 1},
 	} {
 		s := rested()
 		w := in(one)
@@ -108,7 +107,7 @@ func TestWhatStaysIsNotRegistered(t *testing.T) {
 		if !c.registered {
 			delete(s.Registered, one)
 		}
-		if name == "it is being registered" {
+		if c.asked {
 			s.Answers = map[Target]Answer{one: {Register: true}}
 		}
 		d := Decide(s)

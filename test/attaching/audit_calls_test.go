@@ -37,8 +37,8 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 // was told that its group takes nothing new had missed it there for as long as a call of another may take to
 // arrive, or its load balancer to hear of one. What is taken out for its node comes back with it.
 func (a *audit) hardlyMissed(told time.Time, at place) bool {
-	left, begun := a.left[leavingTarget{at.group.ID, at.target.String()}]
-	return begun && left.Sub(told) < max(patienceOfCalls, a.w.floor(at.group.Balancer))+2*readEvery
+	begun, any := a.begun[at.leaving()]
+	return any && begun.at.Sub(told) < max(patienceOfCalls, a.w.floor(at.group.Balancer))+2*readEvery
 }
 
 // wantedBack is that who registers a target can take it for wanted. What is on record of a node comes back
@@ -121,7 +121,7 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 // what another one has recorded: a pod that was not there yet is not one that is gone.
 func (a *audit) unseen(l *leader, at place) *pod {
 	s := a.w.wanted()[at]
-	if s == nil || !s.in || at.group.Type != targets.IP || a.begunBy[at] != l {
+	if s == nil || !s.in || at.group.Type != targets.IP || a.begun[at.leaving()].by != l {
 		return nil
 	}
 	for _, name := range s.by {
@@ -142,30 +142,26 @@ func (a *audit) unseen(l *leader, at place) *pod {
 	return nil
 }
 
-// leavingTarget is a target on record as one that leaves, in a group.
-type leavingTarget struct{ group, target string }
+// leavingTarget is a target on record as one that leaves, in a group, beginning by whom and when that began.
+type (
+	leavingTarget struct{ group, target string }
+	beginning     struct {
+		by *leader
+		at time.Time
+	}
+)
+
+func (at place) leaving() leavingTarget { return leavingTarget{at.group.ID, at.target.String()} }
 
 // begins notes by whom targets of a claim are being taken out, and when that began.
 func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
-	leaves := func(c *v1alpha1.TargetGroupAttachment, at place) bool {
-		return slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
-			return g.ID == at.group.ID && slices.ContainsFunc(g.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == at.target.String() })
-		})
-	}
 	for _, g := range after.Status.Groups {
 		for _, l := range g.Leaving {
 			stood := func(o v1alpha1.AttachedGroup) bool {
 				return o.ID == g.ID && slices.ContainsFunc(o.Leaving, func(o v1alpha1.LeavingTarget) bool { return o.Target == l.Target })
 			}
 			if name, _, _ := strings.Cut(l.Target, "@"); !slices.ContainsFunc(before.Status.Groups, stood) {
-				a.left[leavingTarget{g.ID, name}] = time.Now()
-			}
-		}
-	}
-	for _, g := range a.w.groups() {
-		for t := range g.members {
-			if at := (place{g, t}); leaves(after, at) && !leaves(before, at) {
-				a.begunBy[at] = a.writer
+				a.begun[leavingTarget{g.ID, name}] = beginning{a.writer, time.Now()}
 			}
 		}
 	}

@@ -26,10 +26,8 @@ type audit struct {
 	// somebody last spoke of it. They are brought up to date after each change.
 	since, until, spoke map[place]time.Time
 	dirty               time.Time
-	// begunBy is who wrote last that a target is being taken out.
-	begunBy map[place]*leader
-	// left is when it was last written that a target leaves.
-	left map[leavingTarget]time.Time
+	// begun is who wrote last that a target is being taken out, and when.
+	begun map[leavingTarget]beginning
 	// asked is since when a node's Attachment asks for what it does.
 	asked map[string]time.Time
 	// starts and ends are when what serves at an address, or on a node, last began to, and
@@ -48,7 +46,7 @@ type audit struct {
 
 func newAudit(w *world) *audit {
 	return &audit{
-		w: w, since: map[place]time.Time{}, until: map[place]time.Time{}, spoke: map[place]time.Time{}, begunBy: map[place]*leader{}, left: map[leavingTarget]time.Time{}, asked: map[string]time.Time{},
+		w: w, since: map[place]time.Time{}, until: map[place]time.Time{}, spoke: map[place]time.Time{}, begun: map[leavingTarget]beginning{}, asked: map[string]time.Time{},
 		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
 	}
 }
