@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -29,20 +28,7 @@ type story struct {
 func TestStories(t *testing.T) {
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
-			got := s.tell(t)
-			file := filepath.Join("testdata", "stories", s.name+".txt")
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("the story has changed (-want +got); if that is meant, run with -update\n%s", diff)
-			}
+			golden.Equal(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), string(s.tell(t)))
 		})
 	}
 }

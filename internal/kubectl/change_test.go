@@ -1,12 +1,14 @@
 package kubectl
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,7 +132,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "history.txt", text)
+	golden.Equal(t, *update, filepath.Join("testdata", "history.txt"), text)
 	if text, err = historyText(set, all, 1); err != nil || !strings.Contains(text, "image: nginx:1.20") {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -252,9 +254,9 @@ func TestExplanation(t *testing.T) {
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "old", CreationTimestamp: ago(time.Hour), DeletionTimestamp: &deleted, Labels: map[string]string{v1alpha1.LabelRevision: "aaaaaaaaaa"}}},
 	}
-	golden(t, "explain.txt", explanation(set, node, []appsv1.Deployment{d}, pods, now))
+	golden.Equal(t, *update, filepath.Join("testdata", "explain.txt"), explanation(set, node, []appsv1.Deployment{d}, pods, now))
 	node.Name, node.Annotations = "node-9", nil
-	golden(t, "explain-not-in-set.txt", explanation(set, node, nil, nil, now))
+	golden.Equal(t, *update, filepath.Join("testdata", "explain-not-in-set.txt"), explanation(set, node, nil, nil, now))
 }
 
 // TestExplanationReadsTheMark as the health checkers do: under the key on record, else

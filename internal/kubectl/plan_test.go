@@ -13,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/forecast"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +75,7 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "plan-"+name, p.text())
+			golden.Equal(t, *update, filepath.Join("testdata", "plan-"+name), p.text())
 		})
 	}
 }
@@ -89,7 +90,7 @@ func TestPlanAsJSON(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "plan-"+output, text)
+		golden.Equal(t, *update, filepath.Join("testdata", "plan-"+output), text)
 	}
 	if _, err := p.show("xml"); err == nil {
 		t.Error("a plan is shown as xml")

@@ -2,20 +2,18 @@ package kubectl
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// update rewrites the golden files: go test ./internal/kubectl -update.
 var update = flag.Bool("update", false, "rewrite testdata")
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -61,27 +59,7 @@ func TestTreeOfARejectedTemplate(t *testing.T) {
 	set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "bbbbbbbbbb", Nodes: []string{"node-2"}, Phase: v1alpha1.AnalysisFailed,
 		Checks: []v1alpha1.AnalysisCheckStatus{{Name: "shop", Passed: 2, Failed: 1, Message: "node node-2 answered / with status 500"}, {Name: "errors", Passed: 3}}}
 	set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: "bbbbbbbbbb", Message: "check shop failed 1 times, 0 are permitted"}
-	golden(t, "tree-rejected.txt", tree(set, "", now, style{}, false))
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); -update rewrites it\n%s", name, diff)
-	}
+	golden.Equal(t, *update, filepath.Join("testdata", "tree-rejected.txt"), tree(set, "", now, style{}, false))
 }
 
 func TestTree(t *testing.T) {
@@ -90,11 +68,11 @@ func TestTree(t *testing.T) {
 	complete.Status.CurrentRevision, complete.Status.ServingNodes, complete.Status.UnavailableNodes, complete.Status.UpdatedNodes = "bbbbbbbbbb", 4, 0, 4
 	unseen := midway()
 	unseen.Generation = 3
-	golden(t, "status.txt", tree(midway(), "", now, style{}, false))
-	golden(t, "status-terminal.txt", tree(midway(), "24s to 16m0s, by how long pods take to stop", now, style{terminal: true}, false))
-	golden(t, "status-complete-wide.txt", tree(complete, "", now, style{terminal: true}, true))
-	golden(t, "status-unseen.txt", tree(unseen, "", now, style{}, false))
-	golden(t, "status-new.txt", tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "", now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status.txt"), tree(midway(), "", now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-terminal.txt"), tree(midway(), "24s to 16m0s, by how long pods take to stop", now, style{terminal: true}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-complete-wide.txt"), tree(complete, "", now, style{terminal: true}, true))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-unseen.txt"), tree(unseen, "", now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-new.txt"), tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "", now, style{}, false))
 }
 
 func TestProgress(t *testing.T) {

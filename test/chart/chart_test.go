@@ -14,18 +14,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
+var update = flag.Bool("update", false, "rewrite testdata")
+
 const (
 	root   = "../.."
 	folder = root + "/charts/ingress-daemonset-controller"
 )
-
-// update rewrites testdata: go test ./test/chart -update.
-var update = flag.Bool("update", false, "rewrite testdata")
 
 // helm runs helm and gives what it printed, or its error with what it complained of.
 func helm(t *testing.T, args ...string) (string, error) {
@@ -139,19 +139,7 @@ func TestValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := template(t, "--values", values)
-	golden := filepath.Join("testdata", "everything.yaml")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got); if that is meant, run with -update\n%s", diff)
-	}
+	golden.Equal(t, *update, filepath.Join("testdata", "everything.yaml"), got)
 }
 
 // TestWrongValues are refused with what to change.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -24,18 +24,7 @@ func TestMetricsReference(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", m.name, m.kind, strings.Join(m.all(), "`, `"), m.help)
 	}
 	b.WriteString("\nMade of the same list: [alerts](../../config/monitoring/alerts.yaml), a PrometheusRule, and a\n[dashboard](../../config/monitoring/dashboard.json) for Grafana.\n")
-	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(b.String(), string(have)); diff != "" {
-		t.Errorf("%s is out of date, -update rewrites it\n%s", file, diff)
-	}
+	golden.Equal(t, *update, file, b.String())
 }
 
 // TestMeasure reports a decision, and forgets the IngressDaemonSet.

@@ -3,12 +3,11 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	"sigs.k8s.io/yaml"
 )
 
@@ -109,18 +108,6 @@ func dashboard(t *testing.T) string {
 // TestMonitoring: alerts and dashboard name the metrics that are reported.
 func TestMonitoring(t *testing.T) {
 	for name, want := range map[string]string{"alerts.yaml": rule(t), "dashboard.json": dashboard(t)} {
-		file := filepath.Join(monitoring, name)
-		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		have, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, string(have)); diff != "" {
-			t.Errorf("%s is out of date, -update rewrites it\n%s", file, diff)
-		}
+		golden.Equal(t, *update, filepath.Join(monitoring, name), want)
 	}
 }

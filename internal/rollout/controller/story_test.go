@@ -3,13 +3,12 @@ package controller
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 )
 
 // A story is a world without chance, told as it happens: what people and
@@ -25,20 +24,7 @@ type story struct {
 func TestStories(t *testing.T) {
 	for _, s := range stories {
 		t.Run(s.name, func(t *testing.T) {
-			got := s.tell(t)
-			file := filepath.Join("testdata", "stories", s.name+".txt")
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("the story has changed (-want +got); if that is meant, run with -update\n%s", diff)
-			}
+			golden.Equal(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), string(s.tell(t)))
 		})
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,25 +35,8 @@ func TestExamples(t *testing.T) {
 	for _, in := range files {
 		name := strings.TrimSuffix(in, ".in.yaml")
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			golden(t, name+".out.yaml", readExample(t, in).rendered(t, filepath.Base(in)))
+			golden.Equal(t, *update, name+".out.yaml", readExample(t, in).rendered(t, filepath.Base(in)))
 		})
-	}
-}
-
-// golden holds got against a file, which -update rewrites.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got); if that is meant, run with -update\n%s", file, diff)
 	}
 }
 
