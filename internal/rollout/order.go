@@ -34,12 +34,13 @@ func (p *planner) refused() bool {
 
 // distance sorts nodes that have the present revision before those on the way
 // to it, and these before the others. One that somebody wants out keeps its pods as they are,
-// and one whose kubelet rejected the present ones keeps its place, in the wave or not.
+// and one whose kubelet rejected the present ones keeps its place, in the wave or not. A claim by
+// itself takes nobody's place: it may be for something else, and dropped for the place that it took.
 func (p *pass) distance(v *view) int {
 	switch d := v.Deployment; {
 	case d != nil && d.Revision == p.goal:
 		return 0
-	case (v.Marked() || p.wave[v.Name]) && !v.keptOut(), d != nil && d.heldBack() && d.Hold.Revision == p.goal:
+	case (v.Marked() || p.wave[v.Name] && !p.untouched(v)) && !v.keptOut(), d != nil && d.heldBack() && d.Hold.Revision == p.goal:
 		return 1
 	default:
 		return 2

@@ -37,7 +37,8 @@ func (p *pass) remove(v *view) verdict {
 // drains is whether somebody takes pods from a node that is leaving: by eviction, or by
 // deleting them, which tells no reason. Of pods that were deleted only those count that
 // neither our doing nor anybody's change of the Deployment explains: the node is not in
-// its turn, and a pod of the present template was deleted that is made again. On a NotReady node
+// its turn, and a pod of the present template was deleted that is made again, since we last
+// changed it, and with it what anybody had made of it. On a NotReady node
 // those of an earlier turn may end for ever. Where too few others would serve, that alone has no pod
 // given up that nobody deleted.
 func (p *pass) drains(v *view) bool {
@@ -50,7 +51,7 @@ func (p *pass) drains(v *view) bool {
 		return false
 	}
 	guessed := slices.ContainsFunc(v.Pods, func(gone Pod) bool {
-		if !gone.Terminating || gone.Failed != "" || gone.Revision != d.Revision || gone.ReplicaSet != v.presentReplicaSet() {
+		if !gone.Terminating || gone.Failed != "" || gone.Revision != d.Revision || gone.ReplicaSet != v.presentReplicaSet() || p.ending(v, gone).Before(v.seen.Updated) {
 			return false
 		}
 		left := slices.DeleteFunc(slices.Clone(v.Pods), func(o Pod) bool { return o.Terminating || o.Failed != "" })
@@ -58,6 +59,14 @@ func (p *pass) drains(v *view) bool {
 		return len(left) < int(d.Replicas) || slices.ContainsFunc(left, again)
 	})
 	return guessed && p.servingBeside(v) >= p.minServing
+}
+
+// ending is when the end of a pod of a node that is leaving counts as first seen (see seen).
+func (p *pass) ending(v *view, gone Pod) time.Time {
+	if v.Seen == nil {
+		return gone.Deleted
+	}
+	return later(gone.SeenEnding, p.Began)
 }
 
 // servingBeside is how many other nodes serve and are not being marked by this decision.

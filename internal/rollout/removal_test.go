@@ -137,6 +137,14 @@ func TestDrainByDeletion(t *testing.T) {
 		"while it is held back": {func(_ *State, n *Node) {
 			n.Deployment.Hold = &v1alpha1.Hold{Revision: "r1", Generation: 1, At: metav1.NewMicroTime(start)}
 		}, ""},
+		"somebody had scaled it": {func(_ *State, n *Node) { n.Deployment.UpdatedAt = start.Add(-5 * time.Second) }, ""},
+		"somebody had scaled it, as seen": {func(_ *State, n *Node) {
+			n.Pods[0].SeenEnding, n.Seen = start.Add(-10*time.Second), &Seen{Updated: start.Add(-5 * time.Second)}
+		}, ""},
+		"after our change, as seen": {func(_ *State, n *Node) {
+			n.Deployment.UpdatedAt = start.Add(time.Hour)
+			n.Pods[0].SeenEnding, n.Seen = start.Add(-5*time.Second), &Seen{Updated: start.Add(-10 * time.Second)}
+		}, "Mark n0000"},
 		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
 		"no other serves": {func(s *State, _ *Node) {
 			s.Nodes[1].Ready, s.Nodes[2].Checks[0].Serving = false, false

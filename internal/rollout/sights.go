@@ -38,6 +38,8 @@ type sight struct {
 	seen   Seen
 	// ready is since when each pod is seen to be ready, where that is asked.
 	ready map[string]time.Time
+	// ending is since when each pod of a node that is leaving is seen to end, nil where none is.
+	ending map[string]time.Time
 	// silenced is since when each port is seen to be so, nil where none is.
 	silenced map[int32]time.Time
 }
@@ -85,6 +87,7 @@ func (s *Sights) See(state *State) {
 		known.pass = s.pass
 		known.see(n, claimed[n.Name], fresh)
 		known.seeChecks(n, fresh)
+		known.seeEnding(n, fresh)
 		if state.Spec.MinReadySeconds > 0 || n.Marked() {
 			known.seePods(n, podsSeen)
 		} else {
@@ -170,6 +173,28 @@ func (s *sight) seePods(n *Node, now time.Time) {
 			at = now
 		}
 		s.ready[p.Name], p.SeenReady = at, at
+	}
+}
+
+// seeEnding notes since when pods end, where that may be a drain.
+func (s *sight) seeEnding(n *Node, now time.Time) {
+	last := s.ending
+	if s.ending = nil; !n.Leaving {
+		return
+	}
+	for i := range n.Pods {
+		p := &n.Pods[i]
+		if !p.Terminating {
+			continue
+		}
+		at, known := last[p.Name]
+		if !known {
+			at = now
+		}
+		if s.ending == nil {
+			s.ending = map[string]time.Time{}
+		}
+		s.ending[p.Name], p.SeenEnding = at, at
 	}
 }
 

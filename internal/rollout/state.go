@@ -175,6 +175,9 @@ type Pod struct {
 	SeenReady   time.Time
 	Running     bool
 	Terminating bool
+	// SeenEnding is when this controller first saw it end on a node that is leaving, zero where it
+	// ended before.
+	SeenEnding time.Time
 	// Failed is the reason of a pod that ended, such as one that the kubelet rejected.
 	Failed string
 }

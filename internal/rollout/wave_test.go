@@ -550,6 +550,33 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestClaimTakesNoPlace of another within the partition: what a node was claimed for may be something else,
+// and where the claim moved the place, it was dropped for that and made again, at every look. One that was
+// touched keeps it.
+func TestClaimTakesNoPlace(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   string
+	}{
+		"claimed":         {func(*Node) {}, "r2 r1"},
+		"claimed, marked": {func(n *Node) { n.Deployment.Mark = v1alpha1.NewMark(start, "r2", "") }, "r1 r2"},
+		"claimed, and updated since": {func(n *Node) {
+			n.Seen = &Seen{Claim: start.Add(-time.Minute), Updated: start}
+		}, "r1 r2"},
+	} {
+		s := servingFleet(2)
+		s.Revision, s.Status.Wave = "r2", []string{"n0001"}
+		s.Spec.UpdateStrategy.RollingUpdate.Partition = number(1)
+		s.Nodes[1].Seen = &Seen{Claim: start, Updated: start.Add(-time.Hour)}
+		test.change(&s.Nodes[1])
+		p := newPlanner(s)
+		p.assignTargets()
+		if got := p.views[0].target + " " + p.views[1].target; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 // TestRefusedNode: no pods are asked for that the API server would refuse.
 func TestRefusedNode(t *testing.T) {
 	s := servingFleet(0)

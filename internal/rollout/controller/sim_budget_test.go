@@ -200,12 +200,14 @@ func (a *audit) released(name string) bool {
 	return n != nil && d != nil && !d.marked() && !n.requested()
 }
 
-// goesOn is whether a step goes on with the turn of a node of the wave that lacks pods: it
-// stays in the load balancer, or its detacher is asked for it and somebody took its mark.
+// goesOn is whether a step goes on with the turn of a node of the wave: it lacks pods and stays in
+// the load balancer, or its detacher is asked for it and somebody took its mark; or it was held back,
+// and is tried with another template.
 func goesOn(seen *picture, n *rollout.Node, s rollout.Step) bool {
 	inPlace := degraded(seen, n) && s.Action == rollout.Update
 	askedFor := n.Detachment.Requested && n.Wanted && lacks(n) && !n.Deployment.Detached && s.Action == rollout.Mark
-	return (inPlace || askedFor) && slices.Contains(seen.Status.Wave, n.Name)
+	tried := s.Action == rollout.Update && n.Deployment.Hold != nil && n.Deployment.Hold.Revision != s.Revision
+	return (inPlace || askedFor || tried) && slices.Contains(seen.Status.Wave, n.Name)
 }
 
 // degraded is whether nodes are to stay in the load balancer, and this one lacks
@@ -224,7 +226,8 @@ func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 	case s.Action != rollout.Update || n.Marked() || n.Deployment.Drained:
 		return false
 	case s.Hold != nil && n.Deployment.Revision == s.Revision:
-		return false
+		// An attempt goes on, which counted for nothing while somebody had the node have no pods.
+		return a.lapsed[s.Node]
 	}
 	return !a.isOut(n) || ready(n) > 0
 }
@@ -339,7 +342,7 @@ func (a *audit) rejected(p *simPod) {
 		// Nobody can then write to its Deployment, to ask for fewer or to go back.
 		return
 	}
-	if a.emptiesWithOlder(d) {
+	if a.stopsHalfway(d) {
 		return
 	}
 	if a.w.controllerAway() {
@@ -357,14 +360,13 @@ func (a *audit) rejected(p *simPod) {
 	}
 }
 
-// emptiesWithOlder is whether a node is on its way out to be emptied for good, and runs pods of a ReplicaSet
-// that is as large as the one whose pods are rejected. Of two equal ones the Deployment controller takes from
-// the elder, so that nothing can be done before the node is out.
-func (a *audit) emptiesWithOlder(d *simDeployment) bool {
-	set, strategy := a.w.set(), a.w.spec().Strategy()
-	mark, _ := d.mark()
-	began, ours := v1alpha1.Mark(mark).At()
-	if set == nil || set.DeletionTimestamp == nil || !ours || a.w.now.Sub(began) > strategy.MarkGrace+strategy.DetachTimeout || !d.api.Spec.Paused {
+// stopsHalfway is whether a node is held back where it is, before its turn or on its way out, and runs pods
+// of a ReplicaSet that is as large as the one whose pods are rejected. Of two equal ones the Deployment
+// controller takes from the elder, so that nothing can be done before the node is out.
+func (a *audit) stopsHalfway(d *simDeployment) bool {
+	strategy := a.w.spec().Strategy()
+	onItsWay := !d.marked() || a.w.now.Sub(d.markedAt) <= strategy.MarkGrace+strategy.DetachTimeout
+	if !d.api.Spec.Paused || !onItsWay {
 		return false
 	}
 	size := func(present bool) (largest int32) {
