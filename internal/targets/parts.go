@@ -236,6 +236,7 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 // What is out already is put back only where its node returns: whoever took it out otherwise
 // knew why, and what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
+	ending := slices.DeleteFunc(slices.Clone(t.Neighbours), func(pod *corev1.Pod) bool { return !endsNow(pod) })
 	for _, pod := range t.Neighbours {
 		mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
 		id, _ := mode.idOf(pod, p.nodes)
@@ -246,7 +247,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
 				p.keep(t, h, mode, pod)
-			case !t.mayServe(g, h.Target, pod) && (h.Leaving || p.endsAt(g, t, h.Target)):
+			case !t.mayServe(g, h.Target, pod) && (h.Leaving || p.anyAt(g, t, h.Target, ending)):
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
 			default:
@@ -254,62 +255,6 @@ func (p *pass) keepLiving(g *group, t *part) {
 			}
 		}
 	}
-}
-
-// moveUnknown has what is on record, of which it is not known whether an attachment of its namespace selects
-// it, go where its node does, out and back: unknown is no change but where somebody asks for one, and
-// whoever may delete a Service could keep a node from leaving. Where another speaks of a target that
-// one's word counts, and what nobody wanted when it left was not taken out for its node. What is being put
-// back is put back, also where another leader may have begun with that, and what one that is deleted has
-// there stays: it may be the other's.
-func (p *pass) moveUnknown(g *group) {
-	for _, t := range g.parts {
-		if !t.isUnknown() || g.binding != nil {
-			continue
-		}
-		for _, h := range g.held {
-			stays := h.Leaving && h.Settled && g.isOut(h.Target)
-			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h)
-			ends := g.endingOf(h)
-			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
-				continue
-			}
-			p.stay(t, h, nil)
-			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
-			if ends != nil {
-				ends.faults = append(ends.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", t.ref.Name, t.Unknown))
-			}
-		}
-	}
-}
-
-// mayBePutBack is whether another leader may have put back what is registered and on record as leaving:
-// that it was seen out says nothing any more from then on, and it leaves until it is seen back.
-func (g *group) mayBePutBack(h held) bool {
-	_, asked := g.Answers[h.Target]
-	return !asked && h.Leaving && h.LeftAt.IsZero() && !g.ReadAt.IsZero() && placeIn(g.Registered, h.Target) == registered
-}
-
-// mayMean is whether a part may select what is on record: what one of another namespace selects, nobody
-// else has on record.
-func (t *part) mayMean(h held) bool {
-	return h.by == t.ref || h.by.Kind == KindGroupAttachment && h.by.Namespace == t.ref.Namespace
-}
-
-// endingOf is the part of which something is on record that is deleted, and that nobody has begun to take
-// out; nil where there is none.
-func (g *group) endingOf(h held) *part {
-	for _, t := range g.parts {
-		if t.ref == h.by && t.Object.DeletionTimestamp != nil && !h.Leaving {
-			return t
-		}
-	}
-	return nil
-}
-
-// isUnknown is whether it is not known what a part would select that is on the group.
-func (t *part) isUnknown() bool {
-	return t.matches && t.unknown && t.Object.DeletionTimestamp == nil
 }
 
 // moved is whether a node is out of its load balancers, or on its way there or back.

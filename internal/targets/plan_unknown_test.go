@@ -115,9 +115,58 @@ func TestWhatAnotherLeaderMayHavePutBack(t *testing.T) {
 	} {
 		s := fleetOf(webGroup(Instance), c.registered)
 		s.group().Answers = c.answers
-		s.attachment("web", onPods(Instance), c.record).Unknown = "there is no Service edge"
+		a := s.attachment("web", onPods(Instance), c.record)
+		a.Unknown, a.Pods = "there is no Service edge", []*corev1.Pod{podOf("a", "10.0.0.1")}
+		a.Object.Spec.Service = &v1alpha1.LocalReference{Name: "edge"}
 		if got := plan(t, s).calls(); got != c.calls {
 			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+	}
+}
+
+// TestWhatMayLiveIsPutBack where it is not known what is selected, and nothing else: another leader took out what
+// ended or is gone, and what goes on serving it may have put back.
+func TestWhatMayLiveIsPutBack(t *testing.T) {
+	unreadable := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "odd"}}}
+	nobody := func(_ *State, a *GroupAttachment) { a.Pods = []*corev1.Pod{podOf("b", "10.0.0.2")} }
+	for name, c := range map[string]struct {
+		id     string
+		change func(s *State, a *GroupAttachment)
+		back   bool
+	}{
+		"a pod that serves there":        {"i-a", func(*State, *GroupAttachment) {}, true},
+		"a pod that ends":                {"i-a", func(_ *State, a *GroupAttachment) { a.Pods[0].DeletionTimestamp = &metav1.Time{Time: noon} }, false},
+		"a pod that failed":              {"i-a", func(_ *State, a *GroupAttachment) { a.Pods[0].Status.Phase = corev1.PodFailed }, false},
+		"pods on other nodes":            {"i-a", nobody, false},
+		"pods that are not all known":    {"i-a", func(s *State, a *GroupAttachment) { nobody(s, a); a.Behind = true }, true},
+		"Nodes that are not all known":   {"i-x", func(s *State, _ *GroupAttachment) { s.NodesBehind = true }, true},
+		"a Node that does not say which": {"i-x", func(s *State, _ *GroupAttachment) { s.Nodes[2].Spec.ProviderID = "" }, true},
+		"a machine that is gone":         {"i-x", func(*State, *GroupAttachment) {}, false},
+		"an unreadable selector":         {"i-a", func(_ *State, a *GroupAttachment) { a.Object.Spec.PodSelector, a.Pods = unreadable, nil }, true},
+		"that, and no machine":           {"i-x", func(_ *State, a *GroupAttachment) { a.Object.Spec.PodSelector, a.Pods = unreadable, nil }, false},
+		"an address":                     {"10.0.0.1", func(*State, *GroupAttachment) {}, true},
+		"an address of nobody":           {"10.0.0.9", func(*State, *GroupAttachment) {}, false},
+		"a selector, and an address": {"10.0.0.1", func(s *State, a *GroupAttachment) {
+			s.Bystanders, a.Object.Spec.PodSelector, a.Pods = a.Pods, unreadable, nil
+		}, true},
+		"a selector, and nobody's address": {"10.0.0.9", func(s *State, a *GroupAttachment) {
+			s.Bystanders, a.Object.Spec.PodSelector, a.Pods = a.Pods, unreadable, nil
+		}, false},
+	} {
+		kind, want := Instance, "out "+c.id+":80"
+		if c.id[0] == '1' {
+			kind = IP
+		}
+		if c.back {
+			want = "in " + c.id + ":80"
+		}
+		s := fleetOf(webGroup(kind), at80(c.id, "i-b"))
+		a := s.attachment("web", onPods(kind), leaving80(time.Time{}, c.id+":80"))
+		a.Unknown, a.Pods = "there is no Service edge", []*corev1.Pod{podOf("a", "10.0.0.1")}
+		a.Object.Spec.Service = &v1alpha1.LocalReference{Name: "edge"}
+		c.change(&s, a)
+		if got := plan(t, s).calls(); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }

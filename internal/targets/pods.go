@@ -216,10 +216,10 @@ func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
 	})
 }
 
-// endsAt is whether a pod ends that may serve at a target.
-func (p *pass) endsAt(g *group, t *part, target Target) bool {
-	return slices.ContainsFunc(t.Neighbours, func(pod *corev1.Pod) bool {
+// anyAt is whether any of some pods of a part may serve at a target.
+func (p *pass) anyAt(g *group, t *part, target Target, pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		id, _ := Mode{Type: g.Type, IPv6: g.IPv6}.idOf(pod, p.nodes)
-		return id == target.ID && endsNow(pod) && t.mayServe(g, target, pod)
+		return id == target.ID && t.mayServe(g, target, pod)
 	})
 }

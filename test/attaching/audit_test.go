@@ -337,6 +337,10 @@ func (a *audit) cameBack(node string) {
 		if a.on[at.target.ID] != node || !s.in || m == nil || m.by != us || m.outBy != us || g.holds(at.target) {
 			continue
 		}
+		if m.outOf != node {
+			// A pod has an address by now that was taken out of another node: that comes in like any new one.
+			continue
+		}
 		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && !g.role.blind && !g.role.closed && a.w.serviceMade.Before(a.writer.asOf())
 		if known && !a.w.broken(at, s.by) {
 			a.failf("Attachment %s is deleted while %s is out of %s %s", node, at.target, g.Name, a.facts(at))

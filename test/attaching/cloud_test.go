@@ -76,7 +76,9 @@ type membership struct {
 	// routesUntil is until when it gets new connections after it was deregistered.
 	routesUntil time.Time
 	// by is who registered it last, outBy who deregistered it, and when.
-	by, outBy   string
+	by, outBy string
+	// outOf is the node that it was on when it was taken out.
+	outOf       string
 	inAt, outAt time.Time
 	// theirs is whether somebody else registered it first, and wants it there.
 	theirs bool
@@ -204,7 +206,7 @@ func (g *group) deregister(t targets.Target, by string) {
 		return
 	}
 	now := time.Now()
-	m.outBy, m.outAt = by, now
+	m.outBy, m.outAt, m.outOf = by, now, g.w.audit.on[t.ID]
 	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, g.w.floor(g.Balancer)))
 	m.draining, m.drainEnd = true, now.Add(g.Delay)
 	if by == them && !g.w.audit.heldBy(place{g, t}) {

@@ -1,0 +1,88 @@
+package targets
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// moveUnknown has what is on record, of which it is not known whether an attachment of its namespace selects
+// it, go where its node does, out and back: unknown is no change but where somebody asks for one, and
+// whoever may delete a Service could keep a node from leaving. Where another speaks of a target that
+// one's word counts, and what nobody wanted when it left was not taken out for its node. What is being put
+// back is put back, also where another leader may have begun with that, and what one that is deleted has
+// there stays: it may be the other's.
+func (p *pass) moveUnknown(g *group) {
+	for _, t := range g.parts {
+		if !t.isUnknown() || g.binding != nil {
+			continue
+		}
+		for _, h := range g.held {
+			stays := h.Leaving && h.Settled && g.isOut(h.Target)
+			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h) && p.mayLive(g, t, h.Target)
+			ends := g.endingOf(h)
+			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
+				continue
+			}
+			p.stay(t, h, nil)
+			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
+			if ends != nil {
+				ends.faults = append(ends.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", t.ref.Name, t.Unknown))
+			}
+		}
+	}
+}
+
+// mayBePutBack is whether another leader may have put back what is registered and on record as leaving:
+// that it was seen out says nothing any more from then on, and it leaves until it is seen back.
+func (g *group) mayBePutBack(h held) bool {
+	_, asked := g.Answers[h.Target]
+	return !asked && h.Leaving && h.LeftAt.IsZero() && !g.ReadAt.IsZero() && placeIn(g.Registered, h.Target) == registered
+}
+
+// mayLive is whether something may go on serving at a target of a part of which it is not known what it
+// selects, by the pods and Nodes that are known: what ends, or is gone, left for that.
+func (p *pass) mayLive(g *group, t *part, target Target) bool {
+	unnamed := func(n *corev1.Node) bool { return n.Spec.ProviderID == "" }
+	switch {
+	case t.Behind || p.NodesBehind || g.Type == Instance && slices.ContainsFunc(p.Nodes, unnamed):
+		return true
+	case t.nodes == nil && t.selectsReadably():
+		lasting := slices.DeleteFunc(slices.Concat(t.Pods, t.Neighbours), func(pod *corev1.Pod) bool { _, ends := Ending(pod); return ends })
+		return p.anyAt(g, t, target, lasting)
+	case g.Type == IP:
+		return p.lives[podAddress{t.ref.Namespace, target.ID}]
+	}
+	_, known := p.zones[target.ID]
+	return known
+}
+
+// selectsReadably is whether the selector of pods, if there is one, can be read, so that they are known.
+func (a *attachment) selectsReadably() bool {
+	_, err := metav1.LabelSelectorAsSelector(a.Object.Spec.PodSelector)
+	return err == nil
+}
+
+// mayMean is whether a part may select what is on record: what one of another namespace selects, nobody
+// else has on record.
+func (t *part) mayMean(h held) bool {
+	return h.by == t.ref || h.by.Kind == KindGroupAttachment && h.by.Namespace == t.ref.Namespace
+}
+
+// endingOf is the part of which something is on record that is deleted, and that nobody has begun to take
+// out; nil where there is none.
+func (g *group) endingOf(h held) *part {
+	for _, t := range g.parts {
+		if t.ref == h.by && t.Object.DeletionTimestamp != nil && !h.Leaving {
+			return t
+		}
+	}
+	return nil
+}
+
+// isUnknown is whether it is not known what a part would select that is on the group.
+func (t *part) isUnknown() bool {
+	return t.matches && t.unknown && t.Object.DeletionTimestamp == nil
+}
