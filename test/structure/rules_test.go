@@ -1,0 +1,113 @@
+package structure
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// kind is what a package is for. It says what the package may import.
+type kind string
+
+const (
+	contract   kind = "API"
+	pure       kind = "pure"
+	controller kind = "controller"
+	adapter    kind = "adapter"
+	command    kind = "command"
+	example    kind = "example"
+)
+
+// kinds are those of what is shipped, in the order in which a newcomer should open them.
+var kinds = []kind{contract, pure, controller, adapter, command, example}
+
+// rule is what a package may import: of this module the packages that are named in own, and, where
+// it is pure, of others what is named in others.
+type rule struct {
+	path        string
+	kind        kind
+	own, others []string
+}
+
+// decides is whether a package is pure. One that decides imports the standard library but for what
+// acts or remembers.
+func (r rule) decides() bool { return r.kind == contract || r.kind == pure }
+
+// kubernetesTypes are modules of plain types and pure functions.
+var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
+
+// healthclient is the one client of the health checker's protocol, which controllers may act
+// through.
+const healthclient = "internal/nodehealth/healthclient"
+
+// rules name every package that is shipped, in the order in which a newcomer should open them:
+// CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
+// their own and on no other of them but healthclient. Commands wire them. Examples are programs as
+// users write them, with the standard library and what this module has for users.
+var rules = []rule{
+	{"api/v1alpha1", contract, nil, kubernetesTypes},
+	{"api/v1alpha1/webhook", contract, nil, nil},
+
+	{"internal/rollout", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/rollout/objects", pure, []string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
+	{"internal/rollout/forecast", pure, []string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
+	{"internal/rollout/recorded", pure, nil, nil},
+	{"internal/nodehealth", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/targets", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
+	{"internal/detach", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+
+	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"}, nil},
+	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, "internal/targets"}, nil},
+	{"internal/detach/controller", controller, []string{"api/v1alpha1", "internal/detach"}, nil},
+
+	{"internal/nodehealth/server", adapter, []string{"api/v1alpha1", "internal/nodehealth"}, nil},
+	{"internal/nodehealth/flows", adapter, []string{"api/v1alpha1"}, nil},
+	{healthclient, adapter, []string{"api/v1alpha1"}, nil},
+	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
+	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
+	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
+	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
+
+	{"cmd/controller", command, []string{
+		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
+		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
+	}, nil},
+	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/flows", "internal/nodehealth/server"}, nil},
+	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
+
+	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},
+}
+
+func ruleOf(path string) (r rule, found bool) {
+	at := slices.IndexFunc(rules, func(r rule) bool { return r.path == path })
+	if at < 0 {
+		return rule{}, false
+	}
+	return rules[at], true
+}
+
+// ships is whether a package is neither for tests nor a tool.
+func ships(path string) bool {
+	return !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "tools/")
+}
+
+// TestRules lets rules be in the order of their kinds, and each be about a package that is there.
+func TestRules(t *testing.T) {
+	there := map[string]bool{}
+	for _, p := range packages(t) {
+		there[p.path()] = true
+	}
+	before := 0
+	for _, r := range rules {
+		if !there[r.path] {
+			t.Errorf("there is no package %s, or it is named twice: strike it out of rules", r.path)
+		}
+		there[r.path] = false
+		at := slices.Index(kinds, r.kind)
+		if at < before {
+			t.Errorf("%s (%s) stands after a %s: put it with its kind in rules", r.path, r.kind, kinds[before])
+		}
+		before = max(before, at)
+	}
+}
