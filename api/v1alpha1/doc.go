@@ -1,6 +1,6 @@
-// Package v1alpha1 is the public contract of ingress-daemonset-controller: the
-// IngressDaemonSet kind, the labels and annotations written on other objects,
-// and what the health checker answers.
+// Package v1alpha1 is the API of ingress-daemonset-controller: the kinds IngressDaemonSet,
+// TargetGroupAttachment and Attachment, the labels and annotations that are written on other
+// objects, and what the health checker answers.
 //
 // +kubebuilder:object:generate=true
 // +groupName=ingressdaemonsets.mumoshu.github.io

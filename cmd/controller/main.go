@@ -1,5 +1,5 @@
-// Command controller runs the rollouts of IngressDaemonSets, and where its flags say
-// so keeps a cloud's targets and takes nodes out of their load balancers.
+// Command controller runs the controller of rollouts and, where its flags say so, those that keep
+// target groups and detach nodes from load balancers.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command kubectl-ids is a plugin of kubectl: kubectl ids.
+// Command kubectl-ids is the kubectl plugin, which kubectl runs as kubectl ids.
 package main
 
 import (

@@ -1,7 +1,6 @@
-// Package detach decides which nodes to take out of every load balancer they are
-// attached to, and why; when they are out, and when they are attached again. It
-// keeps node-detacher's contract (github.com/mumoshu/node-detacher), so that a
-// rollout can be used with either. Plan turns a State into a Decision. Nothing
+// Package detach decides which nodes to detach from all their load balancers, and why; when they
+// are detached, and when they are attached again. It keeps node-detacher's contract
+// (github.com/mumoshu/node-detacher), so that a rollout can be used with either. Plan turns a State into a Decision. Nothing
 // here does I/O, reads a clock or remembers anything: what must survive a crash
 // stands on the Node and in its Attachment.
 //

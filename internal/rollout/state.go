@@ -1,4 +1,4 @@
-// Package rollout decides what to do next for one IngressDaemonSet. Plan turns
+// Package rollout decides the next steps of one IngressDaemonSet's rollout. Plan turns
 // a State, which is everything that was observed, into a Decision: steps in
 // order, the status to write, and when to look again. Nothing here does I/O,
 // reads a clock or remembers anything: what must survive a crash is in State,

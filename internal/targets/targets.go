@@ -1,6 +1,6 @@
 // Package targets decides what to register with the target groups of a cloud's
-// load balancers and what to take out of them, and when the traffic to what was
-// taken out has stopped. Nothing here does I/O, reads a clock or remembers
+// load balancers, what to deregister, and when the traffic to what was deregistered
+// has stopped. Nothing here does I/O, reads a clock or remembers
 // anything: what must survive a crash is in the State, which comes from the
 // objects in the API server and from the cloud.
 package targets

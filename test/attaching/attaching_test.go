@@ -1,5 +1,4 @@
-// Package attaching simulates the two loops that move nodes and pods in and out of load
-// balancers, those of internal/targets/controller and internal/detach/controller, as they
+// Package attaching simulates the controllers of targets and of detaching together, as they
 // are: in virtual time, against an API server in memory and clouds of its own.
 //
 // Read world_test.go and pods_test.go, cloud_test.go, account_test.go and webhook_test.go: the world;

@@ -1,4 +1,5 @@
-// Package docs holds the documentation against the code.
+// Package docs tests the documentation against the code: links, examples, commands, reasons and
+// metrics.
 package docs
 
 import (

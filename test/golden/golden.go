@@ -1,4 +1,4 @@
-// Package golden holds what tests make against files that people read, such as stories, tables
+// Package golden compares what tests make with files that people read, such as stories, tables
 // and manifests.
 package golden
 

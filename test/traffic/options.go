@@ -1,6 +1,5 @@
-// Package traffic measures what a rollout loses. It sends requests at a fixed
-// rate over many connections, never sends one twice, and counts every request
-// that was not answered as expected.
+// Package traffic measures what a rollout loses: it sends requests at a fixed rate over many
+// connections, never sends one twice, and counts every request that was not answered as expected.
 //
 // The rate is open loop: each request has a due time of its own, whatever became
 // of those before it. A request that starts late because all workers were still

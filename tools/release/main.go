@@ -1,5 +1,5 @@
 // Command release makes everything of a release in dist/, without a network once
-// the modules are there: programs.go builds for each platform, image.go packs the
+// the modules are there. programs.go builds for each platform, image.go packs the
 // image, install.go the manifests and the chart, bom.go lists what is inside,
 // krew.go describes the plugin, notes.go takes version and notes from CHANGELOG.md.
 //

@@ -1,5 +1,8 @@
-// Package controller is the shell around package detach: observe.go reads Nodes,
-// Attachments and pods into one State, detach.Plan decides, apply.go writes,
+// Package controller detaches nodes from their load balancers and attaches them again: it reads
+// Nodes, Attachments and pods into a State, has detach.Plan decide, writes Attachments, and answers
+// on the Nodes.
+//
+// observe.go reads Nodes, Attachments and pods into one State, detach.Plan decides, apply.go writes,
 // report.go makes events and metrics. webhooks.go asks other load balancers.
 package controller
 

@@ -1,7 +1,7 @@
-// Package flows sees whether traffic still reaches a node. It watches the TCP
-// connections to some local ports of its own network namespace by the kernel's
-// socket diagnostics (sock_diag(7)), for which neither root nor a capability is
-// needed. Package server shows to the outside what it sees.
+// Package flows watches the TCP connections to a node's ingress ports, which tell whether traffic
+// still reaches the node. It sees those to local ports of its own network namespace, by the
+// kernel's socket diagnostics (sock_diag(7)), for which neither root nor a capability is needed.
+// Package server shows to the outside what it sees.
 //
 // Two views complete each other. A dump once a second shows the connections that
 // are there. Notices of destroyed sockets tell of those that came and went between

@@ -1,7 +1,6 @@
-// Package server is the shell of the health checker: it watches a node's
-// Deployment and pods, probes pods where the API server cannot be believed, and
-// answers the external load balancer's health checks and the controller's
-// questions with what package nodehealth decides.
+// Package server is the health checker: it watches a node's Deployment and pods, probes pods
+// where the API server cannot be believed, and answers the external load balancer's health checks
+// and the controller's questions with what package nodehealth decides.
 package server
 
 import (

@@ -1,6 +1,8 @@
-// Package controller is the shell around package rollout: observe.go and node.go
-// read caches into one State, of a large fleet only what changed (changes.go,
-// stored.go), and where pods are rejected which are of an older template
+// Package controller runs rollouts: it reads an IngressDaemonSet, its nodes and pods into a State,
+// has rollout.Plan decide, carries out the steps, and reports in the status, events and metrics.
+//
+// observe.go and node.go read caches into one State, of a large fleet only what changed
+// (changes.go, stored.go), and where pods are rejected which are of an older template
 // (replicasets.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
 // the status and then events (untold.go). deployments.go, revisions.go, healthcheckers.go and
 // service.go do so for one kind of object each; checks.go listens to the nodes'

@@ -1,6 +1,6 @@
 // Package forecast tells what a rollout would do and how long it would take: it
-// plays rollout.Plan forward on a fleet on which everything goes well. It is
-// pure: forecast.go is the play, fleet.go the fleet that it is played on.
+// simulates rollout.Plan on a fleet of nodes on which everything goes well. It is
+// pure: forecast.go is the simulation, fleet.go the fleet.
 package forecast
 
 import (

@@ -1,5 +1,5 @@
-// Package recorded holds what the real Deployment controller did to ReplicaSets
-// when a Deployment was written as the controller of this project writes it.
+// Package recorded holds recordings, for tests, of what the real Deployment controller does to
+// ReplicaSets when a Deployment is written as the controller of this project writes it.
 // test/api/controller records it on a real control plane and compares in each run
 // where it ends; the fakes of the simulation must do the same.
 package recorded

@@ -1,5 +1,5 @@
-// Package aws carries out on Elastic Load Balancing what package targets decides.
-// It is thin: one method is one thing to do, and nothing is decided, retried or
+// Package aws is the client of Elastic Load Balancing, with which what package targets decides is
+// carried out. It is thin: one method is one thing to do, and nothing is decided, retried or
 // waited for. Begin with Client; actions.go lists every request that it can send.
 package aws
 

@@ -1,5 +1,5 @@
-// Package awscli writes command lines of the AWS CLI, for people who have credentials
-// where this program has none.
+// Package awscli writes command lines of the AWS CLI that register and deregister targets, for
+// people who have credentials where this program has none.
 package awscli
 
 import (

@@ -1,11 +1,14 @@
-// Package controller is the shell around package targets: observe.go reads objects, and
-// what is known of the cloud, into one State, targets.Plan decides, apply.go writes what
-// must be remembered and has calls made, report.go makes events and metrics. Beside them,
-// writes.go keeps writes that fail from holding up others, account.go makes calls as one
-// role, roles.go says which may be assumed, listing.go lists what changes seldom, such as the groups and, with bindings.go, who
-// has one to itself, survey.go finds what else is asked of an account, caches.go whether caches
-// show what another leader saw, answers.go what they do not show yet of what was written, and
-// connections.go asks health checkers whether traffic still comes.
+// Package controller keeps target groups as they should be: it reads pods, nodes and what is known
+// of the cloud into a State, has targets.Plan decide, records that in statuses, and then registers
+// and deregisters targets.
+//
+// observe.go reads objects, and what is known of the cloud, into one State, targets.Plan decides,
+// apply.go writes what must be remembered and has calls made, report.go makes events and metrics.
+// Beside them, writes.go keeps writes that fail from holding up others, account.go makes calls as
+// one role, roles.go says which may be assumed, listing.go lists what changes seldom, such as the
+// groups and, with bindings.go, who has one to itself, survey.go finds what else is asked of an
+// account, caches.go whether caches show what another leader saw, answers.go what they do not show
+// yet of what was written, and connections.go asks health checkers whether traffic still comes.
 package controller
 
 import (

@@ -1,4 +1,4 @@
-// Package access decides who makes a call and whether they may: signatures, temporary
+// Package access decides, in the stand-in for AWS, who makes a call and whether they may: signatures, temporary
 // credentials that expire, and policies. It keeps account of the grants that were used.
 package access
 

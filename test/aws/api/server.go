@@ -1,4 +1,4 @@
-// Package api is the wire: the query protocol of Elastic Load Balancing (both versions)
+// Package api serves the APIs of the stand-in for AWS: the query protocol of Elastic Load Balancing (both versions)
 // and of STS, and the endpoint that gives credentials to pods. It retries nothing.
 package api
 

@@ -1,4 +1,4 @@
-// Package machine runs the boxes of the local cluster: the host and the nodes.
+// Package machine runs the machines of the local cluster: the host and the nodes.
 //
 // A machine is a set of Linux namespaces (network, processes, mounts, host
 // name) whose first process, the program in ./init, runs the machine's

@@ -1,5 +1,5 @@
-// Command pause does nothing until it is told to end. It is the process that
-// holds a pod's namespaces.
+// Command pause is the process that holds a pod's namespaces, and does nothing until it is told
+// to end.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The entrypoint of the nginx image does what that of the nginx project does: it fills
-// the container's environment into /etc/nginx/templates/*.template, writes the result
+// Command entrypoint is the entrypoint of the nginx image, and does what that of the nginx project
+// does: it fills the container's environment into /etc/nginx/templates/*.template, writes the result
 // to /etc/nginx/conf.d and becomes the command that it was given.
 package main
 

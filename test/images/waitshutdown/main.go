@@ -1,4 +1,4 @@
-// waitshutdown is a preStop hook: it tells nginx to quit gracefully and returns when it
+// Command waitshutdown is a preStop hook: it tells nginx to quit gracefully and returns when it
 // has, so that the container gets no signal before its last connection has ended.
 package main
 

@@ -1,4 +1,4 @@
-// The traffic command sends what its options say and prints a JSON line with a
+// Command cmd sends the requests that its options ask for, and prints a JSON line with a
 // snapshot twice a second, then one with the report. It stops at SIGTERM or SIGINT,
 // after the options' duration (at most an hour), or, when the options came on
 // standard input, when that is closed.

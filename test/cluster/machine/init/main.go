@@ -1,4 +1,4 @@
-// Command init is the first process of a machine. It sets the machine up from
+// Command init is the first process of a machine of the local cluster. It sets the machine up from
 // inside, runs its services, and ends all of them by ending. Package machine
 // starts it; it is of no use by hand.
 package main
