@@ -204,6 +204,49 @@ func TestSignsOfLifeWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestSilentPorts are not waited for without end: few questions for connections are under way at once, and one
+// port could keep all others from being asked.
+func TestSilentPorts(t *testing.T) {
+	for name, c := range map[string]struct {
+		ask          func(context.Context, *Port) error
+		begins, want time.Duration
+	}{
+		"a question": {func(ctx context.Context, p *Port) error { return asking(p, Known{})(ctx) }, time.Hour, AnswerTime},
+		"for connections, and the answer begins at last": {func(ctx context.Context, p *Port) error { _, err := p.Connections(ctx); return err },
+			connectionsTime - time.Second/2, connectionsTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*connectionsTime)
+			defer cancel()
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				select {
+				case <-time.After(c.begins):
+					_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\n")
+				case <-ctx.Done():
+				}
+				<-ctx.Done()
+			}()
+			began := time.Now()
+			err = c.ask(ctx, portOf(l.Addr()))
+			// An answer that has begun would have as long again as one that is not waited for.
+			if took := time.Since(began); err == nil || took < c.want || took > c.want+2*time.Second {
+				t.Errorf("it ended after %s with %v, want an error after %s", took, err, c.want)
+			}
+		})
+	}
+}
+
 // TestSlowAnswers end soon after they began: a question that waits may do so for minutes, but nobody who
 // answers needs more than a moment.
 func TestSlowAnswers(t *testing.T) {
