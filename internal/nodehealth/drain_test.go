@@ -121,6 +121,25 @@ func TestDrainHook(t *testing.T) {
 	}
 }
 
+// TestHasTarget counts a pod whose deletion is not seen yet, and one that ends: either may be the one that is held,
+// and what came to it last may have come a moment ago.
+func TestHasTarget(t *testing.T) {
+	target := func(p *nodehealth.Pod) { p.InTargets = true }
+	for name, c := range map[string]struct {
+		pods []nodehealth.Pod
+		want bool
+	}{
+		"one that serves": {[]nodehealth.Pod{pod("b"), with(pod("a"), target)}, true},
+		"one that ends":   {[]nodehealth.Pod{pod("b"), with(ending("a"), target)}, true},
+		"none of them":    {[]nodehealth.Pod{pod("b"), ending("a")}, false},
+		"no pod":          {nil, false},
+	} {
+		if got := known(c.pods...).HasTarget(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // TestGraceCountsByTheCheckersClock holds a pod of a node on which the API server's
 // clock is behind, or ahead, by minutes: neither shortens nor prolongs the hold.
 func TestGraceCountsByTheCheckersClock(t *testing.T) {

@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCheckersOfNodesThatWait: a node that is dead, or kept out for as long as somebody
-// likes, does not keep the health checkers from being replaced; one in its turn does.
+// TestCheckersOfNodesThatWait: a node that is dead, kept out for as long as somebody
+// likes, or emptied by a drain, nobody may know since when, does not keep the health checkers
+// from being replaced; one in its turn does, and one that is drained while its pods serve.
 func TestCheckersOfNodesThatWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(n *Node)
@@ -23,6 +24,10 @@ func TestCheckersOfNodesThatWait(t *testing.T) {
 		"kept out":           {func(n *Node) { n.Deployment.Detached = true }, "ApplyChecker 10080"},
 		"marked by somebody": {func(n *Node) { n.Deployment.Mark, n.Checks[0].Mark = "mine", "mine" }, "ApplyChecker 10080"},
 		"its checker is":     {func(n *Node) { n.CheckersSettled = false }, "Update n0000 to r2 x2"},
+		"emptied by a drain": {func(n *Node) {
+			n.Leaving, n.Deployment.Drained, n.Deployment.Replicas, n.Pods = true, true, 0, nil
+		}, "ApplyChecker 10080"},
+		"drained": {func(n *Node) { n.Leaving, n.Deployment.Drained, n.Checks[0].Serving = true, true, true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := markedFleet(3)

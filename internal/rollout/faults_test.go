@@ -144,6 +144,10 @@ func TestProvenRevision(t *testing.T) {
 			s.Nodes[0].Deployment.DrainedAt, s.Nodes[0].Leaving = start, true
 			updatedTo(&s.Nodes[0], "r1")
 		}, "r2"},
+		"one is drained, nobody knows since when": {func(s *State) {
+			s.Nodes[0].Deployment.Drained, s.Nodes[0].Leaving = true, true
+			updatedTo(&s.Nodes[0], "r1")
+		}, "r2"},
 		"one is older":       {func(s *State) { updatedTo(&s.Nodes[0], "r1") }, "r1"},
 		"one does not serve": {func(s *State) { s.Nodes[0].Checks[0].Serving = false }, "r1"},
 		"all are dead":       {func(s *State) { each(s, func(n *Node) { n.Ready = false }) }, "r1"},
@@ -474,13 +478,74 @@ func TestMeasurementOfADrainedNode(t *testing.T) {
 	if d := Plan(s); d.Status.Analysis.Phase != v1alpha1.AnalysisFailed {
 		t.Errorf("it failed on one that is not: %+v", d.Status.Analysis)
 	}
-	s.Nodes[1].Deployment.DrainedAt = start.Add(-time.Minute)
-	if d := Plan(s); d.Status.Analysis != nil || d.Status.Rejected != nil {
-		t.Errorf("all are drained: %+v, %+v", d.Status.Analysis, d.Status.Rejected)
+	drained := s.Nodes[1].Deployment
+	for _, since := range []time.Time{start.Add(-time.Minute), {}} {
+		drained.Drained, drained.DrainedAt = true, since
+		if d := Plan(s); d.Status.Analysis != nil || d.Status.Rejected != nil {
+			t.Errorf("all are drained, the last since %s: %+v, %+v", since, d.Status.Analysis, d.Status.Rejected)
+		}
 	}
 	s.Status.Analysis.Phase, s.Status.Analysis.Generation = v1alpha1.AnalysisFailed, s.Generation
 	if d := Plan(s); d.Status.Analysis == nil || d.Status.Analysis.Phase != v1alpha1.AnalysisFailed {
 		t.Errorf("all are drained after it failed: %+v", d.Status.Analysis)
+	}
+}
+
+// TestTheNextWaveWaitsForNobodyElse: the nodes that are next, and are measured then, do not wait for one that was
+// marked in its turn and that somebody drains, though nobody may know since when, keeps out, or takes out of the
+// node set, for as long as they like.
+func TestTheNextWaveWaitsForNobodyElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		begin  []string
+	}{
+		"in its turn":                      {func(*Node) {}, []string{"n0000"}},
+		"drained":                          {func(n *Node) { n.Deployment.Drained, n.Deployment.DrainedAt, n.Leaving = true, start, true }, []string{"n0001"}},
+		"drained, nobody knows since when": {func(n *Node) { n.Deployment.Drained, n.Leaving = true, true }, []string{"n0001"}},
+		"kept out":                         {func(n *Node) { n.Deployment.Detached = true }, []string{"n0001"}},
+		"not in the node set any more":     {func(n *Node) { n.Wanted = false }, []string{"n0001"}},
+	} {
+		s := markedFleet(4)
+		analysed(&s.Spec)
+		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes, s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(2), number(1)
+		s.Status.Wave = []string{"n0000"}
+		test.change(&s.Nodes[0])
+		d := Plan(s)
+		var measured []string
+		if d.Status.Analysis != nil {
+			measured = d.Status.Analysis.Nodes
+		}
+		if !slices.Contains(d.Status.Wave, test.begin[0]) || !slices.Equal(measured, test.begin) {
+			t.Errorf("%s: %v are measured\n%s", name, measured, summary(d))
+		}
+	}
+}
+
+// TestWhoIsMeasuredWhenAWaveEnds: the nodes that have the present template, but for one that was kept out in the
+// middle of its turn, which may go on with it at any moment. What fails since they serve is what is measured.
+func TestWhoIsMeasuredWhenAWaveEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(n *Node)
+		want   []string
+	}{
+		"both serve":                     {func(*Node) {}, []string{"n0000", "n0001"}},
+		"one is kept out":                {func(n *Node) { n.Deployment.Detached = true }, []string{"n0000", "n0001"}},
+		"one is kept out halfway":        {func(n *Node) { n.Deployment.Detached, n.Deployment.Settled = true, false }, []string{"n0001"}},
+		"pods of one are not ready":      {func(n *Node) { n.Pods[0].Ready, n.Deployment.ReadyReplicas = false, 1 }, []string{"n0000", "n0001"}},
+		"one has the template of before": {func(n *Node) { updatedTo(n, "r1") }, []string{"n0001"}},
+	} {
+		s := servingFleet(3)
+		analysed(&s.Spec)
+		began := metav1.NewMicroTime(start.Add(-time.Minute))
+		s.Revision = "r2"
+		s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisOfWave, Nodes: []string{"n0000", "n0001"}, Began: began, Since: began}
+		updatedTo(&s.Nodes[0], "r2")
+		updatedTo(&s.Nodes[1], "r2")
+		test.change(&s.Nodes[0])
+		d := Plan(s)
+		if a := d.Status.Analysis; a == nil || a.Phase != v1alpha1.AnalysisMeasuring || !slices.Equal(a.Nodes, test.want) {
+			t.Errorf("%s: %+v\n%s", name, a, summary(d))
+		}
 	}
 }
 

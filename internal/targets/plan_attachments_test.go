@@ -440,6 +440,7 @@ func TestASetThatIsNotThereHasPodsAtOtherPorts(t *testing.T) {
 		"another of a classic one's":  {classic, false, leaves, "in i-a:80"},
 		"no port of a classic one's":  {func(s *State) { classic(s); s.group().Ports = []int32{80} }, false, leaves, "out i-a:80"},
 		"an address":                  {func(s *State) { *s = s.byAddress() }, false, in80("10.9.0.1:80"), ""},
+		"an address that leaves":      {func(s *State) { *s = s.byAddress() }, false, leaving80(time.Time{}, "10.9.0.1:80"), "in 10.9.0.1:80"},
 	} {
 		s := fleetOf(webGroup(Instance), at80("i-a", "i-b", "i-c"))
 		// It is being taken out.

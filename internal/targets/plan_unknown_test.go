@@ -110,8 +110,10 @@ func TestWhatAnotherLeaderMayHavePutBack(t *testing.T) {
 		"is registered":      {at80("i-a", "i-b"), leaving80(time.Time{}, "i-a:80"), nil, "in i-a:80"},
 		"is taken out by us": {at80("i-a", "i-b"), leaving80(time.Time{}, "i-a:80"), map[Target]Answer{{"i-a", 80}: {}}, "out i-a:80"},
 		"was seen out":       {at80("i-b"), leaving80(noon.Add(-time.Hour), "i-a:80"), nil, ""},
+		"is draining":        {map[Target]Health{{"i-a", 80}: {Condition: Draining}, {"i-b", 80}: {Condition: Healthy}}, leaving80(time.Time{}, "i-a:80"), nil, "out i-a:80"},
 		"is not registered":  {at80("i-b"), leaving80(time.Time{}, "i-a:80"), nil, "out i-a:80"},
 		"is back":            {at80("i-a", "i-b"), in80("i-a:80"), nil, ""},
+		"was seen out, and somebody registered it": {at80("i-a", "i-b"), leaving80(noon.Add(-time.Hour), "i-a:80"), nil, ""},
 	} {
 		s := fleetOf(webGroup(Instance), c.registered)
 		s.group().Answers = c.answers

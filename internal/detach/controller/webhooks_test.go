@@ -19,7 +19,8 @@ func wanted(generation int64, w v1alpha1.AttachmentWanted) *v1alpha1.Attachment 
 }
 
 // TestWebhooksAnswerTheWishOfNow asks until it is done, waits longer after each
-// failure, and takes no answer to an earlier wish for one to the present.
+// failure, and takes no answer to an earlier wish for one to the present. An answer that it is not done is
+// noted, and no failure says otherwise: what stands on the Node from before counts until there is one.
 func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 	replies := make(chan struct {
 		answer Answer
@@ -53,7 +54,7 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 	for range 3 {
 		began := time.Now()
 		got := reply(out, Answer{}, errors.New("refused"))
-		if got.Detached || got.Waits != "webhook edge failed: refused" {
+		if got.Detached || got.Undone || got.Waits != "webhook edge failed: refused" {
 			t.Errorf("%+v", got)
 		}
 		waits = append(waits, got.RetryAt.Sub(began).Round(time.Second))
@@ -61,10 +62,13 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 	if waits[0] >= waits[1] || waits[1] >= waits[2] {
 		t.Errorf("waits %v", waits)
 	}
-	if got := reply(out, Answer{RetryAfter: time.Minute, Message: "3 are open"}, nil); got.Detached || got.Waits != "webhook edge is not done yet: 3 are open" {
+	if got := reply(out, Answer{RetryAfter: time.Hour, Message: "3 are open"}, nil); got.Detached || !got.Undone || got.Waits != "webhook edge is not done yet: 3 are open" || time.Until(got.RetryAt) < time.Minute {
 		t.Errorf("%+v", got)
 	}
-	if got := reply(out, Answer{Done: true}, nil); !got.Detached || got.Attached {
+	if got := reply(out, Answer{}, errors.New("refused")); got.Detached || !got.Undone || time.Until(got.RetryAt) > firstPause {
+		t.Errorf("it failed after it had answered: %+v", got)
+	}
+	if got := reply(out, Answer{Done: true}, nil); !got.Detached || got.Undone || got.Attached {
 		t.Errorf("%+v", got)
 	}
 	if got := w.answers(back)[0]; got.Detached || got.Attached {

@@ -204,6 +204,129 @@ func TestSignsOfLifeWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestSilentPorts are not waited for without end: few questions for connections are under way at once, and one
+// port could keep all others from being asked.
+func TestSilentPorts(t *testing.T) {
+	for name, c := range map[string]struct {
+		ask          func(context.Context, *Port) error
+		begins, want time.Duration
+	}{
+		"a question": {func(ctx context.Context, p *Port) error { return asking(p, Known{})(ctx) }, time.Hour, AnswerTime},
+		"for connections, and the answer begins at last": {func(ctx context.Context, p *Port) error { _, err := p.Connections(ctx); return err },
+			connectionsTime - time.Second/2, connectionsTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*connectionsTime)
+			defer cancel()
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				select {
+				case <-time.After(c.begins):
+					_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\n")
+				case <-ctx.Done():
+				}
+				<-ctx.Done()
+			}()
+			began := time.Now()
+			err = c.ask(ctx, portOf(l.Addr()))
+			// An answer that has begun would have as long again as one that is not waited for.
+			if took := time.Since(began); err == nil || took < c.want || took > c.want+2*time.Second {
+				t.Errorf("it ended after %s with %v, want an error after %s", took, err, c.want)
+			}
+		})
+	}
+}
+
+// TestSlowAnswers end soon after they began: a question that waits may do so for minutes, but nobody who
+// answers needs more than a moment.
+func TestSlowAnswers(t *testing.T) {
+	const head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+	for name, c := range map[string]struct {
+		begins string
+		plain  bool
+	}{
+		"in the middle of the headers":               {head + "X-Long: ", false},
+		"in the middle of the headers, a plain port": {head + "X-Long: ", true},
+		"before the body":                            {head + "\r\n", false},
+		"in the middle of the body":                  {head + "\r\n" + `{"serving": true, "mark": "`, false},
+	} {
+		for _, trickles := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				ours, theirs := net.Pipe()
+				defer ours.Close()
+				go func() {
+					defer theirs.Close()
+					_, err := io.WriteString(theirs, c.begins)
+					for err == nil && trickles {
+						time.Sleep(time.Second / 10)
+						_, err = io.WriteString(theirs, " ")
+					}
+					_, _ = io.ReadAll(theirs)
+				}()
+				_ = ours.SetDeadline(time.Now().Add(Known{ETag: "a"}.Patience()))
+				q := &Question{port: &Port{Node: "n1", Plain: c.plain}, conn: ours, waits: true}
+				if err := q.Wait(); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				got, err := q.Read()
+				if took := time.Since(began); took != AnswerTime || !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("%s, trickles %t: %+v, %v after %s, want none after %s", name, trickles, got, err, took, AnswerTime)
+				}
+				ours.Close()
+				time.Sleep(time.Minute)
+			})
+		}
+	}
+}
+
+// TestAnswersWithoutEnd are read up to a bound: whoever has the port could fill the memory of the controller,
+// of which thousands are asked.
+func TestAnswersWithoutEnd(t *testing.T) {
+	const head, long = "HTTP/1.1 200 OK\r\n", 16 * mostAnswer
+	for name, c := range map[string]struct {
+		begins string
+		plain  bool
+	}{
+		"a header":                 {head + "X-Long: ", false},
+		"a header of a plain port": {head + "X-Long: ", true},
+		"a mark":                   {head + "\r\n" + `{"serving": true, "mark": "`, false},
+		"what nobody reads":        {head + "\r\n" + `{"serving": true, "else": "`, false},
+		"chunks":                   {head + "Transfer-Encoding: chunked\r\n\r\n100000\r\n" + `{"mark": "`, false},
+	} {
+		ours, theirs := net.Pipe()
+		read := make(chan int)
+		go func() {
+			defer theirs.Close()
+			n, err := io.WriteString(theirs, c.begins)
+			for more := 0; err == nil && n < long; n += more {
+				more, err = io.WriteString(theirs, strings.Repeat("x", 1<<10))
+			}
+			read <- n
+		}()
+		q := &Question{port: &Port{Node: "n1", Plain: c.plain}, conn: ours}
+		err := q.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := q.Read()
+		ours.Close()
+		if n := <-read; err == nil || n > 2*mostAnswer {
+			t.Errorf("%s: %d bytes were read of %d, and they are the answer %+v, %v", name, n, long, got, err)
+		}
+	}
+}
+
 // TestSinceWhen a port fails, whatever the reasons were, from health checkers
 // that tell it. One that serves does so for as long as its verdict holds.
 func TestSinceWhen(t *testing.T) {

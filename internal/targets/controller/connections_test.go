@@ -125,6 +125,8 @@ func TestConnections(t *testing.T) {
 	address := netip.MustParseAddrPort(server.Listener.Addr().String())
 	rung := make(chan struct{}, 10)
 	c := newConnections(func() { rung <- struct{}{} })
+	// Each question gives way to the next.
+	c.slots = make(chan struct{}, 1)
 	at := healthclient.Port{Node: "node-a", Address: address.Addr().String(), Number: int32(address.Port())}
 	until := func(what string, is func(q targets.Quiet, known bool) bool) {
 		t.Helper()
