@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
@@ -105,28 +104,38 @@ func TestHTTPAsksEveryNode(t *testing.T) {
 	expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}}, wave, "node n0 answered / with status 404, and 2 more")
 }
 
-// TestHTTPAsksSoManyNodesAtATime, and has no more goroutines than these need.
+// TestHTTPAsksSoManyNodesAtATime, and has no more goroutines than these need. None is answered
+// until that many are asked.
 func TestHTTPAsksSoManyNodesAtATime(t *testing.T) {
+	const nodes, atATime = 2000, 32
 	var mu sync.Mutex
-	underWay, most, goroutines, asked := 0, 0, 0, 0
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	underWay, most, goroutines, asked, full := 0, 0, 0, 0, make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		asked++
 		underWay++
 		most, goroutines = max(most, underWay), max(goroutines, runtime.NumGoroutine())
+		until := full
+		if asked%atATime == 0 || asked == nodes {
+			close(full)
+			full = make(chan struct{})
+		}
 		mu.Unlock()
-		time.Sleep(2 * time.Millisecond)
+		select {
+		case <-until:
+		case <-r.Context().Done():
+		}
 		mu.Lock()
 		underWay--
 		mu.Unlock()
 	}))
 	t.Cleanup(server.Close)
 	wave, port := waveOf(t, server)
-	for len(wave.Nodes) < 2000 {
+	for len(wave.Nodes) < nodes {
 		wave.Nodes = append(wave.Nodes, wave.Nodes[0])
 	}
 	expect(t, v1alpha1.AnalysisCheck{HTTP: &v1alpha1.HTTPCheck{Port: port}, TimeoutSeconds: new(int32(60))}, wave, "")
-	if asked != len(wave.Nodes) || most > 32 || goroutines > 1000 {
+	if asked != nodes || most != atATime || goroutines > 1000 {
 		t.Errorf("%d of %d were asked, %d at a time, with %d goroutines", asked, len(wave.Nodes), most, goroutines)
 	}
 }

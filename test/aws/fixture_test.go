@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/access"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
@@ -189,22 +190,22 @@ func (f *fixture) state(group, id string) string {
 // await waits until a condition holds.
 func (f *fixture) await(what string, holds func() bool) {
 	f.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			f.Fatalf("waited in vain until %s", what)
-		}
+	is := func(context.Context) (bool, error) { return holds(), nil }
+	if err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, patience, true, is); err != nil {
+		f.Fatalf("waited in vain until %s", what)
 	}
 }
 
 func (f *fixture) awaitState(group, id, wanted string) {
 	f.Helper()
 	last := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if last = f.state(group, id); last == wanted {
-			return
-		}
+	is := func(context.Context) (bool, error) {
+		last = f.state(group, id)
+		return last == wanted, nil
 	}
-	f.Fatalf("%s in %s is %s and never %s", id, group, last, wanted)
+	if err := wait.PollUntilContextTimeout(f.Context(), 50*time.Millisecond, patience, true, is); err != nil {
+		f.Fatalf("%s in %s is %s and never %s", id, group, last, wanted)
+	}
 }
 
 func (f *fixture) expect(what string, got, wanted any) {

@@ -4,6 +4,7 @@ package images
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // ownNetwork gives the test a network namespace with nothing but loopback. It lasts as
@@ -164,18 +166,17 @@ func (c *container) running() bool {
 // network.
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.SetDeadline(time.Now().Add(10 * time.Second))
-			return conn
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
+	var conn net.Conn
+	var refused error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		conn, refused = net.Dial("tcp", address)
+		return refused == nil, nil
+	})
+	if err != nil {
+		t.Fatal(refused)
 	}
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return conn
 }
 
 // archiveOf builds a proxy's image twice and returns the archive of the first.

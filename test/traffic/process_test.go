@@ -1,12 +1,15 @@
 package traffic
 
 import (
+	"context"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 func build(t *testing.T) string {
@@ -16,6 +19,15 @@ func build(t *testing.T) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
+}
+
+// awaitRequests waits until it tells of requests.
+func awaitRequests(t *testing.T, p *Process) {
+	t.Helper()
+	begun := func(context.Context) (bool, error) { return p.Snapshot().Requests > 0, nil }
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true, begun); err != nil {
+		t.Fatal("no snapshot")
+	}
 }
 
 func TestProcess(t *testing.T) {
@@ -28,11 +40,7 @@ func TestProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(5 * time.Second); p.Snapshot().Requests == 0; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no snapshot")
-			}
-		}
+		awaitRequests(t, p)
 		r, err := p.Stop()
 		if err != nil || r.Failed != 0 || r.Requests == 0 || r.Requests != s.received.Load()-before {
 			t.Errorf("%v, %d requests, %d failed, %d received", err, r.Requests, r.Failed, s.received.Load()-before)
@@ -61,7 +69,7 @@ func TestProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond)
+		awaitRequests(t, p)
 		cmd.Process.Signal(syscall.SIGTERM)
 		<-p.Done()
 		if r, err := p.Stop(); err != nil || r.Requests == 0 {

@@ -101,19 +101,24 @@ func send(t *testing.T, s Stream, timeout time.Duration) Report {
 
 // Each way to fail is counted once, under its own kind, and the request is not sent again.
 func TestFailuresAreCountedOnceAndNothingIsRetried(t *testing.T) {
+	// late lasts until who asked waits no more.
+	late := func(conn net.Conn) {
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		conn.Read(make([]byte, 1))
+	}
 	slow := func(conn net.Conn, _ int) bool {
-		time.Sleep(150 * time.Millisecond)
+		late(conn)
 		io.WriteString(conn, good)
 		return false
 	}
 	slowWithin := func(conn net.Conn, _ int) bool {
 		io.WriteString(conn, good[:len(good)-1])
-		time.Sleep(150 * time.Millisecond)
+		late(conn)
 		return false
 	}
 	resetWithin := func(conn net.Conn, nth int) bool {
 		io.WriteString(conn, good[:len(good)-1])
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // what was not read by then would be lost with the connection
 		return reset(conn, nth)
 	}
 	for name, test := range map[string]struct {

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach/webhook"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
@@ -67,8 +68,9 @@ type node struct {
 	name, address string
 	server        *http.Server
 	healthy       atomic.Bool
-	// underWay and answered count requests, without health checks.
-	underWay, answered atomic.Int64
+	// underWay and answered count requests, without health checks, and refused those of them
+	// that failed.
+	underWay, answered, refused atomic.Int64
 	// held gets the name of the node that a request for /hold reached; release ends it.
 	held    chan<- string
 	release <-chan struct{}
@@ -99,6 +101,7 @@ func (n *node) stop() { n.server.Close() }
 func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/healthz" {
 		if !n.healthy.Load() {
+			n.refused.Add(1)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		return
@@ -365,9 +368,8 @@ func (p *process) tryAsk(action webhook.Action, n webhook.Node) (webhook.Answer,
 // eventually waits on a machine that may be busy with other tests.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patient); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came true that %s", what)
-		}
+	is := func(context.Context) (bool, error) { return condition(), nil }
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patient, true, is); err != nil {
+		t.Fatalf("it never came true that %s", what)
 	}
 }

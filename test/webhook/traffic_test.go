@@ -67,7 +67,8 @@ func TestNodeIsDetachedWhenItsLastRequestHasEnded(t *testing.T) {
 				t.Errorf("the request that was held: %v", err)
 			}
 			n.stop()
-			time.Sleep(2 * time.Second) // traffic goes on beside a node that is gone
+			sent := run.Snapshot().Requests
+			eventually(t, "traffic goes on beside a node that is gone", func() bool { return run.Snapshot().Requests > sent+400 })
 			if after := n.answered.Load(); after != before {
 				t.Errorf("%d requests reached the node after its detachment", after-before)
 			}
@@ -95,6 +96,7 @@ func waitWhileHeld(p *process, n *node, mode lb.Mode) {
 	eventually(p.T, "only the held request is left", func() bool { return strings.HasSuffix(notYet(), ": "+last) })
 	p.kill()
 	p.start()
+	// No event shows that it would be taken for done later.
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if message := notYet(); !strings.HasSuffix(message, ": "+last) {
 			p.Fatalf("%s, want %s", message, last)
@@ -118,12 +120,13 @@ func attached(p *process, b *balancer, n *node) {
 	n.healthy.Store(false)
 	before := n.answered.Load()
 	n.start()
-	for range 10 {
+	refused := n.refused.Load()
+	eventually(p.T, "its health check fails again and again", func() bool {
 		if answer := p.ask(webhook.Attach, n.asked()); answer.Done || !strings.Contains(answer.Message, "is DOWN") {
 			p.Fatalf("%+v, though its health check fails", answer)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return n.refused.Load() > refused+5
+	})
 	n.healthy.Store(true)
 	eventually(p.T, "the node is attached", func() bool { return p.ask(webhook.Attach, n.asked()).Done })
 	if !b.is(p.T, n.name, lb.Up) {

@@ -62,7 +62,7 @@ func (s *sight) awaitSeen(t *testing.T, want int) {
 		return s.seen >= want
 	})
 	for range 3 {
-		time.Sleep(10 * time.Millisecond)
+		delivered(t)
 		s.look(t)
 	}
 	if s.seen != want {
@@ -191,6 +191,22 @@ var short = map[string]func(t *testing.T, p *port){
 		}
 		p.accept(t).Close()
 	},
+}
+
+// delivered waits until the kernel has told of all connections that are over, which it does in
+// the order in which they end.
+func delivered(t *testing.T) {
+	t.Helper()
+	p := listen(t, over4)
+	k := open(t, receiveBuffer, p.number)
+	short["closed by the peer"](t, p)
+	told := false
+	eventually(t, "the kernel tells of what ended last", func() bool {
+		if err := k.drain(func(connection) { told = true }); err != nil {
+			t.Fatal(err)
+		}
+		return told
+	})
 }
 
 func reset(t *testing.T, conn interface {

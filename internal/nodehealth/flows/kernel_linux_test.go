@@ -84,7 +84,7 @@ func TestOverrun(t *testing.T) {
 		for range 20 {
 			short["closed here"](t, p)
 		}
-		time.Sleep(20 * time.Millisecond)
+		delivered(t)
 		err := k.drain(func(connection) {})
 		if err != nil && !errors.Is(err, errOverrun) {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestNoticesOfOthersTakeNoRoom(t *testing.T) {
 		for range 20 {
 			short["closed here"](t, other)
 		}
-		time.Sleep(10 * time.Millisecond)
+		delivered(t)
 		if err := k.drain(func(c connection) { t.Errorf("notice of %v", c) }); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // route is how a peer reaches a listener.
@@ -138,9 +140,8 @@ func deferred(fd int) error {
 // eventually waits up to twenty seconds, on a machine that is busy with other tests.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never came true that %s", what)
-		}
+	is := func(context.Context) (bool, error) { return condition(), nil }
+	if err := wait.PollUntilContextTimeout(context.Background(), 5*time.Millisecond, 20*time.Second, true, is); err != nil {
+		t.Fatalf("it never came true that %s", what)
 	}
 }

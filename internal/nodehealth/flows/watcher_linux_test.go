@@ -1,9 +1,12 @@
 package flows
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -122,11 +125,12 @@ func TestLostNotices(t *testing.T) {
 		for range 20 {
 			short["closed here"](t, p)
 		}
-		time.Sleep(20 * time.Millisecond)
+		delivered(t)
 		w.mu.Unlock()
-		for lost = w.told(t); lost.Unknown == "" && time.Since(begun) < interval/2; lost = w.told(t) {
-			time.Sleep(time.Millisecond)
-		}
+		_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, interval/2, true, func(context.Context) (bool, error) {
+			lost = w.told(t)
+			return lost.Unknown != "", nil
+		})
 		return lost.Unknown != ""
 	})
 	if !strings.Contains(lost.Unknown, errOverrun.Error()) || lost.QuietSeconds != 0 || lost.Open != 0 {

@@ -55,7 +55,6 @@ func application() http.Handler {
 	})
 	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/round", http.StatusFound) })
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	mux.HandleFunc("/late", func(http.ResponseWriter, *http.Request) { time.Sleep(300 * time.Millisecond) })
 	mux.HandleFunc("/long", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
 	mux.HandleFunc("/asked", func(w http.ResponseWriter, r *http.Request) {
 		asked := fmt.Sprintf("%s %s %s %s %s", r.Method, r.Host, r.RequestURI, r.Header["X-A"], r.Header["Accept"])

@@ -31,6 +31,8 @@ type fakeAPI struct {
 	old     bool
 	// silent opens watches and says nothing, like one that is cut off from its storage.
 	silent atomic.Bool
+	// unanswered is how many requests wait for what it does not say.
+	unanswered atomic.Int32
 	// forbids refuses everything, like an API server on which a right is missing.
 	forbids atomic.Bool
 	// identity, where there is one, is what it shows as a TLS server.
@@ -124,6 +126,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		f.t.Errorf("asked for %s", req.URL)
 		w.WriteHeader(http.StatusForbidden)
 	case q.Get("watch") == "" && q.Get("resourceVersion") == "" && f.silent.Load():
+		f.unanswered.Add(1)
 		<-req.Context().Done()
 	case q.Get("watch") == "" && q.Get("resourceVersion") == "":
 		f.list(w, q.Get("fieldSelector"), resource, kind)
@@ -173,6 +176,7 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request, resource, kind
 	}
 	if f.silent.Load() {
 		w.(http.Flusher).Flush()
+		f.unanswered.Add(1)
 		<-req.Context().Done()
 		return
 	}

@@ -88,6 +88,8 @@ type pollers struct {
 }
 
 func (p *pollers) run(ctx context.Context, address string) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for ctx.Err() == nil {
 		node, err := pollOnce(address)
 		p.asked.Add(1)
@@ -103,8 +105,26 @@ func (p *pollers) run(ctx context.Context, address string) {
 			p.answeredBy[node]++
 			p.mu.Unlock()
 		}
-		time.Sleep(time.Millisecond)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
 	}
+}
+
+// await waits for so many more polls, and some that these answer.
+func (p *pollers) await(t *testing.T, more int64, by ...process) {
+	t.Helper()
+	answers := func() (n int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, one := range by {
+			n += p.answeredBy[fmt.Sprint(one.Process.Pid)]
+		}
+		return n
+	}
+	asked, answered := p.asked.Load(), answers()
+	eventually(t, "they are asked and answer", func() bool { return p.asked.Load() >= asked+more && answers() > answered })
 }
 
 func pollOnce(address string) (node string, err error) {
@@ -150,10 +170,10 @@ func TestHandOversInARowLoseNothing(t *testing.T) {
 			p, stop := startPolls(t, current.address)
 			for range 4 {
 				next := startProcess(t, current.address)
-				time.Sleep(100 * time.Millisecond)
+				p.await(t, 400, next)
 				current.leave(t)
 				current = next
-				time.Sleep(50 * time.Millisecond)
+				p.await(t, 200, current)
 			}
 			stop()
 			t.Logf("%d polls, %d turned away, %d failed, answered by %v", p.asked.Load(), p.turnedAway.Load(), len(p.failures), p.answeredBy)
@@ -173,12 +193,12 @@ func TestNewcomersBesideEachOtherLoseNothing(t *testing.T) {
 	p, stop := startPolls(t, current.address)
 	for range 2 {
 		a, b := startProcess(t, current.address), startProcess(t, current.address)
-		time.Sleep(100 * time.Millisecond)
+		p.await(t, 400, a, b)
 		current.leave(t)
-		time.Sleep(50 * time.Millisecond)
+		p.await(t, 200, a, b)
 		a.leave(t)
 		current = b
-		time.Sleep(50 * time.Millisecond)
+		p.await(t, 200, b)
 	}
 	stop()
 	if len(p.failures) > 0 || p.turnedAway.Load() > 0 {
@@ -191,7 +211,7 @@ func TestLeavingWithNobodyElseThere(t *testing.T) {
 	current := startProcess(t, "127.0.0.1:0")
 	p, stop := startPolls(t, current.address)
 	for range 3 {
-		time.Sleep(50 * time.Millisecond)
+		p.await(t, 200, current)
 		current.leave(t)
 		current = startProcess(t, current.address)
 	}

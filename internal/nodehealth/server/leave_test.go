@@ -146,7 +146,6 @@ func TestTwoCheckersTakeNoTurns(t *testing.T) {
 		}
 	})
 	eventually(t, "the mark is acknowledged", func() bool { return ask(t, "GET", url).answer.Mark == "m" })
-	time.Sleep(handshakeTime)
 	for range 100 {
 		if got := ask(t, "GET", url); got.status != 503 {
 			t.Fatalf("a load balancer is told %d after the mark was acknowledged", got.status)

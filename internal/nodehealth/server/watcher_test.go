@@ -6,12 +6,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -24,6 +27,10 @@ type watching struct {
 	*Watcher
 	last atomic.Pointer[nodehealth.State]
 	stop func()
+
+	mu sync.Mutex
+	// verdicts are of all States since the reason last became what a test waited for.
+	verdicts []v1alpha1.HealthCheckAnswer
 }
 
 func startWatcher(t *testing.T, api *fakeAPI, stateDir string) *watching {
@@ -40,8 +47,15 @@ func newWatching(t *testing.T, config *rest.Config, stateDir string) *watching {
 		t.Fatal(err)
 	}
 	w := &watching{}
-	w.Watcher = NewWatcher(sources, n1, stateDir, func(s nodehealth.State) { w.last.Store(&s) }, quiet)
+	w.Watcher = NewWatcher(sources, n1, stateDir, w.take, quiet)
 	return w
+}
+
+func (w *watching) take(s nodehealth.State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last.Store(&s)
+	w.verdicts = append(w.verdicts, nodehealth.Decide(s))
 }
 
 func (w *watching) start(t *testing.T) {
@@ -61,19 +75,63 @@ func (w *watching) start(t *testing.T) {
 func (w *watching) becomes(t *testing.T, reason string) nodehealth.State {
 	t.Helper()
 	eventually(t, "the reason is "+reason, func() bool {
-		s := w.last.Load()
-		return s != nil && nodehealth.Decide(*s).Reason == reason
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if n := len(w.verdicts); n == 0 || w.verdicts[n-1].Reason != reason {
+			return false
+		}
+		w.verdicts = w.verdicts[len(w.verdicts)-1:]
+		return true
 	})
 	return *w.last.Load()
 }
 
-func (w *watching) stays(t *testing.T, reason string, span time.Duration) {
+// all is whether all verdicts were so since the reason last became what was waited for, and are
+// when it has looked twice more: the second time at all that there was before.
+func (w *watching) all(t *testing.T, is func(v1alpha1.HealthCheckAnswer) bool) {
 	t.Helper()
-	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if got := nodehealth.Decide(*w.last.Load()).Reason; got != reason {
-			t.Fatalf("the reason became %s", got)
+	for range 2 {
+		before := w.last.Load()
+		w.change()
+		eventually(t, "it looks once more", func() bool { return w.last.Load() != before })
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, verdict := range w.verdicts {
+		if !is(verdict) {
+			t.Fatalf("the verdict became %+v", verdict)
 		}
 	}
+}
+
+func (w *watching) stays(t *testing.T, reason string) {
+	t.Helper()
+	w.all(t, func(verdict v1alpha1.HealthCheckAnswer) bool { return verdict.Reason == reason })
+}
+
+// hears waits until it was told of an object as it is now.
+func (w *watching) hears(t *testing.T, o metav1.Object) {
+	t.Helper()
+	eventually(t, "it is told of "+o.GetName(), func() bool {
+		return slices.ContainsFunc(w.feeds(), func(f *feed) bool {
+			return slices.ContainsFunc(f.List(), func(told any) bool { return told.(metav1.Object).GetResourceVersion() == o.GetResourceVersion() })
+		})
+	})
+}
+
+func (w *watching) feeds() []*feed { return append(slices.Clone(w.deployments), w.pods) }
+
+// watches is whether all watches are open.
+func (w *watching) watches() bool {
+	for _, f := range w.feeds() {
+		f.mu.Lock()
+		open := f.watching
+		f.mu.Unlock()
+		if !open {
+			return false
+		}
+	}
+	return true
 }
 
 func TestWatcherFollowsTheAPIServer(t *testing.T) {
@@ -119,9 +177,12 @@ func TestFleetThatIsOrphanedGoesOnServing(t *testing.T) {
 	orphan := apiDeployment(nil)
 	orphan.OwnerReferences = nil
 	api.set("deployments", orphan)
-	w.stays(t, nodehealth.Serving, 300*time.Millisecond)
-	api.set("deployments", with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "another" }))
-	w.stays(t, nodehealth.Serving, 300*time.Millisecond)
+	w.hears(t, orphan)
+	w.stays(t, nodehealth.Serving)
+	taken := with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences[0].UID = "another" })
+	api.set("deployments", taken)
+	w.hears(t, taken)
+	w.stays(t, nodehealth.Serving)
 	api.set("deployments", nil)
 	w.becomes(t, nodehealth.DeploymentMissing)
 }
@@ -140,8 +201,10 @@ func TestMarkCountsWithoutItsKeyOnRecord(t *testing.T) {
 	api.set("pods", apiPod(true, true, nil))
 	w := startWatcher(t, api, t.TempDir())
 	w.becomes(t, nodehealth.Marked)
-	api.set("deployments", apiDeployment(map[string]string{key: ""}))
-	w.stays(t, nodehealth.Marked, 300*time.Millisecond)
+	unrecorded := apiDeployment(map[string]string{key: ""})
+	api.set("deployments", unrecorded)
+	w.hears(t, unrecorded)
+	w.stays(t, nodehealth.Marked)
 	api.set("deployments", apiDeployment(nil))
 	w.becomes(t, nodehealth.Serving)
 }
@@ -162,8 +225,10 @@ func TestDeploymentUnderItsOtherName(t *testing.T) {
 	w.becomes(t, nodehealth.Serving)
 	api.set("deployments", nil)
 	w.becomes(t, nodehealth.DeploymentMissing)
-	api.set("deployments", with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences, d.Labels = nil, nil }))
-	w.stays(t, nodehealth.DeploymentMissing, 300*time.Millisecond)
+	foreign := with(apiDeployment(nil), func(d *appsv1.Deployment) { d.OwnerReferences, d.Labels = nil, nil })
+	api.set("deployments", foreign)
+	w.hears(t, foreign)
+	w.stays(t, nodehealth.DeploymentMissing)
 	api.set("deployments", hashed())
 	w.becomes(t, nodehealth.Serving)
 	api.set("deployments", apiDeployment(nil))
@@ -195,10 +260,9 @@ func TestMarkIsAcknowledgedWhenItIsStored(t *testing.T) {
 	})
 	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
 	w.becomes(t, nodehealth.Marked)
-	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if got := nodehealth.Decide(*w.last.Load()); got.Mark != "" {
-			t.Fatalf("a mark is acknowledged that a crash would forget: %+v", got)
-		}
+	// It is stored beside: many looks leave time for that to begin.
+	for range 20 {
+		w.all(t, func(verdict v1alpha1.HealthCheckAnswer) bool { return verdict.Mark == "" })
 	}
 	reader, err := os.Open(hang)
 	if err != nil {
@@ -213,7 +277,11 @@ func TestMarkIsAcknowledgedWhenItIsStored(t *testing.T) {
 
 func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
-	web := httptest.NewServer(application())
+	var probed atomic.Int32
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		probed.Add(1)
+		application().ServeHTTP(w, r)
+	}))
 	probe := pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))
 	api := newFakeAPI(t)
 	api.set("deployments", apiDeployment(nil))
@@ -225,7 +293,9 @@ func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	api.leave()
 	lost := time.Now()
 	eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
-	w.stays(t, nodehealth.Serving, 1500*time.Millisecond)
+	before := probed.Load()
+	eventually(t, "it is probed again and again", func() bool { return probed.Load() > before+2 })
+	w.stays(t, nodehealth.Serving)
 	if s := w.last.Load(); s.LostAt.Before(lost.Add(-time.Second)) || s.LostAt.After(lost.Add(time.Second)) {
 		t.Errorf("lost at %v, want %v", s.LostAt, lost)
 	}
@@ -252,7 +322,7 @@ func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 	// The API server says Ready, but the kubelet cannot have told it yet.
 	api.come()
 	eventually(t, "the API server is back", func() bool { s := w.last.Load(); return s.LostAt.IsZero() && !s.Cold })
-	w.stays(t, nodehealth.TooFewPodsReady, time.Second)
+	w.stays(t, nodehealth.TooFewPodsReady)
 	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
 	w.becomes(t, nodehealth.Marked)
 }
@@ -278,11 +348,25 @@ func TestWatchThatOpensAndStaysSilentIsNotBelieved(t *testing.T) {
 			api.come()
 			web.Close()
 			w.becomes(t, nodehealth.TooFewPodsReady)
-			w.stays(t, nodehealth.TooFewPodsReady, settleTime+5*time.Second)
+			eventually(t, "all that it asks stays silent", func() bool {
+				return int(api.unanswered.Load()) >= len(w.feeds()) && (old || w.watches())
+			})
+			w.link.age(settleTime + 5*time.Second)
+			w.stays(t, nodehealth.TooFewPodsReady)
 			if w.last.Load().LostAt.IsZero() {
 				t.Error("the API server counts as watched")
 			}
 		})
+	}
+}
+
+// age has time pass for what the link has seen.
+func (l *link) age(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awayAt, l.settledAt = l.awayAt.Add(-d), l.settledAt.Add(-d)
+	if !l.lostAt.IsZero() {
+		l.lostAt = l.lostAt.Add(-d)
 	}
 }
 
@@ -342,7 +426,7 @@ func TestOwnProbeThatNeverPassedDecidesNothing(t *testing.T) {
 		ready, probed := w.last.Load().Probed[nodehealth.Container{Pod: "a", Name: "app"}]
 		return probed && !ready
 	})
-	w.stays(t, nodehealth.Serving, time.Second)
+	w.stays(t, nodehealth.Serving)
 }
 
 func TestWatcherWithoutFileAndAPIServerDoesNotDecide(t *testing.T) {
@@ -363,16 +447,33 @@ func TestWatcherWithoutFileAndAPIServerDoesNotDecide(t *testing.T) {
 
 func TestColdStartDecidesWhenAllIsProbed(t *testing.T) {
 	t.Parallel()
-	web := httptest.NewServer(application())
+	asked, answered := make(chan struct{}, 1), make(chan struct{})
+	answer := sync.OnceFunc(func() { close(answered) })
+	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-answered
+	}))
 	defer web.Close()
+	defer answer()
+	probe := pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))
+	probe.TimeoutSeconds = 20
 	stored, dir := serving(), t.TempDir()
-	stored.Pods[0] = nodehealth.Pod{UID: "a", IP: "127.0.0.1", GatesPassed: true, Containers: []nodehealth.ContainerState{
-		{Name: "app", Probe: pace(httpProbe(portOf(web.Listener.Addr()), "/late"))},
-	}}
+	stored.Pods[0] = nodehealth.Pod{UID: "a", IP: "127.0.0.1", GatesPassed: true, Containers: []nodehealth.ContainerState{{Name: "app", Probe: probe}}}
 	(&stateFile{dir: dir, log: quiet}).save(stored)
 	api := newFakeAPI(t)
 	api.leave()
 	w := startWatcher(t, api, dir)
+	<-asked
+	w.stays(t, nodehealth.TooFewPodsReady)
+	select {
+	case <-w.Decided():
+		t.Error("it decided before all was probed")
+	default:
+	}
+	answer()
 	<-w.Decided()
 	if got := nodehealth.Decide(*w.last.Load()); !got.Serving {
 		t.Errorf("it decided on %+v", got)
@@ -385,7 +486,12 @@ func TestWatcherEndsSoonWhileTheAPIServerIsAway(t *testing.T) {
 	w := startWatcher(t, api, t.TempDir())
 	w.becomes(t, nodehealth.DeploymentMissing)
 	api.leave()
-	time.Sleep(4 * time.Second)
+	eventually(t, "it waits for 2 s and more before it asks again", func() bool {
+		w.pods.mu.Lock()
+		defer w.pods.mu.Unlock()
+		// The next time it is twice as long.
+		return w.pods.retry != nil && w.pods.retry.Duration >= 4*time.Second
+	})
 	begin := time.Now()
 	w.stop()
 	if took := since(begin); took > time.Second {

@@ -27,6 +27,8 @@ type port struct {
 	mu       sync.Mutex
 	answer   http.HandlerFunc
 	requests int
+	// came is told that there were more requests.
+	came chan struct{}
 	// changed gets one for each call of checks.changed.
 	changed chan struct{}
 	checks  *checks
@@ -42,7 +44,7 @@ func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	}
 	_, number, _ := net.SplitHostPort(l.Addr().String())
 	n, _ := strconv.Atoi(number)
-	p := &port{endpoint: endpoint{Port: healthclient.Port{Node: "n1", Address: "127.0.0.1", Number: int32(n), Plain: plain}}, answer: answer, changed: make(chan struct{}, 100)}
+	p := &port{endpoint: endpoint{Port: healthclient.Port{Node: "n1", Address: "127.0.0.1", Number: int32(n), Plain: plain}}, answer: answer, came: make(chan struct{}, 1), changed: make(chan struct{}, 100)}
 	p.server = &http.Server{Handler: p}
 	go func() { _ = p.server.Serve(l) }()
 	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} }, time.Now)
@@ -59,6 +61,10 @@ func (p *port) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.requests++
 	answer := p.answer
 	p.mu.Unlock()
+	select {
+	case p.came <- struct{}{}:
+	default:
+	}
 	answer(w, r)
 }
 
@@ -71,12 +77,24 @@ func (p *port) asked() int {
 // await waits for the last answer to be as wanted.
 func (p *port) await(t *testing.T, what string, is func(rollout.Check) bool) {
 	t.Helper()
+	p.until(t, p.changed, what, func() bool { return is(p.checks.last(theSet, p.endpoint)) })
+}
+
+// awaitAsked waits for so many requests.
+func (p *port) awaitAsked(t *testing.T, n int) {
+	t.Helper()
+	p.until(t, p.came, fmt.Sprint(n, " requests"), func() bool { return p.asked() >= n })
+}
+
+// until waits for something of which that channel tells.
+func (p *port) until(t *testing.T, told <-chan struct{}, what string, is func() bool) {
+	t.Helper()
 	deadline := time.After(20 * time.Second)
-	for !is(p.checks.last(theSet, p.endpoint)) {
+	for !is() {
 		select {
-		case <-p.changed:
+		case <-told:
 		case <-deadline:
-			t.Fatalf("waiting for %s, it is %+v", what, p.checks.last(theSet, p.endpoint))
+			t.Fatalf("waiting for %s, it was asked %d times and is %+v", what, p.asked(), p.checks.last(theSet, p.endpoint))
 		}
 	}
 }
@@ -160,11 +178,7 @@ func TestChecksForgiveOnce(t *testing.T) {
 		v.ServeHTTP(w, r)
 	})
 	p.await(t, "serving", serving)
-	for deadline := time.Now().Add(20 * time.Second); p.asked() < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not ask again")
-		}
-	}
+	p.awaitAsked(t, 3)
 	if len(p.changed) > 0 || !serving(p.checks.last(theSet, p.endpoint)) {
 		t.Error("one cut connection was news")
 	}
@@ -223,9 +237,7 @@ func TestChecksAreNotImpatient(t *testing.T) {
 		fmt.Fprint(w, `{"serving": true}`)
 	})
 	start := time.Now()
-	for p.asked() < 4 {
-		time.Sleep(time.Millisecond)
-	}
+	p.awaitAsked(t, 4)
 	if took := time.Since(start); took < 2*time.Second {
 		t.Errorf("4 questions in %s", took)
 	}
@@ -235,15 +247,16 @@ func TestChecksAreNotImpatient(t *testing.T) {
 // news in each answer. It is asked less and less.
 func TestChecksOfAPortThatAlwaysHasNews(t *testing.T) {
 	var n atomic.Int64
+	begin := time.Now()
 	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
 		now := n.Add(1)
 		w.Header().Set("ETag", fmt.Sprint(now))
 		fmt.Fprintf(w, `{"serving": true, "mark": "%d"}`, now)
 	})
-	p.await(t, "an answer", func(c rollout.Check) bool { return c.Answered })
-	time.Sleep(time.Second)
-	if got := p.asked(); got > 20 {
-		t.Errorf("asked %d times in a good second", got)
+	// Between them it leaves the port alone for nothing, nothing, 100, 200, 400 and 800 ms.
+	p.awaitAsked(t, 7)
+	if took := time.Since(begin); took < 1400*time.Millisecond {
+		t.Errorf("asked 7 times within %s", took)
 	}
 }
 

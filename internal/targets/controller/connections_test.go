@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	corev1 "k8s.io/api/core/v1"
+	polling "k8s.io/apimachinery/pkg/util/wait"
 )
 
 func TestHeard(t *testing.T) {
@@ -130,14 +132,14 @@ func TestConnections(t *testing.T) {
 	at := healthclient.Port{Node: "node-a", Address: address.Addr().String(), Number: int32(address.Port())}
 	until := func(what string, is func(q targets.Quiet, known bool) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			q, known := c.known()["node-a"][80]
-			if is(q, known) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("not %s: %+v %t", what, q, known)
-			}
+		var q targets.Quiet
+		var known bool
+		err := polling.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			q, known = c.known()["node-a"][80]
+			return is(q, known), nil
+		})
+		if err != nil {
+			t.Fatalf("not %s: %+v %t", what, q, known)
 		}
 	}
 	c.want(t.Context(), []healthclient.Port{at})

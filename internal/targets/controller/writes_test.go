@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,23 +45,31 @@ func TestANodeIsBackWhenThatIsRecorded(t *testing.T) {
 		err  error
 		back bool
 	}{"is written": {nil, true}, "was changed meanwhile": {conflict, false}, "cannot be written": {errors.New("refused"), true}} {
-		a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1", Generation: 2}, Spec: v1alpha1.AttachmentSpec{Wanted: v1alpha1.WantAttached}}
-		a.Status.Done, a.Status.ObservedGeneration = true, 1
-		api := fakeapi.New(t, a.DeepCopy(), named("one", v1alpha1.Finalizer))
-		api.Refuse = func(what string) error {
-			if what == statusOfOne && c.err == nil {
-				time.Sleep(10 * time.Millisecond) // What is begun meanwhile would come first.
+		synctest.Test(t, func(t *testing.T) {
+			a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "1", Generation: 2}, Spec: v1alpha1.AttachmentSpec{Wanted: v1alpha1.WantAttached}}
+			a.Status.Done, a.Status.ObservedGeneration = true, 1
+			api := fakeapi.New(t, a.DeepCopy(), named("one", v1alpha1.Finalizer))
+			var recorded atomic.Bool
+			api.Refuse = func(what string) error {
+				switch {
+				case c.err != nil:
+				case what == statusOfOne:
+					time.Sleep(patience / 2)
+					recorded.Store(true)
+				case what == back && !recorded.Load():
+					t.Error("it is said to be back before that is recorded")
+				}
+				return failFor(what, statusOfOne, c.err)
 			}
-			return failFor(what, statusOfOne, c.err)
-		}
-		r := reconcilerOf(t, api)
-		d := decided(time.Now(), stored(t, api, named("one"))...)
-		d.NodeAttachments = []targets.NodeAttachmentDecision{{Object: a, Status: v1alpha1.AttachmentStatus{Done: true, ObservedGeneration: 2}}}
-		r.apply(t.Context(), &observed{}, d)
-		writes := api.Writes()
-		if slices.Contains(writes, back) != c.back || c.err == nil && slices.Index(writes, back) < slices.Index(writes, statusOfOne) {
-			t.Errorf("where it %s: %v", name, writes)
-		}
+			r := reconcilerOf(t, api)
+			d := decided(time.Now(), stored(t, api, named("one"))...)
+			d.Groups = nil // Calls would wait for what they need themselves.
+			d.NodeAttachments = []targets.NodeAttachmentDecision{{Object: a, Status: v1alpha1.AttachmentStatus{Done: true, ObservedGeneration: 2}}}
+			r.apply(t.Context(), &observed{}, d)
+			if writes := api.Writes(); slices.Contains(writes, back) != c.back {
+				t.Errorf("where it %s: %v", name, writes)
+			}
+		})
 	}
 }
 
