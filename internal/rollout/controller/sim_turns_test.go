@@ -146,6 +146,16 @@ func (a *audit) rests(d *simDeployment) bool {
 	})
 }
 
+// shrunkTogether is whether the pod's ReplicaSet and another of the node were asked for fewer pods so shortly after
+// each other that the first may not have shown: the Deployment controller counts pods that are about to be
+// stopped, and no status tells.
+func (a *audit) shrunkTogether(p *simPod) bool {
+	d := a.w.deployments[p.node]
+	return d != nil && slices.ContainsFunc(d.sets, func(s *replicaSet) bool {
+		return s != p.set && !s.shrunkAt.IsZero() && p.set.shrunkAt.Sub(s.shrunkAt).Abs() <= slowestReplication
+	})
+}
+
 // stops judges the end of a pod that served.
 func (a *audit) stops(p *simPod, by string) {
 	n := a.w.nodes[p.node]
@@ -159,6 +169,7 @@ func (a *audit) stops(p *simPod, by string) {
 	case t.degraded && (a.w.readyPods(p.node)-1 >= t.keepAt(a.w.now) || a.w.now.Sub(n.unready) < time.Second || a.readyOfSet(p)):
 		// Who stops it may not have heard yet what became of the others, or of this one.
 	case a.resumed(p.node):
+	case t.degraded && a.shrunkTogether(p):
 	case t.held && a.w.now.Sub(p.readySince) < time.Second:
 		// It was among those that were rejected when they were given up.
 	default:
