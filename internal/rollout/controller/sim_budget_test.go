@@ -88,6 +88,8 @@ func (a *audit) attachedAgain(name string) bool {
 		}
 		// Of one that answers slowly, or not at all, nobody knows sooner.
 		unheard := c.slow > 0 && a.w.now.Sub(c.failing) < c.slow+aMoment || c.hangs && a.w.now.Sub(c.hungAt) < unnoticed
+		// Nor of one whose question was answered for want of news: the next comes a second later.
+		unheard = unheard || len(c.waiting) == 0 && a.w.now.Sub(c.failing) < askPlainEvery
 		if !c.serving && !unheard {
 			return false
 		}
