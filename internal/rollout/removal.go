@@ -66,7 +66,7 @@ func (p *pass) ending(v *view, gone Pod) time.Time {
 	if v.Seen == nil {
 		return gone.Deleted
 	}
-	return later(gone.SeenEnding, p.Began)
+	return later(v.Seen.Ending[gone.Name], p.Began)
 }
 
 // servingBeside is how many other nodes serve and are not being marked by this decision.

@@ -139,11 +139,11 @@ func TestDrainByDeletion(t *testing.T) {
 		}, ""},
 		"somebody had scaled it": {func(_ *State, n *Node) { n.Deployment.UpdatedAt = start.Add(-5 * time.Second) }, ""},
 		"somebody had scaled it, as seen": {func(_ *State, n *Node) {
-			n.Pods[0].SeenEnding, n.Seen = start.Add(-10*time.Second), &Seen{Updated: start.Add(-5 * time.Second)}
+			n.Seen = &Seen{Updated: start.Add(-5 * time.Second), Ending: map[string]time.Time{n.Pods[0].Name: start.Add(-10 * time.Second)}}
 		}, ""},
 		"after our change, as seen": {func(_ *State, n *Node) {
 			n.Deployment.UpdatedAt = start.Add(time.Hour)
-			n.Pods[0].SeenEnding, n.Seen = start.Add(-5*time.Second), &Seen{Updated: start.Add(-10 * time.Second)}
+			n.Seen = &Seen{Updated: start.Add(-10 * time.Second), Ending: map[string]time.Time{n.Pods[0].Name: start.Add(-5 * time.Second)}}
 		}, "Mark n0000"},
 		"somebody scaled it": {func(_ *State, n *Node) { n.Deployment.Drifted, n.Deployment.Replicas = true, 1 }, ""},
 		"no other serves": {func(s *State, _ *Node) {

@@ -38,8 +38,6 @@ type sight struct {
 	seen   Seen
 	// ready is since when each pod is seen to be ready, where that is asked.
 	ready map[string]time.Time
-	// ending is since when each pod of a node that is leaving is seen to end, nil where none is.
-	ending map[string]time.Time
 	// silenced is since when each port is seen to be so, nil where none is.
 	silenced map[int32]time.Time
 }
@@ -168,34 +166,31 @@ func (s *sight) seePods(n *Node, now time.Time) {
 		if !p.Ready {
 			continue
 		}
-		at, known := last[p.Name]
-		if !known {
-			at = now
-		}
-		s.ready[p.Name], p.SeenReady = at, at
+		p.SeenReady = firstSeen(last, p.Name, now)
+		s.ready[p.Name] = p.SeenReady
 	}
 }
 
 // seeEnding notes since when pods end, where that may be a drain.
 func (s *sight) seeEnding(n *Node, now time.Time) {
-	last := s.ending
-	if s.ending = nil; !n.Leaving {
+	last := s.seen.Ending
+	if s.seen.Ending = nil; !n.Leaving {
 		return
 	}
+	s.seen.Ending = map[string]time.Time{}
 	for i := range n.Pods {
-		p := &n.Pods[i]
-		if !p.Terminating {
-			continue
+		if p := &n.Pods[i]; p.Terminating {
+			s.seen.Ending[p.Name] = firstSeen(last, p.Name, now)
 		}
-		at, known := last[p.Name]
-		if !known {
-			at = now
-		}
-		if s.ending == nil {
-			s.ending = map[string]time.Time{}
-		}
-		s.ending[p.Name], p.SeenEnding = at, at
 	}
+}
+
+// firstSeen is since when something is seen, by what was seen at the last look.
+func firstSeen[K comparable](last map[K]time.Time, what K, now time.Time) time.Time {
+	if at, known := last[what]; known {
+		return at
+	}
+	return now
 }
 
 // seeChecks notes since when ports are silenced.
@@ -208,14 +203,11 @@ func (s *sight) seeChecks(n *Node, now time.Time) {
 		if !c.silenced() {
 			continue
 		}
-		at, known := last[c.Port]
-		if !known {
-			at = now
-		}
 		if s.silenced == nil {
 			s.silenced = map[int32]time.Time{}
 		}
-		s.silenced[c.Port], c.SeenSilenced = at, at
+		c.SeenSilenced = firstSeen(last, c.Port, now)
+		s.silenced[c.Port] = c.SeenSilenced
 	}
 }
 

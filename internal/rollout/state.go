@@ -175,9 +175,6 @@ type Pod struct {
 	SeenReady   time.Time
 	Running     bool
 	Terminating bool
-	// SeenEnding is when this controller first saw it end on a node that is leaving, zero where it
-	// ended before.
-	SeenEnding time.Time
 	// Failed is the reason of a pod that ended, such as one that the kubelet rejected.
 	Failed string
 }
@@ -248,6 +245,8 @@ type Seen struct {
 	// Mark, Updated, Attached and Hold are of the Deployment's annotations, Requested and
 	// Timestamp of the Node's.
 	Mark, Updated, Attached, Hold, Requested, Timestamp time.Time
+	// Ending is of the end of pods, by name, on a node that is leaving; zero where they ended before.
+	Ending map[string]time.Time
 }
 
 // Detacher is who takes nodes out of load balancers when an annotation on the Node asks for it.

@@ -236,7 +236,7 @@ func (p *pass) keep(t *part, h held, mode Mode, pod *corev1.Pod) {
 // What is out already is put back only where its node returns: whoever took it out otherwise
 // knew why, and what nobody wanted when it left was not taken out for its node.
 func (p *pass) keepLiving(g *group, t *part) {
-	ending := slices.DeleteFunc(slices.Clone(t.Neighbours), func(pod *corev1.Pod) bool { return !endsNow(pod) })
+	ending := p.podsAt(g, slices.DeleteFunc(slices.Clone(t.Neighbours), func(pod *corev1.Pod) bool { return !endsNow(pod) }))
 	for _, pod := range t.Neighbours {
 		mode := Mode{Type: g.Type, IPv6: g.IPv6, Hook: hasDrainHook(pod.Spec)}
 		id, _ := mode.idOf(pod, p.nodes)
@@ -247,7 +247,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 			case h.by != t.ref || h.ID != id || t.has(h.Target, pod):
 			case ends:
 				p.keep(t, h, mode, pod)
-			case !t.mayServe(g, h.Target, pod) && (h.Leaving || p.anyAt(g, t, h.Target, ending)):
+			case !t.mayServe(g, h.Target, pod) && (h.Leaving || t.anyAt(g, h.Target, ending)):
 			case !out || !h.Settled && p.moved(pod.Spec.NodeName):
 				p.stay(t, h, pod)
 			default:

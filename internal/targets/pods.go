@@ -216,10 +216,17 @@ func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
 	})
 }
 
-// anyAt is whether any of some pods of a part may serve at a target.
-func (p *pass) anyAt(g *group, t *part, target Target, pods []*corev1.Pod) bool {
-	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+// podsAt are pods by the IDs of the targets that they have in a group.
+func (p *pass) podsAt(g *group, pods []*corev1.Pod) map[string][]*corev1.Pod {
+	at := map[string][]*corev1.Pod{}
+	for _, pod := range pods {
 		id, _ := Mode{Type: g.Type, IPv6: g.IPv6}.idOf(pod, p.nodes)
-		return id == target.ID && t.mayServe(g, target, pod)
-	})
+		at[id] = append(at[id], pod)
+	}
+	return at
+}
+
+// anyAt is whether any of some pods, by their IDs, may serve at a target.
+func (a *attachment) anyAt(g *group, target Target, at map[string][]*corev1.Pod) bool {
+	return slices.ContainsFunc(at[target.ID], func(pod *corev1.Pod) bool { return a.mayServe(g, target, pod) })
 }

@@ -19,9 +19,10 @@ func (p *pass) moveUnknown(g *group) {
 		if !t.isUnknown() || g.binding != nil {
 			continue
 		}
+		mayLive := p.mayLive(g, t)
 		for _, h := range g.held {
 			stays := h.Leaving && h.Settled && g.isOut(h.Target)
-			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h) && p.mayLive(g, t, h.Target)
+			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h) && mayLive(h.Target)
 			ends := g.endingOf(h)
 			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
 				continue
@@ -42,21 +43,23 @@ func (g *group) mayBePutBack(h held) bool {
 	return !asked && h.Leaving && h.LeftAt.IsZero() && !g.ReadAt.IsZero() && placeIn(g.Registered, h.Target) == registered
 }
 
-// mayLive is whether something may go on serving at a target of a part of which it is not known what it
+// mayLive tells whether something may go on serving at a target of a part of which it is not known what it
 // selects, by the pods and Nodes that are known: what ends, or is gone, left for that.
-func (p *pass) mayLive(g *group, t *part, target Target) bool {
-	unnamed := func(n *corev1.Node) bool { return n.Spec.ProviderID == "" }
+func (p *pass) mayLive(g *group, t *part) func(Target) bool {
+	unnamed := func(n *corev1.Node) bool { return p.isUnnamedNode(n.Name) }
 	switch {
 	case t.Behind || p.NodesBehind || g.Type == Instance && slices.ContainsFunc(p.Nodes, unnamed):
-		return true
+		return func(Target) bool { return true }
 	case t.nodes == nil && t.selectsReadably():
-		lasting := slices.DeleteFunc(slices.Concat(t.Pods, t.Neighbours), func(pod *corev1.Pod) bool { _, ends := Ending(pod); return ends })
-		return p.anyAt(g, t, target, lasting)
+		lasting := p.podsAt(g, slices.DeleteFunc(slices.Concat(t.Pods, t.Neighbours), endsNow))
+		return func(target Target) bool { return t.anyAt(g, target, lasting) }
 	case g.Type == IP:
-		return p.lives[podAddress{t.ref.Namespace, target.ID}]
+		return func(target Target) bool { return p.lives[podAddress{t.ref.Namespace, target.ID}] }
 	}
-	_, known := p.zones[target.ID]
-	return known
+	return func(target Target) bool {
+		_, known := p.zones[target.ID]
+		return known
+	}
 }
 
 // selectsReadably is whether the selector of pods, if there is one, can be read, so that they are known.
