@@ -12,7 +12,7 @@ const (
 	// kept of a small fleet is so little that it would be gone through several times a second.
 	leastGarbage = 24 << 20
 	// leastPercent of what is kept may be left lying in any case.
-	leastPercent = 20
+	leastPercent = 15
 	// mostPercent is Go's own default.
 	mostPercent = 100
 )

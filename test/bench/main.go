@@ -52,7 +52,7 @@ func main() {
 	flag.IntVar(&o.large, "large", 5000, "simulated nodes of the large cluster; 0 for none")
 	flag.IntVar(&o.targets, "targets", 1000, "pods that are kept registered with target groups; 0 for none")
 	flag.BoolVar(&o.account, "account", true, "keep targets in an account of as many target groups as AWS allows, which takes a quarter of an hour")
-	flag.IntVar(&o.rounds, "rounds", 3, "creations and rollouts of each kind, of which the median counts")
+	flag.IntVar(&o.rounds, "rounds", 3, "creations of each kind, and rollouts in the comparison, of which the median counts")
 	flag.StringVar(&o.controller, "controller", "./cmd/controller", "package of the controller; one of your own may add a profiler")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -75,10 +75,10 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 		err = on(ctx, o, o.nodes, func(ctx context.Context, b *bench) error { return b.compare(ctx, r, o.rounds) })
 	}
 	if o.large > 0 && err == nil {
-		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.growFloor(ctx, r) })
+		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.growFloor(ctx, r, o.rounds) })
 	}
 	if o.large > 0 && err == nil {
-		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.grow(ctx, r) })
+		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.grow(ctx, r, o.rounds) })
 	}
 	if o.targets > 0 && err == nil {
 		err = on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepTargets(ctx, r, o.targets) })
