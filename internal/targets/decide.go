@@ -242,6 +242,9 @@ type delay struct {
 // may take effect still, nor soon after it had none or was refused.
 func (p *planner) due(t Target, register bool) (d delay, due bool) {
 	if r, refused := p.refused[t]; refused && r.Register == register {
+		if !register && !p.ReadAt.After(r.At) {
+			p.readBy(r.At) // It may have gone without us, and then nothing is to be tried again.
+		}
 		if at := p.retryAt(r); p.Now.Before(at) {
 			return delay{Refused, r.Since, at, "the cloud refused it: " + r.Why}, false
 		}

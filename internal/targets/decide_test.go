@@ -79,6 +79,34 @@ func decide(s GroupState) GroupDecision {
 	return Decide(s)
 }
 
+// TestRefusedIsLookedFor: what the cloud refuses to deregister may have gone without us, which the
+// next read shows, and so that is not left to come by the minute.
+func TestRefusedIsLookedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused time.Time
+		change  func(*GroupState)
+		read    time.Duration
+	}{
+		"there, and read before the refusal":    {noon, func(*GroupState) {}, 0},
+		"drains, and read before the refusal":   {noon, func(s *GroupState) { s.Registered[one] = drained() }, 0},
+		"absent, and read before the refusal":   {noon, func(s *GroupState) { delete(s.Registered, one) }, 0},
+		"drains, and read after the refusal":    {noon.Add(-2 * time.Second), func(s *GroupState) { s.Registered[one] = drained() }, 59 * time.Second},
+		"read in the very moment of the answer": {noon.Add(-time.Second), func(*GroupState) {}, 0},
+		"a refused registration is no removal": {noon, func(s *GroupState) {
+			delete(s.Registered, one)
+			s.Wants, s.Records, s.Refused[0].Register = []Want{in(one)}, nil, true
+		}, 59 * time.Second},
+	} {
+		s := rested()
+		s.Wants, s.Records = nil, []Record{record(one, true, time.Time{})}
+		s.Refused = []Refusal{{Target: one, Why: "no", Since: c.refused, At: c.refused, Times: 1}}
+		c.change(&s)
+		if got := decide(s).ReadAt.Sub(noon); got != c.read {
+			t.Errorf("%s: read in %v, want %v", name, got, c.read)
+		}
+	}
+}
+
 // expected is what a decision does, in a few words.
 type expected struct {
 	records    string
