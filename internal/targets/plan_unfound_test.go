@@ -8,6 +8,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestAGroupThatAListLeavesOut lets nothing end by which something is on record there: no finalizer goes,
@@ -170,4 +171,65 @@ func TestAShortFloorIsNoShorterThanACall(t *testing.T) {
 			t.Errorf("%s after it left: %s", since, got)
 		}
 	}
+}
+
+// TestASetThatIsNotThereHasPodsAtOtherPorts has what leaves put back, and what a pod ends at kept in, for no pod
+// that cannot serve there: of one on the host network, or behind a Service, nobody can tell.
+func TestASetThatIsNotThereHasPodsAtOtherPorts(t *testing.T) {
+	leaves, in := leaving80(time.Time{}, "i-a:80"), in80("i-a:80")
+	classic := func(s *State) { s.group().Balancer, s.group().Ports = Classic, []int32{80, 81} }
+	for name, c := range map[string]struct {
+		change func(*State)
+		ends   bool
+		record v1alpha1.AttachedGroup
+		calls  string
+	}{
+		"another port":                {func(*State) {}, false, leaves, "out i-a:80"},
+		"another port, of what ends":  {func(*State) {}, true, in, "out i-a:80"},
+		"another port, of what stays": {func(*State) {}, false, in, ""},
+		"its port":                    {func(s *State) { s.neighbour().Spec.Containers[0].Ports[0].HostPort = 80 }, false, leaves, "in i-a:80"},
+		"its port, and another ends":  {func(s *State) { s.neighbour().Spec.Containers[0].Ports[0].HostPort = 80 }, true, in, ""},
+		"the host network":            {func(s *State) { s.neighbour().Spec.HostNetwork = true }, false, leaves, "in i-a:80"},
+		"a Service":                   {func(s *State) { s.Attachments[0].Object.Spec.Service = &v1alpha1.LocalReference{Name: "edge"} }, false, leaves, "in i-a:80"},
+		"another of a classic one's":  {classic, false, leaves, "in i-a:80"},
+		"no port of a classic one's":  {func(s *State) { classic(s); s.group().Ports = []int32{80} }, false, leaves, "out i-a:80"},
+		"an address":                  {func(s *State) { *s = s.byAddress() }, false, in80("10.9.0.1:80"), ""},
+		"an address that leaves":      {func(s *State) { *s = s.byAddress() }, false, leaving80(time.Time{}, "10.9.0.1:80"), "in 10.9.0.1:80"},
+		"its port is another now":     {func(s *State) { *s = s.byAddress().atPort(90) }, false, in80("10.9.0.1:80"), ""},
+		"and it leaves for that":      {func(s *State) { *s = s.byAddress().atPort(90) }, false, leaving80(time.Time{}, "10.9.0.1:80"), "out 10.9.0.1:80"},
+	} {
+		s := fleetOf(webGroup(Instance), at80("i-a", "i-b", "i-c"))
+		// It is being taken out.
+		s.group().Answers = map[Target]Answer{{"i-a", 80}: {}}
+		spec := onPods(Instance)
+		spec.PodSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "mistyped"}
+		spec.TargetGroup.ARN = "arn:web"
+		next, before := podOf("a", "10.9.0.1"), podOf("before", "10.9.0.2")
+		next.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 81}}
+		before.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+		before.Spec.NodeName, before.DeletionTimestamp = "node-a", &metav1.Time{Time: noon}
+		a := s.attachment("web", spec, c.record)
+		if a.Neighbours = []*corev1.Pod{next}; c.ends {
+			a.Neighbours = append(a.Neighbours, before)
+		}
+		c.change(&s)
+		if got := plan(t, s).calls(); got != c.calls {
+			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+	}
+}
+
+func (s State) neighbour() *corev1.Pod { return s.Attachments[0].Neighbours[0] }
+
+// byAddress has the group hold addresses.
+func (s State) byAddress() State {
+	s.group().Type, s.group().Registered = IP, at80("10.9.0.1", "10.9.0.2")
+	s.Attachments[0].Object.Spec.TargetType = string(IP)
+	return s
+}
+
+// atPort has the attachment name another port.
+func (s State) atPort(port int32) State {
+	s.Attachments[0].Object.Spec.Port = intstr.FromInt32(port)
+	return s
 }

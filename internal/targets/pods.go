@@ -205,10 +205,17 @@ func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// mayServe is whether a pod may serve at a target with its ID. An instance listens for a pod with a
-// network of its own at its hostPorts only, or at the nodePort of a Service.
+// mayServe is whether a pod may serve at a target with its ID. One of type ip is reached at the port that
+// its containers have for what the attachment names. An instance listens for a pod with a network of its
+// own at its hostPorts only, or at the nodePort of a Service.
 func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
-	if g.Type != Instance || pod.Spec.HostNetwork || a.Object.Spec.Service != nil {
+	switch {
+	case a.Object.Spec.Service != nil:
+		return true
+	case g.Type == IP:
+		mode, err := a.mode(pod, g.Group)
+		return err != nil || mode.Port == t.Port
+	case pod.Spec.HostNetwork:
 		return true
 	}
 	return slices.ContainsFunc(declaredPorts(pod.Spec), func(p corev1.ContainerPort) bool {

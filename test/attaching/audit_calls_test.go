@@ -7,6 +7,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // registers is a call as it is sent.
@@ -45,14 +46,14 @@ func (a *audit) hardlyMissed(told time.Time, at place) bool {
 // with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
 func (a *audit) wantedBack(l *leader, at place) {
 	g, t := at.group, at.target
-	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || a.ends[t.ID].After(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.w.attachment(a.on[t.ID]) != nil {
+	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || !a.ends[t.ID].Before(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.movesOn(l, a.on[t.ID]) {
 		return
 	}
 	if g.Type == targets.Instance && a.anyUnnamed(l) && len(a.w.recordedBy(at)) > 0 {
 		// It may be the machine of a Node that does not say which it is, of which somebody has it.
 		return
 	}
-	if a.justEnds(l, at) {
+	if a.justEnds(l, at) || a.neverAtOnce(l, at) {
 		return
 	}
 	for other := range g.members {
@@ -71,6 +72,33 @@ func (a *audit) justEnds(l *leader, at place) bool {
 	return at.group.Type == targets.IP && a.w.wanted()[at] != nil && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
 		return p.address == at.target.ID && p.ends && p.object() != nil && p.object().DeletionTimestamp != nil && p.endedAt.After(l.asOf())
 	})
+}
+
+// neverAtOnce is whether what a leader may have seen was never so in the world: a claim has a new port, of
+// what it selected, or what served there, until a moment ago.
+func (a *audit) neverAtOnce(l *leader, at place) bool {
+	ported := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+		return speaksOf(c, at.group) && c.Spec.Service == nil && c.Spec.Port.IntVal == at.target.Port && !a.ported[c.Name].Before(l.asOf())
+	})
+	for other, until := range a.until {
+		if ported && other.group == at.group && other.target.ID == at.target.ID && !until.Before(l.asOf()) {
+			return true
+		}
+	}
+	return false
+}
+
+// ports is a change of a claim's port.
+func (a *audit) ports(before, after client.Object) {
+	was, is := typed[*v1alpha1.TargetGroupAttachment](before), typed[*v1alpha1.TargetGroupAttachment](after)
+	if was != nil && is != nil && was.Spec.Port != is.Spec.Port {
+		a.ported[is.Name] = time.Now()
+	}
+}
+
+// movesOn is whether a node has an Attachment, or had one until a moment ago, as a leader may see it.
+func (a *audit) movesOn(l *leader, node string) bool {
+	return a.w.attachment(node) != nil || !a.returned[node].Before(l.asOf())
 }
 
 // anyUnnamed is whether a leader may take some Node for one that does not say which machine it is.
@@ -130,8 +158,9 @@ func (a *audit) unseen(l *leader, at place) *pod {
 			return nil
 		}
 	}
-	if a.ends[at.target.ID].After(l.listed) {
-		// It is taken out for the one before, whose end it was shown: its first lists are of before that.
+	if m := at.group.members[at.target]; a.ends[at.target.ID].After(l.listed) || m.inAt.Before(a.since[at]) {
+		// It is taken out for the one before, for which it was registered: the leader was shown the end of
+		// that, or its first lists are of after it.
 		return nil
 	}
 	for _, p := range a.w.pods {

@@ -30,6 +30,8 @@ type audit struct {
 	begun map[leavingTarget]beginning
 	// asked is since when a node's Attachment asks for what it does.
 	asked map[string]time.Time
+	// returned is when a node's Attachment was last deleted, ported when a claim's port last changed.
+	returned, ported map[string]time.Time
 	// starts and ends are when what serves at an address, or on a node, last began to, and
 	// when it last ended.
 	starts, ends map[string]time.Time
@@ -47,6 +49,7 @@ type audit struct {
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, since: map[place]time.Time{}, until: map[place]time.Time{}, spoke: map[place]time.Time{}, begun: map[leavingTarget]beginning{}, asked: map[string]time.Time{},
+		returned: map[string]time.Time{}, ported: map[string]time.Time{},
 		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
 	}
 }
@@ -104,6 +107,9 @@ func (a *audit) changed(before, after client.Object) {
 	a.refresh()
 	a.dirty = time.Now()
 	a.names(before, after)
+	if _, claim := newest(before, after).(*v1alpha1.TargetGroupAttachment); claim {
+		a.ports(before, after)
+	}
 	if a.writer == nil {
 		return
 	}
@@ -157,6 +163,7 @@ func typed[T client.Object](o client.Object) (none T) {
 func (a *audit) attachment(before, after *v1alpha1.Attachment) {
 	switch {
 	case after == nil:
+		a.returned[before.Name] = time.Now()
 		a.forgotten(before)
 	case before == nil || before.Generation != after.Generation:
 		a.asked[after.Name] = time.Now()
