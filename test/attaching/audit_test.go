@@ -63,7 +63,7 @@ func (a *audit) failf(format string, args ...any) {
 	a.fault = what + a.w.describe()
 }
 
-// refresh is called before anything is judged, and before the next change.
+// refresh is called before anything is judged, and before the next change of what is stored or of what runs.
 func (a *audit) refresh() {
 	if a.dirty.IsZero() {
 		return

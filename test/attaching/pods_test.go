@@ -163,6 +163,7 @@ func (w *world) start(p *pod) {
 	if p.gone || p.ends {
 		return
 	}
+	w.audit.refresh()
 	p.address = w.address(p)
 	p.edit(func(o *corev1.Pod) {
 		o.Status.Phase, o.Status.PodIP, o.Status.PodIPs = corev1.PodRunning, p.address, []corev1.PodIP{{IP: p.address}}
@@ -202,6 +203,7 @@ func (w *world) end(p *pod, grace time.Duration) {
 	if p.ends || p.gone {
 		return
 	}
+	w.audit.refresh()
 	p.ends, p.endedAt, p.kill = true, time.Now(), time.Now().Add(grace)
 	w.say("pod %s is deleted, with %s", p.name, grace)
 	p.edit(func(o *corev1.Pod) {
@@ -234,6 +236,7 @@ func (w *world) fail(p *pod) {
 	if p.gone || p.ends {
 		return
 	}
+	w.audit.refresh()
 	p.ends, p.serves = true, false
 	w.audit.vanished(p)
 	w.say("pod %s fails", p.name)
@@ -259,6 +262,7 @@ func (w *world) vanish(p *pod) {
 	if p.gone {
 		return
 	}
+	w.audit.refresh()
 	w.free(p)
 	p.gone, p.ends, p.serves = true, true, false
 	w.say("pod %s is gone", p.name)
