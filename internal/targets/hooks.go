@@ -12,6 +12,9 @@ import (
 type hooked struct {
 	pod *corev1.Pod
 	in  bool
+	// comes is whether new traffic may begin to come to it: an object that is not deleted has a target
+	// of it in, or may have, or one is registered.
+	comes bool
 	// bound is whether it may by an object that does not go before it has let go.
 	bound bool
 	// member is whether it has a target in some group that is ours to judge, others whether it may
@@ -59,12 +62,18 @@ func (p *pass) tellHooks() {
 				h.member = true
 				h.unknown = h.unknown || g.unreadable != "" && t.Object.DeletionTimestamp == nil
 				in := g.unreadable == "" && g.reaches(t, m)
+				h.comes = h.comes || m.In && t.Object.DeletionTimestamp == nil || placeIn(g.Registered, g.target(m.Target)) == registered
 				h.in, h.bound = h.in || in, h.bound || in && (!g.unfinalized(t.ref) || g.holds(t.ref))
 			}
 		}
 	}
 	for _, uid := range order {
-		if h := all[uid]; h.in != told(h.pod) && (h.bound || !h.in && !h.unknown && (h.member || !h.others) && !p.lingers(h)) {
+		h := all[uid]
+		if h.in && !h.comes && h.pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsOut {
+			// Another leader saw it out, and who asked for that may have gone since.
+			continue
+		}
+		if h.in != told(h.pod) && (h.bound || !h.in && !h.unknown && (h.member || !h.others) && !p.lingers(h)) {
 			p.out.Hooks = append(p.out.Hooks, HookWrite{h.pod, h.in})
 		}
 	}

@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -189,6 +190,36 @@ func TestNoPodIsLeftTold(t *testing.T) {
 		}
 		if missing := name == "pods may be missing"; d.of("web").CatchUp != missing {
 			t.Errorf("%s: catches up %t", name, d.of("web").CatchUp)
+		}
+	}
+}
+
+// TestAHookThatWasLetGoIsNotHeldAgain: a new leader, that has not seen when a target left, and may be shown
+// an object yet that is gone, tells no pod that it gets traffic of which another one saw that it gets none.
+// What is registered, or wanted in, may get some.
+func TestAHookThatWasLetGoIsNotHeldAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		told       string
+		deleted    bool
+		registered map[Target]Health
+		want       map[string]bool
+	}{
+		"it was told that it gets none": {v1alpha1.TargetsOut, true, at80("10.0.0.2"), map[string]bool{}},
+		"it was told nothing":           {"", true, at80("10.0.0.2"), map[string]bool{"a": true}},
+		"it was told that it gets some": {v1alpha1.TargetsIn, true, at80("10.0.0.2"), map[string]bool{}},
+		"it is registered again":        {v1alpha1.TargetsOut, true, at80("10.0.0.1", "10.0.0.2"), map[string]bool{"a": true}},
+		"it is wanted in again":         {v1alpha1.TargetsOut, false, at80("10.0.0.2"), map[string]bool{"a": true}},
+	} {
+		s := fleetOf(webGroup(IP), c.registered)
+		s.Memory.Groups = nil
+		a := s.attachment("web", onPods(IP), leaving80(noon.Add(-time.Second), "10.0.0.1:80"))
+		if c.deleted {
+			a.Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		}
+		a.Pods = []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
+		a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: c.told}
+		if got := plan(t, s).hooks(); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
