@@ -79,6 +79,7 @@ func (p *pass) takeParts(g *group) {
 	g.findSpeakers()
 	g.indexMembers()
 	p.moveUnknown(g)
+	p.keepForUnfound(g)
 	for _, n := range p.nodeAttachments {
 		p.borrow(g, n)
 	}

@@ -233,3 +233,40 @@ func (s State) atPort(port int32) State {
 	s.Attachments[0].Object.Spec.Port = intstr.FromInt32(port)
 	return s
 }
+
+// TestWhatIsDeletedStaysForASetThatIsNotThere: where another on the group names a set that is not found, as
+// for a Service that is not, nobody knows whether it selects what one that is deleted has there.
+func TestWhatIsDeletedStaysForASetThatIsNotThere(t *testing.T) {
+	const says = "its targets stay while it is not known whether TargetGroupAttachment next selects them: there is no IngressDaemonSet mistyped"
+	for name, c := range map[string]struct {
+		change func(*State)
+		calls  string
+	}{
+		"mistyped":               {func(*State) {}, ""},
+		"its pod is gone":        {func(s *State) { s.Attachments[1].Neighbours = nil }, "out 10.9.0.1:80"},
+		"its pod ends":           {func(s *State) { s.Attachments[1].Neighbours[0].DeletionTimestamp = &metav1.Time{Time: noon} }, "out 10.9.0.1:80"},
+		"it names another port":  {func(s *State) { s.Attachments[1].Object.Spec.Port = intstr.FromInt32(90) }, "out 10.9.0.1:80"},
+		"it is on another group": {func(s *State) { s.Attachments[1].Object.Spec.TargetGroup.Name = "another" }, "out 10.9.0.1:80"},
+		"it is deleted as well":  {func(s *State) { s.Attachments[1].Object.DeletionTimestamp = &metav1.Time{Time: noon} }, "out 10.9.0.1:80"},
+		"it began to leave before": {func(s *State) {
+			s.Attachments[0].Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(time.Time{}, "10.9.0.1:80")}
+		}, "out 10.9.0.1:80"},
+		"it is of another namespace": {func(s *State) { s.Attachments[1].Object.Namespace = "another" }, "out 10.9.0.1:80"},
+	} {
+		s := fleetOf(webGroup(IP), at80("10.9.0.1", "10.9.0.2"))
+		pod := podOf("a", "10.9.0.1")
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80}}
+		s.attachment("before", onPods(IP), in80("10.9.0.1:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
+		spec := onPods(IP)
+		spec.PodSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "mistyped"}
+		s.attachment("next", spec).Neighbours = []*corev1.Pod{pod}
+		c.change(&s)
+		d := plan(t, s)
+		if got := d.calls(); got != c.calls {
+			t.Errorf("%s: %q, want %q", name, got, c.calls)
+		}
+		if stays := strings.Contains(d.blocked("before"), says); stays != (c.calls == "") {
+			t.Errorf("%s: %q", name, d.blocked("before"))
+		}
+	}
+}

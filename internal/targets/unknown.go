@@ -30,10 +30,35 @@ func (p *pass) moveUnknown(g *group) {
 			p.stay(t, h, nil)
 			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
 			if ends != nil {
-				ends.faults = append(ends.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", t.ref.Name, t.Unknown))
+				ends.leavesTo(t, t.Unknown)
 			}
 		}
 	}
+}
+
+// keepForUnfound has what one that is deleted has on record stay where a pod lives at it that another may
+// select, whose IngressDaemonSet is not found: it may be the other's, which was mistyped.
+func (p *pass) keepForUnfound(g *group) {
+	for _, t := range g.parts {
+		if !t.matches || !t.setIsGone() || !t.asks() || g.binding != nil {
+			continue
+		}
+		living := p.podsAt(g, slices.DeleteFunc(slices.Clone(t.Neighbours), endsNow))
+		for _, h := range g.held {
+			ends := g.endingOf(h)
+			if ends == nil || !t.mayMean(h) || g.speakers[h.Target] != nil || !t.anyAt(g, h.Target, living) {
+				continue
+			}
+			p.stay(t, h, living[h.ID][0])
+			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
+			ends.leavesTo(t, "there is no IngressDaemonSet "+t.Object.Spec.IngressDaemonSet.Name)
+		}
+	}
+}
+
+// leavesTo says of a part that is deleted for whom its targets stay, and why.
+func (t *part) leavesTo(other *part, why string) {
+	t.faults = append(t.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", other.ref.Name, why))
 }
 
 // mayBePutBack is whether another leader may have put back what is registered and on record as leaving:
