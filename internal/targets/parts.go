@@ -178,6 +178,11 @@ func (a *attachment) setIsGone() bool {
 	return a.Object.Spec.IngressDaemonSet != nil && a.Set == nil
 }
 
+// noSet says of an attachment that its set is gone.
+func (a *attachment) noSet() string {
+	return "there is no IngressDaemonSet " + a.Object.Spec.IngressDaemonSet.Name
+}
+
 // findPod finds the target of a pod. Where its port is not known the pod is skipped, and
 // what is registered of it stays as it is while it serves.
 func (p *pass) findPod(g *group, t *part, pod *corev1.Pod) {

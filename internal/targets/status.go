@@ -124,7 +124,7 @@ func (p *pass) describe(a *attachment) {
 		n.faults = append(n.faults, a.Unknown)
 	}
 	if a.setIsGone() {
-		n.faults = append(n.faults, "there is no IngressDaemonSet "+a.Object.Spec.IngressDaemonSet.Name)
+		n.faults = append(n.faults, a.noSet())
 	}
 	unread := p.unlistedFor(a)
 	if account := p.accounts[a.role]; p.unlisted(a.role) == "" && account.Failure != "" {

@@ -27,8 +27,7 @@ func (p *pass) moveUnknown(g *group) {
 			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
 				continue
 			}
-			p.stay(t, h, nil)
-			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
+			p.stayWanted(g, t, h, nil)
 			if ends != nil {
 				ends.leavesTo(t, t.Unknown)
 			}
@@ -40,7 +39,7 @@ func (p *pass) moveUnknown(g *group) {
 // select, whose IngressDaemonSet is not found: it may be the other's, which was mistyped.
 func (p *pass) keepForUnfound(g *group) {
 	for _, t := range g.parts {
-		if !t.matches || !t.setIsGone() || !t.asks() || g.binding != nil {
+		if !t.setIsGone() || !t.asks() || g.binding != nil {
 			continue
 		}
 		living := p.podsAt(g, slices.DeleteFunc(slices.Clone(t.Neighbours), endsNow))
@@ -49,11 +48,16 @@ func (p *pass) keepForUnfound(g *group) {
 			if ends == nil || !t.mayMean(h) || g.speakers[h.Target] != nil || !t.anyAt(g, h.Target, living) {
 				continue
 			}
-			p.stay(t, h, living[h.ID][0])
-			g.wants = append(g.wants, t.members[len(t.members)-1].Want)
-			ends.leavesTo(t, "there is no IngressDaemonSet "+t.Object.Spec.IngressDaemonSet.Name)
+			p.stayWanted(g, t, h, living[h.ID][0])
+			ends.leavesTo(t, t.noSet())
 		}
 	}
+}
+
+// stayWanted has a target stay for a part whose own wants the group has already.
+func (p *pass) stayWanted(g *group, t *part, h held, pod *corev1.Pod) {
+	p.stay(t, h, pod)
+	g.wants = append(g.wants, t.members[len(t.members)-1].Want)
 }
 
 // leavesTo says of a part that is deleted for whom its targets stay, and why.

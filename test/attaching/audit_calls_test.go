@@ -80,8 +80,11 @@ func (a *audit) neverAtOnce(l *leader, at place) bool {
 	ported := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		return speaksOf(c, at.group) && c.Spec.Service == nil && c.Spec.Port.IntVal == at.target.Port && !a.ported[c.Name].Before(l.asOf())
 	})
+	if !ported {
+		return false
+	}
 	for other, until := range a.until {
-		if ported && other.group == at.group && other.target.ID == at.target.ID && !until.Before(l.asOf()) {
+		if other.group == at.group && other.target.ID == at.target.ID && !until.Before(l.asOf()) {
 			return true
 		}
 	}
