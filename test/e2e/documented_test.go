@@ -146,7 +146,7 @@ var elsewhere = map[string]string{
 	"make race":         "make test runs it",
 	"make cluster-test": "make test runs it",
 	"make generate":     "make check runs it",
-	"make bench":        "it takes half an hour",
+	"make bench":        "it takes an hour",
 	"make demo-aws":     "test/balancer plays its cases",
 	"make soak-aws":     "it takes half an hour",
 	"make lint":         "it builds a linter first, for minutes",
