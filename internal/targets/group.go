@@ -50,6 +50,8 @@ type group struct {
 
 	state    GroupState
 	decision GroupDecision
+	// leaving are those of the targets on record that are to leave.
+	leaving map[Target]bool
 	// on are the reports about what may concern a node, by its name.
 	on map[string][]Report
 }
@@ -357,8 +359,10 @@ func (g *group) record(p *pass) {
 	if records == nil {
 		records = g.state.Records
 	}
+	g.leaving = map[Target]bool{}
 	of := map[Ref][]Record{}
 	for _, r := range records {
+		g.leaving[r.Target] = r.Leaving
 		owner, any := g.owner(r.Target)
 		if !any {
 			continue

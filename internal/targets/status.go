@@ -107,13 +107,33 @@ func (p *pass) describeEnd(a *attachment) {
 	p.setBlocked(a, n)
 }
 
-// tally counts the parts of an attachment in all its groups.
+// tally counts the parts of an attachment in all its groups, and what is on record elsewhere.
 func (a *attachment) tally() (n tally) {
 	a.status.GroupCount, a.status.Targets, a.status.Healthy, a.status.Leaving = 0, 0, 0, 0
 	for _, in := range a.taken {
 		n.add(a, in.group, in.part)
 	}
+	a.countUndecided()
 	return n
+}
+
+// countUndecided counts what is on record in groups about which nothing was decided, since they
+// are not known yet or cannot be read: a new leader that said that nothing leaves would have people
+// end what still gets traffic.
+func (a *attachment) countUndecided() {
+	for _, attached := range a.status.Groups {
+		decided := func(in taken) bool { return in.ID == attached.ID && in.counts(in.part) }
+		if !slices.ContainsFunc(a.taken, decided) {
+			a.status.Targets += int32(len(attached.Targets))
+			a.status.Leaving += int32(len(attached.Leaving))
+		}
+	}
+}
+
+// counts is whether the reports about a part tell how many targets it has. Of what a
+// TargetGroupBinding keeps only what leaves is ours.
+func (g *group) counts(t *part) bool {
+	return g.unreadable == "" && g.LeftAlone == "" && (g.binding == nil || !t.matches)
 }
 
 // describe makes the status of a TargetGroupAttachment.
@@ -210,18 +230,18 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 		n.faults = append(n.faults, g.Name+": "+fault)
 	}
 	for _, r := range g.reportsOf(t) {
-		switch r.Phase {
-		case Registering, Failing:
+		switch {
+		case r.Phase == Registering, r.Phase == Failing:
 			a.status.Targets++
 			n.waits = append(n.waits, r.ID+" "+r.Message)
-		case Attached, Held:
+		case r.Phase == Leaving, r.Phase == Held && g.leaving[r.Target]:
+			a.status.Leaving++
+		case r.Phase == Attached, r.Phase == Held:
 			a.status.Targets++
 			a.status.Healthy++
-		case Refused:
+		case r.Phase == Refused:
 			a.status.Targets++
 			n.faults = append(n.faults, r.ID+": "+r.Message)
-		case Leaving:
-			a.status.Leaving++
 		}
 	}
 }
