@@ -73,6 +73,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.addFinalizer(ctx, set)
 	}
 	if set.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
+		// It may be there for minutes, until the garbage collector is done with what it owns.
+		r.forget(req)
 		return ctrl.Result{}, nil
 	}
 	if set.DeletionTimestamp == nil && releasedAgain(set) {

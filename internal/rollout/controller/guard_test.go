@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -875,6 +876,61 @@ func TestRevisionsOfTwoControllers(t *testing.T) {
 		}
 		if got, want := o.state.BroughtBack, other >= 2; got != want {
 			t.Errorf("beside number %d it is to be recorded anew: %t", other, got)
+		}
+	}
+}
+
+// inPages gives one object at a time, whatever the limit.
+type inPages struct {
+	client.Reader
+	all  []metav1.PartialObjectMetadata
+	read int
+}
+
+func (p *inPages) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	if o.Limit == 0 {
+		return errors.New("all are read at once")
+	}
+	at := 0
+	if o.Continue != "" {
+		at = len(o.Continue)
+	}
+	page := list.(*metav1.PartialObjectMetadataList)
+	if p.read++; at < len(p.all) {
+		page.Items = p.all[at : at+1]
+	}
+	if at+1 < len(p.all) {
+		page.Continue = strings.Repeat("x", at+1)
+	}
+	return nil
+}
+
+// TestEveryPageIsLookedAt finds what stands in the way of the end of an IngressDaemonSet on whichever page it is.
+func TestEveryPageIsLookedAt(t *testing.T) {
+	set := benchSet()
+	node := func(name string, asked bool) metav1.PartialObjectMetadata {
+		n := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if asked {
+			n.Annotations = map[string]string{v1alpha1.DetachmentRequestKey(set.UID): "Detached"}
+		}
+		return n
+	}
+	for asked := range 4 {
+		r, _, err := newReconciler(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages := &inPages{}
+		for i := range 3 {
+			pages.all = append(pages.all, node(fmt.Sprint("node-", i), i == asked))
+		}
+		r.live = pages
+		switch err := r.everyNodeReleased(t.Context(), set); {
+		case asked < 3 && (!apierrors.IsConflict(err) || !onlyConflicts(err) || pages.read != asked+1):
+			t.Errorf("a Node on page %d asks: %v, %d pages read", asked+1, err, pages.read)
+		case asked == 3 && (err != nil || pages.read != 3):
+			t.Errorf("no Node asks: %v, %d pages read", err, pages.read)
 		}
 	}
 }
