@@ -116,20 +116,29 @@ func (c *checks) heardAll(set types.NamespacedName) bool {
 	return true
 }
 
-// listen asks a port again and again. Thousands of listeners wait here.
+// listen asks a port again and again: ask, await and read follow each other, each with a stack of
+// its own. Thousands wait in await, whose stack has never been more than a goroutine begins with.
 func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
-	for ctx.Err() == nil {
-		question, err := to.Ask(ctx, to.known)
-		if err == nil {
-			err = question.Wait()
-		}
-		c.awaitNext(ctx, set, to, question, err)
+	if ctx.Err() != nil {
+		return
 	}
+	question, err := to.Ask(ctx, to.known)
+	if err != nil {
+		c.read(ctx, set, to, nil, err)
+		return
+	}
+	go c.await(ctx, set, to, question)
 }
 
-// awaitNext reads the answer, which has begun unless there is an error, and waits until the
-// next question is due.
-func (c *checks) awaitNext(ctx context.Context, set types.NamespacedName, from *caller, question *healthclient.Question, err error) {
+// await waits until the answer begins.
+func (c *checks) await(ctx context.Context, set types.NamespacedName, from *caller, question *healthclient.Question) {
+	err := question.Wait()
+	go c.read(ctx, set, from, question, err)
+}
+
+// read reads the answer, which has begun unless there is an error, and waits until the next question
+// is due.
+func (c *checks) read(ctx context.Context, set types.NamespacedName, from *caller, question *healthclient.Question, err error) {
 	var answer healthclient.Answer
 	check := unheard(from.Port)
 	if err == nil {
@@ -146,6 +155,7 @@ func (c *checks) awaitNext(ctx context.Context, set types.NamespacedName, from *
 	case <-ctx.Done():
 	case <-time.After(c.take(set, from, check, answer.Known, err)):
 	}
+	go c.listen(ctx, set, from)
 }
 
 // unheard is a port that has not answered.

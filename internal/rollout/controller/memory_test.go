@@ -281,7 +281,7 @@ func TestListenersAreSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	const listeners, most = 400, 4 << 10
+	const listeners, most = 400, 2 << 10
 	c := newChecks(func(types.NamespacedName) {}, time.Now)
 	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) {
 		to.known.ETag = "a"
@@ -295,14 +295,15 @@ func TestListenersAreSmall(t *testing.T) {
 	before := stacks()
 	c.want(theSet, endpoints)
 	defer c.want(theSet, nil)
-	for range listeners {
+	for asked := 0; asked < listeners; {
 		conn, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if _, err := io.ReadFull(conn, make([]byte, 200)); err != nil {
-			t.Fatal(err)
+		if _, err := io.ReadFull(conn, make([]byte, 200)); err == nil {
+			// On a busy machine some take too long to connect, and ask again.
+			asked++
 		}
 	}
 	if got := (stacks() - before) / listeners; got > most+most/10 {
