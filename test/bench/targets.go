@@ -75,6 +75,9 @@ func (b *bench) keepTargets(ctx context.Context, r *report, pods int) error {
 	if err := c.begin(ctx, pods); err != nil {
 		return fmt.Errorf("preparing target groups: %w", err)
 	}
+	if err := c.fillBucket(ctx); err != nil {
+		return fmt.Errorf("waiting for the controller's first reads to end: %w", err)
+	}
 	if err := c.oneByOne(ctx); err != nil {
 		return err
 	}
@@ -243,6 +246,15 @@ func waits(calls map[registration]time.Time, events map[string]time.Time) (ms []
 		}
 	}
 	return ms
+}
+
+// fillBucket waits until the controller's bucket is full again, after all that it reads when it begins.
+func (c *contest) fillBucket(ctx context.Context) error {
+	return until(ctx, func() (bool, error) {
+		calls, err := c.controller.admin.Calls(ctx, 0)
+		now := time.Now()
+		return fewestTokens(append(calls, api.Call{At: now}), now) >= targets.DefaultBurst-1, err
+	})
 }
 
 // fewestTokens replays calls against a bucket as the controller's is by default.
