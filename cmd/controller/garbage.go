@@ -10,7 +10,7 @@ import (
 const (
 	// leastGarbage is how much may be left lying between two collections, in bytes: what is
 	// kept of a small fleet is so little that it would be gone through several times a second.
-	leastGarbage = 24 << 20
+	leastGarbage = 20 << 20
 	// leastPercent of what is kept may be left lying in any case.
 	leastPercent = 15
 	// mostPercent is Go's own default.
