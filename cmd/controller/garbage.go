@@ -8,19 +8,21 @@ import (
 )
 
 const (
-	// leastGarbage is how much may be left lying between two collections, in bytes: what is
-	// kept of a small fleet is so little that it would be gone through several times a second.
-	leastGarbage = 20 << 20
+	// littleKept is what a small fleet keeps, in bytes: as much garbage may lie, since a little one
+	// would be gone through several times a second.
+	littleKept = 32 << 20
 	// leastPercent of what is kept may be left lying in any case.
 	leastPercent = 15
 	// mostPercent is Go's own default.
 	mostPercent = 100
 )
 
-// garbagePercent is how much garbage may be left lying, in percent of what is kept: of a
-// large fleet, where that outweighs what becomes garbage, little.
+// garbagePercent is how much garbage may be left lying, in percent of what is kept: of a large
+// fleet, where what is kept decides how much memory is needed, little. It falls with the square, so
+// that what is kept and what lies still grow together.
 func garbagePercent(kept uint64) int {
-	return max(leastPercent, int(leastGarbage*100/max(kept, leastGarbage*100/mostPercent)))
+	share := littleKept / float64(max(kept, littleKept))
+	return max(leastPercent, int(mostPercent*share*share))
 }
 
 // collectGarbage keeps to garbagePercent as what is kept grows and shrinks, which it does by

@@ -141,8 +141,8 @@ func (b *bench) withCheckers(deployments fleet) fleet {
 }
 
 // frugally is how much garbage the controller of the large fleet leaves lying, in percent of what it
-// keeps: 20 MiB of about 95 (cmd/controller/garbage.go).
-const frugally = "21"
+// keeps, which is about 95 MiB (leastPercent in cmd/controller).
+const frugally = "15"
 
 // rollFrugally rolls out by a controller that collects garbage as one of a large fleet does, to
 // compare with that what it takes there: how often it collects is set by how much memory it may take.
