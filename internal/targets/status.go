@@ -119,21 +119,18 @@ func (a *attachment) tally() (n tally) {
 
 // countUndecided counts what is on record in groups about which nothing was decided, since they
 // are not known yet or cannot be read: a new leader that said that nothing leaves would have people
-// end what still gets traffic.
+// end what still gets traffic. Of what a TargetGroupBinding keeps only what leaves is ours.
 func (a *attachment) countUndecided() {
 	for _, attached := range a.status.Groups {
-		decided := func(in taken) bool { return in.ID == attached.ID && in.counts(in.part) }
-		if !slices.ContainsFunc(a.taken, decided) {
+		at := slices.IndexFunc(a.taken, func(in taken) bool { return in.ID == attached.ID })
+		switch {
+		case at < 0, a.taken[at].unreadable != "", a.taken[at].LeftAlone != "":
 			a.status.Targets += int32(len(attached.Targets))
+			a.status.Leaving += int32(len(attached.Leaving))
+		case a.taken[at].binding != nil && a.taken[at].part.matches:
 			a.status.Leaving += int32(len(attached.Leaving))
 		}
 	}
-}
-
-// counts is whether the reports about a part tell how many targets it has. Of what a
-// TargetGroupBinding keeps only what leaves is ours.
-func (g *group) counts(t *part) bool {
-	return g.unreadable == "" && g.LeftAlone == "" && (g.binding == nil || !t.matches)
 }
 
 // describe makes the status of a TargetGroupAttachment.
