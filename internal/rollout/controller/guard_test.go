@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // frozen is a controller that has decided to mark a node that its claim is for, and what
@@ -892,10 +894,7 @@ func (p *inPages) List(_ context.Context, list client.ObjectList, options ...cli
 	if o.Limit == 0 {
 		return errors.New("all are read at once")
 	}
-	at := 0
-	if o.Continue != "" {
-		at = len(o.Continue)
-	}
+	at := len(o.Continue)
 	page := list.(*metav1.PartialObjectMetadataList)
 	if p.read++; at < len(p.all) {
 		page.Items = p.all[at : at+1]
@@ -932,5 +931,25 @@ func TestEveryPageIsLookedAt(t *testing.T) {
 		case asked == 3 && (err != nil || pages.read != 3):
 			t.Errorf("no Node asks: %v, %d pages read", err, pages.read)
 		}
+	}
+}
+
+// TestFleetThatOnlyWaitsIsNotAsked: what is left of an IngressDaemonSet without our finalizer is for the
+// garbage collector, which may take minutes, and nobody needs to know whether its nodes serve.
+func TestFleetThatOnlyWaitsIsNotAsked(t *testing.T) {
+	set := benchSet()
+	set.Finalizers, set.DeletionTimestamp = []string{metav1.FinalizerDeleteDependents}, &metav1.Time{Time: time.Now()}
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := client.ObjectKeyFromObject(set)
+	r.checks.begin = func(context.Context, types.NamespacedName, *caller) {}
+	r.checks.want(key, []endpoint{{Port: healthclient.Port{Node: "node-1"}}})
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if _, asked := r.checks.callers[key]; asked {
+		t.Error("its nodes are still asked")
 	}
 }
