@@ -137,6 +137,11 @@ const (
 	TargetsOut        = "Out"
 )
 
+// AnnotationTold on a pod is when AnnotationTargets was last written, by the clock of who
+// wrote it. It has each such write change the pod, so that one of before, which arrives late,
+// is refused.
+const AnnotationTold = "ingressdaemonsets.mumoshu.github.io/targets-told"
+
 // AnnotationDetachment on an Attachment is the number of its detachment, where its node was
 // taken out again before it was put back. Webhooks are told it: the detachment and the
 // attachment that ends it have the same, and 1 where there is none.

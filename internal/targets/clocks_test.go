@@ -84,17 +84,21 @@ func TestQuietOfAnotherLeader(t *testing.T) {
 func TestWhatStaysIsNotRegistered(t *testing.T) {
 	for name, c := range map[string]struct {
 		leaving, registered, behind, asked bool
-		seen                               time.Duration
-		phase                              Phase
-		registers                          int
-		forgets                            bool
+		// seen is since when it is missing, accepted since when the cloud has accepted what was asked.
+		seen, accepted time.Duration
+		phase          Phase
+		registers      int
+		forgets        bool
 	}{
 		"it is in":                          {registered: true, phase: Attached},
 		"it is not there":                   {phase: Leaving},
 		"nor is it for a while":             {seen: 299 * time.Second, phase: Leaving},
 		"somebody took it out":              {seen: 300 * time.Second, phase: Absent, forgets: true},
 		"so it seems, by lists of long ago": {behind: true, seen: 300 * time.Second, phase: Absent},
-		"it is being registered":            {asked: true, seen: 300 * time.Second, phase: Absent},
+		"it is being registered":            {asked: true, seen: 329 * time.Second, phase: Leaving},
+		"it was, and nothing came of it":    {asked: true, seen: 330 * time.Second, phase: Absent},
+		"it was registered a moment ago":    {asked: true, seen: 400 * time.Second, accepted: 299 * time.Second, phase: Leaving},
+		"it was registered, and is out":     {asked: true, seen: 400 * time.Second, accepted: 300 * time.Second, phase: Absent},
 		"it was taken out by us":            {leaving: true, phase: Registering, registers: 1},
 	} {
 		s := rested()
@@ -109,6 +113,9 @@ func TestWhatStaysIsNotRegistered(t *testing.T) {
 		}
 		if c.asked {
 			s.Answers = map[Target]Answer{one: {Register: true}}
+			if c.accepted > 0 {
+				s.Answers[one] = Answer{Register: true, At: s.ReadAt.Add(-c.accepted), Times: 1}
+			}
 		}
 		d := Decide(s)
 		if said(d, one).phase != c.phase || len(d.Register) != c.registers || len(d.Deregister) > 0 || (d.Records != nil && len(d.Records) == 0) != c.forgets {

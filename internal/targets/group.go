@@ -268,7 +268,6 @@ func (g *group) decide(p *pass) {
 		g.decision.Register, g.decision.Deregister = nil, nil
 	}
 	g.leaveToBinding()
-	g.waitForHooks()
 	g.keepSightings(p.Now, g.decision.Sightings)
 	memory.Sightings = g.decision.Sightings
 	p.out.Memory.Groups[g.key] = memory
@@ -321,22 +320,6 @@ func (g *group) leaveToBinding() {
 		_, borrowed := g.borrowers[r.Target]
 		return !borrowed
 	})
-}
-
-// waitForHooks drops the calls that register pods by a drain hook that is seen to hold them, while
-// what is seen may be of before another leader let go of it.
-func (g *group) waitForHooks() {
-	waits := map[Target]bool{}
-	for _, t := range g.parts {
-		for _, m := range t.members {
-			if t.Behind && t.asks() && m.In && m.pod != nil && hasDrainHook(m.pod.Spec) && told(m.pod) {
-				waits[g.target(m.Target)] = true
-			}
-		}
-	}
-	all := len(g.decision.Register)
-	g.decision.Register = slices.DeleteFunc(g.decision.Register, func(r Registration) bool { return waits[r.Target] })
-	g.decision.NeedLists = g.decision.NeedLists || len(g.decision.Register) < all
 }
 
 // registered is the inventory with the zones of instances, which the cloud does not tell.

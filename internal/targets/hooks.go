@@ -17,6 +17,8 @@ type hooked struct {
 	comes bool
 	// bound is whether it may by an object that does not go before it has let go.
 	bound bool
+	// called is whether a target of it is to be registered now.
+	called bool
 	// member is whether it has a target in some group that is ours to judge, others whether it may
 	// have one in a group that is not, unknown whether nothing is known of one.
 	member, others, unknown bool
@@ -25,7 +27,9 @@ type hooked struct {
 // tellHooks says on pods with a drain hook whether they may get traffic as targets: that
 // they may before they are registered, and that they may not once it is so in every group.
 // While nothing is known of one of their targets, a pod that was told that it may is not
-// told otherwise.
+// told otherwise. One of which a target is to be registered is told once more where this process
+// has not done so since it last told it otherwise: by then a cache may not show what it was told,
+// and what another leader tells it, or what was given up, may be on its way.
 //
 // A pod is let go when nothing that selects it may have a target of its that is not known, no
 // target that it stands for gets traffic, and none that its namespace has on record with its
@@ -53,6 +57,7 @@ func (p *pass) tellHooks() {
 		}
 	}
 	for _, g := range p.groups {
+		calls := g.registers()
 		for _, t := range g.parts {
 			for _, m := range t.members {
 				if m.pod == nil || !hasDrainHook(m.pod.Spec) || g.binding != nil {
@@ -64,6 +69,7 @@ func (p *pass) tellHooks() {
 				in := g.unreadable == "" && g.reaches(t, m)
 				h.comes = h.comes || m.In && t.Object.DeletionTimestamp == nil || placeIn(g.Registered, g.target(m.Target)) == registered
 				h.in, h.bound = h.in || in, h.bound || in && (!g.unfinalized(t.ref) || g.holds(t.ref))
+				h.called = h.called || in && m.In && calls[g.target(m.Target)]
 			}
 		}
 	}
@@ -73,7 +79,8 @@ func (p *pass) tellHooks() {
 			// Another leader saw it out, and who asked for that may have gone since.
 			continue
 		}
-		if h.in != told(h.pod) && (h.bound || !h.in && !h.unknown && (h.member || !h.others) && !p.lingers(h)) {
+		again := h.in && h.called && !p.Told[h.pod.UID]
+		if (h.in != told(h.pod) || again) && (h.bound || !h.in && !h.unknown && (h.member || !h.others) && !p.lingers(h)) {
 			p.out.Hooks = append(p.out.Hooks, HookWrite{h.pod, h.in})
 		}
 	}
@@ -199,11 +206,19 @@ func endsNow(pod *corev1.Pod) bool {
 // waits for nothing.
 func (p *pass) keepsHook(a *attachment) *corev1.Pod {
 	for _, pod := range slices.Concat(a.Pods, a.Neighbours) {
-		if hasDrainHook(pod.Spec) && told(pod) && !over(pod) && !p.isSelected(pod) {
+		if hasDrainHook(pod.Spec) && told(pod) && !over(pod) && !p.isSelected(pod) && !p.isOutlived(a, pod) {
 			return pod
 		}
 	}
 	return nil
+}
+
+// isOutlived is whether another attachment that is deleted looks after a pod, and cannot go before this
+// one: it has something on record.
+func (p *pass) isOutlived(a *attachment, pod *corev1.Pod) bool {
+	return a.onRecord == 0 && slices.ContainsFunc(p.selectedBy[pod.UID], func(other *attachment) bool {
+		return other.onRecord > 0 && slices.Contains(other.Object.Finalizers, v1alpha1.Finalizer)
+	})
 }
 
 // reaches is whether traffic may come to a pod by its target. It may not for its own sake

@@ -66,10 +66,17 @@ func (p *planner) missing(t Target, known bool) {
 	if seen.IsZero() {
 		seen = p.ReadAt
 	}
+	wait := max(lingering, p.floorOf(t))
+	if a := p.Answers[t]; a.Register {
+		// The call of this process came after what was read then, or is under way.
+		if seen = later(seen, a.At); a.At.IsZero() {
+			wait += longestDecision
+		}
+	}
 	if known {
 		p.sightings[t] = Sighting{Left: seen}
 	}
-	if over := seen.Add(max(lingering, p.floorOf(t))); known && p.ReadAt.Before(over) {
+	if over := seen.Add(wait); known && p.ReadAt.Before(over) {
 		p.readBy(over)
 		p.report(t, Leaving, seen, over, "it is not registered, and may still get new connections")
 		return

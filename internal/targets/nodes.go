@@ -344,7 +344,7 @@ func (p *pass) planGroups() {
 	ask := map[string]bool{}
 	for _, g := range p.groups {
 		g.readSince(p)
-		p.out.Groups = append(p.out.Groups, GroupPlan{Role: g.role, ID: g.ID, GroupDecision: g.decision, Needs: g.needs()})
+		p.out.Groups = append(p.out.Groups, GroupPlan{Role: g.role, ID: g.ID, GroupDecision: g.decision, Needs: g.needs(p)})
 		for _, r := range g.decision.Reports {
 			if node := p.toldBy(g, r.Target); r.Phase == Leaving && node != "" {
 				ask[node] = true
@@ -367,10 +367,19 @@ func (g *group) readSince(p *pass) {
 	}
 }
 
+// registers are the targets that are to be registered.
+func (g *group) registers() map[Target]bool {
+	out := map[Target]bool{}
+	for _, r := range g.decision.Register {
+		out[r.Target] = true
+	}
+	return out
+}
+
 // needs are, by target, what must be written before a call about it: the record where it
 // stands anew or otherwise, the finalizer of its object, and what drain hooks read of a
 // pod that is to get traffic.
-func (g *group) needs() map[Target][]Ref {
+func (g *group) needs(p *pass) map[Target][]Ref {
 	out := map[Target][]Ref{}
 	before := map[Target]Record{}
 	for _, r := range g.state.Records {
@@ -398,10 +407,11 @@ func (g *group) needs() map[Target][]Ref {
 	for _, r := range g.decision.Register {
 		add(r.Target)
 	}
+	calls := g.registers()
 	for _, t := range g.parts {
 		for _, m := range t.members {
-			if t.asks() && m.In && m.pod != nil && hasDrainHook(m.pod.Spec) && !told(m.pod) {
-				target := g.target(m.Target)
+			target := g.target(m.Target)
+			if calls[target] && t.asks() && m.In && m.pod != nil && hasDrainHook(m.pod.Spec) && !(told(m.pod) && p.Told[m.pod.UID]) {
 				out[target] = append(out[target], Ref{KindPod, m.pod.Namespace, m.pod.Name, m.pod.UID})
 			}
 		}

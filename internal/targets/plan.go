@@ -275,10 +275,10 @@ func (p *pass) zoneOf(id string) string {
 }
 
 // rememberZones remembers those of lost instances also where nobody decides about the groups in
-// which they were found: somebody may in the next pass.
+// which they were found, and those of nodes that are moved: somebody may in the next pass.
 func (p *pass) rememberZones() {
 	for id := range p.Memory.Zones {
-		if _, known := p.zones[id]; !known && slices.ContainsFunc(p.reached, func(g *group) bool { return g.Instances[id] }) {
+		if _, known := p.zones[id]; !known && (p.hasAttachment(id) || slices.ContainsFunc(p.reached, func(g *group) bool { return g.Instances[id] })) {
 			p.zoneOf(id)
 		}
 	}
@@ -287,6 +287,11 @@ func (p *pass) rememberZones() {
 		p.out.Memory.Zones = maps.Clone(p.zones)
 		maps.Copy(p.out.Memory.Zones, p.lost)
 	}
+}
+
+// hasAttachment is whether an Attachment is about an instance.
+func (p *pass) hasAttachment(id string) bool {
+	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Spec.Instance == id })
 }
 
 // wake asks for a decision at a moment.

@@ -42,7 +42,7 @@ func TestHooksLearnWhetherTrafficComes(t *testing.T) {
 			for i, p := range c.pods {
 				p := p.DeepCopy()
 				if told {
-					p.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+					s.hasTold(toldIn(p))
 				}
 				if c.want[i] != told {
 					want[p.Name] = c.want[i]
@@ -260,7 +260,7 @@ func TestAHookIsLetGoByATargetThatIsNotRegistered(t *testing.T) {
 		spec.PodSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "web"}
 		a := s.attachment("web", spec, c.record)
 		a.Pods = []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
-		a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
+		s.hasTold(toldIn(a.Pods[0]))
 		if d := plan(t, s); len(d.hooks()) > 0 != c.letsGo || d.hooks()["a"] {
 			t.Errorf("%s: %v, %s", name, d.hooks(), d.calls())
 		}
@@ -321,6 +321,44 @@ func TestTheLastHookIsLetGoBeforeTheFinalizer(t *testing.T) {
 			if d := plan(t, s); d.of("web").Release == told || len(d.Hooks) > 0 != told {
 				t.Errorf("%s, told %t: released %t, hooks %v", name, told, d.of("web").Release, d.hooks())
 			}
+		}
+	}
+}
+
+// TestADrainHookMayHaveBeenLetGo tells a pod once more before a target of it is registered, unless this
+// process told it so last: what is seen may be of before another leader let go of it, and what it, or a
+// write that was given up, tells the pod may be on its way.
+func TestADrainHookMayHaveBeenLetGo(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, byUs, registered bool
+		tells, needs         bool
+	}{
+		"told by nobody":         {tells: true, needs: true},
+		"told by another":        {in: true, tells: true, needs: true},
+		"told by us, not shown":  {byUs: true, tells: true, needs: true},
+		"told by us":             {in: true, byUs: true},
+		"registered, by another": {in: true, registered: true},
+	} {
+		s := fleetOf(webGroup(IP), at80())
+		a := s.attachment("web", onPods(IP))
+		a.Pods = []*corev1.Pod{hookedPod("a", "10.0.0.1", false)}
+		if c.registered {
+			s = fleetOf(webGroup(IP), at80("10.0.0.1"))
+			pods := a.Pods
+			a = s.attachment("web", onPods(IP), in80("10.0.0.1:80"))
+			a.Pods = pods
+		}
+		if c.in {
+			toldIn(a.Pods[0])
+		}
+		if c.byUs {
+			s.hasTold(a.Pods[0])
+		}
+		d := plan(t, s)
+		pod := Ref{KindPod, a.Pods[0].Namespace, "a", a.Pods[0].UID}
+		needs := slices.Contains(d.Groups[0].Needs[Target{"10.0.0.1", 80}], pod)
+		if in, tells := d.hooks()["a"]; tells != c.tells || in != c.tells || needs != c.needs {
+			t.Errorf("%s: tells %t, in %t, needs %t", name, tells, in, needs)
 		}
 	}
 }

@@ -9,12 +9,21 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // toldIn is a pod that was told that traffic may come to it.
 func toldIn(p *corev1.Pod) *corev1.Pod {
 	p.Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
 	return p
+}
+
+// hasTold has this process have told pods that traffic may come to them.
+func (s *State) hasTold(pods ...*corev1.Pod) {
+	s.Told = map[types.UID]bool{}
+	for _, p := range pods {
+		s.Told[p.UID] = true
+	}
 }
 
 // anotherGroup is one more of ourselves, in which so much is registered.
@@ -165,6 +174,10 @@ func TestNoPodIsLeftTold(t *testing.T) {
 		"another's leaves": {func(s *State, _ *GroupAttachment) {
 			s.attachment("other", onPods(IP), leaving80(noon.Add(-time.Second), "10.0.0.1:80"))
 		}, false, false},
+		"another's that goes later cannot be read": {func(s *State, a *GroupAttachment) {
+			o := s.attachment("other", onPods(IP), in80("?"))
+			o.Pods, o.Object.DeletionTimestamp = a.Pods, a.Object.DeletionTimestamp
+		}, false, true},
 		"another's cannot be read": {func(s *State, _ *GroupAttachment) { s.attachment("other", onPods(IP), in80("?")) }, true, false},
 		"pods may be missing":      {func(_ *State, a *GroupAttachment) { a.Behind, a.Pods = true, nil }, false, false},
 		"nodes may be missing": {func(_ *State, a *GroupAttachment) {
@@ -183,6 +196,7 @@ func TestNoPodIsLeftTold(t *testing.T) {
 		a := s.attachment("web", onPods(IP))
 		a.Object.DeletionTimestamp, a.Unknown = &metav1.Time{Time: noon}, "there is no Service web"
 		a.Pods = []*corev1.Pod{toldIn(hookedPod("a", "10.0.0.1", false))}
+		s.hasTold(a.Pods...)
 		c.change(&s, a)
 		d := plan(t, s)
 		if in, told := d.hooks()["a"]; told != c.letsGo || in || d.of("web").Release != c.released {

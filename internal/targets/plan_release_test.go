@@ -255,20 +255,6 @@ func TestARemovalThatWasOnlyWrittenIsNotGoneThroughWith(t *testing.T) {
 	}
 }
 
-// TestADrainHookMayHaveBeenLetGo registers no pod by a hook that is seen to hold it, while what
-// is seen may be of before another leader let go of that.
-func TestADrainHookMayHaveBeenLetGo(t *testing.T) {
-	for behind, want := range map[bool]string{true: "in 10.0.0.2:80, in 10.0.0.3:80", false: "in 10.0.0.1:80, in 10.0.0.2:80, in 10.0.0.3:80"} {
-		s := fleetOf(webGroup(IP), at80())
-		a := s.attachment("web", onPods(IP))
-		a.Behind, a.Pods = behind, []*corev1.Pod{hookedPod("a", "10.0.0.1", false), hookedPod("b", "10.0.0.2", false), podOf("c", "10.0.0.3")}
-		a.Pods[0].Annotations = map[string]string{v1alpha1.AnnotationTargets: v1alpha1.TargetsIn}
-		if d := plan(t, s); d.calls() != want || d.of("web").CatchUp != behind || len(d.Hooks) != 1 {
-			t.Errorf("behind %t: %s, catches up %t, %d hooks", behind, d.calls(), d.of("web").CatchUp, len(d.Hooks))
-		}
-	}
-}
-
 // TestListsAreAskedForWhereSomethingWaits: a record that is to be forgotten waits for complete
 // lists as a removal does, and so does one of what somebody else registered since.
 func TestListsAreAskedForWhereSomethingWaits(t *testing.T) {

@@ -391,6 +391,11 @@ func TestTheZoneOfALostNodeThatIsOnlyFound(t *testing.T) {
 	if d := plan(t, s); d.Memory.Zones["i-c"] != "" || d.Accounts[0].Sweep.Instances["i-c"] {
 		t.Errorf("it is remembered when it is not found: %v, %+v", d.Memory.Zones, d.Accounts[0].Sweep)
 	}
+	// A group that is reached later may have it.
+	s.detachment("node-c", "i-c", v1alpha1.WantDetached)
+	if zone := plan(t, s).Memory.Zones["i-c"]; zone == "" {
+		t.Error("it is forgotten while its node is to be out")
+	}
 }
 
 // TestZonesOfInstances holds the last target of a zone whose clients reach no other.

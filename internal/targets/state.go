@@ -34,6 +34,9 @@ type State struct {
 	// address that nobody selects any more, and on which node it is. They are needed only while
 	// there is such an address, or a node is to be out.
 	Bystanders []*corev1.Pod
+	// Told are the pods, by UID, that this process has told that traffic may come to them, and has not
+	// begun to tell otherwise since.
+	Told map[types.UID]bool
 	// Bindings say which groups somebody else has to itself.
 	Bindings Bindings
 	// Accounts are those that are connected, in any order.

@@ -15,6 +15,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/stories")
@@ -141,7 +142,11 @@ func (t *teller) next() time.Time {
 
 // pass decides, and writes what is decided.
 func (t *teller) pass() {
-	for t.again = true; t.again; {
+	t.again = true
+	for passes := 0; t.again; passes++ {
+		if passes == 100 {
+			t.Fatalf("%d passes at %s, and no end:\n%s", passes, t.at(t.now), t.out.String())
+		}
 		t.again, t.unwritten = false, map[Ref]bool{}
 		t.state.Now, t.state.Accounts = t.now, nil
 		for _, a := range t.accounts {
@@ -265,6 +270,10 @@ func (t *teller) write(d Decision) {
 			value, what = v1alpha1.TargetsIn, "traffic may come to it as a target"
 		}
 		metav1.SetMetaDataAnnotation(&h.Pod.ObjectMeta, v1alpha1.AnnotationTargets, value)
+		if t.state.Told == nil {
+			t.state.Told = map[types.UID]bool{}
+		}
+		t.state.Told[h.Pod.UID] = h.In
 		t.line("hook", fmt.Sprintf("pod %s is told: %s", h.Pod.Name, what))
 		t.again = true
 	}

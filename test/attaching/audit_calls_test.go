@@ -53,7 +53,7 @@ func (a *audit) wantedBack(l *leader, at place) {
 		// It may be the machine of a Node that does not say which it is, of which somebody has it.
 		return
 	}
-	if a.justEnds(l, at) || a.neverAtOnce(l, at) {
+	if a.justEnds(l, at) || a.neverAtOnce(l, at) || a.isKept(at) {
 		return
 	}
 	for other := range g.members {
@@ -89,6 +89,21 @@ func (a *audit) neverAtOnce(l *leader, at place) bool {
 		}
 	}
 	return false
+}
+
+// isKept is whether a claim has a target on record, and not as one that leaves, of which it selects what
+// serves there, by a port at which that has no target: what it had of it before stays.
+func (a *audit) isKept(at place) bool {
+	return slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+		stays := slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
+			return g.ID == at.group.ID && slices.Contains(g.Targets, at.target.String())
+		})
+		return stays && speaksOf(c, at.group) && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
+			_, reached := a.w.targetOf(p, c, at.group)
+			there := p.address == at.target.ID || at.group.Type == targets.Instance && a.w.node(p.node).instance == at.target.ID
+			return p.set == setOf(c) && there && !p.ends && !reached
+		})
+	})
 }
 
 // ports is a change of a claim's port.

@@ -35,8 +35,11 @@ type audit struct {
 	// starts and ends are when what serves at an address, or on a node, last began to, and
 	// when it last ended.
 	starts, ends map[string]time.Time
-	// on is on which node each address and each machine is, or was.
-	on map[string]string
+	// on is on which node each address and each machine is, or was, came since when an address is there.
+	on   map[string]string
+	came map[string]time.Time
+	// said is when an Attachment last began to say that all is where it is to be.
+	said map[string]time.Time
 	// nameless are nodes that were without a providerID at some time, unnamed is when a Node
 	// was last not there, or without one, and named when a machine last was a Node's that said
 	// so, and is not, or was not for a while.
@@ -50,7 +53,7 @@ func newAudit(w *world) *audit {
 	return &audit{
 		w: w, since: map[place]time.Time{}, until: map[place]time.Time{}, spoke: map[place]time.Time{}, begun: map[leavingTarget]beginning{}, asked: map[string]time.Time{},
 		returned: map[string]time.Time{}, ported: map[string]time.Time{},
-		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
+		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, came: map[string]time.Time{}, said: map[string]time.Time{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
 	}
 }
 
@@ -96,6 +99,9 @@ func (a *audit) refresh() {
 	for _, failed := range []bool{true, false} {
 		for _, p := range a.w.pods {
 			if p.address != "" && p.failed() == failed {
+				if a.on[p.address] != p.node {
+					a.came[p.address] = at
+				}
 				a.on[p.address] = p.node
 			}
 		}
@@ -161,6 +167,9 @@ func typed[T client.Object](o client.Object) (none T) {
 
 // attachment is a write to an Attachment.
 func (a *audit) attachment(before, after *v1alpha1.Attachment) {
+	if before != nil && after != nil && after.Status.Done && !before.Status.Done {
+		a.said[after.Name] = time.Now()
+	}
 	switch {
 	case after == nil:
 		a.returned[before.Name] = time.Now()
@@ -168,7 +177,7 @@ func (a *audit) attachment(before, after *v1alpha1.Attachment) {
 	case before == nil || before.Generation != after.Generation:
 		a.asked[after.Name] = time.Now()
 	case after.Spec.Wanted == v1alpha1.WantDetached && after.Status.Done && !before.Status.Done && after.Status.ObservedGeneration == after.Generation:
-		a.mustBeOut(after.Name, "done")
+		a.mustBeOut(a.writer, after.Name, "done")
 	}
 	if before == nil {
 		a.leavesEnough(after.Name)
@@ -196,7 +205,7 @@ func (a *audit) leavesEnough(node string) {
 // node is a write to a Node.
 func (a *audit) node(before, after *corev1.Node) {
 	if before.Annotations[v1alpha1.AnnotationDetachmentTimestamp] == "" && after.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != "" {
-		a.mustBeOut(after.Name, "out, by its timestamp,")
+		a.mustBeOut(a.writer, after.Name, "out, by its timestamp,")
 		a.webhookMustBeOut(after.Name)
 	}
 }
@@ -213,12 +222,13 @@ func (a *audit) stops(l *leader, p *pod) {
 	if !l.lostAt.IsZero() {
 		a.failf("pod %s is stopped by a leader that has lost its lease %s ago", p.name, time.Since(l.lostAt))
 	}
-	a.mustBeOut(p.node, "out, and its pods are stopped,")
+	a.mustBeOut(l, p.node, "out, and its pods are stopped,")
 	a.webhookMustBeOut(p.node)
 }
 
-// mustBeOut is that no load balancer that concerns us sends a new connection to a node.
-func (a *audit) mustBeOut(node, what string) {
+// mustBeOut is that no load balancer that concerns us sends a new connection to a node, as far as a leader
+// can know.
+func (a *audit) mustBeOut(l *leader, node, what string) {
 	for _, g := range a.w.groups() {
 		for _, t := range g.all() {
 			m := g.members[t]
@@ -227,6 +237,10 @@ func (a *audit) mustBeOut(node, what string) {
 			}
 			if m.by == them && m.inAt.After(a.shown(g)) {
 				// Somebody else registered it since the group was last read.
+				continue
+			}
+			if g.Type == targets.IP && a.w.wanted()[place{g, t}] == nil && !a.came[t.ID].Before(l.asOf()) {
+				// Somebody's pod has the address of one that was on another node, since a moment ago.
 				continue
 			}
 			a.failf("%s is said to be %s while %s can send new connections to %s %s", node, what, g.Name, t, a.facts(place{g, t}))
@@ -348,7 +362,7 @@ func (a *audit) cameBack(node string) {
 			// A pod has an address by now that was taken out of another node: that comes in like any new one.
 			continue
 		}
-		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && !g.role.blind && !g.role.closed && a.w.serviceMade.Before(a.writer.asOf())
+		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && g.role.openSince(a.said[node].Add(-listsAgain)) && a.w.serviceMade.Before(a.writer.asOf())
 		if known && !a.w.broken(at, s.by) {
 			a.failf("Attachment %s is deleted while %s is out of %s %s", node, at.target, g.Name, a.facts(at))
 		}

@@ -35,7 +35,21 @@ type role struct {
 	// listed, slow how much longer that takes.
 	closed, blind bool
 	slow          time.Duration
+	// opened is when it last began to be neither closed nor blind.
+	opened time.Time
 }
+
+// listsAgain is longer than it takes to list groups once more where that failed.
+const listsAgain = 20 * time.Second
+
+// opens ends that the role is closed, or blind.
+func (r *role) opens(what *bool) {
+	*what = false
+	r.opened = time.Now()
+}
+
+// openSince is whether its groups can be listed, and could all the time since a moment.
+func (r *role) openSince(at time.Time) bool { return !r.closed && !r.blind && !r.opened.After(at) }
 
 // group is the truth about a target group and its load balancer, as bad as they may be.
 type group struct {

@@ -190,7 +190,7 @@ var happenings = map[string]func(w *world, which int){
 	"cannot list": func(w *world, i int) {
 		r := pick(w.roles, i)
 		r.blind = true
-		w.after(time.Duration(10+i%300)*time.Second, func() { r.blind = false })
+		w.after(time.Duration(10+i%300)*time.Second, func() { r.opens(&r.blind) })
 	},
 	"list late": func(w *world, i int) {
 		r := pick(w.roles, i)
@@ -200,7 +200,7 @@ var happenings = map[string]func(w *world, which int){
 	"cannot assume": func(w *world, i int) {
 		r := pick(w.roles, i)
 		r.closed = true
-		w.after(time.Duration(10+i%300)*time.Second, func() { r.closed = false })
+		w.after(time.Duration(10+i%300)*time.Second, func() { r.opens(&r.closed) })
 	},
 	"fail a group": func(w *world, i int) {
 		g := pick(w.groups(), i)

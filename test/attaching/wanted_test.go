@@ -65,12 +65,9 @@ func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, 
 		}
 		return
 	}
-	set, sure := "plain", true
-	if c.Spec.IngressDaemonSet != nil {
-		set, sure = "web", !w.setIsGone(c) && !w.noService(c)
-	}
+	sure := c.Spec.IngressDaemonSet == nil || !w.setIsGone(c) && !w.noService(c)
 	for _, p := range w.pods {
-		if p.set != set {
+		if p.set != setOf(c) {
 			continue
 		}
 		if t, ok := w.targetOf(p, c, g); ok {
@@ -80,6 +77,14 @@ func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, 
 			say(t, serves && known, serves && !known)
 		}
 	}
+}
+
+// setOf is the set of pods that a claim selects.
+func setOf(c *v1alpha1.TargetGroupAttachment) string {
+	if c.Spec.IngressDaemonSet != nil {
+		return "web"
+	}
+	return "plain"
 }
 
 // setIsGone is whether a claim names a set that is not there.

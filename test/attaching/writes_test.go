@@ -25,9 +25,9 @@ func (l *leader) write(verb string, obj client.Object, do func(*apiserver.Client
 	w.mu.Lock()
 	r := w.dice("%s: %s", l.name, what)
 	took := between(r, 2*time.Millisecond, 30*time.Millisecond)
-	// Whether pods may be stopped, or let go, it looks up right before.
+	// Whether pods may be stopped, or let go, and nodes taken out, it looks up right before.
 	_, pod := obj.(*corev1.Pod)
-	freeze := !pod && l.mayFreeze(r)
+	freeze := !pod && verb != "create" && l.mayFreeze(r)
 	w.mu.Unlock()
 	if freeze {
 		l.thawed()

@@ -123,6 +123,10 @@ func logStep(ctx context.Context, action string, values ...any) {
 func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old *v1alpha1.Attachment, wanted v1alpha1.AttachmentWanted) error {
 	var err error
 	if old == nil {
+		// No version guards what is new: another controller may have taken other nodes out.
+		if r.Leads != nil && !r.Leads() {
+			return errNotLeading
+		}
 		err = r.client.Create(ctx, &v1alpha1.Attachment{
 			ObjectMeta: metav1.ObjectMeta{Name: node.Name},
 			Spec:       v1alpha1.AttachmentSpec{Instance: r.InstanceID(node.Spec.ProviderID), Wanted: wanted},
@@ -182,7 +186,8 @@ func (r *Reconciler) mayBegin(ctx context.Context, o *observed, name string) (bo
 	}), nil
 }
 
-// errNotLeading is why a pod is not stopped, or a webhook not asked. It is decided again.
+// errNotLeading is why a node is not taken out, a pod not stopped, or a webhook not asked. It is decided
+// again.
 var errNotLeading = errors.New("another controller may lead by now")
 
 // stillDetached reads the Attachment live before its Node is said to be out, or pods of it are

@@ -106,6 +106,17 @@ func TestANodeIsMarkedBeforeAnythingIsTakenOut(t *testing.T) {
 	}
 }
 
+// TestNoNodeIsTakenOutWithoutTheLease: who was frozen after the mark may have been replaced by another
+// controller, which has taken other nodes out since.
+func TestNoNodeIsTakenOutWithoutTheLease(t *testing.T) {
+	c := newCluster(t, cordoned("a"))
+	r := c.reconciler()
+	r.Leads = func() bool { return !slices.Contains(c.Writes(), "patch Node/status a") }
+	if err := c.pass(t, r); !errors.Is(err, errNotLeading) || slices.Contains(c.Writes(), "create Attachment a") {
+		t.Errorf("%v, %v", err, c.Writes())
+	}
+}
+
 // TestNodesAreWrittenAsTheyWereSeen names the version that was decided upon.
 func TestNodesAreWrittenAsTheyWereSeen(t *testing.T) {
 	c := newCluster(t, cordoned("a"))

@@ -86,7 +86,7 @@ func (r *Reconciler) beginWrites(d targets.Decision) *applied {
 		}
 	}
 	for _, h := range d.Hooks {
-		begin(targets.Ref{Kind: targets.KindPod, Namespace: h.Pod.Namespace, Name: h.Pod.Name, UID: h.Pod.UID}, true, func(ctx context.Context) error { return r.writeHook(ctx, h) })
+		r.beginHook(h, begin)
 	}
 	for _, a := range d.Attachments {
 		due := a.AddFinalizer || a.Release || !same(a.Object.Status, a.Status)
@@ -193,31 +193,6 @@ func (r *Reconciler) writeNodeAttachment(ctx context.Context, d targets.NodeAtta
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.answers.wrote(object)
-	return nil
-}
-
-// writeHook writes on a pod whether traffic may come to it as a target, as a call is made: not
-// without the lease, since another controller may have registered the pod's target since this was
-// decided, or have taken it out. It is let go only as it was seen: a request that hangs may arrive
-// when it was told otherwise.
-func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
-	if !r.leads() {
-		return errNotLeading
-	}
-	value, metadata := v1alpha1.TargetsIn, map[string]any{"uid": h.Pod.UID}
-	if !h.In {
-		value, metadata["resourceVersion"] = v1alpha1.TargetsOut, h.Pod.ResourceVersion
-	}
-	metadata["annotations"] = map[string]string{v1alpha1.AnnotationTargets: value}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: h.Pod.Namespace, Name: h.Pod.Name}}
-	if err := r.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
-		return fmt.Errorf("telling the drain hook: %w", err)
-	}
-	r.answers.wrote(pod)
 	return nil
 }
 

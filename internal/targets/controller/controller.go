@@ -81,6 +81,8 @@ type Reconciler struct {
 	caches *caches
 	// answers are objects as they were written and are not shown yet.
 	answers *answers
+	// told are the pods whose drain hooks this process told that traffic may come.
+	told told
 	// slow is why the calls of the last decision were not made, nil where they were; tooSlow says so
 	// where that is so again and again.
 	slow    error

@@ -68,6 +68,8 @@ func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	}
 	noteWritten(there, &o.state)
 	r.answers.keep(there)
+	r.told.keep(there)
+	o.state.Told = r.told.known()
 	if err := r.observeBystanders(ctx, o); err != nil {
 		return nil, err
 	}
