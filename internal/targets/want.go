@@ -102,10 +102,11 @@ func (g Group) unfit(t Target) string {
 
 // String is ID:PORT, with brackets around an IPv6 address.
 func (t Target) String() string {
+	port := strconv.Itoa(int(t.Port))
 	if strings.Contains(t.ID, ":") {
-		return fmt.Sprintf("[%s]:%d", t.ID, t.Port)
+		return "[" + t.ID + "]:" + port
 	}
-	return fmt.Sprintf("%s:%d", t.ID, t.Port)
+	return t.ID + ":" + port
 }
 
 // String is ID:PORT, with brackets around an IPv6 address, and @ZONE where one is
