@@ -34,7 +34,7 @@ func (c *cluster) reconciler() *Reconciler {
 		Options: Options{Targets: true, Reasons: detach.AllReasons, InstanceID: func(p string) string { return strings.TrimPrefix(p, "aws:///z/") }},
 		client:  c, live: c, recorder: events.NewFakeRecorder(100), stops: &stops{refusals: map[string]refusal{}},
 		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
-		gone:     map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() {}},
+		gone:     map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() {}},
 	}
 }
 
@@ -267,10 +267,10 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 		return Answer{}, nil
 	}}}
 	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
-	rung := make(chan struct{}, 1)
-	r.webhooks.ring = func() { rung <- struct{}{} }
+	triggered := make(chan struct{}, 1)
+	r.webhooks.trigger = func() { triggered <- struct{}{} }
 	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Ask: []string{"edge"}, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}})
-	<-rung
+	<-triggered
 	if !errors.Is(err, errNotLeading) || len(c.Evictions()) != 1 {
 		t.Errorf("%v, %v", err, c.Evictions())
 	}

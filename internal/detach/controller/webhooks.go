@@ -65,8 +65,8 @@ type Answer struct {
 // about a node, so that its answers come in the order of the questions.
 type webhooks struct {
 	all []Webhook
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu    sync.Mutex
 	known map[question]*known
@@ -170,7 +170,7 @@ func (w *webhooks) put(k *known, about addressee, hook Webhook, q Question) {
 		k.retryAt, k.failures = time.Now().Add(answer.RetryAfter), 0
 	}
 	w.mu.Unlock()
-	w.ring()
+	w.trigger()
 }
 
 // forget drops the answers to Attachments that are not there any more.

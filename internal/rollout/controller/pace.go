@@ -10,24 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// bell lets the health checks call for a pass.
-type bell struct {
+// triggerQueue lets health checks and measurements trigger a pass.
+type triggerQueue struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func (b *bell) open(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.queue = q
+func (t *triggerQueue) open(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.queue = q
 	return nil
 }
 
-func (b *bell) ring(req reconcile.Request, p *pace) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.queue != nil {
-		b.queue.AddAfter(req, p.pause(req))
+func (t *triggerQueue) add(req reconcile.Request, p *pace) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.queue != nil {
+		t.queue.AddAfter(req, p.pause(req))
 	}
 }
 

@@ -81,12 +81,12 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
-	queue := &bell{}
+	queue := &triggerQueue{}
 	r := emptyReconciler(time.Now)
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
 	r.recorder, r.image, r.detachers = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.Detachers
-	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
-	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(o.Measure, ring, r.now)
+	trigger := func(set types.NamespacedName) { queue.add(reconcile.Request{NamespacedName: set}, r.pace) }
+	r.checks, r.measurements = newChecks(trigger, r.now), newMeasurements(o.Measure, trigger, r.now)
 	r.checkAnalysis = o.CheckAnalysis
 	if err := mgr.Add(manager.RunnableFunc(r.pulse.run)); err != nil {
 		return fmt.Errorf("setting up the pulse: %w", err)

@@ -73,9 +73,9 @@ func (w *world) lead(skew time.Duration) *leader {
 	if !w.forbids {
 		l.r.detachers = []rollout.Detacher{{Ask: "detached", Answer: "at"}, {Ask: "out", Answer: "out-at"}}
 	}
-	l.r.checks = newChecks(l.ring, l.now)
+	l.r.checks = newChecks(l.trigger, l.now)
 	l.r.checks.begin = l.listen
-	l.r.measurements = newMeasurements(l.measured, l.ring, l.now)
+	l.r.measurements = newMeasurements(l.measured, l.trigger, l.now)
 	l.r.measurements.beside = func(do func()) {
 		l.tells(rollout.Measure)
 		w.after(w.between(10*time.Millisecond, 3*time.Second), func() {
@@ -113,7 +113,7 @@ func (w *world) nextClock(last time.Duration) time.Duration {
 	return min(max(last+w.between(-w.apart, w.apart), -w.apart), w.apart)
 }
 
-func (l *leader) ring(types.NamespacedName) { l.wakeAfter(l.r.pace.pause(request)) }
+func (l *leader) trigger(types.NamespacedName) { l.wakeAfter(l.r.pace.pause(request)) }
 
 func (l *leader) wakeAfter(d time.Duration) {
 	t := l.w.now.Add(d)

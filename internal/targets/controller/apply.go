@@ -209,7 +209,7 @@ func (r *Reconciler) useAccounts(d targets.Decision) {
 			r.accounts[plan.Role] = a
 			if a.refused != "" {
 				// That is all that is ever known of it.
-				r.ring()
+				r.trigger()
 			}
 		}
 		a.renew(plan, r.GroupsEvery)

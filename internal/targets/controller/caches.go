@@ -37,8 +37,8 @@ const (
 // something is missing in it: all that is recorded thereafter by this process it has shown.
 type caches struct {
 	cached, live client.Reader
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu sync.Mutex
 	// looking are those that are being compared, current those that are not behind.
@@ -47,8 +47,8 @@ type caches struct {
 	late map[string]string
 }
 
-func newCaches(cached, live client.Reader, ring func()) *caches {
-	return &caches{cached: cached, live: live, ring: ring, looking: map[string]bool{}, current: map[string]bool{}, late: map[string]string{}}
+func newCaches(cached, live client.Reader, trigger func()) *caches {
+	return &caches{cached: cached, live: live, trigger: trigger, looking: map[string]bool{}, current: map[string]bool{}, late: map[string]string{}}
 }
 
 // cacheOf names the one that shows what a TargetGroupAttachment selects.
@@ -80,7 +80,7 @@ func (c *caches) tell(name, why string) {
 	c.late[name] = why
 	c.mu.Unlock()
 	if news {
-		c.ring()
+		c.trigger()
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 		c.current[name] = true
 		delete(c.late, name)
 		c.mu.Unlock()
-		c.ring()
+		c.trigger()
 	}()
 }
 

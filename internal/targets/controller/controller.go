@@ -66,7 +66,7 @@ type Reconciler struct {
 	Options
 	client   client.Client
 	recorder events.EventRecorder
-	ring     func()
+	trigger  func()
 	// running is until when calls are made in the background.
 	running context.Context
 

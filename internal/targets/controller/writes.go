@@ -31,8 +31,8 @@ var errNotYet = errors.New("the finalizer was added a moment ago")
 // writes are those of the last passes that are under way, or failed, one an object.
 type writes struct {
 	slots chan struct{}
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu sync.Mutex
 	of map[targets.Ref]*write
@@ -49,8 +49,8 @@ type write struct {
 	late bool
 }
 
-func newWrites(ring func()) *writes {
-	return &writes{slots: make(chan struct{}, mostWrites), ring: ring, of: map[targets.Ref]*write{}}
+func newWrites(trigger func()) *writes {
+	return &writes{slots: make(chan struct{}, mostWrites), trigger: trigger, of: map[targets.Ref]*write{}}
 }
 
 // begin writes to an object in the background, unless a write to it is under way, or failed
@@ -79,7 +79,7 @@ func (w *writes) begin(ctx context.Context, ref targets.Ref, do func(context.Con
 			err = ctx.Err()
 		}
 		if w.end(one, err, time.Now()) {
-			w.ring()
+			w.trigger()
 		}
 	}()
 	return one
