@@ -53,7 +53,7 @@ type Reconciler struct {
 	dryRuns       *dryRuns
 	memory        *memory
 	sights        *sights
-	pulse         *pulse
+	freezes       *freezeDetector
 	changes       *changes
 	evictions     *evictions
 	untold        *untold

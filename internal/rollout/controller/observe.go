@@ -75,7 +75,7 @@ type nodeObjects struct {
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	// Before the time is taken: a freeze after this is told by a later beat.
-	thawed := r.pulse.beat()
+	thawed := r.freezes.beat()
 	o := &observed{
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
 		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),

@@ -88,8 +88,8 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	trigger := func(set types.NamespacedName) { queue.add(reconcile.Request{NamespacedName: set}, r.pace) }
 	r.checks, r.measurements = newChecks(trigger, r.now), newMeasurements(o.Measure, trigger, r.now)
 	r.checkAnalysis = o.CheckAnalysis
-	if err := mgr.Add(manager.RunnableFunc(r.pulse.run)); err != nil {
-		return fmt.Errorf("setting up the pulse: %w", err)
+	if err := mgr.Add(manager.RunnableFunc(r.freezes.run)); err != nil {
+		return fmt.Errorf("setting up the detector of freezes: %w", err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
@@ -113,7 +113,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		freezes: newFreezeDetector(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }

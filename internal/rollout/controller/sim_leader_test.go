@@ -98,7 +98,7 @@ func (l *leader) beats() {
 		return
 	}
 	if !l.w.now.Before(l.frozenUntil) {
-		l.r.pulse.beat()
+		l.r.freezes.beat()
 	}
 	l.w.after(beatEvery, l.beats)
 }

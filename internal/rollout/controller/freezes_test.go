@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// TestPulse: a process was frozen where its beats stopped for long, and not where one of them
+// TestFreezes: a process was frozen where its beats stopped for long, and not where one of them
 // is a little late.
-func TestPulse(t *testing.T) {
+func TestFreezes(t *testing.T) {
 	now := start
-	p := newPulse(func() time.Time { return now })
+	p := newFreezeDetector(func() time.Time { return now })
 	for _, beat := range []struct {
 		after  time.Duration
 		thawed time.Time
@@ -27,12 +27,12 @@ func TestPulse(t *testing.T) {
 	}
 }
 
-// TestPulseOfAProcessAtRest: while nothing is to be done for an hour the process is not taken
+// TestAProcessAtRestIsNotFrozen: while nothing is to be done for an hour the process is not taken
 // for frozen.
-func TestPulseOfAProcessAtRest(t *testing.T) {
+func TestAProcessAtRestIsNotFrozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		p := newPulse(time.Now)
+		p := newFreezeDetector(time.Now)
 		go p.run(ctx)
 		time.Sleep(time.Hour)
 		if thawed := p.beat(); !thawed.IsZero() {

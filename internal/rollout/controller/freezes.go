@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// pulse tells when this process was frozen last: a beat comes late then, however long passes
+// freezeDetector tells when this process was frozen last: a beat comes late then, however long passes
 // take and whatever they wait for.
-type pulse struct {
+type freezeDetector struct {
 	now func() time.Time
 
 	mu           sync.Mutex
@@ -21,27 +21,27 @@ const (
 	mostLate = 3 * time.Second
 )
 
-func newPulse(now func() time.Time) *pulse { return &pulse{now: now} }
+func newFreezeDetector(now func() time.Time) *freezeDetector { return &freezeDetector{now: now} }
 
 // beat notes that the process runs, and is when it last did so after it had been frozen; zero
 // where it never was.
-func (p *pulse) beat() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if !p.last.IsZero() && now.Sub(p.last) > mostLate {
-		p.thawed = now
+func (d *freezeDetector) beat() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.now()
+	if !d.last.IsZero() && now.Sub(d.last) > mostLate {
+		d.thawed = now
 	}
-	p.last = now
-	return p.thawed
+	d.last = now
+	return d.thawed
 }
 
 // run beats until the context ends.
-func (p *pulse) run(ctx context.Context) error {
+func (d *freezeDetector) run(ctx context.Context) error {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()
 	for {
-		p.beat()
+		d.beat()
 		select {
 		case <-ctx.Done():
 			return nil
