@@ -58,7 +58,7 @@ type Reconciler struct {
 	evictions     *evictions
 	untold        *untold
 	waves         *waveClock
-	pace          *pace
+	throttle      *throttle
 }
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
@@ -114,16 +114,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // decide observes and decides, and tells how long it took to decide. There is nothing to
 // tell of a fleet of which not every health check was heard yet.
 func (r *Reconciler) decide(ctx context.Context, req ctrl.Request, set *v1alpha1.IngressDaemonSet) (o *observed, d rollout.Decision, took time.Duration, err error) {
-	end := r.pace.effort(req)
+	end := r.throttle.effort(req)
 	defer func() { end(o != nil) }()
 	if o, err = r.observe(ctx, set); err != nil {
 		return nil, d, 0, fmt.Errorf("observing: %w", err)
 	}
 	r.evictions.of(req.NamespacedName, o.reader.Nodes)
-	if !r.pace.decided(req) && !r.checks.heardAll(req.NamespacedName) {
+	if !r.throttle.decided(req) && !r.checks.heardAll(req.NamespacedName) {
 		return nil, d, 0, nil
 	}
-	r.pace.decide(req)
+	r.throttle.decide(req)
 	begun := r.now()
 	d = rollout.Plan(o.state)
 	return o, d, r.now().Sub(begun), nil
@@ -139,7 +139,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.evictions.forget(req.NamespacedName)
 	r.untold.take(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
-	r.pace.forget(req)
+	r.throttle.forget(req)
 	unmeasure(req.NamespacedName)
 }
 

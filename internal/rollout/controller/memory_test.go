@@ -115,14 +115,14 @@ func TestBuriedPods(t *testing.T) {
 	})
 }
 
-// lasting is a pace by whose clock every pass takes so long.
-func lasting(took time.Duration) *pace {
+// lasting is a throttle by whose clock every pass takes so long.
+func lasting(took time.Duration) *throttle {
 	var spent time.Duration
-	return newPace(func() time.Duration { spent += took; return spent })
+	return newThrottle(func() time.Duration { spent += took; return spent })
 }
 
-// TestPace pauses for many times as long as it took to decide.
-func TestPace(t *testing.T) {
+// TestThrottle pauses for many times as long as it took to decide.
+func TestThrottle(t *testing.T) {
 	req := reconcile.Request{NamespacedName: theSet}
 	for took, want := range map[time.Duration]time.Duration{
 		0: shortestPause, 100 * time.Microsecond: shortestPause, 40 * time.Millisecond: 2400 * time.Millisecond, time.Minute: longestPause,

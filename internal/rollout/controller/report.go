@@ -33,7 +33,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case equality.Semantic.DeepEqual(o.set.Status, status), o.released:
 		return again, nil
 	case counts:
-		if due := r.pace.lastReport(req).at.Add(countsEvery); o.state.Now.Before(due) {
+		if due := r.throttle.lastReport(req).at.Add(countsEvery); o.state.Now.Before(due) {
 			return due, nil
 		}
 	}
@@ -46,7 +46,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case err != nil:
 		return again, fmt.Errorf("writing the status: %w", err)
 	}
-	r.pace.report(req, r.now(), changed.ResourceVersion)
+	r.throttle.report(req, r.now(), changed.ResourceVersion)
 	r.written.remember(changed)
 	r.measurements.stored(req.NamespacedName, status.Analysis)
 	if !counts {

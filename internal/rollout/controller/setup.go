@@ -85,7 +85,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	r := emptyReconciler(time.Now)
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
 	r.recorder, r.image, r.detachers = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.Detachers
-	trigger := func(set types.NamespacedName) { queue.add(reconcile.Request{NamespacedName: set}, r.pace) }
+	trigger := func(set types.NamespacedName) { queue.add(reconcile.Request{NamespacedName: set}, r.throttle) }
 	r.checks, r.measurements = newChecks(trigger, r.now), newMeasurements(o.Measure, trigger, r.now)
 	r.checkAnalysis = o.CheckAnalysis
 	if err := mgr.Add(manager.RunnableFunc(r.freezes.run)); err != nil {
@@ -113,7 +113,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
 		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		freezes: newFreezeDetector(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		freezes: newFreezeDetector(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, throttle: newThrottle(threadTime),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }
@@ -190,7 +190,7 @@ func (r *Reconciler) setsWhere(ctx context.Context, match func(*v1alpha1.Ingress
 func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, req := range sets(ctx, obj) {
-			pause := r.pace.pause(req)
+			pause := r.throttle.pause(req)
 			if lost(obj) {
 				pause = shortestPause
 			}
@@ -252,7 +252,7 @@ func (r *Reconciler) changesOfItself() predicate.Predicate {
 	return predicate.Or(specChanges(), predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.IngressDaemonSet), e.ObjectNew.(*v1alpha1.IngressDaemonSet)
-			own := r.pace.lastReport(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)}).version
+			own := r.throttle.lastReport(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)}).version
 			order, err := resourceversion.CompareResourceVersion(after.ResourceVersion, own)
 			return (err != nil || order > 0) && !equality.Semantic.DeepEqual(before.Status, after.Status)
 		},

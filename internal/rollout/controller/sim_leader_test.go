@@ -66,7 +66,7 @@ var ctx = context.Background()
 func (w *world) lead(skew time.Duration) *leader {
 	l := &leader{w: w, skew: skew, began: w.now, backoff: backoff()}
 	l.r = emptyReconciler(l.now)
-	l.r.pace = newPace(func() time.Duration { return 0 })
+	l.r.throttle = newThrottle(func() time.Duration { return 0 })
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
@@ -113,7 +113,7 @@ func (w *world) nextClock(last time.Duration) time.Duration {
 	return min(max(last+w.between(-w.apart, w.apart), -w.apart), w.apart)
 }
 
-func (l *leader) trigger(types.NamespacedName) { l.wakeAfter(l.r.pace.pause(request)) }
+func (l *leader) trigger(types.NamespacedName) { l.wakeAfter(l.r.throttle.pause(request)) }
 
 func (l *leader) wakeAfter(d time.Duration) {
 	t := l.w.now.Add(d)

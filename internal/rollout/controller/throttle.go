@@ -23,19 +23,19 @@ func (t *triggerQueue) open(_ context.Context, q workqueue.TypedRateLimitingInte
 	return nil
 }
 
-func (t *triggerQueue) add(req reconcile.Request, p *pace) {
+func (t *triggerQueue) add(req reconcile.Request, by *throttle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.queue != nil {
-		t.queue.AddAfter(req, p.pause(req))
+		t.queue.AddAfter(req, by.pause(req))
 	}
 }
 
-// pace lets a pass rest for many times as long as it takes to observe and decide,
+// throttle lets a pass rest for many times as long as it takes to observe and decide,
 // so that a large fleet costs a small share of a processor however long its rollout
 // takes, and a small one is not kept waiting. What counts is the processor's time: on a
 // machine that is busy with others a pass takes longer, and is no more of a burden.
-type pace struct {
+type throttle struct {
 	// spent is how much of it the calling thread has used.
 	spent    func() time.Duration
 	mu       sync.Mutex
@@ -65,62 +65,62 @@ const (
 	pausePerEffort = 60
 )
 
-func newPace(spent func() time.Duration) *pace {
-	return &pace{spent: spent, took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]lastReport{}, began: map[reconcile.Request]bool{}}
+func newThrottle(spent func() time.Duration) *throttle {
+	return &throttle{spent: spent, took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]lastReport{}, began: map[reconcile.Request]bool{}}
 }
 
 // effort has the work counted that is done until what it returns is called, by the same
 // goroutine and no other. That remembers what was counted where the work was all done.
-func (p *pace) effort(req reconcile.Request) (end func(done bool)) {
+func (t *throttle) effort(req reconcile.Request) (end func(done bool)) {
 	runtime.LockOSThread()
-	begun := p.spent()
+	begun := t.spent()
 	return func(done bool) {
-		took := p.spent() - begun
+		took := t.spent() - begun
 		runtime.UnlockOSThread()
 		if done {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.took[req] = took
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.took[req] = took
 		}
 	}
 }
 
-func (p *pace) pause(req reconcile.Request) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return min(max(pausePerEffort*p.took[req], shortestPause), longestPause)
+func (t *throttle) pause(req reconcile.Request) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return min(max(pausePerEffort*t.took[req], shortestPause), longestPause)
 }
 
 // decided is whether a decision was made before.
-func (p *pace) decided(req reconcile.Request) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.began[req]
+func (t *throttle) decided(req reconcile.Request) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.began[req]
 }
 
-func (p *pace) decide(req reconcile.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.began[req] = true
+func (t *throttle) decide(req reconcile.Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.began[req] = true
 }
 
 // lastReport is of the status that was last written.
-func (p *pace) lastReport(req reconcile.Request) lastReport {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reported[req]
+func (t *throttle) lastReport(req reconcile.Request) lastReport {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reported[req]
 }
 
-func (p *pace) report(req reconcile.Request, at time.Time, version string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reported[req] = lastReport{at, version}
+func (t *throttle) report(req reconcile.Request, at time.Time, version string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reported[req] = lastReport{at, version}
 }
 
-func (p *pace) forget(req reconcile.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.took, req)
-	delete(p.reported, req)
-	delete(p.began, req)
+func (t *throttle) forget(req reconcile.Request) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.took, req)
+	delete(t.reported, req)
+	delete(t.began, req)
 }
