@@ -241,7 +241,7 @@ func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string,
 		}
 		node := live.DeepCopy()
 		node.Annotations, node.ResourceVersion = u.GetAnnotations(), u.GetResourceVersion()
-		r.written.remember(node)
+		r.mutations.remember(node)
 		return nil
 	})
 }
@@ -268,7 +268,7 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observed, s rollout.Step
 		if err := r.delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		r.written.bury(pod, s.Node)
+		r.mutations.bury(pod, s.Node)
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (r *Reconciler) delete(ctx context.Context, obj client.Object, opts ...clie
 	if err := client.IgnoreNotFound(r.client.Delete(ctx, obj, opts...)); err != nil {
 		return err
 	}
-	r.written.gone(obj)
+	r.mutations.gone(obj)
 	return nil
 }
 

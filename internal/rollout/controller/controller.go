@@ -49,7 +49,7 @@ type Reconciler struct {
 	// could mend.
 	measurements  *measurements
 	checkAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
-	written       *written
+	mutations     *mutationCache
 	dryRuns       *dryRuns
 	memory        *memory
 	sights        *sights
@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	set = latest(r.written, set)
+	set = latest(r.mutations, set)
 	if set.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
 		return ctrl.Result{}, r.addFinalizer(ctx, set)
 	}
@@ -154,7 +154,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaem
 	case err != nil:
 		return fmt.Errorf("adding the finalizer: %w", err)
 	}
-	r.written.remember(changed)
+	r.mutations.remember(changed)
 	return nil
 }
 

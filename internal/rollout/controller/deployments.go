@@ -44,7 +44,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		d.ResourceVersion = versionOfNone
 		conflict := r.write(ctx, d)
 		if conflict == nil {
-			r.written.remember(d)
+			r.mutations.remember(d)
 			return nil
 		}
 		if !apierrors.IsConflict(conflict) {
@@ -124,7 +124,7 @@ func (r *Reconciler) claim(ctx context.Context, o *observed, node string, found 
 	if err := r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldManager)); err != nil {
 		return fmt.Errorf("claiming Deployment %s: %w", d.Name, err)
 	}
-	r.written.remember(d)
+	r.mutations.remember(d)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 // update gives a Deployment a template and a number of pods, by server-side
 // apply. Where something would survive that, it is replaced whole.
 func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
-	r.written.replace(o.nodes[s.Node].deployment.UID, o.nodes[s.Node].pods)
+	r.mutations.replace(o.nodes[s.Node].deployment.UID, o.nodes[s.Node].pods)
 	switch {
 	case s.Keep:
 		return r.amend(ctx, o, s)

@@ -318,7 +318,7 @@ func TestClaimsDeployments(t *testing.T) {
 			if diff := cmp.Diff(before.Spec, d.Spec); diff != "" || !test.claims && d.ResourceVersion != before.ResourceVersion {
 				t.Errorf("it was changed (-before +after):\n%s", diff)
 			}
-			if got := unseen(r.written, set.UID, func(*appsv1.Deployment) bool { return false }); len(got) != 1 {
+			if got := unseen(r.mutations, set.UID, func(*appsv1.Deployment) bool { return false }); len(got) != 1 {
 				t.Errorf("the next pass would not see it: %v", got)
 			}
 		})
@@ -341,7 +341,7 @@ func TestLostAfterAWrite(t *testing.T) {
 			node := benchNode(1)
 			node.Status.Addresses = nil
 			own := benchDeployment(set, node.Name)
-			r.written.remember(own)
+			r.mutations.remember(own)
 			for _, lost := range []bool{false, true} {
 				if lost {
 					d := own.DeepCopy()

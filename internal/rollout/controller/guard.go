@@ -30,7 +30,7 @@ func (r *Reconciler) guarded(ctx context.Context, n *nodeObjects, write func(res
 	return r.whileSame(ctx, n.deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"), version, same, func(version string) error {
 		d, err := write(version)
 		if err == nil {
-			r.written.remember(d)
+			r.mutations.remember(d)
 		}
 		return err
 	})
@@ -66,7 +66,7 @@ func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployme
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(live), now)
-	return err == nil && unchanged(now, since(r.written, live))
+	return err == nil && unchanged(now, since(r.mutations, live))
 }
 
 // whileSame writes to an object of a version, and to later ones as long as what counts of
@@ -93,7 +93,7 @@ func (r *Reconciler) cachedVersion(ctx context.Context, live *appsv1.Deployment)
 	if r.client.Get(ctx, client.ObjectKeyFromObject(live), cached) != nil {
 		return live.ResourceVersion
 	}
-	if newest := latest(r.written, cached); unchanged(newest, live) {
+	if newest := latest(r.mutations, cached); unchanged(newest, live) {
 		return newest.ResourceVersion
 	}
 	return live.ResourceVersion
@@ -145,7 +145,7 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 func (r *Reconciler) podsAreThere(ctx context.Context, o *observed, node string) error {
 	n := o.nodes[node]
 	for _, seen := range n.pods {
-		if !serves(seen) || !r.written.mayBeOlder(n.deployment.UID, seen) {
+		if !serves(seen) || !r.mutations.mayBeOlder(n.deployment.UID, seen) {
 			continue
 		}
 		now := &corev1.Pod{}
@@ -268,7 +268,7 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 		now := &appsv1.Deployment{}
 		err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && !unchanged(now, since(r.written, n.deployment)):
+		case apierrors.IsNotFound(err), err == nil && !unchanged(now, since(r.mutations, n.deployment)):
 			return apierrors.NewConflict(appsv1.Resource("deployments"), n.deployment.Name, errors.New("it has changed since this was decided"))
 		case err != nil:
 			return fmt.Errorf("reading the Deployment: %w", err)
@@ -328,13 +328,13 @@ func serves(pod *corev1.Pod) bool { return objects.PodReady(pod) && pod.Deletion
 // where that is seen late, its claim is dropped again and again.
 func (r *Reconciler) stamp(ctx context.Context, o *observed, s rollout.Step) error {
 	uid := o.nodes[s.Node].deployment.UID
-	if r.written.isStamped(uid, o.set.ResourceVersion) {
+	if r.mutations.isStamped(uid, o.set.ResourceVersion) {
 		return nil
 	}
 	if err := r.amend(ctx, o, s); err != nil {
 		return err
 	}
-	r.written.stamp(uid, o.set.ResourceVersion)
+	r.mutations.stamp(uid, o.set.ResourceVersion)
 	return nil
 }
 

@@ -73,7 +73,7 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 			}
 			// The other controller remembers what it wrote, this one does not. And the
 			// generation of a Deployment counts its annotations, which this server does not.
-			r.written = newWritten(r.now)
+			r.mutations = newMutationCache(r.now)
 			stamped := &appsv1.Deployment{}
 			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(o.nodes["node-1"].deployment), stamped); err != nil {
 				t.Fatal(err)
@@ -323,7 +323,7 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 			}
 			o.nodes["node-1"].pods = []*corev1.Pod{seen}
 			if test.updated != nil {
-				r.written.replace(live.UID, test.updated)
+				r.mutations.replace(live.UID, test.updated)
 			}
 			if err := r.client.Create(t.Context(), now); err != nil {
 				t.Fatal(err)
@@ -562,11 +562,11 @@ func TestGuardsForgetNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, o, _ := frozen(t)
 			d := o.nodes["node-1"].deployment
-			r.written.remember(d)
+			r.mutations.remember(d)
 			if err := look(r, o); err != nil {
 				t.Fatal(err)
 			}
-			if r.written.objects[identityOf(d)].Object == nil {
+			if r.mutations.objects[identityOf(d)].Object == nil {
 				t.Error("it is forgotten that the Deployment was written")
 			}
 		})
@@ -672,7 +672,7 @@ func TestUnmarkWithoutARecord(t *testing.T) {
 					if err := r.client.Update(t.Context(), live); err != nil {
 						t.Fatal(err)
 					}
-					r.written = newWritten(r.now)
+					r.mutations = newMutationCache(r.now)
 				}
 			}
 		})

@@ -101,7 +101,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	o.checkers = map[int32]*appsv1.DaemonSet{}
 	seen := map[string]bool{}
 	for i := range list.Items {
-		ds := latest(r.written, &list.Items[i])
+		ds := latest(r.mutations, &list.Items[i])
 		seen[ds.Name] = true
 		port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		switch {
@@ -113,7 +113,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 			o.orphans = append(o.orphans, ds)
 		}
 	}
-	for _, ds := range unseen(r.written, o.set.UID, func(ds *appsv1.DaemonSet) bool { return seen[ds.Name] }) {
+	for _, ds := range unseen(r.mutations, o.set.UID, func(ds *appsv1.DaemonSet) bool { return seen[ds.Name] }) {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
@@ -241,7 +241,7 @@ func (r *Reconciler) endReleases(ctx context.Context, set *v1alpha1.IngressDaemo
 	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
 		return fmt.Errorf("forgetting the release of a port that is wanted again: %w", client.IgnoreNotFound(err))
 	}
-	r.written.remember(changed)
+	r.mutations.remember(changed)
 	return nil
 }
 
@@ -389,7 +389,7 @@ func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 		if err := r.client.Patch(ctx, claimed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
 			return fmt.Errorf("claiming DaemonSet %s: %w", ds.Name, err)
 		}
-		r.written.remember(claimed)
+		r.mutations.remember(claimed)
 	}
 	return nil
 }
@@ -403,7 +403,7 @@ func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) 
 		if err := r.write(ctx, wanted); err != nil {
 			return err
 		}
-		r.written.remember(wanted)
+		r.mutations.remember(wanted)
 		return nil
 	}
 	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), live.ResourceVersion, unchanged, func(version string) error {
@@ -411,7 +411,7 @@ func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) 
 		ds.UID, ds.ResourceVersion = live.UID, version
 		err := r.write(ctx, ds, client.ForceOwnership)
 		if err == nil {
-			r.written.remember(ds)
+			r.mutations.remember(ds)
 		}
 		return err
 	})

@@ -43,7 +43,7 @@ func deployment(version string) *appsv1.Deployment {
 // TestWritten sees own writes until the cache has caught up with them.
 func TestWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWritten(time.Now)
+		w := newMutationCache(time.Now)
 		never := func(*appsv1.Deployment) bool { return false }
 		cached, own, newer := deployment("9"), deployment("10"), deployment("11")
 		if latest(w, cached) != cached {
@@ -95,7 +95,7 @@ func TestWritten(t *testing.T) {
 // looked at, until the cache says that they are gone or a while has passed.
 func TestBuriedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWritten(time.Now)
+		w := newMutationCache(time.Now)
 		pod, other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
 		w.bury(pod, "node-1")
 		w.bury(other, "node-2")

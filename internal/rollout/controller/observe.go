@@ -115,7 +115,7 @@ func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
 	changed := r.changes.take(client.ObjectKeyFromObject(o.set))
 	all := changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil
 	if !all {
-		r.written.nodes(o.set, changed)
+		r.mutations.nodes(o.set, changed)
 	}
 	if err := r.catchUp(ctx, o, &appsv1.Deployment{}); err != nil {
 		return err
@@ -170,21 +170,21 @@ func (r *Reconciler) observeChanged(ctx context.Context, o *observed, changed ma
 // gather puts objects where they belong, and what was written newer than they are.
 func (r *Reconciler) gather(o *observed, nodes []*corev1.Node, deployments []*appsv1.Deployment, pods []*corev1.Pod) {
 	for _, cached := range nodes {
-		node := latest(r.written, cached)
+		node := latest(r.mutations, cached)
 		o.nodes[node.Name] = &nodeObjects{node: node}
 	}
 	for _, cached := range deployments {
-		o.place(latest(r.written, cached))
+		o.place(latest(r.mutations, cached))
 	}
 	placed := func(d *appsv1.Deployment) bool {
 		n := o.nodes[d.Annotations[v1alpha1.AnnotationNode]]
 		return n != nil && n.deployment != nil
 	}
-	for _, own := range unseen(r.written, o.set.UID, placed) {
+	for _, own := range unseen(r.mutations, o.set.UID, placed) {
 		o.place(own)
 	}
 	for _, pod := range pods {
-		if r.written.buried(pod) {
+		if r.mutations.buried(pod) {
 			continue
 		}
 		switch at := placeOf(pod); {

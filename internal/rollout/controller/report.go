@@ -47,7 +47,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 		return again, fmt.Errorf("writing the status: %w", err)
 	}
 	r.throttle.report(req, r.now(), changed.ResourceVersion)
-	r.written.remember(changed)
+	r.mutations.remember(changed)
 	r.measurements.stored(req.NamespacedName, status.Analysis)
 	if !counts {
 		again = o.state.Now

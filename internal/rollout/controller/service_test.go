@@ -205,7 +205,7 @@ func TestPortRenamed(t *testing.T) {
 	e.template("http", 9090)
 	check("back, with another number", "", "")
 	e.must(e.r.client.DeleteAllOf(t.Context(), &appsv1.ControllerRevision{}, client.InNamespace(e.set.Namespace)))
-	e.r.written = newWritten(e.r.now)
+	e.r.mutations = newMutationCache(e.r.now)
 	check("the record of the old template is lost", "", "ServiceUnusable: Service web has the targetPort http")
 }
 
@@ -354,7 +354,7 @@ func TestOrphansArePublished(t *testing.T) {
 		e.put(d)
 	}
 	e.put(third, e.pods(third.Name)[0])
-	e.r.written = newWritten(e.r.now)
+	e.r.mutations = newMutationCache(e.r.now)
 	e.pass()
 	want := map[string]bool{first: true, second: false, third.Name: false}
 	for _, s := range e.slices() {

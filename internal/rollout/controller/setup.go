@@ -112,7 +112,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 // emptyReconciler remembers nothing yet.
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
-		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
+		now: now, parallel: parallelWrites, mutations: newMutationCache(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
 		freezes: newFreezeDetector(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, throttle: newThrottle(threadTime),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
@@ -214,7 +214,7 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.written.gone(e.Object)
+			r.mutations.gone(e.Object)
 			r.saw(e.Object)
 			r.evictions.gone(e.Object)
 			add(ctx, e.Object, q)

@@ -26,7 +26,7 @@ func (d delays) AddAfter(req reconcile.Request, after time.Duration) {
 // TestLostPodsDoNotWait: what is replaced as fast as it is lost is looked at at once,
 // however long a pass takes; other events are gathered.
 func TestLostPodsDoNotWait(t *testing.T) {
-	r := &Reconciler{changes: newChanges(), evictions: newEvictions(time.Now), throttle: lasting(time.Minute), written: newWritten(time.Now)}
+	r := &Reconciler{changes: newChanges(), evictions: newEvictions(time.Now), throttle: lasting(time.Minute), mutations: newMutationCache(time.Now)}
 	r.throttle.effort(reconcile.Request{NamespacedName: theSet})(true)
 	for name, test := range map[string]struct {
 		status corev1.PodStatus
@@ -52,7 +52,7 @@ func TestLostPodsDoNotWait(t *testing.T) {
 
 // TestTakenLabel: an IngressDaemonSet hears of an object that was taken from it.
 func TestTakenLabel(t *testing.T) {
-	r := &Reconciler{changes: newChanges(), evictions: newEvictions(time.Now), throttle: newThrottle(threadTime), written: newWritten(time.Now)}
+	r := &Reconciler{changes: newChanges(), evictions: newEvictions(time.Now), throttle: newThrottle(threadTime), mutations: newMutationCache(time.Now)}
 	before := benchDeployment(benchSet(), "node-1")
 	after := before.DeepCopy()
 	after.Labels[v1alpha1.LabelName] = "another"

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// written keeps the objects that the controller wrote until the cache has
+// mutationCache keeps the objects that the controller wrote until the cache has
 // caught up with them, so that it sees its own writes at once.
-type written struct {
+type mutationCache struct {
 	now     func() time.Time
 	mu      sync.Mutex
 	objects map[identity]own
@@ -51,97 +51,97 @@ type deletion struct {
 // more: it was deleted while the watch was broken.
 const longestLag = time.Minute
 
-func newWritten(now func() time.Time) *written {
-	return &written{
+func newMutationCache(now func() time.Time) *mutationCache {
+	return &mutationCache{
 		now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{},
 		stamped: map[types.UID]string{}, replaced: map[types.UID][]string{},
 	}
 }
 
 // remember keeps an object as the API server returned it and the cache will hold it.
-func (w *written) remember(obj client.Object) {
+func (m *mutationCache) remember(obj client.Object) {
 	_, _ = leanDeployment(obj) // which never fails
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.objects[identityOf(obj)] = own{obj, w.now()}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.objects[identityOf(obj)] = own{obj, m.now()}
 }
 
 // gone drops an object that was deleted, and not another that got its name since.
-func (w *written) gone(obj client.Object) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if mine, ok := w.objects[identityOf(obj)]; ok && mine.GetUID() == obj.GetUID() {
-		delete(w.objects, identityOf(obj))
+func (m *mutationCache) gone(obj client.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mine, ok := m.objects[identityOf(obj)]; ok && mine.GetUID() == obj.GetUID() {
+		delete(m.objects, identityOf(obj))
 	}
-	delete(w.deleted, obj.GetUID())
-	delete(w.stamped, obj.GetUID())
-	delete(w.replaced, obj.GetUID())
+	delete(m.deleted, obj.GetUID())
+	delete(m.stamped, obj.GetUID())
+	delete(m.replaced, obj.GetUID())
 }
 
 // replace remembers of which ReplicaSets the pods are that an update of a Deployment is to replace.
-func (w *written) replace(deployment types.UID, pods []*corev1.Pod) {
+func (m *mutationCache) replace(deployment types.UID, pods []*corev1.Pod) {
 	var hashes []string
 	for _, pod := range pods {
 		if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; !slices.Contains(hashes, hash) {
 			hashes = append(hashes, hash)
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.replaced[deployment] = hashes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replaced[deployment] = hashes
 }
 
 // mayBeOlder is whether a pod may have been there before the last update of a Deployment, as far
 // as is known.
-func (w *written) mayBeOlder(deployment types.UID, pod *corev1.Pod) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before, known := w.replaced[deployment]
+func (m *mutationCache) mayBeOlder(deployment types.UID, pod *corev1.Pod) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, known := m.replaced[deployment]
 	return !known || slices.Contains(before, pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 }
 
 // stamp remembers for which version of the IngressDaemonSet a Deployment was stamped.
-func (w *written) stamp(deployment types.UID, version string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.stamped[deployment] = version
+func (m *mutationCache) stamp(deployment types.UID, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stamped[deployment] = version
 }
 
 // isStamped is whether a Deployment was stamped for a version of the IngressDaemonSet: again
 // would refuse nobody more.
-func (w *written) isStamped(deployment types.UID, version string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stamped[deployment] == version
+func (m *mutationCache) isStamped(deployment types.UID, version string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stamped[deployment] == version
 }
 
 // bury has a pod that was deleted at once be seen no more, though the cache still holds it.
-func (w *written) bury(pod *corev1.Pod, node string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.deleted[pod.UID] = deletion{node, w.now()}
+func (m *mutationCache) bury(pod *corev1.Pod, node string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deleted[pod.UID] = deletion{node, m.now()}
 }
 
 // buried is whether a pod was.
-func (w *written) buried(pod *corev1.Pod) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, deleted := w.deleted[pod.UID]
+func (m *mutationCache) buried(pod *corev1.Pod) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, deleted := m.deleted[pod.UID]
 	return deleted
 }
 
 // latest is the newer of the cached object and the one that was written, which is dropped
 // where the cache has caught up.
-func latest[T client.Object](w *written, cached T) T {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func latest[T client.Object](m *mutationCache, cached T) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	key := identityOf(cached)
-	mine, ok := w.objects[key].Object.(T)
+	mine, ok := m.objects[key].Object.(T)
 	if !ok {
 		return cached
 	}
 	if !newer(mine, cached) {
-		delete(w.objects, key)
+		delete(m.objects, key)
 		return cached
 	}
 	return mine
@@ -149,10 +149,10 @@ func latest[T client.Object](w *written, cached T) T {
 
 // since is the newer of an object that was observed and the one that was written. What was
 // observed may be what was written, and not in the cache yet.
-func since[T client.Object](w *written, observed T) T {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if mine, ok := w.objects[identityOf(observed)].Object.(T); ok && newer(mine, observed) {
+func since[T client.Object](m *mutationCache, observed T) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mine, ok := m.objects[identityOf(observed)].Object.(T); ok && newer(mine, observed) {
 		return mine
 	}
 	return observed
@@ -166,16 +166,16 @@ func newer(a, b client.Object) bool {
 
 // unseen are the written objects of a type that belong to the owner and that were
 // not seen in the cache.
-func unseen[T client.Object](w *written, owner types.UID, seen func(T) bool) []T {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func unseen[T client.Object](m *mutationCache, owner types.UID, seen func(T) bool) []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var out []T
-	for key, obj := range w.objects {
+	for key, obj := range m.objects {
 		mine, ok := obj.Object.(T)
 		switch {
 		case !ok || !controlledBy(mine, owner) || seen(mine):
-		case w.now().Sub(obj.at) > longestLag:
-			delete(w.objects, key)
+		case m.now().Sub(obj.at) > longestLag:
+			delete(m.objects, key)
 		default:
 			out = append(out, mine)
 		}
@@ -184,10 +184,10 @@ func unseen[T client.Object](w *written, owner types.UID, seen func(T) bool) []T
 }
 
 // nodes adds the nodes of which something was written that the cache may not hold yet.
-func (w *written) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, obj := range w.objects {
+func (m *mutationCache) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, obj := range m.objects {
 		switch obj := obj.Object.(type) {
 		case *corev1.Node:
 			to[obj.Name] = true
@@ -198,8 +198,8 @@ func (w *written) nodes(set *v1alpha1.IngressDaemonSet, to map[string]bool) {
 		}
 	}
 	// The event of a deletion may come before it is noted, and then no other tells of it.
-	maps.DeleteFunc(w.deleted, func(_ types.UID, d deletion) bool { return w.now().Sub(d.at) > longestLag })
-	for _, pod := range w.deleted {
+	maps.DeleteFunc(m.deleted, func(_ types.UID, d deletion) bool { return m.now().Sub(d.at) > longestLag })
+	for _, pod := range m.deleted {
 		to[pod.node] = true
 	}
 }
@@ -212,14 +212,14 @@ func (r *Reconciler) catchUp(ctx context.Context, o *observed, kind client.Objec
 	if err != nil {
 		return err
 	}
-	r.written.mu.Lock()
-	defer r.written.mu.Unlock()
-	for key, mine := range r.written.objects {
+	r.mutations.mu.Lock()
+	defer r.mutations.mu.Unlock()
+	for key, mine := range r.mutations.objects {
 		if key.kind != reflect.TypeOf(kind) || !controlledBy(mine, o.set.UID) {
 			continue
 		}
 		if cached, found, err := held.Get(mine.Object); err == nil && found && !newer(mine, cached.(client.Object)) {
-			delete(r.written.objects, key)
+			delete(r.mutations.objects, key)
 		}
 	}
 	return nil
