@@ -60,7 +60,7 @@ func newMutationCache(now func() time.Time) *mutationCache {
 
 // remember keeps an object as the API server returned it and the cache will hold it.
 func (m *mutationCache) remember(obj client.Object) {
-	_, _ = leanDeployment(obj) // which never fails
+	_, _ = transformDeployment(obj) // which never fails
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.objects[identityOf(obj)] = own{obj, m.now()}

@@ -42,22 +42,22 @@ func CacheOptions(allPods bool) cache.Options {
 		panic(err)
 	}
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*named)}
-	lean := ours
-	lean.Transform = cache.TransformStripManagedFields()
+	stripped := ours
+	stripped.Transform = cache.TransformStripManagedFields()
 	deployments, pods := ours, ours
-	deployments.Transform, pods.Transform = leanDeployment, leanPod
+	deployments.Transform, pods.Transform = transformDeployment, transformPod
 	if allPods {
-		pods = cache.ByObject{Transform: leanPodOfAnybody}
+		pods = cache.ByObject{Transform: transformPodOfAnybody}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&appsv1.Deployment{}:         deployments,
-		&appsv1.DaemonSet{}:          lean,
-		&appsv1.ControllerRevision{}: lean,
-		&discoveryv1.EndpointSlice{}: lean,
-		&corev1.ServiceAccount{}:     lean,
-		&rbacv1.RoleBinding{}:        lean,
+		&appsv1.DaemonSet{}:          stripped,
+		&appsv1.ControllerRevision{}: stripped,
+		&discoveryv1.EndpointSlice{}: stripped,
+		&corev1.ServiceAccount{}:     stripped,
+		&rbacv1.RoleBinding{}:        stripped,
 		&corev1.Pod{}:                pods,
-		&corev1.Node{}:               {Transform: leanNode},
+		&corev1.Node{}:               {Transform: transformNode},
 		&corev1.Service{}:            {Transform: cache.TransformStripManagedFields()},
 	}}
 }

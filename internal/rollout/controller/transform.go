@@ -16,9 +16,9 @@ import (
 // inSpec is that somebody has a claim to the spec.
 var inSpec = metav1.NewFieldsV1(`{"f:spec":{}}`)
 
-// leanDeployment keeps of the template only the revision, and of the managed
+// transformDeployment keeps of the template only the revision, and of the managed
 // fields only who has a claim to the spec that would outlive ours.
-func leanDeployment(obj any) (any, error) {
+func transformDeployment(obj any) (any, error) {
 	if d, ok := obj.(*appsv1.Deployment); ok {
 		d.ManagedFields = those(d.ManagedFields, objects.Outlives)
 		for i := range d.ManagedFields {
@@ -38,7 +38,7 @@ func leanDeployment(obj any) (any, error) {
 // unread are the conditions of pods that nobody here decides by.
 var unread = []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.PodReadyToStartContainers}
 
-func leanPod(obj any) (any, error) {
+func transformPod(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.OwnerReferences, pod.GenerateName = nil, nil, ""
 		labels := only
@@ -52,7 +52,7 @@ func leanPod(obj any) (any, error) {
 		pod.Namespace = interned(pod.Namespace)
 		pod.Spec = corev1.PodSpec{
 			NodeName: interned(pod.Spec.NodeName), ReadinessGates: pod.Spec.ReadinessGates,
-			HostNetwork: pod.Spec.HostNetwork, Containers: leanHostPorts(&pod.Spec),
+			HostNetwork: pod.Spec.HostNetwork, Containers: hostPortsOnly(&pod.Spec),
 		}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
@@ -61,9 +61,9 @@ func leanPod(obj any) (any, error) {
 	return obj, nil
 }
 
-// leanHostPorts are the ports that a pod with a network of its own takes of its node, as if they
+// hostPortsOnly are the ports that a pod with a network of its own takes of its node, as if they
 // were one container's.
-func leanHostPorts(spec *corev1.PodSpec) []corev1.Container {
+func hostPortsOnly(spec *corev1.PodSpec) []corev1.Container {
 	var ports []corev1.ContainerPort
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
@@ -76,24 +76,24 @@ func leanHostPorts(spec *corev1.PodSpec) []corev1.Container {
 	return []corev1.Container{{Ports: ports}}
 }
 
-// leanPodOfAnybody also keeps what pods are selected by, where they listen, and how
+// transformPodOfAnybody also keeps what pods are selected by, where they listen, and how
 // they end.
-func leanPodOfAnybody(obj any) (any, error) {
+func transformPodOfAnybody(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
 	labels, spec := pod.Labels, pod.Spec
-	if _, err := leanPod(pod); err != nil {
+	if _, err := transformPod(pod); err != nil {
 		return nil, err
 	}
 	pod.Labels, pod.Spec.HostNetwork = labels, spec.HostNetwork
 	pod.Spec.TerminationGracePeriodSeconds = spec.TerminationGracePeriodSeconds
-	pod.Spec.Containers, pod.Spec.InitContainers = leanContainers(spec.Containers), leanContainers(spec.InitContainers)
+	pod.Spec.Containers, pod.Spec.InitContainers = trimmedContainers(spec.Containers), trimmedContainers(spec.InitContainers)
 	return pod, nil
 }
 
-func leanContainers(containers []corev1.Container) []corev1.Container {
+func trimmedContainers(containers []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for _, c := range containers {
 		kept := corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
@@ -107,9 +107,9 @@ func leanContainers(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// leanNode keeps of the status whether the kubelet is ready, where it listens, and where health
+// transformNode keeps of the status whether the kubelet is ready, where it listens, and where health
 // checks reach the node.
-func leanNode(obj any) (any, error) {
+func transformNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil
 		node.Labels, node.Annotations = internedMap(node.Labels), internedKeys(node.Annotations)
