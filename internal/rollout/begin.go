@@ -27,19 +27,19 @@ func (p *pass) halted() bool {
 	return false
 }
 
-// barred is whether the gate keeps a node from beginning: the next wave until the
+// barred is whether the analysis keeps a node from beginning: the next wave until the
 // last one passed, and others than those that began together.
 func (p *pass) barred(v *view) bool {
 	switch {
 	case len(p.strategy.Analysis) == 0 || p.rejected != nil:
 		return false
-	case shut(p.gate), p.gate != nil && shut(p.Status.Analysis), p.gate == nil && p.unfinishedOnRecord():
+	case shut(p.analysis), p.analysis != nil && shut(p.Status.Analysis), p.analysis == nil && p.unfinishedOnRecord():
 		// One that passed, or whose nodes have left, is acted on when that is written.
 		return true
 	case p.wave[v.Name]:
 		return false
 	default:
-		return ofWave(p.gate) || slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
+		return ofWave(p.analysis) || slices.ContainsFunc(p.views, func(o view) bool { return p.wave[o.Name] && o.turns() })
 	}
 }
 

@@ -25,10 +25,10 @@ type pass struct {
 	rejected *v1alpha1.RejectedRevision
 	// timedOut are the nodes whose detachment timed out with the present spec.
 	timedOut map[string]bool
-	// gate is where the analysis of the last wave stands, nil where there is none.
-	gate  *v1alpha1.AnalysisStatus
-	wave  map[string]bool
-	views []view
+	// analysis is where the analysis of the last wave stands, nil where there is none.
+	analysis *v1alpha1.AnalysisStatus
+	wave     map[string]bool
+	views    []view
 	// forbidden says which annotation on Nodes is not permitted, empty where all are.
 	forbidden string
 	// halts is why the rollout halts with this decision, empty where it goes on.

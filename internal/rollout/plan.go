@@ -16,14 +16,14 @@ func Plan(s State) Decision {
 		return p.out
 	}
 	p.recordRevision()
-	p.openGate()
+	p.readAnalysis()
 	p.assignTargets()
 	p.applyCheckers()
 	for i := range p.views {
 		p.settle(&p.views[i], p.turn(&p.views[i]))
 	}
 	p.continueWave()
-	p.closeGate()
+	p.continueAnalysis()
 	p.rejectOverdue()
 	p.writeStatus()
 	return p.out

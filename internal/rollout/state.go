@@ -17,11 +17,11 @@ import (
 type State struct {
 	Now time.Time
 	// Began is when this controller began to look, Looked when it last did so lookAgain ago
-	// or earlier and was not frozen since, GateSeen when it first saw the present phase of the
+	// or earlier and was not frozen since, AnalysisSeen when it first saw the present phase of the
 	// analysis; all, and what is Seen of nodes, by its own clock.
-	Began, Looked, GateSeen time.Time
-	Generation              int64
-	Spec                    v1alpha1.IngressDaemonSetSpec
+	Began, Looked, AnalysisSeen time.Time
+	Generation                  int64
+	Spec                        v1alpha1.IngressDaemonSetSpec
 	// Status is the status as it was last written.
 	Status   v1alpha1.IngressDaemonSetStatus
 	Deletion Deletion

@@ -113,7 +113,7 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	}
 	a.checkCheckers(seen, s)
 	a.checkBudget(seen, s)
-	a.checkGate(seen, s)
+	a.checkAnalysed(seen, s)
 	a.checkAnnotation(seen, s)
 }
 

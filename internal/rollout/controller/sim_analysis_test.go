@@ -17,9 +17,9 @@ func (a *audit) measured(m rollout.Measurement) {
 	}
 }
 
-// checkGate: no node begins with the present template while the last wave is
+// checkAnalysed: no node begins with the present template while the last wave is
 // measured or has failed, and none gets a template that was rejected.
-func (a *audit) checkGate(seen *picture, s rollout.Step) {
+func (a *audit) checkAnalysed(seen *picture, s rollout.Step) {
 	n, status := seen.node(s.Node), &seen.Status
 	if n == nil || !n.Wanted || n.Deployment != nil && n.Deployment.Detached || seen.Deletion != rollout.NotDeleted || len(seen.Spec.Strategy().Analysis) == 0 {
 		return
@@ -32,41 +32,41 @@ func (a *audit) checkGate(seen *picture, s rollout.Step) {
 	if rejected && (s.Action == rollout.Update || s.Action == rollout.Create) && s.Revision == seen.Revision {
 		a.fault("%s although it was rejected", s)
 	}
-	gate := status.Analysis
-	if !starts || rejected || gate == nil || gate.Revision != seen.Revision || goesOn(seen, n, s) {
+	now := status.Analysis
+	if !starts || rejected || now == nil || now.Revision != seen.Revision || goesOn(seen, n, s) {
 		return
 	}
 	// One in its turn that is to have no pods by now leaves; it has the template already.
 	if seen.Spec.Pods() == 0 && degraded(seen, n) && n.Deployment.Revision == seen.Revision && slices.Contains(status.Wave, s.Node) {
 		return
 	}
-	switch gate.Phase {
+	switch now.Phase {
 	case v1alpha1.AnalysisOfWave:
-		if !slices.Contains(gate.Nodes, s.Node) && !slices.Contains(status.Wave, s.Node) {
-			a.fault("%s during the wave of %v", s, gate.Nodes)
+		if !slices.Contains(now.Nodes, s.Node) && !slices.Contains(status.Wave, s.Node) {
+			a.fault("%s during the wave of %v", s, now.Nodes)
 		}
 	case v1alpha1.AnalysisMeasuring, v1alpha1.AnalysisFailed:
-		a.fault("%s although the analysis of %v is %s", s, gate.Nodes, gate.Phase)
+		a.fault("%s although the analysis of %v is %s", s, now.Nodes, now.Phase)
 	}
 }
 
 // checkVerdict: an analysis passes and fails by what was measured. What two controllers
 // measure at a time is not told apart here.
 func (a *audit) checkVerdict(before, after *v1alpha1.IngressDaemonSetStatus) {
-	gate, last := after.Analysis, before.Analysis
-	if gate == nil || last == nil || gate.Phase == last.Phase || len(a.w.leaders) > 1 || rollout.AnalysisID(gate) != rollout.AnalysisID(last) {
+	now, last := after.Analysis, before.Analysis
+	if now == nil || last == nil || now.Phase == last.Phase || len(a.w.leaders) > 1 || rollout.AnalysisID(now) != rollout.AnalysisID(last) {
 		return
 	}
 	failed := false
 	for _, check := range a.w.spec().Strategy().Analysis {
-		key := rollout.AnalysisID(gate) + check.Name
+		key := rollout.AnalysisID(now) + check.Name
 		failed = failed || a.failures[key] > check.MayFail()
-		if gate.Phase == v1alpha1.AnalysisPassed && a.w.set().Annotations[v1alpha1.AnnotationPromoted] != rollout.AnalysisID(gate) &&
+		if now.Phase == v1alpha1.AnalysisPassed && a.w.set().Annotations[v1alpha1.AnnotationPromoted] != rollout.AnalysisID(now) &&
 			(a.passed[key]+a.failures[key] < check.Measurements() || a.passed[key] == 0) {
 			a.fault("an analysis passed with %d passed and %d failed measurements of %s", a.passed[key], a.failures[key], check.Name)
 		}
 	}
-	if gate.Phase == v1alpha1.AnalysisFailed && !failed {
+	if now.Phase == v1alpha1.AnalysisFailed && !failed {
 		a.fault("an analysis failed by no check")
 	}
 }

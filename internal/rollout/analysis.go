@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The gate between waves. With rollingUpdate.analysis the nodes of a wave begin
+// The analysis of waves. With rollingUpdate.analysis the nodes of a wave begin
 // together, and the next wave begins when the last one has been measured:
 //
 //	Wave -> Measuring -> Passed -> the next wave
@@ -20,9 +20,9 @@ import (
 // Where it stands is in status.analysis. Like everything that nodes are touched
 // for, it is written before it is acted on.
 
-// openGate reads where the analysis stands, counts what was measured since, and
+// readAnalysis reads where the analysis stands, counts what was measured since, and
 // judges.
-func (p *planner) openGate() {
+func (p *planner) readAnalysis() {
 	if r := p.Status.Rejected; r != nil && r.Revision == p.Revision && p.Revisions[p.Status.CurrentRevision] {
 		p.rejected, p.goal = r.DeepCopy(), p.Status.CurrentRevision
 		return
@@ -31,23 +31,23 @@ func (p *planner) openGate() {
 	if !p.analyses() || last == nil || last.Revision != p.Revision {
 		return
 	}
-	p.gate = last.DeepCopy()
+	p.analysis = last.DeepCopy()
 	if judged := last.Phase == v1alpha1.AnalysisFailed && last.Generation == p.Generation; !judged {
-		p.gate.Nodes = p.telling(last.Nodes)
+		p.analysis.Nodes = p.telling(last.Nodes)
 	}
-	if len(p.gate.Nodes) == 0 {
+	if len(p.analysis.Nodes) == 0 {
 		// They left, or were drained, before they were judged.
-		p.gate = nil
+		p.analysis = nil
 		return
 	}
 	switch {
-	case p.gate.Phase == v1alpha1.AnalysisPassed:
+	case p.analysis.Phase == v1alpha1.AnalysisPassed:
 		return
-	case p.Promoted != "" && p.Promoted == AnalysisID(p.gate) && p.gate.Phase != v1alpha1.AnalysisOfWave:
+	case p.Promoted != "" && p.Promoted == AnalysisID(p.analysis) && p.analysis.Phase != v1alpha1.AnalysisOfWave:
 		p.enter(v1alpha1.AnalysisPassed)
 		return
-	case p.gate.Phase == v1alpha1.AnalysisFailed && p.gate.Generation != p.Generation:
-		p.gate.Began, p.gate.Checks = micro(p.Now), nil
+	case p.analysis.Phase == v1alpha1.AnalysisFailed && p.analysis.Generation != p.Generation:
+		p.analysis.Began, p.analysis.Checks = micro(p.Now), nil
 		p.enter(v1alpha1.AnalysisMeasuring)
 	}
 	for i := range p.strategy.Analysis {
@@ -75,7 +75,7 @@ func AnalysisID(a *v1alpha1.AnalysisStatus) string { return a.Began.UTC().Format
 func micro(t time.Time) metav1.MicroTime { return metav1.NewMicroTime(t.Truncate(time.Microsecond)) }
 
 func (p *planner) enter(phase v1alpha1.AnalysisPhase) {
-	p.gate.Phase, p.gate.Since = phase, micro(p.Now)
+	p.analysis.Phase, p.analysis.Since = phase, micro(p.Now)
 }
 
 // countMeasurements adds each measurement of a check to the status, once. While the wave is under way only
@@ -85,7 +85,7 @@ func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 		p.enroll(check.Name)
 		c := p.counted(check.Name)
 		// The last that was counted may be by another clock: only the same is not counted again.
-		if m.Counted || m.Check != check.Name || m.Analysis != AnalysisID(p.gate) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
+		if m.Counted || m.Check != check.Name || m.Analysis != AnalysisID(p.analysis) || c.At != nil && c.At.Time.Equal(micro(m.At).Time) {
 			continue
 		}
 		c.At = new(micro(m.At))
@@ -95,7 +95,7 @@ func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 		case m.Failure != "":
 			c.Failed++
 			c.Message = m.Failure
-		case p.gate.Phase != v1alpha1.AnalysisOfWave:
+		case p.analysis.Phase != v1alpha1.AnalysisOfWave:
 			c.Passed++
 		}
 	}
@@ -104,7 +104,7 @@ func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 // tellNothing is whether these are nodes, and none of them is one of the wave that is Ready: a
 // dead node tells nothing of the template, nor does one that somebody drains.
 func (p *pass) tellNothing(names []string) bool {
-	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.gate.Nodes, name) }
+	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.analysis.Nodes, name) }
 	return len(names) > 0 && !slices.ContainsFunc(names, tells)
 }
 
@@ -118,31 +118,31 @@ func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
 // enroll gives a check its place in the status.
 func (p *planner) enroll(check string) {
 	if p.counted(check) == nil {
-		p.gate.Checks = append(p.gate.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
+		p.analysis.Checks = append(p.analysis.Checks, v1alpha1.AnalysisCheckStatus{Name: check})
 	}
 }
 
 // counted is what was measured of a check, nil where nothing was yet.
 func (p *pass) counted(check string) *v1alpha1.AnalysisCheckStatus {
-	i := slices.IndexFunc(p.gate.Checks, func(c v1alpha1.AnalysisCheckStatus) bool { return c.Name == check })
+	i := slices.IndexFunc(p.analysis.Checks, func(c v1alpha1.AnalysisCheckStatus) bool { return c.Name == check })
 	if i < 0 {
 		return nil
 	}
-	return &p.gate.Checks[i]
+	return &p.analysis.Checks[i]
 }
 
 // judgeWave ends the analysis where it can be told how.
 func (p *planner) judgeWave() {
-	if p.gate.Phase == v1alpha1.AnalysisFailed {
+	if p.analysis.Phase == v1alpha1.AnalysisFailed {
 		return
 	}
 	p.enrollJudged()
 	switch why := p.failure(); {
 	case why != "":
 		p.enter(v1alpha1.AnalysisFailed)
-		p.gate.Generation = p.Generation
+		p.analysis.Generation = p.Generation
 		p.reject(why)
-	case p.gate.Phase == v1alpha1.AnalysisMeasuring && p.measured():
+	case p.analysis.Phase == v1alpha1.AnalysisMeasuring && p.measured():
 		p.enter(v1alpha1.AnalysisPassed)
 	}
 }
@@ -214,22 +214,22 @@ func (v *view) deadlineExceeded() string {
 	return fmt.Sprintf("node %s takes longer than progressDeadlineSeconds: %s", v.Name, v.reason)
 }
 
-// closeGate follows the wave that was decided on, and measures what is due.
-func (p *planner) closeGate() {
+// continueAnalysis follows the wave that was decided on, and measures what is due.
+func (p *planner) continueAnalysis() {
 	if !p.analyses() || p.rejected != nil {
 		return
 	}
 	nodes := p.judged()
 	switch {
-	case p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed:
+	case p.analysis == nil || p.analysis.Phase == v1alpha1.AnalysisPassed:
 		if len(nodes) > 0 {
-			p.gate = &v1alpha1.AnalysisStatus{Revision: p.Revision, Nodes: nodes, Began: micro(p.Now)}
+			p.analysis = &v1alpha1.AnalysisStatus{Revision: p.Revision, Nodes: nodes, Began: micro(p.Now)}
 			p.enter(v1alpha1.AnalysisOfWave)
 		}
-	case p.gate.Phase == v1alpha1.AnalysisOfWave && !slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return slices.Contains(nodes, name) }):
-		p.gate.Nodes = p.updatedOf(p.gate.Nodes)
-		if p.enter(v1alpha1.AnalysisMeasuring); len(p.gate.Nodes) == 0 {
-			p.gate = nil
+	case p.analysis.Phase == v1alpha1.AnalysisOfWave && !slices.ContainsFunc(p.analysis.Nodes, func(name string) bool { return slices.Contains(nodes, name) }):
+		p.analysis.Nodes = p.updatedOf(p.analysis.Nodes)
+		if p.enter(v1alpha1.AnalysisMeasuring); len(p.analysis.Nodes) == 0 {
+			p.analysis = nil
 		}
 	}
 	p.measure()
@@ -265,19 +265,19 @@ func (p *pass) updatedOf(names []string) []string {
 // measure asks for the measurements that are due.
 func (p *planner) measure() {
 	unreadable := slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Reason == v1alpha1.ReasonAnalysisInvalid })
-	if unreadable || p.gate == nil || p.gate.Phase != v1alpha1.AnalysisMeasuring && p.gate.Phase != v1alpha1.AnalysisOfWave {
+	if unreadable || p.analysis == nil || p.analysis.Phase != v1alpha1.AnalysisMeasuring && p.analysis.Phase != v1alpha1.AnalysisOfWave {
 		return
 	}
-	if p.tellNothing(p.gate.Nodes) {
+	if p.tellNothing(p.analysis.Nodes) {
 		p.block(Fault{v1alpha1.ReasonNodeNotReady, "the last wave cannot be measured while none of its nodes is Ready: " + p.measuredNodes()})
 		return
 	}
-	runs := slices.ContainsFunc(p.gate.Nodes, func(name string) bool { return p.ready(name) && p.find(name).Runs(p.gate.Revision) })
+	runs := slices.ContainsFunc(p.analysis.Nodes, func(name string) bool { return p.ready(name) && p.find(name).Runs(p.analysis.Revision) })
 	for i := range p.strategy.Analysis {
 		check := &p.strategy.Analysis[i]
 		p.enroll(check.Name)
 		c := p.counted(check.Name)
-		ofWave := p.gate.Phase == v1alpha1.AnalysisOfWave
+		ofWave := p.analysis.Phase == v1alpha1.AnalysisOfWave
 		if ofWave && !check.DuringWave || !ofWave && c.Passed+c.Failed >= check.Measurements() {
 			continue
 		}
@@ -292,24 +292,24 @@ func (p *planner) measure() {
 			}
 			continue
 		}
-		p.do(Step{Action: Measure, Check: check.Name, Analysis: AnalysisID(p.gate), Reason: "the wave is analysed"})
+		p.do(Step{Action: Measure, Check: check.Name, Analysis: AnalysisID(p.analysis), Reason: "the wave is analysed"})
 	}
 }
 
 // measuredNodes names the first few nodes of the wave.
 func (p *pass) measuredNodes() string {
-	return strings.Join(p.gate.Nodes[:min(len(p.gate.Nodes), 3)], ", ")
+	return strings.Join(p.analysis.Nodes[:min(len(p.analysis.Nodes), 3)], ", ")
 }
 
 // lastMeasured is when this controller made the last measurement of a check, or saw the
 // phase begin.
 func (p *pass) lastMeasured(check string) time.Time {
-	last := p.gate.Since.Time
-	if a := p.Status.Analysis; !p.GateSeen.IsZero() && a != nil && a.Phase == p.gate.Phase && a.Began.Equal(&p.gate.Began) {
-		last = p.GateSeen
+	last := p.analysis.Since.Time
+	if a := p.Status.Analysis; !p.AnalysisSeen.IsZero() && a != nil && a.Phase == p.analysis.Phase && a.Began.Equal(&p.analysis.Began) {
+		last = p.AnalysisSeen
 	}
 	for _, m := range p.Measurements {
-		if m.Check == check && m.Analysis == AnalysisID(p.gate) {
+		if m.Check == check && m.Analysis == AnalysisID(p.analysis) {
 			last = later(last, m.At)
 		}
 	}
