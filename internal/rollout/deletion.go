@@ -37,7 +37,7 @@ func (p *pass) letGoOf(v *view) (w verdict, keeps bool) {
 // make new ones for ever, and nobody is left who stops that.
 func (p *pass) orphan(v *view) (w verdict, keeps bool) {
 	if d := v.Deployment; v.Exists && d != nil && !d.Deleting && p.rejectsPods(v) {
-		if w = p.stopStorm(v); !w.goesOn {
+		if w = p.stopRejections(v); !w.goesOn {
 			return w, true
 		}
 	}

@@ -23,7 +23,7 @@ var rules = []rule{
 	{(*pass).lacksDeployment, (*pass).create},
 	{(*pass).isLeft, (*pass).leave},
 	{(*pass).isDeleted, (*pass).awaitDeletion},
-	{(*pass).rejectsPods, (*pass).stopStorm},
+	{(*pass).rejectsPods, (*pass).stopRejections},
 	{(*pass).leavesSet, (*pass).remove},
 	{(*pass).isDrained, (*pass).drain},
 	{(*pass).isWantedOut, (*pass).keepOut},

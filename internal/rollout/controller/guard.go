@@ -258,8 +258,8 @@ func (r *Reconciler) everySliceLeft(ctx context.Context, o *observed) error {
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
 // when that was decided: what a watch shows may be old, and pods that serve by now would be
 // stopped, which a taint does anyway where it evicts. The Deployment's status follows its
-// pods, so its version tells of a change after they were looked at; in a storm it changes
-// all the time, and they are looked at again.
+// pods, so its version tells of a change after they were looked at; while pods are rejected
+// without end it changes all the time, and they are looked at again.
 func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) error {
 	const attempts = 5
 	n := o.nodes[s.Node]

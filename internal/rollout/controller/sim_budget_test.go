@@ -333,7 +333,7 @@ func (w *world) strangeTo(name string, port int32) bool {
 
 // rejected counts a pod that a kubelet rejected.
 func (a *audit) rejected(p *simPod) {
-	a.w.storms[p.node]++
+	a.w.rejections[p.node]++
 	d := a.w.deployments[p.node]
 	if d == nil {
 		// It is of a ReplicaSet that somebody left without its Deployment.

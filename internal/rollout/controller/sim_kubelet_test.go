@@ -111,8 +111,8 @@ func (w *world) createPod(d *simDeployment, s *replicaSet) {
 // and a terminating pod still takes its place (FACTS.md: 105 OutOfcpu in 12 s).
 func (w *world) takesOn(p *simPod) {
 	after := w.between(50*time.Millisecond, 150*time.Millisecond)
-	if w.storms[p.node] > 60 {
-		// A storm is a storm; more of it would only cost time.
+	if w.rejections[p.node] > 60 {
+		// More of them would only cost time.
 		after *= 100
 	}
 	w.after(after, func() {

@@ -61,8 +61,8 @@ type world struct {
 	// ever had no room.
 	everBad map[string]bool
 	tight   bool
-	// storms counts the pods of each node that were rejected.
-	storms map[string]int
+	// rejections counts the pods of each node that were rejected.
+	rejections map[string]int
 	// asked is until when the load balancer asks ports that were removed from the spec.
 	asked map[int32]time.Time
 	// released are those of them that are to be closed all the same.
@@ -119,7 +119,7 @@ func newWorld(seed int64) *world {
 	w := &world{
 		now: start, nodes: map[string]*simNode{}, addresses: map[string]*simNode{}, deployments: map[string]*simDeployment{}, left: map[string]*simDeployment{},
 		daemonSets: map[int32]*simDaemonSet{}, refused: map[string]bool{}, bad: map[string]bool{},
-		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, released: map[int32]bool{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
+		misbehaves: map[string]bool{}, everBad: map[string]bool{}, rejections: map[string]int{}, asked: map[int32]time.Time{}, released: map[int32]bool{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
 		detacher: simDetacher{answers: true, keys: map[string]string{}}, story: func(string, string) {},
 	}
 	if seed != 0 {

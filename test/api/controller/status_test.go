@@ -234,7 +234,7 @@ func TestHealthCheckerNotReady(t *testing.T) {
 	f.complete(set)
 }
 
-// TestRejectedPods shows that a kubelet that rejects pods is not stormed.
+// TestRejectedPods shows that a kubelet that rejects pods is not flooded with more.
 func TestRejectedPods(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1)

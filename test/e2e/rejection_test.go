@@ -80,7 +80,7 @@ func TestRejectedPods(t *testing.T) {
 	t.Logf("%d pods rejected in all", count)
 }
 
-// allServe is an error where a pod that served before the storm was removed.
+// allServe is an error where a pod that served before pods were rejected was removed.
 func allServe(ctx context.Context, fleet *stage.Fleet, before map[types.UID]*corev1.Pod) error {
 	now, err := fleet.Pods(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func allServe(ctx context.Context, fleet *stage.Fleet, before map[types.UID]*cor
 	}
 	for uid, pod := range before {
 		if now[uid] == nil || now[uid].DeletionTimestamp != nil || !objects.PodReady(now[uid]) {
-			return fmt.Errorf("pod %s served before the storm and does not any more", pod.Name)
+			return fmt.Errorf("pod %s served before pods were rejected and does not any more", pod.Name)
 		}
 	}
 	return nil

@@ -36,9 +36,9 @@ const (
 // rejectsPods is whether the node has pods that are rejected, by its kubelet or by a taint.
 func (p *pass) rejectsPods(v *view) bool { return v.anyFailed() || v.taintEvicted() }
 
-// stopStorm asks for no more pods that are rejected, and then cleans those up: there may
+// stopRejections asks for no more pods that are rejected, and then cleans those up: there may
 // be thousands, and more while it lasts. It goes on where the node is held back already.
-func (p *pass) stopStorm(v *view) (w verdict) {
+func (p *pass) stopRejections(v *view) (w verdict) {
 	step := p.holdBack(v)
 	anew := answer{yes: true}
 	if v.Deployment.heldBack() {
