@@ -160,7 +160,7 @@ func (a attaching) begin(ctx context.Context, api client.Client, n *outNode) err
 			return err
 		}
 	}
-	return n.letGo(ctx, api)
+	return n.release(ctx, api)
 }
 
 // asked is whether the Node's annotation asks for its detachment.

@@ -1,12 +1,12 @@
 package rollout
 
-// letGo takes leave of an IngressDaemonSet that is being deleted.
-func (p *planner) letGo() {
+// finalize does what is left to do for an IngressDaemonSet that is being deleted.
+func (p *planner) finalize() {
 	p.desired = 0
 	for i := range p.views {
 		v := &p.views[i]
 		v.Wanted = false
-		w, keeps := p.letGoOf(v)
+		w, keeps := p.lastTurn(v)
 		p.settle(v, w)
 		p.waits = p.waits || keeps
 	}
@@ -19,8 +19,8 @@ func (p *planner) letGo() {
 	}
 }
 
-// letGoOf is the last turn of a node, and whether the deletion waits for it.
-func (p *pass) letGoOf(v *view) (w verdict, keeps bool) {
+// lastTurn is the last turn of a node, and whether the deletion waits for it.
+func (p *pass) lastTurn(v *view) (w verdict, keeps bool) {
 	switch p.Deletion {
 	case DeleteInWaves:
 		return p.follow(v), false

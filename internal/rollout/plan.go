@@ -12,7 +12,7 @@ import (
 func Plan(s State) Decision {
 	p := newPlanner(s)
 	if s.Deletion != NotDeleted {
-		p.letGo()
+		p.finalize()
 		return p.out
 	}
 	p.recordRevision()

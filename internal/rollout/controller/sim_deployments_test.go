@@ -137,7 +137,7 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		defer w.adopt(d)
 	}
 	if api.DeletionTimestamp != nil && d.api != nil && d.api.DeletionTimestamp == nil {
-		w.letGo(d)
+		w.removeFinalizers(d)
 	}
 	moved := d.api == nil || d.api.Generation != api.Generation
 	if d.api == nil || moved && !sameTemplate(&d.api.Spec.Template, &api.Spec.Template) {

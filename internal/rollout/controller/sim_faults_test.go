@@ -79,8 +79,8 @@ func (w *world) keepWhenDeleted(n *simNode) {
 
 const foreignFinalizer = "example.com/takes-its-time"
 
-// letGo is the end of somebody else's work on a Deployment that is being deleted.
-func (w *world) letGo(d *simDeployment) {
+// removeFinalizers ends somebody else's work on a Deployment that is being deleted.
+func (w *world) removeFinalizers(d *simDeployment) {
 	w.after(w.between(100*time.Millisecond, 4*time.Second), func() {
 		if w.deployments[d.node] == d {
 			w.rewrite(d, func(api *appsv1.Deployment) { api.Finalizers = nil })

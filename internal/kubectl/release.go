@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// letGo removes what asks for the node's detachment, but for what an IngressDaemonSet
-// asks, which lets go by itself when the node has had its turn. It is one write, refused
+// release removes what asks for the node's detachment, but for what an IngressDaemonSet
+// asks, and takes back itself when the node has had its turn. It is one write, refused
 // where the Node changed since it was read: an IngressDaemonSet that asked meanwhile would
 // go on believing that it had.
-func (n *outNode) letGo(ctx context.Context, api client.Client) error {
+func (n *outNode) release(ctx context.Context, api client.Client) error {
 	for n.node != nil {
 		living, err := n.askers(ctx, api)
 		if err != nil {

@@ -63,9 +63,9 @@ func TestRemovable(t *testing.T) {
 	}
 }
 
-// TestLetGoMeetsARequest leaves both annotations of an IngressDaemonSet that asks between
+// TestReleaseMeetsARequest leaves both annotations of an IngressDaemonSet that asks between
 // the read of the Node and the write.
-func TestLetGoMeetsARequest(t *testing.T) {
+func TestReleaseMeetsARequest(t *testing.T) {
 	f := newFakeAPI(t)
 	set := midway()
 	f.put(kindSet, set)
@@ -83,8 +83,8 @@ func TestLetGoMeetsARequest(t *testing.T) {
 	}
 }
 
-// TestLetGo takes a person's annotation off the Node, in one write.
-func TestLetGo(t *testing.T) {
+// TestRelease takes a person's annotation off the Node, in one write.
+func TestRelease(t *testing.T) {
 	f := newFakeAPI(t)
 	f.put(kindNode, annotated(map[string][]string{"ids/default/gone": {asks, ofGone}}, asks, ofGone))
 	before := f.version
