@@ -175,7 +175,7 @@ func (n *Node) evidence() string {
 	return strings.Join(all, ", ")
 }
 
-// ask are the webhooks that have not answered as wished, where it is time to ask.
+// ask are the webhooks that have not answered that it is done, where it is time to ask.
 func (p *planner) ask(n *Node, answered func(Webhook) bool) []string {
 	var names []string
 	for _, w := range n.Webhooks {

@@ -36,7 +36,7 @@ const (
 // planner holds one decision while it is made.
 type planner struct {
 	GroupState
-	wishes  map[Target]wish
+	desired map[Target]desired
 	records map[Target]Record
 	refused map[Target]Refusal
 	// sightings are those of the records with a LeftAt, and of what somebody else takes out.
@@ -57,7 +57,7 @@ type planner struct {
 // left alone; and a target is Stopped only when a read that was sent after all
 // waits were over still had it out.
 func Decide(s GroupState) GroupDecision {
-	p := &planner{GroupState: s, wishes: wishes(s), records: map[Target]Record{}, refused: map[Target]Refusal{}, sightings: map[Target]Sighting{}}
+	p := &planner{GroupState: s, desired: desiredTargets(s), records: map[Target]Record{}, refused: map[Target]Refusal{}, sightings: map[Target]Sighting{}}
 	for _, r := range s.Records {
 		p.records[r.Target] = r
 		p.sight(r, s.Sightings[r.Target], s.Now, s.Now)
@@ -67,12 +67,12 @@ func Decide(s GroupState) GroupDecision {
 	}
 	p.out.At = s.Now
 	p.readBy(s.ReadAt.Add(idle))
-	for _, w := range p.wishes {
+	for _, w := range p.desired {
 		p.wake(w.HookUntil)
 	}
 	in, ending, voluntary := p.sorted()
 	for _, t := range in {
-		p.join(t, p.wishes[t])
+		p.join(t, p.desired[t])
 	}
 	// What ends whatever we do is gone from every count that holds others back.
 	for _, t := range ending {
@@ -88,7 +88,7 @@ func Decide(s GroupState) GroupDecision {
 // what serves there ends, and all others.
 func (p *planner) sorted() (in, ending, voluntary []Target) {
 	all := map[Target]bool{}
-	for t := range p.wishes {
+	for t := range p.desired {
 		all[t] = true
 	}
 	for t := range p.records {
@@ -100,7 +100,7 @@ func (p *planner) sorted() (in, ending, voluntary []Target) {
 		}
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(all), compareTargets) {
-		w, wanted := p.wishes[t]
+		w, wanted := p.desired[t]
 		switch {
 		case wanted && w.In:
 			in = append(in, t)
@@ -192,7 +192,7 @@ func (p *planner) forget(t Target) {
 }
 
 func (p *planner) report(t Target, phase Phase, since, until time.Time, message string) {
-	owner := p.wishes[t].Owner
+	owner := p.desired[t].Owner
 	if owner == "" {
 		owner = p.records[t].Owner
 	}

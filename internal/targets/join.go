@@ -8,7 +8,7 @@ import (
 // join takes a target that is wanted in one step further. It is registered
 // whether or not what serves there is ready, so that the load balancer's checks
 // start while it starts.
-func (p *planner) join(t Target, w wish) {
+func (p *planner) join(t Target, w desired) {
 	if why := p.Group.unfit(t); why != "" {
 		p.report(t, Refused, time.Time{}, time.Time{}, why)
 		return
@@ -97,7 +97,7 @@ func (p *planner) putBack(t Target) bool {
 	return a.accepts(true) && !p.ReadAt.Before(a.At.Add(lingering))
 }
 
-func (p *planner) register(t Target, w wish) {
+func (p *planner) register(t Target, w desired) {
 	if d, due := p.due(t, true); !due {
 		p.report(t, d.phase, d.since, d.until, d.why)
 		return

@@ -14,7 +14,7 @@ import "time"
 func (p *planner) leave(t Target) {
 	r, known := p.records[t]
 	where := p.place(t)
-	w, wanted := p.wishes[t]
+	w, wanted := p.desired[t]
 	if !known {
 		if !p.mayTake(where, w, wanted) {
 			p.stranger(t, where, wanted)
@@ -49,7 +49,7 @@ func (p *planner) refusedBefore(t Target) bool {
 }
 
 // mayTake is whether a target that is not on record is ours to take out.
-func (p *planner) mayTake(where place, w wish, wanted bool) bool {
+func (p *planner) mayTake(where place, w desired, wanted bool) bool {
 	if wanted && !w.recordable() {
 		return false
 	}
@@ -115,7 +115,7 @@ func (p *planner) foreignAgain(t Target) {
 // asked again until the cloud has accepted it: the controller may have died after
 // it wrote the record, and the group be another one by now.
 func (p *planner) takeOut(r Record, where place) {
-	t, w := r.Target, p.wishes[r.Target]
+	t, w := r.Target, p.desired[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
 	wait, due := p.due(t, false)
 	if begun && !due {
@@ -161,7 +161,7 @@ func (p *planner) keep(r Record, where place) {
 }
 
 func (p *planner) reason(t Target) string {
-	if w, wanted := p.wishes[t]; wanted {
+	if w, wanted := p.desired[t]; wanted {
 		return w.Why
 	}
 	return "nothing wants it"
@@ -170,7 +170,7 @@ func (p *planner) reason(t Target) string {
 // holdsBack says why a target is not taken out yet, or nothing. A removal that
 // was on record before needs no proof again, but must still leave enough others.
 func (p *planner) holdsBack(r Record, where place) string {
-	w, wanted := p.wishes[r.Target]
+	w, wanted := p.desired[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
 	voluntary := w.voluntary || !wanted && !p.Vacant[r.Target]
 	switch {

@@ -92,8 +92,8 @@ func TestANodeIsOutWhenEveryAccountIsRead(t *testing.T) {
 	}
 }
 
-// TestAnswersStandWhileALeaderReads keeps what was answered about the same wish while
-// nothing else is known, and takes no answer to another wish for one to this.
+// TestAnswersStandWhileALeaderReads keeps what was answered about what is still wanted while
+// nothing else is known, and takes no answer to what was wanted before for one to this.
 func TestAnswersStandWhileALeaderReads(t *testing.T) {
 	for generation, done := range map[int64]bool{3: true, 2: false} {
 		s := fleetOf(webGroup(Instance), at80("i-b"))

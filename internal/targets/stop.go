@@ -32,7 +32,7 @@ func (p *planner) left(r Record, where place) {
 		r.LeftAt = roundUp(p.ReadAt)
 		p.found(r)
 	}
-	_, wanted := p.wishes[r.Target]
+	_, wanted := p.desired[r.Target]
 	r.Settled = r.Settled || !wanted && p.outForGood(r)
 	over, evidence := p.over(r, where)
 	if p.Now.Before(over) && p.seenQuiet(r, where) {
@@ -104,7 +104,7 @@ func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 
 // isDone is whether nobody speaks of a target that left, or what served there ended.
 func (p *planner) isDone(r Record) bool {
-	w, wanted := p.wishes[r.Target]
+	w, wanted := p.desired[r.Target]
 	return !wanted || !w.voluntary && !w.Borrowed
 }
 

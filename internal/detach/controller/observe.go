@@ -111,7 +111,7 @@ func (r *Reconciler) observeNode(o *observed, name string) detach.Node {
 	return n
 }
 
-// answerOf is what an Attachment says of the wish that it carries now.
+// answerOf is what an Attachment says of what it wants now.
 func (r *Reconciler) answerOf(a *v1alpha1.Attachment) *detach.Attachment {
 	out := &detach.Attachment{
 		Instance: a.Spec.Instance, Detach: a.Spec.Wanted == v1alpha1.WantDetached,

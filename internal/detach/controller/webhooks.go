@@ -77,7 +77,7 @@ type webhooks struct {
 // addressee is who is asked, and about which node.
 type addressee struct{ node, webhook string }
 
-// question names a wish of an Attachment, and who is asked.
+// question names what an Attachment wants at one generation, and who is asked.
 type question struct {
 	uid        string
 	generation int64

@@ -18,10 +18,11 @@ func wanted(generation int64, w v1alpha1.AttachmentWanted) *v1alpha1.Attachment 
 	return a
 }
 
-// TestWebhooksAnswerTheWishOfNow asks until it is done, waits longer after each
-// failure, and takes no answer to an earlier wish for one to the present. An answer that it is not done is
-// noted, and no failure says otherwise: what stands on the Node from before counts until there is one.
-func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
+// TestWebhooksAnswerWhatIsWantedNow asks until it is done, waits longer after each
+// failure, and takes no answer to what was wanted earlier for one to what is wanted now. An answer
+// that it is not done is noted, and no failure says otherwise: what stands on the Node from before
+// counts until there is one.
+func TestWebhooksAnswerWhatIsWantedNow(t *testing.T) {
 	replies := make(chan struct {
 		answer Answer
 		err    error
@@ -72,7 +73,7 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := w.answers(back)[0]; got.Detached || got.Attached {
-		t.Errorf("the answer to a wish of before counts: %+v", got)
+		t.Errorf("the answer to what was wanted before counts: %+v", got)
 	}
 	if got := reply(back, Answer{Done: true}, nil); !got.Attached || got.Detached {
 		t.Errorf("%+v", got)
@@ -115,7 +116,7 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 		t.Errorf("asked %+v", <-asks)
 	}
 	if got := w.answers(back)[0]; got.Attached {
-		t.Errorf("the answer to a wish of before counts: %+v", got)
+		t.Errorf("the answer to what was wanted before counts: %+v", got)
 	}
 	w.ask(back, node, ask, nil)
 	if q := <-asks; q.Detach || q.ID != "uid/1" {
