@@ -41,7 +41,7 @@ const (
 	// because the kubelet rejects them, and when that is tried again.
 	AnnotationHold = "ingressdaemonsets.mumoshu.github.io/hold"
 	// AnnotationDetached keeps the node out of the load balancer for as long as it is
-	// there, within the budget and above the floor. Its value is who asked for it.
+	// there, within the budget and as minServingNodes permits. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
 	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
 	// without that the node was touched, RFC 3339.

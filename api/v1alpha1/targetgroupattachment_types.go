@@ -106,9 +106,9 @@ type TargetGroupAttachmentSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	AvailabilityZone string `json:"availabilityZone,omitempty"`
 
-	// detachFloorSeconds is how long, in seconds, the load balancer may send new
-	// connections after a target was deregistered. Defaults to 300 for network load
-	// balancers and to 30 for others. Of those that select a target the longest counts.
+	// detachFloorSeconds is the settle time: how long, in seconds, the load balancer may send
+	// new connections after a target was deregistered. Defaults to 300 with a network load
+	// balancer, and 30 with another. Of those that select a target the longest counts.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -21,7 +21,7 @@ type Station string
 const (
 	// Attached: nothing is to be done.
 	Attached Station = "Attached"
-	// Held: a reason holds, but a floor would be undercut.
+	// Held: a reason holds, but too few nodes would stay attached.
 	Held Station = "Held"
 	// Detaching: its targets leave.
 	Detaching Station = "Detaching"

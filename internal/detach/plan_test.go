@@ -189,7 +189,7 @@ func (d NodeDecision) patched() string {
 	return strings.Join(parts, " ")
 }
 
-func TestFloorOfNodes(t *testing.T) {
+func TestMinAttached(t *testing.T) {
 	asked := annotated(v1alpha1.AnnotationNodeDetached, "")
 	unready := func(n *Node) { n.Ready = false }
 	for name, c := range map[string]struct {

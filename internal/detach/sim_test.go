@@ -103,7 +103,7 @@ func (s *sim) moveTargets() {
 		if a == nil || a.Instance != n.Instance || rapid.IntRange(0, 2).Draw(s.t, "slow") == 0 {
 			continue
 		}
-		a.Remembered, a.Done, a.Waits, a.Evidence = true, true, "", "floor"
+		a.Remembered, a.Done, a.Waits, a.Evidence = true, true, "", "FloorPassed"
 		for group, t := range n.targets {
 			switch {
 			case a.Detach && t.registered:

@@ -4,7 +4,7 @@
 // here does I/O, reads a clock or remembers anything: what must survive a crash
 // stands on the Node and in its Attachment.
 //
-// Read state.go, reason.go, plan.go, node.go, floor.go, marks.go, pods.go.
+// Read state.go, reason.go, plan.go, node.go, minimum.go, marks.go, pods.go.
 package detach
 
 import (

@@ -15,7 +15,7 @@ type count struct {
 	blocked bool
 }
 
-// permits is whether budget and floor permit to take the node out, and the count then.
+// permits is whether budget and minServingNodes permit to take the node out, and the count then.
 func (p *pass) permits(v *view, c count) (after count, permitted answer) {
 	after = p.with(v, c)
 	switch free := p.takesNothing(v); {
@@ -26,9 +26,9 @@ func (p *pass) permits(v *view, c count) (after count, permitted answer) {
 	case after.down > p.budget(v) && !((free || p.crippled(v)) && after.underWay <= p.budget(v)):
 		c.blocked = true
 		return c, answer{}
-	case !free && !p.crippled(v) && after.serving < p.floor(v):
+	case !free && !p.crippled(v) && after.serving < p.mustServe(v):
 		return c, no(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %s",
-			v.Name, after.serving, p.floorInWords()))
+			v.Name, after.serving, p.minServingInWords()))
 	}
 	return after, answer{yes: true}
 }
@@ -56,8 +56,8 @@ func (p *pass) budget(v *view) int {
 	return max(1, p.maxNodes)
 }
 
-// floor is how many nodes of the set must go on serving when the node goes.
-func (p *pass) floor(v *view) int {
+// mustServe is how many nodes of the set must go on serving when the node goes.
+func (p *pass) mustServe(v *view) int {
 	switch {
 	case !v.Wanted:
 		return min(p.desired, p.minServing)
@@ -68,8 +68,8 @@ func (p *pass) floor(v *view) int {
 	}
 }
 
-// floorInWords is minServingNodes, and where it is a percentage how many nodes that is.
-func (p *pass) floorInWords() string {
+// minServingInWords is minServingNodes, and where it is a percentage how many nodes that is.
+func (p *pass) minServingInWords() string {
 	if p.strategy.MinServingNodes.Type == intstr.Int {
 		return p.strategy.MinServingNodes.String()
 	}
@@ -77,8 +77,8 @@ func (p *pass) floorInWords() string {
 }
 
 // tally counts the nodes. One that waits for its turn counts as what it is, even
-// when it is named in the wave. A node that has left the set serves nobody's
-// floor, and counts as down once it is marked.
+// when it is named in the wave. A node that has left the set does not
+// count as serving, and counts as down once it is marked.
 func (p *pass) tally(underWay, acting int) count {
 	c := count{underWay: underWay, acting: acting}
 	for i := range p.views {
@@ -86,7 +86,7 @@ func (p *pass) tally(underWay, acting int) count {
 		case p.down(v):
 			c.down++
 		case v.emptied, v.ignored:
-			// They use up no budget, and serve no floor.
+			// They use up no budget, and do not count as serving.
 		case v.Wanted:
 			c.serving++
 		}
@@ -117,7 +117,7 @@ func (p *pass) down(v *view) bool {
 }
 
 // ignores is whether the budget leaves the node out, since it has been NotReady for as
-// long as the spec says. The floor never does: it does not serve.
+// long as the spec says. minServingNodes never does: it does not serve.
 func (p *pass) ignores(v *view) answer {
 	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
 		return answer{}

@@ -16,7 +16,7 @@ import (
 type pass struct {
 	State
 	strategy v1alpha1.Strategy
-	// desired is how many nodes are wanted, maxNodes the budget, minServing the floor.
+	// desired is how many nodes are wanted, maxNodes the budget, minServing how many are to go on serving.
 	desired, maxNodes, minServing int
 	pods                          int32
 	// goal is the revision that nodes are brought to: the present one, or the

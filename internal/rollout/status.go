@@ -122,13 +122,13 @@ func (p *pass) since(v *view) *metav1.Time {
 
 func (p *planner) setConditions(finished bool) {
 	s := &p.out.Status
-	floor := max(1, min(int32(p.minServing), s.DesiredNodes))
+	least := max(1, min(int32(p.minServing), s.DesiredNodes))
 	switch {
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "the IngressDaemonSet is being deleted")
 	case s.DesiredNodes == 0:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "no node matches the template's nodeSelector, affinity and tolerations and spec.nodeSelector")
-	case s.ServingNodes+s.DegradedNodes >= floor:
+	case s.ServingNodes+s.DegradedNodes >= least:
 		p.set(v1alpha1.ConditionAvailable, true, v1alpha1.ReasonNodesServing, "at least minServingNodes nodes serve")
 	default:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonTooFewNodesServing, "fewer than minServingNodes nodes serve")

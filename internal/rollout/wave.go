@@ -11,7 +11,7 @@ import (
 // into the status, which has room for all nodes that others take out beside them.
 const maxWave = 1000
 
-// continueWave lets nodes begin, within the budget and above the floor. A node
+// continueWave lets nodes begin, within the budget and as minServingNodes permits. A node
 // begins in two steps: its name is written into status.wave, and only when that
 // is seen it is touched. So a controller that acts on an old status cannot
 // begin more than the budget: its write of the status is refused.
@@ -19,7 +19,7 @@ const maxWave = 1000
 // Invariant: a node is taken out, or made degraded, only if the nodes that do not
 // serve, for whatever reason, are then at most maxNodes; where it is so already,
 // only if at most maxNodes are then under way. And the serving nodes that are not
-// under way never fall below the floor by our doing.
+// under way never fall below the minimum by our doing.
 func (p *planner) continueWave() {
 	var allowed []*view
 	for _, v := range p.waiting() {
@@ -32,7 +32,7 @@ func (p *planner) continueWave() {
 	p.dropClaims()
 }
 
-// letBegin takes nodes into the wave for as long as budget and floor permit.
+// letBegin takes nodes into the wave for as long as budget and minimum permit.
 func (p *planner) letBegin(candidates []*view) {
 	wave, acting := p.underWay()
 	c := p.tally(len(wave), acting)
@@ -141,7 +141,7 @@ func (p *pass) precedence(v *view) int {
 	}
 }
 
-// allowed is whether nothing but budget and floor keeps the node from beginning.
+// allowed is whether nothing but budget and minimum keeps the node from beginning.
 func (p *pass) allowed(v *view) answer {
 	switch {
 	case p.forbidden != "" && !p.midway(v):

@@ -44,7 +44,7 @@ type planner struct {
 	changed   bool
 	out       GroupDecision
 
-	// group, zones and unzoned count the targets, once a floor was asked for.
+	// group, zones and unzoned count the targets, once a minimum was asked for.
 	group, unzoned count
 	zones          map[string]count
 }

@@ -240,7 +240,7 @@ func (g *group) decide(p *pass) {
 		return
 	}
 	g.state = GroupState{
-		Now: p.Now, Group: g.Group, Floor: p.Floors[g.Balancer], Floors: g.floors(p.Floors[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(), Vacant: g.vacant(p),
+		Now: p.Now, Group: g.Group, SettleTime: p.SettleTimes[g.Balancer], SettleTimes: g.settleTimes(p.SettleTimes[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(), Vacant: g.vacant(p),
 		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,
 		Sightings: memory.Sightings, Quiet: p.quiet(g), ZonesBehind: p.NodesBehind && g.Type == Instance,
 	}
@@ -277,7 +277,7 @@ func (g *group) decide(p *pass) {
 }
 
 // vacant are the addresses on record at which no pod lives of the namespaces that have them on
-// record. Who got the address of a pod that ended is none of what floors are for.
+// record. Who got the address of a pod that ended does not matter where a minimum is counted.
 func (g *group) vacant(p *pass) map[Target]bool {
 	out := map[Target]bool{}
 	if g.Type != IP {

@@ -80,7 +80,7 @@ const (
 type Evidence string
 
 const (
-	// FloorPassed: the load balancer's floor has passed since it was seen out.
+	// FloorPassed: the load balancer's settle time has passed since it was seen out.
 	FloorPassed Evidence = "FloorPassed"
 	// SeenQuiet: the health checker of its node saw the last connection end after
 	// it left, and none begin since.

@@ -9,11 +9,11 @@ type GroupState struct {
 	// Whole is whether every target of the group is ours; otherwise those are
 	// that are on record.
 	Whole bool
-	// Floor is how long this kind of load balancer may send new connections to a
-	// target after it was deregistered. See DefaultFloor. Floors are those of targets for which
+	// SettleTime is how long this kind of load balancer may send new connections to a
+	// target after it was deregistered. See DefaultSettleTime. SettleTimes are those of targets for which
 	// somebody asks otherwise.
-	Floor  time.Duration
-	Floors map[Target]time.Duration
+	SettleTime  time.Duration
+	SettleTimes map[Target]time.Duration
 
 	// Wants are what is to be in the group and what is to be out, in any order.
 	Wants []Want
@@ -93,7 +93,7 @@ type Want struct {
 	// node with a reason. What is only missing from a list is not.
 	Seen bool
 	// Ending is whether what serves at the target ends whatever we do, so that no
-	// floor can hold the removal back, unless a drain hook still holds the pod:
+	// minimum can hold the removal back, unless a drain hook still holds the pod:
 	// that is until HookUntil, zero for none.
 	Ending    bool
 	HookUntil time.Time
@@ -121,7 +121,7 @@ type Record struct {
 	// ours could register it any more: who does after that is somebody else.
 	Settled bool
 	// QuietAt is when its node was told to be quiet after it left and while nothing
-	// but the floor was waited for, in whole seconds, rounded up; zero until then. It
+	// but the settle time was waited for, in whole seconds, rounded up; zero until then. It
 	// is on record since nobody asks about the node any more afterwards.
 	QuietAt time.Time
 }
@@ -158,20 +158,20 @@ type Refusal struct {
 // synced is whether the lists that a target may be missing from are complete.
 func (s *GroupState) synced(t Target) bool { return s.Synced && !s.Unsynced[t] }
 
-// floorOf is how long the load balancer may send new connections to a target that left.
-func (s *GroupState) floorOf(t Target) time.Duration {
-	if floor, any := s.Floors[t]; any {
-		return floor
+// settleTimeOf is how long the load balancer may send new connections to a target that left.
+func (s *GroupState) settleTimeOf(t Target) time.Duration {
+	if settle, any := s.SettleTimes[t]; any {
+		return settle
 	}
-	return s.Floor
+	return s.SettleTime
 }
 
-// DefaultFloor is how long a load balancer of the kind may send new connections
+// DefaultSettleTime is how long a load balancer of the kind may send new connections
 // to a target that was deregistered, where nothing else is configured. An NLB was
 // reported to do so for 120 to 300 s, whatever its API says of the target
 // (kubernetes-sigs/aws-load-balancer-controller#1834 and #2366). For the others
 // nothing is published: 30 s is a guess on the safe side.
-func DefaultFloor(b Balancer) time.Duration {
+func DefaultSettleTime(b Balancer) time.Duration {
 	if b == Network {
 		return 300 * time.Second
 	}

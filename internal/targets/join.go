@@ -66,7 +66,7 @@ func (p *planner) missing(t Target, known bool) {
 	if seen.IsZero() {
 		seen = p.ReadAt
 	}
-	wait := max(lingering, p.floorOf(t))
+	wait := max(lingering, p.settleTimeOf(t))
 	if a := p.Answers[t]; a.Register {
 		// The call of this process came after what was read then, or is under way.
 		if seen = later(seen, a.At); a.At.IsZero() {

@@ -6,8 +6,8 @@ import "time"
 // the cloud accepted a deregistration of this process, or was on record before;
 // so it is never earlier than the deregistration, whatever was lost in between.
 //
-//	in -> [floors, live read] -> Leaving recorded -> deregistered -> seen out, LeftAt
-//	recorded -> floor passed, or quiet and QuietAt recorded -> read once more ->
+//	in -> [minimum, live read] -> Leaving recorded -> deregistered -> seen out, LeftAt
+//	recorded -> settle time passed, or quiet and QuietAt recorded -> read once more ->
 //	Stopped -> forgotten
 
 // leave takes a target that nobody wants in one step further.
@@ -70,7 +70,7 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 	}
 	none := time.Time{}
 	seen := p.Sightings[t].unrecorded()
-	over := seen.Add(p.floorOf(t))
+	over := seen.Add(p.settleTimeOf(t))
 	switch {
 	case where == unread:
 		p.report(t, Leaving, none, none, "the inventory of the group is not read yet")
@@ -140,7 +140,7 @@ func (p *planner) takeOut(r Record, where place) {
 	p.report(t, Leaving, time.Time{}, time.Time{}, "it is being deregistered, because "+p.reason(t))
 }
 
-// keep undoes the beginning of a removal that a floor forbids by now, as when the
+// keep undoes the beginning of a removal that a minimum forbids by now, as when the
 // controller died in between. While they are leaving, each of two targets would
 // count for nothing in favour of the other, and neither could ever go.
 func (p *planner) keep(r Record, where place) {
@@ -184,7 +184,7 @@ func (p *planner) holdsBack(r Record, where place) string {
 		return ""
 	}
 	// What an old inventory forbids is not asked for; what it permits is.
-	if why := p.floor(r.Target); where == registered && why != "" {
+	if why := p.belowMinimum(r.Target); where == registered && why != "" {
 		p.readBy(p.ReadAt.Add(moving))
 		return why
 	}

@@ -23,7 +23,7 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 			n.status.Evidence, n.status.Waits = "", waits
 		}
 	} else {
-		p.settle(n)
+		p.progress(n)
 	}
 	p.nameForeign(n)
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
@@ -218,8 +218,8 @@ func asRole(role v1alpha1.AssumeRole, why string) string {
 	return "as role " + role.ARN + ": " + why
 }
 
-// settle says how far the node's targets are.
-func (p *pass) settle(n *nodeAttachment) {
+// progress says how far the node's targets are.
+func (p *pass) progress(n *nodeAttachment) {
 	n.status.ObservedGeneration = n.Generation
 	n.status.Done, n.status.Evidence, n.status.Waits = false, "", ""
 	var evidence []string

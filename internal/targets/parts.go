@@ -393,14 +393,14 @@ func containersReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// floors are how long the load balancer may send new connections to what left, for each target
+// settleTimes are how long the load balancer may send new connections to what left, for each target
 // that somebody selects or has on record: the longest that one of these asks for, also while it is
 // deleted. Who asks for nothing asks for the default of its kind. What others ask for counts for
 // their own targets: one namespace neither cuts short nor stretches what another waits for.
-func (g *group) floors(byDefault time.Duration) map[Target]time.Duration {
+func (g *group) settleTimes(byDefault time.Duration) map[Target]time.Duration {
 	out := map[Target]time.Duration{}
 	for _, t := range g.parts {
-		asked := t.floor(byDefault)
+		asked := t.settleTime(byDefault)
 		for _, target := range g.targetsOf(t) {
 			before, any := out[target]
 			if !any || asked > before {
@@ -411,8 +411,8 @@ func (g *group) floors(byDefault time.Duration) map[Target]time.Duration {
 	return out
 }
 
-// floor is how long new connections may come by what an attachment asks for.
-func (a *attachment) floor(byDefault time.Duration) time.Duration {
+// settleTime is how long new connections may come by what an attachment asks for.
+func (a *attachment) settleTime(byDefault time.Duration) time.Duration {
 	if s := a.Object.Spec.DetachFloorSeconds; s != nil {
 		return time.Duration(*s) * time.Second
 	}

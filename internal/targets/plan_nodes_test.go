@@ -158,12 +158,12 @@ func TestWhatLeavesKeepsItsNode(t *testing.T) {
 		}
 		s = d.apply(s).later(62*time.Second, at80("i-b", "i-c"), Target{"i-a", 80})
 		if d = plan(t, s); !d.node("node-a").Done {
-			t.Errorf("%s, after the floor: %+v", name, d.node("node-a"))
+			t.Errorf("%s, after the settle time: %+v", name, d.node("node-a"))
 		}
 	}
 }
 
-// TestWhatOthersTakeOutKeepsItsNode waits for the floor of what is seen to drain, though somebody
+// TestWhatOthersTakeOutKeepsItsNode waits for the settle time of what is seen to drain, though somebody
 // else took it out, such as another controller that heeds the label of a node which goes away.
 func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
 	registered := at80("i-b")
@@ -179,11 +179,11 @@ func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
 		d = plan(t, s)
 	}
 	if got := d.node("node-a"); got.Done {
-		t.Errorf("a second before its floor: %+v", got)
+		t.Errorf("a second before its settle time has passed: %+v", got)
 	}
 	s = d.apply(s).later(2*time.Second, at80("i-b"))
 	if d = plan(t, s); !d.node("node-a").Done || len(d.Memory.Groups[GroupKey{ID: "arn:web"}].Sightings) > 0 {
-		t.Errorf("after its floor: %+v, %+v", d.node("node-a"), d.Memory)
+		t.Errorf("after its settle time: %+v, %+v", d.node("node-a"), d.Memory)
 	}
 }
 

@@ -192,7 +192,7 @@ func (a *audit) sends(g *fakeGroup, c Call) {
 		}
 	}
 	if c.Kind == Deregister {
-		a.checkFloors(g, c)
+		a.checkMinimum(g, c)
 	}
 }
 

@@ -224,7 +224,7 @@ func (c *controller) decide(g *fakeGroup, live bool) bool {
 	w := c.w
 	delete(c.decideAt, g.ID)
 	s := GroupState{
-		Now: w.now, Group: g.Group, Whole: g.whole, Floor: g.floor,
+		Now: w.now, Group: g.Group, Whole: g.whole, SettleTime: g.settle,
 		Wants: w.wants(g, c.sees), Synced: !w.now.Before(c.syncedAt), Records: w.records[g.ID],
 		Registered: c.inventory[g.ID], ReadAt: c.readAt[g.ID], Live: live,
 		Answers: c.calls.Answers(g.ID), Refused: c.calls.Refused(g.ID), Quiet: w.quiet(g), Sightings: c.sightings[g.ID],

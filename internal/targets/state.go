@@ -13,9 +13,9 @@ import (
 // State is everything that Plan decides from. Nothing in it is written to.
 type State struct {
 	Now time.Time
-	// Floors are how long each kind of load balancer may send new connections to a
+	// SettleTimes are how long each kind of load balancer may send new connections to a
 	// target that was deregistered, where no TargetGroupAttachment says otherwise.
-	Floors map[Balancer]time.Duration
+	SettleTimes map[Balancer]time.Duration
 
 	// Attachments and NodeAttachments are all there are, in any order.
 	Attachments     []GroupAttachment

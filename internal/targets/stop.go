@@ -62,11 +62,11 @@ func (p *planner) left(r Record, where place) {
 }
 
 // over is when the traffic to a target that is out has ended, by our own clock, and how
-// that is known: its delay is over, where the cloud still drains it, and the floor has
+// that is known: its delay is over, where the cloud still drains it, and the settle time has
 // passed or it was seen quiet.
 func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	seen := p.sightings[r.Target]
-	at, evidence := seen.Left.Add(p.floorOf(r.Target)), FloorPassed
+	at, evidence := seen.Left.Add(p.settleTimeOf(r.Target)), FloorPassed
 	if !r.QuietAt.IsZero() && seen.Quiet.Before(at) {
 		at, evidence = seen.Quiet, SeenQuiet
 	}
@@ -77,8 +77,8 @@ func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	return at, evidence
 }
 
-// seenQuiet is whether the target's node is quiet now, and only the floor is waited
-// for. Of a target that still drains it would say nothing of the time to come.
+// seenQuiet is whether the target's node is quiet now, and only the settle time is
+// waited for. Of a target that still drains it would say nothing of the time to come.
 func (p *planner) seenQuiet(r Record, where place) bool {
 	left := p.sightings[r.Target].Left
 	if drained := left.Add(p.Group.Delay); where == draining && p.Now.Before(drained) {
@@ -91,7 +91,7 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 // mayForget is whether a target that is not registered needs no record any more: nothing can
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
 func (p *planner) mayForget(r Record, where place, over time.Time) bool {
-	over = later(over, p.sightings[r.Target].Left.Add(p.floorOf(r.Target)))
+	over = later(over, p.sightings[r.Target].Left.Add(p.settleTimeOf(r.Target)))
 	switch {
 	case where != absent || p.Now.Before(over) || p.ReadAt.Before(over):
 		return false
@@ -117,7 +117,7 @@ func (p *pass) mayComeBack(g *group, t Target) bool {
 // though another object wants that in: it may never be able to take the record over.
 func (p *pass) isOver(g *group, t Target, by Ref) bool {
 	left := p.out.Memory.Groups[g.key].Sightings[t].Left
-	over := left.Add(max(lingering, g.state.floorOf(t)))
+	over := left.Add(max(lingering, g.state.settleTimeOf(t)))
 	if placeIn(g.Registered, t) == draining || g.Balancer == Classic {
 		over = later(over, left.Add(g.Delay))
 	}
@@ -144,7 +144,7 @@ func (e Evidence) sentence() string {
 	if e == SeenQuiet {
 		return "it is deregistered, and its node saw the last connection end"
 	}
-	return "it is deregistered, and its load balancer's floor has passed"
+	return "it is deregistered, and its load balancer's settle time has passed"
 }
 
 // roundUp is the next whole second, since objects keep no more.

@@ -39,11 +39,11 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 // arrive, or its load balancer to hear of one. What is taken out for its node comes back with it.
 func (a *audit) hardlyMissed(told time.Time, at place) bool {
 	begun, any := a.begun[at.leaving()]
-	return any && begun.at.Sub(told) < max(patienceOfCalls, a.w.floor(at.group.Balancer))+2*readEvery
+	return any && begun.at.Sub(told) < max(patienceOfCalls, a.w.settleTime(at.group.Balancer))+2*readEvery
 }
 
 // wantedBack is that who registers a target can take it for wanted. What is on record of a node comes back
-// with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
+// with it, also where nobody can tell by now who wants it; and what a minimum holds is kept.
 func (a *audit) wantedBack(l *leader, at place) {
 	g, t := at.group, at.target
 	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || !a.ends[t.ID].Before(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.movesOn(l, a.on[t.ID]) {
@@ -160,7 +160,7 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 			a.failf("%s of %s is somebody else's, and is deregistered %s", t, g.Name, a.facts(at))
 		}
 	}
-	a.floor(l, g, list)
+	a.minimum(l, g, list)
 }
 
 // unseen is a pod for which a target is wanted in, and of which a leader knows nothing yet but
@@ -228,9 +228,9 @@ func (a *audit) mayMove(l *leader, at place) bool {
 	return a.w.attachment(node) != nil || a.asked[node].After(l.asOf())
 }
 
-// floor is that a call leaves a healthy target, in each zone where no client crosses them,
+// minimum is that a call leaves a healthy target, in each zone where no client crosses them,
 // where what it takes out goes on serving. Who deletes a claim wants all of it out.
-func (a *audit) floor(l *leader, g *group, list []targets.Target) {
+func (a *audit) minimum(l *leader, g *group, list []targets.Target) {
 	for _, t := range list {
 		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) || a.justBecameHealthy(l, g, t) {
 			continue

@@ -18,9 +18,9 @@ const (
 	maxLate = 5 * time.Second
 )
 
-// floorOf is how long load balancers here may send new connections to what was
+// settleTimeOf is how long load balancers here may send new connections to what was
 // deregistered: less than anywhere else, since virtual time costs real time, too.
-func floorOf(b targets.Balancer) time.Duration {
+func settleTimeOf(b targets.Balancer) time.Duration {
 	if b == targets.Network {
 		return 60 * time.Second
 	}
@@ -221,7 +221,7 @@ func (g *group) deregister(t targets.Target, by string) {
 	}
 	now := time.Now()
 	m.outBy, m.outAt, m.outOf = by, now, g.w.audit.on[t.ID]
-	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, g.w.floor(g.Balancer)))
+	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, g.w.settleTime(g.Balancer)))
 	m.draining, m.drainEnd = true, now.Add(g.Delay)
 	if by == them && !g.w.audit.heldBy(place{g, t}) {
 		// What an Attachment has on record yet is put back for them once more: that they took it out

@@ -74,7 +74,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 		Connect: func(role *v1alpha1.AssumeRole, before func(context.Context) error) (targeting.Cloud, error) {
 			return l.connect(of(role), before)
 		},
-		Roles: rolesOf(others), Outcome: outcomeOf, Floor: floorOf, Rate: w.scenario.rate, Burst: w.scenario.burst, GroupsEvery: time.Minute, Detaching: true,
+		Roles: rolesOf(others), Outcome: outcomeOf, SettleTime: settleTimeOf, Rate: w.scenario.rate, Burst: w.scenario.burst, GroupsEvery: time.Minute, Detaching: true,
 		Leads: l.leads,
 		Random: func() float64 {
 			w.mu.Lock()

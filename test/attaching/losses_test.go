@@ -27,24 +27,24 @@ const (
 // servesByService is whether claims of instances name a Service, in one of five draws.
 func (w *world) servesByService() bool { return w.scenario.seed%5 == 1 }
 
-// asksForFloors is whether claims say how long load balancers send on, and those are as quick, in one
+// asksForSettleTimes is whether claims say how long load balancers send on, and those are as quick, in one
 // of five draws.
-func (w *world) asksForFloors() bool { return w.scenario.seed%5 == 3 }
+func (w *world) asksForSettleTimes() bool { return w.scenario.seed%5 == 3 }
 
 // losesGroup is whether a target group is left out of lists for a while, or deleted, in one of seven
 // draws.
 func (w *world) losesGroup() bool { return w.scenario.seed%7 == 3 }
 
-// floor is how long a load balancer may send new connections to what was deregistered.
-func (w *world) floor(b targets.Balancer) time.Duration {
-	if w.asksForFloors() {
-		return time.Duration(w.floorSeconds()) * time.Second
+// settleTime is how long a load balancer may send new connections to what was deregistered.
+func (w *world) settleTime(b targets.Balancer) time.Duration {
+	if w.asksForSettleTimes() {
+		return time.Duration(w.settleSeconds()) * time.Second
 	}
-	return floorOf(b)
+	return settleTimeOf(b)
 }
 
-// floorSeconds is what claims ask for: also less than a call takes to arrive.
-func (w *world) floorSeconds() int32 { return []int32{0, 2, 5, 14}[w.scenario.seed/5%4] }
+// settleSeconds is what claims ask for: also less than a call takes to arrive.
+func (w *world) settleSeconds() int32 { return []int32{0, 2, 5, 14}[w.scenario.seed/5%4] }
 
 // groupID is the ID of a target group: an ARN where what it says of its owner matters.
 func (w *world) groupID(name, role string) string {
@@ -60,8 +60,8 @@ func (w *world) groupID(name, role string) string {
 
 // ask has a claim ask for what the draw is about.
 func (w *world) ask(spec *v1alpha1.TargetGroupAttachmentSpec, g *group) {
-	if w.asksForFloors() {
-		spec.DetachFloorSeconds = new(w.floorSeconds())
+	if w.asksForSettleTimes() {
+		spec.DetachFloorSeconds = new(w.settleSeconds())
 	}
 	if w.servesByService() && spec.TargetType == string(targets.Instance) && g.Balancer != targets.Classic {
 		spec.NodeSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "web"}

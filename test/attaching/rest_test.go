@@ -125,7 +125,7 @@ func (w *world) missing() (out []string) {
 			}
 			kept := w.keptOut(w.audit.on[t.ID])
 			switch whole := w.whole(g); {
-			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t) && !w.floorHoldsWith(at) && !w.staysFor(at):
+			case g.holds(t) && m.by == us && !m.theirs && !w.minimumHolds(g, t) && !w.minimumHoldsWith(at) && !w.staysFor(at):
 				out = append(out, fmt.Sprintf("%s is left in %s, and nobody wants it there %s", t, g.Name, w.audit.facts(at)))
 			case m.theirs && m.outBy == us && !g.holds(t) && !kept && !whole && w.machine(t):
 				out = append(out, fmt.Sprintf("%s is somebody else's, and was not put back into %s %s", t, g.Name, w.audit.facts(at)))
@@ -160,8 +160,8 @@ func (w *world) whole(g *group) bool {
 	})
 }
 
-// floorHolds is whether a target serves and is the last that does so, or the last of a zone.
-func (w *world) floorHolds(g *group, t targets.Target) bool {
+// minimumHolds is whether a target serves and is the last that does so, or the last of a zone.
+func (w *world) minimumHolds(g *group, t targets.Target) bool {
 	if !g.healthy(t) {
 		return false
 	}
@@ -173,10 +173,10 @@ func (w *world) floorHolds(g *group, t targets.Target) bool {
 	return true
 }
 
-// floorHoldsWith is whether a target serves, and all others of its group that do are on the same node, are to be
+// minimumHoldsWith is whether a target serves, and all others of its group that do are on the same node, are to be
 // out as well, and on the record of a claim that cannot be written: one of them is the one to go first, and
 // it counts as leaving. The node is not out in any order.
-func (w *world) floorHoldsWith(at place) bool {
+func (w *world) minimumHoldsWith(at place) bool {
 	g, node, any := at.group, w.audit.on[at.target.ID], false
 	if !g.healthy(at.target) || !w.keptOut(node) {
 		return false

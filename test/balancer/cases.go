@@ -78,8 +78,8 @@ func Cases() []Case {
 		},
 		{
 			Name: "drain-beyond-the-floor", Group: "pods", Loses: true,
-			What:    "such a drain where the load balancer sends new connections for longer than the floor, for comparison",
-			prepare: addHook, play: drainBeyondFloor,
+			What:    "such a drain where the load balancer sends new connections for longer than the settle time, for comparison",
+			prepare: addHook, play: drainBeyondSettleTime,
 		},
 	}
 }
@@ -189,7 +189,7 @@ func addHook(ctx context.Context, p *performance) error {
 		return err
 	}
 	// The pods that had none are gone, and would get connections for so long.
-	pause(ctx, p.scaled(networkFloor))
+	pause(ctx, p.scaled(networkSettleTime))
 	return nil
 }
 

@@ -45,9 +45,9 @@ const (
 	// would have its connections reset.
 	checkInterval, checkTimeout = 30, 20
 
-	// The deregistration delay is much shorter than the scaled floor: attributes are told
+	// The deregistration delay is much shorter than the scaled settle time: attributes are told
 	// as AWS has them, and the controller waits for a delay as it stands. What is shown is
-	// that it waits for the floor: new connections come for long after the delay.
+	// that it waits for the settle time: new connections come for long after the delay.
 	delayAttribute = "deregistration_delay.timeout_seconds"
 	delaySeconds   = "5"
 )

@@ -33,9 +33,9 @@ const (
 
 	serviceAccount = "ingress-daemonset-controller"
 	deployment     = "ingress-daemonset-controller"
-	// networkFloor is the controller's default.
-	networkFloor = 5 * time.Minute
-	groupsEvery  = time.Minute
+	// networkSettleTime is the controller's default.
+	networkSettleTime = 5 * time.Minute
+	groupsEvery       = time.Minute
 
 	// rate is more than the least, so that a machine that stalls for a moment sends
 	// enough all the same.
@@ -122,7 +122,7 @@ func (s *Scene) installDetaching(ctx context.Context) error {
 	args := []string{
 		"--leader-elect", "--cloud=aws", "--aws-region=" + region,
 		"--aws-endpoint=http://" + net.JoinHostPort(s.HostIP(), strconv.Itoa(apiPort)),
-		"--network-floor=" + s.scaled(networkFloor).String(), "--groups-every=" + s.scaled(groupsEvery).String(), "--detach", "-v=1",
+		"--network-floor=" + s.scaled(networkSettleTime).String(), "--groups-every=" + s.scaled(groupsEvery).String(), "--detach", "-v=1",
 	}
 	const tokens = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
 	type object = map[string]any

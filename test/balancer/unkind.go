@@ -45,9 +45,9 @@ func rollOutUnkindly(ctx context.Context, p *performance) error {
 	})
 }
 
-// drainBeyondFloor drains a node whose pods hold on for the floor, which is too short here.
-func drainBeyondFloor(ctx context.Context, p *performance) error {
-	return p.withLags(ctx, cloud.BeyondFloors, func(ctx context.Context) error { return drain(ctx, p) })
+// drainBeyondSettleTime drains a node whose pods hold on for the settle time, which is too short here.
+func drainBeyondSettleTime(ctx context.Context, p *performance) error {
+	return p.withLags(ctx, cloud.BeyondSettleTimes, func(ctx context.Context) error { return drain(ctx, p) })
 }
 
 const guide = "docs/guides/load-balancers.md"

@@ -32,9 +32,9 @@ type audit struct {
 	// the writes of the controller are counted by node.
 	deploymentWrites, nodeWrites map[string]int
 	// failed counts the rejected pods of a node since its last attempt, and
-	// floor is how many ready pods it must keep while it is held back.
-	failed map[string]int
-	floor  map[string]int32
+	// mustKeep is how many ready pods it must keep while it is held back.
+	failed   map[string]int
+	mustKeep map[string]int32
 	// away is when a pod was last rejected while no controller was there.
 	away time.Time
 	// measurements are how many passed and failed, by analysis and check.
@@ -60,7 +60,7 @@ type audit struct {
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, lapsed: map[string]bool{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
-		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
+		failed: map[string]int{}, mustKeep: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
 		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, lastBy: map[string]*leader{}, since: map[string]time.Time{},
 		strayed: map[string]bool{},
 	}
@@ -101,14 +101,14 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	switch s.Action {
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		a.failed[s.Node] = 0
-		delete(a.floor, s.Node)
+		delete(a.mustKeep, s.Node)
 	case rollout.Unmark:
 		if seen.Deletion == rollout.NotDeleted && seen.taken.Equal(a.w.now) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
 		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign {
-			a.floor[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node), a.keptPods(s.Node))
+			a.mustKeep[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node), a.keptPods(s.Node))
 		}
 	}
 	a.checkCheckers(seen, s)
@@ -390,14 +390,14 @@ func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 
 // checkHeldPods: holding a node back takes no pod from it that served.
 func (a *audit) checkHeldPods() {
-	for name, floor := range a.floor {
+	for name, least := range a.mustKeep {
 		d := a.w.deployments[name]
 		if d == nil || a.w.nodes[name] == nil {
-			delete(a.floor, name)
+			delete(a.mustKeep, name)
 			continue
 		}
-		if kept := a.keptPods(name); kept < floor {
-			a.fault("%s is held back at %d pods, %d served before", name, kept, floor)
+		if kept := a.keptPods(name); kept < least {
+			a.fault("%s is held back at %d pods, %d served before", name, kept, least)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (a *audit) graceOver(d *simDeployment) bool {
 
 // counted is whether the budget counts a node as begun at present. Not while somebody keeps it
 // out, or it is NotReady or not in the node set and not out by our doing: then it is out, or serves
-// nobody's floor, for others' reasons, and goes on where it was when these end.
+// nobody's minimum, for others' reasons, and goes on where it was when these end.
 func (a *audit) counted(name string) bool {
 	if a.begun[name] == "" {
 		return false
@@ -122,7 +122,7 @@ func (a *audit) incomplete(name string) string {
 	return ""
 }
 
-// checkBudget: a node is begun only within the budget and above the floor.
+// checkBudget: a node is begun only within the budget and as minServingNodes permits.
 func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	n := seen.node(s.Node)
 	if n == nil || !a.begins(n, s) {
@@ -160,7 +160,7 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	if !retarget && !a.isOut(n) && !(degraded(seen, n) && ready(n) < n.Deployment.PodsPerNode) && out > budget {
 		a.fault("%s: %d nodes are under way or out, %d may be: %v and %v\n%s", s, out, budget, a.begun, others, inWords(seen.decision))
 	}
-	a.checkFloor(seen, s, n, wanted, desired)
+	a.checkMinServing(seen, s, n, wanted, desired)
 }
 
 // ignored is whether the budget does not count a node: it was seen to be NotReady for longer
@@ -248,21 +248,21 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 	return budget
 }
 
-// checkFloor: a node is not taken out when too few go on serving.
-func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wanted bool, desired int) {
+// checkMinServing: a node is not taken out when too few go on serving.
+func (a *audit) checkMinServing(seen *picture, s rollout.Step, n *rollout.Node, wanted bool, desired int) {
 	if s.Action != rollout.Mark || a.isOut(n) {
 		return
 	}
-	floor, err := v1alpha1.Resolve(seen.Spec.Strategy().MinServingNodes, desired)
+	least, err := v1alpha1.Resolve(seen.Spec.Strategy().MinServingNodes, desired)
 	if err != nil {
 		a.fault("%s: %v", s, err)
 	}
 	if !wanted {
-		floor = min(floor, desired)
+		least = min(least, desired)
 	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached && seen.Spec.Pods() > 0 {
 		return
 	}
-	// A degraded node counts for no floor. One that begins by the same decision, and after this
+	// A degraded node counts for no minimum. One that begins by the same decision, and after this
 	// one in it, served still.
 	steps := seen.decision.Steps
 	first := slices.IndexFunc(steps, func(o rollout.Step) bool { return o.Node == s.Node && o.Action == rollout.Mark })
@@ -276,8 +276,8 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 			left++
 		}
 	}
-	if left < floor {
-		a.fault("%s: %d nodes are left serving, %d must be", s, left, floor)
+	if left < least {
+		a.fault("%s: %d nodes are left serving, %d must be", s, left, least)
 	}
 }
 
@@ -385,7 +385,7 @@ func (a *audit) stopsHalfway(d *simDeployment) bool {
 
 // evicted counts a pod that a taint took, where it was made after the taint had taken others.
 func (a *audit) evicted(n *simNode, p *simPod) {
-	delete(a.floor, n.name)
+	delete(a.mustKeep, n.name)
 	switch {
 	case n.evictedAt.IsZero():
 		n.evictedAt = a.w.now

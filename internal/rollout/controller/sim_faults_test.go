@@ -42,7 +42,7 @@ func (w *world) cordon(n *simNode, on bool) {
 // tamper lets somebody else write into a node's Deployment.
 func (w *world) tamper(n *simNode, change func(*appsv1.Deployment)) {
 	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
-		delete(w.audit.floor, n.name)
+		delete(w.audit.mustKeep, n.name)
 		w.audit.disturbs(n.name)
 		w.rewrite(d, change)
 	}
@@ -94,7 +94,7 @@ func (w *world) deleteDeployment(n *simNode, orphaning bool) {
 	if d == nil || d.api.DeletionTimestamp != nil || len(d.api.Finalizers) > 0 {
 		return
 	}
-	delete(w.audit.floor, n.name)
+	delete(w.audit.mustKeep, n.name)
 	if !orphaning || d.marked() {
 		w.audit.disturbs(n.name)
 	}
@@ -313,7 +313,7 @@ func (w *world) leftovers() []string {
 		out = append(out, "the present revision is not the newest on record")
 	}
 	blocked := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionBlocked)
-	// One that lacks pods and is to have none instead keeps its place until the floor permits that.
+	// One that lacks pods and is to have none instead keeps its place until the minimum permits that.
 	toBeEmptied := w.spec().Pods() == 0 && blocked != nil && blocked.Reason == v1alpha1.ReasonFloorReached
 	for _, name := range set.Status.Wave {
 		if !toBeEmptied {

@@ -234,7 +234,7 @@ func (w *world) kubeletStarts(n *simNode) {
 
 // evict lets somebody else delete the pods of a node, by the eviction API or plainly.
 func (w *world) evict(name string, plainly bool) {
-	delete(w.audit.floor, name)
+	delete(w.audit.mustKeep, name)
 	for _, p := range slices.Clone(w.pods) {
 		if p.node == name && !p.terminating && p.failed == "" {
 			if !plainly {

@@ -85,7 +85,7 @@ func (g *generator) join() {
 // strategy draws one that admission permits with the rest of a spec.
 func (g *generator) strategy(spec *v1alpha1.IngressDaemonSetSpec) *v1alpha1.RollingUpdate {
 	u := &v1alpha1.RollingUpdate{
-		MinServingNodes:      g.count("floor", 0, 3),
+		MinServingNodes:      g.count("min serving", 0, 3),
 		DetachTimeoutSeconds: new(int32(g.number("timeout", 20, 120))),
 		Partition:            g.count("partition", 0, 2),
 	}

@@ -38,9 +38,9 @@ type Options struct {
 	Roles []v1alpha1.AssumeRole
 	// Outcome tells what a failed call asks for.
 	Outcome func(error) targets.Outcome
-	// Floor is how long a kind of load balancer may send new connections to what was
+	// SettleTime is how long a kind of load balancer may send new connections to what was
 	// deregistered.
-	Floor func(targets.Balancer) time.Duration
+	SettleTime func(targets.Balancer) time.Duration
 	// Rate and Burst limit the requests to the cloud, as each role.
 	Rate  float64
 	Burst int

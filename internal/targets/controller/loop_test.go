@@ -92,7 +92,7 @@ func loopOf(ctx context.Context, cached client.Client, live client.Reader, cloud
 		}
 	}
 	r := New(ctx, Options{
-		Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
+		SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
 		Outcome: func(error) targets.Outcome { return targets.Failed },
 		Connect: func(*v1alpha1.AssumeRole, func(context.Context) error) (Cloud, error) { return cloud, nil },
 	}, cached, live, events.NewFakeRecorder(1000), trigger)

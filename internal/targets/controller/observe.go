@@ -28,9 +28,9 @@ type observed struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{state: targets.State{Now: time.Now(), Memory: r.memory, Floors: map[targets.Balancer]time.Duration{}}}
+	o := &observed{state: targets.State{Now: time.Now(), Memory: r.memory, SettleTimes: map[targets.Balancer]time.Duration{}}}
 	for _, b := range []targets.Balancer{targets.Network, targets.Application, targets.Classic} {
-		o.state.Floors[b] = r.Floor(b)
+		o.state.SettleTimes[b] = r.SettleTime(b)
 	}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

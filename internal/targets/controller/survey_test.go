@@ -158,7 +158,7 @@ func playOf(t *testing.T, ctx context.Context, cloud *manyGroups, change func(*O
 		}
 	}
 	o := Options{
-		Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: targets.DefaultRate, Burst: targets.DefaultBurst,
+		SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Minute, Rate: targets.DefaultRate, Burst: targets.DefaultBurst,
 		Outcome: func(err error) targets.Outcome {
 			switch {
 			case errors.Is(err, errGone):

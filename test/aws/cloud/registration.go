@@ -193,7 +193,7 @@ func (c *Cloud) allUnhealthy(g *group, at time.Time) bool {
 	}
 	for _, b := range c.balancersOf(g) {
 		for _, z := range b.Zones {
-			if c.healthyIn(b, g, z.Name, at) >= g.number(attributeRoutingFloor) {
+			if c.healthyIn(b, g, z.Name, at) >= g.number(attributeRoutingMinimum) {
 				return false
 			}
 		}

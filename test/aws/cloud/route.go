@@ -129,7 +129,7 @@ func (c *Cloud) zonesInDNS(b *balancer, g *group, at time.Time) []string {
 			continue
 		}
 		all = append(all, z.Name)
-		if healthy := c.healthyIn(b, g, z.Name, at); healthy >= g.number(attributeDNSFloor) {
+		if healthy := c.healthyIn(b, g, z.Name, at); healthy >= g.number(attributeDNSMinimum) {
 			fit = append(fit, z.Name)
 		}
 	}
@@ -153,10 +153,10 @@ func (c *Cloud) healthyIn(b *balancer, g *group, zone string, at time.Time) (n i
 
 // routed are the registrations to which the balancer's node in a zone sends new flows.
 //
-// Invariant: at least as many healthy ones as the floor says, or every registered target
+// Invariant: at least as many healthy ones as the minimum says, or every registered target
 // that is through its registration, healthy or not (failing open).
 func (c *Cloud) routed(b *balancer, g *group, zone string, at time.Time) []*registration {
-	open := c.healthyIn(b, g, zone, at) < g.number(attributeRoutingFloor)
+	open := c.healthyIn(b, g, zone, at) < g.number(attributeRoutingMinimum)
 	n := node{b.Name, zone}
 	var to []*registration
 	for _, r := range c.reachable(b, g, zone, at) {

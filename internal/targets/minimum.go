@@ -10,10 +10,10 @@ import (
 // of every zone reach.
 const anyZone = "all"
 
-// floor says why the target cannot be taken out without going below what must
+// belowMinimum says why the target cannot be taken out without going below what must
 // stay, or nothing. Counted are healthy targets that are not leaving, those of
 // others included; a target that serves nobody holds nothing up.
-func (p *planner) floor(t Target) string {
+func (p *planner) belowMinimum(t Target) string {
 	h := p.Registered[t]
 	if !h.serves() {
 		return ""

@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// checkFloors: a call that takes out a healthy target of what serves on leaves
+// checkMinimum: a call that takes out a healthy target of what serves on leaves
 // enough others, by the inventory, without those that we took out since.
-func (a *audit) checkFloors(g *fakeGroup, c Call) {
+func (a *audit) checkMinimum(g *fakeGroup, c Call) {
 	s := a.w.c.state[g.ID]
 	seen := a.w.c.inventory[g.ID]
 	batch := map[Target]bool{}

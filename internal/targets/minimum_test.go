@@ -8,7 +8,7 @@ import (
 
 func zonesBehind(s *GroupState) { s.Group.CrossZone, s.ZonesBehind = false, true }
 
-func TestFloors(t *testing.T) {
+func TestMinimum(t *testing.T) {
 	unhealthy := Health{Condition: Unhealthy, Zone: "a"}
 	for _, c := range []struct {
 		name       string
