@@ -140,7 +140,7 @@ func (s *sim) pass(dies bool) {
 func (s *sim) effects(d NodeDecision) (out []func()) {
 	n := s.nodes[slices.IndexFunc(s.nodes, func(n *simNode) bool { return n.Name == d.Name })]
 	do := func(what string, f func()) {
-		out = append(out, func() { s.tell("%s: %s (%s, %s)", d.Name, what, d.Station, d.Reason); f() })
+		out = append(out, func() { s.tell("%s: %s (%s, %s)", d.Name, what, d.Phase, d.Reason); f() })
 	}
 	if d.Patch != nil {
 		do("patch", func() { s.patch(n, d.Patch) })

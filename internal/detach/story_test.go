@@ -149,7 +149,7 @@ func (t *teller) say(about, what string) {
 // carryOut writes what is decided about a node, and says whether there was anything.
 func (t *teller) carryOut(d NodeDecision) bool {
 	n := t.nodes[slices.IndexFunc(t.nodes, func(n *simNode) bool { return n.Name == d.Name })]
-	what := fmt.Sprintf("%s is %s", d.Name, d.Station)
+	what := fmt.Sprintf("%s is %s", d.Name, d.Phase)
 	if d.Reason != "" {
 		what += fmt.Sprintf(" (%s)", d.Reason)
 	}

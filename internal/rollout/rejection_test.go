@@ -638,7 +638,7 @@ func TestUntried(t *testing.T) {
 }
 
 // TestTaintEvicts: from the first pod that a taint takes, no more are asked for than
-// run, in whatever station the node is, and none again while the taint is there.
+// run, in whatever state the node is, and none again while the taint is there.
 func TestTaintEvicts(t *testing.T) {
 	evicted := func(n *Node, pods ...int) {
 		for _, i := range pods {

@@ -110,7 +110,7 @@ var targets = []variant{
 		file: "internal/detach/marks.go",
 		from: "case !out && there && value == ours:",
 		to:   "case !out && !there && value == ours:",
-		in:   "./internal/detach", tests: "TestStations|TestNothingIsLeftDetached", say: "still has map[node.kubernetes.io/exclude-from-external-load-balancers:ingress-daemonset]",
+		in:   "./internal/detach", tests: "TestPhases|TestNothingIsLeftDetached", say: "still has map[node.kubernetes.io/exclude-from-external-load-balancers:ingress-daemonset]",
 	},
 }
 

@@ -68,7 +68,7 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 		if err := r.patchNode(ctx, node, d.Patch); err != nil {
 			return err
 		}
-		logStep(ctx, "Mark", "station", d.Station)
+		logStep(ctx, "Mark", "station", d.Phase)
 	}
 	switch d.Attachment {
 	case detach.WriteDetach:

@@ -33,8 +33,8 @@ func (c *cluster) reconciler() *Reconciler {
 	return &Reconciler{
 		Options: Options{Targets: true, Reasons: detach.AllReasons, InstanceID: func(p string) string { return strings.TrimPrefix(p, "aws:///z/") }},
 		client:  c, live: c, recorder: events.NewFakeRecorder(100), stops: &stops{refusals: map[string]refusal{}},
-		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
-		gone:     map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() {}},
+		phases: &phases{of: map[string]detach.Phase{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		gone:   map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() {}},
 	}
 }
 

@@ -51,7 +51,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	webhooks *webhooks
 	stops    *stops
-	stations *stations
+	phases   *phases
 	gone     map[string]gone
 	// failures is how many passes in a row failed.
 	failures int

@@ -66,7 +66,7 @@ func New(o Options, c client.Client, live client.Reader, recorder events.EventRe
 	return &Reconciler{
 		Options: o, client: c, live: live, recorder: recorder,
 		stops:    &stops{refusals: map[string]refusal{}},
-		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		phases:   &phases{of: map[string]detach.Phase{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
 		gone:     map[string]gone{},
 		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, trigger: trigger},
 	}
