@@ -15,10 +15,10 @@ ROOT := $(filter 0,$(shell id -u))
 NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
-# The shells, in which goroutines meet; their tests run under the race detector.
+# Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook kubectl nodehealth/flows \
 	nodehealth/healthclient nodehealth/server rollout/controller targets/aws targets/controller
-SHELLS = $(addprefix ./internal/,$(RACED))
+RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v /test/)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/...))
@@ -64,10 +64,10 @@ ifneq ($(ROOT),)
 endif
 
 .PHONY: race
-race: gcc ## Run the shells' tests under the race detector (installs gcc, for root)
-	@echo '== the tests of the shells, under the race detector'
-	@if command -v gcc >/dev/null; then CGO_ENABLED=1 go test -race -timeout 30m $(SHELLS); \
-	else echo 'without the race detector, since there is no gcc'; go test -timeout 30m $(SHELLS); fi
+race: gcc ## Run the tests of controllers and adapters under the race detector (installs gcc, for root)
+	@echo '== the tests of controllers and adapters, under the race detector'
+	@if command -v gcc >/dev/null; then CGO_ENABLED=1 go test -race -timeout 30m $(RACED_PACKAGES); \
+	else echo 'without the race detector, since there is no gcc'; go test -timeout 30m $(RACED_PACKAGES); fi
 
 # What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000

@@ -81,7 +81,7 @@ func (s *sim) register(n *simNode, group string) {
 	n.targets[group] = &target{registered: true, since: s.now.Add(-time.Hour)}
 }
 
-// observe is what the shell would read.
+// observe is what the controller would read.
 func (s *sim) observe() State {
 	out := State{Now: s.now, Reasons: AllReasons, MinAttached: s.min}
 	for _, n := range s.nodes {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// controller is a shell around Decide and Calls as small as one can be. It loses
+// controller runs Decide and Calls, and is as small as one can be. It loses
 // all its memory when it dies, and nothing else.
 type controller struct {
 	w         *world
