@@ -34,7 +34,7 @@ demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet
 	@go run ./test/demo $(if $(SIMULATED),-simulated $(or $(SIMULATED_NODES),20)) $(if $(KEEP),-keep)
 
 .PHONY: demo-aws
-demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before a stand-in for AWS (root; KEEP=1 keeps the cluster)
+demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before an emulator of AWS (root; KEEP=1 keeps the cluster)
 	@go run ./test/balancer/cmd $(if $(KEEP),-keep)
 
 .PHONY: test
@@ -94,7 +94,7 @@ soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of 
 	@go run ./test/balancer/cmd -scale 1 -case rollout-instance-targets -report soak-aws-report.json
 
 .PHONY: aws-check
-aws-check: ## Ask a real AWS account what the tests ask its stand-in (says what to set)
+aws-check: ## Ask a real AWS account what the tests ask its emulator (says what to set)
 	@AWS_CHECK=1 go test -count 1 -v ./test/account
 
 # Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
@@ -108,7 +108,7 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
 	@go test -count 1 -v -timeout 45m ./test/e2e -skip '$(LONG)'
-	@echo '== rollouts on real nodes behind a load balancer that stands in for those of AWS'
+	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'

@@ -1,5 +1,5 @@
 // Package balancer shows what clients lose while the targets of a network load balancer
-// move: on a real cluster behind the server that stands in for AWS, which forwards every
+// move: on a real cluster behind the emulator of AWS, which forwards every
 // connection of theirs to the targets that AWS might choose. The demonstration and the
 // tests play the same cases.
 //

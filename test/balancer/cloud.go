@@ -54,7 +54,7 @@ const (
 
 type target = cloud.Target
 
-// account is the server that stands in for AWS, in the network outside the nodes.
+// account is the emulator of AWS, in the network outside the nodes.
 type account struct {
 	*aws.Process
 	admin *aws.Client

@@ -3,7 +3,7 @@ package e2e
 import "testing"
 
 // TestExample plays the example of the specification as it stands, graces
-// included; the images that it names are this project's stand-ins. Its two pods a
+// included; the images that it names are fakes of this project. Its two pods a
 // node declare the same host ports, of which the kubelet would reject the second.
 func TestExample(t *testing.T) {
 	scenario{

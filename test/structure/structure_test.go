@@ -163,11 +163,11 @@ func staysPure(t *testing.T, p goPackage, others []string) {
 	}
 }
 
-// TestStandInIsIndependent lets the server that stands in for AWS share nothing with what
-// is tested against it.
-func TestStandInIsIndependent(t *testing.T) {
-	const standIn = "test/aws"
-	within := func(path string) bool { return path == standIn || strings.HasPrefix(path, standIn+"/") }
+// TestEmulatorIsIndependent lets the emulator of AWS share nothing with what is tested against
+// it.
+func TestEmulatorIsIndependent(t *testing.T) {
+	const emulator = "test/aws"
+	within := func(path string) bool { return path == emulator || strings.HasPrefix(path, emulator+"/") }
 	found := false
 	for _, p := range packages(t) {
 		if !within(p.path()) {
@@ -181,7 +181,7 @@ func TestStandInIsIndependent(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Errorf("there is no package in %s", standIn)
+		t.Errorf("there is no package in %s", emulator)
 	}
 }
 

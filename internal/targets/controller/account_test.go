@@ -24,7 +24,7 @@ func healthy(ids ...string) map[targets.Target]targets.Health {
 	return out
 }
 
-// fakeCloud stands in for a cloud that answers when it is let to.
+// fakeCloud is a cloud that answers when it is let to.
 type fakeCloud struct {
 	calls chan string
 	// answers, where there is one, is waited for.

@@ -1,5 +1,6 @@
-// Package access decides, in the stand-in for AWS, who makes a call and whether they may: signatures, temporary
-// credentials that expire, and policies. It keeps account of the grants that were used.
+// Package access decides, in the emulator of AWS, who makes a call and whether they may:
+// signatures, temporary credentials that expire, and policies. It keeps account of the grants
+// that were used.
 package access
 
 import (
