@@ -16,7 +16,7 @@ NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
-RACED = analysis detach/controller detach/webhook kubectl nodehealth/flows \
+RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
 	nodehealth/healthclient nodehealth/server rollout/controller targets/aws targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v /test/)) ./test/attaching

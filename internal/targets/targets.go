@@ -69,9 +69,9 @@ type Group struct {
 	ChecksTarget bool
 	// Delay is how long the load balancer drains what is deregistered.
 	Delay time.Duration
-	// EndsFlowsAfterDelay is whether flows that outlive Delay are ended,
-	// EndsFlowsOfUnhealthy whether those of a target that turns unhealthy are.
-	EndsFlowsAfterDelay, EndsFlowsOfUnhealthy bool
+	// EndsConnectionsAfterDelay is whether connections that outlive Delay are ended,
+	// EndsConnectionsOfUnhealthy whether those of a target that turns unhealthy are.
+	EndsConnectionsAfterDelay, EndsConnectionsOfUnhealthy bool
 	// CrossZone is whether the clients of one zone reach the targets of another.
 	CrossZone bool
 	// MinHealthy and MinHealthyPercent are below how many healthy targets the load
@@ -82,7 +82,7 @@ type Group struct {
 // DescribedBy is the group with the attributes that an earlier reading of it has. A list
 // of groups is without: they cost a request each.
 func (g Group) DescribedBy(o Group) Group {
-	g.Delay, g.EndsFlowsAfterDelay, g.EndsFlowsOfUnhealthy = o.Delay, o.EndsFlowsAfterDelay, o.EndsFlowsOfUnhealthy
+	g.Delay, g.EndsConnectionsAfterDelay, g.EndsConnectionsOfUnhealthy = o.Delay, o.EndsConnectionsAfterDelay, o.EndsConnectionsOfUnhealthy
 	g.CrossZone, g.MinHealthy, g.MinHealthyPercent = o.CrossZone, o.MinHealthy, o.MinHealthyPercent
 	return g
 }

@@ -82,7 +82,7 @@ func (a *attachment) advice(settleTimes map[Balancer]time.Duration) advice {
 				found.unchecked = cmp.Or(found.unchecked, why)
 			}
 		}
-		if g.EndsFlowsOfUnhealthy && g.Type == Instance && a.failsFirst() {
+		if g.EndsConnectionsOfUnhealthy && g.Type == Instance && a.failsFirst() {
 			found.resets = g.Name
 		}
 		found.settle, found.end = max(found.settle, settle), max(found.end, settle+g.Delay)

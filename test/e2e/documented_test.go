@@ -129,7 +129,7 @@ var documented = []step{
 	{documented: "go test ./internal/rollout/objects -run TestExamples -update", says: "ok"},
 	{documented: "go test ./test/structure -run TestMap -update", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
-	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
+	{documented: "go test ./internal/nodehealth/connections -run none -bench Dump", run: "go test ./internal/nodehealth/connections -run none -bench Dump -benchtime 1x", says: "ok"},
 }
 
 const (

@@ -1,4 +1,4 @@
-package flows
+package connections
 
 import (
 	"context"
@@ -145,7 +145,7 @@ func TestPace(t *testing.T) {
 	for spent, want := range map[time.Duration]time.Duration{
 		0: interval, time.Millisecond: interval, 34 * time.Millisecond: 6800 * time.Millisecond, time.Second: longest,
 	} {
-		if got := pace(spent); got != want {
+		if got := intervalAfter(spent); got != want {
 			t.Errorf("%v of processor time: %v, want %v", spent, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package flows
+package connections
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 )
 
 // inNamespace says that the test's program runs in a network namespace of its own.
-const inNamespace = "TEST_FLOWS_NAMESPACE"
+const inNamespace = "TEST_CONNECTIONS_NAMESPACE"
 
 // Addresses of the namespace, those of peers included: a connection between equal
 // addresses does not count.

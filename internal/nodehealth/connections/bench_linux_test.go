@@ -1,4 +1,4 @@
-package flows
+package connections
 
 import (
 	"net"
@@ -12,7 +12,7 @@ import (
 // BenchmarkDump measures a dump and its entry into the ledger with 20,000 open
 // connections, of which both ends are in the namespace: the kernel looks at 40,000.
 // So that few files are needed, nobody accepts them and the peers have closed.
-// cpu-ms/op is the processor time of one, the kernel's and ours: pace follows it.
+// cpu-ms/op is the processor time of one, the kernel's and ours: the interval follows it.
 func BenchmarkDump(b *testing.B) {
 	const connections, listeners = 20_000, 8
 	share := func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }

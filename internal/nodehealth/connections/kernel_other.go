@@ -1,6 +1,6 @@
 //go:build !linux
 
-package flows
+package connections
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-// Package flows watches the TCP connections to a node's ingress ports, which tell whether traffic
+// Package connections watches the TCP connections to a node's ingress ports, which tell whether traffic
 // still reaches the node. It sees those to local ports of its own network namespace, by the
 // kernel's socket diagnostics (sock_diag(7)), for which neither root nor a capability is needed.
 // Package server shows to the outside what it sees.
@@ -6,7 +6,7 @@
 // Two views complete each other. A dump once a second shows the connections that
 // are there. Notices of destroyed sockets tell of those that came and went between
 // two dumps. Where one of them fails, nothing is known, and no port is quiet.
-package flows
+package connections
 
 import (
 	"context"
@@ -150,16 +150,16 @@ func (w *Watcher) follow(ctx context.Context, s *session) error {
 		if err := w.count(s, k, connections, begun); err != nil {
 			return err
 		}
-		if err := k.wait(begun.Add(pace(spent)), func(c connection) { w.destroyed(s, c) }); err != nil {
+		if err := k.wait(begun.Add(intervalAfter(spent)), func(c connection) { w.destroyed(s, c) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pace is the time from one dump to the next, of which the first took so much
+// intervalAfter is the time from one dump to the next, of which the first took so much
 // processor time.
-func pace(spent time.Duration) time.Duration {
+func intervalAfter(spent time.Duration) time.Duration {
 	return min(max(interval, frugality*spent), longest)
 }
 
