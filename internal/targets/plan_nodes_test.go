@@ -334,9 +334,9 @@ func TestASickTargetOfOthersIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestADetachedNodeIsTheClaimsToMove leaves the record of a target where it stands
+// TestADetachedNodeIsTheAttachmentsToMove leaves the record of a target where it stands
 // when a TargetGroupAttachment and an Attachment speak of the same one.
-func TestADetachedNodeIsTheClaimsToMove(t *testing.T) {
+func TestADetachedNodeIsTheAttachmentsToMove(t *testing.T) {
 	s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
 	s.attachment("web", onNodes("node-a"), in80("i-a:80"))
 	s.detachment("node-a", "i-a", v1alpha1.WantDetached)

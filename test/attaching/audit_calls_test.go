@@ -66,18 +66,19 @@ func (a *audit) wantedBack(l *leader, at place) {
 	}
 }
 
-// justEnds is whether what somebody speaks of is out only since the deletion of its pod began, which a leader
-// may not have seen yet: where a claim's port changes in that very moment, it was never wanted by the world.
+// justEnds is whether what somebody speaks of is out only since the deletion of its pod began,
+// which a leader may not have seen yet: where a group attachment's port changes in that very
+// moment, it was never wanted by the world.
 func (a *audit) justEnds(l *leader, at place) bool {
 	return at.group.Type == targets.IP && a.w.wanted()[at] != nil && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
 		return p.address == at.target.ID && p.ends && p.object() != nil && p.object().DeletionTimestamp != nil && p.endedAt.After(l.asOf())
 	})
 }
 
-// neverAtOnce is whether what a leader may have seen was never so in the world: a claim has a new port, of
-// what it selected, or what served there, until a moment ago.
+// neverAtOnce is whether what a leader may have seen was never so in the world: a group attachment
+// has a new port, of what it selected, or what served there, until a moment ago.
 func (a *audit) neverAtOnce(l *leader, at place) bool {
-	ported := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+	ported := slices.ContainsFunc(a.w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		return speaksOf(c, at.group) && c.Spec.Service == nil && c.Spec.Port.IntVal == at.target.Port && !a.ported[c.Name].Before(l.asOf())
 	})
 	if !ported {
@@ -91,10 +92,11 @@ func (a *audit) neverAtOnce(l *leader, at place) bool {
 	return false
 }
 
-// isKept is whether a claim has a target on record, and not as one that leaves, of which it selects what
-// serves there, by a port at which that has no target: what it had of it before stays.
+// isKept is whether a group attachment has a target on record, and not as one that leaves, of which
+// it selects what serves there, by a port at which that has no target: what it had of it before
+// stays.
 func (a *audit) isKept(at place) bool {
-	return slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+	return slices.ContainsFunc(a.w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		stays := slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
 			return g.ID == at.group.ID && slices.Contains(g.Targets, at.target.String())
 		})
@@ -106,7 +108,7 @@ func (a *audit) isKept(at place) bool {
 	})
 }
 
-// ports is a change of a claim's port.
+// ports is a change of a group attachment's port.
 func (a *audit) ports(before, after client.Object) {
 	was, is := typed[*v1alpha1.TargetGroupAttachment](before), typed[*v1alpha1.TargetGroupAttachment](after)
 	if was != nil && is != nil && was.Spec.Port != is.Spec.Port {
@@ -153,7 +155,7 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		}
 		if a.w.whole(g) && !a.heldBy(at) {
 			// Who gave us the group wants no others in it. What an Attachment has on record is taken out
-			// for its node, as when the claim that has the group is being deleted, and is put back.
+			// for its node, as when the group attachment that has the group is being deleted, and is put back.
 			m.theirs = false
 		}
 		if !a.mayMove(l, at) {
@@ -171,7 +173,7 @@ func (a *audit) unseen(l *leader, at place) *pod {
 		return nil
 	}
 	for _, name := range s.by {
-		now, seen := a.w.claim(name), l.views["TargetGroupAttachment"].held[name]
+		now, seen := a.w.groupAttachment(name), l.views["TargetGroupAttachment"].held[name]
 		if seen == nil || seen.GetUID() != now.UID || seen.GetGeneration() != now.Generation || seen.GetDeletionTimestamp() != nil {
 			return nil
 		}
@@ -200,7 +202,7 @@ type (
 
 func (at place) leaving() leavingTarget { return leavingTarget{at.group.ID, at.target.String()} }
 
-// begins notes by whom targets of a claim are being taken out, and when that began.
+// begins notes by whom targets of a group attachment are being taken out, and when that began.
 func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
 	for _, g := range after.Status.Groups {
 		for _, l := range g.Leaving {
@@ -229,7 +231,7 @@ func (a *audit) mayMove(l *leader, at place) bool {
 }
 
 // minimum is that a call leaves a healthy target, in each zone where no client crosses them,
-// where what it takes out goes on serving. Who deletes a claim wants all of it out.
+// where what it takes out goes on serving. Who deletes a group attachment wants all of it out.
 func (a *audit) minimum(l *leader, g *group, list []targets.Target) {
 	for _, t := range list {
 		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) || a.justBecameHealthy(l, g, t) {
@@ -270,10 +272,10 @@ func (a *audit) zone(l *leader, g *group, t targets.Target) string {
 	return n.zone
 }
 
-// deleted is whether every claim that has a place on record is being deleted.
+// deleted is whether every group attachment that has a place on record is being deleted.
 func (a *audit) deleted(at place) bool {
 	by := a.w.recordedBy(at)
-	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.claim(name).DeletionTimestamp == nil })
+	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.groupAttachment(name).DeletionTimestamp == nil })
 }
 
 // readEvery is more than the time between two reads of a group in which something moves.

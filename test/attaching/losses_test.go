@@ -24,11 +24,11 @@ const (
 	region = "r"
 )
 
-// servesByService is whether claims of instances name a Service, in one of five draws.
+// servesByService is whether group attachments of instances name a Service, in one of five draws.
 func (w *world) servesByService() bool { return w.scenario.seed%5 == 1 }
 
-// asksForSettleTimes is whether claims say how long load balancers send on, and those are as quick, in one
-// of five draws.
+// asksForSettleTimes is whether group attachments say how long load balancers send on, and those
+// are as quick, in one of five draws.
 func (w *world) asksForSettleTimes() bool { return w.scenario.seed%5 == 3 }
 
 // losesGroup is whether a target group is left out of lists for a while, or deleted, in one of seven
@@ -43,7 +43,7 @@ func (w *world) settleTime(b targets.Balancer) time.Duration {
 	return settleTimeOf(b)
 }
 
-// settleSeconds is what claims ask for: also less than a call takes to arrive.
+// settleSeconds is what group attachments ask for: also less than a call takes to arrive.
 func (w *world) settleSeconds() int32 { return []int32{0, 2, 5, 14}[w.scenario.seed/5%4] }
 
 // groupID is the ID of a target group: an ARN where what it says of its owner matters.
@@ -58,7 +58,7 @@ func (w *world) groupID(name, role string) string {
 	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/%s/0", region, account, name)
 }
 
-// ask has a claim ask for what the draw is about.
+// ask has a group attachment ask for what the draw is about.
 func (w *world) ask(spec *v1alpha1.TargetGroupAttachmentSpec, g *group) {
 	if w.asksForSettleTimes() {
 		spec.DetachFloorSeconds = new(w.settleSeconds())
@@ -77,7 +77,7 @@ func (w *world) makeService() {
 	w.api.Put(s)
 }
 
-// noService is whether a claim names a Service that is not there.
+// noService is whether a group attachment names a Service that is not there.
 func (w *world) noService(c *v1alpha1.TargetGroupAttachment) bool {
 	return c.Spec.Service != nil && w.api.Find("Service", namespace, edge) == nil
 }

@@ -151,8 +151,8 @@ func (w *world) podSpec(set string, port int32, hook, declares bool) corev1.PodS
 	}
 	spec := corev1.PodSpec{Containers: []corev1.Container{c}}
 	if w.scenario.gates {
-		for _, claim := range []string{"a", "m", "z"} {
-			spec.ReadinessGates = append(spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: corev1.PodConditionType(v1alpha1.ReadinessGate(claim))})
+		for _, name := range []string{"a", "m", "z"} {
+			spec.ReadinessGates = append(spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: corev1.PodConditionType(v1alpha1.ReadinessGate(name))})
 		}
 	}
 	return spec
