@@ -77,7 +77,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 }
 
 // TestOrphaned deletes the IngressDaemonSet without its pods while a node is under way,
-// and makes it again: it claims the pods, and goes on with the others.
+// and makes it again: it adopts the pods, and goes on with the others.
 func TestOrphaned(t *testing.T) {
 	t.Parallel()
 	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.play(t, taken(t))
@@ -116,12 +116,12 @@ func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) err
 	if err := fleet.WaitServing(ctx); err != nil {
 		return err
 	}
-	return claimed(ctx, fleet, left)
+	return adopted(ctx, fleet, left)
 }
 
-// claimed is an error where no pod of the present template, of those that were left, runs
+// adopted is an error where no pod of the present template, of those that were left, runs
 // on, or a Deployment does not belong to the present IngressDaemonSet.
-func claimed(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1.Pod) error {
+func adopted(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1.Pod) error {
 	now, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func claimed(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1
 	}
 	for i := range list.Items {
 		if !metav1.IsControlledBy(&list.Items[i], set) {
-			return fmt.Errorf("Deployment %s was not claimed", list.Items[i].Name)
+			return fmt.Errorf("Deployment %s was not adopted", list.Items[i].Name)
 		}
 	}
 	return nil

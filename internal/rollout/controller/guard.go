@@ -116,7 +116,7 @@ func ownerOf(obj client.Object) types.UID {
 // lookedUp are the actions that must not be done on an old decision: the end of a port, which
 // may be wanted again, the return of a node that another controller has taken out, a request
 // that nobody would take back when the object is gone, and what is made for an object that is
-// being deleted without it, or the claim of that.
+// being deleted without it, or adopted for that.
 var lookedUp = []rollout.Action{rollout.Create, rollout.ApplyChecker, rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
 
 // stillHolds refuses what must not be done on an old decision, since this controller may
@@ -166,9 +166,9 @@ func (r *Reconciler) setAsSeen(ctx context.Context, o *observed) error {
 	return o.look.err
 }
 
-// setAsSeenNow looks again. What has no owner is claimed by a look that is younger than the
-// version of it that is claimed: it may have been left behind since the pass looked first, and
-// claimed for an IngressDaemonSet that is gone it would be deleted.
+// setAsSeenNow looks again. What has no owner is adopted by a look that is younger than the
+// version of it that is adopted: it may have been left behind since the pass looked first, and
+// adopted for an IngressDaemonSet that is gone it would be deleted.
 func (r *Reconciler) setAsSeenNow(ctx context.Context, o *observed) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(v1alpha1.Kind)

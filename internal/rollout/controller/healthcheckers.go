@@ -121,7 +121,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		return err
 	}
 	o.boundRetiring()
-	if err := r.observeClaims(ctx, o); err != nil {
+	if err := r.observeOwnership(ctx, o); err != nil {
 		return err
 	}
 	if err := r.observeRetired(ctx, o); err != nil {
@@ -245,9 +245,9 @@ func (r *Reconciler) endReleases(ctx context.Context, set *v1alpha1.IngressDaemo
 	return nil
 }
 
-// observeClaims finds what health checkers need and is not there, and what
+// observeOwnership finds what health checkers need and is not there, and what
 // somebody else has in its place: that is never written to.
-func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeOwnership(ctx context.Context, o *observed) error {
 	if o.set.DeletionTimestamp != nil || len(o.set.Spec.HealthCheckNodePorts) == 0 {
 		return nil
 	}
@@ -257,7 +257,7 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	}
 	foreign := false
 	for _, obj := range access {
-		there, theirs, err := r.claimed(ctx, o, obj)
+		there, theirs, err := r.owned(ctx, o, obj)
 		switch {
 		case err != nil:
 			return err
@@ -271,7 +271,7 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 		if o.checkers[port] != nil {
 			continue
 		}
-		_, theirs, err := r.claimed(ctx, o, objects.Checker(o.set, port, r.image))
+		_, theirs, err := r.owned(ctx, o, objects.Checker(o.set, port, r.image))
 		if err != nil {
 			return err
 		}
@@ -280,9 +280,9 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// claimed is whether an object of the name is there, and whether it is somebody
+// owned is whether an object of the name is there, and whether it is somebody
 // else's. The cache holds our own only, so others are looked for past it.
-func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
+func (r *Reconciler) owned(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
 	kind, key := want.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(want)
 	have := want.DeepCopyObject().(client.Object)
 	err = r.client.Get(ctx, key, have)
@@ -366,7 +366,7 @@ func (o *observed) nodesLeave() bool {
 	return slices.ContainsFunc(o.state.Nodes, func(n rollout.Node) bool { return !n.Wanted && n.Exists && n.Deployment != nil })
 }
 
-// grant makes what the health checkers need beside their DaemonSets, and claims
+// grant makes what the health checkers need beside their DaemonSets, and adopts
 // DaemonSets that were left behind: their pods stay until it is time to replace them. By an
 // old look at an IngressDaemonSet that is being deleted without them, they would be deleted
 // with it.
@@ -383,13 +383,13 @@ func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 		}
 	}
 	for _, ds := range o.orphans {
-		claimed := ds.DeepCopy()
-		claimed.OwnerReferences = append(claimed.OwnerReferences, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
+		adopted := ds.DeepCopy()
+		adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
 		patch := client.MergeFromWithOptions(ds, client.MergeFromWithOptimisticLock{})
-		if err := r.client.Patch(ctx, claimed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
-			return fmt.Errorf("claiming DaemonSet %s: %w", ds.Name, err)
+		if err := r.client.Patch(ctx, adopted, patch, client.FieldOwner(objects.FieldManager)); err != nil {
+			return fmt.Errorf("adopting DaemonSet %s: %w", ds.Name, err)
 		}
-		r.mutations.remember(claimed)
+		r.mutations.remember(adopted)
 	}
 	return nil
 }

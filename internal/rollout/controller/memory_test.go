@@ -177,12 +177,12 @@ func TestDryRuns(t *testing.T) {
 	})
 }
 
-func claim(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+func managed(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
-// TestClaims tells who has a say in the spec of a Deployment.
-func TestClaims(t *testing.T) {
+// TestManagedFields tells who has a say in the spec of a Deployment.
+func TestManagedFields(t *testing.T) {
 	const spec, annotations = `{"f:spec":{"f:replicas":{}}}`, `{"f:metadata":{"f:annotations":{"f:a":{}}}}`
 	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
 	read := objects.ReaderOf(&v1alpha1.IngressDaemonSet{})
@@ -190,15 +190,15 @@ func TestClaims(t *testing.T) {
 		entry             metav1.ManagedFieldsEntry
 		drifted, outlives bool
 	}{
-		"our own":                   {claim(objects.FieldManager, apply, "", spec), false, false},
-		"our own from a patch":      {claim(objects.FieldManager, update, "", spec), false, true},
-		"our own marks":             {claim(objects.FieldManager, update, "", annotations), false, false},
-		"kubectl":                   {claim("kubectl-set", update, "", spec), true, true},
-		"kubectl apply":             {claim("kubectl", apply, "", spec), true, true},
-		"kubectl scale":             {claim("kubectl", update, "scale", spec), true, true},
-		"the Deployment controller": {claim("kube-controller-manager", update, "status", `{"f:status":{},"f:metadata":{}}`), false, false},
-		"kubectl annotate":          {claim("kubectl-annotate", update, "", annotations), false, false},
-		"nonsense":                  {claim("x", update, "", "{"), false, false},
+		"our own":                   {managed(objects.FieldManager, apply, "", spec), false, false},
+		"our own from a patch":      {managed(objects.FieldManager, update, "", spec), false, true},
+		"our own marks":             {managed(objects.FieldManager, update, "", annotations), false, false},
+		"kubectl":                   {managed("kubectl-set", update, "", spec), true, true},
+		"kubectl apply":             {managed("kubectl", apply, "", spec), true, true},
+		"kubectl scale":             {managed("kubectl", update, "scale", spec), true, true},
+		"the Deployment controller": {managed("kube-controller-manager", update, "status", `{"f:status":{},"f:metadata":{}}`), false, false},
+		"kubectl annotate":          {managed("kubectl-annotate", update, "", annotations), false, false},
+		"nonsense":                  {managed("x", update, "", "{"), false, false},
 		"nothing":                   {metav1.ManagedFieldsEntry{Manager: "x"}, false, false},
 	} {
 		d := deployment("1")
@@ -207,7 +207,7 @@ func TestClaims(t *testing.T) {
 		for range 3 {
 			n, err := read.Node("n", nil, d, nil)
 			if err != nil || n.Deployment.Drifted != c.drifted || len(d.ManagedFields) > 0 && objects.Outlives(d.ManagedFields[0]) != c.outlives {
-				t.Errorf("%s: drifted %t, claims %v, %v", what, n.Deployment.Drifted, d.ManagedFields, err)
+				t.Errorf("%s: drifted %t, managed fields %v, %v", what, n.Deployment.Drifted, d.ManagedFields, err)
 			}
 			if _, err := transformDeployment(d); err != nil {
 				t.Error(err)

@@ -60,7 +60,7 @@ type nodeObjects struct {
 	node       *corev1.Node
 	deployment *appsv1.Deployment
 	// left is a Deployment that an IngressDaemonSet of the same name has left behind, until
-	// it is claimed: its pods serve.
+	// it is adopted: its pods serve.
 	left     *appsv1.Deployment
 	pods     []*corev1.Pod
 	checkers []*corev1.Pod

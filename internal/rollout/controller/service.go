@@ -148,7 +148,7 @@ func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted 
 }
 
 // staysBehind is whether a slice, if it is there, is to have no owner: the object is deleted
-// without it. Claimed again it would be deleted too, and pods that stay published nowhere.
+// without it. Adopted again it would be deleted too, and pods that stay published nowhere.
 func (o *observed) staysBehind(present *discoveryv1.EndpointSlice) bool {
 	return o.state.Deletion == rollout.DeleteOrphaning || o.set.DeletionTimestamp != nil && present != nil && ownerless(present)
 }
@@ -170,7 +170,7 @@ func (o *observed) wantedSlices(published []*discoveryv1.EndpointSlice) map[stri
 }
 
 // goesOut is whether a node is under update, or its Deployment is gone and its pods follow. One
-// that was left behind is what it was left as: it may be a while until it is claimed.
+// that was left behind is what it was left as: it may be a while until it is adopted.
 func (o *observed) goesOut(n *rollout.Node) bool {
 	if left := o.nodes[n.Name].left; n.Deployment == nil && left != nil {
 		_, marked := v1alpha1.MarkOf(left.Annotations, o.strategy.MarkKey)

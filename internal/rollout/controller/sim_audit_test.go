@@ -140,7 +140,7 @@ func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 
 // leavesBehind: what an IngressDaemonSet leaves when it is deleted is nobody's again, or the
 // garbage collector would delete it after it, also where the object is gone by then: in this
-// world no other of its name follows that could claim it. A revision that goes takes nothing
+// world no other of its name follows that could adopt it. A revision that goes takes nothing
 // with it.
 func (a *audit) leavesBehind(before, after client.Object) {
 	switch after.(type) {
@@ -149,7 +149,7 @@ func (a *audit) leavesBehind(before, after client.Object) {
 	}
 	owned := func(obj client.Object) bool { return obj != nil && metav1.GetControllerOfNoCopy(obj) != nil }
 	if before != nil && owned(after) && !owned(before) {
-		a.fault("%s is claimed although it was left behind", after.GetName())
+		a.fault("%s is adopted although it was left behind", after.GetName())
 	}
 	if _, slice := after.(*discoveryv1.EndpointSlice); slice && before == nil {
 		// It goes with the object unless it is left, which is judged then.
@@ -157,7 +157,7 @@ func (a *audit) leavesBehind(before, after client.Object) {
 		return
 	}
 	if set := a.w.set(); a.deletion() == rollout.DeleteOrphaning && set != nil && set.DeletionTimestamp.Time.Before(a.w.now) && owned(after) && !owned(before) {
-		a.fault("%s is claimed although it is to be left", after.GetName())
+		a.fault("%s is adopted although it is to be left", after.GetName())
 	}
 }
 

@@ -13,11 +13,11 @@ import (
 // What is kept in memory of the objects that come by the thousand: only what is
 // read. Each of these may meet an object that it has stripped before.
 
-// inSpec is that somebody has a claim to the spec.
+// inSpec says that a manager owns fields of the spec.
 var inSpec = metav1.NewFieldsV1(`{"f:spec":{}}`)
 
 // transformDeployment keeps of the template only the revision, and of the managed
-// fields only who has a claim to the spec that would outlive ours.
+// fields only those of the spec that would outlive ours.
 func transformDeployment(obj any) (any, error) {
 	if d, ok := obj.(*appsv1.Deployment); ok {
 		d.ManagedFields = those(d.ManagedFields, objects.Outlives)

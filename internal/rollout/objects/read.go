@@ -224,7 +224,7 @@ func foreign(entry metav1.ManagedFieldsEntry) bool {
 }
 
 // Outlives is whether fields of the spec would survive our server-side apply by
-// this claim: somebody else's, or our own from a patch.
+// this entry of the managed fields: somebody else's, or our own from a patch.
 func Outlives(entry metav1.ManagedFieldsEntry) bool {
 	applied := entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
 	if applied || entry.Subresource == "status" || entry.FieldsV1 == nil {

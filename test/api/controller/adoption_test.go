@@ -11,9 +11,9 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// TestOrphansAreClaimed by a new IngressDaemonSet of the name: with the pods that run,
+// TestOrphansAreAdopted by a new IngressDaemonSet of the name: with the pods that run,
 // which serve on, and not beside them.
-func TestOrphansAreClaimed(t *testing.T) {
+func TestOrphansAreAdopted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
 	set, node := f.stuck()
