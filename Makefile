@@ -129,7 +129,7 @@ fuzz: ## Look for inputs that break what reads them, for a minute each (FUZZTIME
 .PHONY: prepare
 prepare:
 	@echo '== what clusters need'
-	@go run ./test/stage/cmd prepare
+	@go run ./test/harness/cmd prepare
 	@echo 'building helm'
 	@go tool -modfile=tools/helm/go.mod helm version --short
 
@@ -145,11 +145,11 @@ cluster-down: ## Take the local cluster down, whatever state it is in
 
 .PHONY: deploy
 deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=...), or into the local one with its image
-	@IMAGE='$(IMAGE)' go run ./test/stage/cmd deploy
+	@IMAGE='$(IMAGE)' go run ./test/harness/cmd deploy
 
 .PHONY: image
 image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
-	@go run ./test/stage/cmd image dist
+	@go run ./test/harness/cmd image dist
 
 .PHONY: release
 release: ## Write all files of the release that CHANGELOG.md begins with to dist/: image, manifests, chart, kubectl ids, bills of materials

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // theScene is shared by the cases, which take turns.
@@ -19,7 +19,7 @@ var theScene *Scene
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(stage.Main("ids-balancer", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
+	os.Exit(harness.Main("ids-balancer", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
 }
 
 func run(ctx context.Context, dir string, m *testing.M) int {
@@ -70,7 +70,7 @@ var forClassic = []string{
 // with what was done in all cases: nothing is missing, and of the last nothing is too
 // much.
 func checkPermissions(ctx context.Context) error {
-	events, err := audit.Read(theScene.AuditLog(), audit.Account("system:serviceaccount:"+stage.Namespace+":"+serviceAccount))
+	events, err := audit.Read(theScene.AuditLog(), audit.Account("system:serviceaccount:"+harness.Namespace+":"+serviceAccount))
 	if err != nil {
 		return err
 	}

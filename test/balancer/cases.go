@@ -10,7 +10,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // Case is something that moves targets.
@@ -102,7 +102,7 @@ func rollOut(ctx context.Context, p *performance) error {
 // change changes the template on some of the nodes.
 func (p *performance) change(ctx context.Context, most int32) error {
 	return p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		stage.SetVersion(time.Now().UTC().Format("150405"))(set)
+		harness.SetVersion(time.Now().UTC().Format("150405"))(set)
 		set.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromInt32(nodes - most))
 	})
 }

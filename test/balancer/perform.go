@@ -12,7 +12,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 )
 
@@ -45,7 +45,7 @@ type Result struct {
 // performance is one case under traffic.
 type performance struct {
 	*Scene
-	fleet  *stage.Fleet
+	fleet  *harness.Fleet
 	client *traffic.Process
 	random *rand.Rand
 	// before is the number of the last call before the case, and drawn that of draws.
@@ -85,7 +85,7 @@ func (s *Scene) Perform(ctx context.Context, c Case) (Result, error) {
 }
 
 // result is what it has cost. What was played is checked after the client has stopped.
-func (p *performance) result(ctx context.Context, c Case, story *stage.Story, played error) (Result, error) {
+func (p *performance) result(ctx context.Context, c Case, story *harness.Story, played error) (Result, error) {
 	report, err := p.client.Stop()
 	if err != nil {
 		return Result{}, errors.Join(played, err)
@@ -114,7 +114,7 @@ func (p *performance) calls(ctx context.Context) ([]api.Call, error) {
 }
 
 // happened is the story of a fleet beside the calls and what was drawn.
-func happened(story *stage.Story, calls []api.Call, draws []cloud.Draw) string {
+func happened(story *harness.Story, calls []api.Call, draws []cloud.Draw) string {
 	lines := append(story.Lines(), told(calls)...)
 	for _, d := range draws {
 		lines = append(lines, d.From.Format(storyTime)+" "+d.String())

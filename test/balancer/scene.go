@@ -20,7 +20,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 )
 
@@ -58,25 +58,25 @@ const (
 // Scene is a cluster behind the load balancer, with two fleets of proxies: nodes, of
 // which the nodes are targets, and pods, of which the pods are.
 type Scene struct {
-	*stage.Stage
+	*harness.Harness
 	Options
 	account *account
-	fleets  map[string]*stage.Fleet // by target group
+	fleets  map[string]*harness.Fleet // by target group
 }
 
 // SetUp starts all of it, and returns when every target is healthy.
 func SetUp(ctx context.Context, o Options) (_ *Scene, err error) {
-	on, err := stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: o.Dir, Log: o.Log})
+	on, err := harness.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: o.Dir, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
-	s := &Scene{Stage: on, Options: o, fleets: map[string]*stage.Fleet{}}
+	s := &Scene{Harness: on, Options: o, fleets: map[string]*harness.Fleet{}}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	if _, err := s.BuildTool(ctx, stage.TrafficClient); err != nil {
+	if _, err := s.BuildTool(ctx, harness.TrafficClient); err != nil {
 		return nil, err
 	}
 	if err := s.identifyNodes(ctx); err != nil {
@@ -86,7 +86,7 @@ func SetUp(ctx context.Context, o Options) (_ *Scene, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.account, err = openAccount(ctx, s.Stage, o, policy); err != nil {
+	if s.account, err = openAccount(ctx, s.Harness, o, policy); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(o.Log, "a network load balancer is at %s, with times divided by %g and the seed %d\n", s.HostIP(), o.Scale, o.Seed)
@@ -144,8 +144,8 @@ func (s *Scene) installDetaching(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(s.Root(), "config", "loadbalancers")},
-		{"-n", stage.Namespace, "patch", "deployment", deployment, "-p", string(patch)},
-		{"-n", stage.Namespace, "rollout", "status", "deployment", deployment, "--timeout=180s"},
+		{"-n", harness.Namespace, "patch", "deployment", deployment, "-p", string(patch)},
+		{"-n", harness.Namespace, "rollout", "status", "deployment", deployment, "--timeout=180s"},
 	} {
 		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("installing the detaching of nodes: %w: %s", err, out)
@@ -178,7 +178,7 @@ func (s *Scene) apply(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := stage.ParseManifest(text)
+	manifest, err := harness.ParseManifest(text)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *Scene) apply(ctx context.Context, name string) error {
 	if err := s.MakeNamespace(ctx, name); err != nil {
 		return err
 	}
-	s.fleets[name] = &stage.Fleet{Stage: s.Stage, Key: types.NamespacedName{Namespace: name, Name: "nginx"}}
+	s.fleets[name] = &harness.Fleet{Harness: s.Harness, Key: types.NamespacedName{Namespace: name, Name: "nginx"}}
 	return s.Apply(ctx, name, manifest)
 }
 
@@ -212,7 +212,7 @@ func (s *Scene) adjust(set *v1alpha1.IngressDaemonSet) {
 // send sends requests to a group's listener: half on kept connections, half on new ones,
 // and one in a hundred that takes 5 s; with minutes a few more that take flowOfMinutes.
 func (s *Scene) send(ctx context.Context, group string, minutes bool) (*traffic.Process, error) {
-	program, err := s.BuildTool(ctx, stage.TrafficClient)
+	program, err := s.BuildTool(ctx, harness.TrafficClient)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +36,7 @@ type proxies interface {
 	// namespace is where they live.
 	namespace() string
 	// ports are what the load balancer asks.
-	ports() stage.Ports
+	ports() harness.Ports
 	// apply creates them and returns when they serve.
 	apply(context.Context) error
 	// change changes the template to another version.
@@ -70,7 +70,7 @@ type result struct {
 
 // performance is one roll-out under traffic.
 type performance struct {
-	stage   *stage.Stage
+	harness *harness.Harness
 	proxies proxies
 	front   *lb.LB
 	client  *traffic.Process
@@ -81,10 +81,10 @@ type performance struct {
 }
 
 // perform rolls the proxies out under traffic, and cleans up behind them.
-func perform(ctx context.Context, s *stage.Stage, p proxies) (result, error) {
+func perform(ctx context.Context, s *harness.Harness, p proxies) (result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errImpatient)
 	defer cancel()
-	run := &performance{stage: s, proxies: p, screen: newScreen(os.Stdout)}
+	run := &performance{harness: s, proxies: p, screen: newScreen(os.Stdout)}
 	if err := s.MakeNamespace(ctx, p.namespace()); err != nil {
 		return result{}, err
 	}
@@ -160,7 +160,7 @@ func (r *performance) rollOut(ctx context.Context) (result, error) {
 // countWrites counts what was written since the change, which the roll-out has cost the
 // API server.
 func (r *performance) countWrites(out *result, changed time.Time) error {
-	events, err := audit.Read(r.stage.AuditLog(), func(string) bool { return true })
+	events, err := audit.Read(r.harness.AuditLog(), func(string) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (r *performance) show(now state) error {
 		return err
 	}
 	f := frame{elapsed: time.Since(r.began), phase: r.phase, summary: now.summary, traffic: r.meter.read(r.client.Snapshot())}
-	for _, n := range r.stage.Nodes() {
+	for _, n := range r.harness.Nodes() {
 		said := now.nodes[n.Name()]
 		f.nodes = append(f.nodes, row{
 			name: n.Name(), balancer: balancer(servers, n.Name()), state: said.state, reason: said.reason,

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const (
@@ -35,12 +35,12 @@ func play(ctx context.Context, o options) (err error) {
 	if _, err := cluster.Attach(o.dir); err == nil {
 		fmt.Printf("the cluster that runs in %s is replaced\n", o.dir)
 	}
-	s, err := stage.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: o.dir, Log: os.Stdout})
+	s, err := harness.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: o.dir, Log: os.Stdout})
 	if err != nil {
 		return err
 	}
 	fmt.Println("building the client")
-	if _, err := s.BuildTool(ctx, stage.TrafficClient); err != nil {
+	if _, err := s.BuildTool(ctx, harness.TrafficClient); err != nil {
 		return err
 	}
 	heading("nginx as an IngressDaemonSet: 2 pods a node, the load balancer asks the health-check node port")

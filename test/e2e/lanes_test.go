@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -19,18 +19,18 @@ const (
 	laneLabel = "e2e/lane"
 )
 
-// lane is a part of the stage, for one test at a time.
+// lane is a part of the harness, for one test at a time.
 type lane struct {
-	*stage.Stage
+	*harness.Harness
 	number int
 }
 
 // free are the lanes on which no test plays.
 var free = make(chan *lane, lanes)
 
-// openLanes parts the stage.
+// openLanes parts the harness.
 func openLanes(ctx context.Context) error {
-	for i, on := range theStage.Split(lanes) {
+	for i, on := range theHarness.Split(lanes) {
 		l := &lane{on, i}
 		for _, n := range l.Nodes() {
 			calls := [][]string{{"label", "--overwrite", "node", n.Name(), laneLabel + "=" + l.value()}}
@@ -38,14 +38,14 @@ func openLanes(ctx context.Context) error {
 				calls = append(calls, []string{"taint", "--overwrite", "node", n.Name(), laneLabel + "=" + l.value() + ":NoSchedule"})
 			}
 			for _, args := range calls {
-				if out, err := theStage.Kubectl(ctx, args...).CombinedOutput(); err != nil {
+				if out, err := theHarness.Kubectl(ctx, args...).CombinedOutput(); err != nil {
 					return fmt.Errorf("kubectl %v: %w: %s", args, err, out)
 				}
 			}
 		}
 		free <- l
 	}
-	return theStage.LabelNodes(ctx)
+	return theHarness.LabelNodes(ctx)
 }
 
 func (l *lane) value() string { return strconv.Itoa(l.number + 1) }

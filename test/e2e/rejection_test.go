@@ -12,7 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,7 +42,7 @@ func TestRejectedPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := fleet.WatchFailed(ctx)
-	if err := fleet.Change(ctx, stage.SetVersion("v2")); err != nil {
+	if err := fleet.Change(ctx, harness.SetVersion("v2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := waitFor(ctx, fleet, v1alpha1.ConditionDegraded, v1alpha1.ReasonPodsRejected); err != nil {
@@ -81,7 +81,7 @@ func TestRejectedPods(t *testing.T) {
 }
 
 // allServe is an error where a pod that served before pods were rejected was removed.
-func allServe(ctx context.Context, fleet *stage.Fleet, before map[types.UID]*corev1.Pod) error {
+func allServe(ctx context.Context, fleet *harness.Fleet, before map[types.UID]*corev1.Pod) error {
 	now, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func TestPortHeld(t *testing.T) {
 	if err := fleet.WaitStatus(ctx, "two nodes to serve", func(s v1alpha1.IngressDaemonSetStatus) bool { return s.ServingNodes == nodes-1 }); err != nil {
 		t.Fatal(err)
 	}
-	if err := fleet.Change(ctx, stage.SetVersion("v2")); err != nil {
+	if err := fleet.Change(ctx, harness.SetVersion("v2")); err != nil {
 		t.Fatal(err)
 	}
 	if err := waitFor(ctx, fleet, v1alpha1.ConditionBlocked, v1alpha1.ReasonBudgetExhausted); err != nil {
@@ -120,7 +120,7 @@ func TestPortHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if set.Status.ServingNodes != nodes-1 || set.Status.UpdatedNodes > 1 {
-		t.Errorf("other nodes were touched: %s", stage.Describe(set))
+		t.Errorf("other nodes were touched: %s", harness.Describe(set))
 	}
 	holder()
 	if err := fleet.WaitServing(ctx); err != nil {
@@ -132,7 +132,7 @@ func TestPortHeld(t *testing.T) {
 }
 
 // waitFor waits until a condition is True for a reason.
-func waitFor(ctx context.Context, f *stage.Fleet, condition, reason string) error {
+func waitFor(ctx context.Context, f *harness.Fleet, condition, reason string) error {
 	return f.WaitStatus(ctx, condition+" for "+reason, func(s v1alpha1.IngressDaemonSetStatus) bool {
 		c := meta.FindStatusCondition(s.Conditions, condition)
 		return c != nil && c.Status == "True" && c.Reason == reason

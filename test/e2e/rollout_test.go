@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,8 +24,8 @@ import (
 // On the host network the load balancer asks the health-check node port; in the
 // controls it asks the proxy itself, which knows nothing of a mark.
 var (
-	hostTold   = stage.Ports{Traffic: 80, Check: 10080}
-	hostUntold = stage.Ports{Traffic: 80, Check: 10254, Path: "/healthz"}
+	hostTold   = harness.Ports{Traffic: 80, Check: 10080}
+	hostUntold = harness.Ports{Traffic: 80, Check: 10254, Path: "/healthz"}
 )
 
 func TestHostNetwork(t *testing.T) {
@@ -41,7 +41,7 @@ func TestHostNetworkCaddy(t *testing.T) {
 
 // removePort replaces a health-check port while a node is under way. The old one goes on
 // answering, marks included, until the load balancer asks the new one and it is released.
-func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb.LB) error {
+func removePort(ctx context.Context, t *testing.T, fleet *harness.Fleet, front *lb.LB) error {
 	if err := fleet.WaitUpdated(ctx, 1); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 	if err != nil {
 		return err
 	}
-	if warning := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionWarning); !strings.Contains(warning.Message, theStage.HostIP()) {
+	if warning := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionWarning); !strings.Contains(warning.Message, theHarness.HostIP()) {
 		t.Errorf("who asks the removed port is not told: %s", warning.Message)
 	}
 	for _, n := range fleet.Nodes() {
@@ -66,7 +66,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 			return err
 		}
 	}
-	old := startPoll(ctx, fleet.Stage, 10080)
+	old := startPoll(ctx, fleet.Harness, 10080)
 	defer old.stop()
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReleasedPorts, "10080")
@@ -83,7 +83,7 @@ func TestOrphaned(t *testing.T) {
 	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.play(t, taken(t))
 }
 
-func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+func orphan(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 	if err := fleet.WaitUpdated(ctx, 1); err != nil {
 		return err
 	}
@@ -91,17 +91,17 @@ func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) err
 	if err != nil {
 		return err
 	}
-	if out, err := theStage.Kubectl(ctx, "-n", fleet.Key.Namespace, "delete", "ids", fleet.Key.Name, "--cascade=orphan").CombinedOutput(); err != nil {
+	if out, err := theHarness.Kubectl(ctx, "-n", fleet.Key.Namespace, "delete", "ids", fleet.Key.Name, "--cascade=orphan").CombinedOutput(); err != nil {
 		return fmt.Errorf("deleting the IngressDaemonSet: %w: %s", err, out)
 	}
-	asked := startPoll(ctx, fleet.Stage, 10080)
+	asked := startPoll(ctx, fleet.Harness, 10080)
 	defer asked.stop()
 	time.Sleep(5 * time.Second)
 	left, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	if err := theStage.Create(ctx, &v1alpha1.IngressDaemonSet{
+	if err := theHarness.Create(ctx, &v1alpha1.IngressDaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}, Spec: set.Spec,
 	}); err != nil {
 		return err
@@ -121,7 +121,7 @@ func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) err
 
 // adopted is an error where no pod of the present template, of those that were left, runs
 // on, or a Deployment does not belong to the present IngressDaemonSet.
-func adopted(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1.Pod) error {
+func adopted(ctx context.Context, fleet *harness.Fleet, left map[types.UID]*corev1.Pod) error {
 	now, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func adopted(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1
 		return err
 	}
 	list := &appsv1.DeploymentList{}
-	if err := theStage.List(ctx, list, client.InNamespace(fleet.Key.Namespace)); err != nil {
+	if err := theHarness.List(ctx, list, client.InNamespace(fleet.Key.Namespace)); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -155,8 +155,8 @@ func TestNodePort(t *testing.T) {
 	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "nodeport.yaml",
-		told:    stage.Ports{Traffic: 30080, Check: 10080},
-		untold:  stage.Ports{Traffic: 30080, Check: 30080},
+		told:    harness.Ports{Traffic: 30080, Check: 10080},
+		untold:  harness.Ports{Traffic: 30080, Check: 30080},
 	}.play(t, taken(t))
 }
 
@@ -167,8 +167,8 @@ func TestService(t *testing.T) {
 	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "service.yaml",
-		told:    stage.Ports{Traffic: 30080, Check: 30081},
-		untold:  stage.Ports{Traffic: 30080, Check: 30080},
+		told:    harness.Ports{Traffic: 30080, Check: 30081},
+		untold:  harness.Ports{Traffic: 30080, Check: 30080},
 	}.play(t, taken(t))
 }
 
@@ -186,11 +186,11 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold, final: "1",
-		during: func(ctx context.Context, _ *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, _ *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			if err := fleet.WaitUpdated(ctx, 2); err != nil {
 				return err
 			}
-			return fleet.Change(ctx, stage.SetVersion("1"))
+			return fleet.Change(ctx, harness.SetVersion("1"))
 		},
 	}.play(t, taken(t))
 }
@@ -203,7 +203,7 @@ const longestTakeover = 20 * time.Second
 func TestControllerKilled(t *testing.T) {
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold,
-		during: func(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			leader, err := fleet.Leader(ctx, "")
 			for range 2 {
 				if err != nil {
@@ -232,7 +232,7 @@ func TestControllerKilled(t *testing.T) {
 func TestAPIServerDown(t *testing.T) {
 	scenario{
 		example: "nginx.yaml", told: hostTold, untold: hostUntold,
-		during: func(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			if err := fleet.WaitUpdated(ctx, 1); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package stage
+package harness
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // Leader waits until a controller leads that is not the one of an identity, such
 // as one that was killed and still holds the lease. It gives the new identity.
-func (s *Stage) Leader(ctx context.Context, not string) (identity string, err error) {
+func (s *Harness) Leader(ctx context.Context, not string) (identity string, err error) {
 	err = Wait(ctx, "a controller to lead", func() (bool, error) {
 		lease := &coordinationv1.Lease{}
 		err := s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: "ingress-daemonset-controller"}, lease)
@@ -30,7 +30,7 @@ func (s *Stage) Leader(ctx context.Context, not string) (identity string, err er
 }
 
 // KillController kills the process of the controller of an identity.
-func (s *Stage) KillController(ctx context.Context, identity string) error {
+func (s *Harness) KillController(ctx context.Context, identity string) error {
 	name, _, _ := strings.Cut(identity, "_")
 	pod := &corev1.Pod{}
 	if err := s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: name}, pod); err != nil {
@@ -66,7 +66,7 @@ func processOf(container string) (int, error) {
 }
 
 // LabelNodes gives every node the label that examples/ingressdaemonset.yaml selects.
-func (s *Stage) LabelNodes(ctx context.Context) error {
+func (s *Harness) LabelNodes(ctx context.Context) error {
 	out, err := s.Kubectl(ctx, "label", "nodes", "--all", "--overwrite", "ingress-controller-node=true").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("labelling the nodes: %w: %s", err, out)

@@ -1,4 +1,4 @@
-package stage
+package harness
 
 import (
 	"context"
@@ -20,10 +20,10 @@ const (
 )
 
 // http and tcp are the addresses of the lane's frontends.
-func (s *Stage) http() string { return s.frontend(0) }
-func (s *Stage) tcp() string  { return s.frontend(1) }
+func (s *Harness) http() string { return s.frontend(0) }
+func (s *Harness) tcp() string  { return s.frontend(1) }
 
-func (s *Stage) frontend(number int) string {
+func (s *Harness) frontend(number int) string {
 	return net.JoinHostPort(s.HostIP(), strconv.Itoa(firstPort+s.lane*frontends+number))
 }
 
@@ -37,7 +37,7 @@ type Ports struct {
 // Front puts a load balancer in front of the nodes: HAProxy, which checks twice a
 // second, never retries and never sends a request to another node. It returns
 // when every node is up.
-func (s *Stage) Front(ctx context.Context, p Ports) (*lb.LB, error) {
+func (s *Harness) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 	// The path of its socket must be short.
 	dir, err := os.MkdirTemp("", "lb-")
 	if err != nil {
@@ -77,7 +77,7 @@ const TrafficClient = "./test/traffic/cmd"
 
 // Send sends requests at a rate, half of them on kept connections, half through
 // each frontend of the load balancer.
-func (s *Stage) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
+func (s *Harness) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
 	program, err := s.BuildTool(ctx, TrafficClient)
 	if err != nil {
 		return nil, err

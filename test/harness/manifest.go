@@ -1,4 +1,4 @@
-package stage
+package harness
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 type Manifest []*unstructured.Unstructured
 
 // Example reads a file of examples/.
-func (s *Stage) Example(name string) (Manifest, error) {
+func (s *Harness) Example(name string) (Manifest, error) {
 	data, err := os.ReadFile(filepath.Join(s.root, "examples", name))
 	if err != nil {
 		return nil, err
@@ -61,11 +61,11 @@ func (m Manifest) Kind(kind string) *unstructured.Unstructured {
 }
 
 // Apply applies the objects to a namespace, in order.
-func (s *Stage) Apply(ctx context.Context, namespace string, m Manifest) error {
+func (s *Harness) Apply(ctx context.Context, namespace string, m Manifest) error {
 	for _, obj := range m {
 		sent := obj.DeepCopy()
 		sent.SetNamespace(namespace)
-		err := s.WithWatch.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("stage"), client.ForceOwnership)
+		err := s.WithWatch.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("harness"), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}
@@ -74,12 +74,12 @@ func (s *Stage) Apply(ctx context.Context, namespace string, m Manifest) error {
 }
 
 // MakeNamespace creates a namespace.
-func (s *Stage) MakeNamespace(ctx context.Context, name string) error {
+func (s *Harness) MakeNamespace(ctx context.Context, name string) error {
 	return s.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // RemoveNamespace deletes a namespace and waits until it is gone with all its pods.
-func (s *Stage) RemoveNamespace(ctx context.Context, name string) error {
+func (s *Harness) RemoveNamespace(ctx context.Context, name string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := client.IgnoreNotFound(s.Delete(ctx, ns)); err != nil {
 		return fmt.Errorf("deleting namespace %s: %w", name, err)

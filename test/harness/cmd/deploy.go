@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -21,7 +21,7 @@ func deploy(ctx context.Context, kubeconfig, image string) error {
 	if !isLocal(kubeconfig) {
 		return deployTo(ctx, kubeconfig, image)
 	}
-	s, err := stage.Open(localDir, os.Stdout)
+	s, err := harness.Open(localDir, os.Stdout)
 	switch {
 	case err != nil && kubeconfig == "":
 		return fmt.Errorf("%w: start one with `make cluster`, or let KUBECONFIG name another", err)
@@ -33,7 +33,7 @@ func deploy(ctx context.Context, kubeconfig, image string) error {
 	if err := s.Deploy(ctx); err != nil {
 		return err
 	}
-	fmt.Println("the controller runs in namespace", stage.Namespace)
+	fmt.Println("the controller runs in namespace", harness.Namespace)
 	return nil
 }
 
@@ -76,7 +76,7 @@ func deployTo(ctx context.Context, kubeconfig, image string) error {
 	if err := show(apply); err != nil {
 		return err
 	}
-	return show(exec.CommandContext(ctx, kubectl, "-n", stage.Namespace, "rollout", "status", "deployment", controller, "--timeout=180s"))
+	return show(exec.CommandContext(ctx, kubectl, "-n", harness.Namespace, "rollout", "status", "deployment", controller, "--timeout=180s"))
 }
 
 func exists(file string) bool {
@@ -103,19 +103,19 @@ func findKubectl() (string, error) {
 	return built[len(built)-1], nil
 }
 
-func build(ctx context.Context, kubectl string) (stage.Manifest, error) {
+func build(ctx context.Context, kubectl string) (harness.Manifest, error) {
 	cmd := exec.CommandContext(ctx, kubectl, "kustomize", "config/default")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("kubectl kustomize: %w", err)
 	}
-	return stage.ParseManifest(out)
+	return harness.ParseManifest(out)
 }
 
 // useImage lets the controller and its health checkers run from an image; none is
 // the published one.
-func useImage(manifest stage.Manifest, image string) error {
+func useImage(manifest harness.Manifest, image string) error {
 	if image == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package stage
+package harness
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Fleet is an IngressDaemonSet on the stage.
+// Fleet is an IngressDaemonSet of the harness.
 type Fleet struct {
-	*Stage
+	*Harness
 	Key types.NamespacedName
 }
 

@@ -1,13 +1,13 @@
-package stage
+package harness
 
 import "github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 
-// Split gives so many lanes, each with the same number of the stage's nodes and with ports of its
+// Split gives so many lanes, each with the same number of the harness's nodes and with ports of its
 // own for load balancer and client. What is shown on one lane sees nothing of the others, as long as
 // its fleets keep to its nodes.
-func (s *Stage) Split(lanes int) []*Stage {
+func (s *Harness) Split(lanes int) []*Harness {
 	each := len(s.nodes) / lanes
-	var out []*Stage
+	var out []*Harness
 	for i := range lanes {
 		lane := *s
 		lane.lane, lane.nodes = i, s.nodes[i*each:(i+1)*each]
@@ -17,4 +17,4 @@ func (s *Stage) Split(lanes int) []*Stage {
 }
 
 // Nodes are the real nodes of the lane.
-func (s *Stage) Nodes() []*cluster.Node { return s.nodes }
+func (s *Harness) Nodes() []*cluster.Node { return s.nodes }

@@ -1,4 +1,4 @@
-package stage
+package harness
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func race() bool { return os.Getenv("RACE") != "" }
 
 // WatchCrashes begins to watch for controllers and health checkers that panic or race, in
 // all namespaces, until ctx is over. The function that it returns tells which did.
-func (s *Stage) WatchCrashes(ctx context.Context) func() error {
+func (s *Harness) WatchCrashes(ctx context.Context) func() error {
 	var mu sync.Mutex
 	crashed := map[string]error{}
 	go s.observe(ctx, &corev1.PodList{}, func(object client.Object) {

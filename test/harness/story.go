@@ -1,4 +1,4 @@
-package stage
+package harness
 
 import (
 	"context"
@@ -33,17 +33,17 @@ func (f *Fleet) Tell(ctx context.Context) *Story {
 
 // observe watches the fleet's objects of a kind, until ctx is over.
 func (f *Fleet) observe(ctx context.Context, kind client.ObjectList, hear func(client.Object)) {
-	f.Stage.observe(ctx, kind, hear, client.InNamespace(f.Key.Namespace), client.MatchingLabels{v1alpha1.LabelName: f.Key.Name})
+	f.Harness.observe(ctx, kind, hear, client.InNamespace(f.Key.Namespace), client.MatchingLabels{v1alpha1.LabelName: f.Key.Name})
 }
 
 // observe watches objects of a kind, until ctx is over.
-func (s *Stage) observe(ctx context.Context, kind client.ObjectList, hear func(client.Object), which ...client.ListOption) {
+func (s *Harness) observe(ctx context.Context, kind client.ObjectList, hear func(client.Object), which ...client.ListOption) {
 	for ctx.Err() == nil {
 		_ = Wait(ctx, "the watch to be opened", func() (bool, error) { return true, s.observeOnce(ctx, kind, hear, which...) })
 	}
 }
 
-func (s *Stage) observeOnce(ctx context.Context, kind client.ObjectList, hear func(client.Object), which ...client.ListOption) error {
+func (s *Harness) observeOnce(ctx context.Context, kind client.ObjectList, hear func(client.Object), which ...client.ListOption) error {
 	w, err := s.Watch(ctx, kind, which...)
 	if err != nil {
 		return err

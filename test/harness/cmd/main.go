@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const usage = `usage: cmd COMMAND, in the project's folder
@@ -53,11 +53,11 @@ func run(ctx context.Context, args []string) error {
 }
 
 func image(ctx context.Context, dir string) error {
-	tar, err := stage.BuildImage(ctx, ".", dir)
+	tar, err := harness.BuildImage(ctx, ".", dir)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s holds %s, for docker load, podman load, ctr images import and skopeo\n", tar, stage.Image)
+	fmt.Printf("%s holds %s, for docker load, podman load, ctr images import and skopeo\n", tar, harness.Image)
 	return nil
 }
 

@@ -1,8 +1,8 @@
-// Package stage sets up what a rollout is shown on: a local cluster with the
+// Package harness sets up what a rollout is tested on: a local cluster with the
 // controller installed, real proxies, a real load balancer in front of the
 // nodes, and a client that counts every request. The demonstration, the tests on
-// the real cluster and the benchmarks play on it.
-package stage
+// the real cluster and the benchmarks use it.
+package harness
 
 import (
 	"context"
@@ -39,19 +39,19 @@ var proxies = map[string][]string{
 	"caddy":   {"docker.io/library/caddy:2.6"},
 }
 
-// Stage is a cluster with the controller on it, or a lane of one.
-type Stage struct {
+// Harness is a cluster with the controller on it, or a lane of one.
+type Harness struct {
 	*cluster.Cluster
 	client.WithWatch
 	root string
 	log  io.Writer
-	// lane is its number, from 0 on, and nodes are its own; a whole stage is lane 0 with all nodes.
+	// lane is its number, from 0 on, and nodes are its own; a whole harness is lane 0 with all nodes.
 	lane  int
 	nodes []*cluster.Node
 }
 
 // Open attaches to the cluster in dir.
-func Open(dir string, log io.Writer) (*Stage, error) {
+func Open(dir string, log io.Writer) (*Harness, error) {
 	c, err := cluster.Attach(dir)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func Open(dir string, log io.Writer) (*Stage, error) {
 
 // SetUp starts a cluster, installs the controller, and makes the proxies' images
 // available to it.
-func SetUp(ctx context.Context, o cluster.Options) (*Stage, error) {
+func SetUp(ctx context.Context, o cluster.Options) (*Harness, error) {
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func SetUp(ctx context.Context, o cluster.Options) (*Stage, error) {
 	return s, s.pushProxies(ctx)
 }
 
-func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
+func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
 	// The library's client complains with a stack if nobody says where its log goes.
 	ctrllog.SetLogger(logr.Discard())
 	config, err := c.RESTConfig()
@@ -96,7 +96,7 @@ func on(c *cluster.Cluster, log io.Writer) (*Stage, error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
-	return &Stage{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
+	return &Harness{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
 }
 
 // moduleRoot is the folder of this project.
@@ -109,11 +109,11 @@ func moduleRoot(ctx context.Context) (string, error) {
 }
 
 // Root is the folder of this project.
-func (s *Stage) Root() string { return s.root }
+func (s *Harness) Root() string { return s.root }
 
 // Deploy builds the controller's image, gives it to the cluster's registry, and
 // installs or updates the controller.
-func (s *Stage) Deploy(ctx context.Context) error {
+func (s *Harness) Deploy(ctx context.Context) error {
 	fmt.Fprintln(s.log, "building the controller's image")
 	tar, err := s.BuildImage(ctx, s.Dir())
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Stage) Deploy(ctx context.Context) error {
 
 // UseImage installs the controller with another image, which becomes that of the
 // health checkers too, and waits until it runs.
-func (s *Stage) UseImage(ctx context.Context, image string) error {
+func (s *Harness) UseImage(ctx context.Context, image string) error {
 	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"controller","image":%q,"env":[{"name":"HEALTHCHECKER_IMAGE","value":%q}]}]}}}}`, image, image)
 	return s.kubectl(ctx,
 		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "-p", patch},
@@ -142,7 +142,7 @@ func (s *Stage) UseImage(ctx context.Context, image string) error {
 }
 
 // kubectl runs kubectl once for each list of arguments.
-func (s *Stage) kubectl(ctx context.Context, calls ...[]string) error {
+func (s *Harness) kubectl(ctx context.Context, calls ...[]string) error {
 	for _, args := range calls {
 		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
@@ -155,7 +155,7 @@ func (s *Stage) kubectl(ctx context.Context, calls ...[]string) error {
 const Namespace = "ingress-daemonset-system"
 
 // BuildImage builds the commands that run in a cluster and packs them into an image archive in dir.
-func (s *Stage) BuildImage(ctx context.Context, dir string) (tar string, err error) {
+func (s *Harness) BuildImage(ctx context.Context, dir string) (tar string, err error) {
 	return BuildImage(ctx, s.root, dir)
 }
 
@@ -186,7 +186,7 @@ func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
 }
 
 // BuildTool builds one of the project's programs for tests and returns its path.
-func (s *Stage) BuildTool(ctx context.Context, pkg string) (string, error) {
+func (s *Harness) BuildTool(ctx context.Context, pkg string) (string, error) {
 	path := filepath.Join(s.Dir(), "bin", strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	build.Dir, build.Env = s.root, append(os.Environ(), "CGO_ENABLED=0")
@@ -196,7 +196,7 @@ func (s *Stage) BuildTool(ctx context.Context, pkg string) (string, error) {
 	return path, nil
 }
 
-func (s *Stage) pushProxies(ctx context.Context) error {
+func (s *Harness) pushProxies(ctx context.Context) error {
 	for name, references := range proxies {
 		fmt.Fprintf(s.log, "making the image of %s\n", name)
 		image, err := images.Proxy(ctx, name)
