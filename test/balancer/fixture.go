@@ -55,9 +55,9 @@ const (
 	minutesShare = 0.25
 )
 
-// Scene is a cluster behind the load balancer, with two fleets of proxies: nodes, of
+// Fixture is a cluster behind the load balancer, with two fleets of proxies: nodes, of
 // which the nodes are targets, and pods, of which the pods are.
-type Scene struct {
+type Fixture struct {
 	*harness.Harness
 	Options
 	account *account
@@ -65,12 +65,12 @@ type Scene struct {
 }
 
 // SetUp starts all of it, and returns when every target is healthy.
-func SetUp(ctx context.Context, o Options) (_ *Scene, err error) {
+func SetUp(ctx context.Context, o Options) (_ *Fixture, err error) {
 	on, err := harness.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: o.Dir, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
-	s := &Scene{Harness: on, Options: o, fleets: map[string]*harness.Fleet{}}
+	s := &Fixture{Harness: on, Options: o, fleets: map[string]*harness.Fleet{}}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -97,14 +97,14 @@ func SetUp(ctx context.Context, o Options) (_ *Scene, err error) {
 }
 
 // Close ends the load balancer. The cluster stays.
-func (s *Scene) Close() {
+func (s *Fixture) Close() {
 	if s.account != nil {
 		s.account.close()
 	}
 }
 
 // identifyNodes tells of each node which instance it is, as a cloud's controller does.
-func (s *Scene) identifyNodes(ctx context.Context) error {
+func (s *Fixture) identifyNodes(ctx context.Context) error {
 	for _, n := range s.Nodes() {
 		patch := fmt.Sprintf(`{"spec":{"providerID":"aws:///%s/%s"}}`, n.Zone(), instanceOf(n))
 		node := &corev1.Node{}
@@ -118,7 +118,7 @@ func (s *Scene) identifyNodes(ctx context.Context) error {
 
 // installDetaching has the controller, installed already, keep targets and detach nodes,
 // with credentials as IRSA gives them.
-func (s *Scene) installDetaching(ctx context.Context) error {
+func (s *Fixture) installDetaching(ctx context.Context) error {
 	args := []string{
 		"--leader-elect", "--cloud=aws", "--aws-region=" + region,
 		"--aws-endpoint=http://" + net.JoinHostPort(s.HostIP(), strconv.Itoa(apiPort)),
@@ -155,7 +155,7 @@ func (s *Scene) installDetaching(ctx context.Context) error {
 }
 
 // enter starts both fleets and returns when all targets are healthy.
-func (s *Scene) enter(ctx context.Context) error {
+func (s *Fixture) enter(ctx context.Context) error {
 	fmt.Fprintln(s.Log, "starting nginx on the host network, and on the pod network; its targets are registered")
 	for _, name := range []string{"nodes", "pods"} {
 		if err := s.apply(ctx, name); err != nil {
@@ -173,7 +173,7 @@ func (s *Scene) enter(ctx context.Context) error {
 	return errors.Join(s.account.waitHealthy(ctx, "nodes", nodes), s.account.waitHealthy(ctx, "pods", 2*nodes))
 }
 
-func (s *Scene) apply(ctx context.Context, name string) error {
+func (s *Fixture) apply(ctx context.Context, name string) error {
 	text, err := manifests.ReadFile(name + ".yaml")
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (s *Scene) apply(ctx context.Context, name string) error {
 }
 
 // adjust divides the times that answer to AWS's.
-func (s *Scene) adjust(set *v1alpha1.IngressDaemonSet) {
+func (s *Fixture) adjust(set *v1alpha1.IngressDaemonSet) {
 	u := set.Spec.UpdateStrategy.RollingUpdate
 	for _, grace := range []*int32{u.WaitForDetachmentByAnnotatedTimestamp.GracePeriodSeconds, u.AttachGracePeriodSeconds} {
 		*grace = int32(s.scaled(time.Duration(*grace)*time.Second) / time.Second)
@@ -211,7 +211,7 @@ func (s *Scene) adjust(set *v1alpha1.IngressDaemonSet) {
 
 // send sends requests to a group's listener: half on kept connections, half on new ones,
 // and one in a hundred that takes 5 s; with minutes a few more that take flowOfMinutes.
-func (s *Scene) send(ctx context.Context, group string, minutes bool) (*traffic.Process, error) {
+func (s *Fixture) send(ctx context.Context, group string, minutes bool) (*traffic.Process, error) {
 	program, err := s.BuildTool(ctx, harness.TrafficClient)
 	if err != nil {
 		return nil, err

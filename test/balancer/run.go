@@ -42,9 +42,9 @@ type Result struct {
 	Story string `json:"-"`
 }
 
-// performance is one case under traffic.
-type performance struct {
-	*Scene
+// caseRun is one case under traffic.
+type caseRun struct {
+	*Fixture
 	fleet  *harness.Fleet
 	client *traffic.Process
 	random *rand.Rand
@@ -52,11 +52,11 @@ type performance struct {
 	before, drawn int
 }
 
-// Perform plays a case under traffic. Everything serves before it and after it.
-func (s *Scene) Perform(ctx context.Context, c Case) (Result, error) {
+// Run runs a case under traffic. Everything serves before it and after it.
+func (s *Fixture) Run(ctx context.Context, c Case) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	p := &performance{Scene: s, fleet: s.fleets[c.Group], random: rand.New(rand.NewPCG(s.Seed, 0))}
+	p := &caseRun{Fixture: s, fleet: s.fleets[c.Group], random: rand.New(rand.NewPCG(s.Seed, 0))}
 	if c.prepare != nil {
 		if err := c.prepare(ctx, p); err != nil {
 			return Result{}, fmt.Errorf("preparing it: %w", err)
@@ -79,37 +79,37 @@ func (s *Scene) Perform(ctx context.Context, c Case) (Result, error) {
 	defer p.client.Stop()
 	defer p.watch(ctx)()
 	pause(ctx, settled)
-	played := c.play(ctx, p)
+	failure := c.run(ctx, p)
 	pause(ctx, settled)
-	return p.result(ctx, c, story, played)
+	return p.result(ctx, c, story, failure)
 }
 
-// result is what it has cost. What was played is checked after the client has stopped.
-func (p *performance) result(ctx context.Context, c Case, story *harness.Story, played error) (Result, error) {
+// result is what it has cost. What the case did is checked after the client has stopped.
+func (p *caseRun) result(ctx context.Context, c Case, story *harness.Story, failure error) (Result, error) {
 	report, err := p.client.Stop()
 	if err != nil {
-		return Result{}, errors.Join(played, err)
+		return Result{}, errors.Join(failure, err)
 	}
 	calls, err := p.calls(ctx)
 	if err != nil {
-		return Result{}, errors.Join(played, err)
+		return Result{}, errors.Join(failure, err)
 	}
 	r := Result{Name: c.Name, Requests: report.Requests, Failed: report.Failed, Moves: moves(calls), Seed: p.Seed, Took: report.Elapsed, Report: report}
-	if r.Failed > 0 || played != nil {
+	if r.Failed > 0 || failure != nil {
 		draws, err := p.account.admin.Draws(ctx, p.drawn)
 		if err != nil {
-			return Result{}, errors.Join(played, err)
+			return Result{}, errors.Join(failure, err)
 		}
 		r.Story = happened(story, calls, draws) + "\n" + p.broken(ctx)
 	}
 	if report.Rate < leastRate {
 		err = fmt.Errorf("only %.0f requests a second were sent instead of %d: is this machine busy otherwise?", report.Rate, leastRate)
 	}
-	return r, errors.Join(played, err)
+	return r, errors.Join(failure, err)
 }
 
 // calls are those since the case began.
-func (p *performance) calls(ctx context.Context) ([]api.Call, error) {
+func (p *caseRun) calls(ctx context.Context) ([]api.Call, error) {
 	return p.account.admin.Calls(ctx, p.before)
 }
 
@@ -124,7 +124,7 @@ func happened(story *harness.Story, calls []api.Call, draws []cloud.Draw) string
 }
 
 // broken tells of which targets connections ended before their time, and by whom.
-func (p *performance) broken(ctx context.Context) string {
+func (p *caseRun) broken(ctx context.Context) string {
 	truth, err := p.account.admin.Truth(ctx)
 	if err != nil {
 		return err.Error()
@@ -140,7 +140,7 @@ func (p *performance) broken(ctx context.Context) string {
 
 // watch tells every few seconds how far the case is, until the function that it returns
 // is called.
-func (p *performance) watch(ctx context.Context) (stop func()) {
+func (p *caseRun) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	begun := time.Now()
 	var done sync.WaitGroup
@@ -159,7 +159,7 @@ func (p *performance) watch(ctx context.Context) (stop func()) {
 
 // printDraws prints when each node of the load balancer stops sending to a target that
 // left, of the draws after the first n, and returns how many draws there are more.
-func (p *performance) printDraws(ctx context.Context, n int) int {
+func (p *caseRun) printDraws(ctx context.Context, n int) int {
 	draws, err := p.account.admin.Draws(ctx, n)
 	if err != nil {
 		return 0
@@ -172,7 +172,7 @@ func (p *performance) printDraws(ctx context.Context, n int) int {
 	return len(draws)
 }
 
-func (p *performance) rollout(ctx context.Context) string {
+func (p *caseRun) rollout(ctx context.Context) string {
 	set, err := p.fleet.Set(ctx)
 	if err != nil {
 		return "the API server does not answer"
@@ -185,7 +185,7 @@ func (p *performance) rollout(ctx context.Context) string {
 }
 
 // targets says how many really get new connections, of which AWS says nothing.
-func (p *performance) targets(ctx context.Context) string {
+func (p *caseRun) targets(ctx context.Context) string {
 	truth, err := p.account.admin.Truth(ctx)
 	if err != nil {
 		return "the load balancer does not answer"
@@ -199,7 +199,7 @@ func (p *performance) targets(ctx context.Context) string {
 	return fmt.Sprintf("%d targets get connections", taking)
 }
 
-func (p *performance) requests() string {
+func (p *caseRun) requests() string {
 	now := p.client.Snapshot()
 	return fmt.Sprintf("%d requests, %d failed", now.Requests, now.Failed)
 }
