@@ -34,22 +34,22 @@ func Cases() []Case {
 		{
 			Name: "rollout-instance-targets", Group: "nodes",
 			What: "a rollout, two of four nodes at a time, whose nodes are the targets",
-			run: rollOut,
+			run:  rollOut,
 		},
 		{
 			Name: "controller-killed", Group: "nodes",
 			What: "such a rollout of half of the nodes, in which the leading controller is killed at random moments",
-			run: rollOutKilling,
+			run:  rollOutKilling,
 		},
 		{
 			Name: "api-throttled", Group: "nodes",
 			What: "such a rollout of half of the nodes, in which AWS throttles every call for 30 s",
-			run: rollOutThrottled,
+			run:  rollOutThrottled,
 		},
 		{
 			Name: "rollout-late-and-early", Group: "nodes",
 			What: "a rollout whose targets read unused at once, and then get their last connections as early, and those that return their first as late, as AWS was seen to do it",
-			run: rollOutUnkindly,
+			run:  rollOutUnkindly,
 		},
 		{
 			Name: "flows-of-minutes", Group: "nodes", Minutes: true,
@@ -59,12 +59,12 @@ func Cases() []Case {
 		{
 			Name: "rollout-ip-targets", Group: "pods",
 			What: "a rollout, two of four nodes at a time, whose pods are the targets",
-			run: rollOut,
+			run:  rollOut,
 		},
 		{
 			Name: "drain-without-hook", Group: "pods", Loses: true,
 			What: "kubectl drain of a node whose pods have no drain hook, for comparison",
-			run: drain,
+			run:  drain,
 		},
 		{
 			Name: "scaling-ip-targets", Group: "pods",

@@ -45,7 +45,7 @@ func TestBadConfiguration(t *testing.T) {
 			{Name: "fine", HTTP: &v1alpha1.HTTPCheck{Port: 80, Path: "/fine"}, IntervalSeconds: new(int32(1))},
 			{Name: "path", HTTP: &v1alpha1.HTTPCheck{Port: 80, Path: "/"}, IntervalSeconds: new(int32(1)), Count: new(int32(3)), FailureLimit: new(int32(1))},
 		},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // TestBadConfigurationSeenByPrometheus rolls out an HAProxy that answers with 500.
@@ -65,7 +65,7 @@ func TestBadConfigurationSeenByPrometheus(t *testing.T) {
 				Query: `max(haproxy_frontend_http_responses_total{node=~"$(NODES)",proxy="http",code="5xx"})`,
 			},
 		}},
-	}.play(t, on)
+	}.run(t, on)
 }
 
 // TestNeverReady rolls out pods that never become ready. The deadline takes them
@@ -77,10 +77,10 @@ func TestNeverReady(t *testing.T) {
 		spoil: func(set *v1alpha1.IngressDaemonSet) {
 			set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/nowhere"
 		},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
-func (r rejection) play(t *testing.T, on *lane) {
+func (r rejection) run(t *testing.T, on *lane) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	s := scenario{example: r.example, adjust: func(set *v1alpha1.IngressDaemonSet) {
@@ -95,7 +95,7 @@ func (r rejection) play(t *testing.T, on *lane) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error { return r.rejected(ctx, fleet) })
+	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error { return r.rejected(ctx, fleet) })
 	canary := r.checkUntouched(ctx, t, fleet, before)
 	r.judge(t, report, canary)
 }

@@ -28,25 +28,25 @@ import (
 // thing at once.
 type event struct {
 	name string
-	// play returns when it is over.
-	play func(context.Context, *testing.T, *harness.Fleet, *poll) error
+	// do returns when it is over.
+	do func(context.Context, *testing.T, *harness.Fleet, *poll) error
 	// right are the other answers than 200 that it has nodes give, and where they are
 	// given on one node only, that node.
 	right []string
 	on    string
 }
 
-// events are played in this order. Clocks are not among them, since the processes of one
-// machine share theirs: internal/nodehealth and internal/rollout play those.
+// events happen in this order. Clocks are not among them, since the processes of one
+// machine share theirs: internal/nodehealth and internal/rollout simulate those.
 var events = []event{
-	{name: "a new version of controller and health checkers", play: upgrade},
-	{name: "every token is refused", play: refuseTokens},
-	{name: "the API server hangs on its storage", play: hang, right: []string{"503 TooFewPodsReady"}, on: "node-3"},
-	{name: "the health checkers' rights are gone, when a rollout comes", play: removeRights, right: []string{"503 Marked"}},
-	{name: "another CA, and full disks, when a rollout comes", play: rotateCA, right: []string{"503 Marked"}},
+	{name: "a new version of controller and health checkers", do: upgrade},
+	{name: "every token is refused", do: refuseTokens},
+	{name: "the API server hangs on its storage", do: hang, right: []string{"503 TooFewPodsReady"}, on: "node-3"},
+	{name: "the health checkers' rights are gone, when a rollout comes", do: removeRights, right: []string{"503 Marked"}},
+	{name: "another CA, and full disks, when a rollout comes", do: rotateCA, right: []string{"503 Marked"}},
 }
 
-// TestSingleEvents plays each event under traffic and asks every health-check port ten
+// TestSingleEvents has each event happen under traffic and asks every health-check port ten
 // times a second: no node answers what is wrong, nothing is lost, and all is well again
 // without anybody's help. The control of the traffic is that of TestHostNetwork.
 func TestSingleEvents(t *testing.T) {
@@ -56,11 +56,11 @@ func TestSingleEvents(t *testing.T) {
 	fleet := s.open(ctx, t, alone(t))
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {
+	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {
 		asked := startPoll(ctx, fleet.Harness, 10080)
 		defer asked.stop()
 		for _, e := range events {
-			if err := e.playOn(ctx, t, fleet, asked, client); err != nil {
+			if err := e.runOn(ctx, t, fleet, asked, client); err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
 		}
@@ -69,9 +69,9 @@ func TestSingleEvents(t *testing.T) {
 	losesNothing(t, report)
 }
 
-func (e event) playOn(ctx context.Context, t *testing.T, fleet *harness.Fleet, asked *poll, client *traffic.Process) error {
+func (e event) runOn(ctx context.Context, t *testing.T, fleet *harness.Fleet, asked *poll, client *traffic.Process) error {
 	begun, failed := time.Now(), client.Snapshot().Failed
-	err := e.play(ctx, t, fleet, asked)
+	err := e.do(ctx, t, fleet, asked)
 	if err == nil {
 		err = asked.until(ctx, "every health checker to see the API server again", sees)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// lanes is how many tests play at the same time, nodes how many real nodes each has.
+	// lanes is how many tests run at the same time, nodes how many real nodes each has.
 	lanes, nodes = 2, 3
 	// laneLabel is a label of all nodes, and a taint of those that are not of the first lane: what
 	// knows of no lane keeps to that.
@@ -25,7 +25,7 @@ type lane struct {
 	number int
 }
 
-// free are the lanes on which no test plays.
+// free are the lanes on which no test runs.
 var free = make(chan *lane, lanes)
 
 // openLanes parts the harness.
@@ -50,14 +50,14 @@ func openLanes(ctx context.Context) error {
 
 func (l *lane) value() string { return strconv.Itoa(l.number + 1) }
 
-// taken is a lane on which nobody else plays until the test is over.
+// taken is a lane on which nothing else runs until the test is over.
 func taken(t *testing.T) *lane {
 	l := <-free
 	t.Cleanup(func() { free <- l })
 	return l
 }
 
-// alone is the first lane, while nobody plays on another: for a test that disturbs the whole cluster, or
+// alone is the first lane, while nothing runs on another: for a test that disturbs the whole cluster, or
 // knows of no lane. It does not run in parallel.
 func alone(t *testing.T) *lane {
 	var first *lane

@@ -1,7 +1,7 @@
 // Package e2e rolls out real proxies on a real cluster under traffic. Every test
 // has a control: the same rollout, of which the load balancer is not told. If
 // the control loses nothing, the test proves nothing and fails. Most tests wait most of
-// their time: two play at the same time, each on nodes of its own.
+// their time: two run at the same time, each on nodes of its own.
 package e2e
 
 import (

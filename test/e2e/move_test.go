@@ -117,7 +117,7 @@ func documentedPatch(t *testing.T) string {
 	return file
 }
 
-// send sends requests while act plays; log is the load balancer's. All servers are checked at
+// send sends requests while act runs; log is the load balancer's. All servers are checked at
 // first as the DaemonSet's pods answer.
 func (m *move) send(ctx context.Context, act func()) (report traffic.Report, log string) {
 	m.Helper()

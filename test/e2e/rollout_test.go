@@ -30,13 +30,13 @@ var (
 
 func TestHostNetwork(t *testing.T) {
 	t.Parallel()
-	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.play(t, taken(t))
+	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.run(t, taken(t))
 }
 
 // TestHostNetworkCaddy removes the health-check port that the load balancer asks.
 func TestHostNetworkCaddy(t *testing.T) {
 	t.Parallel()
-	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.play(t, taken(t))
+	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.run(t, taken(t))
 }
 
 // removePort replaces a health-check port while a node is under way. The old one goes on
@@ -80,7 +80,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *harness.Fleet, front *
 // and makes it again: it adopts the pods, and goes on with the others.
 func TestOrphaned(t *testing.T) {
 	t.Parallel()
-	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.play(t, taken(t))
+	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.run(t, taken(t))
 }
 
 func orphan(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
@@ -157,7 +157,7 @@ func TestNodePort(t *testing.T) {
 		example: "nodeport.yaml",
 		told:    harness.Ports{Traffic: 30080, Check: 10080},
 		untold:  harness.Ports{Traffic: 30080, Check: 30080},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // TestService has kube-proxy answer the load balancer's health checks.
@@ -169,7 +169,7 @@ func TestService(t *testing.T) {
 		example: "service.yaml",
 		told:    harness.Ports{Traffic: 30080, Check: 30081},
 		untold:  harness.Ports{Traffic: 30080, Check: 30080},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // TestNodeDetacher has the load balancer ask the proxy itself: only the detacher
@@ -178,7 +178,7 @@ func TestNodeDetacher(t *testing.T) {
 	t.Parallel()
 	scenario{
 		example: "node-detacher.yaml", told: hostUntold, untold: hostUntold, detacher: true,
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // TestRollback goes back to the first template while a node is under way.
@@ -192,7 +192,7 @@ func TestRollback(t *testing.T) {
 			}
 			return fleet.Change(ctx, harness.SetVersion("1"))
 		},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // longestTakeover is how long a rollout may wait for another leader.
@@ -225,7 +225,7 @@ func TestControllerKilled(t *testing.T) {
 			}
 			return nil
 		},
-	}.play(t, alone(t))
+	}.run(t, alone(t))
 }
 
 // TestAPIServerDown stops the API server for a minute while a node is under way.
@@ -242,5 +242,5 @@ func TestAPIServerDown(t *testing.T) {
 			time.Sleep(time.Minute)
 			return fleet.StartAPIServer(ctx)
 		},
-	}.play(t, alone(t))
+	}.run(t, alone(t))
 }

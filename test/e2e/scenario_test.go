@@ -42,27 +42,27 @@ type scenario struct {
 	told, untold harness.Ports
 	// detacher takes nodes out of the load balancer for their annotation.
 	detacher bool
-	// during plays while the rollout is under way; nil for nothing.
+	// during runs while the rollout is under way; nil for nothing.
 	during func(context.Context, *testing.T, *harness.Fleet, *lb.LB) error
 	// final is the version that nodes end with, v2 where it is empty.
 	final string
 }
 
-// play plays the scenario on a lane, then its control on the same fleet.
-func (s scenario) play(t *testing.T, on *lane) {
+// run runs the scenario on a lane, then its control on the same fleet.
+func (s scenario) run(t *testing.T, on *lane) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	fleet := s.open(ctx, t, on)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	story := fleet.Tell(watching)
-	report := s.perform(ctx, t, fleet, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
+	report := s.underTraffic(ctx, t, fleet, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
 	losesNothing(t, report)
 	if t.Failed() {
 		return
 	}
 	stop()
-	control := s.perform(ctx, t, fleet, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
+	control := s.underTraffic(ctx, t, fleet, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
 	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
 	if control.Failed == 0 {
 		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
@@ -81,9 +81,9 @@ func losesNothing(t *testing.T, report traffic.Report) {
 	}
 }
 
-// perform sends requests through a load balancer in front of the fleet's lane while act plays.
+// underTraffic sends requests through a load balancer in front of the fleet's lane while act runs.
 // There is a story where the load balancer is told.
-func (s scenario) perform(ctx context.Context, t *testing.T, fleet *harness.Fleet, ports harness.Ports, story *harness.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
+func (s scenario) underTraffic(ctx context.Context, t *testing.T, fleet *harness.Fleet, ports harness.Ports, story *harness.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
 	t.Helper()
 	front, err := fleet.Front(ctx, ports)
 	if err != nil {

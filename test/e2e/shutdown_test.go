@@ -45,7 +45,7 @@ func TestNodeShutdown(t *testing.T) {
 	defer stop()
 	// Whatever happens, the next test finds the node powered on.
 	t.Cleanup(func() { _ = node.Start(context.Background()) })
-	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error {
+	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error {
 		failed := fleet.WatchFailed(watching)
 		if err := shutDown(ctx, t, fleet, node, systemd); err != nil {
 			return err

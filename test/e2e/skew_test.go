@@ -60,7 +60,7 @@ func TestReleaseBefore(t *testing.T) {
 			}
 			return old.takeOver(ctx, fleet)
 		},
-	}.play(t, on)
+	}.run(t, on)
 }
 
 // takeOver installs the release while a rollout of another is under way, has it finish

@@ -23,9 +23,9 @@ const (
 	graceSeconds = 5
 )
 
-// play shows the same roll-out twice. The report is written whatever it says;
+// demonstrate shows the same roll-out twice. The report is written whatever it says;
 // an error says what was promised and not kept.
-func play(ctx context.Context, o options) (err error) {
+func demonstrate(ctx context.Context, o options) (err error) {
 	report := filepath.Join(o.dir, "demo-report.json")
 	if err := os.RemoveAll(report); err != nil {
 		return err
@@ -44,12 +44,12 @@ func play(ctx context.Context, o options) (err error) {
 		return err
 	}
 	heading("nginx as an IngressDaemonSet: 2 pods a node, the load balancer asks the health-check node port")
-	ours, err := perform(ctx, s, newIngress(s))
+	ours, err := rollOutUnderTraffic(ctx, s, newIngress(s))
 	if err != nil {
 		return err
 	}
 	heading("nginx as a native DaemonSet: 1 pod a node, maxUnavailable 1, the load balancer asks nginx itself")
-	theirs, err := perform(ctx, s, newNative(s))
+	theirs, err := rollOutUnderTraffic(ctx, s, newNative(s))
 	if err != nil {
 		return err
 	}

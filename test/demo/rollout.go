@@ -68,8 +68,8 @@ type result struct {
 	writes, ours int
 }
 
-// performance is one roll-out under traffic.
-type performance struct {
+// rollout is one roll-out under traffic.
+type rollout struct {
 	harness *harness.Harness
 	proxies proxies
 	front   *lb.LB
@@ -80,11 +80,11 @@ type performance struct {
 	phase   string
 }
 
-// perform rolls the proxies out under traffic, and cleans up behind them.
-func perform(ctx context.Context, s *harness.Harness, p proxies) (result, error) {
+// rollOutUnderTraffic rolls the proxies out under traffic, and cleans up behind them.
+func rollOutUnderTraffic(ctx context.Context, s *harness.Harness, p proxies) (result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errImpatient)
 	defer cancel()
-	run := &performance{harness: s, proxies: p, screen: newScreen(os.Stdout)}
+	run := &rollout{harness: s, proxies: p, screen: newScreen(os.Stdout)}
 	if err := s.MakeNamespace(ctx, p.namespace()); err != nil {
 		return result{}, err
 	}
@@ -111,7 +111,7 @@ func perform(ctx context.Context, s *harness.Harness, p proxies) (result, error)
 }
 
 // rollOut changes the template and checks what came of it.
-func (r *performance) rollOut(ctx context.Context) (result, error) {
+func (r *rollout) rollOut(ctx context.Context) (result, error) {
 	r.began = time.Now()
 	r.phase = "before the change"
 	before, err := r.steady(ctx)
@@ -159,7 +159,7 @@ func (r *performance) rollOut(ctx context.Context) (result, error) {
 
 // countWrites counts what was written since the change, which the roll-out has cost the
 // API server.
-func (r *performance) countWrites(out *result, changed time.Time) error {
+func (r *rollout) countWrites(out *result, changed time.Time) error {
 	events, err := audit.Read(r.harness.AuditLog(), func(string) bool { return true })
 	if err != nil {
 		return err
@@ -177,13 +177,13 @@ func (r *performance) countWrites(out *result, changed time.Time) error {
 }
 
 // steady watches for a while.
-func (r *performance) steady(ctx context.Context) (state, error) {
+func (r *rollout) steady(ctx context.Context) (state, error) {
 	end := time.Now().Add(settled)
 	return r.watch(ctx, func(state) (bool, error) { return time.Now().After(end), nil })
 }
 
 // watch shows what happens until done, and returns the last state.
-func (r *performance) watch(ctx context.Context, done func(state) (bool, error)) (state, error) {
+func (r *rollout) watch(ctx context.Context, done func(state) (bool, error)) (state, error) {
 	for {
 		now, err := r.proxies.look(ctx)
 		if err != nil {
@@ -206,7 +206,7 @@ func (r *performance) watch(ctx context.Context, done func(state) (bool, error))
 	}
 }
 
-func (r *performance) show(now state) error {
+func (r *rollout) show(now state) error {
 	servers, err := r.front.Servers()
 	if err != nil {
 		return err
@@ -234,7 +234,7 @@ func balancer(servers []lb.ServerState, node string) string {
 	return out
 }
 
-func (r *performance) allUp() (bool, error) {
+func (r *rollout) allUp() (bool, error) {
 	servers, err := r.front.Servers()
 	return !slices.ContainsFunc(servers, func(s lb.ServerState) bool { return s.Status != lb.Up }), err
 }
