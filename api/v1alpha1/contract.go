@@ -191,7 +191,7 @@ type HealthCheckAnswer struct {
 	// Asked tells of requests without HeaderClient and of connections that ended without a
 	// request; nil before the first since the health checker started.
 	Asked *Asked `json:"asked,omitempty"`
-	// Quiet is whether none of them came for three of the longest interval between
+	// Quiet says whether none of them came for three of the longest interval between
 	// two, and for at least 5 minutes and 30 seconds. A change of it answers those that wait.
 	Quiet bool `json:"quiet,omitempty"`
 	// Blind is why the API server could not be read for a minute or more, although it

@@ -39,7 +39,7 @@ type loadBalancers struct {
 	rolesFile                          string
 	requireGroupTag                    bool
 
-	// leads is whether no other controller can lead at this moment; nil where there is
+	// leads says whether no other controller can lead at this moment; nil where there is
 	// only one.
 	leads func() bool
 	// roles are those of rolesFile.

@@ -22,7 +22,7 @@ func (p *planner) countAttached() {
 	}
 }
 
-// mayBegin is whether enough nodes are left attached without this one. It counts
+// mayBegin reports whether enough nodes are left attached without this one. It counts
 // it as taken out where it may. Targets have minimums of their own, in each group.
 func (p *planner) mayBegin(n *Node) bool {
 	if !n.Ready {

@@ -124,7 +124,7 @@ func (p *planner) takeOut(n *Node, d *NodeDecision) {
 	d.Patch = n.patch(m)
 }
 
-// hasDetached is whether a webhook's load balancer has taken the node out: by its answer, or by what
+// hasDetached reports whether a webhook's load balancer has taken the node out: by its answer, or by what
 // stands on the Node while there is none. Another leader has to ask anew, the webhook may be down, and
 // what this says is removed before the node is attached again.
 func (n *Node) hasDetached(w Webhook) bool {

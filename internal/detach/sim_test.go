@@ -278,7 +278,7 @@ func (s *sim) happen() {
 	}
 }
 
-// missing is whether a target of the node is out.
+// missing reports whether a target of the node is out.
 func (s *sim) missing(n *simNode) bool {
 	for _, t := range n.targets {
 		if !t.registered {

@@ -56,7 +56,7 @@ func (p *planner) readAnalysis() {
 	p.judgeWave()
 }
 
-// analyses is whether waves are measured: nodes that are to have no pods tell nothing.
+// analyses reports whether waves are measured: nodes that are to have no pods tell nothing.
 func (p *pass) analyses() bool { return len(p.strategy.Analysis) > 0 && p.pods > 0 }
 
 // telling are those of the nodes that are there and in the node set, and that nobody drains: others
@@ -101,14 +101,14 @@ func (p *planner) countMeasurements(check *v1alpha1.AnalysisCheck) {
 	}
 }
 
-// tellNothing is whether these are nodes, and none of them is one of the wave that is Ready: a
+// tellNothing reports whether these are nodes, and none of them is one of the wave that is Ready: a
 // dead node tells nothing of the template, nor does one that somebody drains.
 func (p *pass) tellNothing(names []string) bool {
 	tells := func(name string) bool { return p.ready(name) && slices.Contains(p.analysis.Nodes, name) }
 	return len(names) > 0 && !slices.ContainsFunc(names, tells)
 }
 
-// In is whether a status holds a measurement as the last of its check.
+// In reports whether a status holds a measurement as the last of its check.
 func (m Measurement) In(a *v1alpha1.AnalysisStatus) bool {
 	return a != nil && m.Analysis == AnalysisID(a) && slices.ContainsFunc(a.Checks, func(c v1alpha1.AnalysisCheckStatus) bool {
 		return c.Name == m.Check && c.At != nil && c.At.Time.Equal(micro(m.At).Time)
@@ -157,13 +157,13 @@ func (p *planner) enrollJudged() {
 	}
 }
 
-// failed is whether a check failed more often than it may.
+// failed reports whether a check failed more often than it may.
 func (p *pass) failed(check *v1alpha1.AnalysisCheck) bool {
 	c := p.counted(check.Name)
 	return c != nil && c.Failed > check.MayFail()
 }
 
-// measured is whether each check was measured as often as it is to be.
+// measured reports whether each check was measured as often as it is to be.
 func (p *pass) measured() bool {
 	return !slices.ContainsFunc(p.strategy.Analysis, func(check v1alpha1.AnalysisCheck) bool {
 		c := p.counted(check.Name)
@@ -202,7 +202,7 @@ func (p *planner) rejectOverdue() {
 	}
 }
 
-// podsFail is whether pods of the node do not get ready although it is. Nothing else,
+// podsFail reports whether pods of the node do not get ready although it is. Nothing else,
 // such as a detacher or a dead machine, tells anything of a template: of one that died a
 // moment ago only the ports are known to be silent.
 func (p *pass) podsFail(v *view) bool {

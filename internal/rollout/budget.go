@@ -11,11 +11,11 @@ import (
 // wait for their turn.
 type count struct {
 	serving, down, underWay, acting int
-	// blocked is whether a node had to wait for the budget.
+	// blocked says whether a node had to wait for the budget.
 	blocked bool
 }
 
-// permits is whether budget and minServingNodes permit to take the node out, and the count then.
+// permits reports whether budget and minServingNodes permit to take the node out, and the count then.
 func (p *pass) permits(v *view, c count) (after count, permitted answer) {
 	after = p.with(v, c)
 	switch free := p.takesNothing(v); {
@@ -94,7 +94,7 @@ func (p *pass) tally(underWay, acting int) count {
 	return c
 }
 
-// down is whether the node uses up budget already. A degraded one that waits for
+// down reports whether the node uses up budget already. A degraded one that waits for
 // its update does not once load balancers have put it back: the update is what may cure it.
 func (p *pass) down(v *view) bool {
 	switch {
@@ -116,7 +116,7 @@ func (p *pass) down(v *view) bool {
 	}
 }
 
-// ignores is whether the budget leaves the node out, since it has been NotReady for as
+// ignores reports whether the budget leaves the node out, since it has been NotReady for as
 // long as the spec says. minServingNodes never does: it does not serve.
 func (p *pass) ignores(v *view) answer {
 	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
@@ -138,7 +138,7 @@ func (p *pass) underWay() (names []string, acting int) {
 	return names, acting
 }
 
-// isUnderWay is whether the node is of the wave, was touched and does not serve yet. One that is
+// isUnderWay reports whether the node is of the wave, was touched and does not serve yet. One that is
 // not waited for any more is not.
 func (p *pass) isUnderWay(v *view) bool {
 	// One that is returning is known to be by its place here alone, should another lead meanwhile.
@@ -149,7 +149,7 @@ func (p *pass) isUnderWay(v *view) bool {
 	return v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != ""
 }
 
-// midway is whether an update that is to be changed still goes on, or somebody took the
+// midway reports whether an update that is to be changed still goes on, or somebody took the
 // mark of a node whose detachment we still ask for: it keeps its place, and is finished
 // even when the rollout is paused. One whose pods are all ready lacks nothing, though they
 // may not have been so for long enough yet, nor does one that could not be detached for what
@@ -164,17 +164,17 @@ func (p *pass) midway(v *view) bool {
 	return !whole && !givenUp
 }
 
-// takesNothing is whether an update takes nothing more from the load balancer.
+// takesNothing reports whether an update takes nothing more from the load balancer.
 func (p *pass) takesNothing(v *view) bool { return v.Wanted && v.out() || p.finishes(v) }
 
-// finishes is whether what is left of an update that goes on takes nothing more. It does where pods
+// finishes reports whether what is left of an update that goes on takes nothing more. It does where pods
 // are replaced while the node serves, and it is to have none instead.
 func (p *pass) finishes(v *view) bool {
 	empties := p.pods == 0 && !p.strategy.Detaching && !v.Detachment.Requested
 	return p.midway(v) && !empties
 }
 
-// crippled is whether the node fails a health check, for all that one of somebody else may say,
+// crippled reports whether the node fails a health check, for all that one of somebody else may say,
 // and will until it is updated: somebody left it fewer pods than make it serve, or had it serve
 // with none.
 func (p *pass) crippled(v *view) bool {
@@ -201,7 +201,7 @@ func (p *pass) budgetExhausted() Fault {
 	return Fault{}
 }
 
-// untouched is whether a node was claimed and nothing shows that it was begun with. It uses up
+// untouched reports whether a node was claimed and nothing shows that it was begun with. It uses up
 // the budget until its claim is dropped: another controller may have begun with it, whose mark
 // is yet to be seen.
 func (p *pass) untouched(v *view) bool {

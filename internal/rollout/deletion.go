@@ -48,7 +48,7 @@ func (p *pass) orphan(v *view) (w verdict, keeps bool) {
 	return w, finishes.yes
 }
 
-// finishesTurn is whether the pods of a node are still replaced in its turn: unmarked
+// finishesTurn reports whether the pods of a node are still replaced in its turn: unmarked
 // meanwhile, it would get traffic back and lose the pods that take it. It has as long as
 // any update may take, also where its Node is NotReady: traffic may reach one that is cut
 // off. Whether it was updated since its mark is not asked: somebody may have changed what
@@ -73,7 +73,7 @@ func (p *pass) finishesTurn(v *view) answer {
 	return finishes
 }
 
-// anythingLeft is whether a node still has to be waited for. A Node that is gone
+// anythingLeft reports whether a node still has to be waited for. A Node that is gone
 // is not: nobody would ever remove its pods.
 func (p *planner) anythingLeft() bool {
 	if p.Deletion != DeleteInWaves {

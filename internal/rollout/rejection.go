@@ -33,7 +33,7 @@ const (
 	patienceWithTry = 10 * time.Second
 )
 
-// rejectsPods is whether the node has pods that are rejected, by its kubelet or by a taint.
+// rejectsPods reports whether the node has pods that are rejected, by its kubelet or by a taint.
 func (p *pass) rejectsPods(v *view) bool { return v.anyFailed() || v.taintEvicted() }
 
 // stopRejections asks for no more pods that are rejected, and then cleans those up: there may
@@ -126,7 +126,7 @@ func (s *Step) goBack(to Pod, replicas int32) {
 	s.Keep, s.ReplicaSet, s.Revision, s.Replicas = false, to.ReplicaSet, to.Revision, replicas
 }
 
-// rollsInTurn is whether it is the turn of a node whose pods are replaced while it serves. One that
+// rollsInTurn reports whether it is the turn of a node whose pods are replaced while it serves. One that
 // leaves, or that somebody wants out, is marked in its turn instead.
 func (p *pass) rollsInTurn(v *view) bool {
 	return p.wave[v.Name] && !p.strategy.Detaching && v.Wanted && !v.keptOut()
@@ -150,7 +150,7 @@ func (p *pass) holdOn(v *view, step Step) *v1alpha1.Hold {
 	return h
 }
 
-// wasTried is whether the pods of a node were rejected before, or may be overlooked.
+// wasTried reports whether the pods of a node were rejected before, or may be overlooked.
 func (p *pass) wasTried(v *view) bool {
 	return v.Deployment.Hold != nil || v.Marked() && v.updatedInTurn()
 }
@@ -206,7 +206,7 @@ func (p *pass) nudge(v *view) verdict {
 	return p.carryOut(step)
 }
 
-// resumes is whether a node that was held back is in the middle of its turn, in which
+// resumes reports whether a node that was held back is in the middle of its turn, in which
 // its pods are replaced while it serves. One that went back to older pods stays there while
 // the analysis of a wave keeps nodes from beginning.
 func (p *pass) resumes(v *view) bool {
@@ -215,7 +215,7 @@ func (p *pass) resumes(v *view) bool {
 	return !stays && p.rollsInTurn(v) && !v.Marked() && d.PodsPerNode == p.pods && !d.Drifted
 }
 
-// lacksPods is whether a node that was held back has the pods that it should have, but
+// lacksPods reports whether a node that was held back has the pods that it should have, but
 // too few of them.
 func (p *pass) lacksPods(v *view) bool {
 	d := v.Deployment
@@ -224,7 +224,7 @@ func (p *pass) lacksPods(v *view) bool {
 	return right && d.Replicas <= p.pods && !v.Marked()
 }
 
-// stillRejects is whether a node that is held back has to be held back anew. What failed
+// stillRejects reports whether a node that is held back has to be held back anew. What failed
 // before that is no reason, and is gone after a moment: what fails then, of whatever
 // template, is what the hold does not end.
 func (p *pass) stillRejects(v *view, step Step) (a answer) {

@@ -58,7 +58,7 @@ func (p *planner) writeStatus() {
 	p.setConditions(finished)
 }
 
-// proven is whether the present template has come through: every wanted Ready node, at
+// proven reports whether the present template has come through: every wanted Ready node, at
 // least one, runs it and serves, but for those that somebody keeps out, does not put back
 // or drains, and its analysis passed. A dead node tells nothing of it, and that one waits
 // for its turn for another reason, such as more pods, nothing against it.
@@ -77,10 +77,10 @@ func (p *pass) proven() bool {
 	return proofs > 0 && p.passed()
 }
 
-// passed is whether no analysis holds up the end of the rollout.
+// passed reports whether no analysis holds up the end of the rollout.
 func (p *pass) passed() bool { return p.analysis == nil || p.analysis.Phase == v1alpha1.AnalysisPassed }
 
-// degrades is whether the node is still attached while pods are replaced.
+// degrades reports whether the node is still attached while pods are replaced.
 func (p *pass) degrades(v *view) bool {
 	pass, _, _ := v.checksPass()
 	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)

@@ -121,7 +121,7 @@ func (p *pass) waiting() []*view {
 	return p.ordered(func(v *view) bool { return v.starts && !v.acted })
 }
 
-// inTurn is whether the node does not wait for its group. One of which nothing is taken does not,
+// inTurn reports whether the node does not wait for its group. One of which nothing is taken does not,
 // nor one that is halfway or that nothing else cures: it may be what holds up the others.
 func (p *pass) inTurn(v *view, turn group) bool {
 	return !v.Wanted || v.keptOut() || p.takesNothing(v) || p.midway(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
@@ -141,7 +141,7 @@ func (p *pass) precedence(v *view) int {
 	}
 }
 
-// allowed is whether nothing but budget and minimum keeps the node from beginning.
+// allowed reports whether nothing but budget and minimum keeps the node from beginning.
 func (p *pass) allowed(v *view) answer {
 	switch {
 	case p.forbidden != "" && !p.midway(v):
@@ -180,7 +180,7 @@ func (p *pass) mayLeave(v *view) answer {
 	return answer{yes: p.checkersCurrent()}
 }
 
-// checkersReady is whether the node's health checkers can acknowledge a mark, and its detacher
+// checkersReady reports whether the node's health checkers can acknowledge a mark, and its detacher
 // would notice that it is asked.
 func (p *pass) checkersReady(v *view) answer {
 	switch {
@@ -195,14 +195,14 @@ func (p *pass) checkersReady(v *view) answer {
 	return p.released(v)
 }
 
-// awaitsAnswer is whether nothing but the API server's answer about the template keeps a node
+// awaitsAnswer reports whether nothing but the API server's answer about the template keeps a node
 // from its first touch that was claimed before. A new leader asks for it anew, and drops no
 // claim for that: it would stamp each node of a wave, and claim it again a moment later.
 func (p *pass) awaitsAnswer(v *view) bool {
 	return p.wave[v.Name] && v.Wanted && !v.keptOut() && v.target == p.Revision && !p.DryRun.Done
 }
 
-// released is whether the detacher has let go of a node that we released: asked again before
+// released reports whether the detacher has let go of a node that we released: asked again before
 // that, it would not notice and never answer. But a timestamp that no detacher removes must not
 // hold up the node for ever.
 func (p *pass) released(v *view) answer {

@@ -238,7 +238,7 @@ type delay struct {
 	why          string
 }
 
-// due is whether the call for the target may be made now: not while the last one
+// due reports whether the call for the target may be made now: not while the last one
 // may take effect still, nor soon after it had none or was refused.
 func (p *planner) due(t Target, register bool) (d delay, due bool) {
 	if r, refused := p.refused[t]; refused && r.Register == register {

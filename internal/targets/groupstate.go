@@ -6,7 +6,7 @@ import "time"
 type GroupState struct {
 	Now   time.Time
 	Group Group
-	// Whole is whether every target of the group is ours; otherwise those are
+	// Whole says whether every target of the group is ours; otherwise those are
 	// that are on record.
 	Whole bool
 	// SettleTime is how long this kind of load balancer may send new connections to a
@@ -17,7 +17,7 @@ type GroupState struct {
 
 	// Wants are what is to be in the group and what is to be out, in any order.
 	Wants []Want
-	// Synced is whether the lists that Wants were made from are complete. An
+	// Synced says whether the lists that Wants were made from are complete. An
 	// incomplete list proves no absence. Unsynced are targets for which they are not all the same.
 	Synced   bool
 	Unsynced map[Target]bool
@@ -32,9 +32,9 @@ type GroupState struct {
 	// in it is not registered.
 	Registered map[Target]Health
 	ReadAt     time.Time
-	// ZonesBehind is whether targets of which no zone is known may have one all the same.
+	// ZonesBehind says whether targets of which no zone is known may have one all the same.
 	ZonesBehind bool
-	// Live is whether the inventory was read for this decision, while no call of
+	// Live says whether the inventory was read for this decision, while no call of
 	// ours to the group was under way.
 	Live bool
 
@@ -80,25 +80,25 @@ type Want struct {
 	Registration
 	// Owner is who wants it. It is only passed on, to Records and Reports.
 	Owner string
-	// In is whether the target is to be registered; otherwise it is to be out.
+	// In says whether the target is to be registered; otherwise it is to be out.
 	In bool
 	// Why is a clause for a person.
 	Why string
-	// Stay is whether the target is only to stay as it is, because what serves there is
+	// Stay says whether the target is only to stay as it is, because what serves there is
 	// there still and its port is not known: it is put back where it was taken out, and
 	// otherwise not registered.
 	Stay bool
 
-	// Seen is whether what ends it was seen: a pod that terminates or failed, a
+	// Seen says whether what ends it was seen: a pod that terminates or failed, a
 	// node with a reason. What is only missing from a list is not.
 	Seen bool
-	// Ending is whether what serves at the target ends whatever we do, so that no
+	// Ending says whether what serves at the target ends whatever we do, so that no
 	// minimum can hold the removal back, unless a drain hook still holds the pod:
 	// that is until HookUntil, zero for none.
 	Ending    bool
 	HookUntil time.Time
 
-	// Borrowed is whether the target may be somebody else's. It is put on record
+	// Borrowed says whether the target may be somebody else's. It is put on record
 	// when it is taken out, put back only where it is on record, and is theirs
 	// again when it is attached. Whoever borrows wants it, out or in, until then:
 	// one that no want names any more is taken out if that had begun, and forgotten.
@@ -111,13 +111,13 @@ type Want struct {
 type Record struct {
 	Registration
 	Owner string
-	// Leaving is whether it was decided to take the target out. It stays until the
+	// Leaving says whether it was decided to take the target out. It stays until the
 	// target is seen registered after it was put back.
 	Leaving bool
 	// LeftAt is when it was first seen draining or not registered after the cloud
 	// accepted its deregistration, in whole seconds, rounded up; zero until then.
 	LeftAt time.Time
-	// Settled is whether it was seen draining, and wanted by nobody, when no call of
+	// Settled says whether it was seen draining, and wanted by nobody, when no call of
 	// ours could register it any more: who does after that is somebody else.
 	Settled bool
 	// QuietAt is when its node was told to be quiet after it left and while nothing
@@ -128,7 +128,7 @@ type Record struct {
 
 // Answer is the last call decided for a target.
 type Answer struct {
-	// Register is whether it registers; otherwise it deregisters.
+	// Register says whether it registers; otherwise it deregisters.
 	Register bool
 	// At is when the cloud accepted it; zero while it has not.
 	At time.Time
@@ -138,15 +138,15 @@ type Answer struct {
 	last time.Time
 }
 
-// accepts is whether the cloud accepted a call of this kind, and it was the last.
+// accepts reports whether the cloud accepted a call of this kind, and it was the last.
 func (a Answer) accepts(register bool) bool { return a.Register == register && !a.At.IsZero() }
 
 // Refusal is a target that the cloud refused by itself.
 type Refusal struct {
 	Target
-	// Register is whether its registration was refused, and not the reverse.
+	// Register says whether its registration was refused, and not the reverse.
 	Register bool
-	// Full is whether it was refused because the group, or the load balancer, holds no more.
+	// Full says whether it was refused because the group, or the load balancer, holds no more.
 	Full bool
 	// Why is the cloud's message.
 	Why string
@@ -155,7 +155,7 @@ type Refusal struct {
 	Times     int
 }
 
-// synced is whether the lists that a target may be missing from are complete.
+// synced reports whether the lists that a target may be missing from are complete.
 func (s *GroupState) synced(t Target) bool { return s.Synced && !s.Unsynced[t] }
 
 // settleTimeOf is how long the load balancer may send new connections to a target that left.

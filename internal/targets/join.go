@@ -89,7 +89,7 @@ func (p *planner) missing(t Target, known bool) {
 	}
 }
 
-// putBack is whether a target that was leaving is registered for good: nothing
+// putBack reports whether a target that was leaving is registered for good: nothing
 // that was sent before can take it out any more. Until then it counts as out,
 // whatever the inventory has.
 func (p *planner) putBack(t Target) bool {
@@ -151,11 +151,11 @@ func (p *planner) attachment(t Target, where place) (Phase, string) {
 	return Failing, fmt.Sprintf("it is %s (%s)", h.Condition, h.Reason)
 }
 
-// serves is whether the load balancer sends new connections to the target because
+// serves reports whether the load balancer sends new connections to the target because
 // it holds it for healthy.
 func (h Health) serves() bool { return h.healthy() && !h.Shifted }
 
-// healthy is whether its own health is good, whether or not its zone gets traffic.
+// healthy reports whether its own health is good, whether or not its zone gets traffic.
 func (h Health) healthy() bool {
 	return h.Condition == Healthy || h.Reason == HealthCheckDisabled
 }

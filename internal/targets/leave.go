@@ -40,7 +40,7 @@ func (p *planner) leave(t Target) {
 	}
 }
 
-// refusedBefore is whether the cloud refused the deregistration, and the inventory was read
+// refusedBefore reports whether the cloud refused the deregistration, and the inventory was read
 // after that: a target that is not in it then has gone without us, as one of an instance that
 // was terminated, and would be refused for ever.
 func (p *planner) refusedBefore(t Target) bool {
@@ -48,7 +48,7 @@ func (p *planner) refusedBefore(t Target) bool {
 	return refused && !r.Register && p.ReadAt.After(r.At)
 }
 
-// mayTake is whether a target that is not on record is ours to take out.
+// mayTake reports whether a target that is not on record is ours to take out.
 func (p *planner) mayTake(where place, w desired, wanted bool) bool {
 	if wanted && !w.recordable() {
 		return false
@@ -92,7 +92,7 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 	}
 }
 
-// outForGood is whether nothing of ours that was sent before can have registered
+// outForGood reports whether nothing of ours that was sent before can have registered
 // a target again that left.
 func (p *planner) outForGood(r Record) bool {
 	return !r.LeftAt.IsZero() && !p.ReadAt.Before(p.sightings[r.Target].Left.Add(lingering))

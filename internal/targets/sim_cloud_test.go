@@ -92,7 +92,7 @@ func (e fakeTarget) at(now time.Time) (listed, in bool) {
 	return listed, e.present && !e.draining
 }
 
-// routes is whether the load balancer may send the target a new connection.
+// routes reports whether the load balancer may send the target a new connection.
 func (g *fakeGroup) routes(t Target) bool {
 	e := g.targets[t]
 	_, in := e.at(g.w.now)

@@ -57,7 +57,7 @@ func (c *controller) changed() {
 	}
 }
 
-// sees is whether the lists, while they are not complete, have an object.
+// sees reports whether the lists, while they are not complete, have an object.
 func (c *controller) sees(name string) bool {
 	h := fnv.New32a()
 	fmt.Fprint(h, name, c.life)
@@ -145,7 +145,7 @@ func (c *controller) act() {
 	}
 }
 
-// dies is whether the controller crashes here, and another is begun.
+// dies reports whether the controller crashes here, and another is begun.
 func (c *controller) dies() bool {
 	if !c.w.chance(c.w.faults.crash) {
 		return false

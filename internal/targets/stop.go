@@ -17,10 +17,10 @@ type Quiet struct {
 	From, To time.Time
 }
 
-// Long is whether none came for long enough.
+// Long reports whether none came for long enough.
 func (q Quiet) Long() bool { return q.To.Sub(q.From) >= quietFor }
 
-// since is whether new connections came after a target left, and none for long enough since.
+// since reports whether new connections came after a target left, and none for long enough since.
 // Without the first there may only be nobody who comes.
 func (q Quiet) since(leftAt time.Time) bool {
 	return q.Long() && !q.Came.Before(leftAt) && !q.From.Before(leftAt)
@@ -77,7 +77,7 @@ func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	return at, evidence
 }
 
-// seenQuiet is whether the target's node is quiet now, and only the settle time is
+// seenQuiet reports whether the target's node is quiet now, and only the settle time is
 // waited for. Of a target that still drains it would say nothing of the time to come.
 func (p *planner) seenQuiet(r Record, where place) bool {
 	left := p.sightings[r.Target].Left
@@ -88,7 +88,7 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(left)
 }
 
-// mayForget is whether a target that is not registered needs no record any more: nothing can
+// mayForget reports whether a target that is not registered needs no record any more: nothing can
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
 func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 	over = later(over, p.sightings[r.Target].Left.Add(p.settleTimeOf(r.Target)))
@@ -102,18 +102,18 @@ func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 	return p.isDone(r) && p.outForGood(r)
 }
 
-// isDone is whether nobody speaks of a target that left, or what served there ended.
+// isDone reports whether nobody speaks of a target that left, or what served there ended.
 func (p *planner) isDone(r Record) bool {
 	w, wanted := p.desired[r.Target]
 	return !wanted || !w.voluntary && !w.Borrowed
 }
 
-// mayComeBack is whether a target that left may be registered again by a call that was sent before.
+// mayComeBack reports whether a target that left may be registered again by a call that was sent before.
 func (p *pass) mayComeBack(g *group, t Target) bool {
 	return g.ReadAt.Before(p.out.Memory.Groups[g.key].Sightings[t].Left.Add(lingering))
 }
 
-// isOver is whether nothing comes any more by what an object has on record of a target that left,
+// isOver reports whether nothing comes any more by what an object has on record of a target that left,
 // though another object wants that in: it may never be able to take the record over.
 func (p *pass) isOver(g *group, t Target, by Ref) bool {
 	left := p.out.Memory.Groups[g.key].Sightings[t].Left

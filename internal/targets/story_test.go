@@ -76,7 +76,7 @@ type teller struct {
 	accounts []*storyAccount
 	// wakeAt is when to decide again though nothing happens.
 	wakeAt time.Time
-	// unwritten are objects that could not be written yet, again is whether to decide once more at once.
+	// unwritten are objects that could not be written yet, again says whether to decide once more at once.
 	unwritten map[Ref]bool
 	again     bool
 }

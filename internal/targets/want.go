@@ -13,7 +13,7 @@ import (
 // desired is what all wants of one target come to.
 type desired struct {
 	Want
-	// voluntary is whether what serves at the target goes on serving.
+	// voluntary says whether what serves at the target goes on serving.
 	voluntary bool
 }
 
@@ -117,7 +117,7 @@ func (r Registration) String() string {
 	return r.Target.String() + "@" + r.Zone
 }
 
-// recordable is whether what stands in records of the target is read as it again. What is
+// recordable reports whether what stands in records of the target is read as it again. What is
 // not must never be ours, since nothing could be done any more in its group.
 func (t Target) recordable() bool {
 	r, err := ParseRegistration(t.String())

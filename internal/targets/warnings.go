@@ -13,7 +13,7 @@ import (
 // advice is what there is to warn of in the pods' template, over all groups and all
 // templates: one warning, however many pods there are.
 type advice struct {
-	// known is whether there is a template, and a group, to judge by.
+	// known says whether there is a template, and a group, to judge by.
 	known bool
 	grace Grace
 	// settle is for how long a load balancer may send new connections to a pod after its
@@ -93,7 +93,7 @@ func (a *attachment) advice(settleTimes map[Balancer]time.Duration) advice {
 	return found
 }
 
-// failsFirst is whether a rollout fails the health checks of a node before it is taken
+// failsFirst reports whether a rollout fails the health checks of a node before it is taken
 // out of its target groups.
 func (a *attachment) failsFirst() bool {
 	if a.Set == nil || len(a.Set.Spec.HealthCheckNodePorts) == 0 {

@@ -34,9 +34,10 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	}
 }
 
-// hardlyMissed is whether what nobody registered, and is on record, was being taken out before a leader that
-// was told that its group takes nothing new had missed it there for as long as a call of another may take to
-// arrive, or its load balancer to hear of one. What is taken out for its node comes back with it.
+// hardlyMissed reports whether what nobody registered, and is on record, was being taken out before
+// a leader that was told that its group takes nothing new had missed it there for as long as a call
+// of another may take to arrive, or its load balancer to hear of one. What is taken out for its
+// node comes back with it.
 func (a *audit) hardlyMissed(told time.Time, at place) bool {
 	begun, any := a.begun[at.leaving()]
 	return any && begun.at.Sub(told) < max(patienceOfCalls, a.w.settleTime(at.group.Balancer))+2*readEvery
@@ -66,7 +67,7 @@ func (a *audit) wantedBack(l *leader, at place) {
 	}
 }
 
-// justEnds is whether what somebody speaks of is out only since the deletion of its pod began,
+// justEnds reports whether what somebody speaks of is out only since the deletion of its pod began,
 // which a leader may not have seen yet: where a group attachment's port changes in that very
 // moment, it was never wanted by the world.
 func (a *audit) justEnds(l *leader, at place) bool {
@@ -75,7 +76,7 @@ func (a *audit) justEnds(l *leader, at place) bool {
 	})
 }
 
-// neverAtOnce is whether what a leader may have seen was never so in the world: a group attachment
+// neverAtOnce reports whether what a leader may have seen was never so in the world: a group attachment
 // has a new port, of what it selected, or what served there, until a moment ago.
 func (a *audit) neverAtOnce(l *leader, at place) bool {
 	ported := slices.ContainsFunc(a.w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
@@ -92,7 +93,7 @@ func (a *audit) neverAtOnce(l *leader, at place) bool {
 	return false
 }
 
-// isKept is whether a group attachment has a target on record, and not as one that leaves, of which
+// isKept reports whether a group attachment has a target on record, and not as one that leaves, of which
 // it selects what serves there, by a port at which that has no target: what it had of it before
 // stays.
 func (a *audit) isKept(at place) bool {
@@ -116,12 +117,12 @@ func (a *audit) ports(before, after client.Object) {
 	}
 }
 
-// movesOn is whether a node has an Attachment, or had one until a moment ago, as a leader may see it.
+// movesOn reports whether a node has an Attachment, or had one until a moment ago, as a leader may see it.
 func (a *audit) movesOn(l *leader, node string) bool {
 	return a.w.attachment(node) != nil || !a.returned[node].Before(l.asOf())
 }
 
-// anyUnnamed is whether a leader may take some Node for one that does not say which machine it is.
+// anyUnnamed reports whether a leader may take some Node for one that does not say which machine it is.
 func (a *audit) anyUnnamed(l *leader) bool {
 	return slices.ContainsFunc(a.w.nodes, func(n *node) bool {
 		o := a.w.object(n)
@@ -216,7 +217,7 @@ func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
 	}
 }
 
-// mayMove is whether a target is ours to take out: we registered it, somebody spoke of it,
+// mayMove reports whether a target is ours to take out: we registered it, somebody spoke of it,
 // its node is detached, or the group is ours.
 func (a *audit) mayMove(l *leader, at place) bool {
 	m := at.group.members[at.target]
@@ -272,7 +273,7 @@ func (a *audit) zone(l *leader, g *group, t targets.Target) string {
 	return n.zone
 }
 
-// deleted is whether every group attachment that has a place on record is being deleted.
+// deleted reports whether every group attachment that has a place on record is being deleted.
 func (a *audit) deleted(at place) bool {
 	by := a.w.recordedBy(at)
 	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.groupAttachment(name).DeletionTimestamp == nil })
@@ -281,7 +282,7 @@ func (a *audit) deleted(at place) bool {
 // readEvery is more than the time between two reads of a group in which something moves.
 const readEvery = 10 * time.Second
 
-// goesOn is whether what serves at a target is not about to end.
+// goesOn reports whether what serves at a target is not about to end.
 func (a *audit) goesOn(g *group, t targets.Target) bool {
 	if g.Type == targets.IP {
 		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && p.goesOn() })
@@ -290,13 +291,13 @@ func (a *audit) goesOn(g *group, t targets.Target) bool {
 		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.takes(t.Port) && p.goesOn() })
 }
 
-// justBecameHealthy is whether a target may not have looked healthy when the call was decided.
+// justBecameHealthy reports whether a target may not have looked healthy when the call was decided.
 func (a *audit) justBecameHealthy(l *leader, g *group, t targets.Target) bool {
 	seen := l.asOf().Add(-readEvery)
 	return g.members[t].healthyAt.After(seen) || a.starts[t.ID].After(seen) || g.Type == targets.Instance && a.starts[a.on[t.ID]].After(seen)
 }
 
-// wasHealthy is whether a target may have looked healthy when the call was decided.
+// wasHealthy reports whether a target may have looked healthy when the call was decided.
 func (a *audit) wasHealthy(l *leader, g *group, t targets.Target) bool {
 	seen := l.asOf().Add(-readEvery)
 	m := g.members[t]

@@ -266,7 +266,7 @@ func (a *audit) shown(g *group) (asOf time.Time) {
 	return asOf
 }
 
-// concerns is whether a target has to be out where its node is: instances as ourselves in
+// concerns reports whether a target has to be out where its node is: instances as ourselves in
 // every group, as others where a group attachment is on the group, or an Attachment has it on record; addresses
 // that we registered.
 func (a *audit) concerns(g *group, t targets.Target) bool {
@@ -424,12 +424,12 @@ func (a *audit) others(at place, but string) []string {
 	return slices.DeleteFunc(a.w.recordedBy(at), func(name string) bool { return name == but })
 }
 
-// lives is whether anything is at a target that could lose a connection.
+// lives reports whether anything is at a target that could lose a connection.
 func (a *audit) lives(t targets.Target) bool {
 	return a.w.machine(t) || slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID })
 }
 
-// failed is whether the pod at a target has failed, and no other got its address: what stops its node
+// failed reports whether the pod at a target has failed, and no other got its address: what stops its node
 // takes nothing from it.
 func (a *audit) failed(t targets.Target) (failed bool) {
 	for _, p := range a.w.pods {
@@ -441,7 +441,7 @@ func (a *audit) failed(t targets.Target) (failed bool) {
 	return failed
 }
 
-// heldBy is whether an Attachment has a place on record.
+// heldBy reports whether an Attachment has a place on record.
 func (a *audit) heldBy(at place) bool {
 	return slices.ContainsFunc(a.w.attachments(), func(o *v1alpha1.Attachment) bool { return recorded(o.Status.Groups, at) })
 }
@@ -484,7 +484,7 @@ func (a *audit) hook(name string, before, after client.Object) {
 	}
 }
 
-// leadsTo is whether new connections to a target come to a pod: to the last one that serves on, where
+// leadsTo reports whether new connections to a target come to a pod: to the last one that serves on, where
 // others of its node share the target.
 func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
 	if g.Type == targets.IP {

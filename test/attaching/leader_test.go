@@ -165,7 +165,7 @@ func inOrder(err error) string {
 	return strings.Join(slices.Sorted(strings.SplitSeq(err.Error(), "\n")), "; ")
 }
 
-// leads is whether no other can lead: what the process knows by when it renewed its lease. It
+// leads reports whether no other can lead: what the process knows by when it renewed its lease. It
 // may be frozen right before it looks; between that and what it does then nobody can tell.
 func (l *leader) leads() bool {
 	l.w.mu.Lock()

@@ -24,14 +24,14 @@ const (
 	region = "r"
 )
 
-// servesByService is whether group attachments of instances name a Service, in one of five draws.
+// servesByService reports whether group attachments of instances name a Service, in one of five draws.
 func (w *world) servesByService() bool { return w.scenario.seed%5 == 1 }
 
-// asksForSettleTimes is whether group attachments say how long load balancers send on, and those
+// asksForSettleTimes reports whether group attachments say how long load balancers send on, and those
 // are as quick, in one of five draws.
 func (w *world) asksForSettleTimes() bool { return w.scenario.seed%5 == 3 }
 
-// losesGroup is whether a target group is left out of lists for a while, or deleted, in one of seven
+// losesGroup reports whether a target group is left out of lists for a while, or deleted, in one of seven
 // draws.
 func (w *world) losesGroup() bool { return w.scenario.seed%7 == 3 }
 
@@ -77,12 +77,12 @@ func (w *world) makeService() {
 	w.api.Put(s)
 }
 
-// noService is whether a group attachment names a Service that is not there.
+// noService reports whether a group attachment names a Service that is not there.
 func (w *world) noService(c *v1alpha1.TargetGroupAttachment) bool {
 	return c.Spec.Service != nil && w.api.Find("Service", namespace, edge) == nil
 }
 
-// takes is whether what comes to a pod's machine at a port comes to it.
+// takes reports whether what comes to a pod's machine at a port comes to it.
 func (p *pod) takes(port int32) bool { return p.set == "web" && (p.port == port || port == edgePort) }
 
 // lose has a Service and a group go missing at some time, where they do.
@@ -142,7 +142,7 @@ func (g *group) relist() {
 	}
 }
 
-// overlooked is whether somebody may not know of a group, since lists leave it out.
+// overlooked reports whether somebody may not know of a group, since lists leave it out.
 func (g *group) overlooked() bool {
 	return g.unlisted || !g.relisted.IsZero() && time.Since(g.relisted) < tagsAge
 }

@@ -83,7 +83,7 @@ func (w *world) release() {
 	}
 }
 
-// broken is whether something that may last for ever stands in the way of a place.
+// broken reports whether something that may last for ever stands in the way of a place.
 func (w *world) broken(at place, by []string) bool {
 	if len(at.group.fails) > 0 || w.unreadableIn(at.group) || w.misfits(at.group) || w.refuse["Attachment/"+w.audit.on[at.target.ID]] {
 		return true
@@ -91,7 +91,7 @@ func (w *world) broken(at place, by []string) bool {
 	return slices.ContainsFunc(by, func(name string) bool { return w.refuse["TargetGroupAttachment/"+name] })
 }
 
-// misfits is whether a group attachment wants instances at a port that no pod has: what it has is left
+// misfits reports whether a group attachment wants instances at a port that no pod has: what it has is left
 // as it is.
 func (w *world) misfits(g *group) bool {
 	return slices.ContainsFunc(w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
@@ -135,7 +135,7 @@ func (w *world) missing() (out []string) {
 	return out
 }
 
-// staysFor is whether a pod lives at a place that a group attachment has on record whose set is not
+// staysFor reports whether a pod lives at a place that a group attachment has on record whose set is not
 // there, or one that declares no port: at which port nobody knows.
 func (w *world) staysFor(at place) bool {
 	portless := slices.ContainsFunc(w.pods, func(p *pod) bool { return p.port == 0 && !p.ends && p.address == at.target.ID })
@@ -148,19 +148,19 @@ func (w *world) staysFor(at place) bool {
 	return lives && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.setIsGone(w.groupAttachment(name)) })
 }
 
-// machine is whether what is at a target is there still.
+// machine reports whether what is at a target is there still.
 func (w *world) machine(t targets.Target) bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.instance == t.ID && !n.gone })
 }
 
-// whole is whether a group is a group attachment's, with all that is in it.
+// whole reports whether a group is a group attachment's, with all that is in it.
 func (w *world) whole(g *group) bool {
 	return slices.ContainsFunc(w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		return c.Spec.Ownership == v1alpha1.OwnGroup && speaksOf(c, g)
 	})
 }
 
-// minimumHolds is whether a target serves and is the last that does so, or the last of a zone.
+// minimumHolds reports whether a target serves and is the last that does so, or the last of a zone.
 func (w *world) minimumHolds(g *group, t targets.Target) bool {
 	if !g.healthy(t) {
 		return false
@@ -173,7 +173,7 @@ func (w *world) minimumHolds(g *group, t targets.Target) bool {
 	return true
 }
 
-// minimumHoldsWith is whether a target serves, and all others of its group that do are on the same
+// minimumHoldsWith reports whether a target serves, and all others of its group that do are on the same
 // node, are to be out as well, and on the record of a group attachment that cannot be written: one
 // of them is the one to go first, and it counts as leaving. The node is not out in any order.
 func (w *world) minimumHoldsWith(at place) bool {
@@ -227,7 +227,7 @@ func (w *world) held() (out []string) {
 	return out
 }
 
-// holdsHooksOf is whether what a group attachment has on record in a group may still lead to a pod
+// holdsHooksOf reports whether what a group attachment has on record in a group may still lead to a pod
 // of another one that is deleted, whose drain hook waits for that: with the last group attachment
 // that selects it there is nobody to let it go.
 func (w *world) holdsHooksOf(c *v1alpha1.TargetGroupAttachment, g *group) bool {
@@ -264,7 +264,7 @@ func (w *world) unrest() []string {
 	return append(append(out, w.unhealthy()...), w.untold()...)
 }
 
-// waitsForTheSick is whether an Attachment says that it waits for a group attachment's target at which
+// waitsForTheSick reports whether an Attachment says that it waits for a group attachment's target at which
 // nothing answers: where a rollout changes the port and a group attachment does not, or the reverse, the
 // rollout is to stop at the first node that returns, and all others serve on.
 func (w *world) waitsForTheSick(a *v1alpha1.Attachment) bool {
@@ -321,7 +321,7 @@ func (w *world) untold() (out []string) {
 	return out
 }
 
-// reachable is whether something that is registered, or on record, may lead to a pod.
+// reachable reports whether something that is registered, or on record, may lead to a pod.
 func (w *world) reachable(p *pod) bool {
 	n := w.node(p.node)
 	for _, g := range w.groups() {

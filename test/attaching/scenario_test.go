@@ -34,7 +34,7 @@ type scenario struct {
 	happenings              []happening
 }
 
-// reuses is whether pods get addresses that others had, in one of three draws. It hangs on the seed,
+// reuses reports whether pods get addresses that others had, in one of three draws. It hangs on the seed,
 // so that what the others are stays the same.
 func (s scenario) reuses() bool { return s.seed%3 == 1 }
 
@@ -232,7 +232,7 @@ func roleOf(c *v1alpha1.TargetGroupAttachment) string {
 	return c.Spec.AssumeRole.ARN
 }
 
-// selects is whether a group attachment is on a group.
+// selects reports whether a group attachment is on a group.
 func selects(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	if roleOf(c) != g.role.name || c.Spec.TargetType != string(g.Type) {
 		return false
@@ -249,7 +249,7 @@ func selects(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	return true
 }
 
-// speaksOf is whether a group attachment has a part in a group: it is on it, or has records there.
+// speaksOf reports whether a group attachment has a part in a group: it is on it, or has records there.
 func speaksOf(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	return selects(c, g) || slices.ContainsFunc(c.Status.Groups, func(o v1alpha1.AttachedGroup) bool { return o.ID == g.ID })
 }

@@ -19,7 +19,7 @@ type place struct {
 
 // spoken is what all group attachments say of a place.
 type spoken struct {
-	// in is whether somebody wants it in. stays is whether it must not be taken out, though
+	// in says whether somebody wants it in. stays says whether it must not be taken out, though
 	// it is not known that it is to be in: its set or Service is not found, or its
 	// Node does not say which machine it is. Otherwise it is to be out.
 	in, stays bool
@@ -87,7 +87,7 @@ func setOf(c *v1alpha1.TargetGroupAttachment) string {
 	return "plain"
 }
 
-// setIsGone is whether a group attachment names a set that is not there.
+// setIsGone reports whether a group attachment names a set that is not there.
 func (w *world) setIsGone(c *v1alpha1.TargetGroupAttachment) bool {
 	return c.Spec.IngressDaemonSet != nil && (c.Spec.IngressDaemonSet.Name != "web" || w.orphaned())
 }
@@ -109,13 +109,13 @@ func (w *world) targetOf(p *pod, c *v1alpha1.TargetGroupAttachment, g *group) (t
 	return targets.Target{ID: n.instance, Port: port}, p.takes(port) && port != 0
 }
 
-// keptOut is whether a node is to be out of its load balancers.
+// keptOut reports whether a node is to be out of its load balancers.
 func (w *world) keptOut(node string) bool {
 	a := w.attachment(node)
 	return a != nil && a.Spec.Wanted == v1alpha1.WantDetached
 }
 
-// recorded is whether an object has a target on record.
+// recorded reports whether an object has a target on record.
 func recorded(groups []v1alpha1.AttachedGroup, at place) bool {
 	for _, g := range groups {
 		if g.ID == at.group.ID && slices.Contains(recordsOf(g), at.target.String()) {
@@ -144,7 +144,7 @@ func (w *world) recordedBy(at place) (names []string) {
 	return names
 }
 
-// unreadableIn is whether a record of the group cannot be read.
+// unreadableIn reports whether a record of the group cannot be read.
 func (w *world) unreadableIn(g *group) bool {
 	bad := func(groups []v1alpha1.AttachedGroup) bool {
 		return slices.ContainsFunc(groups, func(o v1alpha1.AttachedGroup) bool {

@@ -28,7 +28,7 @@ type world struct {
 	mu sync.Mutex
 
 	scenario scenario
-	// telling is whether log is kept of what happens.
+	// telling says whether log is kept of what happens.
 	telling bool
 	log     []string
 	begun   time.Time
@@ -54,7 +54,7 @@ type world struct {
 	// crashes and lostWrites are how likely a write ends so.
 	crashes, lostWrites float64
 	healed              bool
-	// many is whether there are many groups that refuse.
+	// many says whether there are many groups that refuse.
 	many bool
 	// serviceMade is when the Service was last made anew.
 	serviceMade time.Time
@@ -167,7 +167,7 @@ func must(err error) {
 // node is a machine, and its Node.
 type node struct {
 	name, instance, zone string
-	// gone is whether the Node is not there, nameless until when it has no providerID.
+	// gone says whether the Node is not there, nameless until when it has no providerID.
 	gone     bool
 	nameless bool
 	// machines is how many there were of the name.

@@ -20,9 +20,9 @@ type Case struct {
 	What string
 	// Group is the target group whose targets move, and to which requests are sent.
 	Group string
-	// Loses is whether requests are lost, as is to be expected: it stands beside another.
+	// Loses says whether requests are lost, as is to be expected: it stands beside another.
 	Loses bool
-	// Minutes is whether there are connections of minutes too.
+	// Minutes says whether there are connections of minutes too.
 	Minutes bool
 
 	prepare, run func(context.Context, *caseRun) error

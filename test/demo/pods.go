@@ -54,7 +54,7 @@ func versionOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// serves is whether a pod is ready and not on its way out.
+// serves reports whether a pod is ready and not on its way out.
 func serves(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -29,7 +29,7 @@ type rejection struct {
 	// checks judge the wave; spoil changes the template.
 	checks []v1alpha1.AnalysisCheck
 	spoil  func(*v1alpha1.IngressDaemonSet)
-	// loses is whether clients see errors until the template is taken back.
+	// loses says whether clients see errors until the template is taken back.
 	loses bool
 }
 

@@ -29,9 +29,9 @@ type step struct {
 	run string
 	// says is what the output must hold.
 	says string
-	// local is whether it is about a local cluster of the reader's own.
+	// local says whether it is about a local cluster of the reader's own.
 	local bool
-	// inNetwork is whether it runs beside the load balancer, where nodes have addresses.
+	// inNetwork says whether it runs beside the load balancer, where nodes have addresses.
 	inNetwork bool
 	// fails is why it is right that the command fails.
 	fails string

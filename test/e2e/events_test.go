@@ -88,7 +88,7 @@ func (e event) runOn(ctx context.Context, t *testing.T, fleet *harness.Fleet, as
 	return err
 }
 
-// sees is whether a health checker answers 200 by what the API server says.
+// sees reports whether a health checker answers 200 by what the API server says.
 func sees(_ string, r record) bool {
 	return r.Serving && r.APIAgeSeconds == 0 && !strings.Contains(r.Message, "own probes")
 }

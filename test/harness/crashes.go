@@ -20,7 +20,7 @@ const (
 	panicked, raced = 2, 66
 )
 
-// race is whether the commands are built with the race detector, which the variable
+// race reports whether the commands are built with the race detector, which the variable
 // RACE asks for: they are slower then, and take much more memory.
 func race() bool { return os.Getenv("RACE") != "" }
 
@@ -58,7 +58,7 @@ func (s *Harness) WatchCrashes(ctx context.Context) func() error {
 	}
 }
 
-// toldToEnd is whether a container of a pod that is deleted ended as it began. A Go program
+// toldToEnd reports whether a container of a pod that is deleted ended as it began. A Go program
 // that gets SIGTERM before it listens for signals dies of it, but as the first process of
 // a container it cannot, and exits with 2 instead, without a word (runtime.dieFromSignal).
 func toldToEnd(pod *corev1.Pod, t *corev1.ContainerStateTerminated) bool {

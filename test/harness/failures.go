@@ -29,7 +29,7 @@ func (f *Fleet) WatchFailed(ctx context.Context) *FailedPods {
 	return seen
 }
 
-// failed is whether the pod failed on its own. One that is deleted ends as
+// failed reports whether the pod failed on its own. One that is deleted ends as
 // Failed too where its proxy does not exit with 0 at its stop signal.
 func failed(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.DeletionTimestamp == nil

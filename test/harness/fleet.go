@@ -36,7 +36,7 @@ func (f *Fleet) WaitServing(ctx context.Context) error {
 	})
 }
 
-// Complete is whether every node serves with the template of a generation, or a later one.
+// Complete reports whether every node serves with the template of a generation, or a later one.
 func Complete(generation int64, s v1alpha1.IngressDaemonSetStatus) bool {
 	progressing := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
 	return s.ObservedGeneration >= generation && progressing != nil && progressing.Reason == v1alpha1.ReasonComplete &&

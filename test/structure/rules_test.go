@@ -29,7 +29,7 @@ type rule struct {
 	own, others []string
 }
 
-// decides is whether a package is pure. One that decides imports the standard library but for what
+// decides reports whether a package is pure. One that decides imports the standard library but for what
 // acts or remembers.
 func (r rule) decides() bool { return r.kind == contract || r.kind == pure }
 
@@ -88,7 +88,7 @@ func ruleOf(path string) (r rule, found bool) {
 	return rules[at], true
 }
 
-// ships is whether a package is neither for tests nor a tool.
+// ships reports whether a package is neither for tests nor a tool.
 func ships(path string) bool {
 	return !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "tools/")
 }

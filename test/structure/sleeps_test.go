@@ -77,7 +77,7 @@ func amiss(found map[string]bool, reasons map[string]string) (out []string) {
 	return out
 }
 
-// sleepsForReal is whether a file of tests calls time.Sleep, and has no bubble in which that
+// sleepsForReal reports whether a file of tests calls time.Sleep, and has no bubble in which that
 // could be.
 func sleepsForReal(file *ast.File) bool {
 	names := map[string]string{}

@@ -240,7 +240,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// isClock is whether a package has functions that read the clock.
+// isClock reports whether a package has functions that read the clock.
 func isClock(quoted string) bool {
 	return quoted == `"time"` || quoted == `"k8s.io/apimachinery/pkg/apis/meta/v1"`
 }

@@ -77,7 +77,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, d detach.Decision,
 	return again
 }
 
-// onlyConflicts is whether nothing went wrong but writes to what has changed.
+// onlyConflicts reports whether nothing went wrong but writes to what has changed.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyConflicts(e) })

@@ -127,7 +127,7 @@ func Rival(ctx context.Context, live client.Reader) error {
 	}
 }
 
-// runsDetacher is whether a container's image is called node-detacher.
+// runsDetacher reports whether a container's image is called node-detacher.
 func runsDetacher(d *appsv1.Deployment) bool {
 	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return false

@@ -54,7 +54,7 @@ type Question struct {
 
 // Answer is what a webhook answers.
 type Answer struct {
-	// Done is whether no traffic comes any more, or traffic comes again.
+	// Done says whether no traffic comes any more, or traffic comes again.
 	Done       bool
 	RetryAfter time.Duration
 	Message    string
@@ -86,7 +86,7 @@ type question struct {
 
 type known struct {
 	done bool
-	// undone is whether it answered that it is not done.
+	// undone says whether it answered that it is not done.
 	undone   bool
 	waits    string
 	retryAt  time.Time

@@ -72,9 +72,9 @@ func New(ports []uint16, log *slog.Logger) *Watcher {
 	return &Watcher{ports: ports, log: log, patience: patience, receiveBuffer: receiveBuffer}
 }
 
-// Connections tells of each port what was seen up to the last dump: about a second
-// ago at most, or 20 where there are tens of thousands of connections. The first question begins the watch, which goes on for a
-// minute after the last one, and waits until there is something to tell.
+// Connections tells of each port what was seen up to the last dump: about a second ago at most, or
+// 20 where there are tens of thousands of connections. The first question begins the watch, which
+// goes on for a minute after the last one, and waits until there is something to tell.
 func (w *Watcher) Connections(ctx context.Context) []v1alpha1.PortConnections {
 	s := w.ask()
 	select {
@@ -194,7 +194,7 @@ func (w *Watcher) lose(s *session, cause error) {
 	s.tellOnce()
 }
 
-// over is whether nobody asks any more. Once a session is over it stays so: the
+// over reports whether nobody asks any more. Once a session is over it stays so: the
 // next question begins another.
 func (w *Watcher) over(ctx context.Context, s *session) bool {
 	w.mu.Lock()

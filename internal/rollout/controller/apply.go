@@ -188,7 +188,7 @@ func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// refusal is whether the API server judged the object, and not its own state.
+// refusal reports whether the API server judged the object, and not its own state.
 func refusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
@@ -246,7 +246,7 @@ func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string,
 	})
 }
 
-// sameAnnotations is whether two versions of an object have the same annotations of some keys.
+// sameAnnotations reports whether two versions of an object have the same annotations of some keys.
 func sameAnnotations(a, b client.Object, keys []string) bool {
 	return !slices.ContainsFunc(keys, func(key string) bool {
 		before, had := a.GetAnnotations()[key]

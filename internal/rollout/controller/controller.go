@@ -172,7 +172,7 @@ func untilNext(now time.Time, moments ...time.Time) time.Duration {
 	return next
 }
 
-// onlyConflicts is whether nothing went wrong but writes guarded by an outdated
+// onlyConflicts reports whether nothing went wrong but writes guarded by an outdated
 // resourceVersion or UID.
 func onlyConflicts(err error) bool {
 	if err == nil {

@@ -92,7 +92,7 @@ func (r *Reconciler) leftOver(ctx context.Context, of *v1alpha1.IngressDaemonSet
 // there, and conflicts where there is one, whoever applied that.
 const versionOfNone = "1"
 
-// belongs is whether a Deployment is the node's: one of this IngressDaemonSet, which the
+// belongs reports whether a Deployment is the node's: one of this IngressDaemonSet, which the
 // cache does not show where somebody took its labels or annotations, or one that another
 // of the same name has left behind.
 func belongs(d *metav1.PartialObjectMetadata, set *v1alpha1.IngressDaemonSet, node string) bool {
@@ -165,7 +165,7 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 // temporary are the annotations of what ends with an update that does not set them.
 var temporary = []string{v1alpha1.AnnotationHold, v1alpha1.AnnotationDrainedAt}
 
-// survives is whether server-side apply would leave something of a Deployment that is not
+// survives reports whether server-side apply would leave something of a Deployment that is not
 // asked for: fields of the spec that others own, or an annotation that was patched, which
 // owns nothing of the spec where that is as it was.
 func survives(live, d *appsv1.Deployment) bool {

@@ -57,7 +57,7 @@ func (r *Reconciler) deleteAsSeen(ctx context.Context, o *observed, node string)
 	})
 }
 
-// deploymentAsSeen is whether spec and annotations of a Deployment, if there was one, are
+// deploymentAsSeen reports whether spec and annotations of a Deployment, if there was one, are
 // still those that were observed, or what this controller made of them.
 func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployment) bool {
 	if live == nil {
@@ -99,7 +99,7 @@ func (r *Reconciler) cachedVersion(ctx context.Context, live *appsv1.Deployment)
 	return live.ResourceVersion
 }
 
-// unchanged is whether spec, annotations and owner of a Deployment are the same in two
+// unchanged reports whether spec, annotations and owner of a Deployment are the same in two
 // versions. Its generation counts the former two; who orphans it changes the last alone.
 func unchanged(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && ownerOf(a) == ownerOf(b)
@@ -310,7 +310,7 @@ func (r *Reconciler) servesAsSeen(ctx context.Context, o *observed, node string)
 	return apierrors.NewConflict(corev1.Resource("pods"), node, errors.New("other pods of the node are ready than were when this was decided"))
 }
 
-// stillEvicts is whether a taint was seen to take pods from a node, and is on it still.
+// stillEvicts reports whether a taint was seen to take pods from a node, and is on it still.
 func (r *Reconciler) stillEvicts(ctx context.Context, o *observed, node string) (bool, error) {
 	if !r.evictions.from(client.ObjectKeyFromObject(o.set), node) {
 		return false, nil

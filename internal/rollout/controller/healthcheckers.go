@@ -58,13 +58,13 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// meets is whether the two want the same port wherever they share a node.
+// meets reports whether the two want the same port wherever they share a node.
 func meets(a, b *v1alpha1.IngressDaemonSet) bool {
 	return slices.ContainsFunc(a.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(b.Spec.HealthCheckNodePorts, p) }) ||
 		len(objects.SharedHostPorts(a, b)) > 0
 }
 
-// older is whether a came first, by time of creation, then by namespace and name.
+// older reports whether a came first, by time of creation, then by namespace and name.
 func older(a, b *v1alpha1.IngressDaemonSet) bool {
 	return a.UID != b.UID && cmp.Or(
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -215,7 +215,7 @@ func releasedPorts(set *v1alpha1.IngressDaemonSet) map[int32]bool {
 	return out
 }
 
-// releasedAgain is whether a port was released that is in the spec again: removed once
+// releasedAgain reports whether a port was released that is in the spec again: removed once
 // more, it would close while load balancers ask it.
 func releasedAgain(set *v1alpha1.IngressDaemonSet) bool {
 	released := releasedPorts(set)
@@ -280,7 +280,7 @@ func (r *Reconciler) observeOwnership(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// owned is whether an object of the name is there, and whether it is somebody
+// owned reports whether an object of the name is there, and whether it is somebody
 // else's. The cache holds our own only, so others are looked for past it.
 func (r *Reconciler) owned(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
 	kind, key := want.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(want)
@@ -302,14 +302,14 @@ func (r *Reconciler) owned(ctx context.Context, o *observed, want client.Object)
 	return true, true, nil
 }
 
-// leftBehind is whether an object is one of an IngressDaemonSet of the same name that was
+// leftBehind reports whether an object is one of an IngressDaemonSet of the same name that was
 // deleted without it.
 func leftBehind(obj client.Object, set *v1alpha1.IngressDaemonSet) bool {
 	return set.DeletionTimestamp == nil && metav1.GetControllerOfNoCopy(obj) == nil &&
 		obj.GetLabels()[v1alpha1.LabelName] == v1alpha1.LabelValue(set.Name)
 }
 
-// grantsTheSame is whether health checkers may do no more and no less by what is there.
+// grantsTheSame reports whether health checkers may do no more and no less by what is there.
 // The controller may not write to it: it goes on to serve as it is, without an owner.
 func grantsTheSame(have, want client.Object) bool {
 	a, ok := have.(*rbacv1.RoleBinding)
@@ -361,7 +361,7 @@ func (r *Reconciler) checker(o *observed, port int32) *appsv1.DaemonSet {
 	return ds
 }
 
-// nodesLeave is whether a node that is there is to lose its pods.
+// nodesLeave reports whether a node that is there is to lose its pods.
 func (o *observed) nodesLeave() bool {
 	return slices.ContainsFunc(o.state.Nodes, func(n rollout.Node) bool { return !n.Wanted && n.Exists && n.Deployment != nil })
 }

@@ -91,7 +91,7 @@ func (m *mutationCache) replace(deployment types.UID, pods []*corev1.Pod) {
 	m.replaced[deployment] = hashes
 }
 
-// mayBeOlder is whether a pod may have been there before the last update of a Deployment, as far
+// mayBeOlder reports whether a pod may have been there before the last update of a Deployment, as far
 // as is known.
 func (m *mutationCache) mayBeOlder(deployment types.UID, pod *corev1.Pod) bool {
 	m.mu.Lock()
@@ -107,7 +107,7 @@ func (m *mutationCache) stamp(deployment types.UID, version string) {
 	m.stamped[deployment] = version
 }
 
-// isStamped is whether a Deployment was stamped for a version of the IngressDaemonSet: again
+// isStamped reports whether a Deployment was stamped for a version of the IngressDaemonSet: again
 // would refuse nobody more.
 func (m *mutationCache) isStamped(deployment types.UID, version string) bool {
 	m.mu.Lock()
@@ -122,7 +122,7 @@ func (m *mutationCache) bury(pod *corev1.Pod, node string) {
 	m.deleted[pod.UID] = deletion{node, m.now()}
 }
 
-// buried is whether a pod was.
+// buried reports whether a pod was.
 func (m *mutationCache) buried(pod *corev1.Pod) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +158,7 @@ func since[T client.Object](m *mutationCache, observed T) T {
 	return observed
 }
 
-// newer is whether a is a later version of the object that b is.
+// newer reports whether a is a later version of the object that b is.
 func newer(a, b client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0 && a.GetUID() == b.GetUID()

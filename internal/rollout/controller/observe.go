@@ -31,7 +31,7 @@ type observed struct {
 	// seated are the health-check ports behind which pods may hold ports of nodes.
 	seated  map[int32]bool
 	service *corev1.Service
-	// unusable is whether the service must change before it can be published to.
+	// unusable says whether the service must change before it can be published to.
 	unusable bool
 	// podSpecs are what pods were made from, by revision, where there is a Service.
 	podSpecs map[string]*corev1.PodSpec
@@ -45,14 +45,14 @@ type observed struct {
 	taken map[int32]bool
 	// known is what earlier passes read.
 	known *readings
-	// look is whether the object is still the one that was decided upon.
+	// look says whether the object is still the one that was decided upon.
 	look struct {
 		once sync.Once
 		err  error
 	}
-	// released is whether the finalizer was removed.
+	// released says whether the finalizer was removed.
 	released bool
-	// unrecorded is whether the present template could not be put on record.
+	// unrecorded says whether the present template could not be put on record.
 	unrecorded bool
 }
 
@@ -283,7 +283,7 @@ func (o *observed) place(d *appsv1.Deployment) {
 	}
 }
 
-// orphaned is whether a Deployment is one of ours that has no owner any more. The node tells
+// orphaned reports whether a Deployment is one of ours that has no owner any more. The node tells
 // that it is ours: without it nobody would know of which node it is, and somebody may have taken
 // the other annotations.
 func orphaned(d client.Object) bool {

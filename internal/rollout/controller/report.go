@@ -55,7 +55,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	return again, nil
 }
 
-// onlyCounts is whether neither the wave, its analysis nor what a condition says differs, by
+// onlyCounts reports whether neither the wave, its analysis nor what a condition says differs, by
 // which the controller itself goes when it is started again. Messages count and name nodes.
 func onlyCounts(a, b v1alpha1.IngressDaemonSetStatus) bool {
 	return equality.Semantic.DeepEqual(a.Analysis, b.Analysis) && equality.Semantic.DeepEqual(a.Rejected, b.Rejected) &&

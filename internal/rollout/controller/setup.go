@@ -228,7 +228,7 @@ func (r *Reconciler) saw(obj client.Object) {
 	r.evictions.saw(obj)
 }
 
-// lost is whether the object is a pod that a kubelet rejected or a taint evicts, which its
+// lost reports whether the object is a pod that a kubelet rejected or a taint evicts, which its
 // ReplicaSet replaces at once.
 func lost(obj client.Object) bool {
 	pod, ok := obj.(*corev1.Pod)

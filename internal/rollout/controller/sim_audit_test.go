@@ -52,8 +52,9 @@ type audit struct {
 	last     map[string]string
 	// since is when something that must end was first seen.
 	since map[string]time.Time
-	// strayed are the nodes that were written to, and the slices that were made, when the object was gone: by a controller
-	// that was frozen between its last look and that write, which nothing can refuse.
+	// strayed are the nodes that were written to, and the slices that were made, when the object
+	// was gone: by a controller that was frozen between its last look and that write, which nothing
+	// can refuse.
 	strayed map[string]bool
 }
 
@@ -254,7 +255,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 	t.step, t.spec = s.String(), seen.Spec
 }
 
-// servesNothing is whether nobody could tell, by what was so at a time, that a node
+// servesNothing reports whether nobody could tell, by what was so at a time, that a node
 // serves: neither by a pod that the API server calls ready nor by a port.
 func (a *audit) servesNothing(name string, then time.Time) bool {
 	n := a.w.nodes[name]
@@ -306,7 +307,7 @@ func (a *audit) mustRun(name string) int32 {
 	return pods - scaled(&unavailable, pods, false)
 }
 
-// protected is whether the loss of a pod of the node loses no request.
+// protected reports whether the loss of a pod of the node loses no request.
 func (a *audit) protected(name string) bool {
 	return a.w.nodes[name] == nil || a.attached(name, a.w.spec()) == ""
 }
@@ -368,7 +369,7 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 	return ""
 }
 
-// outOfTime is whether the detachment took longer than it may and the node goes all the same.
+// outOfTime reports whether the detachment took longer than it may and the node goes all the same.
 func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 	n, d := seen.node(s.Node), a.w.deployments[s.Node]
 	strategy := seen.Spec.Strategy()

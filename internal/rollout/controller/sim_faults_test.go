@@ -359,7 +359,7 @@ func (w *world) goal() string {
 	return w.revision()
 }
 
-// triedAgain is whether the pods that a Deployment should have wait to be tried again. What is
+// triedAgain reports whether the pods that a Deployment should have wait to be tried again. What is
 // being tried shows by them.
 func (w *world) triedAgain(d *simDeployment) bool {
 	var hold v1alpha1.Hold
@@ -367,7 +367,7 @@ func (w *world) triedAgain(d *simDeployment) bool {
 	return d.held() && !hold.Trying && hold.Revision == w.goal() && d.podsPerNode() == w.spec().Pods()
 }
 
-// drifted is whether somebody else's changes are in a Deployment.
+// drifted reports whether somebody else's changes are in a Deployment.
 func (d *simDeployment) drifted() bool {
 	return slices.ContainsFunc(d.api.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "kubectl" && m.FieldsV1 != nil && slices.Contains([]string{`{"f:spec":{}}`, `{"f:metadata":{},"f:spec":{}}`}, string(m.FieldsV1.GetRawBytes()))
@@ -420,7 +420,7 @@ func (w *world) unfinished() []string {
 	return out
 }
 
-// outdated is whether the health checkers of a port are those of an older controller.
+// outdated reports whether the health checkers of a port are those of an older controller.
 func (w *world) outdated(port int32) bool {
 	s := w.daemonSets[port]
 	return s != nil && imageOf(s.api.Spec.Template) != w.image

@@ -24,7 +24,7 @@ type simPod struct {
 	skew            time.Duration
 	terminating     bool
 	deleted, endsAt time.Time
-	// notReadyByNode is whether the API server says that the pod is not ready because
+	// notReadyByNode says whether the API server says that the pod is not ready because
 	// its node is not.
 	notReadyByNode bool
 	// disrupted is the reason of the condition that says that it was evicted.

@@ -180,7 +180,7 @@ func (l *leader) asOf() time.Time {
 	return at
 }
 
-// seenSince is whether every leader has seen what was so at a time.
+// seenSince reports whether every leader has seen what was so at a time.
 func (w *world) seenSince(at time.Time) bool {
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool { return !l.asOf().After(at) })
 }

@@ -57,7 +57,7 @@ type world struct {
 	refused, bad, misbehaves map[string]bool
 	// healed is when every fault ended that does not lie in the spec.
 	healed time.Time
-	// everBad are the templates that were bad or misbehaved once, tight is whether a kubelet
+	// everBad are the templates that were bad or misbehaved once, tight says whether a kubelet
 	// ever had no room.
 	everBad map[string]bool
 	tight   bool
@@ -75,11 +75,11 @@ type world struct {
 	left map[string]*simDeployment
 	// movedAt is when a node last left the node set, was called NotReady, or went.
 	movedAt time.Time
-	// orphans is whether the object is deleted, and what it owns is left.
+	// orphans says whether the object is deleted, and what it owns is left.
 	orphans bool
-	// collected is whether the garbage collector has deleted what the object owns.
+	// collected says whether the garbage collector has deleted what the object owns.
 	collected bool
-	// proxied is whether kube-proxy answers health checks for the Service.
+	// proxied says whether kube-proxy answers health checks for the Service.
 	proxied bool
 	// selector is what the labels of nodes must match to be in the node set.
 	selector map[string]string
@@ -100,7 +100,7 @@ type world struct {
 	// hung is after how long the API server refuses what a leader writes, zero where it does not.
 	hung  time.Duration
 	audit *audit
-	// forbids is whether the operator permits no annotations but node-detacher's.
+	// forbids says whether the operator permits no annotations but node-detacher's.
 	forbids bool
 	// story receives what happens, in words.
 	story func(actor, what string)

@@ -91,7 +91,7 @@ func (t *throttle) pause(req reconcile.Request) time.Duration {
 	return min(max(pausePerEffort*t.took[req], shortestPause), longestPause)
 }
 
-// decided is whether a decision was made before.
+// decided reports whether a decision was made before.
 func (t *throttle) decided(req reconcile.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

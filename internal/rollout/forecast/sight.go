@@ -144,7 +144,7 @@ func (f *fleet) settleOpen() {
 	})
 }
 
-// settled is whether the planner only counts the node, until its turn comes. Whatever
+// settled reports whether the planner only counts the node, until its turn comes. Whatever
 // is not known here to mean nothing, means something.
 func (f *fleet) settled(n *rollout.Node) bool {
 	d, grace := n.Deployment, f.sight.strategy.AttachGrace

@@ -49,7 +49,7 @@ type account struct {
 	random  func() float64
 	// trigger calls for another pass.
 	trigger func()
-	// leads is whether no other controller can lead at this moment.
+	// leads says whether no other controller can lead at this moment.
 	leads func() bool
 	// running is until when calls are made, stop ends them.
 	running context.Context
@@ -301,7 +301,7 @@ func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
 	return out
 }
 
-// plan has the calls of a decision made, of which the records are written. held is whether
+// plan has the calls of a decision made, of which the records are written. held says whether
 // others wait for that: then what was read stays fresh, unless a call is made now.
 func (a *account) plan(group string, d targets.GroupDecision, held bool) {
 	a.mu.Lock()

@@ -32,9 +32,10 @@ const (
 )
 
 // caches are those of pods, by namespace, that of Nodes, and those of TargetGroupAttachments and of
-// Attachments. Each kind's watch lags by itself, so that a status may name a target that another leader registered
-// while its pod is not there yet. A cache is compared once with what the API server has, where
-// something is missing in it: all that is recorded thereafter by this process it has shown.
+// Attachments. Each kind's watch lags by itself, so that a status may name a target that another
+// leader registered while its pod is not there yet. A cache is compared once with what the API
+// server has, where something is missing in it: all that is recorded thereafter by this process it
+// has shown.
 type caches struct {
 	cached, live client.Reader
 	// trigger calls for another pass.
@@ -59,7 +60,7 @@ func cacheOf(a *v1alpha1.TargetGroupAttachment) string {
 	return a.Namespace
 }
 
-// behind is whether a cache may not show all yet.
+// behind reports whether a cache may not show all yet.
 func (c *caches) behind(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +219,7 @@ func versionsOf(list client.ObjectList) map[types.UID]string {
 	return out
 }
 
-// older is whether a version is of before another one, or may be.
+// older reports whether a version is of before another one, or may be.
 func older(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return version != than && (err != nil || order < 0)

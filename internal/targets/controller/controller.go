@@ -46,15 +46,15 @@ type Options struct {
 	Burst int
 	// BackgroundRate limits the requests that nobody waits for, as all roles together.
 	BackgroundRate float64
-	// Detaching is whether nodes may be asked to be out, DetachTagged the tags of the groups
+	// Detaching says whether nodes may be asked to be out, DetachTagged the tags of the groups
 	// in which they are looked for, none for all.
 	Detaching    bool
 	DetachTagged map[string]string
-	// RequireGroupTag is whether a group needs targets.NamespacesTag to take new targets.
+	// RequireGroupTag says whether a group needs targets.NamespacesTag to take new targets.
 	RequireGroupTag bool
 	// GroupsEvery is how often it is read which target groups there are.
 	GroupsEvery time.Duration
-	// Leads is whether no other controller can lead at this moment; nil where there is
+	// Leads says whether no other controller can lead at this moment; nil where there is
 	// only one. Without it nothing is registered or deregistered.
 	Leads func() bool
 	// Random, from 0 to below 1, spreads what is tried again; nil is rand.Float64.

@@ -70,7 +70,7 @@ func newSurvey() survey {
 	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, owners: map[string]bool{}, tags: map[string]map[string]string{}, unanswered: map[string]bool{}, sweeps: targets.NewSweeps()}
 }
 
-// due is whether it is time to ask again.
+// due reports whether it is time to ask again.
 func (a *asking) due(every time.Duration) bool {
 	if a.failure != "" {
 		every = failedAgain

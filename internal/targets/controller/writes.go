@@ -45,7 +45,7 @@ type write struct {
 	err      error
 	failures int
 	retryAt  time.Time
-	// late is whether the pass that began it did not wait for its end.
+	// late says whether the pass that began it did not wait for its end.
 	late bool
 }
 
@@ -85,7 +85,7 @@ func (w *writes) begin(ctx context.Context, ref targets.Ref, do func(context.Con
 	return one
 }
 
-// isUnderWay is whether a write to an object is.
+// isUnderWay reports whether a write to an object is.
 func (w *writes) isUnderWay(ref targets.Ref) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *writes) next() (at time.Time) {
 	return at
 }
 
-// harmless is whether a write failed because its object has changed, or gone, since it was
+// harmless reports whether a write failed because its object has changed, or gone, since it was
 // observed: it is decided about again in any case.
 func harmless(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errNotYet)

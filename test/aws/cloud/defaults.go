@@ -170,7 +170,7 @@ func (h HealthCheck) validate(kind Kind) error {
 
 var matcherFormat = regexp.MustCompile(`^\d{3}(-\d{3})?(,\d{3}(-\d{3})?)*$`)
 
-// Matches is whether a code is among those of a matcher, such as 200-299,304.
+// Matches reports whether a code is among those of a matcher, such as 200-299,304.
 func Matches(matcher string, code int) bool {
 	for part := range strings.SplitSeq(matcher, ",") {
 		from, to, isRange := strings.Cut(part, "-")

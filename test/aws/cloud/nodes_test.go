@@ -159,7 +159,7 @@ func TestLagsAreChangedForWhatComes(t *testing.T) {
 
 // emptied plays what a rollout does with two of four nodes at a time: two come back, and the
 // other two leave when these are healthy, or, without waiting, 20 s after these came back. It
-// is whether some node of the balancer had no target at a moment.
+// reports whether some node of the balancer had no target at a moment.
 func emptied(t *testing.T, seed uint64, lags map[Kind]Lags, wait bool) bool {
 	t.Helper()
 	c := account(t, func(s *Spec) { crossZone(s); s.Seed, s.Lags = seed, lags })

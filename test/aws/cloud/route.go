@@ -185,7 +185,7 @@ func (c *Cloud) reachable(b *balancer, g *group, zone string, at time.Time) []*r
 	})
 }
 
-// crossZone is whether a node of the balancer sends to targets of other zones.
+// crossZone reports whether a node of the balancer sends to targets of other zones.
 func (b *balancer) crossZone(g *group) bool {
 	value := g.Attributes[attributeCrossZone]
 	if value == likeBalancer {
@@ -194,7 +194,7 @@ func (b *balancer) crossZone(g *group) bool {
 	return value == "true"
 }
 
-// Taking is whether new flows may still go to a target of a group.
+// Taking reports whether new flows may still go to a target of a group.
 func (c *Cloud) Taking(group string, t Target, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -129,7 +129,7 @@ func (p *Plane) cut(now time.Time) {
 	}
 }
 
-// busy is whether a registration has open flows.
+// busy reports whether a registration has open flows.
 func (p *Plane) busy(number int) bool {
 	for _, x := range p.proxies {
 		if x.busy(number) {

@@ -37,7 +37,7 @@ func deploy(ctx context.Context, kubeconfig, image string) error {
 	return nil
 }
 
-// isLocal is whether a value of KUBECONFIG means the local cluster.
+// isLocal reports whether a value of KUBECONFIG means the local cluster.
 func isLocal(kubeconfig string) bool {
 	if kubeconfig == "" {
 		return true
