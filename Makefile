@@ -15,10 +15,10 @@ ROOT := $(filter 0,$(shell id -u))
 NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
-# The shells, in which goroutines meet; their tests run under the race detector.
-RACED = analysis detach/controller detach/webhook kubectl nodehealth/flows \
+# Controllers and adapters, in which goroutines meet; their tests run under the race detector.
+RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
 	nodehealth/healthclient nodehealth/server rollout/controller targets/aws targets/controller
-SHELLS = $(addprefix ./internal/,$(RACED))
+RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v /test/)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/...))
@@ -34,7 +34,7 @@ demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet
 	@go run ./test/demo $(if $(SIMULATED),-simulated $(or $(SIMULATED_NODES),20)) $(if $(KEEP),-keep)
 
 .PHONY: demo-aws
-demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before a stand-in for AWS (root; KEEP=1 keeps the cluster)
+demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before an emulator of AWS (root; KEEP=1 keeps the cluster)
 	@go run ./test/balancer/cmd $(if $(KEEP),-keep)
 
 .PHONY: test
@@ -64,10 +64,10 @@ ifneq ($(ROOT),)
 endif
 
 .PHONY: race
-race: gcc ## Run the shells' tests under the race detector (installs gcc, for root)
-	@echo '== the tests of the shells, under the race detector'
-	@if command -v gcc >/dev/null; then CGO_ENABLED=1 go test -race -timeout 30m $(SHELLS); \
-	else echo 'without the race detector, since there is no gcc'; go test -timeout 30m $(SHELLS); fi
+race: gcc ## Run the tests of controllers and adapters under the race detector (installs gcc, for root)
+	@echo '== the tests of controllers and adapters, under the race detector'
+	@if command -v gcc >/dev/null; then CGO_ENABLED=1 go test -race -timeout 30m $(RACED_PACKAGES); \
+	else echo 'without the race detector, since there is no gcc'; go test -timeout 30m $(RACED_PACKAGES); fi
 
 # What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000
@@ -94,7 +94,7 @@ soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of 
 	@go run ./test/balancer/cmd -scale 1 -case rollout-instance-targets -report soak-aws-report.json
 
 .PHONY: aws-check
-aws-check: ## Ask a real AWS account what the tests ask its stand-in (says what to set)
+aws-check: ## Ask a real AWS account what the tests ask its emulator (says what to set)
 	@AWS_CHECK=1 go test -count 1 -v ./test/account
 
 # Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
@@ -108,7 +108,7 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
 	@go test -count 1 -v -timeout 45m ./test/e2e -skip '$(LONG)'
-	@echo '== rollouts on real nodes behind a load balancer that stands in for those of AWS'
+	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
@@ -129,7 +129,7 @@ fuzz: ## Look for inputs that break what reads them, for a minute each (FUZZTIME
 .PHONY: prepare
 prepare:
 	@echo '== what clusters need'
-	@go run ./test/stage/cmd prepare
+	@go run ./test/harness/cmd prepare
 	@echo 'building helm'
 	@go tool -modfile=tools/helm/go.mod helm version --short
 
@@ -145,11 +145,11 @@ cluster-down: ## Take the local cluster down, whatever state it is in
 
 .PHONY: deploy
 deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=...), or into the local one with its image
-	@IMAGE='$(IMAGE)' go run ./test/stage/cmd deploy
+	@IMAGE='$(IMAGE)' go run ./test/harness/cmd deploy
 
 .PHONY: image
 image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
-	@go run ./test/stage/cmd image dist
+	@go run ./test/harness/cmd image dist
 
 .PHONY: release
 release: ## Write all files of the release that CHANGELOG.md begins with to dist/: image, manifests, chart, kubectl ids, bills of materials

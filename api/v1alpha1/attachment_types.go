@@ -82,7 +82,7 @@ type AttachmentStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	Foreign []string `json:"foreign,omitempty"`
-	// done is whether all targets of the node are where they are wanted: traffic to
+	// done says whether all targets of the node are where they are wanted: traffic to
 	// them has stopped, or flows again.
 	//
 	// +optional

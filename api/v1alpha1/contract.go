@@ -41,7 +41,7 @@ const (
 	// because the kubelet rejects them, and when that is tried again.
 	AnnotationHold = "ingressdaemonsets.mumoshu.github.io/hold"
 	// AnnotationDetached keeps the node out of the load balancer for as long as it is
-	// there, within the budget and above the floor. Its value is who asked for it.
+	// there, within the budget and as minServingNodes permits. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
 	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
 	// without that the node was touched, RFC 3339.
@@ -77,7 +77,7 @@ const (
 	AnnotationDetachmentEvidence = "ingressdaemonsets.mumoshu.github.io/detachment-evidence"
 	// LabelExclude is Kubernetes' label of Nodes that load balancers are to leave out.
 	LabelExclude = "node.kubernetes.io/exclude-from-external-load-balancers"
-	// ExcludedByUs is its value where this controller has set it.
+	// ExcludedByUs is the value that this controller gives that label.
 	ExcludedByUs = "ingress-daemonset"
 )
 
@@ -87,26 +87,26 @@ const (
 const AnnotationDetachPrefix = "detach.ingressdaemonsets.mumoshu.github.io/"
 
 // ReadinessGatePrefix starts the condition type of pods that is True while the pod's
-// target takes traffic; the name of the TargetGroupAttachment follows, as in
-// ReadinessGate. It is set only on pods that have it among their readiness gates.
+// target takes traffic; the name of the TargetGroupAttachment follows. It
+// is set only on pods that have it among their readiness gates.
 const ReadinessGatePrefix = "target-health.ingressdaemonsets.mumoshu.github.io/"
 
-// AnnotationPromoted on an IngressDaemonSet is status.analysis.began of an
-// analysis that is not to be waited for.
-const AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
-
-// AnnotationUserTemplate on a ControllerRevision is the strategic merge patch that turns
-// the template on record, which has what the controller added, into the user's own.
-const AnnotationUserTemplate = "ingressdaemonsets.mumoshu.github.io/user-template"
-
-// AnnotationReleasedPorts on an IngressDaemonSet lists health-check ports, separated by
-// commas, that were removed from the spec and are closed without waiting until nobody
-// else asks them any more.
-const AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-health-check-ports"
-
-// AnnotationAllowForegroundDeletion on an IngressDaemonSet permits its deletion in the
-// foreground, which stops the pods of all nodes at once. Its presence counts.
-const AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion"
+// Annotations of an IngressDaemonSet and of its ControllerRevisions.
+const (
+	// AnnotationPromoted on an IngressDaemonSet is status.analysis.began of an
+	// analysis that is not to be waited for.
+	AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
+	// AnnotationReleasedPorts on an IngressDaemonSet lists health-check ports, separated by
+	// commas, that were removed from the spec and are closed without waiting until nobody
+	// else asks them any more.
+	AnnotationReleasedPorts = "ingressdaemonsets.mumoshu.github.io/released-health-check-ports"
+	// AnnotationAllowForegroundDeletion on an IngressDaemonSet permits its deletion in the
+	// foreground, which stops the pods of all nodes at once. Its presence counts.
+	AnnotationAllowForegroundDeletion = "ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion"
+	// AnnotationUserTemplate on a ControllerRevision is the strategic merge patch that turns
+	// the template on record, which has what the controller added, into the user's own.
+	AnnotationUserTemplate = "ingressdaemonsets.mumoshu.github.io/user-template"
+)
 
 // Headers of requests to health checkers and of their answers.
 const (
@@ -128,31 +128,32 @@ const LifeSeconds = 5
 // its own node, when no traffic reaches the pods of the node that are being stopped.
 const DrainPath = "/?drain"
 
-// AnnotationTargets on a pod is TargetsIn while it may get traffic as a target of its
-// own, or as the last pod behind one of its node, and then TargetsOut. Only pods with
-// a drain hook have it.
+// Annotations of pods.
 const (
+	// AnnotationTargets tells a pod that has a drain hook whether traffic may come to it.
 	AnnotationTargets = "ingressdaemonsets.mumoshu.github.io/targets"
-	TargetsIn         = "In"
-	TargetsOut        = "Out"
+	// TargetsIn: traffic may come to the pod, as to a target of its own or as to the last pod
+	// behind a target of its node.
+	TargetsIn = "In"
+	// TargetsOut: no traffic comes to the pod any more.
+	TargetsOut = "Out"
+	// AnnotationTold is when the annotation `targets` was last written, by the clock of who wrote it.
+	// With it each such write changes the pod, so that an older one that arrives late is refused.
+	AnnotationTold = "ingressdaemonsets.mumoshu.github.io/targets-told"
+	// AnnotationDaemonPod "true" has the cluster autoscaler treat the pod as a DaemonSet's.
+	AnnotationDaemonPod = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 )
 
-// AnnotationTold on a pod is when AnnotationTargets was last written, by the clock of who
-// wrote it. It has each such write change the pod, so that one of before, which arrives late,
-// is refused.
-const AnnotationTold = "ingressdaemonsets.mumoshu.github.io/targets-told"
-
-// AnnotationDetachment on an Attachment is the number of its detachment, where its node was
-// taken out again before it was put back. Webhooks are told it: the detachment and the
-// attachment that ends it have the same, and 1 where there is none.
-const AnnotationDetachment = "ingressdaemonsets.mumoshu.github.io/detachment"
-
-// AnnotationGoneFor on an Attachment is for how long its Node has been gone, such as
-// 3h0m0s, by the clocks of those that led meanwhile.
-const AnnotationGoneFor = "ingressdaemonsets.mumoshu.github.io/gone-for"
-
-// AnnotationDaemonPod "true" on a pod has the cluster autoscaler treat it as a DaemonSet's.
-const AnnotationDaemonPod = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+// Annotations of an Attachment.
+const (
+	// AnnotationDetachment is the number of the detachment, where the node was taken out again
+	// before it was put back. Webhooks are told it: the detachment and the attachment that ends
+	// it have the same, and 1 where there is none.
+	AnnotationDetachment = "ingressdaemonsets.mumoshu.github.io/detachment"
+	// AnnotationGoneFor is for how long the Node has been gone, such as 3h0m0s, by the clocks of
+	// those that led meanwhile.
+	AnnotationGoneFor = "ingressdaemonsets.mumoshu.github.io/gone-for"
+)
 
 // Finalizer keeps an IngressDaemonSet until its nodes are out of the load balancer.
 const Finalizer = "ingressdaemonsets.mumoshu.github.io/detach"
@@ -190,7 +191,7 @@ type HealthCheckAnswer struct {
 	// Asked tells of requests without HeaderClient and of connections that ended without a
 	// request; nil before the first since the health checker started.
 	Asked *Asked `json:"asked,omitempty"`
-	// Quiet is whether none of them came for three of the longest interval between
+	// Quiet says whether none of them came for three of the longest interval between
 	// two, and for at least 5 minutes and 30 seconds. A change of it answers those that wait.
 	Quiet bool `json:"quiet,omitempty"`
 	// Blind is why the API server could not be read for a minute or more, although it

@@ -10,7 +10,7 @@ import (
 // Strategy is an update strategy with every name resolved and every default
 // filled in.
 type Strategy struct {
-	// Detaching is whether nodes leave the load balancer before their pods are
+	// Detaching says whether nodes leave the load balancer before their pods are
 	// touched; otherwise pods are replaced while the node serves (degraded).
 	Detaching bool
 	// MaxNodes is how many nodes, or what percentage of them, may be out of the
@@ -26,7 +26,7 @@ type Strategy struct {
 	// NoticeGrace is how long the load balancer may take to notice that health checks fail,
 	// also where MarkGrace is 0 because a detacher is asked.
 	NoticeGrace time.Duration
-	// FailAfterDetachment is whether health checks pass until the detacher has answered.
+	// FailAfterDetachment says whether health checks pass until the detacher has answered.
 	FailAfterDetachment bool
 	AnnotateNode        *NodeAnnotation
 	AttachGrace         time.Duration
@@ -133,7 +133,7 @@ func (s *IngressDaemonSetSpec) Strategy() Strategy {
 	return r
 }
 
-// answered is whether somebody answers the load balancer's health checks.
+// answered reports whether somebody answers the load balancer's health checks.
 func (s *IngressDaemonSetSpec) answered() bool {
 	return len(s.HealthCheckNodePorts) > 0 || s.ServiceName != ""
 }

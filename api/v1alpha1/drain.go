@@ -28,7 +28,7 @@ func PodsPerNodeValue(pods int32) string { return strconv.Itoa(int(pods)) }
 // DetachedValue is the value of AnnotationDetached: who asked for it, and when.
 func DetachedValue(who string, at time.Time) string { return who + " " + at.UTC().Format(time.RFC3339) }
 
-// IsDetached is whether somebody wants the node of a Deployment out of the load balancer, also
+// IsDetached reports whether somebody wants the node of a Deployment out of the load balancer, also
 // where it is not said who.
 func IsDetached(annotations map[string]string) bool {
 	_, detached := annotations[AnnotationDetached]

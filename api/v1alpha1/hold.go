@@ -23,9 +23,9 @@ type Hold struct {
 	// two revisions.
 	Replicas int32 `json:"replicas"`
 	Paused   bool  `json:"paused,omitempty"`
-	// Trying is whether all pods are asked for again, and the outcome is open.
+	// Trying says whether all pods are asked for again, and the outcome is open.
 	Trying bool `json:"trying,omitempty"`
-	// Terminating is whether older pods were still there, whose end is reason to try again.
+	// Terminating says whether older pods were still there, whose end is reason to try again.
 	Terminating bool `json:"terminating,omitempty"`
 	// ReplicaSet is the hash of the ReplicaSet whose template the Deployment went back
 	// to, empty where it kept its own.

@@ -45,7 +45,7 @@ func (m Mark) At() (at time.Time, ok bool) {
 	return moment(began)
 }
 
-// Is is whether the mark is of a kind, MarkServing or MarkOutOfTurn.
+// Is reports whether the mark is of a kind, MarkServing or MarkOutOfTurn.
 func (m Mark) Is(kind string) bool {
 	_, ours := m.At()
 	return ours && strings.HasSuffix(string(m), kind)

@@ -87,7 +87,7 @@ type NodesTimedOut struct {
 type NodeStatus struct {
 	// name of the node.
 	Name string `json:"name"`
-	// state is its station on the way through an update.
+	// state is how far the node is in an update.
 	State NodeState `json:"state"`
 	// reason says in a sentence what the node waits for.
 	//
@@ -99,7 +99,7 @@ type NodeStatus struct {
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// NodeState is a station of a node on its way through an update.
+// NodeState is how far a node is in an update.
 type NodeState string
 
 const (

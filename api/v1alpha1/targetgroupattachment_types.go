@@ -106,9 +106,9 @@ type TargetGroupAttachmentSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	AvailabilityZone string `json:"availabilityZone,omitempty"`
 
-	// detachFloorSeconds is how long, in seconds, the load balancer may send new
-	// connections after a target was deregistered. Defaults to 300 for network load
-	// balancers and to 30 for others. Of those that select a target the longest counts.
+	// detachFloorSeconds is the settle time: how long, in seconds, the load balancer may send
+	// new connections after a target was deregistered. Defaults to 300 with a network load
+	// balancer, and 30 with another. Of those that select a target the longest counts.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -222,7 +222,7 @@ type TargetAccess struct {
 	Mode string `json:"mode"`
 	// hostNetwork is that of the pods' template.
 	HostNetwork bool `json:"hostNetwork"`
-	// hostPort is whether they take a port of their node; with hostNetwork they do.
+	// hostPort says whether they take a port of their node; with hostNetwork they do.
 	HostPort bool `json:"hostPort"`
 	// note is a clause on what that gives, and what it does not.
 	//
@@ -276,7 +276,7 @@ type LeavingTarget struct {
 	//
 	// +optional
 	QuietAt *metav1.Time `json:"quietAt,omitempty"`
-	// settled is whether nothing wants it, and it has been out for so long that whoever
+	// settled says whether nothing wants it, and it has been out for so long that whoever
 	// registers it later is somebody else.
 	//
 	// +optional

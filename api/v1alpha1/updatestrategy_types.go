@@ -117,8 +117,8 @@ type RollingUpdate struct {
 	// +optional
 	Order Order `json:"order,omitempty"`
 
-	// minServingNodes is the floor: no node is taken out where fewer nodes, or less than
-	// this percentage of them (rounded up), would be left serving. Defaults to 1; 0 permits
+	// minServingNodes is how many nodes go on serving: none is taken out where fewer, or less
+	// than this percentage of them (rounded up), would be left serving. Defaults to 1; 0 permits
 	// taking out the last one. Nodes whose pods are replaced while they serve (degraded)
 	// are not taken out.
 	//

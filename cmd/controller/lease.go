@@ -77,7 +77,7 @@ func (l *lease) renew(record resourcelock.LeaderElectionRecord, write func() err
 	return err
 }
 
-// leads is whether no other controller can hold the lease yet: another one waits for its
+// leads reports whether no other controller can hold the lease yet: another one waits for its
 // duration from when it saw the last renewal. It counts by either clock of the machine,
 // since one may stand still while it sleeps.
 func (l *lease) leads() bool {

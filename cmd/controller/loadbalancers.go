@@ -26,20 +26,20 @@ import (
 
 // loadBalancers are the flags about those outside the cluster.
 type loadBalancers struct {
-	cloud, region, endpoint  string
-	rate, background         float64
-	burst                    int
-	networkFloor, otherFloor time.Duration
-	groupsEvery              time.Duration
-	detach                   bool
-	reasons, webhooks        list
-	groupsTagged             list
-	minAttached              string
-	secretFile, caFile       string
-	rolesFile                string
-	requireGroupTag          bool
+	cloud, region, endpoint            string
+	rate, background                   float64
+	burst                              int
+	networkSettleTime, otherSettleTime time.Duration
+	groupsEvery                        time.Duration
+	detach                             bool
+	reasons, webhooks                  list
+	groupsTagged                       list
+	minAttached                        string
+	secretFile, caFile                 string
+	rolesFile                          string
+	requireGroupTag                    bool
 
-	// leads is whether no other controller can lead at this moment; nil where there is
+	// leads says whether no other controller can lead at this moment; nil where there is
 	// only one.
 	leads func() bool
 	// roles are those of rolesFile.
@@ -69,8 +69,8 @@ func (o *loadBalancers) register() {
 	flag.Float64Var(&o.rate, "cloud-rate", targets.DefaultRate, "requests a second to the cloud on average, as each role")
 	flag.IntVar(&o.burst, "cloud-burst", targets.DefaultBurst, "requests to the cloud at once")
 	flag.Float64Var(&o.background, "cloud-background-rate", targets.BackgroundRate, "requests a second to the cloud that nobody waits for, beside those of --cloud-rate, as all roles together")
-	flag.DurationVar(&o.networkFloor, "network-floor", targets.DefaultFloor(targets.Network), "how long network load balancers may send new connections to a target that was deregistered")
-	flag.DurationVar(&o.otherFloor, "other-floor", targets.DefaultFloor(targets.Application), "the same of other load balancers")
+	flag.DurationVar(&o.networkSettleTime, "network-floor", targets.DefaultSettleTime(targets.Network), "how long network load balancers may send new connections to a target that was deregistered")
+	flag.DurationVar(&o.otherSettleTime, "other-floor", targets.DefaultSettleTime(targets.Application), "the same of other load balancers")
 	flag.DurationVar(&o.groupsEvery, "groups-every", time.Minute, "how often it is read which target groups there are")
 	flag.BoolVar(&o.detach, "detach", false, "take nodes out of their load balancers while a reason holds, and put them back")
 	flag.Var(&o.groupsTagged, "detach-groups-tagged", "KEY=VALUE of a tag that target groups and classic load balancers have which nodes are taken out of; may be repeated, all are needed (all groups by default)")
@@ -97,7 +97,7 @@ func (o *loadBalancers) check() (err error) {
 		return fmt.Errorf("--cloud must be aws, not %q", o.cloud)
 	case o.rate <= 0 || o.burst < 1 || o.background <= 0:
 		return errors.New("--cloud-rate and --cloud-background-rate must be above 0, and --cloud-burst at least 1")
-	case o.networkFloor < 0 || o.otherFloor < 0 || o.groupsEvery <= 0:
+	case o.networkSettleTime < 0 || o.otherSettleTime < 0 || o.groupsEvery <= 0:
 		return errors.New("--network-floor and --other-floor must not be below 0, and --groups-every above 0")
 	case (o.rolesFile != "" || o.requireGroupTag) && o.cloud == "":
 		return errors.New("--assume-roles-file and --require-group-tag need --cloud")
@@ -152,11 +152,11 @@ func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) erro
 		Rate: o.rate, Burst: o.burst, BackgroundRate: o.background, GroupsEvery: o.groupsEvery, Leads: o.leads,
 		Detaching: o.detach, DetachTagged: o.detachTagged,
 		Roles: o.roles, RequireGroupTag: o.requireGroupTag, Outcome: outcome,
-		Floor: func(b targets.Balancer) time.Duration {
+		SettleTime: func(b targets.Balancer) time.Duration {
 			if b == targets.Network {
-				return o.networkFloor
+				return o.networkSettleTime
 			}
-			return o.otherFloor
+			return o.otherSettleTime
 		},
 		Connect: o.connector(ctx),
 	})

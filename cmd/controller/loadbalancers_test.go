@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 		}, ""},
 		"another cloud": {func(o *loadBalancers) { o.cloud = "gcp" }, `--cloud must be aws, not "gcp"`},
 		"no requests":   {func(o *loadBalancers) { o.burst = 0 }, "--cloud-burst at least 1"},
-		"below 0":       {func(o *loadBalancers) { o.networkFloor = -time.Second }, "--network-floor and --other-floor must not be below 0"},
+		"below 0":       {func(o *loadBalancers) { o.networkSettleTime = -time.Second }, "--network-floor and --other-floor must not be below 0"},
 		"nobody waits":  {func(o *loadBalancers) { o.background = 0 }, "--cloud-background-rate must be above 0"},
 		"tags": {func(o *loadBalancers) {
 			o.cloud, o.detach, o.groupsTagged = "aws", true, list{"a=b", "c=d=e", "f="}

@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/flows"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/connections"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/server"
 )
 
@@ -167,7 +167,7 @@ func serve(f flags) error {
 		Log:       log,
 	}
 	if len(f.ingressPorts) > 0 {
-		watcher := flows.New(f.ingressPorts, log)
+		watcher := connections.New(f.ingressPorts, log)
 		defer watcher.Close()
 		options.Connections = watcher.Connections
 	}

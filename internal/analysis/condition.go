@@ -26,7 +26,7 @@ const (
 	deepest = 50
 )
 
-// fulfilled is whether a value is as it should be, or why that cannot be told. It ends with
+// fulfilled reports whether a value is as it should be, or why that cannot be told. It ends with
 // the context, and is for one goroutine.
 type fulfilled func(ctx context.Context, value float64) (bool, error)
 

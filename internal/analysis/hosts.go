@@ -82,7 +82,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 // plainName is a name as it is compared.
 func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// permit is whether a check may ask for the name, or the address, at the port.
+// permit reports whether a check may ask for the name, or the address, at the port.
 func (hosts Hosts) permit(name string, port uint16) bool {
 	address, err := netip.ParseAddr(name)
 	return slices.ContainsFunc(hosts, func(h host) bool {
@@ -97,17 +97,17 @@ func (hosts Hosts) permit(name string, port uint16) bool {
 	})
 }
 
-// namePort is whether an entry names the port.
+// namePort reports whether an entry names the port.
 func (hosts Hosts) namePort(port uint16) bool {
 	return slices.ContainsFunc(hosts, func(h host) bool { return h.port == port })
 }
 
-// hold is whether the operator names the address, and not a name that leads to it.
+// hold reports whether the operator names the address, and not a name that leads to it.
 func (hosts Hosts) hold(address netip.Addr) bool {
 	return slices.ContainsFunc(hosts, func(h host) bool { return h.holds(address) })
 }
 
-// holds is whether an address is one of these. One that is special is only where all are:
+// holds reports whether an address is one of these. One that is special is only where all are:
 // who permits half of the Internet thinks of no loopback.
 func (h host) holds(address netip.Addr) bool {
 	if h.name != "" || !h.prefix.Contains(address) {

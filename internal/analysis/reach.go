@@ -186,13 +186,13 @@ func (m *Measurer) nodeRoute(ctx context.Context, port int32, wave rollout.Wave)
 	return m.guarded(forbidden, wave.Kubelets), closed, nil
 }
 
-// published is whether the node ports of a Service are its own. Those of other types are allotted to
+// published reports whether the node ports of a Service are its own. Those of other types are allotted to
 // nobody: anybody may write any number there.
 func published(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// isNodePort is whether a Service of the namespace has the TCP port on every node. UDP ports are
+// isNodePort reports whether a Service of the namespace has the TCP port on every node. UDP ports are
 // allotted by themselves.
 func (m *Measurer) isNodePort(ctx context.Context, port int32, namespace string) (bool, error) {
 	services := &corev1.ServiceList{}

@@ -9,7 +9,7 @@ import (
 
 // marks are what should stand on a Node.
 type marks struct {
-	// out is whether Kubernetes is told to exclude the node, too.
+	// out says whether Kubernetes is told to exclude the node, too.
 	out       bool
 	detaching bool
 	// timestamp is when its traffic had stopped, evidence how that is known.
@@ -22,13 +22,13 @@ type marks struct {
 // Patch is what changes on a Node. Nil pointers remove.
 type Patch struct {
 	Annotations, Labels map[string]*string
-	// Taint is whether our taint is to be there, nil where it is as it should be.
+	// Taint says whether our taint is to be there, nil where it is as it should be.
 	Taint *bool
 	// Detaching is what the condition NodeBeingDetached is to be.
 	Detaching *bool
 }
 
-// Stamps is whether a patch says anew that all traffic has stopped.
+// Stamps reports whether a patch says anew that all traffic has stopped.
 func (p *Patch) Stamps() bool {
 	return p != nil && p.Annotations[v1alpha1.AnnotationDetachmentTimestamp] != nil
 }

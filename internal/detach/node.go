@@ -26,7 +26,7 @@ const (
 //	timestamp [-> pods stopped] -> no reason -> timestamp removed, included ->
 //	Attachment, to attach -> attached -> unmarked -> Attachment deleted
 func (p *planner) node(n *Node) NodeDecision {
-	d := NodeDecision{Name: n.Name, Station: Attached}
+	d := NodeDecision{Name: n.Name, Phase: Attached}
 	switch {
 	case !n.Exists:
 		p.gone(n, &d)
@@ -48,7 +48,7 @@ func (p *planner) node(n *Node) NodeDecision {
 // anotherMachine is of the same name, and was never taken out by us: nothing is to be put
 // back. Webhooks were asked about the node by its name, and may leave it out still.
 func (n *Node) anotherMachine(d *NodeDecision) {
-	d.Station, d.Waits, d.Attachment = Attaching, "it came back on another machine", Delete
+	d.Phase, d.Waits, d.Attachment = Attaching, "it came back on another machine", Delete
 	if len(n.Webhooks) > 0 {
 		d.Attachment = WriteAttach
 	}
@@ -57,9 +57,9 @@ func (n *Node) anotherMachine(d *NodeDecision) {
 // unnamed changes nothing until the Node says which machine it is: it may be the one that
 // was taken out, or another that was not.
 func (p *planner) unnamed(n *Node, d *NodeDecision) {
-	d.Station, d.Waits = Attaching, "its Node does not say yet which machine it is"
+	d.Phase, d.Waits = Attaching, "its Node does not say yet which machine it is"
 	if n.Attachment.Detach {
-		d.Station = Detaching
+		d.Phase = Detaching
 	}
 	d.Patch = n.patch(marks{out: n.Attachment.Detach && n.Attachment.Remembered, detaching: true})
 }
@@ -67,16 +67,16 @@ func (p *planner) unnamed(n *Node, d *NodeDecision) {
 func (p *planner) decide(n *Node, d *NodeDecision) {
 	switch a := n.Attachment; {
 	case d.Reason != "" && a == nil && !p.mayBegin(n):
-		d.Station, d.Waits = Held, "too few other nodes are attached"
+		d.Phase, d.Waits = Held, "too few other nodes are attached"
 		// It may have been marked before others were taken out.
 		d.Patch = n.patch(n.unmarked())
 	case d.Reason != "" && (a == nil || !a.Detach || a.Instance != n.Instance):
-		d.Station, d.Waits, d.Attachment = Detaching, "what it is attached to is being remembered", WriteDetach
+		d.Phase, d.Waits, d.Attachment = Detaching, "what it is attached to is being remembered", WriteDetach
 		d.Patch = n.patch(marks{detaching: true})
 	case d.Reason != "":
 		p.takeOut(n, d)
 	case a != nil && a.Detach:
-		d.Station, d.Waits, d.Attachment = Attaching, "its targets return", WriteAttach
+		d.Phase, d.Waits, d.Attachment = Attaching, "its targets return", WriteAttach
 		d.Patch = n.patch(marks{detaching: true})
 	case a != nil:
 		p.putBack(n, d)
@@ -94,7 +94,7 @@ func (n *Node) unmarked() marks {
 // gone keeps the Attachment of a node that may return, such as after a reboot.
 func (p *planner) gone(n *Node, d *NodeDecision) {
 	gone := n.GoneBefore + p.Now.Sub(n.GoneSince)
-	d.Station, d.Waits = Gone, "its Node is gone; what it was attached to is remembered for a day"
+	d.Phase, d.Waits = Gone, "its Node is gone; what it was attached to is remembered for a day"
 	if gone >= rememberFor {
 		d.Attachment = Delete
 		return
@@ -107,11 +107,11 @@ func (p *planner) gone(n *Node, d *NodeDecision) {
 
 // takeOut waits until all traffic to the node has stopped, and says so on it.
 func (p *planner) takeOut(n *Node, d *NodeDecision) {
-	d.Station = Detaching
+	d.Phase = Detaching
 	d.Ask = p.ask(n, func(w Webhook) bool { return w.Detached })
 	m := marks{out: n.Attachment.Remembered, detaching: true}
 	if d.Waits = n.waits(n.hasDetached); d.Waits == "" {
-		d.Station = Detached
+		d.Phase = Detached
 		m.timestamp, m.evidence = n.Annotations[v1alpha1.AnnotationDetachmentTimestamp], n.evidence()
 		if m.timestamp == "" {
 			m.timestamp = p.Now.UTC().Format(time.RFC3339)
@@ -124,7 +124,7 @@ func (p *planner) takeOut(n *Node, d *NodeDecision) {
 	d.Patch = n.patch(m)
 }
 
-// hasDetached is whether a webhook's load balancer has taken the node out: by its answer, or by what
+// hasDetached reports whether a webhook's load balancer has taken the node out: by its answer, or by what
 // stands on the Node while there is none. Another leader has to ask anew, the webhook may be down, and
 // what this says is removed before the node is attached again.
 func (n *Node) hasDetached(w Webhook) bool {
@@ -137,7 +137,7 @@ func evidenceOf(w Webhook) string { return "webhook " + w.Name }
 
 // putBack waits until all that was attached is again.
 func (p *planner) putBack(n *Node, d *NodeDecision) {
-	d.Station = Attaching
+	d.Phase = Attaching
 	d.Ask = p.ask(n, func(w Webhook) bool { return w.Attached })
 	if d.Waits = n.waits(func(w Webhook) bool { return w.Attached }); d.Waits != "" {
 		d.Patch = n.patch(marks{detaching: true})
@@ -175,7 +175,7 @@ func (n *Node) evidence() string {
 	return strings.Join(all, ", ")
 }
 
-// ask are the webhooks that have not answered as wished, where it is time to ask.
+// ask are the webhooks that have not answered that it is done, where it is time to ask.
 func (p *planner) ask(n *Node, answered func(Webhook) bool) []string {
 	var names []string
 	for _, w := range n.Webhooks {

@@ -14,23 +14,23 @@ type Decision struct {
 	WakeAt time.Time
 }
 
-// Station is how far a node is on its way out of its load balancers and back.
-type Station string
+// Phase is how far a node is on its way out of its load balancers and back.
+type Phase string
 
-// Stations of a node.
+// Phases of a node.
 const (
 	// Attached: nothing is to be done.
-	Attached Station = "Attached"
-	// Held: a reason holds, but a floor would be undercut.
-	Held Station = "Held"
+	Attached Phase = "Attached"
+	// Held: a reason holds, but too few nodes would stay attached.
+	Held Phase = "Held"
 	// Detaching: its targets leave.
-	Detaching Station = "Detaching"
+	Detaching Phase = "Detaching"
 	// Detached: its traffic has stopped.
-	Detached Station = "Detached"
+	Detached Phase = "Detached"
 	// Attaching: its targets return.
-	Attaching Station = "Attaching"
+	Attaching Phase = "Attaching"
 	// Gone: its Node object is not there, and its Attachment waits for its return.
-	Gone Station = "Gone"
+	Gone Phase = "Gone"
 )
 
 // Write is what to do with the node's Attachment.
@@ -50,8 +50,8 @@ const (
 
 // NodeDecision is what to do about one node.
 type NodeDecision struct {
-	Name    string
-	Station Station
+	Name  string
+	Phase Phase
 	// Reason is why it is to be out, empty where nothing is.
 	Reason Reason
 	// Waits says in a sentence what it waits for.
@@ -75,7 +75,7 @@ func Plan(s State) Decision {
 	p.Nodes = slices.SortedFunc(slices.Values(p.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	p.countAttached()
 	for i := range p.Nodes {
-		if d := p.node(&p.Nodes[i]); d.Station != Attached || d.Patch != nil || d.Gone != nil {
+		if d := p.node(&p.Nodes[i]); d.Phase != Attached || d.Patch != nil || d.Gone != nil {
 			p.out.Nodes = append(p.out.Nodes, d)
 		}
 	}

@@ -55,7 +55,7 @@ func decide(n Node, reasons ...Reason) NodeDecision {
 	}
 	d := Plan(State{Now: now, Reasons: reasons, MinAttached: intstr.FromInt32(1), Nodes: []Node{n, node("y"), node("z")}})
 	if len(d.Nodes) == 0 {
-		return NodeDecision{Name: n.Name, Station: Attached}
+		return NodeDecision{Name: n.Name, Phase: Attached}
 	}
 	return d.Nodes[0]
 }
@@ -96,7 +96,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestStations(t *testing.T) {
+func TestPhases(t *testing.T) {
 	asked := annotated(v1alpha1.AnnotationNodeDetached, "")
 	stamp := annotated(v1alpha1.AnnotationDetachmentTimestamp, "2026-01-02T03:00:00Z")
 	notRemembered := func(n *Node) { n.Attachment.Remembered = false }
@@ -106,8 +106,8 @@ func TestStations(t *testing.T) {
 	saidBy := func(evidence string) func(*Node) { return annotated(v1alpha1.AnnotationDetachmentEvidence, evidence) }
 	hook := func(w Webhook) func(*Node) { return func(n *Node) { n.Webhooks = append(n.Webhooks, w) } }
 	for name, c := range map[string]struct {
-		node    Node
-		station Station
+		node  Node
+		phase Phase
 		// patch is annotations, labels and taint, as text.
 		patch string
 		write Write
@@ -155,8 +155,8 @@ func TestStations(t *testing.T) {
 		"a webhook is to attach it": {node("a", attachment(false, true), hook(Webhook{Name: "edge", Detached: true, Waits: "edge checks"})), Attaching, "", Keep, "edge checks"},
 	} {
 		got := decide(c.node)
-		if got.Station != c.station || got.patched() != c.patch || got.Attachment != c.write || got.Waits != c.waits {
-			t.Errorf("%s: %s %q %q %q, want %s %q %q %q", name, got.Station, got.patched(), got.Attachment, got.Waits, c.station, c.patch, c.write, c.waits)
+		if got.Phase != c.phase || got.patched() != c.patch || got.Attachment != c.write || got.Waits != c.waits {
+			t.Errorf("%s: %s %q %q %q, want %s %q %q %q", name, got.Phase, got.patched(), got.Attachment, got.Waits, c.phase, c.patch, c.write, c.waits)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (d NodeDecision) patched() string {
 	return strings.Join(parts, " ")
 }
 
-func TestFloorOfNodes(t *testing.T) {
+func TestMinAttached(t *testing.T) {
 	asked := annotated(v1alpha1.AnnotationNodeDetached, "")
 	unready := func(n *Node) { n.Ready = false }
 	for name, c := range map[string]struct {
@@ -233,8 +233,8 @@ func TestAHeldNodeIsNotSaidToBeOut(t *testing.T) {
 	held := node("b", asked, stamp, marked, annotated(v1alpha1.AnnotationNodeDetaching, "true"), labelled(v1alpha1.LabelExclude, v1alpha1.ExcludedByUs))
 	d := Plan(State{Now: now, Reasons: AllReasons, MinAttached: intstr.FromInt32(1), Nodes: []Node{node("a", asked, attachment(true, true)), held}})
 	got := d.Nodes[1]
-	if got.Station != Held || got.Attachment != Keep || got.patched() != "condition=false detaching=false detachment-timestamp- exclude-" {
-		t.Errorf("%s %q, %s", got.Station, got.Attachment, got.patched())
+	if got.Phase != Held || got.Attachment != Keep || got.patched() != "condition=false detaching=false detachment-timestamp- exclude-" {
+		t.Errorf("%s %q, %s", got.Phase, got.Attachment, got.patched())
 	}
 }
 
@@ -293,10 +293,10 @@ func TestPodsStopInTheirOrder(t *testing.T) {
 func TestAWebhookThatHasNotAnswered(t *testing.T) {
 	for _, waits := range []string{"", "webhook edge failed"} {
 		asked := func(n *Node) { n.Webhooks = []Webhook{{Name: "edge", Waits: waits}} }
-		if d := decide(node("a", cordoned, attachment(true, true), asked)); d.Station != Detaching || d.Waits == "" {
+		if d := decide(node("a", cordoned, attachment(true, true), asked)); d.Phase != Detaching || d.Waits == "" {
 			t.Errorf("%q: %+v", waits, d)
 		}
-		if d := decide(node("a", attachment(false, true), asked)); d.Station != Attaching || d.Attachment == Delete || d.Waits == "" {
+		if d := decide(node("a", attachment(false, true), asked)); d.Phase != Attaching || d.Attachment == Delete || d.Waits == "" {
 			t.Errorf("%q, back: %+v", waits, d)
 		}
 	}
@@ -323,7 +323,7 @@ func TestAGoneNodeIsRememberedForADay(t *testing.T) {
 			n.Exists, n.GoneSince, n.GoneBefore, n.GoneRecorded = false, now.Add(-c.seen), c.before, c.recorded
 		})}})
 		n := d.Nodes[0]
-		if n.Station != Gone || n.Patch != nil || (n.Attachment == Delete) != c.deletes || !c.deletes && !d.WakeAt.Equal(now.Add(c.wakes)) {
+		if n.Phase != Gone || n.Patch != nil || (n.Attachment == Delete) != c.deletes || !c.deletes && !d.WakeAt.Equal(now.Add(c.wakes)) {
 			t.Errorf("%s: %+v", name, d)
 		}
 		if (n.Gone != nil) != (c.records > 0) || n.Gone != nil && *n.Gone != c.records {
@@ -342,7 +342,7 @@ func TestANodeThatDoesNotSayWhatItIs(t *testing.T) {
 	for name, reason := range map[string]func(*Node){"with a reason": annotated(v1alpha1.AnnotationNodeDetached, ""), "without": func(*Node) {}} {
 		n := node("a", attachment(true, true), reason, func(n *Node) { n.Attachment.Instance, n.Instance, n.Unnamed = "i-a", "", true })
 		d := Plan(State{Now: now, Reasons: AllReasons, Nodes: []Node{n}})
-		if got := d.Nodes[0]; got.Attachment != Keep || got.Station != Detaching || got.Patch.Stamps() {
+		if got := d.Nodes[0]; got.Attachment != Keep || got.Phase != Detaching || got.Patch.Stamps() {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

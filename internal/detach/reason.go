@@ -46,7 +46,7 @@ func (n *Node) Reason(selected []Reason) Reason {
 	return ""
 }
 
-// Holds is whether a reason holds now. None does of a node of the control plane, so that what
+// Holds reports whether a reason holds now. None does of a node of the control plane, so that what
 // was taken out before it became one is put back.
 func (n *Node) Holds(r Reason) bool {
 	if n.controlPlane() {
@@ -79,7 +79,7 @@ func (n *Node) tainted(match func(key string) bool) bool {
 	return false
 }
 
-// GoesAway is whether the node's pods are to be stopped: for a detachment that
+// GoesAway reports whether the node's pods are to be stopped: for a detachment that
 // somebody merely asks for they are not.
 func (n *Node) GoesAway(reasons []Reason) bool {
 	for _, r := range reasons {
@@ -90,7 +90,7 @@ func (n *Node) GoesAway(reasons []Reason) bool {
 	return false
 }
 
-// controlPlane is whether the node is one of the control plane, which is left alone.
+// controlPlane reports whether the node is one of the control plane, which is left alone.
 func (n *Node) controlPlane() bool {
 	for _, key := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
 		if _, labelled := n.Labels[key]; labelled || n.tainted(func(k string) bool { return k == key }) {

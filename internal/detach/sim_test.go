@@ -81,7 +81,7 @@ func (s *sim) register(n *simNode, group string) {
 	n.targets[group] = &target{registered: true, since: s.now.Add(-time.Hour)}
 }
 
-// observe is what the shell would read.
+// observe is what the controller would read.
 func (s *sim) observe() State {
 	out := State{Now: s.now, Reasons: AllReasons, MinAttached: s.min}
 	for _, n := range s.nodes {
@@ -103,7 +103,7 @@ func (s *sim) moveTargets() {
 		if a == nil || a.Instance != n.Instance || rapid.IntRange(0, 2).Draw(s.t, "slow") == 0 {
 			continue
 		}
-		a.Remembered, a.Done, a.Waits, a.Evidence = true, true, "", "floor"
+		a.Remembered, a.Done, a.Waits, a.Evidence = true, true, "", "FloorPassed"
 		for group, t := range n.targets {
 			switch {
 			case a.Detach && t.registered:
@@ -140,7 +140,7 @@ func (s *sim) pass(dies bool) {
 func (s *sim) effects(d NodeDecision) (out []func()) {
 	n := s.nodes[slices.IndexFunc(s.nodes, func(n *simNode) bool { return n.Name == d.Name })]
 	do := func(what string, f func()) {
-		out = append(out, func() { s.tell("%s: %s (%s, %s)", d.Name, what, d.Station, d.Reason); f() })
+		out = append(out, func() { s.tell("%s: %s (%s, %s)", d.Name, what, d.Phase, d.Reason); f() })
 	}
 	if d.Patch != nil {
 		do("patch", func() { s.patch(n, d.Patch) })
@@ -278,7 +278,7 @@ func (s *sim) happen() {
 	}
 }
 
-// missing is whether a target of the node is out.
+// missing reports whether a target of the node is out.
 func (s *sim) missing(n *simNode) bool {
 	for _, t := range n.targets {
 		if !t.registered {

@@ -1,10 +1,10 @@
 // Package detach decides which nodes to detach from all their load balancers, and why; when they
 // are detached, and when they are attached again. It keeps node-detacher's contract
-// (github.com/mumoshu/node-detacher), so that a rollout can be used with either. Plan turns a State into a Decision. Nothing
-// here does I/O, reads a clock or remembers anything: what must survive a crash
-// stands on the Node and in its Attachment.
+// (github.com/mumoshu/node-detacher), so that a rollout can be used with either. Plan turns a State
+// into a Decision. Nothing here does I/O, reads a clock or remembers anything: what must survive a
+// crash stands on the Node and in its Attachment.
 //
-// Read state.go, reason.go, plan.go, node.go, floor.go, marks.go, pods.go.
+// Read state.go, reason.go, plan.go, node.go, minimum.go, marks.go, pods.go.
 package detach
 
 import (
@@ -29,7 +29,7 @@ type State struct {
 // Node is a node, what stands on it, and where its targets stand.
 type Node struct {
 	Name string
-	// Exists is whether the Node object is there.
+	// Exists says whether the Node object is there.
 	Exists bool
 	// GoneSince is when this process first saw that it is not, GoneBefore for how long it
 	// had been gone by then, as others saw it by their own clocks, and GoneRecorded what is
@@ -37,7 +37,7 @@ type Node struct {
 	GoneSince                time.Time
 	GoneBefore, GoneRecorded time.Duration
 	// Instance is the id of its machine, empty where its provider is not the cloud's.
-	// Unnamed is whether it does not say yet which machine it is.
+	// Unnamed says whether it does not say yet which machine it is.
 	Instance string
 	Unnamed  bool
 	Ready    bool
@@ -45,7 +45,7 @@ type Node struct {
 	Taints   []corev1.Taint
 	// Labels and Annotations are the Node's.
 	Labels, Annotations map[string]string
-	// Detaching is whether the condition NodeBeingDetached is True.
+	// Detaching says whether the condition NodeBeingDetached is True.
 	Detaching  bool
 	Attachment *Attachment
 	// Webhooks are the other load balancers.
@@ -60,11 +60,11 @@ type Node struct {
 type Attachment struct {
 	// Instance is the machine that was detached.
 	Instance string
-	// Detach is whether the node is to be out, and otherwise attached.
+	// Detach says whether the node is to be out, and otherwise attached.
 	Detach bool
-	// Remembered is whether all that is to be taken out stands in it.
+	// Remembered says whether all that is to be taken out stands in it.
 	Remembered bool
-	// Done is whether all its targets are where they are to be, Evidence how it is
+	// Done says whether all its targets are where they are to be, Evidence how it is
 	// known that traffic has stopped, Waits what is waited for.
 	Done            bool
 	Evidence, Waits string
@@ -75,7 +75,7 @@ type Webhook struct {
 	Name string
 	// Detached and Attached are whether it answered so, for the present Attachment.
 	Detached, Attached bool
-	// Undone is whether it answered otherwise.
+	// Undone says whether it answered otherwise.
 	Undone  bool
 	Waits   string
 	RetryAt time.Time
@@ -86,10 +86,10 @@ type Pod struct {
 	Namespace, Name, UID string
 	Priority             int
 	Terminating, Ended   bool
-	// Daemon is whether a DaemonSet made it, and Tolerates whether it tolerates the
+	// Daemon says whether a DaemonSet made it, and Tolerates whether it tolerates the
 	// taint of a node that is being detached, and would come back.
 	Daemon, Tolerates bool
-	// Delete is whether it is deleted without regard to disruption budgets.
+	// Delete says whether it is deleted without regard to disruption budgets.
 	Delete bool
 	// RetryAt is when an eviction that a budget refused is tried again.
 	RetryAt time.Time

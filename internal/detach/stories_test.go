@@ -10,7 +10,7 @@ var stories = []story{
 	{"asked-by-annotation", "A rollout asks for a node by its annotation. It is marked before anything is taken out, says when its traffic has stopped, and gets back what it had when the rollout lets go.",
 		func(t *teller) {
 			t.does("rollout", "annotates Node a: it is to be detached", ask, time.Minute)
-			t.does("rollout", "takes its annotation off Node a", letGo, time.Minute)
+			t.does("rollout", "takes its annotation off Node a", release, time.Minute)
 		}},
 
 	{"cordoned", "A node is cordoned: it goes away, so that its pods are stopped when its traffic has, those of the highest priority first. One that tolerates every taint is left, and a disruption budget is waited for.",
@@ -39,13 +39,13 @@ var stories = []story{
 				{"edge says that it is back", func(w *Webhook, _ time.Time) { w.Attached = true }},
 			}
 			t.does("rollout", "annotates Node a: it is to be detached", ask, time.Minute)
-			t.does("rollout", "takes its annotation off Node a", letGo, time.Minute)
+			t.does("rollout", "takes its annotation off Node a", release, time.Minute)
 		}},
 
 	{"taken-back-midway", "The rollout lets go while the targets leave. They are put back, and the node never says that its traffic has stopped.",
 		func(t *teller) {
 			t.does("rollout", "annotates Node a: it is to be detached", ask, 10*time.Second)
-			t.does("rollout", "takes its annotation off Node a", letGo, time.Minute)
+			t.does("rollout", "takes its annotation off Node a", release, time.Minute)
 		}},
 
 	{"too-few-others", "Two nodes are cordoned, and one has to stay attached: the second is held back until the first has returned.",
@@ -82,7 +82,7 @@ var stories = []story{
 
 func ask(n *simNode) { n.Annotations[v1alpha1.AnnotationNodeDetached] = "" }
 
-func letGo(n *simNode) { delete(n.Annotations, v1alpha1.AnnotationNodeDetached) }
+func release(n *simNode) { delete(n.Annotations, v1alpha1.AnnotationNodeDetached) }
 
 func cordon(n *simNode) { n.Cordoned = true }
 

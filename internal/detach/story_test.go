@@ -149,7 +149,7 @@ func (t *teller) say(about, what string) {
 // carryOut writes what is decided about a node, and says whether there was anything.
 func (t *teller) carryOut(d NodeDecision) bool {
 	n := t.nodes[slices.IndexFunc(t.nodes, func(n *simNode) bool { return n.Name == d.Name })]
-	what := fmt.Sprintf("%s is %s", d.Name, d.Station)
+	what := fmt.Sprintf("%s is %s", d.Name, d.Phase)
 	if d.Reason != "" {
 		what += fmt.Sprintf(" (%s)", d.Reason)
 	}
@@ -221,17 +221,17 @@ func (t *teller) moveTargetsOf(n *simNode) {
 		delete(t.asked, n.Name)
 		return
 	}
-	wish := Attachment{Instance: a.Instance, Detach: a.Detach}
-	if t.asked[n.Name] == wish {
+	wanted := Attachment{Instance: a.Instance, Detach: a.Detach}
+	if t.asked[n.Name] == wanted {
 		return
 	}
-	t.asked[n.Name] = wish
+	t.asked[n.Name] = wanted
 	for i := range n.Webhooks {
 		n.Webhooks[i] = Webhook{Name: n.Webhooks[i].Name}
 	}
 	still := func(do func()) func() {
 		return func() {
-			if n.Attachment == a && t.asked[n.Name] == wish {
+			if n.Attachment == a && t.asked[n.Name] == wanted {
 				do()
 			}
 		}
@@ -276,8 +276,8 @@ const budgeted = "budgeted"
 // askWebhook asks a webhook, which gives its next reply.
 func (t *teller) askWebhook(n *simNode, name string) {
 	w := &n.Webhooks[slices.IndexFunc(n.Webhooks, func(w Webhook) bool { return w.Name == name })]
-	wish := t.asked[n.Name]
-	t.line("detaching", "asks webhook %s to %s", name, map[bool]string{true: "take " + n.Name + " out", false: "put " + n.Name + " back"}[wish.Detach])
+	wanted := t.asked[n.Name]
+	t.line("detaching", "asks webhook %s to %s", name, map[bool]string{true: "take " + n.Name + " out", false: "put " + n.Name + " back"}[wanted.Detach])
 	// It is asked nothing else before it has answered.
 	w.RetryAt = t.now.Add(time.Hour)
 	next := t.replies[0]

@@ -160,10 +160,10 @@ func (a attaching) begin(ctx context.Context, api client.Client, n *outNode) err
 			return err
 		}
 	}
-	return n.letGo(ctx, api)
+	return n.release(ctx, api)
 }
 
-// asked is whether the Node's annotation asks for its detachment.
+// asked reports whether the Node's annotation asks for its detachment.
 func (n *outNode) asked() bool {
 	_, asked := n.node.Annotations[v1alpha1.AnnotationNodeDetached]
 	return asked

@@ -138,7 +138,7 @@ func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, n
 	return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
 }
 
-// goesBack is whether the template is the one that all nodes served with last, and some have
+// goesBack reports whether the template is the one that all nodes served with last, and some have
 // another: somebody has gone back to it, and the newest other one is what they had to leave.
 func goesBack(set *v1alpha1.IngressDaemonSet, present string) bool {
 	s := set.Status

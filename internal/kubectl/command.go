@@ -1,6 +1,6 @@
 // Package kubectl is the kubectl plugin: commands that show rollouts and targets, steer rollouts,
 // and detach and attach nodes for maintenance. command.go has the root and the way to the API
-// server, show.go, plan.go, steer.go, maintain.go and attach.go the commands, letgo.go what attach
+// server, show.go, plan.go, steer.go, maintain.go and attach.go the commands, release.go what attach
 // takes off a Node, live.go what is shown anew, fleet.go what a plan is made from; text.go and
 // explain.go make text of objects, change.go changes specs, all without I/O.
 package kubectl

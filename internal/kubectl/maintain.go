@@ -225,7 +225,7 @@ func (m maintenance) await(ctx context.Context, o *operator, api client.Client, 
 	return nil
 }
 
-// confirmed is whether a node that the status calls detached is: the status may be from
+// confirmed reports whether a node that the status calls detached is: the status may be from
 // before somebody attached it. What is out has its mark.
 func confirmed(ctx context.Context, api client.Client, own running) (v1alpha1.NodeState, string, error) {
 	d := &appsv1.Deployment{}

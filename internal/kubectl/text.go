@@ -20,7 +20,7 @@ import (
 
 // style is how text is shown.
 type style struct {
-	// terminal is whether colours and lines can be shown.
+	// terminal says whether colours and lines can be shown.
 	terminal bool
 }
 

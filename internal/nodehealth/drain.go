@@ -44,7 +44,7 @@ type Drain struct {
 	Failing time.Time
 	// Free is since when Holds says Lingering; zero where it has not until now.
 	Free time.Time
-	// Targeted is whether a pod of the node was a target since the kubelet asked: what came
+	// Targeted says whether a pod of the node was a target since the kubelet asked: what came
 	// to it last may have come a moment ago, wherever the node is.
 	Targeted bool
 	// Seen is when the deletion of each pod that terminates was seen.
@@ -106,7 +106,7 @@ func (h DrainHook) patience(d Drain, ending ending, isOut bool) time.Time {
 
 // ending is what is known of the pods that a hook may belong to.
 type ending struct {
-	// seen is whether one was seen that may have asked, target whether one may get
+	// seen says whether one was seen that may have asked, target whether one may get
 	// traffic as a target, killed when the last of them is.
 	seen, target bool
 	killed       time.Time
@@ -161,18 +161,18 @@ func (s State) stopped(d Drain) (e ending) {
 	return e
 }
 
-// HasTarget is whether a pod of the node is a target of its own.
+// HasTarget reports whether a pod of the node is a target of its own.
 func (s State) HasTarget() bool {
 	return slices.ContainsFunc(s.Pods, func(pod Pod) bool { return pod.InTargets })
 }
 
-// Unannounced is whether a hook was asked a while ago by a pod of which no deletion is
+// Unannounced reports whether a hook was asked a while ago by a pod of which no deletion is
 // seen, although deletions can be seen: the kubelet stops it by itself.
 func (s State) Unannounced(d Drain) bool {
 	return s.LostAt.IsZero() && !s.ending(d).seen && !d.Now.Before(d.Asked.Add(Together))
 }
 
-// MayDrain is whether a pod of the node may still ask for a drain hook.
+// MayDrain reports whether a pod of the node may still ask for a drain hook.
 func (s State) MayDrain() bool {
 	return slices.ContainsFunc(s.Pods, func(pod Pod) bool { return pod.Drains && (pod.Ending || !pod.Leaving) })
 }

@@ -124,7 +124,7 @@ func createdBy(pod *corev1.Pod, deployments []*appsv1.Deployment) (creator *apps
 	return creator
 }
 
-// named is whether a ReplicaSet is named after a Deployment. It allows for the
+// named reports whether a ReplicaSet is named after a Deployment. It allows for the
 // Deployment's name being cut, to make room for a dash and a hash of up to ten
 // characters within 253.
 func named(replicaSet, deployment string) bool {
@@ -157,7 +157,7 @@ func mark(d *appsv1.Deployment, known ...string) *v1alpha1.Mark {
 	return nil
 }
 
-// released is whether the pods were changed since the mark, or are stopped because
+// released reports whether the pods were changed since the mark, or are stopped because
 // somebody drains the node, both of which the controller does only when the node is out.
 func released(d *appsv1.Deployment, mark *v1alpha1.Mark) bool {
 	if mark == nil {

@@ -16,9 +16,9 @@ type Target struct {
 	// Ready is what holds until the probe has said otherwise; meaningless where
 	// the first result counts.
 	Ready bool
-	// FirstCounts is whether the first result counts at once.
+	// FirstCounts says whether the first result counts at once.
 	FirstCounts bool
-	// Rehearsal is whether nothing is to be found but that the probe can pass.
+	// Rehearsal says whether nothing is to be found but that the probe can pass.
 	Rehearsal bool
 }
 
@@ -41,7 +41,7 @@ func Targets(s State) []Target {
 	return targets
 }
 
-// Judged is whether each container that has to be probed has been.
+// Judged reports whether each container that has to be probed has been.
 func (s State) Judged() bool {
 	return !slices.ContainsFunc(Targets(s), func(t Target) bool {
 		_, probed := s.Probed[t.Container]

@@ -24,22 +24,22 @@ type State struct {
 	// LostAt is when the API server was last heard of; zero while it is watched.
 	LostAt time.Time `json:"lostAt,omitzero"`
 
-	// Unkept is whether the mark would be lost with this process: until it is stored it
+	// Unkept says whether the mark would be lost with this process: until it is stored it
 	// fails the health check and is not acknowledged.
 	Unkept bool `json:"-"`
 
-	// ShuttingDown is whether the node stops its pods, this checker among them, without
+	// ShuttingDown says whether the node stops its pods, this checker among them, without
 	// that they are deleted.
 	ShuttingDown bool `json:"-"`
 
 	// Blind is why the API server could not be read for long; empty where it can.
 	Blind string `json:"-"`
 
-	// Probing is whether the checker's own probes judge every pod: the API server
+	// Probing says whether the checker's own probes judge every pod: the API server
 	// is away, or has been until a moment ago and the kubelet may not have
 	// reported yet.
 	Probing bool `json:"-"`
-	// Cold is whether Pods come from a stored State: what can be probed is then
+	// Cold says whether Pods come from a stored State: what can be probed is then
 	// not ready before it has been.
 	Cold bool `json:"-"`
 	// Probed is what own probes found, for the containers they run on.
@@ -58,7 +58,7 @@ type Deployment struct {
 	Mark *v1alpha1.Mark `json:"mark,omitempty"`
 	// MarkKey is the key on record for the mark; empty where there is none.
 	MarkKey string `json:"markKey,omitempty"`
-	// Released is whether the pods were changed, or stopped, since the mark: whoever
+	// Released says whether the pods were changed, or stopped, since the mark: whoever
 	// did that knows that no traffic reaches them any more.
 	Released bool `json:"released,omitempty"`
 }
@@ -68,21 +68,21 @@ type Pod struct {
 	UID  types.UID `json:"uid"`
 	Name string    `json:"name"`
 	IP   string    `json:"ip,omitempty"`
-	// Leaving is whether the pod terminates or has ended: it never serves again.
+	// Leaving says whether the pod terminates or has ended: it never serves again.
 	Leaving bool `json:"leaving,omitempty"`
-	// Ending is whether the pod terminates and has not ended.
+	// Ending says whether the pod terminates and has not ended.
 	Ending bool `json:"ending,omitempty"`
 	// Grace is how long it is, or would be, given from its deletion until it is killed. When that is
 	// counts by the checker's own clock, never by the time that the API server wrote.
 	Grace time.Duration `json:"grace,omitempty"`
-	// Drains is whether the pod has a drain hook.
+	// Drains says whether the pod has a drain hook.
 	Drains bool `json:"drains,omitempty"`
-	// InTargets is whether the pod may get traffic as a target of its own.
+	// InTargets says whether the pod may get traffic as a target of its own.
 	InTargets bool `json:"inTargets,omitempty"`
 	// Ready and ContainersReady are the pod's conditions.
 	Ready           bool `json:"ready,omitempty"`
 	ContainersReady bool `json:"containersReady,omitempty"`
-	// GatesPassed is whether the condition of each readiness gate is True.
+	// GatesPassed says whether the condition of each readiness gate is True.
 	GatesPassed bool `json:"gatesPassed,omitempty"`
 	// Containers are those whose readiness makes up the pod's.
 	Containers []ContainerState `json:"containers,omitempty"`

@@ -64,7 +64,7 @@ func (s State) judge(ready int32) (reason, message string) {
 	return Serving, s.count(ready)
 }
 
-// servesMarked is whether the mark leaves the health checks as they are until the
+// servesMarked reports whether the mark leaves the health checks as they are until the
 // pods are changed.
 func (d *Deployment) servesMarked() bool {
 	return d.Mark != nil && !d.Released && d.Mark.Is(v1alpha1.MarkServing)
@@ -99,7 +99,7 @@ func (s State) ready(pod Pod) bool {
 	return pod.Ready
 }
 
-// distrusts is whether the pod's condition Ready says less than its containers
+// distrusts reports whether the pod's condition Ready says less than its containers
 // do. While the API server is away it is out of date; and a node that was cut
 // off from the API server has it set to False on pods that serve, of which
 // ContainersReady and the readiness gates are then left as they were.

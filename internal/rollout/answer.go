@@ -12,14 +12,14 @@ type answer struct {
 	until time.Time
 	// why is what stands in the way and is to be reported, empty where nothing is.
 	why Fault
-	// asks is whether the API server has to be asked by a dry run first.
+	// asks says whether the API server has to be asked by a dry run first.
 	asks bool
 }
 
 // no is an answer that is reported.
 func no(reason, message string) answer { return answer{why: Fault{reason, message}} }
 
-// over is whether a deadline has passed, and had when this controller looked a while ago: one
+// over reports whether a deadline has passed, and had when this controller looked a while ago: one
 // that was frozen sees at first what was so before, as often as it looks at once. What may
 // cost something is not done for a time that has passed otherwise; a grace that an answer
 // tells the age of, or a try, is no such thing.
@@ -36,7 +36,7 @@ func (p *pass) over(deadline time.Time) answer {
 // lookAgain is after how long what a deadline has ended is looked at once more.
 const lookAgain = time.Second
 
-// accepted is whether the API server accepts a Deployment of the revision. Only
+// accepted reports whether the API server accepts a Deployment of the revision. Only
 // the present template needs to be asked about.
 func (p *pass) accepted(revision string) answer {
 	switch {

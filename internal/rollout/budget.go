@@ -11,11 +11,11 @@ import (
 // wait for their turn.
 type count struct {
 	serving, down, underWay, acting int
-	// blocked is whether a node had to wait for the budget.
+	// blocked says whether a node had to wait for the budget.
 	blocked bool
 }
 
-// permits is whether budget and floor permit to take the node out, and the count then.
+// permits reports whether budget and minServingNodes permit to take the node out, and the count then.
 func (p *pass) permits(v *view, c count) (after count, permitted answer) {
 	after = p.with(v, c)
 	switch free := p.takesNothing(v); {
@@ -26,9 +26,9 @@ func (p *pass) permits(v *view, c count) (after count, permitted answer) {
 	case after.down > p.budget(v) && !((free || p.crippled(v)) && after.underWay <= p.budget(v)):
 		c.blocked = true
 		return c, answer{}
-	case !free && !p.crippled(v) && after.serving < p.floor(v):
+	case !free && !p.crippled(v) && after.serving < p.mustServe(v):
 		return c, no(v1alpha1.ReasonFloorReached, fmt.Sprintf("taking out node %s would leave %d nodes serving, minServingNodes is %s",
-			v.Name, after.serving, p.floorInWords()))
+			v.Name, after.serving, p.minServingInWords()))
 	}
 	return after, answer{yes: true}
 }
@@ -56,8 +56,8 @@ func (p *pass) budget(v *view) int {
 	return max(1, p.maxNodes)
 }
 
-// floor is how many nodes of the set must go on serving when the node goes.
-func (p *pass) floor(v *view) int {
+// mustServe is how many nodes of the set must go on serving when the node goes.
+func (p *pass) mustServe(v *view) int {
 	switch {
 	case !v.Wanted:
 		return min(p.desired, p.minServing)
@@ -68,8 +68,8 @@ func (p *pass) floor(v *view) int {
 	}
 }
 
-// floorInWords is minServingNodes, and where it is a percentage how many nodes that is.
-func (p *pass) floorInWords() string {
+// minServingInWords is minServingNodes, and where it is a percentage how many nodes that is.
+func (p *pass) minServingInWords() string {
 	if p.strategy.MinServingNodes.Type == intstr.Int {
 		return p.strategy.MinServingNodes.String()
 	}
@@ -77,8 +77,8 @@ func (p *pass) floorInWords() string {
 }
 
 // tally counts the nodes. One that waits for its turn counts as what it is, even
-// when it is named in the wave. A node that has left the set serves nobody's
-// floor, and counts as down once it is marked.
+// when it is named in the wave. A node that has left the set does not
+// count as serving, and counts as down once it is marked.
 func (p *pass) tally(underWay, acting int) count {
 	c := count{underWay: underWay, acting: acting}
 	for i := range p.views {
@@ -86,7 +86,7 @@ func (p *pass) tally(underWay, acting int) count {
 		case p.down(v):
 			c.down++
 		case v.emptied, v.ignored:
-			// They use up no budget, and serve no floor.
+			// They use up no budget, and do not count as serving.
 		case v.Wanted:
 			c.serving++
 		}
@@ -94,7 +94,7 @@ func (p *pass) tally(underWay, acting int) count {
 	return c
 }
 
-// down is whether the node uses up budget already. A degraded one that waits for
+// down reports whether the node uses up budget already. A degraded one that waits for
 // its update does not once load balancers have put it back: the update is what may cure it.
 func (p *pass) down(v *view) bool {
 	switch {
@@ -116,8 +116,8 @@ func (p *pass) down(v *view) bool {
 	}
 }
 
-// ignores is whether the budget leaves the node out, since it has been NotReady for as
-// long as the spec says. The floor never does: it does not serve.
+// ignores reports whether the budget leaves the node out, since it has been NotReady for as
+// long as the spec says. minServingNodes never does: it does not serve.
 func (p *pass) ignores(v *view) answer {
 	if p.strategy.IgnoreNotReadyAfter == 0 || !v.Wanted || v.Ready {
 		return answer{}
@@ -138,7 +138,7 @@ func (p *pass) underWay() (names []string, acting int) {
 	return names, acting
 }
 
-// isUnderWay is whether the node is of the wave, was touched and does not serve yet. One that is
+// isUnderWay reports whether the node is of the wave, was touched and does not serve yet. One that is
 // not waited for any more is not.
 func (p *pass) isUnderWay(v *view) bool {
 	// One that is returning is known to be by its place here alone, should another lead meanwhile.
@@ -149,7 +149,7 @@ func (p *pass) isUnderWay(v *view) bool {
 	return v.Exists && touched && v.state != v1alpha1.NodeServing && v.state != ""
 }
 
-// midway is whether an update that is to be changed still goes on, or somebody took the
+// midway reports whether an update that is to be changed still goes on, or somebody took the
 // mark of a node whose detachment we still ask for: it keeps its place, and is finished
 // even when the rollout is paused. One whose pods are all ready lacks nothing, though they
 // may not have been so for long enough yet, nor does one that could not be detached for what
@@ -164,17 +164,17 @@ func (p *pass) midway(v *view) bool {
 	return !whole && !givenUp
 }
 
-// takesNothing is whether an update takes nothing more from the load balancer.
+// takesNothing reports whether an update takes nothing more from the load balancer.
 func (p *pass) takesNothing(v *view) bool { return v.Wanted && v.out() || p.finishes(v) }
 
-// finishes is whether what is left of an update that goes on takes nothing more. It does where pods
+// finishes reports whether what is left of an update that goes on takes nothing more. It does where pods
 // are replaced while the node serves, and it is to have none instead.
 func (p *pass) finishes(v *view) bool {
 	empties := p.pods == 0 && !p.strategy.Detaching && !v.Detachment.Requested
 	return p.midway(v) && !empties
 }
 
-// crippled is whether the node fails a health check, for all that one of somebody else may say,
+// crippled reports whether the node fails a health check, for all that one of somebody else may say,
 // and will until it is updated: somebody left it fewer pods than make it serve, or had it serve
 // with none.
 func (p *pass) crippled(v *view) bool {
@@ -201,7 +201,7 @@ func (p *pass) budgetExhausted() Fault {
 	return Fault{}
 }
 
-// untouched is whether a node was claimed and nothing shows that it was begun with. It uses up
+// untouched reports whether a node was claimed and nothing shows that it was begun with. It uses up
 // the budget until its claim is dropped: another controller may have begun with it, whose mark
 // is yet to be seen.
 func (p *pass) untouched(v *view) bool {

@@ -47,13 +47,13 @@ func (p *planner) retire(c Checker, idle bool) {
 	}
 }
 
-// unclear is whether it cannot be told which nodes are wanted: health checkers that are
+// unclear reports whether it cannot be told which nodes are wanted: health checkers that are
 // placed by the same spec could leave all of them.
 func (p *pass) unclear() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Reason == v1alpha1.ReasonInvalidSpec })
 }
 
-// needsCheckers is whether the health checkers of a node must stay as they are.
+// needsCheckers reports whether the health checkers of a node must stay as they are.
 // A node whose pods are complete may be waiting for nothing but a better
 // checker, and so are one that is to be updated again and one that is yet to be marked because
 // it leaves the set; one that is drained or served nothing when it was marked may have nothing
@@ -76,13 +76,13 @@ func (p *pass) needsCheckers(v *view) bool {
 	return !done
 }
 
-// checkersCurrent is whether no health checker waits to be replaced. While one
+// checkersCurrent reports whether no health checker waits to be replaced. While one
 // does, no further node starts, so that its turn comes.
 func (p *pass) checkersCurrent() bool {
 	return !slices.ContainsFunc(p.Checkers, func(c Checker) bool { return c.Wanted && (!c.Exists || c.Outdated || c.Taken) })
 }
 
-// mayClose is whether nobody needs a retiring port: no load balancer asks it on any node,
+// mayClose reports whether nobody needs a retiring port: no load balancer asks it on any node,
 // and no pod asks it before it stops.
 func (p *pass) mayClose(port int32) answer {
 	for i := range p.views {
@@ -104,7 +104,7 @@ func (p *pass) mayClose(port int32) answer {
 	return answer{yes: true}
 }
 
-// known is whether somebody can know who asks the node. Nobody does where its Deployment is yet
+// known reports whether somebody can know who asks the node. Nobody does where its Deployment is yet
 // to be made, also because somebody deleted it. One that is dead may return for as long as it
 // counts as asked.
 func (p *pass) known(v *view) answer {
@@ -117,7 +117,7 @@ func (p *pass) known(v *view) answer {
 	return p.over(later(p.Began, v.seen.Ready).Add(quietAfter))
 }
 
-// unasked is whether nobody asks the health-check port of the node any more. Of one that does not
+// unasked reports whether nobody asks the health-check port of the node any more. Of one that does not
 // answer nobody knows. Where the node is dead, or nobody is left behind the port, that ends
 // when it has been so for as long as a port that answers must be quiet: a machine that is
 // cut off from us may still be asked by others, and slowly answer.
@@ -178,9 +178,9 @@ func (p *pass) warnOfCheckers() (warnings []Fault, until time.Time) {
 	return warnings, until
 }
 
-// keepsSilent is whether a port does not answer for so long, although its node is Ready and a
-// health checker is there, or somebody listens, that it is not only starting. That may go on for ever: load balancers
-// may reach it where the controller does not, and so it is not closed.
+// keepsSilent reports whether a port does not answer for so long, although its node is Ready and a
+// health checker is there, or somebody listens, that it is not only starting. That may go on for
+// ever: load balancers may reach it where the controller does not, and so it is not closed.
 func (p *pass) keepsSilent(v *view, c Check) answer {
 	if c.Answered || c.silenced() || !v.Exists || !v.Ready {
 		return answer{}

@@ -285,7 +285,7 @@ func TestBlindCheckerOfANodeThatLeaves(t *testing.T) {
 
 // TestPortThatNobodyAsksTakesNobodyOut: a retiring port may fail its check on a node that serves, and
 // as long as somebody asks it that keeps traffic away. Then its node is one that serves, for which the
-// floor stands.
+// minimum stands.
 func TestPortThatNobodyAsksTakesNobodyOut(t *testing.T) {
 	for _, quiet := range []bool{true, false} {
 		s := servingFleet(1)

@@ -12,7 +12,7 @@ type planner struct {
 	pass
 	blocked        []Fault
 	askedForDryRun bool
-	// waits is whether a deletion that leaves the Deployments waits for one of them.
+	// waits says whether a deletion that leaves the Deployments waits for one of them.
 	waits bool
 	out   Decision
 }

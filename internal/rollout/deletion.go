@@ -1,12 +1,12 @@
 package rollout
 
-// letGo takes leave of an IngressDaemonSet that is being deleted.
-func (p *planner) letGo() {
+// finalize does what is left to do for an IngressDaemonSet that is being deleted.
+func (p *planner) finalize() {
 	p.desired = 0
 	for i := range p.views {
 		v := &p.views[i]
 		v.Wanted = false
-		w, keeps := p.letGoOf(v)
+		w, keeps := p.lastTurn(v)
 		p.settle(v, w)
 		p.waits = p.waits || keeps
 	}
@@ -19,8 +19,8 @@ func (p *planner) letGo() {
 	}
 }
 
-// letGoOf is the last turn of a node, and whether the deletion waits for it.
-func (p *pass) letGoOf(v *view) (w verdict, keeps bool) {
+// lastTurn is the last turn of a node, and whether the deletion waits for it.
+func (p *pass) lastTurn(v *view) (w verdict, keeps bool) {
 	switch p.Deletion {
 	case DeleteInWaves:
 		return p.follow(v), false
@@ -37,7 +37,7 @@ func (p *pass) letGoOf(v *view) (w verdict, keeps bool) {
 // make new ones for ever, and nobody is left who stops that.
 func (p *pass) orphan(v *view) (w verdict, keeps bool) {
 	if d := v.Deployment; v.Exists && d != nil && !d.Deleting && p.rejectsPods(v) {
-		if w = p.stopStorm(v); !w.goesOn {
+		if w = p.stopRejections(v); !w.goesOn {
 			return w, true
 		}
 	}
@@ -48,7 +48,7 @@ func (p *pass) orphan(v *view) (w verdict, keeps bool) {
 	return w, finishes.yes
 }
 
-// finishesTurn is whether the pods of a node are still replaced in its turn: unmarked
+// finishesTurn reports whether the pods of a node are still replaced in its turn: unmarked
 // meanwhile, it would get traffic back and lose the pods that take it. It has as long as
 // any update may take, also where its Node is NotReady: traffic may reach one that is cut
 // off. Whether it was updated since its mark is not asked: somebody may have changed what
@@ -73,7 +73,7 @@ func (p *pass) finishesTurn(v *view) answer {
 	return finishes
 }
 
-// anythingLeft is whether a node still has to be waited for. A Node that is gone
+// anythingLeft reports whether a node still has to be waited for. A Node that is gone
 // is not: nobody would ever remove its pods.
 func (p *planner) anythingLeft() bool {
 	if p.Deletion != DeleteInWaves {

@@ -746,7 +746,7 @@ func TestHeldByOthers(t *testing.T) {
 }
 
 // TestDeadNodeAndBudget: one pass says why a dead node stops a rollout, and the ways out;
-// with the time set for it the budget leaves the node out, and the floor does not.
+// with the time set for it the budget leaves the node out, and minServingNodes does not.
 func TestDeadNodeAndBudget(t *testing.T) {
 	for name, inTurn := range map[string]bool{"before its turn": false, "in its turn": true} {
 		t.Run(name, func(t *testing.T) {
@@ -772,7 +772,7 @@ func TestDeadNodeAndBudget(t *testing.T) {
 			}
 			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(3)
 			if d := look(sights, s, 300*time.Second+lookAgain); slices.Contains(d.Status.Wave, "n0001") || !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, "minServingNodes is 3") {
-				t.Errorf("the floor counts it:\n%s", summary(d))
+				t.Errorf("minServingNodes counts it:\n%s", summary(d))
 			}
 		})
 	}

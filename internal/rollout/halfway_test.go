@@ -9,7 +9,7 @@ import (
 // Nodes that are halfway through an update in place when they are to have no pods instead.
 
 // TestNoPodsInTheMiddleOfAnUpdate: nodes whose pods are replaced while they serve are not out, and
-// the floor keeps the last of them; beside another that serves they go.
+// minServingNodes keeps the last of them; beside another that serves they go.
 func TestNoPodsInTheMiddleOfAnUpdate(t *testing.T) {
 	for others, want := range map[int]string{0: "", 1: "Mark n0000, Mark n0001"} {
 		s := servingFleet(2 + others)

@@ -128,7 +128,7 @@ func (p *pass) detachTime() time.Duration {
 	return t
 }
 
-// detached is whether traffic to the marked node has ended. Otherwise it gives
+// detached reports whether traffic to the marked node has ended. Otherwise it gives
 // the step that is due, what is waited for, and until when where that is known.
 func (p *pass) detached(v *view) (out bool, step *Step, reason string, until time.Time) {
 	if v.marksServing() && !p.strategy.FailAfterDetachment {
@@ -273,7 +273,7 @@ func (p *pass) markOutOfTurn(v *view, reason string) Step {
 	return Step{Action: Mark, Mark: mark, Reason: reason}
 }
 
-// servesAgain is whether a node that was marked out of turn would serve by now with the pods
+// servesAgain reports whether a node that was marked out of turn would serve by now with the pods
 // that it had: it waits for its turn like any other. Pods that crash again and again are
 // ready for a moment only.
 func (p *pass) servesAgain(v *view) (a answer) {
@@ -295,7 +295,7 @@ func (p *pass) servesAgain(v *view) (a answer) {
 	return a
 }
 
-// recovers is whether as many pods as should be are ready on a node that was marked out of
+// recovers reports whether as many pods as should be are ready on a node that was marked out of
 // turn, before any was replaced: that it serves nothing, for which it waits for no turn, holds
 // no more.
 func (v *view) recovers() bool {
@@ -306,7 +306,7 @@ func (v *view) recovers() bool {
 // steadyAfter is how long pods must have been ready to be taken for good again.
 const steadyAfter = 5 * time.Second
 
-// stillBroken is whether a node that was marked out of turn serves nothing although its
+// stillBroken reports whether a node that was marked out of turn serves nothing although its
 // mark was not acknowledged in time. One that may serve is left to its turn, one that is
 // NotReady until it is Ready, or gone.
 func (p *pass) stillBroken(v *view) (w verdict, broken bool) {
@@ -383,7 +383,7 @@ func (p *pass) awaitReturn(v *view, reason string) verdict {
 		": look at the detacher, or remove what it left on the Node"))
 }
 
-// outdated is whether the node's pods differ from what they should be.
+// outdated reports whether the node's pods differ from what they should be.
 func (p *pass) outdated(v *view) bool {
 	d := v.Deployment
 	held := d.heldBack() && (d.Hold.Revision == v.target || v.rolling())
@@ -403,7 +403,7 @@ func (p *pass) watched(v *view, w verdict, since time.Time) verdict {
 	return w.given(overdue)
 }
 
-// ripens is whether the node's pods lack nothing but to be ready for minReadySeconds, which
+// ripens reports whether the node's pods lack nothing but to be ready for minReadySeconds, which
 // a controller that was frozen meanwhile begins to count when it sees them.
 func (p *pass) ripens(v *view) bool {
 	ready, _, _ := v.complete(p.Now, 0)

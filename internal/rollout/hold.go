@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// backsOff is whether the revision that the node should have was rejected there,
+// backsOff reports whether the revision that the node should have was rejected there,
 // under the present spec, and it is not time yet to try again. While a taint evicts pods
 // it never is.
 func (p *pass) backsOff(v *view) answer {
@@ -38,7 +38,7 @@ func backoff(attempts int) time.Duration {
 	return min(d, lastRetry)
 }
 
-// updatesPartly is whether the node is being updated with another number of pods than
+// updatesPartly reports whether the node is being updated with another number of pods than
 // is wanted in the end.
 func (p *pass) updatesPartly(v *view) bool {
 	d := v.Deployment
@@ -46,7 +46,7 @@ func (p *pass) updatesPartly(v *view) bool {
 	return d.partly() && d.Revision == v.target && d.PodsPerNode == p.pods && !d.Drifted && !v.Marked() && !takes
 }
 
-// overlooked is whether the Deployment controller starts no pod of what is tried, or of an
+// overlooked reports whether the Deployment controller starts no pod of what is tried, or of an
 // update in the node's turn. A ReplicaSet that it had shrunk to as many pods as were then
 // asked for still says that it was sized for more, and so the Deployment counts as being
 // scaled for ever. Another number of pods ends that. An update gets half its time to show
@@ -73,7 +73,7 @@ func (p *pass) overlooked(v *view) answer {
 
 func (d *Deployment) afterAttempt() string { return fmt.Sprintf("after attempt %d", d.Hold.Attempts) }
 
-// holdIsOver is whether there is a hold whose pods were accepted, or are not wanted any more.
+// holdIsOver reports whether there is a hold whose pods were accepted, or are not wanted any more.
 func (v *view) holdIsOver(done bool) bool {
 	h := v.Deployment.Hold
 	return done && h != nil && (h.Trying || h.Revision != v.target)

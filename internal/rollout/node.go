@@ -8,21 +8,21 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// Marked is whether the node's health checks are made to fail.
+// Marked reports whether the node's health checks are made to fail.
 func (n *Node) Marked() bool {
 	return n.Deployment != nil && (n.Deployment.Mark != "" || n.Deployment.EmptyMark)
 }
 
-// drained is whether somebody was seen to drain the node.
+// drained reports whether somebody was seen to drain the node.
 func (n *Node) drained() bool {
 	return n.Deployment != nil && (n.Deployment.Drained || !n.Deployment.DrainedAt.IsZero())
 }
 
-// marksServing is whether the health checks go on passing in spite of the mark,
+// marksServing reports whether the health checks go on passing in spite of the mark,
 // until the pods are changed.
 func (n *Node) marksServing() bool { return n.Deployment.Mark.Is(v1alpha1.MarkServing) }
 
-// outOfTurn is whether the node served nothing when it was marked: it was not its turn.
+// outOfTurn reports whether the node served nothing when it was marked: it was not its turn.
 func (n *Node) outOfTurn() bool {
 	return n.Deployment != nil && n.Deployment.Mark.Is(v1alpha1.MarkOutOfTurn)
 }
@@ -30,7 +30,7 @@ func (n *Node) outOfTurn() bool {
 // markedAt is when the node was marked; ok is false where the mark is not ours.
 func (n *Node) markedAt() (at time.Time, ok bool) { return n.Deployment.Mark.At() }
 
-// updatedInTurn is whether the pods were changed since the node was marked. A mark that is
+// updatedInTurn reports whether the pods were changed since the node was marked. A mark that is
 // not ours does not tell when it was made.
 func (n *Node) updatedInTurn() bool {
 	at, ours := n.markedAt()
@@ -47,41 +47,41 @@ func (n *Node) readyPods() int32 {
 	return ready
 }
 
-// serves is whether the pod is ready and not about to end.
+// serves reports whether the pod is ready and not about to end.
 func (p *Pod) serves() bool { return p.Ready && p.stays() }
 
-// stays is whether the pod runs, or is to, and is not about to end.
+// stays reports whether the pod runs, or is to, and is not about to end.
 func (p *Pod) stays() bool { return !p.Terminating && p.Failed == "" }
 
-// Runs is whether a pod of a revision runs on the node, ready or not.
+// Runs reports whether a pod of a revision runs on the node, ready or not.
 func (n *Node) Runs(revision string) bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Running && p.Revision == revision })
 }
 
-// broken is whether the node serves nothing: no pod is ready and its health checks fail.
+// broken reports whether the node serves nothing: no pod is ready and its health checks fail.
 func (n *Node) broken() bool { return n.checksFail() && n.readyPods() == 0 }
 
-// out is whether no new traffic can reach the node: its health checks fail, or where none counts,
+// out reports whether no new traffic can reach the node: its health checks fail, or where none counts,
 // no pod is ready.
 func (n *Node) out() bool {
 	return n.checksFail() && (n.readyPods() == 0 || slices.ContainsFunc(n.Checks, Check.counts))
 }
 
-// checksFail is whether every health check has answered that it fails, or nobody is there to
+// checksFail reports whether every health check has answered that it fails, or nobody is there to
 // answer. One that does not answer tells nothing.
 func (n *Node) checksFail() bool {
 	passes := slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Serving })
 	return !passes && n.unheard() == nil
 }
 
-// rolling is whether the Deployment controller is still replacing pods. Older ones may be
+// rolling reports whether the Deployment controller is still replacing pods. Older ones may be
 // of the same revision, where somebody changed the template.
 func (n *Node) rolling() bool {
 	d := n.Deployment
 	return !d.Settled || d.UpdatedReplicas != d.Replicas || d.OlderReplicas > 0 || n.between()
 }
 
-// servesAsItIs is whether as many pods are ready as make the node serve, or as are asked for
+// servesAsItIs reports whether as many pods are ready as make the node serve, or as are asked for
 // where that is fewer, at least one, and none of them is being replaced. The Deployment
 // controller counts them as well: others may be what an earlier Deployment has left.
 func (n *Node) servesAsItIs() bool {
@@ -89,21 +89,21 @@ func (n *Node) servesAsItIs() bool {
 	return min(n.readyPods(), n.Deployment.ReadyReplicas) >= enough && !n.rolling() && !n.anyTerminating()
 }
 
-// between is whether older pods are left that are to be replaced.
+// between reports whether older pods are left that are to be replaced.
 func (n *Node) between() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool {
 		return p.Revision != n.Deployment.Revision && p.stays()
 	})
 }
 
-// shrinksMidway is whether the node is to have fewer pods than it asks for by itself, while older
+// shrinksMidway reports whether the node is to have fewer pods than it asks for by itself, while older
 // ones are left that are to be replaced, of the same revision or of another.
 func (n *Node) shrinksMidway(pods int32) bool {
 	d := n.Deployment
 	return pods < d.Replicas && d.Replicas == d.PodsPerNode && (n.between() || d.OlderReplicas > 0)
 }
 
-// complete is whether every pod that the Deployment wants is available and no
+// complete reports whether every pod that the Deployment wants is available and no
 // other pod is left, terminating ones included, whose listeners would still take
 // connections. Older ones may be of the same revision, or of an earlier Deployment, and are
 // told by the Deployment controller's counts or by their template: either may be seen before
@@ -158,7 +158,7 @@ func (n *Node) available(now time.Time, minReady time.Duration) (available int32
 	return available
 }
 
-// checksPass is whether all health checks that count pass, and since when.
+// checksPass reports whether all health checks that count pass, and since when.
 func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 	for _, c := range n.Checks {
 		switch {
@@ -174,7 +174,7 @@ func (n *Node) checksPass() (ok bool, since time.Time, reason string) {
 	return true, since, ""
 }
 
-// acknowledged is whether every health check fails with the mark, or passes with one
+// acknowledged reports whether every health check fails with the mark, or passes with one
 // that lets it, and since when: as the answers say. A port that is silent fails where no health
 // checker is left behind it, since that was seen and the node was marked: one that did not
 // answer us, or not in time, may have passed until then. One that answers is heard, whatever
@@ -200,16 +200,16 @@ func (n *Node) acknowledged(marked time.Time) (ok bool, since time.Time, reason 
 	return true, since, ""
 }
 
-// repeatsNoMark is whether a health check is not one of ours, as that of kube-proxy.
+// repeatsNoMark reports whether a health check is not one of ours, as that of kube-proxy.
 func (n *Node) repeatsNoMark() bool {
 	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Unmarked })
 }
 
-// counts is whether a load balancer may go by the port. None does by a retiring one that nobody
+// counts reports whether a load balancer may go by the port. None does by a retiring one that nobody
 // asks, or behind which nobody is left.
 func (c Check) counts() bool { return !c.Retiring || !c.Quiet && !c.silenced() }
 
-// silenced is whether nobody answers on the port because nobody is there.
+// silenced reports whether nobody answers on the port because nobody is there.
 func (c *Check) silenced() bool { return c.Gone && !c.Answered && !c.Accepted }
 
 func later(a, b time.Time) time.Time {
@@ -229,10 +229,10 @@ func (n *Node) unheard() *Check {
 	return &n.Checks[i]
 }
 
-// blind is whether a health checker of the node cannot see a mark.
+// blind reports whether a health checker of the node cannot see a mark.
 func (n *Node) blind() bool {
 	return slices.ContainsFunc(n.Checks, func(c Check) bool { return c.Blind != "" })
 }
 
-// asked is whether the detacher is asked by the annotation that the strategy names.
+// asked reports whether the detacher is asked by the annotation that the strategy names.
 func (n *Node) asked() bool { return n.Detachment.Requested && n.Detachment.Held }

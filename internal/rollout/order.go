@@ -27,7 +27,7 @@ func (p *planner) assignTargets() {
 	}
 }
 
-// refused is whether nodes wait for the present template because the API server refuses it.
+// refused reports whether nodes wait for the present template because the API server refuses it.
 func (p *planner) refused() bool {
 	return p.DryRun.Refusal != "" && p.out.Status.UpdatedNodes < p.out.Status.DesiredNodes
 }

@@ -16,7 +16,7 @@ import (
 type pass struct {
 	State
 	strategy v1alpha1.Strategy
-	// desired is how many nodes are wanted, maxNodes the budget, minServing the floor.
+	// desired is how many nodes are wanted, maxNodes the budget, minServing how many are to go on serving.
 	desired, maxNodes, minServing int
 	pods                          int32
 	// goal is the revision that nodes are brought to: the present one, or the
@@ -25,10 +25,10 @@ type pass struct {
 	rejected *v1alpha1.RejectedRevision
 	// timedOut are the nodes whose detachment timed out with the present spec.
 	timedOut map[string]bool
-	// gate is where the analysis of the last wave stands, nil where there is none.
-	gate  *v1alpha1.AnalysisStatus
-	wave  map[string]bool
-	views []view
+	// analysis is where the analysis of the last wave stands, nil where there is none.
+	analysis *v1alpha1.AnalysisStatus
+	wave     map[string]bool
+	views    []view
 	// forbidden says which annotation on Nodes is not permitted, empty where all are.
 	forbidden string
 	// halts is why the rollout halts with this decision, empty where it goes on.
@@ -43,7 +43,7 @@ type view struct {
 	// target is the revision that the node should have.
 	target string
 	group  group
-	// ignored is whether the budget does not count it, since it has been NotReady for so long.
+	// ignored says whether the budget does not count it, since it has been NotReady for so long.
 	ignored bool
 	// verdict is what is settled about it so far.
 	verdict
@@ -58,7 +58,7 @@ func (p *pass) find(name string) *view {
 	return &p.views[i]
 }
 
-// ready is whether the node of a name is there and Ready.
+// ready reports whether the node of a name is there and Ready.
 func (p *pass) ready(name string) bool {
 	v := p.find(name)
 	return v != nil && v.Ready
@@ -74,14 +74,14 @@ func sorted[T any](list []T, compare func(a, b T) int) []T {
 	return list
 }
 
-// keptOut is whether somebody wants the node out of the load balancer.
+// keptOut reports whether somebody wants the node out of the load balancer.
 func (v *view) keptOut() bool { return v.Deployment != nil && v.Deployment.Detached }
 
 func (p *pass) minReady() time.Duration {
 	return time.Duration(p.Spec.MinReadySeconds) * time.Second
 }
 
-// turns is whether the node, where it is in the wave, is there for its turn: not
+// turns reports whether the node, where it is in the wave, is there for its turn: not
 // one that leaves, nor one that somebody drains or keeps out for as long as they like.
 func (v *view) turns() bool {
 	return v.Wanted && !v.keptOut() && !v.drained()
@@ -124,5 +124,5 @@ func resolve(field string, value intstr.IntOrString, nodes, safest int) (int, Fa
 	return n, Fault{}
 }
 
-// leftToOthers is whether nothing is left to do on a node that is not put back in time.
+// leftToOthers reports whether nothing is left to do on a node that is not put back in time.
 func (v *view) leftToOthers() bool { return v.unreturned && v.done }

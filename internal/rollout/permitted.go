@@ -47,7 +47,7 @@ func (p *pass) forbiddenAnnotation() string {
 	}
 }
 
-// mustRetreat is whether a marked node is to be put back before its pods are touched, since
+// mustRetreat reports whether a marked node is to be put back before its pods are touched, since
 // its detacher may not be asked. One that was asked before that was forbidden is finished.
 func (p *pass) mustRetreat(v *view) bool {
 	return p.forbidden != "" && !v.asked() && !v.outOfTurn() && !v.updatedInTurn()

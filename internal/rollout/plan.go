@@ -12,18 +12,18 @@ import (
 func Plan(s State) Decision {
 	p := newPlanner(s)
 	if s.Deletion != NotDeleted {
-		p.letGo()
+		p.finalize()
 		return p.out
 	}
 	p.recordRevision()
-	p.openGate()
+	p.readAnalysis()
 	p.assignTargets()
 	p.applyCheckers()
 	for i := range p.views {
 		p.settle(&p.views[i], p.turn(&p.views[i]))
 	}
 	p.continueWave()
-	p.closeGate()
+	p.continueAnalysis()
 	p.rejectOverdue()
 	p.writeStatus()
 	return p.out

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// untried is whether the Deployment controller has yet to see what is tried again: what was
+// untried reports whether the Deployment controller has yet to see what is tried again: what was
 // rejected was so before.
 func (d *Deployment) untried() bool {
 	return d.Hold != nil && d.Hold.Trying && d.Hold.Attempts > 0 && !d.Settled
 }
 
-// taintEvicted is whether a taint has taken pods from the node: each new one would be deleted
+// taintEvicted reports whether a taint has taken pods from the node: each new one would be deleted
 // as fast as its ReplicaSet makes it. Until then they may use the time that they
 // tolerate the taint, and those that tolerate it for good stay.
 func (n *Node) taintEvicted() bool {
@@ -22,7 +22,7 @@ func (n *Node) taintEvicted() bool {
 	return all < n.Deployment.Replicas
 }
 
-// doomed is whether a pod was made in place of those that a taint has evicted: that it
+// doomed reports whether a pod was made in place of those that a taint has evicted: that it
 // tolerates the taint for a time again would go on for ever. Those may be gone that it was made
 // in place of.
 func (n *Node) doomed(p Pod) bool {
@@ -37,14 +37,14 @@ func (n *Node) doomed(p Pod) bool {
 	})
 }
 
-// settled is whether the pods that are asked for are there, and no others.
+// settled reports whether the pods that are asked for are there, and no others.
 func (n *Node) settled() bool {
 	d := n.Deployment
 	other := func(p Pod) bool { return !p.Ready || p.Terminating || p.Failed != "" || p.Revision != d.Revision }
 	return d.Settled && d.OlderReplicas == 0 && d.Replicas == int32(len(n.Pods)) && !slices.ContainsFunc(n.Pods, other)
 }
 
-// uncounted is whether a pod is there that the Deployment controller has not told of yet. Its
+// uncounted reports whether a pod is there that the Deployment controller has not told of yet. Its
 // revision does not tell: somebody may have changed what else older ones were made from.
 func (n *Node) uncounted() bool {
 	there := int32(0)
@@ -56,13 +56,13 @@ func (n *Node) uncounted() bool {
 	return there > n.Deployment.UpdatedReplicas+n.Deployment.OlderReplicas
 }
 
-// nudged is whether a pod more is asked for by a nudge.
+// nudged reports whether a pod more is asked for by a nudge.
 func (n *Node) nudged(pods int32) bool {
 	d := n.Deployment
 	return n.updatedInTurn() && d.PodsPerNode == pods && d.Replicas == pods+1
 }
 
-// heldBack is whether fewer pods are asked for, or older ones.
+// heldBack reports whether fewer pods are asked for, or older ones.
 func (d *Deployment) heldBack() bool { return d.Hold != nil && !d.Hold.Trying }
 
 func (d *Deployment) partly() bool {
@@ -83,7 +83,7 @@ func (n *Node) anyFailed() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.Failed != "" && !p.Terminating })
 }
 
-// strays is whether pods do not run of a template of which none does, and which is not the
+// strays reports whether pods do not run of a template of which none does, and which is not the
 // Deployment's. They are made anew for as long as their ReplicaSet asks for them.
 func (n *Node) strays() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool {
@@ -94,17 +94,17 @@ func (n *Node) strays() bool {
 	})
 }
 
-// othersServe is whether a pod serves that is not of the Deployment's present template.
+// othersServe reports whether a pod serves that is not of the Deployment's present template.
 func (n *Node) othersServe() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.serves() && !n.isPresent(p) })
 }
 
-// presentServes is whether a pod serves that is of the Deployment's present template.
+// presentServes reports whether a pod serves that is of the Deployment's present template.
 func (n *Node) presentServes() bool {
 	return slices.ContainsFunc(n.Pods, func(p Pod) bool { return p.serves() && n.isPresent(p) })
 }
 
-// isPresent is whether a pod is of the Deployment's present template.
+// isPresent reports whether a pod is of the Deployment's present template.
 func (n *Node) isPresent(p Pod) bool {
 	return p.Revision == n.Deployment.Revision && p.ReplicaSet == n.presentReplicaSet()
 }

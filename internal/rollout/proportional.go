@@ -41,7 +41,7 @@ func (d *Deployment) surgeBeside(present int32, others []int32) int32 {
 	return d.surgeOf(all)
 }
 
-// keepsOthers is whether the other ReplicaSets keep their pods where all were sized for so many
+// keepsOthers reports whether the other ReplicaSets keep their pods where all were sized for so many
 // pods before, and are for so many after, whatever the size of the present one.
 func keepsOthers(present int32, others []int32, before, after int32) bool {
 	for rejecting := present + 1; rejecting <= before-sum(others); rejecting++ {

@@ -34,7 +34,7 @@ func (p *pass) remove(v *view) verdict {
 	return w
 }
 
-// drains is whether somebody takes pods from a node that is leaving: by eviction, or by
+// drains reports whether somebody takes pods from a node that is leaving: by eviction, or by
 // deleting them, which tells no reason. Of pods that were deleted only those count that
 // neither our doing nor anybody's change of the Deployment explains: the node is not in
 // its turn, and a pod of the present template was deleted that is made again, since we last

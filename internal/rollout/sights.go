@@ -26,10 +26,10 @@ type Sights struct {
 	looks  []time.Time
 	nodes  map[string]*sight
 	// pass counts the States that were seen, so that nodes that are gone can be told.
-	pass int
-	gate gateValue
-	// gateAt is when the present phase of the analysis was first seen.
-	gateAt time.Time
+	pass     int
+	analysis analysisValue
+	// analysisAt is when the present phase of the analysis was first seen.
+	analysisAt time.Time
 }
 
 type sight struct {
@@ -51,7 +51,7 @@ type nodeValues struct {
 	updated, attached, hold, requested int64
 }
 
-type gateValue struct {
+type analysisValue struct {
 	began int64
 	phase v1alpha1.AnalysisPhase
 }
@@ -96,7 +96,7 @@ func (s *Sights) See(state *State) {
 	if len(s.nodes) > len(state.Nodes) {
 		maps.DeleteFunc(s.nodes, func(_ string, known *sight) bool { return known.pass != s.pass })
 	}
-	s.seeGate(state)
+	s.seeAnalysis(state)
 }
 
 // look notes a look, and is when the last one was that lies lookAgain back; zero where none
@@ -211,15 +211,15 @@ func (s *sight) seeChecks(n *Node, now time.Time) {
 	}
 }
 
-func (s *Sights) seeGate(state *State) {
-	value := gateValue{}
+func (s *Sights) seeAnalysis(state *State) {
+	value := analysisValue{}
 	if a := state.Status.Analysis; a != nil {
-		value = gateValue{began: a.Began.UnixNano(), phase: a.Phase}
+		value = analysisValue{began: a.Began.UnixNano(), phase: a.Phase}
 	}
-	if value != s.gate || s.gateAt.IsZero() {
-		s.gate, s.gateAt = value, state.Now
+	if value != s.analysis || s.analysisAt.IsZero() {
+		s.analysis, s.analysisAt = value, state.Now
 	}
-	state.GateSeen = s.gateAt
+	state.AnalysisSeen = s.analysisAt
 }
 
 // seen is when what stands on a node counts as first seen. Without Sights, as in a

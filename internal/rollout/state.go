@@ -17,11 +17,11 @@ import (
 type State struct {
 	Now time.Time
 	// Began is when this controller began to look, Looked when it last did so lookAgain ago
-	// or earlier and was not frozen since, GateSeen when it first saw the present phase of the
+	// or earlier and was not frozen since, AnalysisSeen when it first saw the present phase of the
 	// analysis; all, and what is Seen of nodes, by its own clock.
-	Began, Looked, GateSeen time.Time
-	Generation              int64
-	Spec                    v1alpha1.IngressDaemonSetSpec
+	Began, Looked, AnalysisSeen time.Time
+	Generation                  int64
+	Spec                        v1alpha1.IngressDaemonSetSpec
 	// Status is the status as it was last written.
 	Status   v1alpha1.IngressDaemonSetStatus
 	Deletion Deletion
@@ -29,7 +29,7 @@ type State struct {
 	// template is on record.
 	Revision  string
 	Revisions map[string]bool
-	// BroughtBack is whether another was recorded after the present one, or as late.
+	// BroughtBack says whether another was recorded after the present one, or as late.
 	BroughtBack bool
 	// DryRun is what the API server said of a Deployment with the present template.
 	DryRun DryRun
@@ -59,7 +59,7 @@ type Measurement struct {
 	// Analysis is the AnalysisID of what it was made for.
 	Analysis string
 	At       time.Time
-	// Counted is whether it was in a status that was stored. Another controller, whose own came
+	// Counted says whether it was in a status that was stored. Another controller, whose own came
 	// after it, may have written over when the last was.
 	Counted bool
 	// Failure is empty where it passed. FailedOn are the nodes that it failed on, where
@@ -68,7 +68,7 @@ type Measurement struct {
 	FailedOn []string
 }
 
-// Deletion is whether and how the IngressDaemonSet is being deleted.
+// Deletion reports whether and how the IngressDaemonSet is being deleted.
 type Deletion string
 
 const (
@@ -99,16 +99,16 @@ type Node struct {
 	// Seen is when this controller first saw what stands here; nil where all clocks
 	// are one, as in a forecast.
 	Seen *Seen
-	// Exists is whether the Node object is there, Wanted whether it is in the node set.
+	// Exists says whether the Node object is there, Wanted whether it is in the node set.
 	Exists, Wanted bool
-	// Ready is whether the Node is, ReadyAt when that last changed, by the clock of whoever
+	// Ready says whether the Node is, ReadyAt when that last changed, by the clock of whoever
 	// said so.
 	Ready   bool
 	ReadyAt time.Time
-	// Leaving is whether the node is cordoned or about to be removed, Evicting
+	// Leaving says whether the node is cordoned or about to be removed, Evicting
 	// whether somebody has evicted pods of ours from it.
 	Leaving, Evicting bool
-	// Tainted is whether the node has a taint NoExecute that pods do not tolerate for good.
+	// Tainted says whether the node has a taint NoExecute that pods do not tolerate for good.
 	Tainted bool
 	// EvictedSince is when a taint that is still there was first seen to take a pod of each
 	// ReplicaSet, by its hash.
@@ -120,7 +120,7 @@ type Node struct {
 	Pods []Pod
 	// Checks are the answers of the node's health-check ports.
 	Checks []Check
-	// CheckersSettled is whether each health checker of the node runs and none
+	// CheckersSettled says whether each health checker of the node runs and none
 	// is about to be replaced.
 	CheckersSettled bool
 }
@@ -135,22 +135,22 @@ type Deployment struct {
 	PodsPerNode, Replicas int32
 	// Surge is how many pods more the Deployment may have at the moment.
 	Surge int32
-	// Settled is whether the Deployment controller has seen the present spec;
+	// Settled says whether the Deployment controller has seen the present spec;
 	// UpdatedReplicas is how many pods it then counted of the present template,
 	// OlderReplicas of others, and ReadyReplicas how many of all were ready.
 	Settled                                       bool
 	UpdatedReplicas, OlderReplicas, ReadyReplicas int32
-	// Drifted is whether somebody else changed the spec, Outmoded whether fields
+	// Drifted says whether somebody else changed the spec, Outmoded whether fields
 	// that restart no pod, or its labels, differ from what is wanted.
 	Drifted, Outmoded bool
-	// Detached is whether somebody wants the node out of the load balancer.
+	// Detached says whether somebody wants the node out of the load balancer.
 	Detached bool
 	// Mark is the value of the health-check mark, empty where there is none; EmptyMark
-	// is whether one is there that somebody left without a value.
+	// says whether one is there that somebody left without a value.
 	Mark                             v1alpha1.Mark
 	EmptyMark                        bool
 	UpdatedAt, AttachedAt, DrainedAt time.Time
-	// Drained is whether somebody was seen to drain the node, also where it is not known when.
+	// Drained says whether somebody was seen to drain the node, also where it is not known when.
 	Drained bool
 	Hold    *v1alpha1.Hold
 }
@@ -161,14 +161,14 @@ type Pod struct {
 	// ReplicaSet is the hash by which the Deployment controller tells the pods of one
 	// template from those of another, also where their revision is the same.
 	ReplicaSet string
-	// Older is whether its template is known to be another than the Deployment's present
+	// Older says whether its template is known to be another than the Deployment's present
 	// one, also where the revision is the same (see InDoubt).
 	Older bool
 	// Created is when it was made, Deleted when somebody asked for its end, Evicted
 	// whether a taint of its node is why.
 	Created, Deleted time.Time
 	Evicted          bool
-	// Ready is whether its containers are ready and no readiness gate fails.
+	// Ready says whether its containers are ready and no readiness gate fails.
 	Ready      bool
 	ReadySince time.Time
 	// SeenReady is when this controller first saw it ready, zero where it was so before.
@@ -182,11 +182,11 @@ type Pod struct {
 // Check is what a health-check port of a node answers.
 type Check struct {
 	Port int32
-	// Retiring is whether the port is not in the spec any more.
+	// Retiring says whether the port is not in the spec any more.
 	Retiring bool
-	// Answered is whether the port answered, Gone whether no health checker is there to.
+	// Answered says whether the port answered, Gone whether no health checker is there to.
 	Answered, Gone bool
-	// Accepted is whether a port that did not answer was listened to all the same: a process
+	// Accepted says whether a port that did not answer was listened to all the same: a process
 	// that outlives its pod may answer others who wait for longer.
 	Accepted bool
 	Serving  bool
@@ -201,7 +201,7 @@ type Check struct {
 	// SeenSilenced is when this controller first saw that nobody answers because nobody is
 	// there, zero where it was so before.
 	SeenSilenced time.Time
-	// Quiet is whether nobody but this project's programs asks the port any more, AskedBy
+	// Quiet says whether nobody but this project's programs asks the port any more, AskedBy
 	// who did last.
 	Quiet   bool
 	AskedBy string
@@ -211,17 +211,17 @@ type Check struct {
 
 // Detachment is what stands on the Node about its detachment.
 type Detachment struct {
-	// Requested is whether we asked, and since when.
+	// Requested says whether we asked, and since when.
 	Requested   bool
 	RequestedAt time.Time
 	// StaleTimestamp is the detacher's timestamp that was there before we asked
 	// and belonged to a detachment that had ended.
 	StaleTimestamp string
-	// Held is whether the annotation that asks is on the Node, by us or by others.
+	// Held says whether the annotation that asks is on the Node, by us or by others.
 	Held bool
 	// Timestamp is the detacher's answer as it stands.
 	Timestamp string
-	// Moving is whether a detacher has begun to take the node out of its load
+	// Moving says whether a detacher has begun to take the node out of its load
 	// balancers, for whatever reason, and not yet put it back into all of them.
 	Moving bool
 }
@@ -229,11 +229,11 @@ type Detachment struct {
 // Checker is a DaemonSet of health checkers.
 type Checker struct {
 	Port int32
-	// Wanted is whether the port is in the spec.
+	// Wanted says whether the port is in the spec.
 	Wanted, Exists bool
-	// Outdated is whether its pods would be replaced by what is wanted now.
+	// Outdated says whether its pods would be replaced by what is wanted now.
 	Outdated bool
-	// Taken is whether an older IngressDaemonSet answers on the port, on a node of both.
+	// Taken says whether an older IngressDaemonSet answers on the port, on a node of both.
 	Taken bool
 }
 

@@ -47,7 +47,7 @@ func (p *planner) writeStatus() {
 		finished = finished && (v.state == v1alpha1.NodeServing || v.emptied) && !v.starts
 	}
 	finished = finished && p.passed() && !p.unclear()
-	s.Analysis = p.gate
+	s.Analysis = p.analysis
 	if p.rejected != nil {
 		s.Rejected = p.rejected
 	}
@@ -58,7 +58,7 @@ func (p *planner) writeStatus() {
 	p.setConditions(finished)
 }
 
-// proven is whether the present template has come through: every wanted Ready node, at
+// proven reports whether the present template has come through: every wanted Ready node, at
 // least one, runs it and serves, but for those that somebody keeps out, does not put back
 // or drains, and its analysis passed. A dead node tells nothing of it, and that one waits
 // for its turn for another reason, such as more pods, nothing against it.
@@ -77,10 +77,10 @@ func (p *pass) proven() bool {
 	return proofs > 0 && p.passed()
 }
 
-// passed is whether no analysis holds up the end of the rollout.
-func (p *pass) passed() bool { return p.gate == nil || p.gate.Phase == v1alpha1.AnalysisPassed }
+// passed reports whether no analysis holds up the end of the rollout.
+func (p *pass) passed() bool { return p.analysis == nil || p.analysis.Phase == v1alpha1.AnalysisPassed }
 
-// degrades is whether the node is still attached while pods are replaced.
+// degrades reports whether the node is still attached while pods are replaced.
 func (p *pass) degrades(v *view) bool {
 	pass, _, _ := v.checksPass()
 	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)
@@ -122,13 +122,13 @@ func (p *pass) since(v *view) *metav1.Time {
 
 func (p *planner) setConditions(finished bool) {
 	s := &p.out.Status
-	floor := max(1, min(int32(p.minServing), s.DesiredNodes))
+	least := max(1, min(int32(p.minServing), s.DesiredNodes))
 	switch {
 	case p.Deletion != NotDeleted:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "the IngressDaemonSet is being deleted")
 	case s.DesiredNodes == 0:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "no node matches the template's nodeSelector, affinity and tolerations and spec.nodeSelector")
-	case s.ServingNodes+s.DegradedNodes >= floor:
+	case s.ServingNodes+s.DegradedNodes >= least:
 		p.set(v1alpha1.ConditionAvailable, true, v1alpha1.ReasonNodesServing, "at least minServingNodes nodes serve")
 	default:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonTooFewNodesServing, "fewer than minServingNodes nodes serve")
@@ -158,7 +158,7 @@ func (p *planner) setProgressing(finished bool) {
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonRollingBack, "revision "+p.Revision+" was rejected, and nodes are taken back to "+p.goal+": "+p.rejected.Message+p.notTriedAgain())
 	case p.halted():
 		// Keep the message that says why.
-	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisFailed:
+	case p.analysis != nil && p.analysis.Phase == v1alpha1.AnalysisFailed:
 		// Somebody may have taken their places from the status.
 		p.enrollJudged()
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonAnalysisFailed, cmp.Or(p.failure(), "a check failed that is not in the spec any more"))
@@ -172,7 +172,7 @@ func (p *planner) setProgressing(finished bool) {
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "no node is in the node set, so that nothing is left to do and nothing is proven")
 	case finished:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonComplete, "every node that should have it runs the present template and serves")
-	case p.gate != nil && p.gate.Phase == v1alpha1.AnalysisMeasuring:
+	case p.analysis != nil && p.analysis.Phase == v1alpha1.AnalysisMeasuring:
 		p.set(v1alpha1.ConditionProgressing, true, v1alpha1.ReasonAnalyzing, "the nodes of the last wave are measured before the next begins: "+p.measuredNodes())
 	case p.Spec.Paused && len(p.out.Status.Wave) == 0:
 		p.set(v1alpha1.ConditionProgressing, false, v1alpha1.ReasonPaused, "spec.paused is set")

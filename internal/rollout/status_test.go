@@ -149,7 +149,7 @@ func TestCurrentRevision(t *testing.T) {
 	}
 }
 
-// TestNoPods: with podsPerNode 0 the floor keeps the last node; without a floor all are
+// TestNoPods: with podsPerNode 0 minServingNodes keeps the last node; without one all are
 // emptied, one after another, and that is what the spec wants.
 func TestNoPods(t *testing.T) {
 	s := servingFleet(2)
@@ -157,7 +157,7 @@ func TestNoPods(t *testing.T) {
 	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = percent(100)
 	d := Plan(s)
 	if len(d.Status.Wave) != 1 || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonFloorReached {
-		t.Errorf("the floor is 1:\n%s", summary(d))
+		t.Errorf("minServingNodes is 1:\n%s", summary(d))
 	}
 	s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0)
 	s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(1)
@@ -176,14 +176,14 @@ func TestNoPods(t *testing.T) {
 }
 
 // TestNoPodsWhileNodesStayAttached: where nodes are updated while they serve, one that is to have no
-// pods leaves the load balancer first all the same, and the floor holds.
+// pods leaves the load balancer first all the same, and minServingNodes holds.
 func TestNoPodsWhileNodesStayAttached(t *testing.T) {
 	s := servingFleet(2)
 	s.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxDegradedNodes: number(2)}
 	s.Spec.PodsPerNode = new(int32(0))
 	d := Plan(s)
 	if !slices.Equal(d.Status.Wave, []string{"n0000"}) || condition(t, d, v1alpha1.ConditionBlocked).Reason != v1alpha1.ReasonFloorReached {
-		t.Errorf("the floor is 1:\n%s", summary(d))
+		t.Errorf("minServingNodes is 1:\n%s", summary(d))
 	}
 	s.Status.Wave = d.Status.Wave
 	if got := steps(Plan(s)); got != "Mark n0000" {

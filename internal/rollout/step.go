@@ -37,7 +37,7 @@ type Step struct {
 	Hold *v1alpha1.Hold
 	// PodsPerNode is how many pods make the node serve, which SetFields puts back; nil to leave it.
 	PodsPerNode *int32
-	// Paused is whether HoldBack pauses the Deployment, so that the Deployment
+	// Paused says whether HoldBack pauses the Deployment, so that the Deployment
 	// controller neither starts nor stops pods of a rolling update.
 	Paused bool
 	// Rolling is how Create, Update and HoldBack have the Deployment controller replace

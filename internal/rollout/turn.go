@@ -23,7 +23,7 @@ var rules = []rule{
 	{(*pass).lacksDeployment, (*pass).create},
 	{(*pass).isLeft, (*pass).leave},
 	{(*pass).isDeleted, (*pass).awaitDeletion},
-	{(*pass).rejectsPods, (*pass).stopStorm},
+	{(*pass).rejectsPods, (*pass).stopRejections},
 	{(*pass).leavesSet, (*pass).remove},
 	{(*pass).isDrained, (*pass).drain},
 	{(*pass).isWantedOut, (*pass).keepOut},
@@ -166,7 +166,7 @@ func (n *Node) leftOver(rejected string) (hash string) {
 	return hash
 }
 
-// miscounted is whether nothing is wrong with the pods of a node but how many of them make it
+// miscounted reports whether nothing is wrong with the pods of a node but how many of them make it
 // serve, as somebody wrote: it would be down until its turn, which does not come while the
 // rollout is paused. One that is held back would go on with its turn beside those that began
 // since.
@@ -181,7 +181,7 @@ func (p *pass) miscounted(v *view) bool {
 	return whole
 }
 
-// mayReshape is whether fields of the Deployment may be set by which its controller
+// mayReshape reports whether fields of the Deployment may be set by which its controller
 // replaces pods: while it does, only in the node's own turn, and only where as many pods are
 // asked for as the strategy counts from. Another strategy in the middle of that could stop all
 // pods of a node that traffic reaches.

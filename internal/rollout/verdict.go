@@ -13,24 +13,24 @@ type verdict struct {
 	state  v1alpha1.NodeState
 	reason string
 	since  time.Time
-	// steps are what is to be done; acted is whether one of them has to be seen before anything
+	// steps are what is to be done; acted says whether one of them has to be seen before anything
 	// else is done to the node.
 	steps []Step
 	acted bool
 	// wake is when to look again, blocks is what stands in the way.
 	wake   time.Time
 	blocks []Fault
-	// starts is whether the node waits for its turn.
+	// starts says whether the node waits for its turn.
 	starts bool
-	// done is whether all its pods are available and no other is left; emptied that it
+	// done says whether all its pods are available and no other is left; emptied that it
 	// is, and that there are to be none.
 	done, overdue, emptied bool
-	// returning is whether load balancers may not have put it back yet, unreturned whether it
+	// returning says whether load balancers may not have put it back yet, unreturned whether it
 	// is not put back in time.
 	returning, unreturned bool
 	// halts is why the node is given up and the rollout halts.
 	halts string
-	// goesOn is whether the next rule is asked, too.
+	// goesOn says whether the next rule is asked, too.
 	goesOn bool
 }
 

@@ -11,7 +11,7 @@ import (
 // into the status, which has room for all nodes that others take out beside them.
 const maxWave = 1000
 
-// continueWave lets nodes begin, within the budget and above the floor. A node
+// continueWave lets nodes begin, within the budget and as minServingNodes permits. A node
 // begins in two steps: its name is written into status.wave, and only when that
 // is seen it is touched. So a controller that acts on an old status cannot
 // begin more than the budget: its write of the status is refused.
@@ -19,7 +19,7 @@ const maxWave = 1000
 // Invariant: a node is taken out, or made degraded, only if the nodes that do not
 // serve, for whatever reason, are then at most maxNodes; where it is so already,
 // only if at most maxNodes are then under way. And the serving nodes that are not
-// under way never fall below the floor by our doing.
+// under way never fall below the minimum by our doing.
 func (p *planner) continueWave() {
 	var allowed []*view
 	for _, v := range p.waiting() {
@@ -32,7 +32,7 @@ func (p *planner) continueWave() {
 	p.dropClaims()
 }
 
-// letBegin takes nodes into the wave for as long as budget and floor permit.
+// letBegin takes nodes into the wave for as long as budget and minimum permit.
 func (p *planner) letBegin(candidates []*view) {
 	wave, acting := p.underWay()
 	c := p.tally(len(wave), acting)
@@ -121,7 +121,7 @@ func (p *pass) waiting() []*view {
 	return p.ordered(func(v *view) bool { return v.starts && !v.acted })
 }
 
-// inTurn is whether the node does not wait for its group. One of which nothing is taken does not,
+// inTurn reports whether the node does not wait for its group. One of which nothing is taken does not,
 // nor one that is halfway or that nothing else cures: it may be what holds up the others.
 func (p *pass) inTurn(v *view, turn group) bool {
 	return !v.Wanted || v.keptOut() || p.takesNothing(v) || p.midway(v) || p.crippled(v) || compareGroups(v.group, turn) <= 0
@@ -141,7 +141,7 @@ func (p *pass) precedence(v *view) int {
 	}
 }
 
-// allowed is whether nothing but budget and floor keeps the node from beginning.
+// allowed reports whether nothing but budget and minimum keeps the node from beginning.
 func (p *pass) allowed(v *view) answer {
 	switch {
 	case p.forbidden != "" && !p.midway(v):
@@ -180,7 +180,7 @@ func (p *pass) mayLeave(v *view) answer {
 	return answer{yes: p.checkersCurrent()}
 }
 
-// checkersReady is whether the node's health checkers can acknowledge a mark, and its detacher
+// checkersReady reports whether the node's health checkers can acknowledge a mark, and its detacher
 // would notice that it is asked.
 func (p *pass) checkersReady(v *view) answer {
 	switch {
@@ -195,14 +195,14 @@ func (p *pass) checkersReady(v *view) answer {
 	return p.released(v)
 }
 
-// awaitsAnswer is whether nothing but the API server's answer about the template keeps a node
+// awaitsAnswer reports whether nothing but the API server's answer about the template keeps a node
 // from its first touch that was claimed before. A new leader asks for it anew, and drops no
 // claim for that: it would stamp each node of a wave, and claim it again a moment later.
 func (p *pass) awaitsAnswer(v *view) bool {
 	return p.wave[v.Name] && v.Wanted && !v.keptOut() && v.target == p.Revision && !p.DryRun.Done
 }
 
-// released is whether the detacher has let go of a node that we released: asked again before
+// released reports whether the detacher has let go of a node that we released: asked again before
 // that, it would not notice and never answer. But a timestamp that no detacher removes must not
 // hold up the node for ever.
 func (p *pass) released(v *view) answer {

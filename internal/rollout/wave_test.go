@@ -21,8 +21,8 @@ func TestBudget(t *testing.T) {
 	}{
 		"one":                       {number(1), func(*State) {}, 1},
 		"percent is rounded up":     {percent(11), func(*State) {}, 2},
-		"all but the floor":         {percent(100), func(*State) {}, 9},
-		"no floor":                  {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0) }, 10},
+		"all but the minimum":       {percent(100), func(*State) {}, 9},
+		"no minimum":                {percent(100), func(s *State) { s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = number(0) }, 10},
 		"a NotReady node counts":    {number(2), func(s *State) { s.Nodes[9].Ready = false }, 1},
 		"a node that is missing":    {number(2), func(s *State) { s.Nodes[9].Deployment = nil; s.Nodes[9].Pods = nil }, 1},
 		"a node that others hold":   {number(2), func(s *State) { s.Nodes[9].Detachment.Held = true; byBoth(&s.Spec); max2(s) }, 2},
@@ -158,7 +158,7 @@ func TestNodeThatIsAskedFor(t *testing.T) {
 			began := metav1.NewMicroTime(start.Add(-time.Minute))
 			s.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "r2", Phase: v1alpha1.AnalysisFailed, Generation: s.Generation, Nodes: []string{"n0000"}, Began: began, Since: began}
 		}, []string{"n0000"}},
-		"at the floor, and its check passes": {func(s *State) {
+		"at the minimum, and its check passes": {func(s *State) {
 			s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes, s.Nodes[0].Checks[0].Serving = number(3), true
 		}, []string{"n0000"}},
 		"beside a dead one, and its check passes": {func(s *State) { s.Nodes[1].Ready, s.Nodes[0].Checks[0].Serving = false, true }, []string{"n0000"}},
@@ -285,10 +285,10 @@ func TestOutOfTurnUsesNoBudget(t *testing.T) {
 	}
 }
 
-// TestFloor: a node that leaves the set must leave enough of the others serving.
-func TestFloor(t *testing.T) {
+// TestMinServing: a node that leaves the set must leave enough of the others serving.
+func TestMinServing(t *testing.T) {
 	for _, c := range []struct {
-		floor *intstr.IntOrString
+		least *intstr.IntOrString
 		want  int
 		says  string
 	}{
@@ -298,14 +298,14 @@ func TestFloor(t *testing.T) {
 	} {
 		s := servingFleet(3)
 		s.Spec.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
-		s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = c.floor
+		s.Spec.UpdateStrategy.RollingUpdate.MinServingNodes = c.least
 		s.Revision = "r2"
 		d := Plan(s)
 		if len(d.Status.Wave) != c.want {
-			t.Errorf("floor %s: %d nodes begin, want %d", c.floor, len(d.Status.Wave), c.want)
+			t.Errorf("minimum %s: %d nodes begin, want %d", c.least, len(d.Status.Wave), c.want)
 		}
 		if c.says != "" && !strings.Contains(condition(t, d, v1alpha1.ConditionBlocked).Message, c.says) {
-			t.Errorf("floor %s: %v", c.floor, condition(t, d, v1alpha1.ConditionBlocked))
+			t.Errorf("minimum %s: %v", c.least, condition(t, d, v1alpha1.ConditionBlocked))
 		}
 	}
 	s := servingFleet(2)
@@ -461,8 +461,8 @@ func TestCrippledNodes(t *testing.T) {
 	}
 }
 
-// TestCrippledFleet: where no node passes all its health checks, the floor keeps none from the update
-// that cures it: what is down already serves nobody's floor.
+// TestCrippledFleet: where no node passes all its health checks, minServingNodes keeps none from the update
+// that cures it: what is down already counts for no minimum.
 func TestCrippledFleet(t *testing.T) {
 	s := servingFleet(2)
 	s.Revision = "r2"

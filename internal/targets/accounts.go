@@ -79,7 +79,7 @@ func (p *pass) tagsOf(role v1alpha1.AssumeRole) map[string]bool {
 	return out
 }
 
-// selectsByTags is whether somebody selects groups by their tags, as a role.
+// selectsByTags reports whether somebody selects groups by their tags, as a role.
 func (p *pass) selectsByTags(role v1alpha1.AssumeRole) bool {
 	return slices.ContainsFunc(p.attachments, func(a *attachment) bool { return a.role == role && a.Object.Spec.TargetGroup.Tags != nil })
 }

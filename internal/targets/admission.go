@@ -11,11 +11,11 @@ import (
 // operator makes it a must.
 const NamespacesTag = "ingressdaemonsets.mumoshu.github.io/namespaces"
 
-// admission is whether a group takes new targets of a namespace.
+// admission reports whether a group takes new targets of a namespace.
 type admission struct {
 	// why it does not, empty where it does.
 	why string
-	// unread is whether that is only not known yet.
+	// unread says whether that is only not known yet.
 	unread bool
 }
 

@@ -86,7 +86,7 @@ func TestWhatIsThereStays(t *testing.T) {
 			s.attachment("old", onNodes(), in80("i-a:80")).Object.DeletionTimestamp = &metav1.Time{Time: noon}
 			s.attachment("web", onNodes())
 		}, "out i-a:80"},
-		"a short floor is theirs": {at80("i-b"), func(s *State) {
+		"a short settle time is theirs": {at80("i-b"), func(s *State) {
 			short := onNodes("node-b")
 			short.DetachFloorSeconds = new(int32(0))
 			other := s.attachment("other", onNodes("node-c"), leaving80(noon.Add(-30*time.Second), "i-a:80"))
@@ -104,8 +104,8 @@ func TestWhatIsThereStays(t *testing.T) {
 				t.Errorf("%q, want %q", d.calls(), c.calls)
 			}
 			for _, r := range d.Groups[0].Reports {
-				if name == "a short floor is theirs" && r.ID == "i-a" && !r.Until.Equal(noon.Add(time.Minute)) {
-					t.Errorf("the floor of those who may is cut short: %+v", r)
+				if name == "a short settle time is theirs" && r.ID == "i-a" && !r.Until.Equal(noon.Add(time.Minute)) {
+					t.Errorf("the settle time of those who may is cut short: %+v", r)
 				}
 			}
 		})

@@ -52,7 +52,7 @@ func (p *pass) borrow(g *group, n *nodeAttachment) {
 	}
 }
 
-// mayBorrow is whether what a node has in the group is looked for: somebody is on the group,
+// mayBorrow reports whether what a node has in the group is looked for: somebody is on the group,
 // something is on record, be it unreadable, or the node was found there.
 func (p *pass) mayBorrow(g *group, n *nodeAttachment) bool {
 	switch {
@@ -64,7 +64,7 @@ func (p *pass) mayBorrow(g *group, n *nodeAttachment) bool {
 	return g.role == (v1alpha1.AssumeRole{}) && n.detach() && g.IsSwept(p.DetachTagged) && p.foundAt(g, n.Spec.Instance)
 }
 
-// foundAt is whether an instance was found in the group by the last look, or read, or has been
+// foundAt reports whether an instance was found in the group by the last look, or read, or has been
 // seen to leave it.
 func (p *pass) foundAt(g *group, instance string) bool {
 	return len(g.foundOf(p, instance)) > 0 || g.Instances[instance]

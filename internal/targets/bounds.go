@@ -91,7 +91,7 @@ func (t *part) leave(g *group, some []Target) {
 	t.members = slices.DeleteFunc(t.members, func(m member) bool { return t.left[g.target(m.Target)] })
 }
 
-// hasRoom is whether the status of an Attachment holds another target in a group.
+// hasRoom reports whether the status of an Attachment holds another target in a group.
 func (p *pass) hasRoom(g *group, n *nodeAttachment) bool {
 	return n.onRecord < mostNodeTargets && (g.holds(n.ref) || g.adds[n.ref] || p.recorded(n.ref, len(n.Status.Groups)) < mostNodeGroups)
 }

@@ -39,7 +39,7 @@ type Call struct {
 // deregistered. A controller that was frozen goes on with what it was about to do.
 const longestAge = 5 * time.Second
 
-// Old is whether a call was decided too long ago to be made: by either clock of the
+// Old reports whether a call was decided too long ago to be made: by either clock of the
 // machine, since one may stand still while it sleeps, and the other be set.
 func (c Call) Old(now time.Time) bool {
 	return c.Kind != Read && old(c.Decided, now)
@@ -149,7 +149,7 @@ const (
 // class is which calls come before others.
 type class struct {
 	kind Kind
-	// again is whether the last call of the kind to the group failed.
+	// again says whether the last call of the kind to the group failed.
 	again bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestNoDurationBetweenClocks counts the floor of a target that another leader saw out
+// TestNoDurationBetweenClocks counts the settle time of a target that another leader saw out
 // from when this one first saw the record, whatever the other's clock said.
 func TestNoDurationBetweenClocks(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"lags": -15 * time.Minute, "runs ahead": 15 * time.Minute, "agrees": 0} {
@@ -21,7 +21,7 @@ func TestNoDurationBetweenClocks(t *testing.T) {
 		if phase := said(first, one).phase; phase != Leaving {
 			t.Errorf("%s: %s as soon as the record is seen", name, phase)
 		}
-		for after, want := range map[time.Duration]Phase{s.Floor - time.Second: Leaving, s.Floor: Stopped} {
+		for after, want := range map[time.Duration]Phase{s.SettleTime - time.Second: Leaving, s.SettleTime: Stopped} {
 			late := s
 			late.Now, late.ReadAt, late.Sightings = noon.Add(after), noon.Add(after), first.Sightings
 			if phase := said(Decide(late), one).phase; phase != want {
@@ -60,7 +60,7 @@ func TestAHeldPodByAnotherClock(t *testing.T) {
 	}
 }
 
-// TestQuietOfAnotherLeader stands in for the floor, after one more read.
+// TestQuietOfAnotherLeader counts instead of the settle time, after one more read.
 func TestQuietOfAnotherLeader(t *testing.T) {
 	s := rested()
 	s.Wants, s.Registered = []Want{out(one)}, map[Target]Health{two: healthy("a")}

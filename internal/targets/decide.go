@@ -36,7 +36,7 @@ const (
 // planner holds one decision while it is made.
 type planner struct {
 	GroupState
-	wishes  map[Target]wish
+	desired map[Target]desired
 	records map[Target]Record
 	refused map[Target]Refusal
 	// sightings are those of the records with a LeftAt, and of what somebody else takes out.
@@ -44,7 +44,7 @@ type planner struct {
 	changed   bool
 	out       GroupDecision
 
-	// group, zones and unzoned count the targets, once a floor was asked for.
+	// group, zones and unzoned count the targets, once a minimum was asked for.
 	group, unzoned count
 	zones          map[string]count
 }
@@ -57,7 +57,7 @@ type planner struct {
 // left alone; and a target is Stopped only when a read that was sent after all
 // waits were over still had it out.
 func Decide(s GroupState) GroupDecision {
-	p := &planner{GroupState: s, wishes: wishes(s), records: map[Target]Record{}, refused: map[Target]Refusal{}, sightings: map[Target]Sighting{}}
+	p := &planner{GroupState: s, desired: desiredTargets(s), records: map[Target]Record{}, refused: map[Target]Refusal{}, sightings: map[Target]Sighting{}}
 	for _, r := range s.Records {
 		p.records[r.Target] = r
 		p.sight(r, s.Sightings[r.Target], s.Now, s.Now)
@@ -67,12 +67,12 @@ func Decide(s GroupState) GroupDecision {
 	}
 	p.out.At = s.Now
 	p.readBy(s.ReadAt.Add(idle))
-	for _, w := range p.wishes {
+	for _, w := range p.desired {
 		p.wake(w.HookUntil)
 	}
 	in, ending, voluntary := p.sorted()
 	for _, t := range in {
-		p.join(t, p.wishes[t])
+		p.join(t, p.desired[t])
 	}
 	// What ends whatever we do is gone from every count that holds others back.
 	for _, t := range ending {
@@ -88,7 +88,7 @@ func Decide(s GroupState) GroupDecision {
 // what serves there ends, and all others.
 func (p *planner) sorted() (in, ending, voluntary []Target) {
 	all := map[Target]bool{}
-	for t := range p.wishes {
+	for t := range p.desired {
 		all[t] = true
 	}
 	for t := range p.records {
@@ -100,7 +100,7 @@ func (p *planner) sorted() (in, ending, voluntary []Target) {
 		}
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(all), compareTargets) {
-		w, wanted := p.wishes[t]
+		w, wanted := p.desired[t]
 		switch {
 		case wanted && w.In:
 			in = append(in, t)
@@ -192,7 +192,7 @@ func (p *planner) forget(t Target) {
 }
 
 func (p *planner) report(t Target, phase Phase, since, until time.Time, message string) {
-	owner := p.wishes[t].Owner
+	owner := p.desired[t].Owner
 	if owner == "" {
 		owner = p.records[t].Owner
 	}
@@ -238,7 +238,7 @@ type delay struct {
 	why          string
 }
 
-// due is whether the call for the target may be made now: not while the last one
+// due reports whether the call for the target may be made now: not while the last one
 // may take effect still, nor soon after it had none or was refused.
 func (p *planner) due(t Target, register bool) (d delay, due bool) {
 	if r, refused := p.refused[t]; refused && r.Register == register {

@@ -23,7 +23,7 @@ func drained() Health { return Health{Condition: Draining, Reason: Deregistratio
 
 func rested() GroupState {
 	return GroupState{
-		Now: noon, Floor: 300 * time.Second, Synced: true, ReadAt: noon.Add(-time.Second),
+		Now: noon, SettleTime: 300 * time.Second, Synced: true, ReadAt: noon.Add(-time.Second),
 		Group:      Group{ID: "g", Balancer: Network, Type: IP, Port: 8080, InUse: true, CrossZone: true, Delay: 30 * time.Second},
 		Wants:      []Want{in(one)},
 		Records:    []Record{{Registration: Registration{Target: one}, Owner: "pod"}},
@@ -272,7 +272,7 @@ func TestDecide(t *testing.T) {
 			s.Wants = []Want{ending(one)}
 			s.Wants[0].HookUntil = noon
 		}, expected{records: "1 leaving", deregister: first, phase: Leaving}},
-		{"a removal that was begun, and that a floor forbids by now, is undone", func(s *GroupState) {
+		{"a removal that was begun, and that a minimum forbids by now, is undone", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, time.Time{})}
 			s.Registered[two], s.Registered[three] = drained(), drained()
 		}, expected{register: first, phase: Held}},
@@ -341,8 +341,8 @@ func TestDecide(t *testing.T) {
 			left(301 * time.Second)(s)
 			s.Registered[one] = Health{Condition: Unused, Reason: NotRegistered}
 		}, expected{phase: Stopped}},
-		{"the floor has not passed", left(300 * time.Second), expected{phase: Leaving}},
-		{"the floor has passed before the read", left(301 * time.Second), expected{phase: Stopped}},
+		{"the settle time has not passed", left(300 * time.Second), expected{phase: Leaving}},
+		{"the settle time has passed before the read", left(301 * time.Second), expected{phase: Stopped}},
 		{"it drains still", func(s *GroupState) {
 			left(301 * time.Second)(s)
 			s.Group.Delay = 302 * time.Second
@@ -405,7 +405,7 @@ func TestDecide(t *testing.T) {
 		{"gone and not spoken of: forgotten", func(s *GroupState) { left(301 * time.Second)(s); s.Wants = nil }, expected{records: "none", phase: Stopped}},
 		{"not while its load balancer may send connections, which its node waits for", func(s *GroupState) { left(300 * time.Second)(s); s.Wants = nil },
 			expected{records: "1 leaving left -5m0s settled", phase: Leaving}},
-		{"not while something older may register it", func(s *GroupState) { left(15 * time.Second)(s); s.Wants, s.Floor = nil, 0 }, expected{phase: Stopped}},
+		{"not while something older may register it", func(s *GroupState) { left(15 * time.Second)(s); s.Wants, s.SettleTime = nil, 0 }, expected{phase: Stopped}},
 		{"not while it drains", func(s *GroupState) { left(20 * time.Second)(s); s.Wants = nil; s.Registered[one] = drained() },
 			expected{records: "1 leaving left -20s settled", phase: Leaving}},
 		{"a pod that failed long ago is forgotten", func(s *GroupState) { left(301 * time.Second)(s); s.Wants = []Want{ending(one)} },

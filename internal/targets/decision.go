@@ -74,7 +74,7 @@ type Event struct{ Reason, Action, Message string }
 // HookWrite is what a drain hook is to read on its pod.
 type HookWrite struct {
 	Pod *corev1.Pod
-	// In is whether traffic may come to it as a target.
+	// In says whether traffic may come to it as a target.
 	In bool
 }
 

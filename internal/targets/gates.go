@@ -70,7 +70,7 @@ func (p *pass) place(g *group, t *part, pod *corev1.Pod) Place {
 	return at
 }
 
-// isLeft is whether a target is not registered because the status of its object has no room for it.
+// isLeft reports whether a target is not registered because the status of its object has no room for it.
 func (t *part) isLeft(target Target) bool {
 	return t.left[target] || t.full != "" && t.left == nil
 }

@@ -78,12 +78,12 @@ func (g Grace) Shorter(o Grace) Grace {
 }
 
 // Short says what to write where pods end before their load balancers are done with
-// them, or nothing. Those may send new connections for the time of floor after a pod's
+// them, or nothing. Those may send new connections for as long as settle after a pod's
 // deletion began, and let open ones go on until the time of end after it.
-func (g Grace) Short(floor, end time.Duration) string {
+func (g Grace) Short(settle, end time.Duration) string {
 	var faults []string
-	if g.Sleep < floor {
-		faults = append(faults, fmt.Sprintf("the container that serves is stopped after %s: give it a preStop hook that sleeps, lifecycle.preStop.sleep.seconds: %d", g.Sleep, seconds(floor)))
+	if g.Sleep < settle {
+		faults = append(faults, fmt.Sprintf("the container that serves is stopped after %s: give it a preStop hook that sleeps, lifecycle.preStop.sleep.seconds: %d", g.Sleep, seconds(settle)))
 	}
 	if g.Period < end+g.Stop {
 		hook := ""
@@ -95,7 +95,7 @@ func (g Grace) Short(floor, end time.Duration) string {
 	if len(faults) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("a load balancer may send new connections to a pod for %s after its deletion began, and lets open ones go on for another %s, but %s", floor, end-floor, strings.Join(faults, ", and "))
+	return fmt.Sprintf("a load balancer may send new connections to a pod for %s after its deletion began, and lets open ones go on for another %s, but %s", settle, end-settle, strings.Join(faults, ", and "))
 }
 
 // seconds are whole ones, rounded up.

@@ -53,7 +53,7 @@ func TestGraceOf(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	const floor, end = 300 * time.Second, 330 * time.Second
+	const settle, end = 300 * time.Second, 330 * time.Second
 	const before = "a load balancer may send new connections to a pod for 5m0s after its deletion began, and lets open ones go on for another 30s, but "
 	const stopped = "the container that serves is stopped after 20s: give it a preStop hook that sleeps, lifecycle.preStop.sleep.seconds: 300"
 	const killed = "the pod is killed after 5m29s: set terminationGracePeriodSeconds to 330"
@@ -61,7 +61,7 @@ func TestShort(t *testing.T) {
 		grace Grace
 		want  string
 	}{
-		"enough":          {Grace{floor, end, 0}, ""},
+		"enough":          {Grace{settle, end, 0}, ""},
 		"waits by a hook": {Grace{Endless, end, 0}, ""},
 		"with its rest":   {Grace{Endless, end + 10*time.Second, 10 * time.Second}, ""},
 		"without it":      {Grace{Endless, end, 10 * time.Second}, before + "the pod is killed after 5m30s, of which its drain hook leaves it the last 10s: set terminationGracePeriodSeconds to 340"},
@@ -69,7 +69,7 @@ func TestShort(t *testing.T) {
 		"killed early":    {Grace{Endless, 329 * time.Second, 0}, before + killed},
 		"both":            {Grace{20 * time.Second, 329 * time.Second, 0}, before + stopped + ", and " + killed},
 	} {
-		if got := c.grace.Short(floor, end); got != c.want {
+		if got := c.grace.Short(settle, end); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

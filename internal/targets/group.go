@@ -33,7 +33,7 @@ type group struct {
 	// room for it.
 	adds map[Ref]bool
 	full []*nodeAttachment
-	// unheard is whether TargetGroupAttachments may be on it that are not known to be. unknown is
+	// unheard says whether TargetGroupAttachments may be on it that are not known to be. unknown is
 	// whether that is so, or it is not known what a part selects.
 	unheard bool
 	unknown bool
@@ -142,29 +142,29 @@ func (g *group) target(t Target) Target {
 	return t
 }
 
-// isOut is whether a target is known not to be registered: that the inventory does not show it yet
+// isOut reports whether a target is known not to be registered: that the inventory does not show it yet
 // says nothing where the last call that was decided about it registers it.
 func (g *group) isOut(t Target) bool {
 	return !g.ReadAt.IsZero() && placeIn(g.Registered, t) != registered && !g.Answers[t].Register
 }
 
-// isTheirs is whether a target is registered and on nobody's record.
+// isTheirs reports whether a target is registered and on nobody's record.
 func (g *group) isTheirs(t Target) bool {
 	t = g.target(t)
 	return len(g.at[t]) == 0 && !g.ReadAt.IsZero() && placeIn(g.Registered, t) == registered && !g.Answers[t].Register
 }
 
-// holds is whether an object has records of the group.
+// holds reports whether an object has records of the group.
 func (g *group) holds(by Ref) bool {
 	return slices.ContainsFunc(g.held, func(h held) bool { return h.by == by })
 }
 
-// heldBy is whether an object has a target on record.
+// heldBy reports whether an object has a target on record.
 func (g *group) heldBy(t Target, by Ref) bool {
 	return slices.ContainsFunc(g.at[t], func(h held) bool { return h.by == by })
 }
 
-// spoken is whether a TargetGroupAttachment moves a target, or has it on record. One that
+// spoken reports whether a TargetGroupAttachment moves a target, or has it on record. One that
 // may not touch the group moves nothing.
 func (g *group) spoken(t Target) bool {
 	if g.binding != nil {
@@ -240,7 +240,7 @@ func (g *group) decide(p *pass) {
 		return
 	}
 	g.state = GroupState{
-		Now: p.Now, Group: g.Group, Floor: p.Floors[g.Balancer], Floors: g.floors(p.Floors[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(), Vacant: g.vacant(p),
+		Now: p.Now, Group: g.Group, SettleTime: p.SettleTimes[g.Balancer], SettleTimes: g.settleTimes(p.SettleTimes[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(), Vacant: g.vacant(p),
 		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,
 		Sightings: memory.Sightings, Quiet: p.quiet(g), ZonesBehind: p.NodesBehind && g.Type == Instance,
 	}
@@ -277,7 +277,7 @@ func (g *group) decide(p *pass) {
 }
 
 // vacant are the addresses on record at which no pod lives of the namespaces that have them on
-// record. Who got the address of a pod that ended is none of what floors are for.
+// record. Who got the address of a pod that ended does not matter where a minimum is counted.
 func (g *group) vacant(p *pass) map[Target]bool {
 	out := map[Target]bool{}
 	if g.Type != IP {
@@ -434,7 +434,7 @@ func (g *group) report(t Target) Report {
 	return g.decision.Reports[at]
 }
 
-// tellsConnections is whether the connections to a node tell whether traffic still comes
+// tellsConnections reports whether the connections to a node tell whether traffic still comes
 // to a target. A classic load balancer has one target for all its ports.
 func (g Group) tellsConnections() bool { return g.Balancer != Classic && !g.Datagrams }
 

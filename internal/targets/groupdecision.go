@@ -22,7 +22,7 @@ type GroupDecision struct {
 	// Faults are sentences about the group for a person.
 	Faults []string
 
-	// NeedLiveRead is whether a removal waits for an inventory read for it alone, NeedLists
+	// NeedLiveRead says whether a removal waits for an inventory read for it alone, NeedLists
 	// whether one waits for the lists that Wants are made from to be complete, NeedZones for the
 	// zones of all targets.
 	NeedLiveRead, NeedLists, NeedZones bool
@@ -80,7 +80,7 @@ const (
 type Evidence string
 
 const (
-	// FloorPassed: the load balancer's floor has passed since it was seen out.
+	// FloorPassed: the load balancer's settle time has passed since it was seen out.
 	FloorPassed Evidence = "FloorPassed"
 	// SeenQuiet: the health checker of its node saw the last connection end after
 	// it left, and none begin since.

@@ -6,18 +6,18 @@ import "time"
 type GroupState struct {
 	Now   time.Time
 	Group Group
-	// Whole is whether every target of the group is ours; otherwise those are
+	// Whole says whether every target of the group is ours; otherwise those are
 	// that are on record.
 	Whole bool
-	// Floor is how long this kind of load balancer may send new connections to a
-	// target after it was deregistered. See DefaultFloor. Floors are those of targets for which
+	// SettleTime is how long this kind of load balancer may send new connections to a
+	// target after it was deregistered. See DefaultSettleTime. SettleTimes are those of targets for which
 	// somebody asks otherwise.
-	Floor  time.Duration
-	Floors map[Target]time.Duration
+	SettleTime  time.Duration
+	SettleTimes map[Target]time.Duration
 
 	// Wants are what is to be in the group and what is to be out, in any order.
 	Wants []Want
-	// Synced is whether the lists that Wants were made from are complete. An
+	// Synced says whether the lists that Wants were made from are complete. An
 	// incomplete list proves no absence. Unsynced are targets for which they are not all the same.
 	Synced   bool
 	Unsynced map[Target]bool
@@ -32,9 +32,9 @@ type GroupState struct {
 	// in it is not registered.
 	Registered map[Target]Health
 	ReadAt     time.Time
-	// ZonesBehind is whether targets of which no zone is known may have one all the same.
+	// ZonesBehind says whether targets of which no zone is known may have one all the same.
 	ZonesBehind bool
-	// Live is whether the inventory was read for this decision, while no call of
+	// Live says whether the inventory was read for this decision, while no call of
 	// ours to the group was under way.
 	Live bool
 
@@ -80,25 +80,25 @@ type Want struct {
 	Registration
 	// Owner is who wants it. It is only passed on, to Records and Reports.
 	Owner string
-	// In is whether the target is to be registered; otherwise it is to be out.
+	// In says whether the target is to be registered; otherwise it is to be out.
 	In bool
 	// Why is a clause for a person.
 	Why string
-	// Stay is whether the target is only to stay as it is, because what serves there is
+	// Stay says whether the target is only to stay as it is, because what serves there is
 	// there still and its port is not known: it is put back where it was taken out, and
 	// otherwise not registered.
 	Stay bool
 
-	// Seen is whether what ends it was seen: a pod that terminates or failed, a
+	// Seen says whether what ends it was seen: a pod that terminates or failed, a
 	// node with a reason. What is only missing from a list is not.
 	Seen bool
-	// Ending is whether what serves at the target ends whatever we do, so that no
-	// floor can hold the removal back, unless a drain hook still holds the pod:
+	// Ending says whether what serves at the target ends whatever we do, so that no
+	// minimum can hold the removal back, unless a drain hook still holds the pod:
 	// that is until HookUntil, zero for none.
 	Ending    bool
 	HookUntil time.Time
 
-	// Borrowed is whether the target may be somebody else's. It is put on record
+	// Borrowed says whether the target may be somebody else's. It is put on record
 	// when it is taken out, put back only where it is on record, and is theirs
 	// again when it is attached. Whoever borrows wants it, out or in, until then:
 	// one that no want names any more is taken out if that had begun, and forgotten.
@@ -111,24 +111,24 @@ type Want struct {
 type Record struct {
 	Registration
 	Owner string
-	// Leaving is whether it was decided to take the target out. It stays until the
+	// Leaving says whether it was decided to take the target out. It stays until the
 	// target is seen registered after it was put back.
 	Leaving bool
 	// LeftAt is when it was first seen draining or not registered after the cloud
 	// accepted its deregistration, in whole seconds, rounded up; zero until then.
 	LeftAt time.Time
-	// Settled is whether it was seen draining, and wanted by nobody, when no call of
+	// Settled says whether it was seen draining, and wanted by nobody, when no call of
 	// ours could register it any more: who does after that is somebody else.
 	Settled bool
 	// QuietAt is when its node was told to be quiet after it left and while nothing
-	// but the floor was waited for, in whole seconds, rounded up; zero until then. It
+	// but the settle time was waited for, in whole seconds, rounded up; zero until then. It
 	// is on record since nobody asks about the node any more afterwards.
 	QuietAt time.Time
 }
 
 // Answer is the last call decided for a target.
 type Answer struct {
-	// Register is whether it registers; otherwise it deregisters.
+	// Register says whether it registers; otherwise it deregisters.
 	Register bool
 	// At is when the cloud accepted it; zero while it has not.
 	At time.Time
@@ -138,15 +138,15 @@ type Answer struct {
 	last time.Time
 }
 
-// accepts is whether the cloud accepted a call of this kind, and it was the last.
+// accepts reports whether the cloud accepted a call of this kind, and it was the last.
 func (a Answer) accepts(register bool) bool { return a.Register == register && !a.At.IsZero() }
 
 // Refusal is a target that the cloud refused by itself.
 type Refusal struct {
 	Target
-	// Register is whether its registration was refused, and not the reverse.
+	// Register says whether its registration was refused, and not the reverse.
 	Register bool
-	// Full is whether it was refused because the group, or the load balancer, holds no more.
+	// Full says whether it was refused because the group, or the load balancer, holds no more.
 	Full bool
 	// Why is the cloud's message.
 	Why string
@@ -155,23 +155,23 @@ type Refusal struct {
 	Times     int
 }
 
-// synced is whether the lists that a target may be missing from are complete.
+// synced reports whether the lists that a target may be missing from are complete.
 func (s *GroupState) synced(t Target) bool { return s.Synced && !s.Unsynced[t] }
 
-// floorOf is how long the load balancer may send new connections to a target that left.
-func (s *GroupState) floorOf(t Target) time.Duration {
-	if floor, any := s.Floors[t]; any {
-		return floor
+// settleTimeOf is how long the load balancer may send new connections to a target that left.
+func (s *GroupState) settleTimeOf(t Target) time.Duration {
+	if settle, any := s.SettleTimes[t]; any {
+		return settle
 	}
-	return s.Floor
+	return s.SettleTime
 }
 
-// DefaultFloor is how long a load balancer of the kind may send new connections
+// DefaultSettleTime is how long a load balancer of the kind may send new connections
 // to a target that was deregistered, where nothing else is configured. An NLB was
 // reported to do so for 120 to 300 s, whatever its API says of the target
 // (kubernetes-sigs/aws-load-balancer-controller#1834 and #2366). For the others
 // nothing is published: 30 s is a guess on the safe side.
-func DefaultFloor(b Balancer) time.Duration {
+func DefaultSettleTime(b Balancer) time.Duration {
 	if b == Network {
 		return 300 * time.Second
 	}

@@ -12,14 +12,14 @@ import (
 type hooked struct {
 	pod *corev1.Pod
 	in  bool
-	// comes is whether new traffic may begin to come to it: an object that is not deleted has a target
+	// comes says whether new traffic may begin to come to it: an object that is not deleted has a target
 	// of it in, or may have, or one is registered.
 	comes bool
-	// bound is whether it may by an object that does not go before it has let go.
+	// bound says whether it may by an object that does not go before it has let go.
 	bound bool
-	// called is whether a target of it is to be registered now.
+	// called says whether a target of it is to be registered now.
 	called bool
-	// member is whether it has a target in some group that is ours to judge, others whether it may
+	// member says whether it has a target in some group that is ours to judge, others whether it may
 	// have one in a group that is not, unknown whether nothing is known of one.
 	member, others, unknown bool
 }
@@ -86,7 +86,7 @@ func (p *pass) tellHooks() {
 	}
 }
 
-// mayHide is whether what an attachment selects may be in a group without being known there. One
+// mayHide reports whether what an attachment selects may be in a group without being known there. One
 // that is deleted has nothing in a group but what it has on record: its pods wait for no other.
 func (p *pass) mayHide(a *attachment) bool {
 	if a.Object.DeletionTimestamp != nil {
@@ -97,13 +97,13 @@ func (p *pass) mayHide(a *attachment) bool {
 	})
 }
 
-// isOnOthers is whether an attachment is on a group of which others, or nobody, tell what becomes of
+// isOnOthers reports whether an attachment is on a group of which others, or nobody, tell what becomes of
 // its pods there. One that is deleted has no pods there any more.
 func (a *attachment) isOnOthers() bool {
 	return a.Object.DeletionTimestamp == nil && slices.ContainsFunc(a.taken, func(in taken) bool { return in.binding != nil || in.LeftAlone != "" })
 }
 
-// isUnnamed is whether a pod may have the target of its instance in a group, and its Node does not say
+// isUnnamed reports whether a pod may have the target of its instance in a group, and its Node does not say
 // which that is. Of what is deleted only what is on record counts.
 func (p *pass) isUnnamed(a *attachment, pod *corev1.Pod) bool {
 	return a.Object.DeletionTimestamp == nil && !p.isNamed(pod) && slices.ContainsFunc(a.taken, func(in taken) bool { return in.Type == Instance })
@@ -125,13 +125,13 @@ func (p *pass) hidden(a *attachment) string {
 	return ""
 }
 
-// isNamed is whether it is known which machine a pod is on.
+// isNamed reports whether it is known which machine a pod is on.
 func (p *pass) isNamed(pod *corev1.Pod) bool {
 	node := p.nodes[pod.Spec.NodeName]
 	return node != nil && node.Spec.ProviderID != ""
 }
 
-// lingers is whether something on record in a pod's namespace may lead to it: what has its address, or
+// lingers reports whether something on record in a pod's namespace may lead to it: what has its address, or
 // is its node, is not out, or it is not known what that is.
 func (p *pass) lingers(h *hooked) bool {
 	ids := addressesOf(h.pod)
@@ -165,12 +165,12 @@ func addressesOf(pod *corev1.Pod) map[string]bool {
 	return out
 }
 
-// isSelected is whether an attachment that is not deleted selects a pod.
+// isSelected reports whether an attachment that is not deleted selects a pod.
 func (p *pass) isSelected(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(p.selectedBy[pod.UID], func(a *attachment) bool { return a.Object.DeletionTimestamp == nil })
 }
 
-// leadsTo is whether traffic may come to a pod by a target on record: not where that has ended, nor
+// leadsTo reports whether traffic may come to a pod by a target on record: not where that has ended, nor
 // where another pod, or a node that is selected itself, serves there that stands for it.
 func (p *pass) leadsTo(r onRecord, pod *corev1.Pod) bool {
 	g := p.byKey[r.key]
@@ -185,7 +185,7 @@ func (p *pass) leadsTo(r onRecord, pod *corev1.Pod) bool {
 	return report.Phase != "" && !report.ended() && !g.isOfOthers(target, pod)
 }
 
-// isOfOthers is whether a target is that of another pod which serves there, or of a node that is
+// isOfOthers reports whether a target is that of another pod which serves there, or of a node that is
 // selected itself. Of what only stays, since it is not known where it serves, nobody knows.
 func (g *group) isOfOthers(target Target, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(g.membersAt[target], func(m member) bool {
@@ -213,7 +213,7 @@ func (p *pass) keepsHook(a *attachment) *corev1.Pod {
 	return nil
 }
 
-// isOutlived is whether another attachment that is deleted looks after a pod, and cannot go before this
+// isOutlived reports whether another attachment that is deleted looks after a pod, and cannot go before this
 // one: it has something on record.
 func (p *pass) isOutlived(a *attachment, pod *corev1.Pod) bool {
 	return a.onRecord == 0 && slices.ContainsFunc(p.selectedBy[pod.UID], func(other *attachment) bool {
@@ -221,7 +221,7 @@ func (p *pass) isOutlived(a *attachment, pod *corev1.Pod) bool {
 	})
 }
 
-// reaches is whether traffic may come to a pod by its target. It may not for its own sake
+// reaches reports whether traffic may come to a pod by its target. It may not for its own sake
 // where others keep a target in that they share.
 func (g *group) reaches(t *part, m member) bool {
 	if m.In && !m.Stay && t.asks() {
@@ -238,7 +238,7 @@ func (g *group) reaches(t *part, m member) bool {
 	return r.Phase != "" && !r.ended()
 }
 
-// leavesElsewhere is whether what a part has on record with a target's ID is on its way out at another
+// leavesElsewhere reports whether what a part has on record with a target's ID is on its way out at another
 // port, at which nobody selects anything any more: where a port was edited, whatever has the ID may
 // serve there.
 func (g *group) leavesElsewhere(t *part, target Target) bool {
@@ -247,16 +247,16 @@ func (g *group) leavesElsewhere(t *part, target Target) bool {
 	})
 }
 
-// servedByOthers is whether somebody wants a target in and serves there. What only stays,
+// servedByOthers reports whether somebody wants a target in and serves there. What only stays,
 // since it is not known where it serves, may be at another port.
 func (g *group) servedByOthers(t Target) bool {
 	return slices.ContainsFunc(g.state.Wants, func(w Want) bool { return w.Target == t && w.In && !w.Stay })
 }
 
-// ended is whether no traffic comes to a target by our doing, or by nobody's.
+// ended reports whether no traffic comes to a target by our doing, or by nobody's.
 func (r Report) ended() bool { return r.Phase == Stopped || r.Phase == Absent || r.Phase == Foreign }
 
-// hasDrainHook is whether a container of the pod asks the node's health checker before it
+// hasDrainHook reports whether a container of the pod asks the node's health checker before it
 // stops, so that the pod serves until its target is out.
 func hasDrainHook(spec corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
@@ -265,7 +265,7 @@ func hasDrainHook(spec corev1.PodSpec) bool {
 	})
 }
 
-// told is whether it stands on the pod that it may get traffic as a target.
+// told reports whether it stands on the pod that it may get traffic as a target.
 func told(pod *corev1.Pod) bool {
 	return pod.Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
 }

@@ -8,7 +8,7 @@ import (
 // join takes a target that is wanted in one step further. It is registered
 // whether or not what serves there is ready, so that the load balancer's checks
 // start while it starts.
-func (p *planner) join(t Target, w wish) {
+func (p *planner) join(t Target, w desired) {
 	if why := p.Group.unfit(t); why != "" {
 		p.report(t, Refused, time.Time{}, time.Time{}, why)
 		return
@@ -66,7 +66,7 @@ func (p *planner) missing(t Target, known bool) {
 	if seen.IsZero() {
 		seen = p.ReadAt
 	}
-	wait := max(lingering, p.floorOf(t))
+	wait := max(lingering, p.settleTimeOf(t))
 	if a := p.Answers[t]; a.Register {
 		// The call of this process came after what was read then, or is under way.
 		if seen = later(seen, a.At); a.At.IsZero() {
@@ -89,7 +89,7 @@ func (p *planner) missing(t Target, known bool) {
 	}
 }
 
-// putBack is whether a target that was leaving is registered for good: nothing
+// putBack reports whether a target that was leaving is registered for good: nothing
 // that was sent before can take it out any more. Until then it counts as out,
 // whatever the inventory has.
 func (p *planner) putBack(t Target) bool {
@@ -97,7 +97,7 @@ func (p *planner) putBack(t Target) bool {
 	return a.accepts(true) && !p.ReadAt.Before(a.At.Add(lingering))
 }
 
-func (p *planner) register(t Target, w wish) {
+func (p *planner) register(t Target, w desired) {
 	if d, due := p.due(t, true); !due {
 		p.report(t, d.phase, d.since, d.until, d.why)
 		return
@@ -151,11 +151,11 @@ func (p *planner) attachment(t Target, where place) (Phase, string) {
 	return Failing, fmt.Sprintf("it is %s (%s)", h.Condition, h.Reason)
 }
 
-// serves is whether the load balancer sends new connections to the target because
+// serves reports whether the load balancer sends new connections to the target because
 // it holds it for healthy.
 func (h Health) serves() bool { return h.healthy() && !h.Shifted }
 
-// healthy is whether its own health is good, whether or not its zone gets traffic.
+// healthy reports whether its own health is good, whether or not its zone gets traffic.
 func (h Health) healthy() bool {
 	return h.Condition == Healthy || h.Reason == HealthCheckDisabled
 }

@@ -6,15 +6,15 @@ import "time"
 // the cloud accepted a deregistration of this process, or was on record before;
 // so it is never earlier than the deregistration, whatever was lost in between.
 //
-//	in -> [floors, live read] -> Leaving recorded -> deregistered -> seen out, LeftAt
-//	recorded -> floor passed, or quiet and QuietAt recorded -> read once more ->
+//	in -> [minimum, live read] -> Leaving recorded -> deregistered -> seen out, LeftAt
+//	recorded -> settle time passed, or quiet and QuietAt recorded -> read once more ->
 //	Stopped -> forgotten
 
 // leave takes a target that nobody wants in one step further.
 func (p *planner) leave(t Target) {
 	r, known := p.records[t]
 	where := p.place(t)
-	w, wanted := p.wishes[t]
+	w, wanted := p.desired[t]
 	if !known {
 		if !p.mayTake(where, w, wanted) {
 			p.stranger(t, where, wanted)
@@ -40,7 +40,7 @@ func (p *planner) leave(t Target) {
 	}
 }
 
-// refusedBefore is whether the cloud refused the deregistration, and the inventory was read
+// refusedBefore reports whether the cloud refused the deregistration, and the inventory was read
 // after that: a target that is not in it then has gone without us, as one of an instance that
 // was terminated, and would be refused for ever.
 func (p *planner) refusedBefore(t Target) bool {
@@ -48,8 +48,8 @@ func (p *planner) refusedBefore(t Target) bool {
 	return refused && !r.Register && p.ReadAt.After(r.At)
 }
 
-// mayTake is whether a target that is not on record is ours to take out.
-func (p *planner) mayTake(where place, w wish, wanted bool) bool {
+// mayTake reports whether a target that is not on record is ours to take out.
+func (p *planner) mayTake(where place, w desired, wanted bool) bool {
 	if wanted && !w.recordable() {
 		return false
 	}
@@ -70,7 +70,7 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 	}
 	none := time.Time{}
 	seen := p.Sightings[t].unrecorded()
-	over := seen.Add(p.floorOf(t))
+	over := seen.Add(p.settleTimeOf(t))
 	switch {
 	case where == unread:
 		p.report(t, Leaving, none, none, "the inventory of the group is not read yet")
@@ -92,7 +92,7 @@ func (p *planner) stranger(t Target, where place, wanted bool) {
 	}
 }
 
-// outForGood is whether nothing of ours that was sent before can have registered
+// outForGood reports whether nothing of ours that was sent before can have registered
 // a target again that left.
 func (p *planner) outForGood(r Record) bool {
 	return !r.LeftAt.IsZero() && !p.ReadAt.Before(p.sightings[r.Target].Left.Add(lingering))
@@ -115,7 +115,7 @@ func (p *planner) foreignAgain(t Target) {
 // asked again until the cloud has accepted it: the controller may have died after
 // it wrote the record, and the group be another one by now.
 func (p *planner) takeOut(r Record, where place) {
-	t, w := r.Target, p.wishes[r.Target]
+	t, w := r.Target, p.desired[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
 	wait, due := p.due(t, false)
 	if begun && !due {
@@ -140,7 +140,7 @@ func (p *planner) takeOut(r Record, where place) {
 	p.report(t, Leaving, time.Time{}, time.Time{}, "it is being deregistered, because "+p.reason(t))
 }
 
-// keep undoes the beginning of a removal that a floor forbids by now, as when the
+// keep undoes the beginning of a removal that a minimum forbids by now, as when the
 // controller died in between. While they are leaving, each of two targets would
 // count for nothing in favour of the other, and neither could ever go.
 func (p *planner) keep(r Record, where place) {
@@ -161,7 +161,7 @@ func (p *planner) keep(r Record, where place) {
 }
 
 func (p *planner) reason(t Target) string {
-	if w, wanted := p.wishes[t]; wanted {
+	if w, wanted := p.desired[t]; wanted {
 		return w.Why
 	}
 	return "nothing wants it"
@@ -170,7 +170,7 @@ func (p *planner) reason(t Target) string {
 // holdsBack says why a target is not taken out yet, or nothing. A removal that
 // was on record before needs no proof again, but must still leave enough others.
 func (p *planner) holdsBack(r Record, where place) string {
-	w, wanted := p.wishes[r.Target]
+	w, wanted := p.desired[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
 	voluntary := w.voluntary || !wanted && !p.Vacant[r.Target]
 	switch {
@@ -184,7 +184,7 @@ func (p *planner) holdsBack(r Record, where place) string {
 		return ""
 	}
 	// What an old inventory forbids is not asked for; what it permits is.
-	if why := p.floor(r.Target); where == registered && why != "" {
+	if why := p.belowMinimum(r.Target); where == registered && why != "" {
 		p.readBy(p.ReadAt.Add(moving))
 		return why
 	}

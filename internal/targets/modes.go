@@ -30,10 +30,10 @@ type Mode struct {
 	// Type is that of the group, IPv6 its family.
 	Type TargetType
 	IPv6 bool
-	// PerNode is whether the pods of a node share one target.
+	// PerNode says whether the pods of a node share one target.
 	PerNode bool
 	Port    int32
-	// Hook is whether the pods' preStop hook waits until their target is out.
+	// Hook says whether the pods' preStop hook waits until their target is out.
 	Hook bool
 	// HookLeaves is how much of its grace period that hook leaves to a pod.
 	HookLeaves time.Duration

@@ -23,7 +23,7 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 			n.status.Evidence, n.status.Waits = "", waits
 		}
 	} else {
-		p.settle(n)
+		p.progress(n)
 	}
 	p.nameForeign(n)
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
@@ -140,7 +140,7 @@ func (p *pass) unfoundOn(n *nodeAttachment) string {
 	return slices.Min(out)
 }
 
-// isConcerned is whether a group may have something of a node that asks for what it does.
+// isConcerned reports whether a group may have something of a node that asks for what it does.
 func (p *pass) isConcerned(g *group, n *nodeAttachment) bool {
 	if slices.Contains(g.nodes, n) && n.Spec.Instance != "" {
 		return true
@@ -148,7 +148,7 @@ func (p *pass) isConcerned(g *group, n *nodeAttachment) bool {
 	return n.detach() && slices.ContainsFunc(g.on[n.Name], func(r Report) bool { return p.isOn(r.Target, n) })
 }
 
-// anyUnplaced is whether isUnplaced is so of any attachment.
+// anyUnplaced reports whether isUnplaced is so of any attachment.
 func (p *pass) anyUnplaced() bool {
 	if p.unplaced == nil {
 		p.unplaced = new(slices.ContainsFunc(p.attachments, p.isUnplaced))
@@ -156,7 +156,7 @@ func (p *pass) anyUnplaced() bool {
 	return *p.unplaced
 }
 
-// isUnplaced is whether it is not known yet on which node something is that an attachment has
+// isUnplaced reports whether it is not known yet on which node something is that an attachment has
 // on record.
 func (p *pass) isUnplaced(a *attachment) bool {
 	if !a.Behind {
@@ -218,8 +218,8 @@ func asRole(role v1alpha1.AssumeRole, why string) string {
 	return "as role " + role.ARN + ": " + why
 }
 
-// settle says how far the node's targets are.
-func (p *pass) settle(n *nodeAttachment) {
+// progress says how far the node's targets are.
+func (p *pass) progress(n *nodeAttachment) {
 	n.status.ObservedGeneration = n.Generation
 	n.status.Done, n.status.Evidence, n.status.Waits = false, "", ""
 	var evidence []string
@@ -258,7 +258,7 @@ func (p *pass) settle(n *nodeAttachment) {
 	}
 }
 
-// concerns is whether a target has to be where a node is to be. Out is all that may be on
+// concerns reports whether a target has to be where a node is to be. Out is all that may be on
 // it; in is what was taken out for it, and what pods on it have that are not starting.
 func (p *pass) concerns(g *group, t Target, n *nodeAttachment) bool {
 	if g.borrowers[t] == n.ref || g.heldBy(t, n.ref) && (n.detach() || t.ID == n.Spec.Instance) {
@@ -311,7 +311,7 @@ func (p *pass) comesBack(g *group, n *nodeAttachment) string {
 	return ""
 }
 
-// leaves is whether a target is on record as one that leaves, by what was decided.
+// leaves reports whether a target is on record as one that leaves, by what was decided.
 func (g *group) leaves(t Target) bool {
 	records := g.decision.Records
 	if records == nil {
@@ -320,12 +320,12 @@ func (g *group) leaves(t Target) bool {
 	return slices.ContainsFunc(records, func(r Record) bool { return r.Target == t && r.Leaving })
 }
 
-// isOn is whether a target may be on a node.
+// isOn reports whether a target may be on a node.
 func (p *pass) isOn(t Target, n *nodeAttachment) bool {
 	return slices.Contains(p.on[t.ID], n.Name)
 }
 
-// arrived is whether a target is where the node is to be. One that was not healthy before
+// arrived reports whether a target is where the node is to be. One that was not healthy before
 // is not waited for, nor one that is not registered and that we did not take out.
 func (g *group) arrived(r Report, n *nodeAttachment) bool {
 	if n.detach() {
@@ -419,7 +419,7 @@ func (g *group) needs(p *pass) map[Target][]Ref {
 	return out
 }
 
-// unfinalized is whether an object is a TargetGroupAttachment that may go at any moment.
+// unfinalized reports whether an object is a TargetGroupAttachment that may go at any moment.
 func (g *group) unfinalized(owner Ref) bool {
 	return slices.ContainsFunc(g.parts, func(t *part) bool {
 		return t.ref == owner && !slices.Contains(t.Object.Finalizers, v1alpha1.Finalizer)

@@ -13,36 +13,36 @@ import (
 // part is what a TargetGroupAttachment has to do with a group.
 type part struct {
 	*attachment
-	// matches is whether the attachment is on the group.
+	// matches says whether the attachment is on the group.
 	matches bool
 	// members are what it selects, each with the target that it has in the group. Of one
 	// that is no longer on the group they are what it would select.
 	members []member
 	skipped []Skip
 	faults  []string
-	// admission is whether the group takes new targets of its namespace.
+	// admission says whether the group takes new targets of its namespace.
 	admission admission
-	// unclear is whether the tags are not read by which it is known whether it is still on the
+	// unclear says whether the tags are not read by which it is known whether it is still on the
 	// group: what is there stays.
 	unclear bool
-	// unknown is whether it is not known what it selects, so that nothing is missing.
+	// unknown says whether it is not known what it selects, so that nothing is missing.
 	unknown bool
-	// unsure is whether something that it selects may be in the group as a target that is
+	// unsure says whether something that it selects may be in the group as a target that is
 	// not among its members.
 	unsure bool
 	// full says why the status of its object has no room for the group, or for some of its targets
-	// there, which are left; empty where it has. crowded is whether it has none for those of others.
+	// there, which are left; empty where it has. crowded says whether it has none for those of others.
 	full    string
 	left    map[Target]bool
 	crowded bool
 }
 
-// asks is whether its members are to be in the group, or out, as they say.
+// asks reports whether its members are to be in the group, or out, as they say.
 func (t *part) asks() bool {
 	return t.matches && t.Object.DeletionTimestamp == nil && !t.unknown && (t.full == "" || t.left != nil)
 }
 
-// owns is whether all that is in the group is its own: not where the group takes nothing new of
+// owns reports whether all that is in the group is its own: not where the group takes nothing new of
 // its namespace.
 func (t *part) owns() bool {
 	return t.asks() && !t.crowded && t.admission.why == "" && t.Object.Spec.Ownership == v1alpha1.OwnGroup
@@ -53,11 +53,11 @@ type member struct {
 	Want
 	// node is empty where it is not known.
 	node string
-	// ready is whether the pod's containers are, so that its target can be expected to
+	// ready says whether the pod's containers are, so that its target can be expected to
 	// get healthy; pod is nil for a node.
 	ready bool
 	pod   *corev1.Pod
-	// silent is whether nothing is wanted of the target: it is only known to be the pod's.
+	// silent says whether nothing is wanted of the target: it is only known to be the pod's.
 	silent bool
 }
 
@@ -96,7 +96,7 @@ func (g *group) indexMembers() {
 	}
 }
 
-// mayBeMeant is whether somebody selects by tags and those of the group are not read.
+// mayBeMeant reports whether somebody selects by tags and those of the group are not read.
 func (p *pass) mayBeMeant(g *group) bool {
 	return g.tags == nil && slices.ContainsFunc(p.attachments, func(a *attachment) bool {
 		return a.Object.Spec.TargetGroup.Tags != nil && a.Object.DeletionTimestamp == nil && a.Object.Spec.TargetType == string(g.Type) && slices.Contains(g.roles, a.role)
@@ -135,7 +135,7 @@ func (p *pass) partOf(g *group, a *attachment) *part {
 	return t
 }
 
-// matches is whether the attachment is on the group, and why not where it should be.
+// matches reports whether the attachment is on the group, and why not where it should be.
 func (a *attachment) matches(g Group) (ok bool, fault string) {
 	s := a.Object.Spec.TargetGroup
 	switch {
@@ -263,7 +263,7 @@ func (p *pass) keepLiving(g *group, t *part) {
 	}
 }
 
-// moved is whether a node is out of its load balancers, or on its way there or back.
+// moved reports whether a node is out of its load balancers, or on its way there or back.
 func (p *pass) moved(node string) bool {
 	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Name == node })
 }
@@ -301,13 +301,13 @@ func (p *pass) portsOfUnnamed(g *group, t *part) (ports []int32) {
 	return slices.Compact(ports)
 }
 
-// isUnnamedNode is whether a node has no providerID yet, or is not known.
+// isUnnamedNode reports whether a node has no providerID yet, or is not known.
 func (p *pass) isUnnamedNode(name string) bool {
 	node := p.nodes[name]
 	return node == nil || node.Spec.ProviderID == ""
 }
 
-// hasUnnamed is whether a node that the attachment selects has no providerID yet, or is
+// hasUnnamed reports whether a node that the attachment selects has no providerID yet, or is
 // not known.
 func (p *pass) hasUnnamed(t *part) bool {
 	for _, pod := range slices.Concat(t.Pods, t.Neighbours) {
@@ -333,7 +333,7 @@ func (p *pass) stay(t *part, h held, pod *corev1.Pod) {
 	t.members = append(t.members, member{Want: w, node: node, pod: pod})
 }
 
-// has is whether a target is among the members: that of a pod, or anybody's where that is nil.
+// has reports whether a target is among the members: that of a pod, or anybody's where that is nil.
 func (t *part) has(target Target, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(t.members, func(m member) bool {
 		return m.Target == target && (pod == nil || m.pod != nil && m.pod.UID == pod.UID)
@@ -382,7 +382,7 @@ func (g *group) want(t *part) {
 	}
 }
 
-// containersReady is whether the pod's containers are: a readiness gate may wait for the
+// containersReady reports whether the pod's containers are: a readiness gate may wait for the
 // very target.
 func containersReady(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
@@ -393,14 +393,14 @@ func containersReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// floors are how long the load balancer may send new connections to what left, for each target
+// settleTimes are how long the load balancer may send new connections to what left, for each target
 // that somebody selects or has on record: the longest that one of these asks for, also while it is
 // deleted. Who asks for nothing asks for the default of its kind. What others ask for counts for
 // their own targets: one namespace neither cuts short nor stretches what another waits for.
-func (g *group) floors(byDefault time.Duration) map[Target]time.Duration {
+func (g *group) settleTimes(byDefault time.Duration) map[Target]time.Duration {
 	out := map[Target]time.Duration{}
 	for _, t := range g.parts {
-		asked := t.floor(byDefault)
+		asked := t.settleTime(byDefault)
 		for _, target := range g.targetsOf(t) {
 			before, any := out[target]
 			if !any || asked > before {
@@ -411,8 +411,8 @@ func (g *group) floors(byDefault time.Duration) map[Target]time.Duration {
 	return out
 }
 
-// floor is how long new connections may come by what an attachment asks for.
-func (a *attachment) floor(byDefault time.Duration) time.Duration {
+// settleTime is how long new connections may come by what an attachment asks for.
+func (a *attachment) settleTime(byDefault time.Duration) time.Duration {
 	if s := a.Object.Spec.DetachFloorSeconds; s != nil {
 		return time.Duration(*s) * time.Second
 	}

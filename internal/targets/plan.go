@@ -88,7 +88,7 @@ type pass struct {
 	strays     map[string][]string
 	// selectedBy are the attachments that select a pod, or look after it, by its UID.
 	selectedBy map[types.UID][]*attachment
-	// unplaced is whether it is not known on which node something is that an attachment has on record,
+	// unplaced says whether it is not known on which node something is that an attachment has on record,
 	// and foreign are the targets on nodes that are left alone; both are nil until somebody asks.
 	unplaced *bool
 	foreign  map[string][]string
@@ -115,7 +115,7 @@ type attachment struct {
 	taken []taken
 	// onRecord is how many targets its status holds, with those of groups that are taken up.
 	onRecord int
-	// gates is whether a gate of its pods is to be written.
+	// gates says whether a gate of its pods is to be written.
 	gates bool
 }
 
@@ -137,7 +137,7 @@ type nodeAttachment struct {
 
 func (n *nodeAttachment) detach() bool { return n.Spec.Wanted == v1alpha1.WantDetached }
 
-// answered is whether its status says that all is where this generation wants it. That
+// answered reports whether its status says that all is where this generation wants it. That
 // stands until something else is known: another leader has to read all groups first.
 func (n *nodeAttachment) answered() bool {
 	return n.Status.Done && n.Status.ObservedGeneration == n.Generation
@@ -289,7 +289,7 @@ func (p *pass) rememberZones() {
 	}
 }
 
-// hasAttachment is whether an Attachment is about an instance.
+// hasAttachment reports whether an Attachment is about an instance.
 func (p *pass) hasAttachment(id string) bool {
 	return slices.ContainsFunc(p.nodeAttachments, func(n *nodeAttachment) bool { return n.Spec.Instance == id })
 }

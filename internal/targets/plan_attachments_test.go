@@ -29,9 +29,9 @@ func TestPodsThatEndAreNoTargetsToWaitFor(t *testing.T) {
 	}
 }
 
-// TestFloorsThatAreAskedFor goes by what was asked for, also while that is being deleted,
+// TestSettleTimesThatAreAskedFor goes by what was asked for, also while that is being deleted,
 // and by the longest, to which the default belongs where one asks for nothing.
-func TestFloorsThatAreAskedFor(t *testing.T) {
+func TestSettleTimesThatAreAskedFor(t *testing.T) {
 	seconds := func(n int32) *int32 { return &n }
 	for name, c := range map[string]struct {
 		asked   []*int32
@@ -67,9 +67,9 @@ func TestFloorsThatAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestFloorsOfOthers count for their own targets: who may write TargetGroupAttachments could have
+// TestSettleTimesOfOthers count for their own targets: who may write TargetGroupAttachments could have
 // every node that leaves the group wait for an hour.
-func TestFloorsOfOthers(t *testing.T) {
+func TestSettleTimesOfOthers(t *testing.T) {
 	for _, asked := range []int32{0, 3600} {
 		s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
 		s.attachment("web", onNodes("node-b"), leaving80(noon.Add(-time.Hour), "i-c:80"))
@@ -107,7 +107,7 @@ func TestMatches(t *testing.T) {
 }
 
 // TestRecordsDoNotDependOnNames takes out what an object registered whatever it is called
-// beside one that is new, and waits for its floor.
+// beside one that is new, and waits for its settle time.
 func TestRecordsDoNotDependOnNames(t *testing.T) {
 	for _, names := range [][]string{{"old", "new"}, {"a-old", "z-new"}, {"z-old", "a-new"}} {
 		older, newer := names[0], names[1]

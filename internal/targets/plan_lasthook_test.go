@@ -87,7 +87,7 @@ func TestAHookIsKeptByWhatANamespaceHasOnRecord(t *testing.T) {
 		spec.TargetGroup.Name = "two"
 		s.attachment("other", spec).Pods = []*corev1.Pod{pod}
 		d := plan(t, s)
-		if letGo := slices.ContainsFunc(d.Hooks, func(h HookWrite) bool { return h.Pod == pod && !h.In }); letGo == c.holds {
+		if released := slices.ContainsFunc(d.Hooks, func(h HookWrite) bool { return h.Pod == pod && !h.In }); released == c.holds {
 			t.Errorf("%s: %v while %+v", name, d.hooks(), d.Groups[len(d.Groups)-1].Reports)
 		}
 	}

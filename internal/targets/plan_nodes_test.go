@@ -92,8 +92,8 @@ func TestANodeIsOutWhenEveryAccountIsRead(t *testing.T) {
 	}
 }
 
-// TestAnswersStandWhileALeaderReads keeps what was answered about the same wish while
-// nothing else is known, and takes no answer to another wish for one to this.
+// TestAnswersStandWhileALeaderReads keeps what was answered about what is still wanted while
+// nothing else is known, and takes no answer to what was wanted before for one to this.
 func TestAnswersStandWhileALeaderReads(t *testing.T) {
 	for generation, done := range map[int64]bool{3: true, 2: false} {
 		s := fleetOf(webGroup(Instance), at80("i-b"))
@@ -158,12 +158,12 @@ func TestWhatLeavesKeepsItsNode(t *testing.T) {
 		}
 		s = d.apply(s).later(62*time.Second, at80("i-b", "i-c"), Target{"i-a", 80})
 		if d = plan(t, s); !d.node("node-a").Done {
-			t.Errorf("%s, after the floor: %+v", name, d.node("node-a"))
+			t.Errorf("%s, after the settle time: %+v", name, d.node("node-a"))
 		}
 	}
 }
 
-// TestWhatOthersTakeOutKeepsItsNode waits for the floor of what is seen to drain, though somebody
+// TestWhatOthersTakeOutKeepsItsNode waits for the settle time of what is seen to drain, though somebody
 // else took it out, such as another controller that heeds the label of a node which goes away.
 func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
 	registered := at80("i-b")
@@ -179,11 +179,11 @@ func TestWhatOthersTakeOutKeepsItsNode(t *testing.T) {
 		d = plan(t, s)
 	}
 	if got := d.node("node-a"); got.Done {
-		t.Errorf("a second before its floor: %+v", got)
+		t.Errorf("a second before its settle time has passed: %+v", got)
 	}
 	s = d.apply(s).later(2*time.Second, at80("i-b"))
 	if d = plan(t, s); !d.node("node-a").Done || len(d.Memory.Groups[GroupKey{ID: "arn:web"}].Sightings) > 0 {
-		t.Errorf("after its floor: %+v, %+v", d.node("node-a"), d.Memory)
+		t.Errorf("after its settle time: %+v, %+v", d.node("node-a"), d.Memory)
 	}
 }
 
@@ -334,9 +334,9 @@ func TestASickTargetOfOthersIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestADetachedNodeIsTheClaimsToMove leaves the record of a target where it stands
+// TestADetachedNodeIsTheAttachmentsToMove leaves the record of a target where it stands
 // when a TargetGroupAttachment and an Attachment speak of the same one.
-func TestADetachedNodeIsTheClaimsToMove(t *testing.T) {
+func TestADetachedNodeIsTheAttachmentsToMove(t *testing.T) {
 	s := fleetOf(webGroup(Instance), at80("i-a", "i-b"))
 	s.attachment("web", onNodes("node-a"), in80("i-a:80"))
 	s.detachment("node-a", "i-a", v1alpha1.WantDetached)

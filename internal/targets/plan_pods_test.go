@@ -217,7 +217,7 @@ func TestNodesThatAreResetAreWarnedOf(t *testing.T) {
 		"checks fail last": {func(s *v1alpha1.IngressDaemonSetSpec, _ *Group) {
 			s.UpdateStrategy.RollingUpdate.FailHealthChecks = v1alpha1.FailAfterDetachment
 		}, false},
-		"nothing is reset":        {func(_ *v1alpha1.IngressDaemonSetSpec, g *Group) { g.EndsFlowsOfUnhealthy = false }, false},
+		"nothing is reset":        {func(_ *v1alpha1.IngressDaemonSetSpec, g *Group) { g.EndsConnectionsOfUnhealthy = false }, false},
 		"nobody answers checks":   {func(s *v1alpha1.IngressDaemonSetSpec, _ *Group) { s.HealthCheckNodePorts = nil }, false},
 		"nodes are not taken out": {func(s *v1alpha1.IngressDaemonSetSpec, _ *Group) { s.UpdateStrategy.RollingUpdate = nil }, false},
 	} {
@@ -226,7 +226,7 @@ func TestNodesThatAreResetAreWarnedOf(t *testing.T) {
 		set.Spec.Template.Spec.HostNetwork, set.Spec.HealthCheckNodePorts = true, []int32{10080}
 		set.Spec.UpdateStrategy.RollingUpdate = &v1alpha1.RollingUpdate{MaxUnavailableNodes: new(intstr.FromInt32(1))}
 		g := webGroup(Instance)
-		g.EndsFlowsOfUnhealthy = true
+		g.EndsConnectionsOfUnhealthy = true
 		c.change(&set.Spec, &g)
 		s := fleetOf(g, nil)
 		spec := onPods(Instance)

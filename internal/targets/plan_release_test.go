@@ -83,7 +83,7 @@ func TestReleaseWaits(t *testing.T) {
 	}
 	s = d.apply(s).later(59*time.Second, at80("i-b"), Target{"i-a", 80})
 	if d = plan(t, s); d.of("web").Release {
-		t.Error("it is let go before the floor")
+		t.Error("it is let go before the settle time has passed")
 	}
 	s = d.apply(s).later(3*time.Second, at80("i-b"), Target{"i-a", 80})
 	if d = plan(t, s); !d.of("web").Release {
@@ -102,7 +102,7 @@ func TestReleaseWaitsForNoHeir(t *testing.T) {
 		after    time.Duration
 		released bool
 	}{
-		"before the floor":            {Network, at80("i-b"), nil, 59 * time.Second, false},
+		"before it has settled":       {Network, at80("i-b"), nil, 59 * time.Second, false},
 		"after it":                    {Network, at80("i-b"), nil, time.Minute, true},
 		"a classic one drains":        {Classic, at80("i-b"), nil, time.Minute, false},
 		"and has drained":             {Classic, at80("i-b"), nil, 2 * time.Minute, true},

@@ -42,7 +42,7 @@ func at80(ids ...string) map[Target]Health {
 // ago, for what is to be decided now.
 func fleetOf(g Group, registered map[Target]Health) State {
 	s := State{
-		Now: noon, Floors: map[Balancer]time.Duration{Network: time.Minute, Application: time.Minute, Classic: time.Minute}, Bindings: Bindings{Listed: true},
+		Now: noon, SettleTimes: map[Balancer]time.Duration{Network: time.Minute, Application: time.Minute, Classic: time.Minute}, Bindings: Bindings{Listed: true},
 		Accounts: []Account{{ListedAt: asOf, Groups: []KnownGroup{{Group: g, Registered: registered, ReadAt: asOf, Live: true}}}},
 		Memory:   Memory{Nodes: map[types.UID]NodeMemory{}, Groups: map[GroupKey]GroupMemory{}},
 	}

@@ -131,16 +131,16 @@ func TestANodeThatIsOutStaysOut(t *testing.T) {
 	}
 }
 
-// TestAShortFloorIsNoShorterThanACall: what left, and may come back by a call that was sent before, is on
+// TestAShortSettleTimeIsNoShorterThanACall: what left, and may come back by a call that was sent before, is on
 // record, holds its finalizer, and is not taken for absent, until no such call can arrive.
-func TestAShortFloorIsNoShorterThanACall(t *testing.T) {
-	floor := int32(5)
+func TestAShortSettleTimeIsNoShorterThanACall(t *testing.T) {
+	settle := int32(5)
 	for since, over := range map[time.Duration]bool{6 * time.Second: false, 16 * time.Second: true} {
 		left := asOf.Add(-since)
 		fleet := func(spec v1alpha1.TargetGroupAttachmentSpec, record v1alpha1.AttachedGroup) (State, *GroupAttachment) {
 			s := fleetOf(webGroup(IP), at80("10.0.0.2"))
 			s.Memory.Groups[GroupKey{ID: "arn:web"}] = GroupMemory{Sightings: map[Target]Sighting{{"10.0.0.1", 80}: {LeftAt: left, Left: left}}}
-			spec.DetachFloorSeconds = &floor
+			spec.DetachFloorSeconds = &settle
 			a := s.attachment("web", spec, record)
 			return s, a
 		}
@@ -158,7 +158,7 @@ func TestAShortFloorIsNoShorterThanACall(t *testing.T) {
 			t.Errorf("%s after it left, alone: released %t", since, got)
 		}
 		heir := s.attachment("heir", onPods(IP))
-		heir.Object.Spec.DetachFloorSeconds, heir.Pods = &floor, []*corev1.Pod{podOf("a", "10.0.0.1")}
+		heir.Object.Spec.DetachFloorSeconds, heir.Pods = &settle, []*corev1.Pod{podOf("a", "10.0.0.1")}
 		if got := plan(t, s).of("web").Release; got != over {
 			t.Errorf("%s after it left: released %t", since, got)
 		}

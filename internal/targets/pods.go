@@ -156,7 +156,7 @@ const (
 // (https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions).
 var endings = []string{"EvictionByEvictionAPI", corev1.PodReasonPreemptionByScheduler, "DeletionByTaintManager", byKubelet, byCollector}
 
-// Ending is whether what the pod serves ends whatever we do, and how that is seen.
+// Ending reports whether what the pod serves ends whatever we do, and how that is seen.
 func Ending(pod *corev1.Pod) (how string, ending bool) {
 	switch {
 	case pod.Status.Phase == corev1.PodFailed:
@@ -182,7 +182,7 @@ func announced(pod *corev1.Pod) string {
 	return ""
 }
 
-// willRunHook is whether a preStop hook of the pod is still to begin, so that the
+// willRunHook reports whether a preStop hook of the pod is still to begin, so that the
 // pod serves for as long as that waits.
 func willRunHook(pod *corev1.Pod) bool {
 	reason := announced(pod)
@@ -200,12 +200,12 @@ func (m Mode) hookUntil(pod *corev1.Pod, deleted time.Time) time.Time {
 	return deleted.Add(time.Duration(*pod.DeletionGracePeriodSeconds)*time.Second - m.HookLeaves)
 }
 
-// over is whether no container of the pod runs any more.
+// over reports whether no container of the pod runs any more.
 func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// mayServe is whether a pod may serve at a target with its ID. One of type ip is reached at the port that
+// mayServe reports whether a pod may serve at a target with its ID. One of type ip is reached at the port that
 // its containers have for what the attachment names. An instance listens for a pod with a network of its
 // own at its hostPorts only, or at the nodePort of a Service.
 func (a *attachment) mayServe(g *group, t Target, pod *corev1.Pod) bool {
@@ -233,7 +233,7 @@ func (p *pass) podsAt(g *group, pods []*corev1.Pod) map[string][]*corev1.Pod {
 	return at
 }
 
-// anyAt is whether any of some pods, by their IDs, may serve at a target.
+// anyAt reports whether any of some pods, by their IDs, may serve at a target.
 func (a *attachment) anyAt(g *group, target Target, at map[string][]*corev1.Pod) bool {
 	return slices.ContainsFunc(at[target.ID], func(pod *corev1.Pod) bool { return a.mayServe(g, target, pod) })
 }

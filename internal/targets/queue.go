@@ -24,7 +24,7 @@ type queue struct {
 	decided  time.Time
 	since    [kinds]time.Time
 	underWay bool
-	// forgotten is whether it goes when what is under way ends.
+	// forgotten says whether it goes when what is under way ends.
 	forgotten bool
 	retries   [kinds]retry
 	answers   map[Target]Answer
@@ -105,14 +105,14 @@ func (q *queue) wait(kind Kind, now time.Time) {
 	}
 }
 
-// sent is whether the call for the target is under way.
+// sent reports whether the call for the target is under way.
 func (q *queue) sent(kind Kind, t Target, before [Read]map[Target]Registration) bool {
 	_, wanted := before[kind][t]
 	_, pending := q.pending[kind][t]
 	return q.underWay && wanted && !pending
 }
 
-// answered is whether the call was under way when the decision was made, and was
+// answered reports whether the call was under way when the decision was made, and was
 // accepted since.
 func (q *queue) answered(kind Kind, t Target, decided time.Time) bool {
 	a := q.answers[t]

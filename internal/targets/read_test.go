@@ -17,7 +17,7 @@ func TestWhenToRead(t *testing.T) {
 		{"never read", func(s *GroupState) { s.ReadAt = time.Time{} }, 0},
 		{"health checks are under way", func(s *GroupState) { s.Registered[one] = Health{Condition: Initial} }, 4 * time.Second},
 		{"a removal waits for it", func(s *GroupState) { s.Wants = []Want{out(one)} }, 0},
-		{"a floor may give way", func(s *GroupState) { s.Wants = []Want{out(one)}; s.Group.MinHealthy = 3 }, 4 * time.Second},
+		{"a minimum may give way", func(s *GroupState) { s.Wants = []Want{out(one)}; s.Group.MinHealthy = 3 }, 4 * time.Second},
 		{"what leaves is looked for at once", func(s *GroupState) {
 			s.Wants, s.Records = []Want{ending(one)}, []Record{record(one, true, time.Time{})}
 			s.Answers = map[Target]Answer{one: {At: noon, Times: 1}}
@@ -26,11 +26,11 @@ func TestWhenToRead(t *testing.T) {
 			delete(s.Registered, one)
 			s.Answers = map[Target]Answer{one: {Register: true, At: noon, Times: 1}}
 		}, 2 * time.Second},
-		{"the floor passes soon", func(s *GroupState) {
+		{"the settle time passes soon", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, noon.Add(-290*time.Second))}
 			delete(s.Registered, one)
 		}, 10 * time.Second},
-		{"the floor has passed since the read", func(s *GroupState) {
+		{"the settle time has passed since the read", func(s *GroupState) {
 			s.Wants, s.Records = []Want{out(one)}, []Record{record(one, true, noon.Add(-300*time.Second))}
 			delete(s.Registered, one)
 		}, 0},

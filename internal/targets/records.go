@@ -110,7 +110,7 @@ func (p *pass) forgetGone(a *attachment) {
 	})
 }
 
-// isGone is whether a group on record was asked for by itself and is not there, by everybody as whom it
+// isGone reports whether a group on record was asked for by itself and is not there, by everybody as whom it
 // may have been recorded, one of whom sees its owner: one that reaches another account, or region, by
 // mistake would find none. A classic load balancer is whose it is listed by.
 func (p *pass) isGone(g groupOnRecord) bool {
@@ -125,7 +125,7 @@ func (p *pass) isGone(g groupOnRecord) bool {
 	return sees
 }
 
-// sees is whether groups of an owner would be listed: others of it are, or were while there were any, or
+// sees reports whether groups of an owner would be listed: others of it are, or were while there were any, or
 // it is the role's own.
 func (a *Account) sees(owner string) bool {
 	if len(a.Groups) == 0 && a.Owners[owner] {

@@ -192,7 +192,7 @@ func (a *audit) sends(g *fakeGroup, c Call) {
 		}
 	}
 	if c.Kind == Deregister {
-		a.checkFloors(g, c)
+		a.checkMinimum(g, c)
 	}
 }
 
@@ -208,7 +208,7 @@ func (a *audit) checkForeign(g *fakeGroup, t Target) {
 	}
 }
 
-// adopted is whether a target that others registered was wanted while it was in,
+// adopted reports whether a target that others registered was wanted while it was in,
 // or may be ours by all that can be known: it is on record since before, and not
 // settled.
 func (a *audit) adopted(g *fakeGroup, t Target) bool {

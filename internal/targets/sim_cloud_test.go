@@ -14,14 +14,14 @@ const (
 )
 
 // fakeGroup is a fake of a target group and its load balancer, as bad as they may
-// be: lists that lag, and new connections for any time up to the floor after a
+// be: lists that lag, and new connections for any time up to the settle time after a
 // deregistration, whatever the list says. It is no code of the product's, and
 // knows of no decision.
 type fakeGroup struct {
 	Group
 	w       *world
 	whole   bool
-	floor   time.Duration
+	settle  time.Duration
 	quota   int
 	targets map[Target]fakeTarget
 	history []moment
@@ -77,7 +77,7 @@ func (g *fakeGroup) deregister(t Target, by string) {
 		return
 	}
 	e.outBy, e.outAt = by, g.w.now
-	e.routesUntil = g.w.now.Add(time.Duration(g.w.rng.Int64N(int64(g.floor) + 1)))
+	e.routesUntil = g.w.now.Add(time.Duration(g.w.rng.Int64N(int64(g.settle) + 1)))
 	e.draining, e.drainEnd = true, g.w.now.Add(g.Delay)
 	if !g.InUse {
 		e.drainEnd = g.w.now
@@ -92,7 +92,7 @@ func (e fakeTarget) at(now time.Time) (listed, in bool) {
 	return listed, e.present && !e.draining
 }
 
-// routes is whether the load balancer may send the target a new connection.
+// routes reports whether the load balancer may send the target a new connection.
 func (g *fakeGroup) routes(t Target) bool {
 	e := g.targets[t]
 	_, in := e.at(g.w.now)

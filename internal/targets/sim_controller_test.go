@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// controller is a shell around Decide and Calls as small as one can be. It loses
+// controller runs Decide and Calls, and is as small as one can be. It loses
 // all its memory when it dies, and nothing else.
 type controller struct {
 	w         *world
@@ -57,7 +57,7 @@ func (c *controller) changed() {
 	}
 }
 
-// sees is whether the lists, while they are not complete, have an object.
+// sees reports whether the lists, while they are not complete, have an object.
 func (c *controller) sees(name string) bool {
 	h := fnv.New32a()
 	fmt.Fprint(h, name, c.life)
@@ -145,7 +145,7 @@ func (c *controller) act() {
 	}
 }
 
-// dies is whether the controller crashes here, and another is begun.
+// dies reports whether the controller crashes here, and another is begun.
 func (c *controller) dies() bool {
 	if !c.w.chance(c.w.faults.crash) {
 		return false
@@ -224,7 +224,7 @@ func (c *controller) decide(g *fakeGroup, live bool) bool {
 	w := c.w
 	delete(c.decideAt, g.ID)
 	s := GroupState{
-		Now: w.now, Group: g.Group, Whole: g.whole, Floor: g.floor,
+		Now: w.now, Group: g.Group, Whole: g.whole, SettleTime: g.settle,
 		Wants: w.wants(g, c.sees), Synced: !w.now.Before(c.syncedAt), Records: w.records[g.ID],
 		Registered: c.inventory[g.ID], ReadAt: c.readAt[g.ID], Live: live,
 		Answers: c.calls.Answers(g.ID), Refused: c.calls.Refused(g.ID), Quiet: w.quiet(g), Sightings: c.sightings[g.ID],

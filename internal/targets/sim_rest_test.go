@@ -61,7 +61,7 @@ func (a *audit) leftovers(g *fakeGroup) (out []string) {
 	return out
 }
 
-// mustHold is whether a target that is in can only stay, by the truth.
+// mustHold reports whether a target that is in can only stay, by the truth.
 func (a *audit) mustHold(g *fakeGroup, t Target) bool {
 	list := g.list(a.w.now)
 	stays := func(o Target) bool { return o != t }

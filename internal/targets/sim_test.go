@@ -103,7 +103,7 @@ func (g *generator) group(w *world, id string, kind TargetType) *fakeGroup {
 			Delay:      []time.Duration{0, 30 * time.Second, 300 * time.Second}[g.number("delay", 0, 2)],
 			MinHealthy: g.number("minimum", 0, 2), MinHealthyPercent: []int{0, 0, 50}[g.number("percent", 0, 2)],
 		},
-		w: w, whole: g.oneIn("whole", 3), floor: DefaultFloor(balancer),
+		w: w, whole: g.oneIn("whole", 3), settle: DefaultSettleTime(balancer),
 		quota: []int{100, 100, 4}[g.number("quota", 0, 2)], targets: map[Target]fakeTarget{},
 	}
 }

@@ -50,24 +50,24 @@ type landing struct {
 type fakePod struct {
 	name, ip string
 	ports    []int32
-	// ending is whether its end was seen; it is killed at dies.
+	// ending says whether its end was seen; it is killed at dies.
 	ending    bool
 	dies      time.Time
 	hookUntil time.Time
-	// out is whether it is to be taken out while it serves.
+	// out says whether it is to be taken out while it serves.
 	out bool
 }
 
 type fakeNode struct {
 	id     string
 	reason bool
-	// ending is whether what serves there ends at once.
+	// ending says whether what serves there ends at once.
 	ending bool
 }
 
 func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
 
-// up is whether what is at an ID answers its checks.
+// up reports whether what is at an ID answers its checks.
 func (w *world) up(id string) bool {
 	if w.sick[id] {
 		return false

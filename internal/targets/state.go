@@ -13,21 +13,21 @@ import (
 // State is everything that Plan decides from. Nothing in it is written to.
 type State struct {
 	Now time.Time
-	// Floors are how long each kind of load balancer may send new connections to a
+	// SettleTimes are how long each kind of load balancer may send new connections to a
 	// target that was deregistered, where no TargetGroupAttachment says otherwise.
-	Floors map[Balancer]time.Duration
+	SettleTimes map[Balancer]time.Duration
 
 	// Attachments and NodeAttachments are all there are, in any order.
 	Attachments     []GroupAttachment
 	NodeAttachments []*v1alpha1.Attachment
-	// Behind is whether there may be TargetGroupAttachments or Attachments, or records of theirs, that
+	// Behind says whether there may be TargetGroupAttachments or Attachments, or records of theirs, that
 	// are not known yet: another leader may have written them. Late says why where that is so for long, empty
 	// where it is not.
 	Behind bool
 	Late   string
 	// Slow says why the calls of the decisions of before were not made, empty where they were.
 	Slow string
-	// Nodes are all of the cluster. NodesBehind is whether some may not be known yet as they are.
+	// Nodes are all of the cluster. NodesBehind says whether some may not be known yet as they are.
 	Nodes       []*corev1.Node
 	NodesBehind bool
 	// Bystanders are pods of anybody whose addresses are on record. They tell what lives at an
@@ -41,14 +41,14 @@ type State struct {
 	Bindings Bindings
 	// Accounts are those that are connected, in any order.
 	Accounts []Account
-	// Detaching is whether nodes may be asked to be out at any moment, so that what they
+	// Detaching says whether nodes may be asked to be out at any moment, so that what they
 	// are in is to be known before. DetachTagged are the tags of the groups in which they
 	// are looked for; none for all groups. DetachTimeout is how long somebody waits for a
 	// node to be out at most, 0 for nobody.
 	Detaching     bool
 	DetachTagged  map[string]string
 	DetachTimeout time.Duration
-	// RequireGroupTag is whether a group without NamespacesTag takes new targets of nobody.
+	// RequireGroupTag says whether a group without NamespacesTag takes new targets of nobody.
 	RequireGroupTag bool
 	// Quiet is what the health checkers of nodes told last, by node and port.
 	Quiet map[string]map[int32]Quiet
@@ -72,7 +72,7 @@ type GroupAttachment struct {
 	Neighbours []*corev1.Pod
 	// Unknown says why what it selects is not known, empty where it is.
 	Unknown string
-	// Behind is whether there may be pods or nodes that it selects and that are not known yet,
+	// Behind says whether there may be pods or nodes that it selects and that are not known yet,
 	// since another leader has recorded what it saw of them: what is missing is not gone. Late
 	// says why where that is so for long, empty where it is not.
 	Behind bool
@@ -81,7 +81,7 @@ type GroupAttachment struct {
 
 // Bindings are the TargetGroupBindings that have a group to themselves.
 type Bindings struct {
-	// Listed is whether they ever were, Failure why they could not be listed last.
+	// Listed says whether they ever were, Failure why they could not be listed last.
 	Listed  bool
 	Failure string
 	All     []Binding
@@ -101,7 +101,7 @@ type Account struct {
 	Role v1alpha1.AssumeRole
 	// Failure is why its groups could not be listed last, empty where they could.
 	Failure string
-	// Refused is whether that is because the operator does not permit the role.
+	// Refused says whether that is because the operator does not permit the role.
 	Refused bool
 	// Region is where its groups are, empty while that is not known.
 	Region string

@@ -29,13 +29,13 @@ func (p *pass) decideAttachment(a *attachment) {
 	p.out.Attachments = append(p.out.Attachments, d)
 }
 
-// mustCatchUp is whether something waits for all that an attachment selects to be known: to
+// mustCatchUp reports whether something waits for all that an attachment selects to be known: to
 // be taken out, or to tell which node it is on.
 func (p *pass) mustCatchUp(a *attachment) bool {
 	return a.Behind && (p.mayMissPods(a) || p.isUnplaced(a) || slices.ContainsFunc(a.taken, func(in taken) bool { return in.decision.NeedLists }))
 }
 
-// left is whether something is left of an attachment that is deleted: what it registered,
+// left reports whether something is left of an attachment that is deleted: what it registered,
 // or may have, until the traffic to that has stopped, gates that are closed, and drain hooks that
 // hold pods which nobody else would let go.
 func (p *pass) left(a *attachment) bool {
@@ -45,13 +45,13 @@ func (p *pass) left(a *attachment) bool {
 	return p.hasTargets(a)
 }
 
-// mayMissPods is whether one that is deleted may select pods that are not known yet, whose gates or drain
+// mayMissPods reports whether one that is deleted may select pods that are not known yet, whose gates or drain
 // hooks wait for it.
 func (p *pass) mayMissPods(a *attachment) bool {
 	return a.Behind && a.nodes == nil && a.Object.DeletionTimestamp != nil
 }
 
-// hasTargets is whether traffic may come by what an attachment has on record.
+// hasTargets reports whether traffic may come by what an attachment has on record.
 func (p *pass) hasTargets(a *attachment) bool {
 	for _, g := range a.taken {
 		for _, r := range g.reportsOf(g.part) {

@@ -17,10 +17,10 @@ type Quiet struct {
 	From, To time.Time
 }
 
-// Long is whether none came for long enough.
+// Long reports whether none came for long enough.
 func (q Quiet) Long() bool { return q.To.Sub(q.From) >= quietFor }
 
-// since is whether new connections came after a target left, and none for long enough since.
+// since reports whether new connections came after a target left, and none for long enough since.
 // Without the first there may only be nobody who comes.
 func (q Quiet) since(leftAt time.Time) bool {
 	return q.Long() && !q.Came.Before(leftAt) && !q.From.Before(leftAt)
@@ -32,7 +32,7 @@ func (p *planner) left(r Record, where place) {
 		r.LeftAt = roundUp(p.ReadAt)
 		p.found(r)
 	}
-	_, wanted := p.wishes[r.Target]
+	_, wanted := p.desired[r.Target]
 	r.Settled = r.Settled || !wanted && p.outForGood(r)
 	over, evidence := p.over(r, where)
 	if p.Now.Before(over) && p.seenQuiet(r, where) {
@@ -62,11 +62,11 @@ func (p *planner) left(r Record, where place) {
 }
 
 // over is when the traffic to a target that is out has ended, by our own clock, and how
-// that is known: its delay is over, where the cloud still drains it, and the floor has
+// that is known: its delay is over, where the cloud still drains it, and the settle time has
 // passed or it was seen quiet.
 func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	seen := p.sightings[r.Target]
-	at, evidence := seen.Left.Add(p.floorOf(r.Target)), FloorPassed
+	at, evidence := seen.Left.Add(p.settleTimeOf(r.Target)), FloorPassed
 	if !r.QuietAt.IsZero() && seen.Quiet.Before(at) {
 		at, evidence = seen.Quiet, SeenQuiet
 	}
@@ -77,8 +77,8 @@ func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	return at, evidence
 }
 
-// seenQuiet is whether the target's node is quiet now, and only the floor is waited
-// for. Of a target that still drains it would say nothing of the time to come.
+// seenQuiet reports whether the target's node is quiet now, and only the settle time is
+// waited for. Of a target that still drains it would say nothing of the time to come.
 func (p *planner) seenQuiet(r Record, where place) bool {
 	left := p.sightings[r.Target].Left
 	if drained := left.Add(p.Group.Delay); where == draining && p.Now.Before(drained) {
@@ -88,10 +88,10 @@ func (p *planner) seenQuiet(r Record, where place) bool {
 	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(left)
 }
 
-// mayForget is whether a target that is not registered needs no record any more: nothing can
+// mayForget reports whether a target that is not registered needs no record any more: nothing can
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
 func (p *planner) mayForget(r Record, where place, over time.Time) bool {
-	over = later(over, p.sightings[r.Target].Left.Add(p.floorOf(r.Target)))
+	over = later(over, p.sightings[r.Target].Left.Add(p.settleTimeOf(r.Target)))
 	switch {
 	case where != absent || p.Now.Before(over) || p.ReadAt.Before(over):
 		return false
@@ -102,22 +102,22 @@ func (p *planner) mayForget(r Record, where place, over time.Time) bool {
 	return p.isDone(r) && p.outForGood(r)
 }
 
-// isDone is whether nobody speaks of a target that left, or what served there ended.
+// isDone reports whether nobody speaks of a target that left, or what served there ended.
 func (p *planner) isDone(r Record) bool {
-	w, wanted := p.wishes[r.Target]
+	w, wanted := p.desired[r.Target]
 	return !wanted || !w.voluntary && !w.Borrowed
 }
 
-// mayComeBack is whether a target that left may be registered again by a call that was sent before.
+// mayComeBack reports whether a target that left may be registered again by a call that was sent before.
 func (p *pass) mayComeBack(g *group, t Target) bool {
 	return g.ReadAt.Before(p.out.Memory.Groups[g.key].Sightings[t].Left.Add(lingering))
 }
 
-// isOver is whether nothing comes any more by what an object has on record of a target that left,
+// isOver reports whether nothing comes any more by what an object has on record of a target that left,
 // though another object wants that in: it may never be able to take the record over.
 func (p *pass) isOver(g *group, t Target, by Ref) bool {
 	left := p.out.Memory.Groups[g.key].Sightings[t].Left
-	over := left.Add(max(lingering, g.state.floorOf(t)))
+	over := left.Add(max(lingering, g.state.settleTimeOf(t)))
 	if placeIn(g.Registered, t) == draining || g.Balancer == Classic {
 		over = later(over, left.Add(g.Delay))
 	}
@@ -144,7 +144,7 @@ func (e Evidence) sentence() string {
 	if e == SeenQuiet {
 		return "it is deregistered, and its node saw the last connection end"
 	}
-	return "it is deregistered, and its load balancer's floor has passed"
+	return "it is deregistered, and its load balancer's settle time has passed"
 }
 
 // roundUp is the next whole second, since objects keep no more.

@@ -24,7 +24,7 @@ var stories = []story{
 			t.does("kubelet", "the containers of pod b are ready", func() { pod.Status.Conditions[0].Status = corev1.ConditionTrue }, time.Minute)
 		}},
 
-	{"pod-leaves-by-its-floor", "A pod without a drain hook is deleted. Its target is taken out at once, and is done with only when the load balancer's floor has passed, long after the pod has gone.",
+	{"pod-leaves-by-its-settle-time", "A pod without a drain hook is deleted. Its target is taken out at once, and is done with only when the load balancer's settle time has passed, long after the pod has gone.",
 		func(t *teller) {
 			t.podsBehind(webGroup(IP), podOf("a", "10.1.0.1"), podOf("b", "10.1.0.2"))
 		},
@@ -33,7 +33,7 @@ var stories = []story{
 			t.does("kubelet", "pod a has ended", func() { t.ends("web", "a") }, 6*time.Minute)
 		}},
 
-	{"drain-hook", "Somebody drains a node. The drain hook holds the pod, which goes on serving, until its target is out and the floor of an application load balancer has passed.",
+	{"drain-hook", "Somebody drains a node. The drain hook holds the pod, which goes on serving, until its target is out and the settle time of an application load balancer has passed.",
 		func(t *teller) {
 			t.podsBehind(drainingGroup(), hookedPod("a", "10.1.0.1", false), hookedPod("b", "10.1.0.2", false))
 		},

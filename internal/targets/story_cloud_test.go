@@ -42,7 +42,7 @@ func (a *storyAccount) restart() {
 
 // adds adds a group that may hold so many targets.
 func (t *teller) adds(role v1alpha1.AssumeRole, group Group, quota int) *fakeGroup {
-	g := &fakeGroup{Group: group, w: t.world, floor: DefaultFloor(group.Balancer), quota: quota, targets: map[Target]fakeTarget{}}
+	g := &fakeGroup{Group: group, w: t.world, settle: DefaultSettleTime(group.Balancer), quota: quota, targets: map[Target]fakeTarget{}}
 	g.note()
 	t.groups = append(t.groups, g)
 	a := t.as(role)

@@ -40,8 +40,8 @@ func TestStories(t *testing.T) {
 func (s story) tell(t *testing.T) []byte {
 	state := fleetOf(Group{}, nil)
 	state.Accounts = nil
-	for balancer := range state.Floors {
-		state.Floors[balancer] = DefaultFloor(balancer)
+	for balancer := range state.SettleTimes {
+		state.SettleTimes[balancer] = DefaultSettleTime(balancer)
 	}
 	w := &world{now: start, rng: rand.New(rand.NewPCG(1, 1)), sick: map[string]bool{}, stopped: map[string]bool{}, invalid: map[string]bool{}}
 	teller := &teller{T: t, world: w, state: &state, said: map[string]string{}}
@@ -76,7 +76,7 @@ type teller struct {
 	accounts []*storyAccount
 	// wakeAt is when to decide again though nothing happens.
 	wakeAt time.Time
-	// unwritten are objects that could not be written yet, again is whether to decide once more at once.
+	// unwritten are objects that could not be written yet, again says whether to decide once more at once.
 	unwritten map[Ref]bool
 	again     bool
 }

@@ -49,30 +49,30 @@ type Group struct {
 	ID, Name string
 	Balancer Balancer
 	Type     TargetType
-	// IPv6 is whether the addresses of its targets are IPv6; they are IPv4 otherwise.
+	// IPv6 says whether the addresses of its targets are IPv6; they are IPv4 otherwise.
 	IPv6 bool
 	// Port is what a target gets where it is registered without one. A classic load balancer has
 	// an instance once, whatever the Ports to which its listeners forward; the first stands for all.
 	Port  int32
 	Ports []int32
-	// Datagrams is whether it takes UDP, of which no connections tell.
+	// Datagrams says whether it takes UDP, of which no connections tell.
 	Datagrams bool
 	// Tags are nil where they were not read.
 	Tags map[string]string
 	// Balancers are the load balancers that forward to it, as far as they matter to its
-	// attributes. InUse is whether any does.
+	// attributes. InUse says whether any does.
 	Balancers []string
 	InUse     bool
 	// LeftAlone says why nothing can be registered with it by us, empty where it can.
 	LeftAlone string
-	// ChecksTarget is whether health checks go to the port that takes the traffic.
+	// ChecksTarget says whether health checks go to the port that takes the traffic.
 	ChecksTarget bool
 	// Delay is how long the load balancer drains what is deregistered.
 	Delay time.Duration
-	// EndsFlowsAfterDelay is whether flows that outlive Delay are ended,
-	// EndsFlowsOfUnhealthy whether those of a target that turns unhealthy are.
-	EndsFlowsAfterDelay, EndsFlowsOfUnhealthy bool
-	// CrossZone is whether the clients of one zone reach the targets of another.
+	// EndsConnectionsAfterDelay says whether connections that outlive Delay are ended,
+	// EndsConnectionsOfUnhealthy whether those of a target that turns unhealthy are.
+	EndsConnectionsAfterDelay, EndsConnectionsOfUnhealthy bool
+	// CrossZone says whether the clients of one zone reach the targets of another.
 	CrossZone bool
 	// MinHealthy and MinHealthyPercent are below how many healthy targets the load
 	// balancer acts as if none was; the greater counts, and 0 is none.
@@ -82,12 +82,12 @@ type Group struct {
 // DescribedBy is the group with the attributes that an earlier reading of it has. A list
 // of groups is without: they cost a request each.
 func (g Group) DescribedBy(o Group) Group {
-	g.Delay, g.EndsFlowsAfterDelay, g.EndsFlowsOfUnhealthy = o.Delay, o.EndsFlowsAfterDelay, o.EndsFlowsOfUnhealthy
+	g.Delay, g.EndsConnectionsAfterDelay, g.EndsConnectionsOfUnhealthy = o.Delay, o.EndsConnectionsAfterDelay, o.EndsConnectionsOfUnhealthy
 	g.CrossZone, g.MinHealthy, g.MinHealthyPercent = o.CrossZone, o.MinHealthy, o.MinHealthyPercent
 	return g
 }
 
-// hasTags is whether the group has all of these tags.
+// hasTags reports whether the group has all of these tags.
 func (g Group) hasTags(all map[string]string) bool {
 	for key, value := range all {
 		if has, tagged := g.Tags[key]; !tagged || has != value {
@@ -97,18 +97,18 @@ func (g Group) hasTags(all map[string]string) bool {
 	return true
 }
 
-// forwardsTo is whether traffic comes to a port of a target's that is registered.
+// forwardsTo reports whether traffic comes to a port of a target's that is registered.
 func (g Group) forwardsTo(port int32) bool {
 	return g.Balancer != Classic || port == 0 || port == g.Port || slices.Contains(g.Ports, port)
 }
 
-// MayHold is whether nodes may have to be taken out of the group: it is of instances, and
+// MayHold reports whether nodes may have to be taken out of the group: it is of instances, and
 // has, or may have while they were not read, the tags of those in which they are looked for.
 func (g Group) MayHold(tagged map[string]string) bool {
 	return g.IsSwept(tagged) || g.Type == Instance && g.Tags == nil
 }
 
-// IsSwept is whether nodes are looked for in the group, as far as is known.
+// IsSwept reports whether nodes are looked for in the group, as far as is known.
 func (g Group) IsSwept(tagged map[string]string) bool {
 	return g.Type == Instance && g.hasTags(tagged)
 }
@@ -116,7 +116,7 @@ func (g Group) IsSwept(tagged map[string]string) bool {
 // GroupName is how somebody names a group: by its ID, or a target group by its name.
 type GroupName struct{ ID, Name string }
 
-// Names is whether the group is meant.
+// Names reports whether the group is meant.
 func (n GroupName) Names(g Group) bool {
 	return n.ID != "" && n.ID == g.ID || n.ID == "" && n.Name == g.Name && g.Balancer != Classic
 }
@@ -156,7 +156,7 @@ type Health struct {
 	Reason    Reason
 	// Zone is the target's, empty where it is not known.
 	Zone string
-	// Shifted is whether the load balancer keeps new connections from the target, whatever
+	// Shifted says whether the load balancer keeps new connections from the target, whatever
 	// its health, because somebody shifted traffic away from its zone.
 	Shifted bool
 }

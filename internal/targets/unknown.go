@@ -65,7 +65,7 @@ func (t *part) leavesTo(other *part, why string) {
 	t.faults = append(t.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", other.ref.Name, why))
 }
 
-// mayBePutBack is whether another leader may have put back what is registered and on record as leaving:
+// mayBePutBack reports whether another leader may have put back what is registered and on record as leaving:
 // that it was seen out says nothing any more from then on, and it leaves until it is seen back.
 func (g *group) mayBePutBack(h held) bool {
 	_, asked := g.Answers[h.Target]
@@ -91,13 +91,13 @@ func (p *pass) mayLive(g *group, t *part) func(Target) bool {
 	}
 }
 
-// selectsReadably is whether the selector of pods, if there is one, can be read, so that they are known.
+// selectsReadably reports whether the selector of pods, if there is one, can be read, so that they are known.
 func (a *attachment) selectsReadably() bool {
 	_, err := metav1.LabelSelectorAsSelector(a.Object.Spec.PodSelector)
 	return err == nil
 }
 
-// mayMean is whether a part may select what is on record: what one of another namespace selects, nobody
+// mayMean reports whether a part may select what is on record: what one of another namespace selects, nobody
 // else has on record.
 func (t *part) mayMean(h held) bool {
 	return h.by == t.ref || h.by.Kind == KindGroupAttachment && h.by.Namespace == t.ref.Namespace
@@ -114,7 +114,7 @@ func (g *group) endingOf(h held) *part {
 	return nil
 }
 
-// isUnknown is whether it is not known what a part would select that is on the group.
+// isUnknown reports whether it is not known what a part would select that is on the group.
 func (t *part) isUnknown() bool {
 	return t.matches && t.unknown && t.Object.DeletionTimestamp == nil
 }

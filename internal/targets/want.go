@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// wish is what all wants of one target come to.
-type wish struct {
+// desired is what all wants of one target come to.
+type desired struct {
 	Want
-	// voluntary is whether what serves at the target goes on serving.
+	// voluntary says whether what serves at the target goes on serving.
 	voluntary bool
 }
 
-// wishes joins the wants of each target. One that wants it in outweighs all that
+// desiredTargets joins the wants of each target. One that wants it in outweighs all that
 // want it out; those that want it out count as seen, or as ending, when all are.
-func wishes(s GroupState) map[Target]wish {
+func desiredTargets(s GroupState) map[Target]desired {
 	wants := slices.Clone(s.Wants)
 	for i := range wants {
 		if wants[i].Port == 0 {
@@ -27,9 +27,9 @@ func wishes(s GroupState) map[Target]wish {
 		}
 	}
 	slices.SortStableFunc(wants, compareWants)
-	out := map[Target]wish{}
+	out := map[Target]desired{}
 	for _, w := range wants {
-		next := wish{Want: w, voluntary: !w.Ending || s.Now.Before(w.HookUntil)}
+		next := desired{Want: w, voluntary: !w.Ending || s.Now.Before(w.HookUntil)}
 		first, more := out[w.Target]
 		switch {
 		case !more:
@@ -41,7 +41,7 @@ func wishes(s GroupState) map[Target]wish {
 	return out
 }
 
-func (w wish) and(o wish) wish {
+func (w desired) and(o desired) desired {
 	w.Seen = w.Seen && o.Seen
 	w.Ending = w.Ending && o.Ending
 	w.voluntary = w.voluntary || o.voluntary
@@ -118,7 +118,7 @@ func (r Registration) String() string {
 	return r.Target.String() + "@" + r.Zone
 }
 
-// recordable is whether what stands in records of the target is read as it again. What is
+// recordable reports whether what stands in records of the target is read as it again. What is
 // not must never be ours, since nothing could be done any more in its group.
 func (t Target) recordable() bool {
 	r, err := ParseRegistration(t.String())

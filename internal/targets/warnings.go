@@ -13,12 +13,12 @@ import (
 // advice is what there is to warn of in the pods' template, over all groups and all
 // templates: one warning, however many pods there are.
 type advice struct {
-	// known is whether there is a template, and a group, to judge by.
+	// known says whether there is a template, and a group, to judge by.
 	known bool
 	grace Grace
-	// floor is for how long a load balancer may send new connections to a pod after its
+	// settle is for how long a load balancer may send new connections to a pod after its
 	// deletion began, end until when it lets open ones go on: the longest of all groups.
-	floor, end time.Duration
+	settle, end time.Duration
 	// unchecked says why the readiness gate tells nothing, empty where it does or is
 	// in no template.
 	unchecked string
@@ -30,7 +30,7 @@ type advice struct {
 // warn leaves the condition as it is while there is nothing to judge by, such as when
 // there is no pod for a moment.
 func (p *pass) warn(a *attachment) {
-	found := a.advice(p.Floors)
+	found := a.advice(p.SettleTimes)
 	if !found.known {
 		return
 	}
@@ -42,7 +42,7 @@ func (p *pass) warn(a *attachment) {
 		warning.Reason = v1alpha1.ReasonGateNotChecked
 		messages = append(messages, "the readiness gate "+v1alpha1.ReadinessGate(a.Object.Name)+" is always open, because "+found.unchecked+": remove it from the template")
 	}
-	if short := found.grace.Short(found.floor, found.end); short != "" {
+	if short := found.grace.Short(found.settle, found.end); short != "" {
 		warning.Reason = v1alpha1.ReasonGraceTooShort
 		messages = append(messages, short)
 	}
@@ -57,7 +57,7 @@ func (p *pass) warn(a *attachment) {
 	p.set(&a.status.Conditions, warning)
 }
 
-func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
+func (a *attachment) advice(settleTimes map[Balancer]time.Duration) advice {
 	found := advice{grace: Grace{Sleep: Endless, Period: Endless}}
 	gate := corev1.PodConditionType(v1alpha1.ReadinessGate(a.Object.Name))
 	checked := false
@@ -66,7 +66,7 @@ func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
 			// Before it is read its attributes are not known.
 			continue
 		}
-		floor := a.floor(floors[g.Balancer])
+		settle := a.settleTime(settleTimes[g.Balancer])
 		for _, template := range a.templates() {
 			mode, err := ModeOf(template, g.Group, a.Object.Spec.Port, a.Service)
 			if err != nil {
@@ -82,10 +82,10 @@ func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
 				found.unchecked = cmp.Or(found.unchecked, why)
 			}
 		}
-		if g.EndsFlowsOfUnhealthy && g.Type == Instance && a.failsFirst() {
+		if g.EndsConnectionsOfUnhealthy && g.Type == Instance && a.failsFirst() {
 			found.resets = g.Name
 		}
-		found.floor, found.end = max(found.floor, floor), max(found.end, floor+g.Delay)
+		found.settle, found.end = max(found.settle, settle), max(found.end, settle+g.Delay)
 	}
 	if checked {
 		found.unchecked = ""
@@ -93,7 +93,7 @@ func (a *attachment) advice(floors map[Balancer]time.Duration) advice {
 	return found
 }
 
-// failsFirst is whether a rollout fails the health checks of a node before it is taken
+// failsFirst reports whether a rollout fails the health checks of a node before it is taken
 // out of its target groups.
 func (a *attachment) failsFirst() bool {
 	if a.Set == nil || len(a.Set.Spec.HealthCheckNodePorts) == 0 {

@@ -1,5 +1,5 @@
-// Package account asks an AWS account what the controller relies on: the server that
-// stands in for AWS, or, where `make aws-check` runs it, a real one. Both must answer
+// Package account asks an AWS account what the controller relies on: the emulator of
+// AWS, or, where `make aws-check` runs it, a real one. Both must answer
 // alike. All that is changed is whether one target is registered with one group.
 package account
 
@@ -48,7 +48,7 @@ func open(t *testing.T) *account {
 	options, arn, id := client.Options{}, os.Getenv(groupVariable), os.Getenv(targetVariable)
 	switch {
 	case os.Getenv(realVariable) == "":
-		options, arn, id = standIn(t)
+		options, arn, id = emulator(t)
 	case arn == "" || id == "":
 		t.Fatalf("set %s to the ARN of a target group that takes no traffic, and %s to the ID of an instance, or the address, that may be registered with it for a moment; "+
 			"region and credentials are found as by every AWS SDK, such as in AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", groupVariable, targetVariable)
@@ -77,8 +77,8 @@ func open(t *testing.T) *account {
 	return a
 }
 
-// standIn is an account of the server that stands in for AWS.
-func standIn(t *testing.T) (o client.Options, arn, id string) {
+// emulator is an account of the emulator of AWS.
+func emulator(t *testing.T) (o client.Options, arn, id string) {
 	t.Helper()
 	policy, err := os.ReadFile("../../config/aws/policy.json")
 	if err != nil {

@@ -70,7 +70,7 @@ var refusals = []struct {
 		rollingUpdate + ".detachTimeoutSeconds", "should be greater than or equal to 1"},
 	{"grace of days", []string{rolling(`annotateDeploymentToDetach: {gracePeriodSeconds: 86401}`)},
 		rollingUpdate + ".annotateDeploymentToDetach.gracePeriodSeconds", "should be less than or equal to 86400"},
-	{"floor above all", []string{rolling(`minServingNodes: 101%`)},
+	{"minServingNodes above all", []string{rolling(`minServingNodes: 101%`)},
 		rollingUpdate + ".minServingNodes", notABudget},
 	{"negative minReadySeconds", []string{spec(`minReadySeconds: -1`)},
 		"spec.minReadySeconds", "should be greater than or equal to 0"},

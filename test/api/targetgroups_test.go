@@ -59,7 +59,7 @@ var targetGroupRefusals = []struct{ name, patch, field, want string }{
 		"must be the ARN of a role, such as arn:aws:iam::123456789012:role/ingress"},
 	{"ARN of a user", `assumeRole: {arn: "arn:aws:iam::123456789012:user/ingress"}`, "spec.assumeRole.arn",
 		"must be the ARN of a role, such as arn:aws:iam::123456789012:role/ingress"},
-	{"floor of hours", `detachFloorSeconds: 3601`, "spec.detachFloorSeconds", "should be less than or equal to 3600"},
+	{"settle time of hours", `detachFloorSeconds: 3601`, "spec.detachFloorSeconds", "should be less than or equal to 3600"},
 }
 
 func attemptTargetGroup(patch string) answer {

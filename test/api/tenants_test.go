@@ -69,7 +69,7 @@ var ways = []way{
 		patching(rolling(`annotateNodeToDetach: null`), rolling(asksNodes)), detachFor + "annotateNodeToDetach;"},
 	{"believe another timestamp", sets, []string{rolling(asksNodes + ", " + waits)}, patching(rolling(waitsElse)), detachFor + "waitForDetachmentByAnnotatedTimestamp;"},
 	{"more nodes at a time", sets, []string{rolling(asksNodes)}, patching(rolling(`maxUnavailableNodes: 100%`)), detachFor + "maxUnavailableNodes or minServingNodes" + beside + ";"},
-	{"no floor", sets, []string{rolling(asksNodes)}, patching(rolling(`minServingNodes: 0`)), detachFor + "maxUnavailableNodes or minServingNodes" + beside + ";"},
+	{"no minimum", sets, []string{rolling(asksNodes)}, patching(rolling(`minServingNodes: 0`)), detachFor + "maxUnavailableNodes or minServingNodes" + beside + ";"},
 	{"all nodes", sets, []string{spec(`nodeSelector: {pool: mine}, ` + noPorts), rolling(asksNodes)}, patching(spec(`nodeSelector: null`)), chosen},
 
 	{"a port", sets, nil, creating(), detachFor + "healthCheckNodePorts;"},

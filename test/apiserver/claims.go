@@ -97,7 +97,7 @@ func unclaimed(claims []claim, path string) string {
 	return highest
 }
 
-// claimed is whether anybody claims what is at a path or below it, as whoever applies does
+// claimed reports whether anybody claims what is at a path or below it, as whoever applies does
 // the name.
 func claimed(claims []claim, path string) bool {
 	return path == "" || path == "metadata" || slices.ContainsFunc(claims, func(c claim) bool {

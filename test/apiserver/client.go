@@ -173,7 +173,7 @@ func (s *Server) change(id identity, e *stored, answer, next client.Object, clai
 	return s.store(id, e, answer, next, claims)
 }
 
-// tracked is whether anybody asks who wrote which fields of a kind.
+// tracked reports whether anybody asks who wrote which fields of a kind.
 func tracked(kind string) bool { return !custom(kind) && kind != "Pod" }
 
 // difference are the paths whose values differ, and those that are gone.

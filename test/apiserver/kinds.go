@@ -18,7 +18,7 @@ var groups = map[string]string{
 
 func lower(s string) string { return strings.ToLower(s) }
 
-// counts is whether objects of a kind have a generation.
+// counts reports whether objects of a kind have a generation.
 func counts(kind string) bool {
 	switch kind {
 	case "IngressDaemonSet", "TargetGroupAttachment", "Attachment", "Deployment", "DaemonSet", "ReplicaSet", "EndpointSlice":
@@ -27,10 +27,10 @@ func counts(kind string) bool {
 	return false
 }
 
-// custom is whether a kind is ours, which the API server knows by its definition alone.
+// custom reports whether a kind is ours, which the API server knows by its definition alone.
 func custom(kind string) bool { return groups[kind] == v1alpha1.GroupVersion.Group }
 
-// moves is whether the generation counts a change: of the spec and of when the object
+// moves reports whether the generation counts a change: of the spec and of when the object
 // was deleted, of Deployments their annotations too, of EndpointSlices their labels.
 func moves(a, b client.Object) bool {
 	if (a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) {
@@ -58,7 +58,7 @@ func moves(a, b client.Object) bool {
 }
 
 // keepStatus gives an object the status of another, and everything but the status where
-// that is what is written. It is whether the kind has a status.
+// that is what is written. It says whether the kind has a status.
 func keepStatus(from, to client.Object) bool {
 	switch to := to.(type) {
 	case *v1alpha1.IngressDaemonSet:

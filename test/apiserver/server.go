@@ -180,7 +180,7 @@ func (s *Server) stamp(obj client.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 }
 
-// same is whether a write would change nothing.
+// same reports whether a write would change nothing.
 func same(e *stored, obj client.Object, claims []claim) bool {
 	obj.SetResourceVersion(e.object.GetResourceVersion())
 	obj.SetGeneration(e.object.GetGeneration())
@@ -210,7 +210,7 @@ func precondition(e *stored, id identity, uid types.UID) error {
 	return nil
 }
 
-// current is whether a writer has seen the newest version, or does not say which.
+// current reports whether a writer has seen the newest version, or does not say which.
 func current(e *stored, id identity, version string) error {
 	if version != "" && version != e.object.GetResourceVersion() {
 		return conflict(id, "the object has been modified; please apply your changes to the latest version and try again")

@@ -39,7 +39,7 @@ type outcome struct {
 	Became string
 	// Answer and Stored are without what differs between servers.
 	Answer, Stored map[string]any
-	// Answered is whether the answer is the version that is stored.
+	// Answered says whether the answer is the version that is stored.
 	Answered bool
 }
 

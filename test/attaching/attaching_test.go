@@ -109,7 +109,7 @@ func (w *world) play() {
 	w.rest("at the end", w.unrest)
 }
 
-// closes is whether a group is given to another namespace for a while, in one of four draws. It
+// closes reports whether a group is given to another namespace for a while, in one of four draws. It
 // hangs on the seed, so that what the others are stays the same.
 func (w *world) closes() bool { return w.scenario.seed%4 == 0 }
 
@@ -139,7 +139,7 @@ func (w *world) locked(do func()) {
 	do()
 }
 
-// run lets time pass, and is whether something is amiss.
+// run lets time pass, and reports whether something is amiss.
 func (w *world) run(d time.Duration) (amiss bool) {
 	for end := time.Now().Add(d); time.Now().Before(end) && !amiss; {
 		time.Sleep(min(10*time.Second, time.Until(end)))
@@ -148,7 +148,7 @@ func (w *world) run(d time.Duration) (amiss bool) {
 	return amiss
 }
 
-// rest waits until nothing is left to do, and is whether something is amiss.
+// rest waits until nothing is left to do, and reports whether something is amiss.
 func (w *world) rest(when string, left func() []string) (amiss bool) {
 	var last []string
 	for end := time.Now().Add(patience); time.Now().Before(end); {

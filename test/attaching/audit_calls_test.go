@@ -34,16 +34,17 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	}
 }
 
-// hardlyMissed is whether what nobody registered, and is on record, was being taken out before a leader that
-// was told that its group takes nothing new had missed it there for as long as a call of another may take to
-// arrive, or its load balancer to hear of one. What is taken out for its node comes back with it.
+// hardlyMissed reports whether what nobody registered, and is on record, was being taken out before
+// a leader that was told that its group takes nothing new had missed it there for as long as a call
+// of another may take to arrive, or its load balancer to hear of one. What is taken out for its
+// node comes back with it.
 func (a *audit) hardlyMissed(told time.Time, at place) bool {
 	begun, any := a.begun[at.leaving()]
-	return any && begun.at.Sub(told) < max(patienceOfCalls, a.w.floor(at.group.Balancer))+2*readEvery
+	return any && begun.at.Sub(told) < max(patienceOfCalls, a.w.settleTime(at.group.Balancer))+2*readEvery
 }
 
 // wantedBack is that who registers a target can take it for wanted. What is on record of a node comes back
-// with it, also where nobody can tell by now who wants it; and what a floor holds is kept.
+// with it, also where nobody can tell by now who wants it; and what a minimum holds is kept.
 func (a *audit) wantedBack(l *leader, at place) {
 	g, t := at.group, at.target
 	if !a.since[at].IsZero() || !a.until[at].Before(l.asOf()) || !a.ends[t.ID].Before(l.asOf()) || !a.named[t.ID].Before(l.asOf()) || g.holds(t) || a.movesOn(l, a.on[t.ID]) {
@@ -66,18 +67,19 @@ func (a *audit) wantedBack(l *leader, at place) {
 	}
 }
 
-// justEnds is whether what somebody speaks of is out only since the deletion of its pod began, which a leader
-// may not have seen yet: where a claim's port changes in that very moment, it was never wanted by the world.
+// justEnds reports whether what somebody speaks of is out only since the deletion of its pod began,
+// which a leader may not have seen yet: where a group attachment's port changes in that very
+// moment, it was never wanted by the world.
 func (a *audit) justEnds(l *leader, at place) bool {
 	return at.group.Type == targets.IP && a.w.wanted()[at] != nil && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
 		return p.address == at.target.ID && p.ends && p.object() != nil && p.object().DeletionTimestamp != nil && p.endedAt.After(l.asOf())
 	})
 }
 
-// neverAtOnce is whether what a leader may have seen was never so in the world: a claim has a new port, of
-// what it selected, or what served there, until a moment ago.
+// neverAtOnce reports whether what a leader may have seen was never so in the world: a group attachment
+// has a new port, of what it selected, or what served there, until a moment ago.
 func (a *audit) neverAtOnce(l *leader, at place) bool {
-	ported := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+	ported := slices.ContainsFunc(a.w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		return speaksOf(c, at.group) && c.Spec.Service == nil && c.Spec.Port.IntVal == at.target.Port && !a.ported[c.Name].Before(l.asOf())
 	})
 	if !ported {
@@ -91,10 +93,11 @@ func (a *audit) neverAtOnce(l *leader, at place) bool {
 	return false
 }
 
-// isKept is whether a claim has a target on record, and not as one that leaves, of which it selects what
-// serves there, by a port at which that has no target: what it had of it before stays.
+// isKept reports whether a group attachment has a target on record, and not as one that leaves, of which
+// it selects what serves there, by a port at which that has no target: what it had of it before
+// stays.
 func (a *audit) isKept(at place) bool {
-	return slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+	return slices.ContainsFunc(a.w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		stays := slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
 			return g.ID == at.group.ID && slices.Contains(g.Targets, at.target.String())
 		})
@@ -106,7 +109,7 @@ func (a *audit) isKept(at place) bool {
 	})
 }
 
-// ports is a change of a claim's port.
+// ports is a change of a group attachment's port.
 func (a *audit) ports(before, after client.Object) {
 	was, is := typed[*v1alpha1.TargetGroupAttachment](before), typed[*v1alpha1.TargetGroupAttachment](after)
 	if was != nil && is != nil && was.Spec.Port != is.Spec.Port {
@@ -114,12 +117,12 @@ func (a *audit) ports(before, after client.Object) {
 	}
 }
 
-// movesOn is whether a node has an Attachment, or had one until a moment ago, as a leader may see it.
+// movesOn reports whether a node has an Attachment, or had one until a moment ago, as a leader may see it.
 func (a *audit) movesOn(l *leader, node string) bool {
 	return a.w.attachment(node) != nil || !a.returned[node].Before(l.asOf())
 }
 
-// anyUnnamed is whether a leader may take some Node for one that does not say which machine it is.
+// anyUnnamed reports whether a leader may take some Node for one that does not say which machine it is.
 func (a *audit) anyUnnamed(l *leader) bool {
 	return slices.ContainsFunc(a.w.nodes, func(n *node) bool {
 		o := a.w.object(n)
@@ -153,14 +156,14 @@ func (a *audit) deregisters(l *leader, g *group, list []targets.Target) {
 		}
 		if a.w.whole(g) && !a.heldBy(at) {
 			// Who gave us the group wants no others in it. What an Attachment has on record is taken out
-			// for its node, as when the claim that has the group is being deleted, and is put back.
+			// for its node, as when the group attachment that has the group is being deleted, and is put back.
 			m.theirs = false
 		}
 		if !a.mayMove(l, at) {
 			a.failf("%s of %s is somebody else's, and is deregistered %s", t, g.Name, a.facts(at))
 		}
 	}
-	a.floor(l, g, list)
+	a.minimum(l, g, list)
 }
 
 // unseen is a pod for which a target is wanted in, and of which a leader knows nothing yet but
@@ -171,7 +174,7 @@ func (a *audit) unseen(l *leader, at place) *pod {
 		return nil
 	}
 	for _, name := range s.by {
-		now, seen := a.w.claim(name), l.views["TargetGroupAttachment"].held[name]
+		now, seen := a.w.groupAttachment(name), l.views["TargetGroupAttachment"].held[name]
 		if seen == nil || seen.GetUID() != now.UID || seen.GetGeneration() != now.Generation || seen.GetDeletionTimestamp() != nil {
 			return nil
 		}
@@ -200,7 +203,7 @@ type (
 
 func (at place) leaving() leavingTarget { return leavingTarget{at.group.ID, at.target.String()} }
 
-// begins notes by whom targets of a claim are being taken out, and when that began.
+// begins notes by whom targets of a group attachment are being taken out, and when that began.
 func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
 	for _, g := range after.Status.Groups {
 		for _, l := range g.Leaving {
@@ -214,7 +217,7 @@ func (a *audit) begins(before, after *v1alpha1.TargetGroupAttachment) {
 	}
 }
 
-// mayMove is whether a target is ours to take out: we registered it, somebody spoke of it,
+// mayMove reports whether a target is ours to take out: we registered it, somebody spoke of it,
 // its node is detached, or the group is ours.
 func (a *audit) mayMove(l *leader, at place) bool {
 	m := at.group.members[at.target]
@@ -228,9 +231,9 @@ func (a *audit) mayMove(l *leader, at place) bool {
 	return a.w.attachment(node) != nil || a.asked[node].After(l.asOf())
 }
 
-// floor is that a call leaves a healthy target, in each zone where no client crosses them,
-// where what it takes out goes on serving. Who deletes a claim wants all of it out.
-func (a *audit) floor(l *leader, g *group, list []targets.Target) {
+// minimum is that a call leaves a healthy target, in each zone where no client crosses them,
+// where what it takes out goes on serving. Who deletes a group attachment wants all of it out.
+func (a *audit) minimum(l *leader, g *group, list []targets.Target) {
 	for _, t := range list {
 		if !g.healthy(t) || !a.goesOn(g, t) || a.deleted(place{g, t}) || a.justBecameHealthy(l, g, t) {
 			continue
@@ -270,16 +273,16 @@ func (a *audit) zone(l *leader, g *group, t targets.Target) string {
 	return n.zone
 }
 
-// deleted is whether every claim that has a place on record is being deleted.
+// deleted reports whether every group attachment that has a place on record is being deleted.
 func (a *audit) deleted(at place) bool {
 	by := a.w.recordedBy(at)
-	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.claim(name).DeletionTimestamp == nil })
+	return len(by) > 0 && !slices.ContainsFunc(by, func(name string) bool { return a.w.groupAttachment(name).DeletionTimestamp == nil })
 }
 
 // readEvery is more than the time between two reads of a group in which something moves.
 const readEvery = 10 * time.Second
 
-// goesOn is whether what serves at a target is not about to end.
+// goesOn reports whether what serves at a target is not about to end.
 func (a *audit) goesOn(g *group, t targets.Target) bool {
 	if g.Type == targets.IP {
 		return slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID && p.goesOn() })
@@ -288,13 +291,13 @@ func (a *audit) goesOn(g *group, t targets.Target) bool {
 		slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.node == a.on[t.ID] && p.takes(t.Port) && p.goesOn() })
 }
 
-// justBecameHealthy is whether a target may not have looked healthy when the call was decided.
+// justBecameHealthy reports whether a target may not have looked healthy when the call was decided.
 func (a *audit) justBecameHealthy(l *leader, g *group, t targets.Target) bool {
 	seen := l.asOf().Add(-readEvery)
 	return g.members[t].healthyAt.After(seen) || a.starts[t.ID].After(seen) || g.Type == targets.Instance && a.starts[a.on[t.ID]].After(seen)
 }
 
-// wasHealthy is whether a target may have looked healthy when the call was decided.
+// wasHealthy reports whether a target may have looked healthy when the call was decided.
 func (a *audit) wasHealthy(l *leader, g *group, t targets.Target) bool {
 	seen := l.asOf().Add(-readEvery)
 	m := g.members[t]

@@ -30,7 +30,8 @@ type audit struct {
 	begun map[leavingTarget]beginning
 	// asked is since when a node's Attachment asks for what it does.
 	asked map[string]time.Time
-	// returned is when a node's Attachment was last deleted, ported when a claim's port last changed.
+	// returned is when a node's Attachment was last deleted, ported when a group attachment's port
+	// last changed.
 	returned, ported map[string]time.Time
 	// starts and ends are when what serves at an address, or on a node, last began to, and
 	// when it last ended.
@@ -113,7 +114,7 @@ func (a *audit) changed(before, after client.Object) {
 	a.refresh()
 	a.dirty = time.Now()
 	a.names(before, after)
-	if _, claim := newest(before, after).(*v1alpha1.TargetGroupAttachment); claim {
+	if _, ok := newest(before, after).(*v1alpha1.TargetGroupAttachment); ok {
 		a.ports(before, after)
 	}
 	if a.writer == nil {
@@ -123,7 +124,7 @@ func (a *audit) changed(before, after client.Object) {
 	case *v1alpha1.Attachment:
 		a.attachment(typed[*v1alpha1.Attachment](before), typed[*v1alpha1.Attachment](after))
 	case *v1alpha1.TargetGroupAttachment:
-		a.claim(typed[*v1alpha1.TargetGroupAttachment](before), typed[*v1alpha1.TargetGroupAttachment](after))
+		a.groupAttachment(typed[*v1alpha1.TargetGroupAttachment](before), typed[*v1alpha1.TargetGroupAttachment](after))
 	case *corev1.Node:
 		if after != nil && before != nil {
 			a.node(before.(*corev1.Node), after.(*corev1.Node))
@@ -265,14 +266,14 @@ func (a *audit) shown(g *group) (asOf time.Time) {
 	return asOf
 }
 
-// concerns is whether a target has to be out where its node is: instances as ourselves in
-// every group, as others where a claim is on the group, or an Attachment has it on record; addresses
+// concerns reports whether a target has to be out where its node is: instances as ourselves in
+// every group, as others where a group attachment is on the group, or an Attachment has it on record; addresses
 // that we registered.
 func (a *audit) concerns(g *group, t targets.Target) bool {
 	if g.Type == targets.Instance && g.role.name == "" && !g.overlooked() {
 		return true
 	}
-	named := slices.ContainsFunc(a.w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return selects(c, g) })
+	named := slices.ContainsFunc(a.w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool { return selects(c, g) })
 	return g.Type == targets.Instance && (named || a.heldBy(place{g, t})) || g.members[t].by == us && !g.members[t].theirs || !a.since[place{g, t}].IsZero()
 }
 
@@ -304,7 +305,7 @@ func (a *audit) facts(at place) string {
 	if a.w.unreadableIn(g) {
 		out = append(out, "a record cannot be read")
 	}
-	for _, c := range a.w.claims() {
+	for _, c := range a.w.groupAttachments() {
 		if speaksOf(c, g) && a.w.setIsGone(c) {
 			out = append(out, "a set is not found")
 		}
@@ -350,8 +351,8 @@ func (a *audit) forgotten(before *v1alpha1.Attachment) {
 	}
 }
 
-// cameBack is that what we took out of a node that returns is registered again where a claim wants it,
-// by all that who says so can know.
+// cameBack is that what we took out of a node that returns is registered again where a group
+// attachment wants it, by all that who says so can know.
 func (a *audit) cameBack(node string) {
 	for at, s := range a.w.wanted() {
 		g, m := at.group, at.group.members[at.target]
@@ -369,8 +370,8 @@ func (a *audit) cameBack(node string) {
 	}
 }
 
-// claim is a write to a TargetGroupAttachment.
-func (a *audit) claim(before, after *v1alpha1.TargetGroupAttachment) {
+// groupAttachment is a write to a TargetGroupAttachment.
+func (a *audit) groupAttachment(before, after *v1alpha1.TargetGroupAttachment) {
 	switch {
 	case before == nil:
 	case after == nil:
@@ -383,7 +384,7 @@ func (a *audit) claim(before, after *v1alpha1.TargetGroupAttachment) {
 	}
 }
 
-// takesOver is that what a claim has on record is its own from then on, whoever registered it.
+// takesOver is that what a group attachment has on record is its own from then on, whoever registered it.
 func (a *audit) takesOver(c *v1alpha1.TargetGroupAttachment) {
 	for _, g := range a.w.groups() {
 		for t, m := range g.members {
@@ -393,7 +394,7 @@ func (a *audit) takesOver(c *v1alpha1.TargetGroupAttachment) {
 }
 
 // dropped is that what we registered stays on record until its traffic has stopped.
-func (a *audit) dropped(whose, claim string, before, after []v1alpha1.AttachedGroup) {
+func (a *audit) dropped(whose, name string, before, after []v1alpha1.AttachedGroup) {
 	for _, list := range before {
 		for _, g := range a.w.groups() {
 			if g.ID != list.ID {
@@ -404,10 +405,10 @@ func (a *audit) dropped(whose, claim string, before, after []v1alpha1.AttachedGr
 				if !slices.Contains(recordsOf(list), t.String()) || recorded(after, at) || m.by != us || m.theirs || !g.routes(t) || !a.lives(t) {
 					continue
 				}
-				if len(a.others(at, claim)) > 0 || claim != "" && a.heldBy(at) {
+				if len(a.others(at, name)) > 0 || name != "" && a.heldBy(at) {
 					continue
 				}
-				if claim == "" && g.holds(t) {
+				if name == "" && g.holds(t) {
 					// What an Attachment borrowed is put back, and theirs again: whether they took
 					// it out themselves meanwhile nobody can tell from a put-back that was lost.
 					continue
@@ -418,17 +419,17 @@ func (a *audit) dropped(whose, claim string, before, after []v1alpha1.AttachedGr
 	}
 }
 
-// others are the claims but one that have a place on record.
+// others are the group attachments but one that have a place on record.
 func (a *audit) others(at place, but string) []string {
 	return slices.DeleteFunc(a.w.recordedBy(at), func(name string) bool { return name == but })
 }
 
-// lives is whether anything is at a target that could lose a connection.
+// lives reports whether anything is at a target that could lose a connection.
 func (a *audit) lives(t targets.Target) bool {
 	return a.w.machine(t) || slices.ContainsFunc(a.w.pods, func(p *pod) bool { return p.address == t.ID })
 }
 
-// failed is whether the pod at a target has failed, and no other got its address: what stops its node
+// failed reports whether the pod at a target has failed, and no other got its address: what stops its node
 // takes nothing from it.
 func (a *audit) failed(t targets.Target) (failed bool) {
 	for _, p := range a.w.pods {
@@ -440,12 +441,12 @@ func (a *audit) failed(t targets.Target) (failed bool) {
 	return failed
 }
 
-// heldBy is whether an Attachment has a place on record.
+// heldBy reports whether an Attachment has a place on record.
 func (a *audit) heldBy(at place) bool {
 	return slices.ContainsFunc(a.w.attachments(), func(o *v1alpha1.Attachment) bool { return recorded(o.Status.Groups, at) })
 }
 
-// released is that nothing is left of a claim that is gone: what we registered in its groups
+// released is that nothing is left of a group attachment that is gone: what we registered in its groups
 // must be somebody else's.
 func (a *audit) released(c *v1alpha1.TargetGroupAttachment) {
 	for _, g := range a.w.groups() {
@@ -483,7 +484,7 @@ func (a *audit) hook(name string, before, after client.Object) {
 	}
 }
 
-// leadsTo is whether new connections to a target come to a pod: to the last one that serves on, where
+// leadsTo reports whether new connections to a target come to a pod: to the last one that serves on, where
 // others of its node share the target.
 func (a *audit) leadsTo(g *group, t targets.Target, p *pod) bool {
 	if g.Type == targets.IP {

@@ -18,9 +18,9 @@ const (
 	maxLate = 5 * time.Second
 )
 
-// floorOf is how long load balancers here may send new connections to what was
+// settleTimeOf is how long load balancers here may send new connections to what was
 // deregistered: less than anywhere else, since virtual time costs real time, too.
-func floorOf(b targets.Balancer) time.Duration {
+func settleTimeOf(b targets.Balancer) time.Duration {
 	if b == targets.Network {
 		return 60 * time.Second
 	}
@@ -31,7 +31,7 @@ func floorOf(b targets.Balancer) time.Duration {
 type role struct {
 	name   string
 	groups []*group
-	// closed is whether the role cannot be assumed, blind whether groups cannot be
+	// closed says whether the role cannot be assumed, blind whether groups cannot be
 	// listed, slow how much longer that takes.
 	closed, blind bool
 	slow          time.Duration
@@ -48,7 +48,7 @@ func (r *role) opens(what *bool) {
 	r.opened = time.Now()
 }
 
-// openSince is whether its groups can be listed, and could all the time since a moment.
+// openSince reports whether its groups can be listed, and could all the time since a moment.
 func (r *role) openSince(at time.Time) bool { return !r.closed && !r.blind && !r.opened.After(at) }
 
 // group is the truth about a target group and its load balancer, as bad as they may be.
@@ -63,13 +63,13 @@ type group struct {
 	// shown is when what the last list showed was so, by leader, and lists what each showed lately.
 	shown map[*leader]time.Time
 	lists map[*leader][]listed
-	// closed is whether its tag names another namespace than the one there is, told when a
+	// closed says whether its tag names another namespace than the one there is, told when a
 	// leader was told so first.
 	closed bool
 	told   map[*leader]time.Time
 	// opened is when it was last opened again.
 	opened time.Time
-	// unlisted is whether lists of all groups leave it out, relisted when they last began not to.
+	// unlisted says whether lists of all groups leave it out, relisted when they last began not to.
 	unlisted bool
 	relisted time.Time
 }
@@ -94,7 +94,7 @@ type membership struct {
 	// outOf is the node that it was on when it was taken out.
 	outOf       string
 	inAt, outAt time.Time
-	// theirs is whether somebody else registered it first, and wants it there.
+	// theirs says whether somebody else registered it first, and wants it there.
 	theirs bool
 }
 
@@ -221,7 +221,7 @@ func (g *group) deregister(t targets.Target, by string) {
 	}
 	now := time.Now()
 	m.outBy, m.outAt, m.outOf = by, now, g.w.audit.on[t.ID]
-	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, g.w.floor(g.Balancer)))
+	m.routesUntil = now.Add(between(g.w.dice("routes %s %s", g.ID, t), 0, g.w.settleTime(g.Balancer)))
 	m.draining, m.drainEnd = true, now.Add(g.Delay)
 	if by == them && !g.w.audit.heldBy(place{g, t}) {
 		// What an Attachment has on record yet is put back for them once more: that they took it out
@@ -236,13 +236,13 @@ func (m membership) at(now time.Time) (listed, in bool) {
 	return m.in && !(m.draining && !now.Before(m.drainEnd)), m.in && !m.draining
 }
 
-// holds is whether the target is registered, and not on its way out.
+// holds reports whether the target is registered, and not on its way out.
 func (g *group) holds(t targets.Target) bool {
 	m := g.members[t]
 	return m != nil && m.in && !m.draining
 }
 
-// routes is whether the load balancer may send the target a new connection.
+// routes reports whether the load balancer may send the target a new connection.
 func (g *group) routes(t targets.Target) bool {
 	m := g.members[t]
 	return m != nil && (g.holds(t) || time.Now().Before(m.routesUntil))
@@ -295,7 +295,7 @@ func (w *world) zoneOf(t targets.Target) string {
 	return ""
 }
 
-// answers is whether what serves at a target answers a health check.
+// answers reports whether what serves at a target answers a health check.
 func (w *world) answers(g *group, t targets.Target) bool {
 	if g.Type == targets.IP {
 		// One that has failed keeps its address, which another may have by now.
@@ -321,7 +321,7 @@ const (
 	foreignPort = 9999
 )
 
-// isStuck is whether nobody can know what is in the group, or take it out.
+// isStuck reports whether nobody can know what is in the group, or take it out.
 func (g *group) isStuck() bool {
 	return g.fails[targets.Read] != nil || g.fails[targets.Deregister] != nil
 }
@@ -353,7 +353,7 @@ func (g *group) close(closed bool) {
 // late.
 const tagsAge = 4 * time.Minute
 
-// seemsClosed is whether somebody may take the group for closed, be it by tags of before.
+// seemsClosed reports whether somebody may take the group for closed, be it by tags of before.
 func (g *group) seemsClosed() bool {
 	return g.closed || !g.opened.IsZero() && time.Since(g.opened) < tagsAge
 }

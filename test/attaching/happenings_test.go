@@ -99,47 +99,47 @@ var happenings = map[string]func(w *world, which int){
 	"change the port in the template": func(w *world, _ int) { w.rollOut() },
 	// What users write.
 	"add a claim": func(w *world, i int) {
-		if len(w.claims()) == 0 || w.claim("a") != nil && w.claim("m") != nil && w.claim("z") != nil {
+		if len(w.groupAttachments()) == 0 || w.groupAttachment("a") != nil && w.groupAttachment("m") != nil && w.groupAttachment("z") != nil {
 			return
 		}
-		like := pick(w.claims(), i).DeepCopy()
+		like := pick(w.groupAttachments(), i).DeepCopy()
 		added := &v1alpha1.TargetGroupAttachment{Spec: like.Spec}
 		added.Namespace = namespace
 		for k := range 3 {
-			if name := []string{"a", "m", "z"}[(i+k)%3]; w.claim(name) == nil {
+			if name := []string{"a", "m", "z"}[(i+k)%3]; w.groupAttachment(name) == nil {
 				added.Name = name
 			}
 		}
 		must(w.user.Create(ctx, added))
 	},
 	"delete a claim": func(w *world, i int) {
-		if c := pick(w.claims(), i); c != nil {
+		if c := pick(w.groupAttachments(), i); c != nil {
 			must(w.user.Delete(ctx, c.DeepCopy()))
 		}
 	},
 	"retarget a claim": func(w *world, i int) {
-		if c := pick(w.claims(), i); c != nil {
+		if c := pick(w.groupAttachments(), i); c != nil {
 			w.retarget(c.Name, i, func(g *group) bool { return g.role.name == roleOf(c) })
 		}
 	},
 	"change a claim's role": func(w *world, i int) {
-		if c := pick(w.claims(), i); c != nil {
+		if c := pick(w.groupAttachments(), i); c != nil {
 			w.retarget(c.Name, i, func(g *group) bool { return g.role.name != roleOf(c) })
 		}
 	},
 	"change a claim's port": func(w *world, i int) {
-		if c := pick(w.claims(), i); c != nil && c.Spec.Service == nil {
-			w.editClaim(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) { s.Port = intstr.FromInt32(s.Port.IntVal%40000 + 1000) })
+		if c := pick(w.groupAttachments(), i); c != nil && c.Spec.Service == nil {
+			w.editGroupAttachment(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) { s.Port = intstr.FromInt32(s.Port.IntVal%40000 + 1000) })
 		}
 	},
 	"mistype a set": func(w *world, i int) {
-		for _, c := range w.claims() {
+		for _, c := range w.groupAttachments() {
 			if c.Spec.IngressDaemonSet != nil {
-				w.editClaim(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) {
+				w.editGroupAttachment(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) {
 					s.IngressDaemonSet = &v1alpha1.LocalReference{Name: "wbe"}
 				})
 				w.after(time.Duration(10+i%100)*time.Second, func() {
-					w.editClaim(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) {
+					w.editGroupAttachment(c.Name, func(s *v1alpha1.TargetGroupAttachmentSpec) {
 						s.IngressDaemonSet = &v1alpha1.LocalReference{Name: "web"}
 					})
 				})
@@ -155,7 +155,7 @@ var happenings = map[string]func(w *world, which int){
 		for _, n := range w.nodes {
 			names = append(names, "Attachment/"+n.name)
 		}
-		for _, c := range w.claims() {
+		for _, c := range w.groupAttachments() {
 			names = append(names, "TargetGroupAttachment/"+c.Name)
 		}
 		w.refuse[pick(names, i)] = true
@@ -279,9 +279,9 @@ func (w *world) rollOut() {
 	}
 }
 
-// retarget has a claim choose another group of its type.
+// retarget has a group attachment choose another group of its type.
 func (w *world) retarget(name string, which int, fits func(*group) bool) {
-	c := w.claim(name)
+	c := w.groupAttachment(name)
 	var all []*group
 	for _, g := range w.groups() {
 		if string(g.Type) == c.Spec.TargetType && fits(g) && !selects(c, g) && g.Balancer != targets.Classic {
@@ -289,7 +289,7 @@ func (w *world) retarget(name string, which int, fits func(*group) bool) {
 		}
 	}
 	if g := pick(all, which); g != nil {
-		w.editClaim(name, func(s *v1alpha1.TargetGroupAttachmentSpec) { w.point(s, g, false) })
+		w.editGroupAttachment(name, func(s *v1alpha1.TargetGroupAttachmentSpec) { w.point(s, g, false) })
 	}
 }
 
@@ -299,7 +299,7 @@ const unreadable = "what is this"
 // spoil writes a record that cannot be read into a status, as another version might.
 func (w *world) spoil(which int) {
 	var all []func()
-	for _, c := range w.claims() {
+	for _, c := range w.groupAttachments() {
 		for i := range c.Status.Groups {
 			all = append(all, func() {
 				next := c.DeepCopy()
@@ -326,10 +326,10 @@ func isUnreadable(s string) bool { return s == unreadable }
 
 // mend takes out what cannot be read.
 func (w *world) mend() {
-	for _, c := range w.claims() {
+	for _, c := range w.groupAttachments() {
 		for i := range c.Status.Groups {
 			if slices.ContainsFunc(c.Status.Groups[i].Targets, isUnreadable) {
-				next := w.claim(c.Name).DeepCopy()
+				next := w.groupAttachment(c.Name).DeepCopy()
 				next.Status.Groups[i].Targets = slices.DeleteFunc(next.Status.Groups[i].Targets, isUnreadable)
 				must(w.user.Status().Update(ctx, next))
 			}
@@ -346,7 +346,7 @@ func (w *world) mend() {
 	}
 }
 
-// refusingGroups are many that a claim is on and that refuse whatever is registered.
+// refusingGroups are many that a group attachment is on and that refuse whatever is registered.
 func (w *world) refusingGroups() {
 	if w.many {
 		return

@@ -74,14 +74,14 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 		Connect: func(role *v1alpha1.AssumeRole, before func(context.Context) error) (targeting.Cloud, error) {
 			return l.connect(of(role), before)
 		},
-		Roles: rolesOf(others), Outcome: outcomeOf, Floor: floorOf, Rate: w.scenario.rate, Burst: w.scenario.burst, GroupsEvery: time.Minute, Detaching: true,
+		Roles: rolesOf(others), Outcome: outcomeOf, SettleTime: settleTimeOf, Rate: w.scenario.rate, Burst: w.scenario.burst, GroupsEvery: time.Minute, Detaching: true,
 		Leads: l.leads,
 		Random: func() float64 {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.dice("%s spreads at %s", l.name, w.time()).Float64()
 		},
-	}, cached, &liveReader{l: l}, silent{}, l.targets.ring)
+	}, cached, &liveReader{l: l}, silent{}, l.targets.trigger)
 	options := detaching.Options{
 		Reasons: detach.AllReasons, MinAttached: intstr.FromInt(w.scenario.minAttached), Targets: true, Leads: l.leads,
 		InstanceID: func(providerID string) string {
@@ -92,7 +92,7 @@ func (w *world) lead(skew, stale time.Duration) *leader {
 	if w.scenario.webhook {
 		options.Webhooks = []detaching.Webhook{{Name: "edge", Ask: l.ask}}
 	}
-	forDetaching := detaching.New(options, cached, &liveReader{l: l}, silent{}, l.detach.ring)
+	forDetaching := detaching.New(options, cached, &liveReader{l: l}, silent{}, l.detach.trigger)
 	w.leaders = append(w.leaders, l)
 	w.lease = l
 	w.say("%s leads, its clock %s ahead, its lists %s old", l.name, l.skew, stale)
@@ -107,15 +107,15 @@ type loop struct {
 	gather time.Duration
 	// apart keeps passes from beginning in the very moment for which a controller has set
 	// a timer of its own: of two in one moment synctest chooses the first at random.
-	apart time.Duration
-	bell  chan struct{}
+	apart    time.Duration
+	triggers chan struct{}
 }
 
 func newLoop(gather, apart time.Duration) *loop { return &loop{gather, apart, make(chan struct{}, 1)} }
 
-func (l *loop) ring() {
+func (l *loop) trigger() {
 	select {
-	case l.bell <- struct{}{}:
+	case l.triggers <- struct{}{}:
 	default:
 	}
 }
@@ -135,13 +135,13 @@ func (l *loop) run(of *leader, r reconcile.Reconciler) {
 		select {
 		case <-of.running.Done():
 			return
-		case <-l.bell:
+		case <-l.triggers:
 			sooner(time.Now().Add(l.gather))
 		case <-due.C:
 			at = time.Now().Add(24 * time.Hour)
 			select {
-			case <-l.bell:
-				// What rang by now is a part of this pass.
+			case <-l.triggers:
+				// What was triggered by now is a part of this pass.
 			default:
 			}
 			of.w.locked(func() { of.w.audit.passes++ })
@@ -165,7 +165,7 @@ func inOrder(err error) string {
 	return strings.Join(slices.Sorted(strings.SplitSeq(err.Error(), "\n")), "; ")
 }
 
-// leads is whether no other can lead: what the process knows by when it renewed its lease. It
+// leads reports whether no other can lead: what the process knows by when it renewed its lease. It
 // may be frozen right before it looks; between that and what it does then nobody can tell.
 func (l *leader) leads() bool {
 	l.w.mu.Lock()

@@ -24,27 +24,27 @@ const (
 	region = "r"
 )
 
-// servesByService is whether claims of instances name a Service, in one of five draws.
+// servesByService reports whether group attachments of instances name a Service, in one of five draws.
 func (w *world) servesByService() bool { return w.scenario.seed%5 == 1 }
 
-// asksForFloors is whether claims say how long load balancers send on, and those are as quick, in one
-// of five draws.
-func (w *world) asksForFloors() bool { return w.scenario.seed%5 == 3 }
+// asksForSettleTimes reports whether group attachments say how long load balancers send on, and those
+// are as quick, in one of five draws.
+func (w *world) asksForSettleTimes() bool { return w.scenario.seed%5 == 3 }
 
-// losesGroup is whether a target group is left out of lists for a while, or deleted, in one of seven
+// losesGroup reports whether a target group is left out of lists for a while, or deleted, in one of seven
 // draws.
 func (w *world) losesGroup() bool { return w.scenario.seed%7 == 3 }
 
-// floor is how long a load balancer may send new connections to what was deregistered.
-func (w *world) floor(b targets.Balancer) time.Duration {
-	if w.asksForFloors() {
-		return time.Duration(w.floorSeconds()) * time.Second
+// settleTime is how long a load balancer may send new connections to what was deregistered.
+func (w *world) settleTime(b targets.Balancer) time.Duration {
+	if w.asksForSettleTimes() {
+		return time.Duration(w.settleSeconds()) * time.Second
 	}
-	return floorOf(b)
+	return settleTimeOf(b)
 }
 
-// floorSeconds is what claims ask for: also less than a call takes to arrive.
-func (w *world) floorSeconds() int32 { return []int32{0, 2, 5, 14}[w.scenario.seed/5%4] }
+// settleSeconds is what group attachments ask for: also less than a call takes to arrive.
+func (w *world) settleSeconds() int32 { return []int32{0, 2, 5, 14}[w.scenario.seed/5%4] }
 
 // groupID is the ID of a target group: an ARN where what it says of its owner matters.
 func (w *world) groupID(name, role string) string {
@@ -58,10 +58,10 @@ func (w *world) groupID(name, role string) string {
 	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/%s/0", region, account, name)
 }
 
-// ask has a claim ask for what the draw is about.
+// ask has a group attachment ask for what the draw is about.
 func (w *world) ask(spec *v1alpha1.TargetGroupAttachmentSpec, g *group) {
-	if w.asksForFloors() {
-		spec.DetachFloorSeconds = new(w.floorSeconds())
+	if w.asksForSettleTimes() {
+		spec.DetachFloorSeconds = new(w.settleSeconds())
 	}
 	if w.servesByService() && spec.TargetType == string(targets.Instance) && g.Balancer != targets.Classic {
 		spec.NodeSelector, spec.IngressDaemonSet = nil, &v1alpha1.LocalReference{Name: "web"}
@@ -77,12 +77,12 @@ func (w *world) makeService() {
 	w.api.Put(s)
 }
 
-// noService is whether a claim names a Service that is not there.
+// noService reports whether a group attachment names a Service that is not there.
 func (w *world) noService(c *v1alpha1.TargetGroupAttachment) bool {
 	return c.Spec.Service != nil && w.api.Find("Service", namespace, edge) == nil
 }
 
-// takes is whether what comes to a pod's machine at a port comes to it.
+// takes reports whether what comes to a pod's machine at a port comes to it.
 func (p *pod) takes(port int32) bool { return p.set == "web" && (p.port == port || port == edgePort) }
 
 // lose has a Service and a group go missing at some time, where they do.
@@ -142,7 +142,7 @@ func (g *group) relist() {
 	}
 }
 
-// overlooked is whether somebody may not know of a group, since lists leave it out.
+// overlooked reports whether somebody may not know of a group, since lists leave it out.
 func (g *group) overlooked() bool {
 	return g.unlisted || !g.relisted.IsZero() && time.Since(g.relisted) < tagsAge
 }

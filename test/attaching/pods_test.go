@@ -24,10 +24,10 @@ type pod struct {
 	address    string
 	// port is what it listens on, whatever a template says by now; 0 where it declares none.
 	port int32
-	// serves is whether it answers, ends whether its deletion has begun, gone whether
+	// serves says whether it answers, ends whether its deletion has begun, gone whether
 	// nothing runs any more.
 	serves, ends, gone bool
-	// freed is whether its address may be another's by now.
+	// freed says whether its address may be another's by now.
 	freed bool
 	hook  bool
 	// endedAt is when its deletion began, kill when its grace period is over.
@@ -42,12 +42,12 @@ func (p *pod) String() string {
 	return fmt.Sprintf("%s %s:%d serves %t ends %t gone %t told %q", p.name, p.address, p.port, p.serves, p.ends, p.gone, told)
 }
 
-// held is whether its drain hook holds it.
+// held reports whether its drain hook holds it.
 func (p *pod) held() bool {
 	return p.hook && p.object() != nil && p.object().Annotations[v1alpha1.AnnotationTargets] == v1alpha1.TargetsIn
 }
 
-// goesOn is whether it serves and is not about to end: its drain hook holds it for a while yet.
+// goesOn reports whether it serves and is not about to end: its drain hook holds it for a while yet.
 func (p *pod) goesOn() bool {
 	return !p.ends || p.serves && p.held() && time.Until(p.kill) > hookLeaves
 }
@@ -55,7 +55,7 @@ func (p *pod) goesOn() bool {
 // hookLeaves is more than the time that the drain hook of a set leaves to its pods.
 const hookLeaves = 15 * time.Second
 
-// failed is whether it has ended by itself, and lingers.
+// failed reports whether it has ended by itself, and lingers.
 func (p *pod) failed() bool { return p.ends && !p.serves }
 
 func (p *pod) object() *corev1.Pod {
@@ -94,7 +94,7 @@ func (w *world) schedule(n *node) {
 	}
 }
 
-// orphaned is whether the IngressDaemonSet is gone, and its pods with nobody to replace them.
+// orphaned reports whether the IngressDaemonSet is gone, and its pods with nobody to replace them.
 func (w *world) orphaned() bool { return w.api.Find("IngressDaemonSet", namespace, "web") == nil }
 
 // makePod makes one, which has an address and serves a while later.
@@ -151,8 +151,8 @@ func (w *world) podSpec(set string, port int32, hook, declares bool) corev1.PodS
 	}
 	spec := corev1.PodSpec{Containers: []corev1.Container{c}}
 	if w.scenario.gates {
-		for _, claim := range []string{"a", "m", "z"} {
-			spec.ReadinessGates = append(spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: corev1.PodConditionType(v1alpha1.ReadinessGate(claim))})
+		for _, name := range []string{"a", "m", "z"} {
+			spec.ReadinessGates = append(spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: corev1.PodConditionType(v1alpha1.ReadinessGate(name))})
 		}
 	}
 	return spec

@@ -83,7 +83,7 @@ func (w *world) release() {
 	}
 }
 
-// broken is whether something that may last for ever stands in the way of a place.
+// broken reports whether something that may last for ever stands in the way of a place.
 func (w *world) broken(at place, by []string) bool {
 	if len(at.group.fails) > 0 || w.unreadableIn(at.group) || w.misfits(at.group) || w.refuse["Attachment/"+w.audit.on[at.target.ID]] {
 		return true
@@ -91,10 +91,10 @@ func (w *world) broken(at place, by []string) bool {
 	return slices.ContainsFunc(by, func(name string) bool { return w.refuse["TargetGroupAttachment/"+name] })
 }
 
-// misfits is whether a claim wants instances at a port that no pod has: what it has is left
+// misfits reports whether a group attachment wants instances at a port that no pod has: what it has is left
 // as it is.
 func (w *world) misfits(g *group) bool {
-	return slices.ContainsFunc(w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+	return slices.ContainsFunc(w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		return g.Type == targets.Instance && speaksOf(c, g) && c.Spec.IngressDaemonSet != nil && c.Spec.Service == nil && c.Spec.Port.Type == intstr.Int &&
 			!slices.ContainsFunc(w.pods, func(p *pod) bool { return p.set == "web" && p.port == c.Spec.Port.IntVal })
 	})
@@ -125,7 +125,7 @@ func (w *world) missing() (out []string) {
 			}
 			kept := w.keptOut(w.audit.on[t.ID])
 			switch whole := w.whole(g); {
-			case g.holds(t) && m.by == us && !m.theirs && !w.floorHolds(g, t) && !w.floorHoldsWith(at) && !w.staysFor(at):
+			case g.holds(t) && m.by == us && !m.theirs && !w.minimumHolds(g, t) && !w.minimumHoldsWith(at) && !w.staysFor(at):
 				out = append(out, fmt.Sprintf("%s is left in %s, and nobody wants it there %s", t, g.Name, w.audit.facts(at)))
 			case m.theirs && m.outBy == us && !g.holds(t) && !kept && !whole && w.machine(t):
 				out = append(out, fmt.Sprintf("%s is somebody else's, and was not put back into %s %s", t, g.Name, w.audit.facts(at)))
@@ -135,33 +135,33 @@ func (w *world) missing() (out []string) {
 	return out
 }
 
-// staysFor is whether a pod lives at a place that a claim has on record whose set is not there, or one that
-// declares no port: at which port nobody knows.
+// staysFor reports whether a pod lives at a place that a group attachment has on record whose set is not
+// there, or one that declares no port: at which port nobody knows.
 func (w *world) staysFor(at place) bool {
 	portless := slices.ContainsFunc(w.pods, func(p *pod) bool { return p.port == 0 && !p.ends && p.address == at.target.ID })
-	if portless && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.claim(name).DeletionTimestamp == nil }) {
+	if portless && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.groupAttachment(name).DeletionTimestamp == nil }) {
 		return true
 	}
 	lives := slices.ContainsFunc(w.pods, func(p *pod) bool {
 		return p.set == "web" && !p.ends && (p.address == at.target.ID || w.node(p.node).instance == at.target.ID)
 	})
-	return lives && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.setIsGone(w.claim(name)) })
+	return lives && slices.ContainsFunc(w.recordedBy(at), func(name string) bool { return w.setIsGone(w.groupAttachment(name)) })
 }
 
-// machine is whether what is at a target is there still.
+// machine reports whether what is at a target is there still.
 func (w *world) machine(t targets.Target) bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool { return n.instance == t.ID && !n.gone })
 }
 
-// whole is whether a group is a claim's, with all that is in it.
+// whole reports whether a group is a group attachment's, with all that is in it.
 func (w *world) whole(g *group) bool {
-	return slices.ContainsFunc(w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool {
+	return slices.ContainsFunc(w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
 		return c.Spec.Ownership == v1alpha1.OwnGroup && speaksOf(c, g)
 	})
 }
 
-// floorHolds is whether a target serves and is the last that does so, or the last of a zone.
-func (w *world) floorHolds(g *group, t targets.Target) bool {
+// minimumHolds reports whether a target serves and is the last that does so, or the last of a zone.
+func (w *world) minimumHolds(g *group, t targets.Target) bool {
 	if !g.healthy(t) {
 		return false
 	}
@@ -173,10 +173,10 @@ func (w *world) floorHolds(g *group, t targets.Target) bool {
 	return true
 }
 
-// floorHoldsWith is whether a target serves, and all others of its group that do are on the same node, are to be
-// out as well, and on the record of a claim that cannot be written: one of them is the one to go first, and
-// it counts as leaving. The node is not out in any order.
-func (w *world) floorHoldsWith(at place) bool {
+// minimumHoldsWith reports whether a target serves, and all others of its group that do are on the same
+// node, are to be out as well, and on the record of a group attachment that cannot be written: one
+// of them is the one to go first, and it counts as leaving. The node is not out in any order.
+func (w *world) minimumHoldsWith(at place) bool {
 	g, node, any := at.group, w.audit.on[at.target.ID], false
 	if !g.healthy(at.target) || !w.keptOut(node) {
 		return false
@@ -207,9 +207,9 @@ func sortedPlaces(m map[place]*spoken) []place {
 	return out
 }
 
-// held is what keeps a claim that is deleted, though nothing of it is left.
+// held is what keeps a group attachment that is deleted, though nothing of it is left.
 func (w *world) held() (out []string) {
-	for _, c := range w.claims() {
+	for _, c := range w.groupAttachments() {
 		if c.DeletionTimestamp == nil || w.refuse["TargetGroupAttachment/"+c.Name] {
 			continue
 		}
@@ -221,14 +221,15 @@ func (w *world) held() (out []string) {
 			}
 		}
 		if !of {
-			out = append(out, fmt.Sprintf("TargetGroupAttachment %s is deleted, nothing of it is left, and it is still there, with %d others", c.Name, len(w.claims())-1))
+			out = append(out, fmt.Sprintf("TargetGroupAttachment %s is deleted, nothing of it is left, and it is still there, with %d others", c.Name, len(w.groupAttachments())-1))
 		}
 	}
 	return out
 }
 
-// holdsHooksOf is whether what a claim has on record in a group may still lead to a pod of another one that is
-// deleted, whose drain hook waits for that: with the last claim that selects it there is nobody to let it go.
+// holdsHooksOf reports whether what a group attachment has on record in a group may still lead to a pod
+// of another one that is deleted, whose drain hook waits for that: with the last group attachment
+// that selects it there is nobody to let it go.
 func (w *world) holdsHooksOf(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	return c.Spec.IngressDaemonSet != nil && slices.ContainsFunc(w.pods, func(p *pod) bool {
 		n := w.node(p.node)
@@ -263,8 +264,8 @@ func (w *world) unrest() []string {
 	return append(append(out, w.unhealthy()...), w.untold()...)
 }
 
-// waitsForTheSick is whether an Attachment says that it waits for a claim's target at which
-// nothing answers: where a rollout changes the port and a claim does not, or the reverse, the
+// waitsForTheSick reports whether an Attachment says that it waits for a group attachment's target at which
+// nothing answers: where a rollout changes the port and a group attachment does not, or the reverse, the
 // rollout is to stop at the first node that returns, and all others serve on.
 func (w *world) waitsForTheSick(a *v1alpha1.Attachment) bool {
 	for _, g := range w.groups() {
@@ -289,7 +290,7 @@ func (w *world) unhealthy() (out []string) {
 	return out
 }
 
-// untold are pods whose hook or gate says otherwise than their targets. The gate of a claim whose
+// untold are pods whose hook or gate says otherwise than their targets. The gate of a group attachment whose
 // set is not there stays as it is: it selects no pod.
 func (w *world) untold() (out []string) {
 	for _, p := range w.pods {
@@ -308,10 +309,10 @@ func (w *world) untold() (out []string) {
 			if p.hook && o.Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn {
 				out = append(out, "the drain hook of pod "+p.name+" does not know that traffic comes")
 			}
-			for _, claim := range s.by {
-				kind := corev1.PodConditionType(v1alpha1.ReadinessGate(claim))
+			for _, name := range s.by {
+				kind := corev1.PodConditionType(v1alpha1.ReadinessGate(name))
 				open := slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
-				if w.scenario.gates && !open && !w.setIsGone(w.claim(claim)) && slices.ContainsFunc(o.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }) {
+				if w.scenario.gates && !open && !w.setIsGone(w.groupAttachment(name)) && slices.ContainsFunc(o.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool { return g.ConditionType == kind }) {
 					out = append(out, "the readiness gate of pod "+p.name+" is closed")
 				}
 			}
@@ -320,7 +321,7 @@ func (w *world) untold() (out []string) {
 	return out
 }
 
-// reachable is whether something that is registered, or on record, may lead to a pod.
+// reachable reports whether something that is registered, or on record, may lead to a pod.
 func (w *world) reachable(p *pod) bool {
 	n := w.node(p.node)
 	for _, g := range w.groups() {

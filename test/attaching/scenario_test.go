@@ -19,7 +19,7 @@ type scenario struct {
 	nodes              int
 	webPods, plainPods int
 	groups             []groupSpec
-	claims             []claimSpec
+	groupAttachments   []groupAttachmentSpec
 	foreign            bool
 	hooks, gates       bool
 	webhook            bool
@@ -34,7 +34,7 @@ type scenario struct {
 	happenings              []happening
 }
 
-// reuses is whether pods get addresses that others had, in one of three draws. It hangs on the seed,
+// reuses reports whether pods get addresses that others had, in one of three draws. It hangs on the seed,
 // so that what the others are stays the same.
 func (s scenario) reuses() bool { return s.seed%3 == 1 }
 
@@ -47,8 +47,8 @@ type groupSpec struct {
 	crossZone bool
 }
 
-// claimSpec is a TargetGroupAttachment.
-type claimSpec struct {
+// groupAttachmentSpec is a TargetGroupAttachment.
+type groupAttachmentSpec struct {
 	name  string
 	group int
 	// sel is "nodes", "set" or "plain".
@@ -106,7 +106,7 @@ func drawScenario(t *rapid.T) scenario {
 	}
 	names := []string{"a", "m", "z"}
 	for _, name := range rapid.Permutation(names).Draw(t, "names")[:number("claims", 1, 3)] {
-		c := claimSpec{name: name, group: number("group of "+name, 0, len(s.groups)-1), named: oneIn("by the port's name", 2), byTags: oneIn("by tags", 3), whole: oneIn("whole", 8)}
+		c := groupAttachmentSpec{name: name, group: number("group of "+name, 0, len(s.groups)-1), named: oneIn("by the port's name", 2), byTags: oneIn("by tags", 3), whole: oneIn("whole", 8)}
 		c.sel = []string{"set", "plain"}[number("pods", 0, 1)]
 		if g := s.groups[c.group]; g.kind == targets.Instance {
 			c.sel = []string{"nodes", "nodes", "set"}[number("selected", 0, 2)]
@@ -118,7 +118,7 @@ func drawScenario(t *rapid.T) scenario {
 		if c.sel == "plain" {
 			s.plainPods = 1
 		}
-		s.claims = append(s.claims, c)
+		s.groupAttachments = append(s.groupAttachments, c)
 	}
 	if oneIn("scarce calls", 3) {
 		s.rate, s.burst = 0.5, 5
@@ -171,8 +171,8 @@ func (w *world) build() {
 	if w.servesByService() {
 		w.makeService()
 	}
-	for _, c := range s.claims {
-		w.addClaim(c)
+	for _, c := range s.groupAttachments {
+		w.addGroupAttachment(c)
 	}
 	if s.foreign {
 		for _, g := range w.groups() {
@@ -187,7 +187,7 @@ func (w *world) build() {
 	}
 }
 
-func (w *world) addClaim(c claimSpec) {
+func (w *world) addGroupAttachment(c groupAttachmentSpec) {
 	o := &v1alpha1.TargetGroupAttachment{}
 	o.Namespace, o.Name = namespace, c.name
 	g := w.groups()[c.group]
@@ -213,7 +213,7 @@ func (w *world) addClaim(c claimSpec) {
 	must(w.user.Create(ctx, o))
 }
 
-// point has a claim's selector choose a group.
+// point has a group attachment's selector choose a group.
 func (w *world) point(spec *v1alpha1.TargetGroupAttachmentSpec, g *group, byTags bool) {
 	spec.TargetGroup = v1alpha1.TargetGroupSelector{Name: g.Name}
 	if byTags || g.Balancer == targets.Classic {
@@ -232,7 +232,7 @@ func roleOf(c *v1alpha1.TargetGroupAttachment) string {
 	return c.Spec.AssumeRole.ARN
 }
 
-// selects is whether a claim is on a group.
+// selects reports whether a group attachment is on a group.
 func selects(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	if roleOf(c) != g.role.name || c.Spec.TargetType != string(g.Type) {
 		return false
@@ -249,7 +249,7 @@ func selects(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	return true
 }
 
-// speaksOf is whether a claim has a part in a group: it is on it, or has records there.
+// speaksOf reports whether a group attachment has a part in a group: it is on it, or has records there.
 func speaksOf(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	return selects(c, g) || slices.ContainsFunc(c.Status.Groups, func(o v1alpha1.AttachedGroup) bool { return o.ID == g.ID })
 }

@@ -177,9 +177,9 @@ func (v *view) comes() {
 	if !any {
 		return
 	}
-	v.l.targets.ring()
+	v.l.targets.trigger()
 	if v.kind == "Node" || v.kind == "Attachment" {
-		v.l.detach.ring()
+		v.l.detach.trigger()
 	}
 }
 

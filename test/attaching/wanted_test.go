@@ -17,9 +17,9 @@ type place struct {
 	target targets.Target
 }
 
-// spoken is what all claims say of a place.
+// spoken is what all group attachments say of a place.
 type spoken struct {
-	// in is whether somebody wants it in. stays is whether it must not be taken out, though
+	// in says whether somebody wants it in. stays says whether it must not be taken out, though
 	// it is not known that it is to be in: its set or Service is not found, or its
 	// Node does not say which machine it is. Otherwise it is to be out.
 	in, stays bool
@@ -28,7 +28,7 @@ type spoken struct {
 
 func (w *world) wanted() map[place]*spoken {
 	out := map[place]*spoken{}
-	for _, c := range w.claims() {
+	for _, c := range w.groupAttachments() {
 		if c.DeletionTimestamp != nil {
 			continue
 		}
@@ -41,7 +41,7 @@ func (w *world) wanted() map[place]*spoken {
 	return out
 }
 
-// speak is what a claim says of a group.
+// speak is what a group attachment says of a group.
 func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, g *group) {
 	say := func(t targets.Target, in, stays bool) {
 		at := place{g, g.entry(t)}
@@ -79,7 +79,7 @@ func (w *world) speak(out map[place]*spoken, c *v1alpha1.TargetGroupAttachment, 
 	}
 }
 
-// setOf is the set of pods that a claim selects.
+// setOf is the set of pods that a group attachment selects.
 func setOf(c *v1alpha1.TargetGroupAttachment) string {
 	if c.Spec.IngressDaemonSet != nil {
 		return "web"
@@ -87,7 +87,7 @@ func setOf(c *v1alpha1.TargetGroupAttachment) string {
 	return "plain"
 }
 
-// setIsGone is whether a claim names a set that is not there.
+// setIsGone reports whether a group attachment names a set that is not there.
 func (w *world) setIsGone(c *v1alpha1.TargetGroupAttachment) bool {
 	return c.Spec.IngressDaemonSet != nil && (c.Spec.IngressDaemonSet.Name != "web" || w.orphaned())
 }
@@ -109,13 +109,13 @@ func (w *world) targetOf(p *pod, c *v1alpha1.TargetGroupAttachment, g *group) (t
 	return targets.Target{ID: n.instance, Port: port}, p.takes(port) && port != 0
 }
 
-// keptOut is whether a node is to be out of its load balancers.
+// keptOut reports whether a node is to be out of its load balancers.
 func (w *world) keptOut(node string) bool {
 	a := w.attachment(node)
 	return a != nil && a.Spec.Wanted == v1alpha1.WantDetached
 }
 
-// recorded is whether an object has a target on record.
+// recorded reports whether an object has a target on record.
 func recorded(groups []v1alpha1.AttachedGroup, at place) bool {
 	for _, g := range groups {
 		if g.ID == at.group.ID && slices.Contains(recordsOf(g), at.target.String()) {
@@ -134,9 +134,9 @@ func recordsOf(g v1alpha1.AttachedGroup) []string {
 	return out
 }
 
-// recordedBy are the claims that have a target on record.
+// recordedBy are the group attachments that have a target on record.
 func (w *world) recordedBy(at place) (names []string) {
-	for _, c := range w.claims() {
+	for _, c := range w.groupAttachments() {
 		if recorded(c.Status.Groups, at) {
 			names = append(names, c.Name)
 		}
@@ -144,13 +144,13 @@ func (w *world) recordedBy(at place) (names []string) {
 	return names
 }
 
-// unreadableIn is whether a record of the group cannot be read.
+// unreadableIn reports whether a record of the group cannot be read.
 func (w *world) unreadableIn(g *group) bool {
 	bad := func(groups []v1alpha1.AttachedGroup) bool {
 		return slices.ContainsFunc(groups, func(o v1alpha1.AttachedGroup) bool {
 			return o.ID == g.ID && slices.ContainsFunc(o.Targets, isUnreadable)
 		})
 	}
-	return slices.ContainsFunc(w.claims(), func(c *v1alpha1.TargetGroupAttachment) bool { return bad(c.Status.Groups) }) ||
+	return slices.ContainsFunc(w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool { return bad(c.Status.Groups) }) ||
 		slices.ContainsFunc(w.attachments(), func(a *v1alpha1.Attachment) bool { return bad(a.Status.Groups) })
 }

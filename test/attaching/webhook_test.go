@@ -32,7 +32,7 @@ func (e *receiver) member(node string) *member {
 	return e.nodes[node]
 }
 
-// routes is whether it may send the node a new connection.
+// routes reports whether it may send the node a new connection.
 func (e *receiver) routes(node string) bool { return e.w.scenario.webhook && !e.member(node).out }
 
 // ask is what a leader's controller calls.

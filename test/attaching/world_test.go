@@ -28,7 +28,7 @@ type world struct {
 	mu sync.Mutex
 
 	scenario scenario
-	// telling is whether log is kept of what happens.
+	// telling says whether log is kept of what happens.
 	telling bool
 	log     []string
 	begun   time.Time
@@ -54,7 +54,7 @@ type world struct {
 	// crashes and lostWrites are how likely a write ends so.
 	crashes, lostWrites float64
 	healed              bool
-	// many is whether there are many groups that refuse.
+	// many says whether there are many groups that refuse.
 	many bool
 	// serviceMade is when the Service was last made anew.
 	serviceMade time.Time
@@ -167,7 +167,7 @@ func must(err error) {
 // node is a machine, and its Node.
 type node struct {
 	name, instance, zone string
-	// gone is whether the Node is not there, nameless until when it has no providerID.
+	// gone says whether the Node is not there, nameless until when it has no providerID.
 	gone     bool
 	nameless bool
 	// machines is how many there were of the name.
@@ -211,13 +211,13 @@ func (w *world) boot(n *node) {
 	w.schedule(n)
 }
 
-// claim is a TargetGroupAttachment, nil where it is not there.
-func (w *world) claim(name string) *v1alpha1.TargetGroupAttachment {
+// groupAttachment is a TargetGroupAttachment, nil where it is not there.
+func (w *world) groupAttachment(name string) *v1alpha1.TargetGroupAttachment {
 	c, _ := w.api.Find("TargetGroupAttachment", namespace, name).(*v1alpha1.TargetGroupAttachment)
 	return c
 }
 
-func (w *world) claims() []*v1alpha1.TargetGroupAttachment {
+func (w *world) groupAttachments() []*v1alpha1.TargetGroupAttachment {
 	var out []*v1alpha1.TargetGroupAttachment
 	for _, o := range w.api.All("TargetGroupAttachment") {
 		out = append(out, o.(*v1alpha1.TargetGroupAttachment))
@@ -238,9 +238,9 @@ func (w *world) attachments() []*v1alpha1.Attachment {
 	return out
 }
 
-// editClaim lets a user change a spec.
-func (w *world) editClaim(name string, change func(*v1alpha1.TargetGroupAttachmentSpec)) {
-	if c := w.claim(name); c != nil && c.DeletionTimestamp == nil {
+// editGroupAttachment lets a user change a spec.
+func (w *world) editGroupAttachment(name string, change func(*v1alpha1.TargetGroupAttachmentSpec)) {
+	if c := w.groupAttachment(name); c != nil && c.DeletionTimestamp == nil {
 		c = c.DeepCopy()
 		change(&c.Spec)
 		must(w.user.Update(ctx, c, client.FieldOwner("kubectl")))
@@ -256,8 +256,8 @@ func (w *world) history() string {
 func (w *world) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n  at %.1f s", time.Since(w.begun).Seconds())
-	for _, c := range w.claims() {
-		fmt.Fprintf(&b, "\n  claim %s deleted %t on %+v of %s port %s: %+v", c.Name, c.DeletionTimestamp != nil, c.Spec.TargetGroup, roleOf(c), c.Spec.Port.String(), c.Status.Groups)
+	for _, c := range w.groupAttachments() {
+		fmt.Fprintf(&b, "\n  group attachment %s deleted %t on %+v of %s port %s: %+v", c.Name, c.DeletionTimestamp != nil, c.Spec.TargetGroup, roleOf(c), c.Spec.Port.String(), c.Status.Groups)
 		for _, k := range c.Status.Conditions {
 			fmt.Fprintf(&b, "\n    %s %s %s %s", k.Type, k.Status, k.Reason, k.Message)
 		}

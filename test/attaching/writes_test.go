@@ -70,7 +70,7 @@ func (l *leader) arrives(what string, do func(*apiserver.Client) error) error {
 	return err
 }
 
-// late is whether a write to what is there already arrives only when nobody waits for it any
+// late reports whether a write to what is there already arrives only when nobody waits for it any
 // more, with mu held: then it is as if it had been refused, for a while.
 func (l *leader) late(verb, what string, do func(*apiserver.Client) error) bool {
 	w := l.w

@@ -115,7 +115,7 @@ func RefusedOnce(events []Event) []string {
 	})
 }
 
-// forbidden is whether authorization refused. Admission refuses with the same
+// forbidden reports whether authorization refused. Admission refuses with the same
 // status, such as in a namespace that is going.
 func (e Event) forbidden() bool { return e.Annotations["authorization.k8s.io/decision"] == "forbid" }
 

@@ -164,21 +164,21 @@ func TestEachAddressStopsByItself(t *testing.T) {
 	}
 }
 
-// With lags beyond the floors a client of the API that waits for as long as AWS was ever seen
+// With lags beyond the settle times a client of the API that waits for as long as AWS was ever seen
 // to send new connections loses some.
-func TestLagsBeyondTheFloorsLose(t *testing.T) {
+func TestLagsBeyondTheSettleTimesLose(t *testing.T) {
 	t.Parallel()
 	s := front(t, cloud.Network, 9, map[string]string{delayAttribute: "0"}, across)
-	s.must(s.admin.SetLags(t.Context(), cloud.BeyondFloors))
+	s.must(s.admin.SetLags(t.Context(), cloud.BeyondSettleTimes))
 	s.must(s.deregister("pods", pod))
 	left := time.Now()
-	const floor = 30 * time.Second // 300 s, ten times as fast
-	s.expect("before the floor", s.visited(s.at(9, 1), 20)["failed"], 0)
-	for time.Since(left) < floor {
+	const settle = 30 * time.Second // 300 s, ten times as fast
+	s.expect("before it has settled", s.visited(s.at(9, 1), 20)["failed"], 0)
+	for time.Since(left) < settle {
 		time.Sleep(100 * time.Millisecond)
 	}
 	s.one.stop()
 	if counts := s.visited(s.at(9, 0), 40); counts["failed"] == 0 {
-		t.Errorf("after the floor connections led to %v", counts)
+		t.Errorf("after the settle time connections led to %v", counts)
 	}
 }

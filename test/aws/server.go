@@ -1,7 +1,7 @@
-// Package aws is a server that speaks the APIs of AWS's Elastic Load Balancing and STS
-// over their wire protocol, and whose load balancers really forward traffic. It stands in
-// for AWS where AWS's clients are tested; what of it is documented by AWS, what is
-// reported by its users and what is guessed is in README.md.
+// Package aws emulates AWS: its server speaks the APIs of Elastic Load Balancing and STS over
+// their wire protocol, and its load balancers really forward traffic. AWS's clients are tested
+// against it; README.md tells what of it is documented by AWS, what is reported by its users
+// and what is guessed.
 //
 // It shares nothing with the code that is tested against it. To read it, begin with
 // cloud (the model), then api (the wire), access (who may do what), forward (the data

@@ -1,10 +1,10 @@
 // Package balancer shows what clients lose while the targets of a network load balancer
-// move: on a real cluster behind the server that stands in for AWS, which forwards every
+// move: on a real cluster behind the emulator of AWS, which forwards every
 // connection of theirs to the targets that AWS might choose. The demonstration and the
-// tests play the same cases.
+// tests run the same cases.
 //
-// Read cases.go first, then unkind.go and perform.go; scene.go and cloud.go set up what they
-// play on. README.md says what each case proves.
+// Read cases.go first, then unkind.go and run.go; fixture.go and cloud.go set up what they
+// run on. README.md says what each case proves.
 package balancer
 
 import (

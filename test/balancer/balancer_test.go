@@ -11,25 +11,25 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
-// theScene is shared by the cases, which take turns.
-var theScene *Scene
+// theFixture is shared by the cases, which take turns.
+var theFixture *Fixture
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(stage.Main("ids-balancer", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
+	os.Exit(harness.Main("ids-balancer", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
 }
 
 func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
-	theScene, err = SetUp(ctx, Options{Dir: dir, Scale: 10, Seed: uint64(time.Now().UnixNano()), Log: os.Stdout})
+	theFixture, err = SetUp(ctx, Options{Dir: dir, Scale: 10, Seed: uint64(time.Now().UnixNano()), Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1
 	}
-	defer theScene.Close()
+	defer theFixture.Close()
 	code := m.Run()
 	if err := checkPermissions(ctx); err != nil {
 		fmt.Println(err)
@@ -38,11 +38,11 @@ func run(ctx context.Context, dir string, m *testing.M) int {
 	return code
 }
 
-// TestCases plays every case, and loses no request.
+// TestCases runs every case, and loses no request.
 func TestCases(t *testing.T) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			result, err := theScene.Perform(t.Context(), c)
+			result, err := theFixture.Run(t.Context(), c)
 			if result.Story != "" && !c.Loses {
 				t.Logf("what happened:\n%s\n%s", result.Story, result.Report)
 			}
@@ -70,14 +70,14 @@ var forClassic = []string{
 // with what was done in all cases: nothing is missing, and of the last nothing is too
 // much.
 func checkPermissions(ctx context.Context) error {
-	events, err := audit.Read(theScene.AuditLog(), audit.Account("system:serviceaccount:"+stage.Namespace+":"+serviceAccount))
+	events, err := audit.Read(theFixture.AuditLog(), audit.Account("system:serviceaccount:"+harness.Namespace+":"+serviceAccount))
 	if err != nil {
 		return err
 	}
 	if refused := audit.Refused(events); len(refused) > 0 {
 		return fmt.Errorf("the controller may not:\n%s", strings.Join(refused, "\n"))
 	}
-	calls, err := theScene.account.admin.Calls(ctx, 0)
+	calls, err := theFixture.account.admin.Calls(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func checkPermissions(ctx context.Context) error {
 	if flag.Lookup("test.run").Value.String() != "" {
 		return nil // It takes all cases to use all permissions.
 	}
-	grants, err := theScene.account.admin.UnusedGrants(ctx)
+	grants, err := theFixture.account.admin.UnusedGrants(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // Case is something that moves targets.
@@ -20,12 +20,12 @@ type Case struct {
 	What string
 	// Group is the target group whose targets move, and to which requests are sent.
 	Group string
-	// Loses is whether requests are lost, as is to be expected: it stands beside another.
+	// Loses says whether requests are lost, as is to be expected: it stands beside another.
 	Loses bool
-	// Minutes is whether there are connections of minutes too.
+	// Minutes says whether there are connections of minutes too.
 	Minutes bool
 
-	prepare, play func(context.Context, *performance) error
+	prepare, run func(context.Context, *caseRun) error
 }
 
 // Cases are all, in an order in which each finds what it needs.
@@ -34,58 +34,58 @@ func Cases() []Case {
 		{
 			Name: "rollout-instance-targets", Group: "nodes",
 			What: "a rollout, two of four nodes at a time, whose nodes are the targets",
-			play: rollOut,
+			run:  rollOut,
 		},
 		{
 			Name: "controller-killed", Group: "nodes",
 			What: "such a rollout of half of the nodes, in which the leading controller is killed at random moments",
-			play: rollOutKilling,
+			run:  rollOutKilling,
 		},
 		{
 			Name: "api-throttled", Group: "nodes",
 			What: "such a rollout of half of the nodes, in which AWS throttles every call for 30 s",
-			play: rollOutThrottled,
+			run:  rollOutThrottled,
 		},
 		{
 			Name: "rollout-late-and-early", Group: "nodes",
 			What: "a rollout whose targets read unused at once, and then get their last connections as early, and those that return their first as late, as AWS was seen to do it",
-			play: rollOutUnkindly,
+			run:  rollOutUnkindly,
 		},
 		{
 			Name: "flows-of-minutes", Group: "nodes", Minutes: true,
 			What:    "a rollout of half of the nodes by the manifest that the guide recommends, with connections of 5 minutes",
-			prepare: recommend, play: rollOutUnderFlows,
+			prepare: recommend, run: rollOutUnderFlows,
 		},
 		{
 			Name: "rollout-ip-targets", Group: "pods",
 			What: "a rollout, two of four nodes at a time, whose pods are the targets",
-			play: rollOut,
+			run:  rollOut,
 		},
 		{
 			Name: "drain-without-hook", Group: "pods", Loses: true,
 			What: "kubectl drain of a node whose pods have no drain hook, for comparison",
-			play: drain,
+			run:  drain,
 		},
 		{
 			Name: "scaling-ip-targets", Group: "pods",
 			What:    "pods with a drain hook scaled up and down, before they are done with the change before",
-			prepare: addHook, play: scale,
+			prepare: addHook, run: scale,
 		},
 		{
 			Name: "drain", Group: "pods",
 			What:    "kubectl drain of a node whose pods have a drain hook",
-			prepare: addHook, play: drain,
+			prepare: addHook, run: drain,
 		},
 		{
 			Name: "drain-beyond-the-floor", Group: "pods", Loses: true,
-			What:    "such a drain where the load balancer sends new connections for longer than the floor, for comparison",
-			prepare: addHook, play: drainBeyondFloor,
+			What:    "such a drain where the load balancer sends new connections for longer than the settle time, for comparison",
+			prepare: addHook, run: drainBeyondSettleTime,
 		},
 	}
 }
 
 // rollOut changes the template and sees the change through.
-func rollOut(ctx context.Context, p *performance) error {
+func rollOut(ctx context.Context, p *caseRun) error {
 	before, err := p.fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -100,16 +100,16 @@ func rollOut(ctx context.Context, p *performance) error {
 }
 
 // change changes the template on some of the nodes.
-func (p *performance) change(ctx context.Context, most int32) error {
+func (p *caseRun) change(ctx context.Context, most int32) error {
 	return p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		stage.SetVersion(time.Now().UTC().Format("150405"))(set)
+		harness.SetVersion(time.Now().UTC().Format("150405"))(set)
 		set.Spec.UpdateStrategy.RollingUpdate.Partition = new(intstr.FromInt32(nodes - most))
 	})
 }
 
 // rollOutWhile changes the template on half of the nodes, does something from when the
 // first are taken out, and sees the change through.
-func (p *performance) rollOutWhile(ctx context.Context, during func(context.Context) error) error {
+func (p *caseRun) rollOutWhile(ctx context.Context, during func(context.Context) error) error {
 	if err := p.change(ctx, nodes/2); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (p *performance) rollOutWhile(ctx context.Context, during func(context.Cont
 // kills is how often the controller is killed. The kubelet starts it again ever later.
 const kills = 4
 
-func rollOutKilling(ctx context.Context, p *performance) error {
+func rollOutKilling(ctx context.Context, p *caseRun) error {
 	return p.rollOutWhile(ctx, func(ctx context.Context) error {
 		leader, err := p.Leader(ctx, "")
 		for range kills {
@@ -151,13 +151,13 @@ func rollOutKilling(ctx context.Context, p *performance) error {
 }
 
 // atMost is a random time.
-func (p *performance) atMost(d time.Duration) time.Duration {
+func (p *caseRun) atMost(d time.Duration) time.Duration {
 	return time.Duration(p.random.Int64N(int64(d)))
 }
 
 const throttledFor = 30 * time.Second
 
-func rollOutThrottled(ctx context.Context, p *performance) error {
+func rollOutThrottled(ctx context.Context, p *caseRun) error {
 	err := p.rollOutWhile(ctx, func(ctx context.Context) error {
 		return p.account.admin.SetFaults(ctx, api.Fault{Kind: api.Throttle, Action: "*", For: throttledFor.Seconds()})
 	})
@@ -173,7 +173,7 @@ func rollOutThrottled(ctx context.Context, p *performance) error {
 
 // addHook gives the pods a drain hook, unless they have it, and lets them be replaced
 // while their node serves: it alone keeps requests from being lost.
-func addHook(ctx context.Context, p *performance) error {
+func addHook(ctx context.Context, p *caseRun) error {
 	set, err := p.fleet.Set(ctx)
 	if err != nil || set.Spec.DrainHook != nil {
 		return err
@@ -189,12 +189,12 @@ func addHook(ctx context.Context, p *performance) error {
 		return err
 	}
 	// The pods that had none are gone, and would get connections for so long.
-	pause(ctx, p.scaled(networkFloor))
+	pause(ctx, p.scaled(networkSettleTime))
 	return nil
 }
 
 // scale changes the number of pods faster than targets follow.
-func scale(ctx context.Context, p *performance) error {
+func scale(ctx context.Context, p *caseRun) error {
 	for _, pods := range []int32{4, 1, 3, 1, 4, 2} {
 		if err := p.fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) { set.Spec.PodsPerNode = new(pods) }); err != nil {
 			return err
@@ -205,7 +205,7 @@ func scale(ctx context.Context, p *performance) error {
 }
 
 // drain drains a node as an administrator does, and gives it back.
-func drain(ctx context.Context, p *performance) error {
+func drain(ctx context.Context, p *caseRun) error {
 	node := p.Nodes()[p.random.IntN(nodes)].Name()
 	for _, args := range [][]string{
 		{"drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=10m"},
@@ -219,7 +219,7 @@ func drain(ctx context.Context, p *performance) error {
 }
 
 // serve waits until all serves as before.
-func (p *performance) serve(ctx context.Context) error {
+func (p *caseRun) serve(ctx context.Context) error {
 	if err := p.fleet.WaitServing(ctx); err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (p *performance) serve(ctx context.Context) error {
 }
 
 // healthy waits until all targets of the fleet are.
-func (p *performance) healthy(ctx context.Context) error {
+func (p *caseRun) healthy(ctx context.Context) error {
 	set, err := p.fleet.Set(ctx)
 	if err != nil {
 		return err

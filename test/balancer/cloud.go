@@ -22,7 +22,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/access"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const (
@@ -45,16 +45,16 @@ const (
 	// would have its connections reset.
 	checkInterval, checkTimeout = 30, 20
 
-	// The deregistration delay is much shorter than the scaled floor: attributes are told
+	// The deregistration delay is much shorter than the scaled settle time: attributes are told
 	// as AWS has them, and the controller waits for a delay as it stands. What is shown is
-	// that it waits for the floor: new connections come for long after the delay.
+	// that it waits for the settle time: new connections come for long after the delay.
 	delayAttribute = "deregistration_delay.timeout_seconds"
 	delaySeconds   = "5"
 )
 
 type target = cloud.Target
 
-// account is the server that stands in for AWS, in the network outside the nodes.
+// account is the emulator of AWS, in the network outside the nodes.
 type account struct {
 	*aws.Process
 	admin *aws.Client
@@ -67,7 +67,7 @@ type account struct {
 
 // openAccount starts it with the cluster's nodes as its instances and two empty target
 // groups behind one network load balancer.
-func openAccount(ctx context.Context, s *stage.Stage, o Options, policy json.RawMessage) (*account, error) {
+func openAccount(ctx context.Context, s *harness.Harness, o Options, policy json.RawMessage) (*account, error) {
 	program, err := s.BuildTool(ctx, "./test/aws/cmd")
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (a *account) close() {
 	_ = os.RemoveAll(a.dir)
 }
 
-func configure(s *stage.Stage, o Options, policy json.RawMessage) aws.Config {
+func configure(s *harness.Harness, o Options, policy json.RawMessage) aws.Config {
 	config := aws.Config{
 		Spec: cloud.Spec{
 			Seed: o.Seed, Scale: o.Scale, Region: region,
@@ -130,7 +130,7 @@ func configure(s *stage.Stage, o Options, policy json.RawMessage) aws.Config {
 			LifetimeSeconds: 900,
 			Users:           []access.User{{Name: "administrator", AccessKeyID: "AKIAADMINISTRATOR", SecretKey: "administrator-secret", Policy: json.RawMessage(`{"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}`)}},
 			Roles: []access.Role{{Name: roleName, Policy: policy, WebIdentity: &access.Issuer{
-				URL: cluster.Issuer, Audience: audience, Subjects: []string{"system:serviceaccount:" + stage.Namespace + ":" + serviceAccount},
+				URL: cluster.Issuer, Audience: audience, Subjects: []string{"system:serviceaccount:" + harness.Namespace + ":" + serviceAccount},
 			}}},
 		},
 		Listen: aws.Listen{API: net.JoinHostPort(s.HostIP(), strconv.Itoa(apiPort))},
@@ -172,7 +172,7 @@ func (a *account) registerNodes(ctx context.Context, nodes []*cluster.Node) erro
 // those that drain apart.
 func (a *account) waitHealthy(ctx context.Context, group string, want int) error {
 	last := ""
-	err := stage.Wait(ctx, fmt.Sprintf("%d healthy targets in group %s", want, group), func() (bool, error) {
+	err := harness.Wait(ctx, fmt.Sprintf("%d healthy targets in group %s", want, group), func() (bool, error) {
 		// Reads are limited, and the controller needs them.
 		pause(ctx, time.Second)
 		arn := a.arns[group]

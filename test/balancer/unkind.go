@@ -17,7 +17,7 @@ import (
 )
 
 // withLags does something while the load balancer has other lags.
-func (p *performance) withLags(ctx context.Context, lags map[cloud.Kind]cloud.Lags, do func(context.Context) error) error {
+func (p *caseRun) withLags(ctx context.Context, lags map[cloud.Kind]cloud.Lags, do func(context.Context) error) error {
 	if err := p.account.admin.SetLags(ctx, lags); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func (p *performance) withLags(ctx context.Context, lags map[cloud.Kind]cloud.La
 
 // withDelay does something while the fleet's group has another deregistration delay, of
 // which the controller knows.
-func (p *performance) withDelay(ctx context.Context, seconds string, do func(context.Context) error) error {
+func (p *caseRun) withDelay(ctx context.Context, seconds string, do func(context.Context) error) error {
 	group := p.account.groups[p.fleet.Key.Namespace]
 	changed := group
 	changed.Attributes = map[string]string{delayAttribute: seconds}
@@ -39,15 +39,15 @@ func (p *performance) withDelay(ctx context.Context, seconds string, do func(con
 
 // rollOutUnkindly is a rollout that loses requests where `unused` is taken for the end of a
 // drain, and where nobody waits until what returned is healthy: see README.md.
-func rollOutUnkindly(ctx context.Context, p *performance) error {
+func rollOutUnkindly(ctx context.Context, p *caseRun) error {
 	return p.withDelay(ctx, "0", func(ctx context.Context) error {
 		return p.withLags(ctx, cloud.LateAndEarly, func(ctx context.Context) error { return rollOut(ctx, p) })
 	})
 }
 
-// drainBeyondFloor drains a node whose pods hold on for the floor, which is too short here.
-func drainBeyondFloor(ctx context.Context, p *performance) error {
-	return p.withLags(ctx, cloud.BeyondFloors, func(ctx context.Context) error { return drain(ctx, p) })
+// drainBeyondSettleTime drains a node whose pods hold on for the settle time, which is too short here.
+func drainBeyondSettleTime(ctx context.Context, p *caseRun) error {
+	return p.withLags(ctx, cloud.BeyondSettleTimes, func(ctx context.Context) error { return drain(ctx, p) })
 }
 
 const guide = "docs/guides/load-balancers.md"
@@ -78,7 +78,7 @@ func recommended(page []byte) (v1alpha1.IngressDaemonSetSpec, error) {
 }
 
 // recommend has the fleet roll out as the guide recommends it, its times divided.
-func recommend(ctx context.Context, p *performance) error {
+func recommend(ctx context.Context, p *caseRun) error {
 	page, err := os.ReadFile(filepath.Join(p.Root(), guide))
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func recommend(ctx context.Context, p *performance) error {
 }
 
 // rollOutUnderFlows begins when there are as many connections of minutes as there will be.
-func rollOutUnderFlows(ctx context.Context, p *performance) error {
+func rollOutUnderFlows(ctx context.Context, p *caseRun) error {
 	pause(ctx, p.scaled(flowOfMinutes))
 	if err := p.rollOutWhile(ctx, func(context.Context) error { return nil }); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
-// The guide has a manifest that the case of its flows can play.
+// The guide has a manifest that the case of its flows can run.
 func TestRecommendedManifest(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", guide))
 	if err != nil {

@@ -25,20 +25,20 @@ func (b *bench) compare(ctx context.Context, r *report, rounds int) error {
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	native, own, floor := &native{bench: b, kind: "native", pods: podsPerNode}, &ids{bench: b}, &plain{bench: b}
-	created, err := b.createAll(ctx, rounds, native, floor, own)
+	native, own, baseline := &native{bench: b, kind: "native", pods: podsPerNode}, &ids{bench: b}, &plain{bench: b}
+	created, err := b.createAll(ctx, rounds, native, baseline, own)
 	if err != nil {
 		return err
 	}
-	stood, err := b.stand(ctx, own, native.name()+", "+floor.name()+" and "+own.name())
+	stood, err := b.stand(ctx, own, native.name()+", "+baseline.name()+" and "+own.name())
 	if err != nil {
 		return err
 	}
-	rolled, err := b.rollAll(ctx, rounds, native, floor, marked{floor}, own)
+	rolled, err := b.rollAll(ctx, rounds, native, baseline, marked{baseline}, own)
 	if err != nil {
 		return err
 	}
-	r.small = costs{floor: work{created[1], rolled[2]}, own: work{created[2], rolled[3]}}
+	r.small = costs{baseline: work{created[1], rolled[2]}, own: work{created[2], rolled[3]}}
 	rolled[3].bar("writes to a Deployment", rolled[3].WritesPerNode[controllerName]["deployments"], maxDeploymentWrites)
 	detached, err := b.rollDetached(ctx, own)
 	if err != nil {
@@ -183,24 +183,24 @@ func (b *bench) stand(ctx context.Context, own *ids, fleets string) (*result, er
 	return summarize("stand still", fleets, b.nodes, []sample{minute}), nil
 }
 
-// growFloor measures what the same writes without us need where there are many nodes. Of a
+// growBaseline measures what the same writes without us need where there are many nodes. Of a
 // creation there, as in the small cluster, the median of several rounds counts: how often the
 // simulated nodes write the status of their pods differs by half from one to the next
 // (docs/adr/0009-bench-floor.md).
-func (b *bench) growFloor(ctx context.Context, r *report, rounds int) error {
+func (b *bench) growBaseline(ctx context.Context, r *report, rounds int) error {
 	if err := b.start(ctx); err != nil {
 		return err
 	}
-	floor := &plain{bench: b}
-	created, err := b.create(ctx, rounds, b.withCheckers(floor))
+	baseline := &plain{bench: b}
+	created, err := b.create(ctx, rounds, b.withCheckers(baseline))
 	if err != nil {
 		return err
 	}
-	rolled, err := b.once(ctx, "roll out", marked{floor}, func(ctx context.Context, f fleet) error { return f.roll(ctx, "1") })
+	rolled, err := b.once(ctx, "roll out", marked{baseline}, func(ctx context.Context, f fleet) error { return f.roll(ctx, "1") })
 	if err != nil {
 		return err
 	}
-	r.largeFloor = work{created[0], rolled}
+	r.largeBaseline = work{created[0], rolled}
 	return r.add(created[0], rolled)
 }
 
@@ -228,8 +228,8 @@ func (b *bench) grow(ctx context.Context, r *report, rounds int) error {
 	rolled.bar("controller's peak MB", rolled.ControllerPeakMB, maxPeakMB)
 	if small := r.small.own; small.rolled != nil {
 		rolled.bar("controller's CPU for a node, times that in the small cluster with as little garbage", rolled.ControllerMsPerNode/r.small.frugal.ControllerMsPerNode, maxTimesSmallCPU)
-		created[0].barOfAPI(small.created, r.largeFloor.created, r.small.floor.created)
-		rolled.barOfAPI(small.rolled, r.largeFloor.rolled, r.small.floor.rolled)
+		created[0].barOfAPI(small.created, r.largeBaseline.created, r.small.baseline.created)
+		rolled.barOfAPI(small.rolled, r.largeBaseline.rolled, r.small.baseline.rolled)
 	}
 	return r.add(created[0], stood, rolled)
 }

@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // controllerName is the name of the controller's service account, its program's
@@ -24,7 +24,7 @@ const controllerName = "ingress-daemonset-controller"
 
 // install makes the API known and gives the controller its permissions.
 func (b *bench) install(ctx context.Context) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stage.Namespace}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: harness.Namespace}}
 	if err := b.client.Create(ctx, ns); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (b *bench) control(ctx context.Context, env ...string) error {
 
 // kubeconfig is the file with which the controller reaches the API server at a URL.
 func (b *bench) kubeconfig(ctx context.Context, server string) (string, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Namespace: stage.Namespace}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: controllerName, Namespace: harness.Namespace}}
 	day := int64(24 * 60 * 60)
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}
 	if err := b.client.SubResource("token").Create(ctx, account, token); err != nil {

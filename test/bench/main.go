@@ -5,7 +5,7 @@
 //
 // A rollout takes out every node at once, without grace periods, so that what is
 // measured is the work and not the waiting. Beside the native one stands the
-// floor: the same writes to a plain Deployment for each node, which tell how much
+// baseline: the same writes to a plain Deployment for each node, which tell how much
 // of the time is the Deployment controller's and not ours.
 package main
 
@@ -75,7 +75,7 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 		err = on(ctx, o, o.nodes, func(ctx context.Context, b *bench) error { return b.compare(ctx, r, o.rounds) })
 	}
 	if o.large > 0 && err == nil {
-		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.growFloor(ctx, r, o.rounds) })
+		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.growBaseline(ctx, r, o.rounds) })
 	}
 	if o.large > 0 && err == nil {
 		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.grow(ctx, r, o.rounds) })

@@ -18,7 +18,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 )
 
-// plain is a Deployment for each node with nothing around it: the floor under
+// plain is a Deployment for each node with nothing around it: the baseline of
 // what can be had with one Deployment a node. Its client writes once to each.
 type plain struct {
 	*bench

@@ -16,14 +16,14 @@ type result struct {
 	// Seconds is the median of Rounds.
 	Seconds float64   `json:"seconds"`
 	Rounds  []float64 `json:"rounds"`
-	// TimesNative and TimesFloor compare Seconds with those of the DaemonSets and of
+	// TimesNative and TimesBaseline compare Seconds with those of the DaemonSets and of
 	// the same writes to plain Deployments without us; CPUTimesNative and
-	// CPUTimesFloor the CPU time of all programs together, which a busy machine
+	// CPUTimesBaseline the CPU time of all programs together, which a busy machine
 	// distorts less.
-	TimesNative    float64 `json:"timesNative,omitempty"`
-	TimesFloor     float64 `json:"timesFloor,omitempty"`
-	CPUTimesNative float64 `json:"cpuTimesNative,omitempty"`
-	CPUTimesFloor  float64 `json:"cpuTimesFloor,omitempty"`
+	TimesNative      float64 `json:"timesNative,omitempty"`
+	TimesBaseline    float64 `json:"timesFloor,omitempty"`
+	CPUTimesNative   float64 `json:"cpuTimesNative,omitempty"`
+	CPUTimesBaseline float64 `json:"cpuTimesFloor,omitempty"`
 	// CPUSeconds are those of each program, of which the controller's are ours.
 	CPUSeconds map[string]float64 `json:"cpuSeconds"`
 	// ControllerMsPerNode is the CPU time of our controller for each node.
@@ -85,17 +85,17 @@ func cost(r *result) took {
 }
 
 // against compares with what the same case took the others.
-func (r *result) against(native, floor took) {
+func (r *result) against(native, baseline took) {
 	own := cost(r)
 	r.TimesNative, r.CPUTimesNative = rounded(own.seconds/native.seconds), rounded(own.cpu/native.cpu)
-	r.TimesFloor, r.CPUTimesFloor = rounded(own.seconds/floor.seconds), rounded(own.cpu/floor.cpu)
+	r.TimesBaseline, r.CPUTimesBaseline = rounded(own.seconds/baseline.seconds), rounded(own.cpu/baseline.cpu)
 }
 
-// barOfTime is on the time that native DaemonSets take, or the floor where that
+// barOfTime is on the time that native DaemonSets take, or the baseline where that
 // takes longer (docs/adr/0009-bench-floor.md).
 func (r *result) barOfTime() {
-	if r.TimesFloor < r.TimesNative {
-		r.bar("times the same writes without us", r.TimesFloor, maxTimes)
+	if r.TimesBaseline < r.TimesNative {
+		r.bar("times the same writes without us", r.TimesBaseline, maxTimes)
 		return
 	}
 	r.bar("times native", r.TimesNative, maxTimes)
@@ -104,11 +104,11 @@ func (r *result) barOfTime() {
 // barOfAPI is on the CPU time of the API server for a node, beside that of the same case
 // in the small cluster: what it does for one node must not grow with the number of others
 // by more than that of the same writes without us does (docs/adr/0009-bench-floor.md).
-func (r *result) barOfAPI(small, floor, smallFloor *result) {
+func (r *result) barOfAPI(small, baseline, smallBaseline *result) {
 	node := func(r *result) float64 { return r.CPUSeconds["kube-apiserver"] / float64(r.Nodes) }
 	r.TimesSmallAPI = rounded(node(r) / node(small))
 	times, name := node(r)/node(small), "API server's CPU for a node, times that in the small cluster"
-	if grown := node(floor) / node(smallFloor); grown > 1 {
+	if grown := node(baseline) / node(smallBaseline); grown > 1 {
 		times, name = times/grown, name+", beside that of the same writes without us"
 	}
 	r.bar(name, times, maxTimesSmallAPI)
@@ -128,15 +128,15 @@ func rounded(v float64) float64 { return math.Round(v*100) / 100 }
 type report struct {
 	out    io.Writer
 	missed bool
-	// small is what the large cluster's costs are compared with, largeFloor what the same
+	// small is what the large cluster's costs are compared with, largeBaseline what the same
 	// writes without us cost there.
-	small      costs
-	largeFloor work
+	small         costs
+	largeBaseline work
 }
 
 // costs are of the same writes without us and of an IngressDaemonSet.
 type costs struct {
-	floor, own work
+	baseline, own work
 	// frugal is what it takes to roll out ours with as little garbage as in a large fleet.
 	frugal *result
 }

@@ -10,8 +10,8 @@ import (
 
 // served is an error where, between two snapshots, a node answered nothing, or
 // anything answered that has another version.
-func (r *performance) served(from, to traffic.Snapshot, version string) error {
-	for _, n := range r.stage.Nodes() {
+func (r *rollout) served(from, to traffic.Snapshot, version string) error {
+	for _, n := range r.harness.Nodes() {
 		if to.ByNode[n.Name()] == from.ByNode[n.Name()] {
 			return fmt.Errorf("%s served no request", n.Name())
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -16,15 +16,15 @@ const (
 
 // ingress is examples/nginx.yaml, an IngressDaemonSet.
 type ingress struct {
-	stage.Fleet
+	harness.Fleet
 	// adjust changes the example before it is applied.
 	adjust func(*v1alpha1.IngressDaemonSet)
-	failed *stage.FailedPods
+	failed *harness.FailedPods
 }
 
-func newIngress(s *stage.Stage) *ingress {
+func newIngress(s *harness.Harness) *ingress {
 	return &ingress{
-		Fleet:  stage.Fleet{Stage: s, Key: types.NamespacedName{Namespace: "demo-ingressdaemonset", Name: "nginx"}},
+		Fleet:  harness.Fleet{Harness: s, Key: types.NamespacedName{Namespace: "demo-ingressdaemonset", Name: "nginx"}},
 		adjust: func(set *v1alpha1.IngressDaemonSet) { shortenGrace(set, graceSeconds) },
 	}
 }
@@ -35,7 +35,7 @@ func shortenGrace(set *v1alpha1.IngressDaemonSet, seconds int32) {
 
 func (i *ingress) namespace() string { return i.Key.Namespace }
 
-func (i *ingress) ports() stage.Ports { return stage.Ports{Traffic: 80, Check: checkPort} }
+func (i *ingress) ports() harness.Ports { return harness.Ports{Traffic: 80, Check: checkPort} }
 
 func (i *ingress) apply(ctx context.Context) error {
 	manifest, err := i.Example(example)
@@ -54,7 +54,7 @@ func (i *ingress) apply(ctx context.Context) error {
 }
 
 func (i *ingress) change(ctx context.Context, version string) error {
-	return i.Change(ctx, stage.SetVersion(version))
+	return i.Change(ctx, harness.SetVersion(version))
 }
 
 func (i *ingress) look(ctx context.Context) (state, error) {
@@ -62,7 +62,7 @@ func (i *ingress) look(ctx context.Context) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	out := state{complete: stage.Complete(set.Generation, set.Status), summary: summarize(set.Status), nodes: map[string]stateOfNode{}}
+	out := state{complete: harness.Complete(set.Generation, set.Status), summary: summarize(set.Status), nodes: map[string]stateOfNode{}}
 	// The status lists the nodes that do not serve.
 	for _, n := range i.Nodes() {
 		out.nodes[n.Name()] = stateOfNode{state: string(v1alpha1.NodeServing)}

@@ -1,9 +1,9 @@
 // Command demo rolls out real proxies under real traffic and counts every
 // request that is lost: first as an IngressDaemonSet, then as a native DaemonSet.
-// It starts the cluster that it plays on. With simulated nodes it needs no root,
+// It starts the cluster that it runs on. With simulated nodes it needs no root,
 // and sends no traffic.
 //
-// Read play.go first; the other files serve it.
+// Read demo.go first; the other files serve it.
 package main
 
 import (
@@ -26,7 +26,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.dir, "dir", ".cluster", "the cluster's folder")
-	flag.IntVar(&o.simulated, "simulated", 0, "play on so many simulated nodes, without root and without traffic")
+	flag.IntVar(&o.simulated, "simulated", 0, "run on so many simulated nodes, without root and without traffic")
 	flag.BoolVar(&o.keep, "keep", false, "leave the cluster running at the end")
 	flag.Parse()
 
@@ -57,5 +57,5 @@ func run(ctx context.Context, o options) error {
 	case os.Geteuid() != 0:
 		return errors.New("real nodes need root: run `make demo` as root, or `make demo SIMULATED=1`, which simulates the nodes and sends no traffic")
 	}
-	return play(ctx, o)
+	return demonstrate(ctx, o)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,23 +17,23 @@ import (
 
 // native is the template of examples/nginx.yaml, unchanged, in a DaemonSet.
 type native struct {
-	stage *stage.Stage
-	key   types.NamespacedName
+	harness *harness.Harness
+	key     types.NamespacedName
 }
 
-func newNative(s *stage.Stage) *native {
-	return &native{stage: s, key: types.NamespacedName{Namespace: "demo-daemonset", Name: "nginx"}}
+func newNative(s *harness.Harness) *native {
+	return &native{harness: s, key: types.NamespacedName{Namespace: "demo-daemonset", Name: "nginx"}}
 }
 
 func (n *native) namespace() string { return n.key.Namespace }
 
 // ports are nginx's own: nothing else tells whether it serves.
-func (n *native) ports() stage.Ports {
-	return stage.Ports{Traffic: 80, Check: 10254, Path: "/healthz"}
+func (n *native) ports() harness.Ports {
+	return harness.Ports{Traffic: 80, Check: 10254, Path: "/healthz"}
 }
 
 func (n *native) apply(ctx context.Context) error {
-	manifest, err := n.stage.Example(example)
+	manifest, err := n.harness.Example(example)
 	if err != nil {
 		return err
 	}
@@ -46,10 +46,10 @@ func (n *native) apply(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("applying the template of examples/%s as a DaemonSet\n", example)
-	if err := n.stage.Apply(ctx, n.namespace(), manifest); err != nil {
+	if err := n.harness.Apply(ctx, n.namespace(), manifest); err != nil {
 		return err
 	}
-	return stage.Wait(ctx, "the DaemonSet to serve", func() (bool, error) {
+	return harness.Wait(ctx, "the DaemonSet to serve", func() (bool, error) {
 		now, err := n.get(ctx)
 		return err == nil && rolledOut(now), err
 	})
@@ -72,7 +72,7 @@ func (n *native) daemonSet(template corev1.PodTemplateSpec) *appsv1.DaemonSet {
 
 func (n *native) get(ctx context.Context) (*appsv1.DaemonSet, error) {
 	set := &appsv1.DaemonSet{}
-	return set, n.stage.Get(ctx, n.key, set)
+	return set, n.harness.Get(ctx, n.key, set)
 }
 
 func (n *native) change(ctx context.Context, version string) error {
@@ -87,7 +87,7 @@ func (n *native) change(ctx context.Context, version string) error {
 			env[i].Value = version
 		}
 	}
-	return n.stage.Patch(ctx, set, client.MergeFrom(before))
+	return n.harness.Patch(ctx, set, client.MergeFrom(before))
 }
 
 // rolledOut is what `kubectl rollout status` waits for.
@@ -109,7 +109,7 @@ func (n *native) look(ctx context.Context) (state, error) {
 		nodes:    map[string]stateOfNode{}, pods: map[types.UID]*corev1.Pod{},
 	}
 	list := &corev1.PodList{}
-	if err := n.stage.List(ctx, list, client.InNamespace(n.namespace())); err != nil {
+	if err := n.harness.List(ctx, list, client.InNamespace(n.namespace())); err != nil {
 		return state{}, err
 	}
 	for i := range list.Items {

@@ -11,19 +11,19 @@ import (
 // versionVariable is the part of the template that changes.
 const versionVariable = "VERSION"
 
-// stations of a pod's life, in the order in which they are told.
-var stations = []string{"old", "old not ready", "old stopping", "new starting", "new", "new stopping"}
+// states of a pod's life, in the order in which they are told.
+var states = []string{"old", "old not ready", "old stopping", "new starting", "new", "new stopping"}
 
 // describePods counts the pods of a node by what they are doing.
 func describePods(pods map[types.UID]*corev1.Pod, node string) string {
 	counts := map[string]int{}
 	for _, pod := range pods {
 		if pod.Spec.NodeName == node {
-			counts[station(pod)]++
+			counts[stateOf(pod)]++
 		}
 	}
 	var parts []string
-	for _, s := range stations {
+	for _, s := range states {
 		if counts[s] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
 		}
@@ -31,7 +31,7 @@ func describePods(pods map[types.UID]*corev1.Pod, node string) string {
 	return strings.Join(parts, ", ")
 }
 
-func station(pod *corev1.Pod) string {
+func stateOf(pod *corev1.Pod) string {
 	age, waiting := "old", "not ready"
 	if versionOf(pod) == newVersion {
 		age, waiting = "new", "starting"
@@ -54,7 +54,7 @@ func versionOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// serves is whether a pod is ready and not on its way out.
+// serves reports whether a pod is ready and not on its way out.
 func serves(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

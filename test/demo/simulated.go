@@ -15,7 +15,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/machine"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -31,7 +31,7 @@ func simulate(ctx context.Context, o options) (err error) {
 	if _, err := cluster.Start(ctx, cluster.Options{SimulatedNodes: o.simulated, Dir: o.dir, Log: os.Stdout}); err != nil {
 		return err
 	}
-	s, err := stage.Open(o.dir, os.Stdout)
+	s, err := harness.Open(o.dir, os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func simulated(set *v1alpha1.IngressDaemonSet) {
 
 // install installs the API, and runs as processes of this machine what otherwise
 // runs in pods: the controller and the health checkers.
-func install(ctx context.Context, s *stage.Stage, i *ingress) error {
+func install(ctx context.Context, s *harness.Harness, i *ingress) error {
 	fmt.Println("installing the API")
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-f", "config/crd/ingressdaemonsets.yaml", "-f", "config/policy/deny.yaml", "-f", "config/policy/warn.yaml"},
@@ -77,12 +77,12 @@ func install(ctx context.Context, s *stage.Stage, i *ingress) error {
 		"--name", i.Key.Name, "--port", strconv.Itoa(checkPort)); err != nil {
 		return err
 	}
-	return start(ctx, s, "./cmd/controller", "--kubeconfig", s.Kubeconfig(), "--healthchecker-image", stage.Image,
+	return start(ctx, s, "./cmd/controller", "--kubeconfig", s.Kubeconfig(), "--healthchecker-image", harness.Image,
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 }
 
 // start builds and starts a program of the project, which ends with ctx.
-func start(ctx context.Context, s *stage.Stage, pkg string, args ...string) error {
+func start(ctx context.Context, s *harness.Harness, pkg string, args ...string) error {
 	fmt.Println("building and starting", pkg)
 	program, err := s.BuildTool(ctx, pkg)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,7 +29,7 @@ type rejection struct {
 	// checks judge the wave; spoil changes the template.
 	checks []v1alpha1.AnalysisCheck
 	spoil  func(*v1alpha1.IngressDaemonSet)
-	// loses is whether clients see errors until the template is taken back.
+	// loses says whether clients see errors until the template is taken back.
 	loses bool
 }
 
@@ -45,7 +45,7 @@ func TestBadConfiguration(t *testing.T) {
 			{Name: "fine", HTTP: &v1alpha1.HTTPCheck{Port: 80, Path: "/fine"}, IntervalSeconds: new(int32(1))},
 			{Name: "path", HTTP: &v1alpha1.HTTPCheck{Port: 80, Path: "/"}, IntervalSeconds: new(int32(1)), Count: new(int32(3)), FailureLimit: new(int32(1))},
 		},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // TestBadConfigurationSeenByPrometheus rolls out an HAProxy that answers with 500.
@@ -65,7 +65,7 @@ func TestBadConfigurationSeenByPrometheus(t *testing.T) {
 				Query: `max(haproxy_frontend_http_responses_total{node=~"$(NODES)",proxy="http",code="5xx"})`,
 			},
 		}},
-	}.play(t, on)
+	}.run(t, on)
 }
 
 // TestNeverReady rolls out pods that never become ready. The deadline takes them
@@ -77,10 +77,10 @@ func TestNeverReady(t *testing.T) {
 		spoil: func(set *v1alpha1.IngressDaemonSet) {
 			set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/nowhere"
 		},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
-func (r rejection) play(t *testing.T, on *lane) {
+func (r rejection) run(t *testing.T, on *lane) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	s := scenario{example: r.example, adjust: func(set *v1alpha1.IngressDaemonSet) {
@@ -95,20 +95,20 @@ func (r rejection) play(t *testing.T, on *lane) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error { return r.rejected(ctx, fleet) })
+	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error { return r.rejected(ctx, fleet) })
 	canary := r.checkUntouched(ctx, t, fleet, before)
 	r.judge(t, report, canary)
 }
 
 // rejected rolls the bad template out and waits until it is taken back.
-func (r rejection) rejected(ctx context.Context, fleet *stage.Fleet) error {
+func (r rejection) rejected(ctx context.Context, fleet *harness.Fleet) error {
 	if r.configuration != "" {
 		if err := r.addConfiguration(ctx, fleet); err != nil {
 			return err
 		}
 	}
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		stage.SetVersion("bad")(set)
+		harness.SetVersion("bad")(set)
 		if r.configuration != "" {
 			set.Spec.Template.Spec.Volumes[0].ConfigMap.Name = "bad"
 		}
@@ -129,7 +129,7 @@ func (r rejection) rejected(ctx context.Context, fleet *stage.Fleet) error {
 }
 
 // addConfiguration makes the bad configuration beside the good one.
-func (r rejection) addConfiguration(ctx context.Context, fleet *stage.Fleet) error {
+func (r rejection) addConfiguration(ctx context.Context, fleet *harness.Fleet) error {
 	good := &corev1.ConfigMap{}
 	if err := fleet.Get(ctx, fleet.Key, good); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (r rejection) addConfiguration(ctx context.Context, fleet *stage.Fleet) err
 
 // checkUntouched fails the test unless the pods of all nodes but one are those of
 // before, and gives the name of that one.
-func (r rejection) checkUntouched(ctx context.Context, t *testing.T, fleet *stage.Fleet, before map[types.UID]*corev1.Pod) string {
+func (r rejection) checkUntouched(ctx context.Context, t *testing.T, fleet *harness.Fleet, before map[types.UID]*corev1.Pod) string {
 	t.Helper()
 	now, err := fleet.Pods(ctx)
 	if err != nil {
@@ -221,13 +221,13 @@ func startPrometheus(t *testing.T, on *lane) string {
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	listen := theStage.HostIP() + ":9090"
+	listen := theHarness.HostIP() + ":9090"
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	cmd := theStage.Command(ctx, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
+	cmd := theHarness.Command(ctx, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen, "--log.level=warn")
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
@@ -251,7 +251,7 @@ func permit(t *testing.T, address string) {
 		{"patch", "deployment", "ingress-daemonset-controller", "--type=json", "-p", `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--analysis-hosts=` + address + `"}]`},
 		{"rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"},
 	} {
-		if out, err := theStage.Kubectl(t.Context(), append([]string{"-n", stage.Namespace}, args...)...).CombinedOutput(); err != nil {
+		if out, err := theHarness.Kubectl(t.Context(), append([]string{"-n", harness.Namespace}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("kubectl %v: %v: %s", args, err, out)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,9 +23,9 @@ const (
 // Node that carries the annotation is drained, and a timestamp says so; both are
 // taken back when the annotation goes. An idle one writes the timestamps only.
 type detacher struct {
-	stage *stage.Stage
-	front *lb.LB
-	idle  bool
+	harness *harness.Harness
+	front   *lb.LB
+	idle    bool
 }
 
 // start works until the function that it returns is called.
@@ -50,9 +50,9 @@ func (d detacher) start(ctx context.Context, t *testing.T) (stop func()) {
 }
 
 func (d detacher) look(ctx context.Context) error {
-	for _, n := range d.stage.Nodes() {
+	for _, n := range d.harness.Nodes() {
 		node := &corev1.Node{}
-		err := d.stage.Get(ctx, types.NamespacedName{Name: n.Name()}, node)
+		err := d.harness.Get(ctx, types.NamespacedName{Name: n.Name()}, node)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (d detacher) detach(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	return stamp(ctx, d.stage, node, time.Now().UTC().Format(time.RFC3339))
+	return stamp(ctx, d.harness, node, time.Now().UTC().Format(time.RFC3339))
 }
 
 func (d detacher) attach(ctx context.Context, node *corev1.Node) error {
@@ -86,12 +86,12 @@ func (d detacher) attach(ctx context.Context, node *corev1.Node) error {
 			return err
 		}
 	}
-	return stamp(ctx, d.stage, node, nil)
+	return stamp(ctx, d.harness, node, nil)
 }
 
 // clearTimestamps removes what a detacher left that was stopped halfway: the next
 // test would wait for ever for a detacher that has let go.
-func clearTimestamps(ctx context.Context, on *stage.Stage) error {
+func clearTimestamps(ctx context.Context, on *harness.Harness) error {
 	for _, n := range on.Nodes() {
 		node := &corev1.Node{}
 		node.Name = n.Name()
@@ -102,7 +102,7 @@ func clearTimestamps(ctx context.Context, on *stage.Stage) error {
 	return nil
 }
 
-func stamp(ctx context.Context, on *stage.Stage, node *corev1.Node, value any) error {
+func stamp(ctx context.Context, on *harness.Harness, node *corev1.Node, value any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{timestampKey: value}}})
 	if err != nil {
 		return err

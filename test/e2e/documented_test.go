@@ -13,7 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -29,9 +29,9 @@ type step struct {
 	run string
 	// says is what the output must hold.
 	says string
-	// local is whether it is about a local cluster of the reader's own.
+	// local says whether it is about a local cluster of the reader's own.
 	local bool
-	// inNetwork is whether it runs beside the load balancer, where nodes have addresses.
+	// inNetwork says whether it runs beside the load balancer, where nodes have addresses.
 	inNetwork bool
 	// fails is why it is right that the command fails.
 	fails string
@@ -129,7 +129,7 @@ var documented = []step{
 	{documented: "go test ./internal/rollout/objects -run TestExamples -update", says: "ok"},
 	{documented: "go test ./test/structure -run TestMap -update", says: "ok"},
 	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
-	{documented: "go test ./internal/nodehealth/flows -run none -bench Dump", run: "go test ./internal/nodehealth/flows -run none -bench Dump -benchtime 1x", says: "ok"},
+	{documented: "go test ./internal/nodehealth/connections -run none -bench Dump", run: "go test ./internal/nodehealth/connections -run none -bench Dump -benchtime 1x", says: "ok"},
 }
 
 const (
@@ -147,7 +147,7 @@ var elsewhere = map[string]string{
 	"make cluster-test": "make test runs it",
 	"make generate":     "make check runs it",
 	"make bench":        "it takes an hour",
-	"make demo-aws":     "test/balancer plays its cases",
+	"make demo-aws":     "test/balancer runs its cases",
 	"make soak-aws":     "it takes half an hour",
 	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
@@ -193,7 +193,7 @@ type reader struct {
 	*testing.T
 	dir, bin string
 	node     *cluster.Node
-	nginx    *stage.Fleet
+	nginx    *harness.Fleet
 	// pods are those before an upgrade.
 	pods map[types.UID]*corev1.Pod
 }
@@ -206,15 +206,15 @@ func newReader(t *testing.T) *reader {
 		t.Fatal(err)
 	}
 	u := &reader{
-		T: t, dir: dir, bin: t.TempDir(), node: theStage.Nodes()[0],
-		nginx: &stage.Fleet{Stage: theStage, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}},
+		T: t, dir: dir, bin: t.TempDir(), node: theHarness.Nodes()[0],
+		nginx: &harness.Fleet{Harness: theHarness, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}},
 	}
 	copied := exec.Command("bash", "-c", `tar -C "$1" --exclude=./.git --exclude=./.cluster --exclude=./dist -cf - . | tar -C "$2" -xf -`, "bash", root, u.dir)
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	u.shorten("examples/nginx.yaml")
-	if err := os.Symlink(theStage.Kubectl(t.Context()).Path, filepath.Join(u.bin, "kubectl")); err != nil {
+	if err := os.Symlink(theHarness.Kubectl(t.Context()).Path, filepath.Join(u.bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
 	helm := "#!/bin/sh\nexec go tool -modfile=" + u.dir + "/tools/helm/go.mod helm \"$@\"\n"
@@ -254,7 +254,7 @@ func (u *reader) follow(ctx context.Context, s step) {
 	if s.inNetwork {
 		node = u.node.IP()
 	}
-	line = strings.NewReplacer("NAME", u.nginx.Key.Name, "NODE", node, "HOST", theStage.HostIP()).Replace(line)
+	line = strings.NewReplacer("NAME", u.nginx.Key.Name, "NODE", node, "HOST", theHarness.HostIP()).Replace(line)
 	if s.until > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.until)
@@ -282,11 +282,11 @@ func (u *reader) follow(ctx context.Context, s step) {
 func (u *reader) shell(ctx context.Context, inNetwork bool, line string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-c", line)
 	if inNetwork {
-		cmd = theStage.Command(ctx, "bash", "-c", line)
+		cmd = theHarness.Command(ctx, "bash", "-c", line)
 	}
 	cmd.Dir = u.dir
 	// make must not find that it is called by another make.
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+theStage.Kubeconfig(), "PATH="+u.bin+":"+os.Getenv("PATH"), "BIN="+u.bin, "MAKEFLAGS=", "MAKELEVEL=0")
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+theHarness.Kubeconfig(), "PATH="+u.bin+":"+os.Getenv("PATH"), "BIN="+u.bin, "MAKEFLAGS=", "MAKELEVEL=0")
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -388,7 +388,7 @@ func keepsCRD(ctx context.Context, u *reader) {
 	}
 }
 
-// restore leaves the stage as the other tests expect it.
+// restore leaves the harness as the other tests expect it.
 func (u *reader) restore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -400,7 +400,7 @@ func (u *reader) restore(ctx context.Context) {
 			u.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}
-	if err := theStage.Deploy(ctx); err != nil {
+	if err := theHarness.Deploy(ctx); err != nil {
 		u.Error(err)
 	}
 	// Nothing but a test that was cut short has left it.

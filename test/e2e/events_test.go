@@ -14,8 +14,8 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,25 +28,25 @@ import (
 // thing at once.
 type event struct {
 	name string
-	// play returns when it is over.
-	play func(context.Context, *testing.T, *stage.Fleet, *poll) error
+	// do returns when it is over.
+	do func(context.Context, *testing.T, *harness.Fleet, *poll) error
 	// right are the other answers than 200 that it has nodes give, and where they are
 	// given on one node only, that node.
 	right []string
 	on    string
 }
 
-// events are played in this order. Clocks are not among them, since the processes of one
-// machine share theirs: internal/nodehealth and internal/rollout play those.
+// events happen in this order. Clocks are not among them, since the processes of one
+// machine share theirs: internal/nodehealth and internal/rollout simulate those.
 var events = []event{
-	{name: "a new version of controller and health checkers", play: upgrade},
-	{name: "every token is refused", play: refuseTokens},
-	{name: "the API server hangs on its storage", play: hang, right: []string{"503 TooFewPodsReady"}, on: "node-3"},
-	{name: "the health checkers' rights are gone, when a rollout comes", play: removeRights, right: []string{"503 Marked"}},
-	{name: "another CA, and full disks, when a rollout comes", play: rotateCA, right: []string{"503 Marked"}},
+	{name: "a new version of controller and health checkers", do: upgrade},
+	{name: "every token is refused", do: refuseTokens},
+	{name: "the API server hangs on its storage", do: hang, right: []string{"503 TooFewPodsReady"}, on: "node-3"},
+	{name: "the health checkers' rights are gone, when a rollout comes", do: removeRights, right: []string{"503 Marked"}},
+	{name: "another CA, and full disks, when a rollout comes", do: rotateCA, right: []string{"503 Marked"}},
 }
 
-// TestSingleEvents plays each event under traffic and asks every health-check port ten
+// TestSingleEvents has each event happen under traffic and asks every health-check port ten
 // times a second: no node answers what is wrong, nothing is lost, and all is well again
 // without anybody's help. The control of the traffic is that of TestHostNetwork.
 func TestSingleEvents(t *testing.T) {
@@ -56,11 +56,11 @@ func TestSingleEvents(t *testing.T) {
 	fleet := s.open(ctx, t, alone(t))
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {
-		asked := startPoll(ctx, fleet.Stage, 10080)
+	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {
+		asked := startPoll(ctx, fleet.Harness, 10080)
 		defer asked.stop()
 		for _, e := range events {
-			if err := e.playOn(ctx, t, fleet, asked, client); err != nil {
+			if err := e.runOn(ctx, t, fleet, asked, client); err != nil {
 				return fmt.Errorf("%s: %w", e.name, err)
 			}
 		}
@@ -69,9 +69,9 @@ func TestSingleEvents(t *testing.T) {
 	losesNothing(t, report)
 }
 
-func (e event) playOn(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *poll, client *traffic.Process) error {
+func (e event) runOn(ctx context.Context, t *testing.T, fleet *harness.Fleet, asked *poll, client *traffic.Process) error {
 	begun, failed := time.Now(), client.Snapshot().Failed
-	err := e.play(ctx, t, fleet, asked)
+	err := e.do(ctx, t, fleet, asked)
 	if err == nil {
 		err = asked.until(ctx, "every health checker to see the API server again", sees)
 	}
@@ -88,14 +88,14 @@ func (e event) playOn(ctx context.Context, t *testing.T, fleet *stage.Fleet, ask
 	return err
 }
 
-// sees is whether a health checker answers 200 by what the API server says.
+// sees reports whether a health checker answers 200 by what the API server says.
 func sees(_ string, r record) bool {
 	return r.Serving && r.APIAgeSeconds == 0 && !strings.Contains(r.Message, "own probes")
 }
 
 // upgrade installs a controller with another image, whose health checkers replace the
 // old ones. No proxy is restarted.
-func upgrade(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *poll) error {
+func upgrade(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *poll) error {
 	before, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -119,22 +119,22 @@ const next = "docker.io/mumoshu/ingress-daemonset-controller:next"
 
 // useNext installs the controller by another name of its image, until the test is over.
 func useNext(ctx context.Context, t *testing.T) error {
-	if err := theStage.PushImage(ctx, next, filepath.Join(theStage.Dir(), "ingress-daemonset-controller.tar")); err != nil {
+	if err := theHarness.PushImage(ctx, next, filepath.Join(theHarness.Dir(), "ingress-daemonset-controller.tar")); err != nil {
 		return err
 	}
 	t.Cleanup(func() {
-		if err := theStage.UseImage(context.Background(), stage.Image); err != nil {
+		if err := theHarness.UseImage(context.Background(), harness.Image); err != nil {
 			t.Error(err)
 		}
 	})
-	return theStage.UseImage(ctx, next)
+	return theHarness.UseImage(ctx, next)
 }
 
 // checkersRun waits until the health checkers of so many nodes run an image.
-func checkersRun(ctx context.Context, fleet *stage.Fleet, image string, on int32) error {
+func checkersRun(ctx context.Context, fleet *harness.Fleet, image string, on int32) error {
 	ds := &appsv1.DaemonSet{}
-	return stage.Wait(ctx, "the health checkers to run "+image, func() (bool, error) {
-		err := theStage.Get(ctx, types.NamespacedName{Namespace: fleet.Key.Namespace, Name: fleet.Key.Name + "-10080"}, ds)
+	return harness.Wait(ctx, "the health checkers to run "+image, func() (bool, error) {
+		err := theHarness.Get(ctx, types.NamespacedName{Namespace: fleet.Key.Namespace, Name: fleet.Key.Name + "-10080"}, ds)
 		s := ds.Status
 		return err == nil && ds.Spec.Template.Spec.Containers[0].Image == image && s.ObservedGeneration == ds.Generation &&
 			s.UpdatedNumberScheduled >= on && s.NumberReady == on && s.NumberUnavailable == s.DesiredNumberScheduled-on, err
@@ -149,8 +149,8 @@ func restarts(pod *corev1.Pod) (n int32) {
 }
 
 // refuseTokens starts the API server with another key for tokens, and then with its own.
-func refuseTokens(ctx context.Context, _ *testing.T, _ *stage.Fleet, asked *poll) error {
-	accept, err := theStage.RefuseTokens(context.WithoutCancel(ctx))
+func refuseTokens(ctx context.Context, _ *testing.T, _ *harness.Fleet, asked *poll) error {
+	accept, err := theHarness.RefuseTokens(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
@@ -163,12 +163,12 @@ const settleTime = 15 * time.Second
 
 // hang has the health checkers find again an API server that they lost, which cannot tell
 // them anything, and has a node's pods not be ready then.
-func hang(ctx context.Context, _ *testing.T, fleet *stage.Fleet, asked *poll) error {
-	if err := theStage.FreezeStorage(ctx); err != nil {
+func hang(ctx context.Context, _ *testing.T, fleet *harness.Fleet, asked *poll) error {
+	if err := theHarness.FreezeStorage(ctx); err != nil {
 		return err
 	}
 	err := hung(ctx, fleet.Nodes(), asked)
-	return errors.Join(err, theStage.ThawStorage(context.WithoutCancel(ctx)))
+	return errors.Join(err, theHarness.ThawStorage(context.WithoutCancel(ctx)))
 }
 
 func hung(ctx context.Context, on []*cluster.Node, asked *poll) error {
@@ -213,15 +213,15 @@ func refuse(ctx context.Context, n *cluster.Node, chain, port string) (accept fu
 
 // removeRights has the API server refuse the health checkers what they ask. The
 // controller says so, and begins no update that they would not see.
-func removeRights(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *poll) error {
+func removeRights(ctx context.Context, t *testing.T, fleet *harness.Fleet, asked *poll) error {
 	role := &rbacv1.ClusterRole{}
-	if err := theStage.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role); err != nil {
+	if err := theHarness.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role); err != nil {
 		return err
 	}
 	grant := func(rules []rbacv1.PolicyRule) error {
 		before := role.DeepCopy()
 		role.Rules = rules
-		return theStage.Patch(ctx, role, client.MergeFrom(before))
+		return theHarness.Patch(ctx, role, client.MergeFrom(before))
 	}
 	rules := role.Rules
 	if err := grant(nil); err != nil {
@@ -234,9 +234,9 @@ func removeRights(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *
 	return fleet.WaitServing(ctx)
 }
 
-func blinded(ctx context.Context, fleet *stage.Fleet, asked *poll) error {
+func blinded(ctx context.Context, fleet *harness.Fleet, asked *poll) error {
 	// Watches that are open would go on.
-	if err := theStage.RestartAPIServer(ctx); err != nil {
+	if err := theHarness.RestartAPIServer(ctx); err != nil {
 		return err
 	}
 	if err := asked.until(ctx, "every health checker to say that it is blind", func(_ string, r record) bool { return r.Blind != "" }); err != nil {
@@ -245,7 +245,7 @@ func blinded(ctx context.Context, fleet *stage.Fleet, asked *poll) error {
 	if err := waitFor(ctx, fleet, v1alpha1.ConditionWarning, v1alpha1.ReasonHealthCheckerBlind); err != nil {
 		return err
 	}
-	if err := fleet.Change(ctx, stage.SetVersion("v2")); err != nil {
+	if err := fleet.Change(ctx, harness.SetVersion("v2")); err != nil {
 		return err
 	}
 	return waitFor(ctx, fleet, v1alpha1.ConditionBlocked, v1alpha1.ReasonHealthCheckerBlind)
@@ -253,15 +253,15 @@ func blinded(ctx context.Context, fleet *stage.Fleet, asked *poll) error {
 
 // rotateCA replaces the CA of the API server, as it is done: pods trust the next one before
 // it is used. Then each health checker finds its disk full when it stores the next mark.
-func rotateCA(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *poll) error {
-	certificate, err := theStage.PublishNextCA(ctx)
+func rotateCA(ctx context.Context, t *testing.T, fleet *harness.Fleet, asked *poll) error {
+	certificate, err := theHarness.PublishNextCA(ctx)
 	if err != nil {
 		return err
 	}
 	if err := trusted(ctx, fleet, certificate); err != nil {
 		return err
 	}
-	if err := theStage.UseNextCA(ctx); err != nil {
+	if err := theHarness.UseNextCA(ctx); err != nil {
 		return err
 	}
 	if err := asked.until(ctx, "every health checker to see the API server again", sees); err != nil {
@@ -271,7 +271,7 @@ func rotateCA(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *poll
 	if err != nil {
 		return err
 	}
-	if err := fleet.Change(ctx, stage.SetVersion("v3")); err != nil {
+	if err := fleet.Change(ctx, harness.SetVersion("v3")); err != nil {
 		return err
 	}
 	if err := fleet.WaitServing(ctx); err != nil {
@@ -287,20 +287,20 @@ func rotateCA(ctx context.Context, t *testing.T, fleet *stage.Fleet, asked *poll
 
 // trusted waits until each pod has the certificate. A kubelet that synchronises a pod,
 // such as for a new annotation, renews its files.
-func trusted(ctx context.Context, fleet *stage.Fleet, certificate []byte) error {
-	for _, namespace := range []string{fleet.Key.Namespace, stage.Namespace} {
+func trusted(ctx context.Context, fleet *harness.Fleet, certificate []byte) error {
+	for _, namespace := range []string{fleet.Key.Namespace, harness.Namespace} {
 		published := &corev1.ConfigMap{}
-		if err := stage.Wait(ctx, "the CA to be published", func() (bool, error) {
-			err := theStage.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "kube-root-ca.crt"}, published)
+		if err := harness.Wait(ctx, "the CA to be published", func() (bool, error) {
+			err := theHarness.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "kube-root-ca.crt"}, published)
 			return strings.Contains(published.Data["ca.crt"], string(certificate)), err
 		}); err != nil {
 			return err
 		}
-		if out, err := theStage.Kubectl(ctx, "-n", namespace, "annotate", "pods", "--all", "e2e/ca=next").CombinedOutput(); err != nil {
+		if out, err := theHarness.Kubectl(ctx, "-n", namespace, "annotate", "pods", "--all", "e2e/ca=next").CombinedOutput(); err != nil {
 			return fmt.Errorf("annotating the pods: %w: %s", err, out)
 		}
 	}
-	return stage.Wait(ctx, "every pod to trust the CA", func() (bool, error) {
+	return harness.Wait(ctx, "every pod to trust the CA", func() (bool, error) {
 		files, err := volumes(fleet.Nodes(), "kubernetes.io~projected/kube-api-access-*/ca.crt")
 		if err != nil {
 			return false, err

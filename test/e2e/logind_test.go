@@ -11,7 +11,7 @@ import (
 
 	"github.com/godbus/dbus/v5"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const (
@@ -39,7 +39,7 @@ func startLogind(ctx context.Context, t *testing.T, node *cluster.Node, grace ti
 	}
 	startBus(ctx, t, node, socket)
 	l := &logind{delays: make(chan *os.File, 1)}
-	if err := stage.Wait(ctx, "the system bus", func() (bool, error) {
+	if err := harness.Wait(ctx, "the system bus", func() (bool, error) {
 		l.bus, err = dbus.Connect("unix:path=" + socket)
 		return err == nil, err
 	}); err != nil {

@@ -1,7 +1,7 @@
 // Package e2e rolls out real proxies on a real cluster under traffic. Every test
 // has a control: the same rollout, of which the load balancer is not told. If
 // the control loses nothing, the test proves nothing and fails. Most tests wait most of
-// their time: two play at the same time, each on nodes of its own.
+// their time: two run at the same time, each on nodes of its own.
 package e2e
 
 import (
@@ -11,19 +11,19 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
-// theStage is shared by the tests, which take turns on its lanes.
-var theStage *stage.Stage
+// theHarness is shared by the tests, which take turns on its lanes.
+var theHarness *harness.Harness
 
 func TestMain(m *testing.M) {
-	os.Exit(stage.Main("ids-e2e", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
+	os.Exit(harness.Main("ids-e2e", func(ctx context.Context, dir string) int { return run(ctx, dir, m) }))
 }
 
 func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
-	theStage, err = stage.SetUp(ctx, cluster.Options{Nodes: lanes * nodes, Dir: dir, Packages: []string{"prometheus", "skopeo", "dbus-daemon"}, Log: os.Stdout})
+	theHarness, err = harness.SetUp(ctx, cluster.Options{Nodes: lanes * nodes, Dir: dir, Packages: []string{"prometheus", "skopeo", "dbus-daemon"}, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1
@@ -32,7 +32,7 @@ func run(ctx context.Context, dir string, m *testing.M) int {
 		fmt.Println("setting up:", err)
 		return 1
 	}
-	crashes := theStage.WatchCrashes(ctx)
+	crashes := theHarness.WatchCrashes(ctx)
 	code := m.Run()
 	if err := crashes(); err != nil {
 		fmt.Println(err)

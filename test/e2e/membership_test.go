@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,11 +26,11 @@ func TestSmallerPool(t *testing.T) {
 	defer cancel()
 	for i, pool := range []string{"large", "large", "small"} {
 		label := poolLabel + "=" + pool
-		if out, err := theStage.Kubectl(ctx, "label", "--overwrite", "node", on.Nodes()[i].Name(), label).CombinedOutput(); err != nil {
+		if out, err := theHarness.Kubectl(ctx, "label", "--overwrite", "node", on.Nodes()[i].Name(), label).CombinedOutput(); err != nil {
 			t.Fatalf("labelling: %v: %s", err, out)
 		}
 	}
-	t.Cleanup(func() { _ = theStage.Kubectl(context.Background(), "label", "nodes", "--all", poolLabel+"-").Run() })
+	t.Cleanup(func() { _ = theHarness.Kubectl(context.Background(), "label", "nodes", "--all", poolLabel+"-").Run() })
 	s := scenario{example: "nginx.yaml", told: hostTold}
 	fleet := s.open(ctx, t, on)
 	front, err := on.Front(ctx, s.told)
@@ -50,7 +50,7 @@ func TestSmallerPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	most := 0
-	if err := stage.Wait(ctx, "two nodes to have left", func() (bool, error) {
+	if err := harness.Wait(ctx, "two nodes to have left", func() (bool, error) {
 		present, out, err := presentAndOut(ctx, fleet, front)
 		most = max(most, len(out))
 		return len(present) == 1, err
@@ -79,9 +79,9 @@ func judge(t *testing.T, sender *traffic.Process) {
 
 // presentAndOut are the nodes that have a Deployment, and those of them that the load
 // balancer takes for down.
-func presentAndOut(ctx context.Context, fleet *stage.Fleet, front *lb.LB) (present, out []string, err error) {
+func presentAndOut(ctx context.Context, fleet *harness.Fleet, front *lb.LB) (present, out []string, err error) {
 	list := &appsv1.DeploymentList{}
-	if err := theStage.List(ctx, list, client.InNamespace(fleet.Key.Namespace)); err != nil {
+	if err := theHarness.List(ctx, list, client.InNamespace(fleet.Key.Namespace)); err != nil {
 		return nil, nil, err
 	}
 	servers, err := front.Servers()

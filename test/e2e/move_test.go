@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +32,7 @@ const movedLabel, oldName = "example.com/ingress", "old"
 func TestMoveFromADaemonSet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	t.Cleanup(func() { _ = theStage.Kubectl(context.Background(), "label", "nodes", "--all", movedLabel+"-").Run() })
+	t.Cleanup(func() { _ = theHarness.Kubectl(context.Background(), "label", "nodes", "--all", movedLabel+"-").Run() })
 	on := alone(t)
 	m, first := openMove(ctx, t, on), on.Nodes()[0].Name()
 
@@ -56,14 +56,14 @@ func TestMoveFromADaemonSet(t *testing.T) {
 		m.finish(ctx)
 	})
 	if losesNothing(t, report); t.Failed() {
-		t.Log(happened(&stage.Story{}, log))
+		t.Log(happened(&harness.Story{}, log))
 	}
 }
 
 // move is a DaemonSet's move to an IngressDaemonSet.
 type move struct {
 	*testing.T
-	fleet *stage.Fleet
+	fleet *harness.Fleet
 	front *lb.LB
 	// moved is how many nodes went over.
 	moved int32
@@ -79,7 +79,7 @@ func openMove(ctx context.Context, t *testing.T, on *lane) *move {
 	}}
 	m := &move{T: t, fleet: s.apply(ctx, t, on)}
 	old.Namespace = m.fleet.Key.Namespace
-	if err := theStage.Create(ctx, old); err != nil {
+	if err := theHarness.Create(ctx, old); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range m.fleet.Nodes() {
@@ -117,7 +117,7 @@ func documentedPatch(t *testing.T) string {
 	return file
 }
 
-// send sends requests while act plays; log is the load balancer's. All servers are checked at
+// send sends requests while act runs; log is the load balancer's. All servers are checked at
 // first as the DaemonSet's pods answer.
 func (m *move) send(ctx context.Context, act func()) (report traffic.Report, log string) {
 	m.Helper()
@@ -230,14 +230,14 @@ func (m *move) label(ctx context.Context, node, value string) {
 
 func (m *move) kubectl(ctx context.Context, args ...string) {
 	m.Helper()
-	if out, err := theStage.Kubectl(ctx, args...).CombinedOutput(); err != nil {
+	if out, err := theHarness.Kubectl(ctx, args...).CombinedOutput(); err != nil {
 		m.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
 	}
 }
 
 func (m *move) wait(ctx context.Context, what string, done func() (bool, error)) {
 	m.Helper()
-	if err := stage.Wait(ctx, what, done); err != nil {
+	if err := harness.Wait(ctx, what, done); err != nil {
 		m.Fatal(err)
 	}
 }
@@ -245,7 +245,7 @@ func (m *move) wait(ctx context.Context, what string, done func() (bool, error))
 // oldPods are the DaemonSet's.
 func oldPods(ctx context.Context) ([]*corev1.Pod, error) {
 	list := &corev1.PodList{}
-	err := theStage.List(ctx, list, client.MatchingLabels{"app": oldName})
+	err := theHarness.List(ctx, list, client.MatchingLabels{"app": oldName})
 	var pods []*corev1.Pod
 	for i := range list.Items {
 		pods = append(pods, &list.Items[i])

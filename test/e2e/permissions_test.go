@@ -21,7 +21,7 @@ const controllerAccount = "system:serviceaccount:ingress-daemonset-system:ingres
 // What the controller does not use only test/api/controller can tell, which does
 // everything.
 func checkPermissions(ctx context.Context) error {
-	controller, err := audit.Read(theStage.AuditLog(), audit.Account(controllerAccount))
+	controller, err := audit.Read(theHarness.AuditLog(), audit.Account(controllerAccount))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func checkPermissions(ctx context.Context) error {
 		return nil // Some tests have no health checkers.
 	}
 	role := &rbacv1.ClusterRole{}
-	if err := theStage.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role); err != nil {
+	if err := theHarness.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role); err != nil {
 		return err
 	}
 	if unused := audit.Unused(role.Rules, checkers); len(unused) > 0 {
@@ -55,7 +55,7 @@ func checkPermissions(ctx context.Context) error {
 // are deleted: their role goes before they do.
 func checkerRequests() ([]audit.Event, error) {
 	gone := map[string]time.Time{}
-	all, err := audit.Read(theStage.AuditLog(), func(string) bool { return true })
+	all, err := audit.Read(theHarness.AuditLog(), func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // poll asks a port of every node of a lane ten times a second, as a program of this project does,
@@ -37,7 +37,7 @@ type record struct {
 
 const fine = "200"
 
-func startPoll(ctx context.Context, on *stage.Stage, port int) *poll {
+func startPoll(ctx context.Context, on *harness.Harness, port int) *poll {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &poll{cancel: cancel, nodes: map[string]*record{}}
 	client := newAsking()
@@ -64,7 +64,7 @@ func startPoll(ctx context.Context, on *stage.Stage, port int) *poll {
 func newAsking() *http.Client {
 	return &http.Client{
 		Timeout:   2 * time.Second,
-		Transport: &http.Transport{DialContext: theStage.DialContext, DisableKeepAlives: true},
+		Transport: &http.Transport{DialContext: theHarness.DialContext, DisableKeepAlives: true},
 	}
 }
 
@@ -105,7 +105,7 @@ func ask(client *http.Client, url string) (kind string, answer v1alpha1.HealthCh
 
 // until waits until each node's record is as it should be.
 func (p *poll) until(ctx context.Context, what string, is func(node string, r record) bool) error {
-	err := stage.Wait(ctx, what, func() (bool, error) {
+	err := harness.Wait(ctx, what, func() (bool, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for node, r := range p.nodes {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,24 +24,24 @@ import (
 // On the host network the load balancer asks the health-check node port; in the
 // controls it asks the proxy itself, which knows nothing of a mark.
 var (
-	hostTold   = stage.Ports{Traffic: 80, Check: 10080}
-	hostUntold = stage.Ports{Traffic: 80, Check: 10254, Path: "/healthz"}
+	hostTold   = harness.Ports{Traffic: 80, Check: 10080}
+	hostUntold = harness.Ports{Traffic: 80, Check: 10254, Path: "/healthz"}
 )
 
 func TestHostNetwork(t *testing.T) {
 	t.Parallel()
-	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.play(t, taken(t))
+	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.run(t, taken(t))
 }
 
 // TestHostNetworkCaddy removes the health-check port that the load balancer asks.
 func TestHostNetworkCaddy(t *testing.T) {
 	t.Parallel()
-	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.play(t, taken(t))
+	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.run(t, taken(t))
 }
 
 // removePort replaces a health-check port while a node is under way. The old one goes on
 // answering, marks included, until the load balancer asks the new one and it is released.
-func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb.LB) error {
+func removePort(ctx context.Context, t *testing.T, fleet *harness.Fleet, front *lb.LB) error {
 	if err := fleet.WaitUpdated(ctx, 1); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 	if err != nil {
 		return err
 	}
-	if warning := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionWarning); !strings.Contains(warning.Message, theStage.HostIP()) {
+	if warning := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionWarning); !strings.Contains(warning.Message, theHarness.HostIP()) {
 		t.Errorf("who asks the removed port is not told: %s", warning.Message)
 	}
 	for _, n := range fleet.Nodes() {
@@ -66,7 +66,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 			return err
 		}
 	}
-	old := startPoll(ctx, fleet.Stage, 10080)
+	old := startPoll(ctx, fleet.Harness, 10080)
 	defer old.stop()
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReleasedPorts, "10080")
@@ -77,13 +77,13 @@ func removePort(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb
 }
 
 // TestOrphaned deletes the IngressDaemonSet without its pods while a node is under way,
-// and makes it again: it claims the pods, and goes on with the others.
+// and makes it again: it adopts the pods, and goes on with the others.
 func TestOrphaned(t *testing.T) {
 	t.Parallel()
-	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.play(t, taken(t))
+	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.run(t, taken(t))
 }
 
-func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+func orphan(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 	if err := fleet.WaitUpdated(ctx, 1); err != nil {
 		return err
 	}
@@ -91,17 +91,17 @@ func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) err
 	if err != nil {
 		return err
 	}
-	if out, err := theStage.Kubectl(ctx, "-n", fleet.Key.Namespace, "delete", "ids", fleet.Key.Name, "--cascade=orphan").CombinedOutput(); err != nil {
+	if out, err := theHarness.Kubectl(ctx, "-n", fleet.Key.Namespace, "delete", "ids", fleet.Key.Name, "--cascade=orphan").CombinedOutput(); err != nil {
 		return fmt.Errorf("deleting the IngressDaemonSet: %w: %s", err, out)
 	}
-	asked := startPoll(ctx, fleet.Stage, 10080)
+	asked := startPoll(ctx, fleet.Harness, 10080)
 	defer asked.stop()
 	time.Sleep(5 * time.Second)
 	left, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
 	}
-	if err := theStage.Create(ctx, &v1alpha1.IngressDaemonSet{
+	if err := theHarness.Create(ctx, &v1alpha1.IngressDaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: set.Name}, Spec: set.Spec,
 	}); err != nil {
 		return err
@@ -116,12 +116,12 @@ func orphan(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) err
 	if err := fleet.WaitServing(ctx); err != nil {
 		return err
 	}
-	return claimed(ctx, fleet, left)
+	return adopted(ctx, fleet, left)
 }
 
-// claimed is an error where no pod of the present template, of those that were left, runs
+// adopted is an error where no pod of the present template, of those that were left, runs
 // on, or a Deployment does not belong to the present IngressDaemonSet.
-func claimed(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1.Pod) error {
+func adopted(ctx context.Context, fleet *harness.Fleet, left map[types.UID]*corev1.Pod) error {
 	now, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -135,12 +135,12 @@ func claimed(ctx context.Context, fleet *stage.Fleet, left map[types.UID]*corev1
 		return err
 	}
 	list := &appsv1.DeploymentList{}
-	if err := theStage.List(ctx, list, client.InNamespace(fleet.Key.Namespace)); err != nil {
+	if err := theHarness.List(ctx, list, client.InNamespace(fleet.Key.Namespace)); err != nil {
 		return err
 	}
 	for i := range list.Items {
 		if !metav1.IsControlledBy(&list.Items[i], set) {
-			return fmt.Errorf("Deployment %s was not claimed", list.Items[i].Name)
+			return fmt.Errorf("Deployment %s was not adopted", list.Items[i].Name)
 		}
 	}
 	return nil
@@ -155,9 +155,9 @@ func TestNodePort(t *testing.T) {
 	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "nodeport.yaml",
-		told:    stage.Ports{Traffic: 30080, Check: 10080},
-		untold:  stage.Ports{Traffic: 30080, Check: 30080},
-	}.play(t, taken(t))
+		told:    harness.Ports{Traffic: 30080, Check: 10080},
+		untold:  harness.Ports{Traffic: 30080, Check: 30080},
+	}.run(t, taken(t))
 }
 
 // TestService has kube-proxy answer the load balancer's health checks.
@@ -167,9 +167,9 @@ func TestService(t *testing.T) {
 	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "service.yaml",
-		told:    stage.Ports{Traffic: 30080, Check: 30081},
-		untold:  stage.Ports{Traffic: 30080, Check: 30080},
-	}.play(t, taken(t))
+		told:    harness.Ports{Traffic: 30080, Check: 30081},
+		untold:  harness.Ports{Traffic: 30080, Check: 30080},
+	}.run(t, taken(t))
 }
 
 // TestNodeDetacher has the load balancer ask the proxy itself: only the detacher
@@ -178,7 +178,7 @@ func TestNodeDetacher(t *testing.T) {
 	t.Parallel()
 	scenario{
 		example: "node-detacher.yaml", told: hostUntold, untold: hostUntold, detacher: true,
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // TestRollback goes back to the first template while a node is under way.
@@ -186,13 +186,13 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold, final: "1",
-		during: func(ctx context.Context, _ *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, _ *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			if err := fleet.WaitUpdated(ctx, 2); err != nil {
 				return err
 			}
-			return fleet.Change(ctx, stage.SetVersion("1"))
+			return fleet.Change(ctx, harness.SetVersion("1"))
 		},
-	}.play(t, taken(t))
+	}.run(t, taken(t))
 }
 
 // longestTakeover is how long a rollout may wait for another leader.
@@ -203,7 +203,7 @@ const longestTakeover = 20 * time.Second
 func TestControllerKilled(t *testing.T) {
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold,
-		during: func(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			leader, err := fleet.Leader(ctx, "")
 			for range 2 {
 				if err != nil {
@@ -225,14 +225,14 @@ func TestControllerKilled(t *testing.T) {
 			}
 			return nil
 		},
-	}.play(t, alone(t))
+	}.run(t, alone(t))
 }
 
 // TestAPIServerDown stops the API server for a minute while a node is under way.
 func TestAPIServerDown(t *testing.T) {
 	scenario{
 		example: "nginx.yaml", told: hostTold, untold: hostUntold,
-		during: func(ctx context.Context, t *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			if err := fleet.WaitUpdated(ctx, 1); err != nil {
 				return err
 			}
@@ -242,5 +242,5 @@ func TestAPIServerDown(t *testing.T) {
 			time.Sleep(time.Minute)
 			return fleet.StartAPIServer(ctx)
 		},
-	}.play(t, alone(t))
+	}.run(t, alone(t))
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,30 +39,30 @@ type scenario struct {
 	account  string
 	// told is how the load balancer learns which nodes to avoid, untold how it is
 	// kept from learning it in the control.
-	told, untold stage.Ports
+	told, untold harness.Ports
 	// detacher takes nodes out of the load balancer for their annotation.
 	detacher bool
-	// during plays while the rollout is under way; nil for nothing.
-	during func(context.Context, *testing.T, *stage.Fleet, *lb.LB) error
+	// during runs while the rollout is under way; nil for nothing.
+	during func(context.Context, *testing.T, *harness.Fleet, *lb.LB) error
 	// final is the version that nodes end with, v2 where it is empty.
 	final string
 }
 
-// play plays the scenario on a lane, then its control on the same fleet.
-func (s scenario) play(t *testing.T, on *lane) {
+// run runs the scenario on a lane, then its control on the same fleet.
+func (s scenario) run(t *testing.T, on *lane) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	fleet := s.open(ctx, t, on)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	story := fleet.Tell(watching)
-	report := s.perform(ctx, t, fleet, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
+	report := s.underTraffic(ctx, t, fleet, s.told, story, func(front *lb.LB, _ *traffic.Process) error { return s.rollOut(ctx, t, fleet, front) })
 	losesNothing(t, report)
 	if t.Failed() {
 		return
 	}
 	stop()
-	control := s.perform(ctx, t, fleet, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
+	control := s.underTraffic(ctx, t, fleet, s.untold, nil, func(_ *lb.LB, client *traffic.Process) error { return loses(ctx, fleet, client) })
 	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
 	if control.Failed == 0 {
 		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)
@@ -81,9 +81,9 @@ func losesNothing(t *testing.T, report traffic.Report) {
 	}
 }
 
-// perform sends requests through a load balancer in front of the fleet's lane while act plays.
+// underTraffic sends requests through a load balancer in front of the fleet's lane while act runs.
 // There is a story where the load balancer is told.
-func (s scenario) perform(ctx context.Context, t *testing.T, fleet *stage.Fleet, ports stage.Ports, story *stage.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
+func (s scenario) underTraffic(ctx context.Context, t *testing.T, fleet *harness.Fleet, ports harness.Ports, story *harness.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
 	t.Helper()
 	front, err := fleet.Front(ctx, ports)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s scenario) perform(ctx context.Context, t *testing.T, fleet *stage.Fleet,
 	}
 	defer front.Stop()
 	if s.detacher {
-		defer detacher{stage: fleet.Stage, front: front, idle: story == nil}.start(ctx, t)()
+		defer detacher{harness: fleet.Harness, front: front, idle: story == nil}.start(ctx, t)()
 	}
 	client, err := fleet.Send(ctx, rate)
 	if err != nil {
@@ -108,14 +108,14 @@ func (s scenario) perform(ctx context.Context, t *testing.T, fleet *stage.Fleet,
 	}
 	if story != nil && (t.Failed() || report.Failed > 0) {
 		t.Log("what happened:\n" + happened(story, front.Log()))
-		t.Log("connections that nobody answered:\n" + unanswered(ctx, fleet.Stage))
+		t.Log("connections that nobody answered:\n" + unanswered(ctx, fleet.Harness))
 		t.Log("what the load balancer lost first:\n" + strings.Join(lost(front.Log()), "\n"))
 	}
 	return report
 }
 
 // happened is the story with the load balancer's log of its servers.
-func happened(story *stage.Story, log string) string {
+func happened(story *harness.Story, log string) string {
 	lines := story.Lines()
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, " Server ") {
@@ -144,7 +144,7 @@ func lost(log string) []string {
 }
 
 // unanswered lists where nodes sent connections that got no answer, and how many.
-func unanswered(ctx context.Context, on *stage.Stage) string {
+func unanswered(ctx context.Context, on *harness.Harness) string {
 	var out strings.Builder
 	for _, node := range on.Nodes() {
 		list, err := node.Command(ctx, "conntrack", "-L", "-p", "tcp", "--state", "SYN_SENT").Output()
@@ -168,24 +168,24 @@ var unansweredBy = regexp.MustCompile(`\[UNREPLIED\] src=(\S+)`)
 
 // loses rolls out once more and returns when a request was lost, at the latest
 // when every node serves again.
-func loses(ctx context.Context, fleet *stage.Fleet, client *traffic.Process) error {
+func loses(ctx context.Context, fleet *harness.Fleet, client *traffic.Process) error {
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		stage.SetVersion("control")(set)
+		harness.SetVersion("control")(set)
 		shorten(set)
 	}); err != nil {
 		return err
 	}
-	return stage.Wait(ctx, "a request to be lost, or the rollout to end", func() (bool, error) {
+	return harness.Wait(ctx, "a request to be lost, or the rollout to end", func() (bool, error) {
 		if client.Snapshot().Failed > 0 {
 			return true, nil
 		}
 		set, err := fleet.Set(ctx)
-		return err == nil && stage.Complete(set.Generation, set.Status), err
+		return err == nil && harness.Complete(set.Generation, set.Status), err
 	})
 }
 
 // open applies the example to a namespace of its own and waits until it serves on the lane.
-func (s scenario) open(ctx context.Context, t *testing.T, on *lane) *stage.Fleet {
+func (s scenario) open(ctx context.Context, t *testing.T, on *lane) *harness.Fleet {
 	t.Helper()
 	fleet := s.apply(ctx, t, on)
 	if err := fleet.WaitServing(ctx); err != nil {
@@ -194,18 +194,18 @@ func (s scenario) open(ctx context.Context, t *testing.T, on *lane) *stage.Fleet
 	return fleet
 }
 
-func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *stage.Fleet {
+func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *harness.Fleet {
 	t.Helper()
 	namespace := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
-	manifest, err := theStage.Example(s.example)
+	manifest, err := theHarness.Example(s.example)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := theStage.MakeNamespace(ctx, namespace); err != nil {
+	if err := theHarness.MakeNamespace(ctx, namespace); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.close(t, on, namespace) })
-	fleet := &stage.Fleet{Stage: on.Stage, Key: types.NamespacedName{
+	fleet := &harness.Fleet{Harness: on.Harness, Key: types.NamespacedName{
 		Namespace: namespace, Name: manifest.Kind("IngressDaemonSet").GetName()}}
 	if !s.verbatim {
 		if err := manifest.AdjustSet(func(set *v1alpha1.IngressDaemonSet) { s.adjusted(set, on) }); err != nil {
@@ -214,11 +214,11 @@ func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *stage.Flee
 	}
 	if s.account != "" {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.account}}
-		if err := theStage.Create(ctx, account); err != nil {
+		if err := theHarness.Create(ctx, account); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := theStage.Apply(ctx, namespace, manifest); err != nil {
+	if err := theHarness.Apply(ctx, namespace, manifest); err != nil {
 		t.Fatal(err)
 	}
 	return fleet
@@ -255,18 +255,18 @@ func shorten(set *v1alpha1.IngressDaemonSet) {
 func (s scenario) close(t *testing.T, on *lane, namespace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
-	if err := theStage.RemoveNamespace(ctx, namespace); err != nil {
+	if err := theHarness.RemoveNamespace(ctx, namespace); err != nil {
 		t.Error(err)
 	}
 	if s.detacher {
-		if err := clearTimestamps(ctx, on.Stage); err != nil {
+		if err := clearTimestamps(ctx, on.Harness); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
 // rollOut changes the template and sees the change through.
-func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet, front *lb.LB) error {
+func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *harness.Fleet, front *lb.LB) error {
 	before, err := fleet.Pods(ctx)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func (s scenario) rollOut(ctx context.Context, t *testing.T, fleet *stage.Fleet,
 			t.Errorf("%d pods were Failed, such as %s", n, example)
 		}
 	}()
-	if err := fleet.Change(ctx, stage.SetVersion("v2")); err != nil {
+	if err := fleet.Change(ctx, harness.SetVersion("v2")); err != nil {
 		return err
 	}
 	if s.during != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,7 +45,7 @@ func TestNodeShutdown(t *testing.T) {
 	defer stop()
 	// Whatever happens, the next test finds the node powered on.
 	t.Cleanup(func() { _ = node.Start(context.Background()) })
-	report := s.perform(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error {
+	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(*lb.LB, *traffic.Process) error {
 		failed := fleet.WatchFailed(watching)
 		if err := shutDown(ctx, t, fleet, node, systemd); err != nil {
 			return err
@@ -72,8 +72,8 @@ func TestNodeShutdown(t *testing.T) {
 
 // shutDown has the kubelet stop the node's pods: health checks fail first, then the
 // proxies end, and last the health checker.
-func shutDown(ctx context.Context, t *testing.T, fleet *stage.Fleet, node *cluster.Node, systemd *logind) error {
-	checks, proxies := startPoll(ctx, fleet.Stage, 10080), startPoll(ctx, fleet.Stage, 80)
+func shutDown(ctx context.Context, t *testing.T, fleet *harness.Fleet, node *cluster.Node, systemd *logind) error {
+	checks, proxies := startPoll(ctx, fleet.Harness, 10080), startPoll(ctx, fleet.Harness, 80)
 	defer proxies.stop()
 	defer checks.stop()
 	begun := time.Now()
@@ -95,8 +95,8 @@ func shutDown(ctx context.Context, t *testing.T, fleet *stage.Fleet, node *clust
 
 // rollOutWithout rolls out, while a node is away, first what is good, together with other
 // health checkers, and then what never gets ready and is taken back.
-func rollOutWithout(ctx context.Context, fleet *stage.Fleet, away *cluster.Node) error {
-	if err := theStage.PushImage(ctx, next, filepath.Join(theStage.Dir(), "ingress-daemonset-controller.tar")); err != nil {
+func rollOutWithout(ctx context.Context, fleet *harness.Fleet, away *cluster.Node) error {
+	if err := theHarness.PushImage(ctx, next, filepath.Join(theHarness.Dir(), "ingress-daemonset-controller.tar")); err != nil {
 		return err
 	}
 	if err := fleet.WaitStatus(ctx, away.Name()+" to be missed", func(s v1alpha1.IngressDaemonSetStatus) bool { return s.ServingNodes == nodes-1 }); err != nil {
@@ -107,7 +107,7 @@ func rollOutWithout(ctx context.Context, fleet *stage.Fleet, away *cluster.Node)
 		return err
 	}
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		stage.SetVersion("v2")(set)
+		harness.SetVersion("v2")(set)
 		set.Spec.HealthChecker.Image = next
 	}); err != nil {
 		return err
@@ -121,7 +121,7 @@ func rollOutWithout(ctx context.Context, fleet *stage.Fleet, away *cluster.Node)
 		return err
 	}
 	if err := fleet.Change(ctx, func(set *v1alpha1.IngressDaemonSet) {
-		stage.SetVersion("bad")(set)
+		harness.SetVersion("bad")(set)
 		set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/nowhere"
 	}); err != nil {
 		return err
@@ -132,7 +132,7 @@ func rollOutWithout(ctx context.Context, fleet *stage.Fleet, away *cluster.Node)
 
 // takenBack waits until the present template is taken back, as far as a reason says, and
 // so many nodes serve.
-func takenBack(ctx context.Context, fleet *stage.Fleet, reason string, serving int32) error {
+func takenBack(ctx context.Context, fleet *harness.Fleet, reason string, serving int32) error {
 	return fleet.WaitStatus(ctx, "the template to be taken back", func(s v1alpha1.IngressDaemonSetStatus) bool {
 		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == reason && s.ServingNodes == serving && len(s.Wave) == 0
@@ -140,7 +140,7 @@ func takenBack(ctx context.Context, fleet *stage.Fleet, reason string, serving i
 }
 
 // allHave is an error where a pod that runs is of another version.
-func allHave(ctx context.Context, fleet *stage.Fleet, version string) error {
+func allHave(ctx context.Context, fleet *harness.Fleet, version string) error {
 	pods, err := fleet.Pods(ctx)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -30,12 +30,12 @@ type release struct{ root, image string }
 // with health checkers that are not its own: these are replaced only then.
 func TestReleaseBefore(t *testing.T) {
 	on := alone(t)
-	old, present := buildBefore(t), release{theStage.Root(), "docker.io/mumoshu/ingress-daemonset-controller:present"}
-	if err := theStage.PushImage(t.Context(), present.image, filepath.Join(theStage.Dir(), "ingress-daemonset-controller.tar")); err != nil {
+	old, present := buildBefore(t), release{theHarness.Root(), "docker.io/mumoshu/ingress-daemonset-controller:present"}
+	if err := theHarness.PushImage(t.Context(), present.image, filepath.Join(theHarness.Dir(), "ingress-daemonset-controller.tar")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := theStage.Deploy(context.Background()); err != nil {
+		if err := theHarness.Deploy(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -48,24 +48,24 @@ func TestReleaseBefore(t *testing.T) {
 			checkersOf(old)(set)
 			leave(1)(set)
 		},
-		during: func(ctx context.Context, _ *testing.T, fleet *stage.Fleet, _ *lb.LB) error {
+		during: func(ctx context.Context, _ *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
 			if err := present.takeOver(ctx, fleet); err != nil {
 				return err
 			}
 			if err := fleet.Change(ctx, leave(1)); err != nil {
 				return err
 			}
-			if err := fleet.Change(ctx, stage.SetVersion("v3")); err != nil {
+			if err := fleet.Change(ctx, harness.SetVersion("v3")); err != nil {
 				return err
 			}
 			return old.takeOver(ctx, fleet)
 		},
-	}.play(t, on)
+	}.run(t, on)
 }
 
 // takeOver installs the release while a rollout of another is under way, has it finish
 // that with the other's health checkers, and then replace these.
-func (r release) takeOver(ctx context.Context, fleet *stage.Fleet) error {
+func (r release) takeOver(ctx context.Context, fleet *harness.Fleet) error {
 	if err := fleet.WaitUpdated(ctx, 1); err != nil {
 		return err
 	}
@@ -101,14 +101,14 @@ func leave(nodes int32) func(*v1alpha1.IngressDaemonSet) {
 
 // leads waits until a controller of the release leads.
 func (r release) leads(ctx context.Context) error {
-	return stage.Wait(ctx, r.image+" to lead", func() (bool, error) {
-		identity, err := theStage.Leader(ctx, "")
+	return harness.Wait(ctx, r.image+" to lead", func() (bool, error) {
+		identity, err := theHarness.Leader(ctx, "")
 		if err != nil {
 			return false, err
 		}
 		name, _, _ := strings.Cut(identity, "_")
 		pod := &corev1.Pod{}
-		err = theStage.Get(ctx, types.NamespacedName{Namespace: stage.Namespace, Name: name}, pod)
+		err = theHarness.Get(ctx, types.NamespacedName{Namespace: harness.Namespace, Name: name}, pod)
 		if err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
@@ -118,17 +118,17 @@ func (r release) leads(ctx context.Context) error {
 
 // install installs or updates the controller as the release's own manifests have it.
 func (r release) install(ctx context.Context) error {
-	manifests, err := theStage.Kubectl(ctx, "kustomize", filepath.Join(r.root, "config", "default")).Output()
+	manifests, err := theHarness.Kubectl(ctx, "kustomize", filepath.Join(r.root, "config", "default")).Output()
 	if err != nil {
 		return fmt.Errorf("rendering the manifests of %s: %w", r.image, err)
 	}
 	text := strings.ReplaceAll(string(manifests), "mumoshu/ingress-daemonset-controller:latest", r.image)
-	apply := theStage.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", "-")
+	apply := theHarness.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", "-")
 	apply.Stdin = strings.NewReader(text)
 	if out, err := apply.CombinedOutput(); err != nil {
 		return fmt.Errorf("installing %s: %w: %s", r.image, err, out)
 	}
-	out, err := theStage.Kubectl(ctx, "-n", stage.Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s").CombinedOutput()
+	out, err := theHarness.Kubectl(ctx, "-n", harness.Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w: %s", r.image, err, out)
 	}
@@ -142,7 +142,7 @@ func buildBefore(t *testing.T) release {
 	if err := os.Mkdir(r.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	source, err := exec.CommandContext(t.Context(), "git", "-C", theStage.Root(), "archive", releaseBefore).Output()
+	source, err := exec.CommandContext(t.Context(), "git", "-C", theHarness.Root(), "archive", releaseBefore).Output()
 	if err != nil {
 		t.Fatalf("the release before is built from commit %s, which is not here: test in a clone with its whole history (git fetch --unshallow): %v", releaseBefore, err)
 	}
@@ -151,11 +151,11 @@ func buildBefore(t *testing.T) release {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("unpacking the release before: %v: %s", err, out)
 	}
-	tar, err := stage.BuildImage(t.Context(), r.root, filepath.Join(filepath.Dir(r.root), "image"))
+	tar, err := harness.BuildImage(t.Context(), r.root, filepath.Join(filepath.Dir(r.root), "image"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := theStage.PushImage(t.Context(), r.image, tar); err != nil {
+	if err := theHarness.PushImage(t.Context(), r.image, tar); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -1,4 +1,4 @@
-// Package fakeapi stands in for an API server in tests of what controllers write, and in which
+// Package fakeapi is a fake of an API server for tests of what controllers write, and in which
 // order: each write is noted, and may be refused.
 package fakeapi
 

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/stage"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -56,7 +56,7 @@ func run(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, cluster.Down(ctx, home))
 	}()
-	s, err := stage.SetUp(ctx, cluster.Options{Nodes: 3, Dir: home, Packages: []string{"asciinema", "termtosvg"}, Log: os.Stdout})
+	s, err := harness.SetUp(ctx, cluster.Options{Nodes: 3, Dir: home, Packages: []string{"asciinema", "termtosvg"}, Log: os.Stdout})
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func run(ctx context.Context) (err error) {
 }
 
 // prepare puts into the folder what the session names, and starts the proxies.
-func prepare(ctx context.Context, s *stage.Stage, dir string) error {
+func prepare(ctx context.Context, s *harness.Harness, dir string) error {
 	plugin, err := s.BuildTool(ctx, "./cmd/kubectl-ids")
 	if err != nil {
 		return err
@@ -90,13 +90,13 @@ func prepare(ctx context.Context, s *stage.Stage, dir string) error {
 	if out, err := s.Kubectl(ctx, "apply", "-f", example).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	fleet := &stage.Fleet{Stage: s, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}}
+	fleet := &harness.Fleet{Harness: s, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}}
 	return fleet.WaitServing(ctx)
 }
 
 // record plays the session and draws it. Where nothing happens for long, the drawing
 // waits for two seconds.
-func record(ctx context.Context, s *stage.Stage, dir string) error {
+func record(ctx context.Context, s *harness.Harness, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "player.sh"), []byte(player), 0o644); err != nil {
 		return err
 	}

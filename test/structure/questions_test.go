@@ -122,7 +122,7 @@ func receiver(f *ast.FuncDecl) string {
 	return fmt.Sprint(kind) + "."
 }
 
-// gives is whether the function gives a value.
+// gives reports whether the function gives a value.
 func (f function) gives() bool { return f.Type.Results != nil }
 
 // changes are what a function that gives a value changes of what it was given.
@@ -174,7 +174,7 @@ func borrow(fields *ast.FieldList, lent map[string]bool) {
 	}
 }
 
-// shares is whether values of a type share what they hold.
+// shares reports whether values of a type share what they hold.
 func shares(kind ast.Expr) bool {
 	switch kind := kind.(type) {
 	case *ast.StarExpr, *ast.MapType:
@@ -197,7 +197,7 @@ func lend(n *ast.AssignStmt, lent map[string]bool, all map[string]function) {
 	}
 }
 
-// isLent is whether an expression gives a part of what was lent, rather than a copy.
+// isLent reports whether an expression gives a part of what was lent, rather than a copy.
 func isLent(x ast.Expr, lent map[string]bool, all map[string]function) bool {
 	switch x := x.(type) {
 	case *ast.UnaryExpr:
@@ -210,7 +210,7 @@ func isLent(x ast.Expr, lent map[string]bool, all map[string]function) bool {
 	return lent[root(x)]
 }
 
-// givesPointers is whether an expression asks what was lent for a pointer, or for a list of them.
+// givesPointers reports whether an expression asks what was lent for a pointer, or for a list of them.
 func givesPointers(x ast.Expr, lent map[string]bool, all map[string]function) bool {
 	call, ok := x.(*ast.CallExpr)
 	if !ok {
@@ -230,7 +230,7 @@ func givesPointers(x ast.Expr, lent map[string]bool, all map[string]function) bo
 	})
 }
 
-// writes is whether an assignment goes to a part of what was lent, and of what.
+// writes reports whether an assignment goes to a part of what was lent, and of what.
 func writes(to ast.Expr, lent map[string]bool) (name string, written bool) {
 	if _, plain := to.(*ast.Ident); plain {
 		return "", false

@@ -29,7 +29,7 @@ type rule struct {
 	own, others []string
 }
 
-// decides is whether a package is pure. One that decides imports the standard library but for what
+// decides reports whether a package is pure. One that decides imports the standard library but for what
 // acts or remembers.
 func (r rule) decides() bool { return r.kind == contract || r.kind == pure }
 
@@ -63,7 +63,7 @@ var rules = []rule{
 	{"internal/detach/controller", controller, []string{"api/v1alpha1", "internal/detach"}, nil},
 
 	{"internal/nodehealth/server", adapter, []string{"api/v1alpha1", "internal/nodehealth"}, nil},
-	{"internal/nodehealth/flows", adapter, []string{"api/v1alpha1"}, nil},
+	{"internal/nodehealth/connections", adapter, []string{"api/v1alpha1"}, nil},
 	{healthclient, adapter, []string{"api/v1alpha1"}, nil},
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
@@ -74,7 +74,7 @@ var rules = []rule{
 		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
 		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
 	}, nil},
-	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/flows", "internal/nodehealth/server"}, nil},
+	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},
@@ -88,7 +88,7 @@ func ruleOf(path string) (r rule, found bool) {
 	return rules[at], true
 }
 
-// ships is whether a package is neither for tests nor a tool.
+// ships reports whether a package is neither for tests nor a tool.
 func ships(path string) bool {
 	return !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "tools/")
 }

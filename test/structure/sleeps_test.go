@@ -22,10 +22,10 @@ var sleeps = map[string]string{
 	"test/e2e/events_test.go":                          "a scenario on real nodes: it settles for as long as the product lets it",
 	"test/e2e/membership_test.go":                      "a scenario on real nodes: traffic goes on for a while",
 	"test/e2e/move_test.go":                            "a scenario on real nodes: traffic goes on for a while",
+	"test/e2e/rejection_test.go":                       "a proof of absence on real nodes: few pods are made anew",
 	"test/e2e/rollout_test.go":                         "a scenario on real nodes: the API server is away for a while, and nothing is to happen",
 	"test/e2e/scenario_test.go":                        "a scenario on real nodes: traffic goes on for a while",
 	"test/e2e/shutdown_test.go":                        "a proof of absence on real nodes: nothing is rolled out once more",
-	"test/e2e/storm_test.go":                           "a proof of absence on real nodes: few pods are made anew",
 	"test/images/images_test.go":                       "what stops may reset who asks meanwhile: it is asked a while later",
 	"test/lb/lb_test.go":                               "load: traffic goes on for a while, and none reaches who is out",
 	"test/traffic/traffic_test.go":                     "load: a server that stalls, and one that resets when its answer was read",
@@ -77,7 +77,7 @@ func amiss(found map[string]bool, reasons map[string]string) (out []string) {
 	return out
 }
 
-// sleepsForReal is whether a file of tests calls time.Sleep, and has no bubble in which that
+// sleepsForReal reports whether a file of tests calls time.Sleep, and has no bubble in which that
 // could be.
 func sleepsForReal(file *ast.File) bool {
 	names := map[string]string{}

@@ -80,8 +80,8 @@ func list() ([]goPackage, error) {
 	}
 }
 
-// TestShellsAreRaced has make run the tests of every shell under the race detector.
-func TestShellsAreRaced(t *testing.T) {
+// TestGoroutinesAreRaced has make run the tests of every controller and adapter under the race detector.
+func TestGoroutinesAreRaced(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
 		t.Fatal(err)
@@ -89,17 +89,17 @@ func TestShellsAreRaced(t *testing.T) {
 	_, list, _ := strings.Cut(strings.ReplaceAll(string(makefile), "\\\n", " "), "\nRACED = ")
 	list, _, _ = strings.Cut(list, "\n")
 	raced := strings.Fields(list)
-	shells := 0
+	count := 0
 	for _, r := range rules {
 		if r.kind != controller && r.kind != adapter {
 			continue
 		}
-		if shells++; !slices.Contains(raced, strings.TrimPrefix(r.path, "internal/")) {
+		if count++; !slices.Contains(raced, strings.TrimPrefix(r.path, "internal/")) {
 			t.Errorf("%s is not in RACED of the Makefile", r.path)
 		}
 	}
-	if len(raced) != shells {
-		t.Errorf("raced are %v, which are not all shells", raced)
+	if len(raced) != count {
+		t.Errorf("raced are %v, which are not all controllers and adapters", raced)
 	}
 }
 
@@ -155,7 +155,7 @@ func staysPure(t *testing.T, p goPackage, others []string) {
 				t.Errorf("%s is pure and imports %s: it may import %s", p.path(), imported, strings.Join(others, ", "))
 			}
 		case slices.Contains(acting, imported):
-			t.Errorf("%s is pure and imports %s: move what acts into a shell", p.path(), imported)
+			t.Errorf("%s is pure and imports %s: move what acts into a controller or an adapter", p.path(), imported)
 		}
 	}
 	if at := slices.IndexFunc(p.Deps, from(clientModules)); at >= 0 {
@@ -163,11 +163,11 @@ func staysPure(t *testing.T, p goPackage, others []string) {
 	}
 }
 
-// TestStandInIsIndependent lets the server that stands in for AWS share nothing with what
-// is tested against it.
-func TestStandInIsIndependent(t *testing.T) {
-	const standIn = "test/aws"
-	within := func(path string) bool { return path == standIn || strings.HasPrefix(path, standIn+"/") }
+// TestEmulatorIsIndependent lets the emulator of AWS share nothing with what is tested against
+// it.
+func TestEmulatorIsIndependent(t *testing.T) {
+	const emulator = "test/aws"
+	within := func(path string) bool { return path == emulator || strings.HasPrefix(path, emulator+"/") }
 	found := false
 	for _, p := range packages(t) {
 		if !within(p.path()) {
@@ -181,7 +181,7 @@ func TestStandInIsIndependent(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Errorf("there is no package in %s", standIn)
+		t.Errorf("there is no package in %s", emulator)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// isClock is whether a package has functions that read the clock.
+// isClock reports whether a package has functions that read the clock.
 func isClock(quoted string) bool {
 	return quoted == `"time"` || quoted == `"k8s.io/apimachinery/pkg/apis/meta/v1"`
 }

@@ -97,7 +97,7 @@ func leads(t *testing.T, stops []stop) (err error) {
 	return err
 }
 
-// declares is whether a file has a function, a method, with its type and a dot, or a type of a name.
+// declares reports whether a file has a function, a method, with its type and a dot, or a type of a name.
 func declares(file *ast.File, name string) bool {
 	if _, found := functionsOf([]*ast.File{file})[name]; found {
 		return true

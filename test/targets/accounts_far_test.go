@@ -39,7 +39,7 @@ type accounts struct {
 	server    *httptest.Server
 	rolesFile string
 	far       *aws.Server
-	// closed is whether nothing of the other account can be read, refused how many registrations were.
+	// closed says whether nothing of the other account can be read, refused how many registrations were.
 	closed  atomic.Bool
 	refused atomic.Int32
 
@@ -135,7 +135,7 @@ func formOf(r *http.Request) (url.Values, error) {
 	return url.ParseQuery(string(body))
 }
 
-// isFar is whether a call is for the other account: by its credentials, or by the role that it asks for.
+// isFar reports whether a call is for the other account: by its credentials, or by the role that it asks for.
 func (a *accounts) isFar(r *http.Request, form url.Values) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

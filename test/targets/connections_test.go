@@ -32,7 +32,7 @@ import (
 // checker of that node, a process of this test.
 const nodeAddress = "127.0.5.1"
 
-// TestQuietNode detaches a node from a group with a floor of an hour: when connections
+// TestQuietNode detaches a node from a group with a settle time of an hour: when connections
 // came after it left, and the last has ended, its health checker's word is enough.
 func TestQuietNode(t *testing.T) {
 	const node = "simulated-5"
@@ -52,7 +52,7 @@ func TestQuietNode(t *testing.T) {
 		t.Errorf("%d questions about connections while nothing leaves", asked)
 	}
 
-	// A controller that starts meanwhile does not know of the connection, and waits for the floor.
+	// A controller that starts meanwhile does not know of the connection, and waits for the settle time.
 	theController.memory.RLock()
 	defer theController.memory.RUnlock()
 	f.annotate(node, v1alpha1.AnnotationNodeDetached, new(""))

@@ -22,8 +22,8 @@ import (
 
 // What the program keeps to while visitors come, whom none fails.
 
-// networkFloor is that of a network load balancer, which is ten times as fast here.
-const networkFloor = 30
+// networkSettleTime is that of a network load balancer, which is ten times as fast here.
+const networkSettleTime = 30
 
 // visited is a group of nodes that visitors come to.
 type visited struct {
@@ -96,7 +96,7 @@ func (v *visited) none() {
 
 func onNodes(port int, nodes ...string) v1alpha1.TargetGroupAttachmentSpec {
 	return v1alpha1.TargetGroupAttachmentSpec{
-		TargetType: "instance", Port: intstr.FromInt(port), NodeSelector: named(nodes...), DetachFloorSeconds: new(int32(networkFloor)),
+		TargetType: "instance", Port: intstr.FromInt(port), NodeSelector: named(nodes...), DetachFloorSeconds: new(int32(networkSettleTime)),
 	}
 }
 
@@ -164,7 +164,7 @@ func TestDeselectedNode(t *testing.T) {
 
 // TestAnotherTakesOver has a TargetGroupAttachment go while another that sorts before it wants the same: no
 // target moves, the other has them on record from then on and not before, and what that one has then leaves
-// only by its floor.
+// only by its settle time.
 func TestAnotherTakesOver(t *testing.T) {
 	const one, two, number, port = "simulated-1", "simulated-3", 4, 8083
 	f := newFixture(t, "instance", func(g *cloud.TargetGroup) { g.Attributes[delay] = "0" })
@@ -227,7 +227,7 @@ func TestTargetsOfAnEditedSet(t *testing.T) {
 	}
 	f.must(api.Create(t.Context(), set))
 	a := f.attach(v1alpha1.TargetGroupAttachmentSpec{
-		TargetType: "instance", Port: intstr.FromString("http"), IngressDaemonSet: &v1alpha1.LocalReference{Name: set.Name}, DetachFloorSeconds: new(int32(networkFloor)),
+		TargetType: "instance", Port: intstr.FromString("http"), IngressDaemonSet: &v1alpha1.LocalReference{Name: set.Name}, DetachFloorSeconds: new(int32(networkSettleTime)),
 	})
 	f.ready(a, 2)
 	v.begin(number, port)

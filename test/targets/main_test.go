@@ -51,8 +51,8 @@ const (
 	zone        = region + "a"
 	farZone     = region + "b"
 	patience    = 2 * time.Minute
-	// floor is shorter than any load balancer's, since no traffic flows in most tests.
-	floor = 3 * time.Second
+	// settle is shorter than any load balancer's, since no traffic flows in most tests.
+	settle = 3 * time.Second
 	// unknown is the node whose machine the cloud does not know, far the one whose machine is
 	// in another zone than all others.
 	unknown = "simulated-9"
@@ -272,7 +272,7 @@ func (p *program) start() error { return p.startAs("controller") }
 // startAs starts it as a user of the cloud, with more flags.
 func (p *program) startAs(user string, flags ...string) error {
 	own := []string{"--kubeconfig=" + p.kubeconfig, "--healthchecker-image=none", "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--cloud=aws", "--aws-region=" + region, "--aws-endpoint=" + theAccounts.server.URL, "--assume-roles-file=" + theAccounts.rolesFile, "--network-floor=" + floor.String(), "--other-floor=" + floor.String(),
+		"--cloud=aws", "--aws-region=" + region, "--aws-endpoint=" + theAccounts.server.URL, "--assume-roles-file=" + theAccounts.rolesFile, "--network-floor=" + settle.String(), "--other-floor=" + settle.String(),
 		"--groups-every=2s", "--cloud-rate=20", "--cloud-background-rate=50", "--detach", "--detach-webhook=edge=" + theWebhook.server.URL, "--detach-webhook-secret-file=" + theWebhook.secretFile, "-v=1"}
 	p.cmd = exec.Command(p.path, append(own, flags...)...)
 	p.cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=AKIA"+strings.ToUpper(user), "AWS_SECRET_ACCESS_KEY="+user+"-secret")

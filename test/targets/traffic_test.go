@@ -161,7 +161,7 @@ func (f *fixture) serve(node string, port int) (end func()) {
 	return end
 }
 
-// taking is whether a node got traffic through the group, and may get more.
+// taking reports whether a node got traffic through the group, and may get more.
 func (f *fixture) taking(node string) bool {
 	f.Helper()
 	truth, err := f.admin.Truth(f.Context())

@@ -74,7 +74,7 @@ var rollouts = []variant{
 	},
 	{
 		name: "a dead node rejects a template",
-		file: "internal/rollout/gate.go",
+		file: "internal/rollout/analysis.go",
 		from: "\treturn v.Ready && !silent && v.Deployment.Settled &&",
 		to:   "\treturn !silent && v.Deployment.Settled &&",
 		in:   "./internal/rollout", tests: "TestOnlyPodsRejectATemplate", say: "--- FAIL: TestOnlyPodsRejectATemplate/the_node_is_dead",

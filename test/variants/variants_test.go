@@ -56,7 +56,7 @@ var targets = []variant{
 		in: "./test/targets", tests: "TestTraffic", say: "it is said to be detached, and its load balancer may still send connections",
 	},
 	{
-		name: "a target that reads unused is taken for stopped before its load balancer's floor",
+		name: "a target that reads unused is taken for stopped before its load balancer's settle time has passed",
 		file: "internal/targets/stop.go",
 		from: "\tif where == draining || p.Group.Balancer == Classic {\n",
 		to:   "\tif where == absent {\n\t\tat = r.LeftAt\n\t}\n\tif where == draining {\n",
@@ -100,7 +100,7 @@ var targets = []variant{
 	},
 	{
 		name: "the last healthy target of a zone is taken out",
-		file: "internal/targets/floors.go",
+		file: "internal/targets/minimum.go",
 		from: "range p.zonesOf(h) {",
 		to:   "range p.zonesOf(h)[:0] {",
 		in:   "./test/targets", tests: "TestLastOfAZone", say: "the last target of its zone is taken out",
@@ -110,7 +110,7 @@ var targets = []variant{
 		file: "internal/detach/marks.go",
 		from: "case !out && there && value == ours:",
 		to:   "case !out && !there && value == ours:",
-		in:   "./internal/detach", tests: "TestStations|TestNothingIsLeftDetached", say: "still has map[node.kubernetes.io/exclude-from-external-load-balancers:ingress-daemonset]",
+		in:   "./internal/detach", tests: "TestPhases|TestNothingIsLeftDetached", say: "still has map[node.kubernetes.io/exclude-from-external-load-balancers:ingress-daemonset]",
 	},
 }
 

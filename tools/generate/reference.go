@@ -395,14 +395,17 @@ func messages(markers []string) []string {
 	return out
 }
 
+// titles are the headings of constants that stand alone, by their names.
+var titles = map[string]string{
+	"AnnotationDetachPrefix": "Annotation of a Node",
+	"ReadinessGatePrefix":    "Readiness gate of a pod",
+	"DrainPath":              "Drain hook of a pod",
+	"Finalizer":              "Finalizer of an IngressDaemonSet",
+}
+
 func (c constants) write(out *strings.Builder) {
 	title := strings.TrimSuffix(cmp.Or(c.title, "Constants"), ".")
-	switch title {
-	case "AnnotationDetachPrefix":
-		title = "Annotation of a Node"
-	case "Finalizer":
-		title = "Finalizer of an IngressDaemonSet"
-	}
+	title = cmp.Or(titles[title], title)
 	fmt.Fprintf(out, "\n## %s\n\n| value | meaning |\n| --- | --- |\n", title)
 	for _, k := range c.list {
 		fmt.Fprintf(out, "| `%s` | %s |\n", k.value, escape(k.meaning))

@@ -68,7 +68,7 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 		if err := r.patchNode(ctx, node, d.Patch); err != nil {
 			return err
 		}
-		logStep(ctx, "Mark", "station", d.Station)
+		logStep(ctx, "Mark", "station", d.Phase)
 	}
 	switch d.Attachment {
 	case detach.WriteDetach:
@@ -81,7 +81,7 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 		}
 	}
 	if len(d.Ask) > 0 {
-		if err := r.stillWished(ctx, attachment); err != nil {
+		if err := r.stillWanted(ctx, attachment); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (r *Reconciler) mayBegin(ctx context.Context, o *observed, name string) (bo
 var errNotLeading = errors.New("another controller may lead by now")
 
 // stillDetached reads the Attachment live before its Node is said to be out, or pods of it are
-// stopped: a cache that lags shows an answer to a wish of before.
+// stopped: a cache that lags shows an answer to what was wanted before.
 func (r *Reconciler) stillDetached(ctx context.Context, seen *v1alpha1.Attachment) error {
 	now, err := r.attachmentNow(ctx, seen)
 	if err == nil && !r.answerOf(now).Done {
@@ -200,9 +200,9 @@ func (r *Reconciler) stillDetached(ctx context.Context, seen *v1alpha1.Attachmen
 	return err
 }
 
-// stillWished reads the Attachment live before webhooks are asked: by a list of before another
+// stillWanted reads the Attachment live before webhooks are asked: by a list of before another
 // leader put the node back they would leave it out for ever.
-func (r *Reconciler) stillWished(ctx context.Context, seen *v1alpha1.Attachment) error {
+func (r *Reconciler) stillWanted(ctx context.Context, seen *v1alpha1.Attachment) error {
 	_, err := r.attachmentNow(ctx, seen)
 	return err
 }

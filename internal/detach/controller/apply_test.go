@@ -33,8 +33,8 @@ func (c *cluster) reconciler() *Reconciler {
 	return &Reconciler{
 		Options: Options{Targets: true, Reasons: detach.AllReasons, InstanceID: func(p string) string { return strings.TrimPrefix(p, "aws:///z/") }},
 		client:  c, live: c, recorder: events.NewFakeRecorder(100), stops: &stops{refusals: map[string]refusal{}},
-		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
-		gone:     map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() {}},
+		phases: &phases{of: map[string]detach.Phase{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		gone:   map[string]gone{}, webhooks: &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() {}},
 	}
 }
 
@@ -267,10 +267,10 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 		return Answer{}, nil
 	}}}
 	o := &observed{nodes: map[string]*corev1.Node{"a": cordoned("a")}, attachments: map[string]*v1alpha1.Attachment{"a": detached("a")}}
-	rung := make(chan struct{}, 1)
-	r.webhooks.ring = func() { rung <- struct{}{} }
+	triggered := make(chan struct{}, 1)
+	r.webhooks.trigger = func() { triggered <- struct{}{} }
 	err := r.applyNode(t.Context(), o, detach.NodeDecision{Name: "a", Reason: detach.Cordoned, Ask: []string{"edge"}, Stop: []detach.Pod{{Namespace: "ns", Name: "p", UID: "1"}}})
-	<-rung
+	<-triggered
 	if !errors.Is(err, errNotLeading) || len(c.Evictions()) != 1 {
 		t.Errorf("%v, %v", err, c.Evictions())
 	}
@@ -320,7 +320,7 @@ func TestTheConditionOfANode(t *testing.T) {
 }
 
 // TestANodeIsSaidToBeOutByTheAnswerOfNow goes by the Attachment as it stands, and by no
-// answer to a wish of before: cordon, uncordon, cordon, and a cache that shows the first.
+// answer to what was wanted before: cordon, uncordon, cordon, and a cache that shows the first.
 func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 	older := detached("a")
 	older.Status.ObservedGeneration = 1
@@ -334,7 +334,7 @@ func TestANodeIsSaidToBeOutByTheAnswerOfNow(t *testing.T) {
 		attachment *v1alpha1.Attachment
 		stamps     bool
 	}{
-		"as it was seen": {detached("a"), true}, "an old answer": {older, false}, "another object": {another, false}, "a new wish": {later, false},
+		"as it was seen": {detached("a"), true}, "an old answer": {older, false}, "another object": {another, false}, "something else is wanted": {later, false},
 		"not done any more": {undone, false},
 	} {
 		c := newCluster(t, cordoned("a"), now.attachment)
@@ -435,16 +435,16 @@ func TestAttachmentsAreWrittenAsTheyWereSeen(t *testing.T) {
 	}
 }
 
-// TestAWebhookIsAskedWhatIsWishedNow asks nothing by a list that shows an Attachment which
+// TestAWebhookIsAskedWhatIsWantedNow asks nothing by a list that shows an Attachment which
 // another leader has deleted, or has let ask for something else.
-func TestAWebhookIsAskedWhatIsWishedNow(t *testing.T) {
+func TestAWebhookIsAskedWhatIsWantedNow(t *testing.T) {
 	later := detached("a")
 	later.Generation = 3
 	for name, now := range map[string]struct {
 		objects []client.Object
 		asked   bool
 	}{
-		"as it was seen": {[]client.Object{detached("a")}, true}, "deleted": {nil, false}, "a new wish": {[]client.Object{later}, false},
+		"as it was seen": {[]client.Object{detached("a")}, true}, "deleted": {nil, false}, "something else is wanted": {[]client.Object{later}, false},
 	} {
 		c := newCluster(t, append(now.objects, cordoned("a"))...)
 		asked := make(chan bool, 1)

@@ -29,7 +29,7 @@ type Options struct {
 	// MinAttached is how many nodes, or what percentage of them, are left attached whatever
 	// reasons hold.
 	MinAttached intstr.IntOrString
-	// Targets is whether somebody moves the targets of a cloud and answers in the
+	// Targets says whether somebody moves the targets of a cloud and answers in the
 	// status of Attachments.
 	Targets bool
 	// InstanceID is the id of a node's machine by its providerID, empty where the
@@ -37,7 +37,7 @@ type Options struct {
 	InstanceID func(providerID string) string
 	// Webhooks are other load balancers.
 	Webhooks []Webhook
-	// Leads is whether no other controller can lead at this moment; nil where there is
+	// Leads says whether no other controller can lead at this moment; nil where there is
 	// only one. Without it no webhook is asked and no pod is stopped.
 	Leads func() bool
 }
@@ -51,7 +51,7 @@ type Reconciler struct {
 	recorder events.EventRecorder
 	webhooks *webhooks
 	stops    *stops
-	stations *stations
+	phases   *phases
 	gone     map[string]gone
 	// failures is how many passes in a row failed.
 	failures int

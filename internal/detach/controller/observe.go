@@ -111,7 +111,7 @@ func (r *Reconciler) observeNode(o *observed, name string) detach.Node {
 	return n
 }
 
-// answerOf is what an Attachment says of the wish that it carries now.
+// answerOf is what an Attachment says of what it wants now.
 func (r *Reconciler) answerOf(a *v1alpha1.Attachment) *detach.Attachment {
 	out := &detach.Attachment{
 		Instance: a.Spec.Instance, Detach: a.Spec.Wanted == v1alpha1.WantDetached,
@@ -166,7 +166,7 @@ func (r *Reconciler) observePods(ctx context.Context, node *corev1.Node, now tim
 	return out, nil
 }
 
-// keptByOthers is whether the pod's DaemonSet names somebody else who stops its pods.
+// keptByOthers reports whether the pod's DaemonSet names somebody else who stops its pods.
 func (r *Reconciler) keptByOthers(ctx context.Context, pod *corev1.Pod) (kept, daemon bool, err error) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !isDaemonSet(owner) {
@@ -182,14 +182,14 @@ func (r *Reconciler) keptByOthers(ctx context.Context, pod *corev1.Pod) (kept, d
 	return named && keeper != FieldManager, true, nil
 }
 
-// isDaemonSet is whether an owner is a DaemonSet of a name that one can have: who may write pods may
+// isDaemonSet reports whether an owner is a DaemonSet of a name that one can have: who may write pods may
 // name anything.
 func isDaemonSet(owner *metav1.OwnerReference) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet" && len(validation.IsDNS1123Subdomain(owner.Name)) == 0
 }
 
-// toleratesDetaching is whether a pod with the toleration would come back to a node
+// toleratesDetaching reports whether a pod with the toleration would come back to a node
 // whose pods are stopped.
 func toleratesDetaching(t corev1.Toleration) bool {
 	return (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) && (t.Key == "" || t.Key == v1alpha1.TaintDetaching) &&

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	nodesByStation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	nodesByPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "ingressdaemonset_detaching_nodes", Help: "Nodes that are not simply attached, by station.",
 	}, []string{"station"})
 	movesTook = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -23,10 +23,10 @@ var (
 	}, []string{"to"})
 )
 
-func init() { metrics.Registry.MustRegister(nodesByStation, movesTook) }
+func init() { metrics.Registry.MustRegister(nodesByPhase, movesTook) }
 
-// announcements are the events of a node that comes to a station.
-var announcements = map[detach.Station]struct{ kind, reason, text string }{
+// announcements are the events of a node that comes to a phase.
+var announcements = map[detach.Phase]struct{ kind, reason, text string }{
 	detach.Held:      {corev1.EventTypeWarning, "DetachmentHeld", "it stays attached: "},
 	detach.Detaching: {corev1.EventTypeNormal, "DetachmentBegun", "it is taken out of its load balancers: "},
 	detach.Detached:  {corev1.EventTypeNormal, "NodeDetached", "no traffic reaches it any more"},
@@ -34,9 +34,9 @@ var announcements = map[detach.Station]struct{ kind, reason, text string }{
 	detach.Attached:  {corev1.EventTypeNormal, "NodeAttached", "every target it had takes traffic again"},
 }
 
-// stations are where the nodes were seen last, and since when they are under way.
-type stations struct {
-	of    map[string]detach.Station
+// phases are those in which the nodes were seen last, and since when they are under way.
+type phases struct {
+	of    map[string]detach.Phase
 	begun map[string]time.Time
 	// returning are nodes of which it was told that pods would come back.
 	returning map[string]bool
@@ -77,7 +77,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, d detach.Decision,
 	return again
 }
 
-// onlyConflicts is whether nothing went wrong but writes to what has changed.
+// onlyConflicts reports whether nothing went wrong but writes to what has changed.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyConflicts(e) })
@@ -87,35 +87,35 @@ func onlyConflicts(err error) bool {
 
 func (r *Reconciler) tell(o *observed, d detach.Decision) {
 	r.webhooks.forget(o.attachments)
-	counts, seen := map[detach.Station]int{}, map[string]bool{}
+	counts, seen := map[detach.Phase]int{}, map[string]bool{}
 	for _, n := range d.Nodes {
-		counts[n.Station]++
+		counts[n.Phase]++
 		// One about which not all was done has not come there.
-		seen[n.Name] = n.Station != detach.Attached || o.undone[n.Name]
+		seen[n.Name] = n.Phase != detach.Attached || o.undone[n.Name]
 		if !o.undone[n.Name] {
 			r.arrived(o, n)
 		}
 	}
-	for name := range r.stations.of {
+	for name := range r.phases.of {
 		if !seen[name] {
-			r.arrived(o, detach.NodeDecision{Name: name, Station: detach.Attached})
+			r.arrived(o, detach.NodeDecision{Name: name, Phase: detach.Attached})
 		}
 	}
-	for _, s := range []detach.Station{detach.Held, detach.Detaching, detach.Detached, detach.Attaching, detach.Gone} {
-		nodesByStation.WithLabelValues(string(s)).Set(float64(counts[s]))
+	for _, s := range []detach.Phase{detach.Held, detach.Detaching, detach.Detached, detach.Attaching, detach.Gone} {
+		nodesByPhase.WithLabelValues(string(s)).Set(float64(counts[s]))
 	}
 }
 
-// arrived tells of a node that came to a station.
+// arrived tells of a node that came to a phase.
 func (r *Reconciler) arrived(o *observed, d detach.NodeDecision) {
-	s, node := r.stations, o.nodes[d.Name]
+	s, node := r.phases, o.nodes[d.Name]
 	if node != nil && len(d.Returning) > 0 && !s.returning[d.Name] {
 		p := d.Returning[0]
 		s.returning[d.Name] = true
 		r.recorder.Eventf(node, nil, corev1.EventTypeWarning, "PodsNotStopped", "StopPods",
 			"%d pods are left running, because they tolerate every taint and would come back, such as %s/%s", len(d.Returning), p.Namespace, p.Name)
 	}
-	before, now := s.of[d.Name], d.Station
+	before, now := s.of[d.Name], d.Phase
 	if before == now {
 		return
 	}

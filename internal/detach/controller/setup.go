@@ -39,12 +39,12 @@ var all = reconcile.Request{}
 
 // SetUp registers the controller with the manager.
 func SetUp(mgr ctrl.Manager, o Options) error {
-	bell := make(chan event.GenericEvent, 1)
+	triggers := make(chan event.GenericEvent, 1)
 	r := New(o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), func() {
 		select {
-		case bell <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
+		case triggers <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
 		default:
-			// It rings already.
+			// One is called for already.
 		}
 	})
 	err := ctrl.NewControllerManagedBy(mgr).
@@ -52,7 +52,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Watches(&corev1.Node{}, onePass(), nodeChanges()).
 		Watches(&v1alpha1.Attachment{}, onePass()).
 		Watches(&corev1.Pod{}, onePass(), podEnds()).
-		WatchesRawSource(source.Channel(bell, onePass())).
+		WatchesRawSource(source.Channel(triggers, onePass())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()}).
 		Complete(r)
 	if err != nil {
@@ -61,14 +61,14 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// New makes a Reconciler that calls ring for another pass. live reads past the cache.
-func New(o Options, c client.Client, live client.Reader, recorder events.EventRecorder, ring func()) *Reconciler {
+// New makes a Reconciler that calls trigger for another pass. live reads past the cache.
+func New(o Options, c client.Client, live client.Reader, recorder events.EventRecorder, trigger func()) *Reconciler {
 	return &Reconciler{
 		Options: o, client: c, live: live, recorder: recorder,
 		stops:    &stops{refusals: map[string]refusal{}},
-		stations: &stations{of: map[string]detach.Station{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
+		phases:   &phases{of: map[string]detach.Phase{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
 		gone:     map[string]gone{},
-		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, ring: ring},
+		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, trigger: trigger},
 	}
 }
 
@@ -127,7 +127,7 @@ func Rival(ctx context.Context, live client.Reader) error {
 	}
 }
 
-// runsDetacher is whether a container's image is called node-detacher.
+// runsDetacher reports whether a container's image is called node-detacher.
 func runsDetacher(d *appsv1.Deployment) bool {
 	if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 		return false

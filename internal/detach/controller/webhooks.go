@@ -54,7 +54,7 @@ type Question struct {
 
 // Answer is what a webhook answers.
 type Answer struct {
-	// Done is whether no traffic comes any more, or traffic comes again.
+	// Done says whether no traffic comes any more, or traffic comes again.
 	Done       bool
 	RetryAfter time.Duration
 	Message    string
@@ -65,8 +65,8 @@ type Answer struct {
 // about a node, so that its answers come in the order of the questions.
 type webhooks struct {
 	all []Webhook
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu    sync.Mutex
 	known map[question]*known
@@ -77,7 +77,7 @@ type webhooks struct {
 // addressee is who is asked, and about which node.
 type addressee struct{ node, webhook string }
 
-// question names a wish of an Attachment, and who is asked.
+// question names what an Attachment wants at one generation, and who is asked.
 type question struct {
 	uid        string
 	generation int64
@@ -86,7 +86,7 @@ type question struct {
 
 type known struct {
 	done bool
-	// undone is whether it answered that it is not done.
+	// undone says whether it answered that it is not done.
 	undone   bool
 	waits    string
 	retryAt  time.Time
@@ -170,7 +170,7 @@ func (w *webhooks) put(k *known, about addressee, hook Webhook, q Question) {
 		k.retryAt, k.failures = time.Now().Add(answer.RetryAfter), 0
 	}
 	w.mu.Unlock()
-	w.ring()
+	w.trigger()
 }
 
 // forget drops the answers to Attachments that are not there any more.

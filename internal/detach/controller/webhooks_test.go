@@ -18,16 +18,17 @@ func wanted(generation int64, w v1alpha1.AttachmentWanted) *v1alpha1.Attachment 
 	return a
 }
 
-// TestWebhooksAnswerTheWishOfNow asks until it is done, waits longer after each
-// failure, and takes no answer to an earlier wish for one to the present. An answer that it is not done is
-// noted, and no failure says otherwise: what stands on the Node from before counts until there is one.
-func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
+// TestWebhooksAnswerWhatIsWantedNow asks until it is done, waits longer after each
+// failure, and takes no answer to what was wanted earlier for one to what is wanted now. An answer
+// that it is not done is noted, and no failure says otherwise: what stands on the Node from before
+// counts until there is one.
+func TestWebhooksAnswerWhatIsWantedNow(t *testing.T) {
 	replies := make(chan struct {
 		answer Answer
 		err    error
 	}, 1)
-	asked, rung := make(chan Question, 1), make(chan struct{}, 1)
-	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() { rung <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+	asked, triggered := make(chan Question, 1), make(chan struct{}, 1)
+	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() { triggered <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
 		asked <- q
 		r := <-replies
 		return r.answer, r.err
@@ -46,7 +47,7 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 			answer Answer
 			err    error
 		}{answer, err}
-		<-rung
+		<-triggered
 		return w.answers(a)[0]
 	}
 	out, back := wanted(1, v1alpha1.WantDetached), wanted(2, v1alpha1.WantAttached)
@@ -72,7 +73,7 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := w.answers(back)[0]; got.Detached || got.Attached {
-		t.Errorf("the answer to a wish of before counts: %+v", got)
+		t.Errorf("the answer to what was wanted before counts: %+v", got)
 	}
 	if got := reply(back, Answer{Done: true}, nil); !got.Attached || got.Detached {
 		t.Errorf("%+v", got)
@@ -86,8 +87,8 @@ func TestWebhooksAnswerTheWishOfNow(t *testing.T) {
 // TestQuestionsDoNotOvertake asks a webhook to attach a node only when it has answered to
 // detach it, whatever became of the Attachment meanwhile; and others need not wait.
 func TestQuestionsDoNotOvertake(t *testing.T) {
-	asks, go1, rung := make(chan Question, 4), make(chan struct{}), make(chan struct{}, 4)
-	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, ring: func() { rung <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+	asks, go1, triggered := make(chan Question, 4), make(chan struct{}), make(chan struct{}, 4)
+	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() { triggered <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
 		asks <- q
 		<-go1
 		return Answer{Done: true}, nil
@@ -109,19 +110,19 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 		t.Errorf("asked %+v while another question is open", q)
 	}
 	close(go1)
-	<-rung
-	<-rung
+	<-triggered
+	<-triggered
 	if len(asks) > 0 {
 		t.Errorf("asked %+v", <-asks)
 	}
 	if got := w.answers(back)[0]; got.Attached {
-		t.Errorf("the answer to a wish of before counts: %+v", got)
+		t.Errorf("the answer to what was wanted before counts: %+v", got)
 	}
 	w.ask(back, node, ask, nil)
 	if q := <-asks; q.Detach || q.ID != "uid/1" {
 		t.Errorf("%+v", q)
 	}
-	<-rung
+	<-triggered
 	if got := w.answers(back)[0]; !got.Attached {
 		t.Errorf("%+v", got)
 	}

@@ -38,7 +38,7 @@ type Client struct {
 
 // Answer is what a webhook answered.
 type Answer struct {
-	// Done is whether traffic to the node has stopped, or flows again.
+	// Done says whether traffic to the node has stopped, or flows again.
 	Done bool
 	// RetryAfter is when to ask again, 1 s to 5 min; 0 where Done.
 	RetryAfter time.Duration
@@ -152,7 +152,7 @@ func judge(response *http.Response, body []byte) (Answer, error) {
 	return answer, nil
 }
 
-// isPage is whether the answer is for people: of a virtual host for names that are
+// isPage reports whether the answer is for people: of a virtual host for names that are
 // not known, of a login, of a load balancer that apologizes.
 func isPage(header http.Header) bool {
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))

@@ -32,7 +32,7 @@ const (
 // Answer is what a port answered, of which no more is kept than one of ours has.
 type Answer struct {
 	Known
-	// Serving is whether the port passes: load balancers go by the status alone.
+	// Serving says whether the port passes: load balancers go by the status alone.
 	Serving bool
 	// Since is when it began to pass or, whatever marks came meanwhile, to fail, by our
 	// clock. Where it does not tell, it is when the answer came.

@@ -40,7 +40,7 @@ const (
 type Port struct {
 	Node, Address string
 	Number        int32
-	// Plain is whether nothing but the status of its answers says anything.
+	// Plain says whether nothing but the status of its answers says anything.
 	Plain bool
 }
 
@@ -49,7 +49,7 @@ type Known struct {
 	// ETag is that of the verdict: a question with it waits for another. It is empty before
 	// the first answer and after one that has none.
 	ETag string
-	// Alive is whether the port shows signs of life while a question waits.
+	// Alive says whether the port shows signs of life while a question waits.
 	Alive bool
 }
 
@@ -71,7 +71,7 @@ type Question struct {
 	conn net.Conn
 	// release has the end of the context close the connection no more.
 	release func() bool
-	// waits is whether signs of life may come before the answer.
+	// waits says whether signs of life may come before the answer.
 	waits bool
 	// head is the beginning of the answer, of which so many bytes came.
 	head [len(signOfLife)]byte

@@ -24,7 +24,7 @@ type boundedConn struct {
 	*net.TCPConn
 	from    *bounded
 	element *list.Element
-	// asked is whether a request came on it.
+	// asked says whether a request came on it.
 	asked atomic.Bool
 }
 
@@ -51,7 +51,7 @@ func (b *bounded) enter(conn *boundedConn) *boundedConn {
 	return b.open.Remove(b.open.Front()).(*boundedConn)
 }
 
-// inUse is whether any connection is open.
+// inUse reports whether any connection is open.
 func (b *bounded) inUse() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

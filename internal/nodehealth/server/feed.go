@@ -25,7 +25,7 @@ type feed struct {
 	link      *link
 	synced    atomic.Bool
 	change    func()
-	// old is whether the API server knows no watch that begins with all that there is.
+	// old says whether the API server knows no watch that begins with all that there is.
 	old atomic.Bool
 
 	mu             sync.Mutex
@@ -170,7 +170,7 @@ func (f *feed) observed(source *cache.ListWatch) *cache.ListWatch {
 	}
 }
 
-// mayGoOn is whether a watch may go on from where the last ended.
+// mayGoOn reports whether a watch may go on from where the last ended.
 func (f *feed) mayGoOn() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +195,7 @@ func (f *feed) ended(began time.Time, seconds *int64) {
 	f.change()
 }
 
-// isAbout is whether a watch lasted for as long as it was asked to.
+// isAbout reports whether a watch lasted for as long as it was asked to.
 func isAbout(lasted, asked time.Duration) bool { return lasted >= asked && lasted <= asked+endDelay }
 
 // failed tells the link, but where the API server is too old for the kind of watch that

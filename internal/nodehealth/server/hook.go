@@ -34,12 +34,12 @@ type drain struct {
 	asked time.Time
 	// free is since when it is held for open connections only.
 	free time.Time
-	// targeted is whether a pod of the node was a target since it asked.
+	// targeted says whether a pod of the node was a target since it asked.
 	targeted bool
 	why      string
 }
 
-// asksToDrain is whether the request is a drain hook: only the node itself may have
+// asksToDrain reports whether the request is a drain hook: only the node itself may have
 // pods held and connections with them.
 func asksToDrain(req *http.Request) bool {
 	return req.URL.RawQuery != "" && req.URL.Query().Has("drain") && local(req)

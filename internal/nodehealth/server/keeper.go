@@ -36,7 +36,7 @@ func markOf(s nodehealth.State) *v1alpha1.Mark {
 	return s.Deployment.Mark
 }
 
-// lacks is whether the State has a mark that would be lost with this process.
+// lacks reports whether the State has a mark that would be lost with this process.
 func (k *keeper) lacks(s nodehealth.State) bool {
 	mark := markOf(s)
 	if mark == nil || k.file.dir == "" {

@@ -26,7 +26,7 @@ type link struct {
 	mu      sync.Mutex
 	watches int
 	open    int
-	// began is whether all watches were ever open.
+	// began says whether all watches were ever open.
 	began bool
 	// lostAt is when the API server was last heard of; zero while all watches are open.
 	lostAt time.Time
@@ -81,7 +81,7 @@ func (l *link) failed(now time.Time, cause error) {
 type view struct {
 	lostAt time.Time
 	cause  error
-	// away is whether the API server is away, probing whether own probes count.
+	// away says whether the API server is away, probing whether own probes count.
 	away, probing bool
 	// blind is why it has been away for long; empty where it has not.
 	blind string

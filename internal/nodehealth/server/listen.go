@@ -51,7 +51,7 @@ func share(_, _ string, conn syscall.RawConn) error {
 	})
 }
 
-// handOver sends new connections to another listener of the port, and is whether one
+// handOver sends new connections to another listener of the port, and reports whether one
 // answered. The kernel numbers the listeners of a port in the order in which they came,
 // and moves the last to the place of one that closes. So whoever leaves is number
 // 0 and whoever takes over number 1, every time, unless more than two met: then
@@ -129,7 +129,7 @@ func control(conn syscall.RawConn, f func(fd int) error) error {
 	return errors.Join(err, failed)
 }
 
-// vacant is whether nobody holds the port, also none that would share it.
+// vacant reports whether nobody holds the port, also none that would share it.
 func vacant(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -184,7 +184,7 @@ func TestFailingSeconds(t *testing.T) {
 	for _, step := range []struct {
 		update *nodehealth.State
 		reason string
-		// told is whether there is a number, and least its least.
+		// told says whether there is a number, and least its least.
 		told  bool
 		least time.Duration
 	}{

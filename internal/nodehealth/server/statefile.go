@@ -55,7 +55,7 @@ func (f *stateFile) read() (s nodehealth.State, err error) {
 	return s, nil
 }
 
-// save stores a State that differs from the last, and is whether nothing older is stored
+// save stores a State that differs from the last, and reports whether nothing older is stored
 // any more: where the disk is full it removes what there is, since a checker that knows
 // nothing is better than one that has not seen a mark.
 func (f *stateFile) save(s nodehealth.State) bool {

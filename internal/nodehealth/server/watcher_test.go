@@ -86,7 +86,7 @@ func (w *watching) becomes(t *testing.T, reason string) nodehealth.State {
 	return *w.last.Load()
 }
 
-// all is whether all verdicts were so since the reason last became what was waited for, and are
+// all reports whether all verdicts were so since the reason last became what was waited for, and are
 // when it has looked twice more: the second time at all that there was before.
 func (w *watching) all(t *testing.T, is func(v1alpha1.HealthCheckAnswer) bool) {
 	t.Helper()
@@ -121,7 +121,7 @@ func (w *watching) hears(t *testing.T, o metav1.Object) {
 
 func (w *watching) feeds() []*feed { return append(slices.Clone(w.deployments), w.pods) }
 
-// watches is whether all watches are open.
+// watches reports whether all watches are open.
 func (w *watching) watches() bool {
 	for _, f := range w.feeds() {
 		f.mu.Lock()

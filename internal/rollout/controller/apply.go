@@ -188,7 +188,7 @@ func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// refusal is whether the API server judged the object, and not its own state.
+// refusal reports whether the API server judged the object, and not its own state.
 func refusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
@@ -241,12 +241,12 @@ func (r *Reconciler) annotateNode(ctx context.Context, o *observed, name string,
 		}
 		node := live.DeepCopy()
 		node.Annotations, node.ResourceVersion = u.GetAnnotations(), u.GetResourceVersion()
-		r.written.remember(node)
+		r.mutations.remember(node)
 		return nil
 	})
 }
 
-// sameAnnotations is whether two versions of an object have the same annotations of some keys.
+// sameAnnotations reports whether two versions of an object have the same annotations of some keys.
 func sameAnnotations(a, b client.Object, keys []string) bool {
 	return !slices.ContainsFunc(keys, func(key string) bool {
 		before, had := a.GetAnnotations()[key]
@@ -268,7 +268,7 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observed, s rollout.Step
 		if err := r.delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		r.written.bury(pod, s.Node)
+		r.mutations.bury(pod, s.Node)
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (r *Reconciler) delete(ctx context.Context, obj client.Object, opts ...clie
 	if err := client.IgnoreNotFound(r.client.Delete(ctx, obj, opts...)); err != nil {
 		return err
 	}
-	r.written.gone(obj)
+	r.mutations.gone(obj)
 	return nil
 }
 

@@ -30,7 +30,7 @@ type checks struct {
 // endpoint is one health-check port of one node.
 type endpoint struct {
 	healthclient.Port
-	// deserted is whether no pod may be behind it: it is not asked. Nor is one that is barred:
+	// deserted says whether no pod may be behind it: it is not asked. Nor is one that is barred:
 	// what listens there may be of the system, and no spec names the port, which whoever may
 	// make DaemonSets chooses.
 	deserted, barred bool
@@ -42,7 +42,7 @@ type caller struct {
 	// known is what its last answer tells for the next question.
 	known healthclient.Known
 	last  rollout.Check
-	// asked is whether a first question had its answer, or none.
+	// asked says whether a first question had its answer, or none.
 	asked bool
 	// failures counts the questions without an answer since the last one that had it.
 	failures int
@@ -103,7 +103,7 @@ func (c *checks) last(set types.NamespacedName, e endpoint) rollout.Check {
 	return unheard(e.Port)
 }
 
-// heardAll is whether every port had its chance to answer. Before that, nodes
+// heardAll reports whether every port had its chance to answer. Before that, nodes
 // that serve look as if they did not.
 func (c *checks) heardAll(set types.NamespacedName) bool {
 	c.mu.Lock()
@@ -206,7 +206,7 @@ func (e *caller) rest(now time.Time) time.Duration {
 	return min(shortestRest<<min(e.news-newsAtOnce-1, 8), longestRest)
 }
 
-// heard keeps an answer, and is whether it differs from the last.
+// heard keeps an answer, and reports whether it differs from the last.
 func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Check, known healthclient.Known) bool {
 	c.mu.Lock()
 	last := &from.last

@@ -49,16 +49,16 @@ type Reconciler struct {
 	// could mend.
 	measurements  *measurements
 	checkAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
-	written       *written
+	mutations     *mutationCache
 	dryRuns       *dryRuns
 	memory        *memory
 	sights        *sights
-	pulse         *pulse
+	freezes       *freezeDetector
 	changes       *changes
 	evictions     *evictions
 	untold        *untold
 	waves         *waveClock
-	pace          *pace
+	throttle      *throttle
 }
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	set = latest(r.written, set)
+	set = latest(r.mutations, set)
 	if set.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
 		return ctrl.Result{}, r.addFinalizer(ctx, set)
 	}
@@ -114,16 +114,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // decide observes and decides, and tells how long it took to decide. There is nothing to
 // tell of a fleet of which not every health check was heard yet.
 func (r *Reconciler) decide(ctx context.Context, req ctrl.Request, set *v1alpha1.IngressDaemonSet) (o *observed, d rollout.Decision, took time.Duration, err error) {
-	end := r.pace.effort(req)
+	end := r.throttle.effort(req)
 	defer func() { end(o != nil) }()
 	if o, err = r.observe(ctx, set); err != nil {
 		return nil, d, 0, fmt.Errorf("observing: %w", err)
 	}
 	r.evictions.of(req.NamespacedName, o.reader.Nodes)
-	if !r.pace.decided(req) && !r.checks.heardAll(req.NamespacedName) {
+	if !r.throttle.decided(req) && !r.checks.heardAll(req.NamespacedName) {
 		return nil, d, 0, nil
 	}
-	r.pace.decide(req)
+	r.throttle.decide(req)
 	begun := r.now()
 	d = rollout.Plan(o.state)
 	return o, d, r.now().Sub(begun), nil
@@ -139,7 +139,7 @@ func (r *Reconciler) forget(req ctrl.Request) {
 	r.evictions.forget(req.NamespacedName)
 	r.untold.take(req.NamespacedName)
 	r.waves.forget(req.NamespacedName)
-	r.pace.forget(req)
+	r.throttle.forget(req)
 	unmeasure(req.NamespacedName)
 }
 
@@ -154,7 +154,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaem
 	case err != nil:
 		return fmt.Errorf("adding the finalizer: %w", err)
 	}
-	r.written.remember(changed)
+	r.mutations.remember(changed)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func untilNext(now time.Time, moments ...time.Time) time.Duration {
 	return next
 }
 
-// onlyConflicts is whether nothing went wrong but writes guarded by an outdated
+// onlyConflicts reports whether nothing went wrong but writes guarded by an outdated
 // resourceVersion or UID.
 func onlyConflicts(err error) bool {
 	if err == nil {

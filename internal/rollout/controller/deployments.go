@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// create makes the Deployment of a node, or claims the one that is there already. A
+// create makes the Deployment of a node, or adopts the one that is there already. A
 // foreign object of its name is left alone and a hash appended.
 func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) error {
 	pods, err := o.pods(s)
@@ -44,7 +44,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		d.ResourceVersion = versionOfNone
 		conflict := r.write(ctx, d)
 		if conflict == nil {
-			r.written.remember(d)
+			r.mutations.remember(d)
 			return nil
 		}
 		if !apierrors.IsConflict(conflict) {
@@ -60,7 +60,7 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		case err != nil:
 			return fmt.Errorf("looking for a Deployment of the same name: %w", err)
 		case belongs(existing, o.set, s.Node):
-			return r.claim(ctx, o, s.Node, existing)
+			return r.adopt(ctx, o, s.Node, existing)
 		}
 		name = objects.DeploymentName(o.set, s.Node, true)
 	}
@@ -92,7 +92,7 @@ func (r *Reconciler) leftOver(ctx context.Context, of *v1alpha1.IngressDaemonSet
 // there, and conflicts where there is one, whoever applied that.
 const versionOfNone = "1"
 
-// belongs is whether a Deployment is the node's: one of this IngressDaemonSet, which the
+// belongs reports whether a Deployment is the node's: one of this IngressDaemonSet, which the
 // cache does not show where somebody took its labels or annotations, or one that another
 // of the same name has left behind.
 func belongs(d *metav1.PartialObjectMetadata, set *v1alpha1.IngressDaemonSet, node string) bool {
@@ -101,9 +101,9 @@ func belongs(d *metav1.PartialObjectMetadata, set *v1alpha1.IngressDaemonSet, no
 	return own || orphaned(d) && on == node && d.Labels[v1alpha1.LabelName] == v1alpha1.LabelValue(set.Name)
 }
 
-// claim puts owner, labels and annotation back by which a Deployment is found. Its
+// adopt puts owner, labels and annotation back by which a Deployment is found. Its
 // template stays: what is outdated waits for the node's turn.
-func (r *Reconciler) claim(ctx context.Context, o *observed, node string, found *metav1.PartialObjectMetadata) error {
+func (r *Reconciler) adopt(ctx context.Context, o *observed, node string, found *metav1.PartialObjectMetadata) error {
 	labels, owners := objects.OwnLabels(o.set, node), found.OwnerReferences
 	if !controlledBy(found, o.set.UID) {
 		if err := r.setAsSeenNow(ctx, o); err != nil {
@@ -122,9 +122,9 @@ func (r *Reconciler) claim(ctx context.Context, o *observed, node string, found 
 	}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name}}
 	if err := r.client.Patch(ctx, d, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldManager)); err != nil {
-		return fmt.Errorf("claiming Deployment %s: %w", d.Name, err)
+		return fmt.Errorf("adopting Deployment %s: %w", d.Name, err)
 	}
-	r.written.remember(d)
+	r.mutations.remember(d)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 // update gives a Deployment a template and a number of pods, by server-side
 // apply. Where something would survive that, it is replaced whole.
 func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
-	r.written.replace(o.nodes[s.Node].deployment.UID, o.nodes[s.Node].pods)
+	r.mutations.replace(o.nodes[s.Node].deployment.UID, o.nodes[s.Node].pods)
 	switch {
 	case s.Keep:
 		return r.amend(ctx, o, s)
@@ -165,9 +165,9 @@ func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) er
 // temporary are the annotations of what ends with an update that does not set them.
 var temporary = []string{v1alpha1.AnnotationHold, v1alpha1.AnnotationDrainedAt}
 
-// survives is whether server-side apply would leave something of a Deployment that is not
-// asked for: fields of the spec that others claim, or an annotation that was patched, which
-// claims nothing of the spec where that is as it was.
+// survives reports whether server-side apply would leave something of a Deployment that is not
+// asked for: fields of the spec that others own, or an annotation that was patched, which
+// owns nothing of the spec where that is as it was.
 func survives(live, d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(live.ManagedFields, objects.Outlives) || slices.ContainsFunc(temporary, func(key string) bool {
 		_, there := live.Annotations[key]
@@ -244,7 +244,7 @@ func keepMark(d, live *appsv1.Deployment, key string) {
 	}
 }
 
-// replace writes the spec whole and drops all claims by which fields of it would
+// replace writes the spec whole and drops all managed fields by which fields of it would
 // survive. The labels of the old template go with it, those of others stay.
 func (r *Reconciler) replace(ctx context.Context, d *appsv1.Deployment) error {
 	live := &appsv1.Deployment{}

@@ -256,14 +256,14 @@ func TestTakesOverWhatWasLeft(t *testing.T) {
 	}
 }
 
-// TestClaimsDeployments that are the node's already, instead of making a second one,
+// TestAdoptsDeployments that are the node's already, instead of making a second one,
 // which would give the node twice the pods. Its spec stays as it is.
-func TestClaimsDeployments(t *testing.T) {
+func TestAdoptsDeployments(t *testing.T) {
 	elder := *metav1.NewControllerRef(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "proxy", UID: "elder"}}, v1alpha1.Kind)
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "other"}
 	for name, test := range map[string]struct {
 		change func(d *appsv1.Deployment)
-		claims bool
+		adopts bool
 		owners int
 	}{
 		"left by one of the same name": {func(d *appsv1.Deployment) { d.OwnerReferences = nil }, true, 1},
@@ -304,7 +304,7 @@ func TestClaimsDeployments(t *testing.T) {
 			if err := r.client.List(t.Context(), list); err != nil {
 				t.Fatal(err)
 			}
-			if want := map[bool]int{true: 1, false: 2}[test.claims]; len(list.Items) != want {
+			if want := map[bool]int{true: 1, false: 2}[test.adopts]; len(list.Items) != want {
 				t.Fatalf("there are %d Deployments, want %d", len(list.Items), want)
 			}
 			before := d.DeepCopy()
@@ -312,13 +312,13 @@ func TestClaimsDeployments(t *testing.T) {
 				t.Fatal(err)
 			}
 			found := d.Labels[v1alpha1.LabelName] == set.Name && d.Labels[v1alpha1.LabelNode] == "node-1" && d.Annotations[v1alpha1.AnnotationNode] == "node-1"
-			if test.claims && !(found && controlledBy(d, set.UID)) || len(d.OwnerReferences) != test.owners {
+			if test.adopts && !(found && controlledBy(d, set.UID)) || len(d.OwnerReferences) != test.owners {
 				t.Errorf("it is now %v", d.ObjectMeta)
 			}
-			if diff := cmp.Diff(before.Spec, d.Spec); diff != "" || !test.claims && d.ResourceVersion != before.ResourceVersion {
+			if diff := cmp.Diff(before.Spec, d.Spec); diff != "" || !test.adopts && d.ResourceVersion != before.ResourceVersion {
 				t.Errorf("it was changed (-before +after):\n%s", diff)
 			}
-			if got := unseen(r.written, set.UID, func(*appsv1.Deployment) bool { return false }); len(got) != 1 {
+			if got := unseen(r.mutations, set.UID, func(*appsv1.Deployment) bool { return false }); len(got) != 1 {
 				t.Errorf("the next pass would not see it: %v", got)
 			}
 		})
@@ -341,7 +341,7 @@ func TestLostAfterAWrite(t *testing.T) {
 			node := benchNode(1)
 			node.Status.Addresses = nil
 			own := benchDeployment(set, node.Name)
-			r.written.remember(own)
+			r.mutations.remember(own)
 			for _, lost := range []bool{false, true} {
 				if lost {
 					d := own.DeepCopy()
@@ -421,9 +421,9 @@ func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// TestClaimsHealthCheckers that were left behind, without replacing them; what gives
+// TestAdoptsHealthCheckers that were left behind, without replacing them; what gives
 // them access is used as it is.
-func TestClaimsHealthCheckers(t *testing.T) {
+func TestAdoptsHealthCheckers(t *testing.T) {
 	set := benchSet()
 	r, _, err := newReconciler(set)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 // TestThreadTime: waiting, as for a processor that others have, is no effort; work is.
 func TestThreadTime(t *testing.T) {
 	const long = 20 * time.Millisecond
-	p := newPace(threadTime)
+	p := newThrottle(threadTime)
 	end := p.effort(request)
 	time.Sleep(long)
 	end(true)

@@ -163,7 +163,7 @@ func (e *evictions) drained(set types.NamespacedName, leaving func(node string) 
 	return nodes
 }
 
-// from is whether a taint was seen to take pods of the IngressDaemonSet from the node.
+// from reports whether a taint was seen to take pods of the IngressDaemonSet from the node.
 func (e *evictions) from(set types.NamespacedName, node string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,7 +30,7 @@ func (r *Reconciler) guarded(ctx context.Context, n *nodeObjects, write func(res
 	return r.whileSame(ctx, n.deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"), version, same, func(version string) error {
 		d, err := write(version)
 		if err == nil {
-			r.written.remember(d)
+			r.mutations.remember(d)
 		}
 		return err
 	})
@@ -57,7 +57,7 @@ func (r *Reconciler) deleteAsSeen(ctx context.Context, o *observed, node string)
 	})
 }
 
-// deploymentAsSeen is whether spec and annotations of a Deployment, if there was one, are
+// deploymentAsSeen reports whether spec and annotations of a Deployment, if there was one, are
 // still those that were observed, or what this controller made of them.
 func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployment) bool {
 	if live == nil {
@@ -66,7 +66,7 @@ func (r *Reconciler) deploymentAsSeen(ctx context.Context, live *appsv1.Deployme
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(live), now)
-	return err == nil && unchanged(now, since(r.written, live))
+	return err == nil && unchanged(now, since(r.mutations, live))
 }
 
 // whileSame writes to an object of a version, and to later ones as long as what counts of
@@ -93,13 +93,13 @@ func (r *Reconciler) cachedVersion(ctx context.Context, live *appsv1.Deployment)
 	if r.client.Get(ctx, client.ObjectKeyFromObject(live), cached) != nil {
 		return live.ResourceVersion
 	}
-	if newest := latest(r.written, cached); unchanged(newest, live) {
+	if newest := latest(r.mutations, cached); unchanged(newest, live) {
 		return newest.ResourceVersion
 	}
 	return live.ResourceVersion
 }
 
-// unchanged is whether spec, annotations and owner of a Deployment are the same in two
+// unchanged reports whether spec, annotations and owner of a Deployment are the same in two
 // versions. Its generation counts the former two; who orphans it changes the last alone.
 func unchanged(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() && ownerOf(a) == ownerOf(b)
@@ -116,7 +116,7 @@ func ownerOf(obj client.Object) types.UID {
 // lookedUp are the actions that must not be done on an old decision: the end of a port, which
 // may be wanted again, the return of a node that another controller has taken out, a request
 // that nobody would take back when the object is gone, and what is made for an object that is
-// being deleted without it, or the claim of that.
+// being deleted without it, or adopted for that.
 var lookedUp = []rollout.Action{rollout.Create, rollout.ApplyChecker, rollout.DeleteChecker, rollout.Unmark, rollout.RequestDetachment, rollout.ReleaseDetachment}
 
 // stillHolds refuses what must not be done on an old decision, since this controller may
@@ -145,7 +145,7 @@ func (r *Reconciler) stillHolds(ctx context.Context, o *observed, s rollout.Step
 func (r *Reconciler) podsAreThere(ctx context.Context, o *observed, node string) error {
 	n := o.nodes[node]
 	for _, seen := range n.pods {
-		if !serves(seen) || !r.written.mayBeOlder(n.deployment.UID, seen) {
+		if !serves(seen) || !r.mutations.mayBeOlder(n.deployment.UID, seen) {
 			continue
 		}
 		now := &corev1.Pod{}
@@ -166,9 +166,9 @@ func (r *Reconciler) setAsSeen(ctx context.Context, o *observed) error {
 	return o.look.err
 }
 
-// setAsSeenNow looks again. What has no owner is claimed by a look that is younger than the
-// version of it that is claimed: it may have been left behind since the pass looked first, and
-// claimed for an IngressDaemonSet that is gone it would be deleted.
+// setAsSeenNow looks again. What has no owner is adopted by a look that is younger than the
+// version of it that is adopted: it may have been left behind since the pass looked first, and
+// adopted for an IngressDaemonSet that is gone it would be deleted.
 func (r *Reconciler) setAsSeenNow(ctx context.Context, o *observed) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(v1alpha1.Kind)
@@ -258,8 +258,8 @@ func (r *Reconciler) everySliceLeft(ctx context.Context, o *observed) error {
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
 // when that was decided: what a watch shows may be old, and pods that serve by now would be
 // stopped, which a taint does anyway where it evicts. The Deployment's status follows its
-// pods, so its version tells of a change after they were looked at; in a storm it changes
-// all the time, and they are looked at again.
+// pods, so its version tells of a change after they were looked at; while pods are rejected
+// without end it changes all the time, and they are looked at again.
 func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) error {
 	const attempts = 5
 	n := o.nodes[s.Node]
@@ -268,7 +268,7 @@ func (r *Reconciler) holdBack(ctx context.Context, o *observed, s rollout.Step) 
 		now := &appsv1.Deployment{}
 		err := r.live.Get(ctx, client.ObjectKeyFromObject(n.deployment), now)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && !unchanged(now, since(r.written, n.deployment)):
+		case apierrors.IsNotFound(err), err == nil && !unchanged(now, since(r.mutations, n.deployment)):
 			return apierrors.NewConflict(appsv1.Resource("deployments"), n.deployment.Name, errors.New("it has changed since this was decided"))
 		case err != nil:
 			return fmt.Errorf("reading the Deployment: %w", err)
@@ -310,7 +310,7 @@ func (r *Reconciler) servesAsSeen(ctx context.Context, o *observed, node string)
 	return apierrors.NewConflict(corev1.Resource("pods"), node, errors.New("other pods of the node are ready than were when this was decided"))
 }
 
-// stillEvicts is whether a taint was seen to take pods from a node, and is on it still.
+// stillEvicts reports whether a taint was seen to take pods from a node, and is on it still.
 func (r *Reconciler) stillEvicts(ctx context.Context, o *observed, node string) (bool, error) {
 	if !r.evictions.from(client.ObjectKeyFromObject(o.set), node) {
 		return false, nil
@@ -328,13 +328,13 @@ func serves(pod *corev1.Pod) bool { return objects.PodReady(pod) && pod.Deletion
 // where that is seen late, its claim is dropped again and again.
 func (r *Reconciler) stamp(ctx context.Context, o *observed, s rollout.Step) error {
 	uid := o.nodes[s.Node].deployment.UID
-	if r.written.isStamped(uid, o.set.ResourceVersion) {
+	if r.mutations.isStamped(uid, o.set.ResourceVersion) {
 		return nil
 	}
 	if err := r.amend(ctx, o, s); err != nil {
 		return err
 	}
-	r.written.stamp(uid, o.set.ResourceVersion)
+	r.mutations.stamp(uid, o.set.ResourceVersion)
 	return nil
 }
 

@@ -73,7 +73,7 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 			}
 			// The other controller remembers what it wrote, this one does not. And the
 			// generation of a Deployment counts its annotations, which this server does not.
-			r.written = newWritten(r.now)
+			r.mutations = newMutationCache(r.now)
 			stamped := &appsv1.Deployment{}
 			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(o.nodes["node-1"].deployment), stamped); err != nil {
 				t.Fatal(err)
@@ -102,7 +102,7 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 	}
 }
 
-// TestOrphanThatIsLeft: an orphan is not claimed by a controller that has not seen yet that the
+// TestOrphanThatIsLeft: an orphan is not adopted by a controller that has not seen yet that the
 // object it belonged to is being deleted.
 func TestOrphanThatIsLeft(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
@@ -123,7 +123,7 @@ func TestOrphanThatIsLeft(t *testing.T) {
 }
 
 // TestOrphanOfAfterTheLook: a Deployment that was left behind since the pass first looked at the
-// object is not claimed for it, or it would be deleted with its pods as one of an owner that is gone.
+// object is not adopted for it, or it would be deleted with its pods as one of an owner that is gone.
 func TestOrphanOfAfterTheLook(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		r, o, _ := frozen(t)
@@ -155,8 +155,8 @@ func TestOrphanOfAfterTheLook(t *testing.T) {
 		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 			t.Fatal(err)
 		}
-		if claimed := controlledBy(d, o.set.UID); claimed == gone || len(done) == 0 != gone || (err != nil) != gone {
-			t.Errorf("the object is gone: %t, claimed: %t, done %v, %v", gone, claimed, done, err)
+		if adopted := controlledBy(d, o.set.UID); adopted == gone || len(done) == 0 != gone || (err != nil) != gone {
+			t.Errorf("the object is gone: %t, adopted: %t, done %v, %v", gone, adopted, done, err)
 		}
 	}
 }
@@ -187,12 +187,12 @@ func TestThawedBesideOrphans(t *testing.T) {
 	}
 	o.nodes["n2"] = &nodeObjects{reading: &reading{}}
 	if err := frozen.r.carryOut(ctx, o, rollout.Step{Action: rollout.Create, Node: "n2", Revision: o.state.Revision, Replicas: 2}); err == nil {
-		t.Error("the Deployment is made or claimed")
+		t.Error("the Deployment is made or adopted")
 	}
 	w.mustHold(t, "left over", func() []string { return w.remains(rollout.DeleteOrphaning) })
 }
 
-// TestCheckersThatAreLeft: nothing of health checkers is claimed or made by an old look at an
+// TestCheckersThatAreLeft: nothing of health checkers is adopted or made by an old look at an
 // IngressDaemonSet that is being deleted without them: the garbage collector would delete it.
 func TestCheckersThatAreLeft(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
@@ -216,8 +216,8 @@ func TestCheckersThatAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		made := r.live.Get(t.Context(), client.ObjectKeyFromObject(binding), binding.DeepCopyObject().(client.Object)) == nil
-		if claimed := controlledBy(now, o.set.UID); claimed == deleted || made == deleted || len(done) == 0 != deleted || deleted && !onlyConflicts(err) || !deleted && err != nil {
-			t.Errorf("deleted %t: claimed %t, made %t, done %v, %v", deleted, claimed, made, done, err)
+		if adopted := controlledBy(now, o.set.UID); adopted == deleted || made == deleted || len(done) == 0 != deleted || deleted && !onlyConflicts(err) || !deleted && err != nil {
+			t.Errorf("deleted %t: adopted %t, made %t, done %v, %v", deleted, adopted, made, done, err)
 		}
 	}
 }
@@ -323,7 +323,7 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 			}
 			o.nodes["node-1"].pods = []*corev1.Pod{seen}
 			if test.updated != nil {
-				r.written.replace(live.UID, test.updated)
+				r.mutations.replace(live.UID, test.updated)
 			}
 			if err := r.client.Create(t.Context(), now); err != nil {
 				t.Fatal(err)
@@ -562,11 +562,11 @@ func TestGuardsForgetNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, o, _ := frozen(t)
 			d := o.nodes["node-1"].deployment
-			r.written.remember(d)
+			r.mutations.remember(d)
 			if err := look(r, o); err != nil {
 				t.Fatal(err)
 			}
-			if r.written.objects[identityOf(d)].Object == nil {
+			if r.mutations.objects[identityOf(d)].Object == nil {
 				t.Error("it is forgotten that the Deployment was written")
 			}
 		})
@@ -672,7 +672,7 @@ func TestUnmarkWithoutARecord(t *testing.T) {
 					if err := r.client.Update(t.Context(), live); err != nil {
 						t.Fatal(err)
 					}
-					r.written = newWritten(r.now)
+					r.mutations = newMutationCache(r.now)
 				}
 			}
 		})

@@ -58,13 +58,13 @@ func (r *Reconciler) observeRivals(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// meets is whether the two want the same port wherever they share a node.
+// meets reports whether the two want the same port wherever they share a node.
 func meets(a, b *v1alpha1.IngressDaemonSet) bool {
 	return slices.ContainsFunc(a.Spec.HealthCheckNodePorts, func(p int32) bool { return slices.Contains(b.Spec.HealthCheckNodePorts, p) }) ||
 		len(objects.SharedHostPorts(a, b)) > 0
 }
 
-// older is whether a came first, by time of creation, then by namespace and name.
+// older reports whether a came first, by time of creation, then by namespace and name.
 func older(a, b *v1alpha1.IngressDaemonSet) bool {
 	return a.UID != b.UID && cmp.Or(
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -101,7 +101,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	o.checkers = map[int32]*appsv1.DaemonSet{}
 	seen := map[string]bool{}
 	for i := range list.Items {
-		ds := latest(r.written, &list.Items[i])
+		ds := latest(r.mutations, &list.Items[i])
 		seen[ds.Name] = true
 		port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		switch {
@@ -113,7 +113,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 			o.orphans = append(o.orphans, ds)
 		}
 	}
-	for _, ds := range unseen(r.written, o.set.UID, func(ds *appsv1.DaemonSet) bool { return seen[ds.Name] }) {
+	for _, ds := range unseen(r.mutations, o.set.UID, func(ds *appsv1.DaemonSet) bool { return seen[ds.Name] }) {
 		port, _ := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 		o.checkers[int32(port)] = ds
 	}
@@ -121,7 +121,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 		return err
 	}
 	o.boundRetiring()
-	if err := r.observeClaims(ctx, o); err != nil {
+	if err := r.observeOwnership(ctx, o); err != nil {
 		return err
 	}
 	if err := r.observeRetired(ctx, o); err != nil {
@@ -215,7 +215,7 @@ func releasedPorts(set *v1alpha1.IngressDaemonSet) map[int32]bool {
 	return out
 }
 
-// releasedAgain is whether a port was released that is in the spec again: removed once
+// releasedAgain reports whether a port was released that is in the spec again: removed once
 // more, it would close while load balancers ask it.
 func releasedAgain(set *v1alpha1.IngressDaemonSet) bool {
 	released := releasedPorts(set)
@@ -241,13 +241,13 @@ func (r *Reconciler) endReleases(ctx context.Context, set *v1alpha1.IngressDaemo
 	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
 		return fmt.Errorf("forgetting the release of a port that is wanted again: %w", client.IgnoreNotFound(err))
 	}
-	r.written.remember(changed)
+	r.mutations.remember(changed)
 	return nil
 }
 
-// observeClaims finds what health checkers need and is not there, and what
+// observeOwnership finds what health checkers need and is not there, and what
 // somebody else has in its place: that is never written to.
-func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeOwnership(ctx context.Context, o *observed) error {
 	if o.set.DeletionTimestamp != nil || len(o.set.Spec.HealthCheckNodePorts) == 0 {
 		return nil
 	}
@@ -257,7 +257,7 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	}
 	foreign := false
 	for _, obj := range access {
-		there, theirs, err := r.claimed(ctx, o, obj)
+		there, theirs, err := r.owned(ctx, o, obj)
 		switch {
 		case err != nil:
 			return err
@@ -271,7 +271,7 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 		if o.checkers[port] != nil {
 			continue
 		}
-		_, theirs, err := r.claimed(ctx, o, objects.Checker(o.set, port, r.image))
+		_, theirs, err := r.owned(ctx, o, objects.Checker(o.set, port, r.image))
 		if err != nil {
 			return err
 		}
@@ -280,9 +280,9 @@ func (r *Reconciler) observeClaims(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// claimed is whether an object of the name is there, and whether it is somebody
+// owned reports whether an object of the name is there, and whether it is somebody
 // else's. The cache holds our own only, so others are looked for past it.
-func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
+func (r *Reconciler) owned(ctx context.Context, o *observed, want client.Object) (there, theirs bool, err error) {
 	kind, key := want.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(want)
 	have := want.DeepCopyObject().(client.Object)
 	err = r.client.Get(ctx, key, have)
@@ -302,14 +302,14 @@ func (r *Reconciler) claimed(ctx context.Context, o *observed, want client.Objec
 	return true, true, nil
 }
 
-// leftBehind is whether an object is one of an IngressDaemonSet of the same name that was
+// leftBehind reports whether an object is one of an IngressDaemonSet of the same name that was
 // deleted without it.
 func leftBehind(obj client.Object, set *v1alpha1.IngressDaemonSet) bool {
 	return set.DeletionTimestamp == nil && metav1.GetControllerOfNoCopy(obj) == nil &&
 		obj.GetLabels()[v1alpha1.LabelName] == v1alpha1.LabelValue(set.Name)
 }
 
-// grantsTheSame is whether health checkers may do no more and no less by what is there.
+// grantsTheSame reports whether health checkers may do no more and no less by what is there.
 // The controller may not write to it: it goes on to serve as it is, without an owner.
 func grantsTheSame(have, want client.Object) bool {
 	a, ok := have.(*rbacv1.RoleBinding)
@@ -361,12 +361,12 @@ func (r *Reconciler) checker(o *observed, port int32) *appsv1.DaemonSet {
 	return ds
 }
 
-// nodesLeave is whether a node that is there is to lose its pods.
+// nodesLeave reports whether a node that is there is to lose its pods.
 func (o *observed) nodesLeave() bool {
 	return slices.ContainsFunc(o.state.Nodes, func(n rollout.Node) bool { return !n.Wanted && n.Exists && n.Deployment != nil })
 }
 
-// grant makes what the health checkers need beside their DaemonSets, and claims
+// grant makes what the health checkers need beside their DaemonSets, and adopts
 // DaemonSets that were left behind: their pods stay until it is time to replace them. By an
 // old look at an IngressDaemonSet that is being deleted without them, they would be deleted
 // with it.
@@ -383,13 +383,13 @@ func (r *Reconciler) grant(ctx context.Context, o *observed) error {
 		}
 	}
 	for _, ds := range o.orphans {
-		claimed := ds.DeepCopy()
-		claimed.OwnerReferences = append(claimed.OwnerReferences, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
+		adopted := ds.DeepCopy()
+		adopted.OwnerReferences = append(adopted.OwnerReferences, *metav1.NewControllerRef(o.set, v1alpha1.Kind))
 		patch := client.MergeFromWithOptions(ds, client.MergeFromWithOptimisticLock{})
-		if err := r.client.Patch(ctx, claimed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
-			return fmt.Errorf("claiming DaemonSet %s: %w", ds.Name, err)
+		if err := r.client.Patch(ctx, adopted, patch, client.FieldOwner(objects.FieldManager)); err != nil {
+			return fmt.Errorf("adopting DaemonSet %s: %w", ds.Name, err)
 		}
-		r.written.remember(claimed)
+		r.mutations.remember(adopted)
 	}
 	return nil
 }
@@ -403,7 +403,7 @@ func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) 
 		if err := r.write(ctx, wanted); err != nil {
 			return err
 		}
-		r.written.remember(wanted)
+		r.mutations.remember(wanted)
 		return nil
 	}
 	return r.whileSame(ctx, live, appsv1.SchemeGroupVersion.WithKind("DaemonSet"), live.ResourceVersion, unchanged, func(version string) error {
@@ -411,7 +411,7 @@ func (r *Reconciler) applyChecker(ctx context.Context, o *observed, port int32) 
 		ds.UID, ds.ResourceVersion = live.UID, version
 		err := r.write(ctx, ds, client.ForceOwnership)
 		if err == nil {
-			r.written.remember(ds)
+			r.mutations.remember(ds)
 		}
 		return err
 	})

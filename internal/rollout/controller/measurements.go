@@ -114,7 +114,7 @@ func (m *measurements) takeTurns() {
 	}
 }
 
-// wanted is whether nobody asks for another measurement of the check by now.
+// wanted reports whether nobody asks for another measurement of the check by now.
 func (m *measurements) wanted(set types.NamespacedName, check, analysis string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

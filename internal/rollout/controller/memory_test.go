@@ -43,7 +43,7 @@ func deployment(version string) *appsv1.Deployment {
 // TestWritten sees own writes until the cache has caught up with them.
 func TestWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWritten(time.Now)
+		w := newMutationCache(time.Now)
 		never := func(*appsv1.Deployment) bool { return false }
 		cached, own, newer := deployment("9"), deployment("10"), deployment("11")
 		if latest(w, cached) != cached {
@@ -95,7 +95,7 @@ func TestWritten(t *testing.T) {
 // looked at, until the cache says that they are gone or a while has passed.
 func TestBuriedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWritten(time.Now)
+		w := newMutationCache(time.Now)
 		pod, other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
 		w.bury(pod, "node-1")
 		w.bury(other, "node-2")
@@ -115,14 +115,14 @@ func TestBuriedPods(t *testing.T) {
 	})
 }
 
-// lasting is a pace by whose clock every pass takes so long.
-func lasting(took time.Duration) *pace {
+// lasting is a throttle by whose clock every pass takes so long.
+func lasting(took time.Duration) *throttle {
 	var spent time.Duration
-	return newPace(func() time.Duration { spent += took; return spent })
+	return newThrottle(func() time.Duration { spent += took; return spent })
 }
 
-// TestPace pauses for many times as long as it took to decide.
-func TestPace(t *testing.T) {
+// TestThrottle pauses for many times as long as it took to decide.
+func TestThrottle(t *testing.T) {
 	req := reconcile.Request{NamespacedName: theSet}
 	for took, want := range map[time.Duration]time.Duration{
 		0: shortestPause, 100 * time.Microsecond: shortestPause, 40 * time.Millisecond: 2400 * time.Millisecond, time.Minute: longestPause,
@@ -177,12 +177,12 @@ func TestDryRuns(t *testing.T) {
 	})
 }
 
-func claim(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+func managed(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
-// TestClaims tells who has a say in the spec of a Deployment.
-func TestClaims(t *testing.T) {
+// TestManagedFields tells who has a say in the spec of a Deployment.
+func TestManagedFields(t *testing.T) {
 	const spec, annotations = `{"f:spec":{"f:replicas":{}}}`, `{"f:metadata":{"f:annotations":{"f:a":{}}}}`
 	const apply, update = metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
 	read := objects.ReaderOf(&v1alpha1.IngressDaemonSet{})
@@ -190,15 +190,15 @@ func TestClaims(t *testing.T) {
 		entry             metav1.ManagedFieldsEntry
 		drifted, outlives bool
 	}{
-		"our own":                   {claim(objects.FieldManager, apply, "", spec), false, false},
-		"our own from a patch":      {claim(objects.FieldManager, update, "", spec), false, true},
-		"our own marks":             {claim(objects.FieldManager, update, "", annotations), false, false},
-		"kubectl":                   {claim("kubectl-set", update, "", spec), true, true},
-		"kubectl apply":             {claim("kubectl", apply, "", spec), true, true},
-		"kubectl scale":             {claim("kubectl", update, "scale", spec), true, true},
-		"the Deployment controller": {claim("kube-controller-manager", update, "status", `{"f:status":{},"f:metadata":{}}`), false, false},
-		"kubectl annotate":          {claim("kubectl-annotate", update, "", annotations), false, false},
-		"nonsense":                  {claim("x", update, "", "{"), false, false},
+		"our own":                   {managed(objects.FieldManager, apply, "", spec), false, false},
+		"our own from a patch":      {managed(objects.FieldManager, update, "", spec), false, true},
+		"our own marks":             {managed(objects.FieldManager, update, "", annotations), false, false},
+		"kubectl":                   {managed("kubectl-set", update, "", spec), true, true},
+		"kubectl apply":             {managed("kubectl", apply, "", spec), true, true},
+		"kubectl scale":             {managed("kubectl", update, "scale", spec), true, true},
+		"the Deployment controller": {managed("kube-controller-manager", update, "status", `{"f:status":{},"f:metadata":{}}`), false, false},
+		"kubectl annotate":          {managed("kubectl-annotate", update, "", annotations), false, false},
+		"nonsense":                  {managed("x", update, "", "{"), false, false},
 		"nothing":                   {metav1.ManagedFieldsEntry{Manager: "x"}, false, false},
 	} {
 		d := deployment("1")
@@ -207,17 +207,17 @@ func TestClaims(t *testing.T) {
 		for range 3 {
 			n, err := read.Node("n", nil, d, nil)
 			if err != nil || n.Deployment.Drifted != c.drifted || len(d.ManagedFields) > 0 && objects.Outlives(d.ManagedFields[0]) != c.outlives {
-				t.Errorf("%s: drifted %t, claims %v, %v", what, n.Deployment.Drifted, d.ManagedFields, err)
+				t.Errorf("%s: drifted %t, managed fields %v, %v", what, n.Deployment.Drifted, d.ManagedFields, err)
 			}
-			if _, err := leanDeployment(d); err != nil {
+			if _, err := transformDeployment(d); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 }
 
-// TestLean keeps what is read and no more: of a Deployment not even the template.
-func TestLean(t *testing.T) {
+// TestTransforms keeps what is read and no more: of a Deployment not even the template.
+func TestTransforms(t *testing.T) {
 	d := deployment("1")
 	d.Spec.Template.Labels = map[string]string{v1alpha1.LabelRevision: "r", "app": "proxy"}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: strings.Repeat("x", 10000)}}
@@ -235,8 +235,8 @@ func TestLean(t *testing.T) {
 		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 	}}
 	for _, obj := range []any{d, pod, node} {
-		for _, lean := range []func(any) (any, error){leanDeployment, leanPod, leanNode} {
-			if _, err := lean(obj); err != nil {
+		for _, transform := range []func(any) (any, error){transformDeployment, transformPod, transformNode} {
+			if _, err := transform(obj); err != nil {
 				t.Error(err)
 			}
 		}
@@ -261,11 +261,11 @@ func TestLean(t *testing.T) {
 	if diff := cmp.Diff(kept, node.Status); diff != "" {
 		t.Errorf("status of a node: %s", diff)
 	}
-	if _, err := leanPod("a tombstone"); err != nil {
+	if _, err := transformPod("a tombstone"); err != nil {
 		t.Error(err)
 	}
 	sharing := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}}
-	if _, err := leanPod(sharing); err != nil || !sharing.Spec.HostNetwork {
+	if _, err := transformPod(sharing); err != nil || !sharing.Spec.HostNetwork {
 		t.Errorf("it lost that a pod is on the host network: %v", err)
 	}
 }
@@ -320,9 +320,9 @@ func stacks() int64 {
 	return int64(m.StackInuse)
 }
 
-// TestLeanObjectsShareTheirStrings holds what thousands of objects have in common once,
+// TestTransformedObjectsShareTheirStrings holds what thousands of objects have in common once,
 // and not for ever.
-func TestLeanObjectsShareTheirStrings(t *testing.T) {
+func TestTransformedObjectsShareTheirStrings(t *testing.T) {
 	node := func(name string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{strings.Clone("zone"): strings.Clone("a"), "name": name}, Annotations: map[string]string{strings.Clone("cni"): strings.Clone("x")},
@@ -331,7 +331,7 @@ func TestLeanObjectsShareTheirStrings(t *testing.T) {
 	keys := map[*byte]bool{}
 	for i := range 2 * mostInterned {
 		n := node(strconv.Itoa(i))
-		if _, err := leanNode(n); err != nil {
+		if _, err := transformNode(n); err != nil {
 			t.Fatal(err)
 		}
 		if i >= 10 {
@@ -356,16 +356,16 @@ func TestLeanObjectsShareTheirStrings(t *testing.T) {
 	}
 }
 
-// TestLeanPodsShareTheirMaps: the pods of a node have one map of annotations, and all health
+// TestTransformedPodsShareTheirMaps: the pods of a node have one map of annotations, and all health
 // checkers one of labels.
-func TestLeanPodsShareTheirMaps(t *testing.T) {
+func TestTransformedPodsShareTheirMaps(t *testing.T) {
 	labels, annotations := map[uintptr]bool{}, map[uintptr]bool{}
 	for i := range 10 {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Labels:      map[string]string{v1alpha1.LabelName: "proxy", v1alpha1.LabelHealthCheckPort: "10080", "controller-revision-hash": strconv.Itoa(i)},
 			Annotations: map[string]string{v1alpha1.AnnotationNode: "node-" + strconv.Itoa(i%2), "checksum": strconv.Itoa(i)},
 		}}
-		if _, err := leanPod(pod); err != nil {
+		if _, err := transformPod(pod); err != nil {
 			t.Fatal(err)
 		}
 		labels[reflect.ValueOf(pod.Labels).Pointer()] = true
@@ -424,9 +424,9 @@ func TestShortened(t *testing.T) {
 	}
 }
 
-// TestLeanPodOfAnybody keeps where pods listen, how they end and what they wait for, also
+// TestTransformPodOfAnybody keeps where pods listen, how they end and what they wait for, also
 // when it has been stripped before.
-func TestLeanPodOfAnybody(t *testing.T) {
+func TestTransformPodOfAnybody(t *testing.T) {
 	preStop := &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 5}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		HostNetwork: true, TerminationGracePeriodSeconds: new(int64(9)), ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "gate"}},
@@ -445,7 +445,7 @@ func TestLeanPodOfAnybody(t *testing.T) {
 		},
 	}
 	for range 2 {
-		if _, err := leanPodOfAnybody(pod); err != nil {
+		if _, err := transformPodOfAnybody(pod); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, pod.Spec); diff != "" || pod.Labels["app"] != "proxy" {

@@ -19,7 +19,7 @@ import (
 func TestMetricsReference(t *testing.T) {
 	const file = "../../../docs/reference/metrics.md"
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nThe controller reports these at `/metrics` beside those of controller-runtime. Generated:\n`go test ./internal/rollout/controller -run MetricsReference -update`.\n\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
+	b.WriteString("# Metrics\n\nThe controller reports these at `/metrics` beside those of controller-runtime.\n\n<!-- go test ./internal/rollout/controller -run MetricsReference -update -->\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
 	for _, m := range ofEach {
 		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", m.name, m.kind, strings.Join(m.all(), "`, `"), m.help)
 	}

@@ -40,7 +40,7 @@ func (o *observed) ports() []endpoint {
 // lowestPort is the lowest that a spec may name (docs/adr/0007).
 const lowestPort = 1024
 
-// retiring is whether a port that is answered was removed from the spec.
+// retiring reports whether a port that is answered was removed from the spec.
 func (o *observed) retiring(port int32) bool {
 	return o.checkers[port] != nil && !slices.Contains(o.set.Spec.HealthCheckNodePorts, port)
 }
@@ -103,7 +103,7 @@ type readings struct {
 	nodes map[string]*nodeObjects
 	// names are the nodes', in order; nil where nodes came or went.
 	names []string
-	// unread are the nodes to be read again, moved is whether there are other
+	// unread are the nodes to be read again, moved says whether there are other
 	// endpoints than before.
 	unread map[string]bool
 	moved  bool
@@ -175,7 +175,7 @@ func (r *readings) order() []string {
 	return r.names
 }
 
-// read reads the nodes that changed, and is whether there are other endpoints now.
+// read reads the nodes that changed, and reports whether there are other endpoints now.
 func (r *readings) read(o *observed) (moved bool) {
 	for name := range r.unread {
 		n := r.nodes[name]
@@ -256,7 +256,7 @@ func (m *memory) forget(set types.NamespacedName) {
 	delete(m.seated, set)
 }
 
-// of is whether it was read from just these objects, in whatever order.
+// of reports whether it was read from just these objects, in whatever order.
 func (r *reading) of(n *nodeObjects) bool {
 	return r.node == n.node && r.deployment == n.deployment && samePods(r.pods, n.pods) && samePods(r.checkers, n.checkers)
 }

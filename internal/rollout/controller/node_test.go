@@ -106,11 +106,11 @@ func (f *fleetCache) happens(t *rapid.T) {
 	case 1:
 		obj = benchDeployment(f.set, node.Name)
 	case 2:
-		f.r.written.remember(f.versioned(benchDeployment(f.set, node.Name)))
+		f.r.mutations.remember(f.versioned(benchDeployment(f.set, node.Name)))
 		return
 	case 3:
 		node.Annotations = map[string]string{"written": "by us"}
-		f.r.written.remember(f.versioned(node))
+		f.r.mutations.remember(f.versioned(node))
 		return
 	default:
 		pods := benchPods(f.set, node.Name)
@@ -128,7 +128,7 @@ func (f *fleetCache) happens(t *rapid.T) {
 		if err := index.Delete(obj); err != nil {
 			t.Fatal(err)
 		}
-		f.r.written.gone(obj)
+		f.r.mutations.gone(obj)
 		f.r.changes.saw(obj)
 		return
 	}

@@ -31,7 +31,7 @@ type observed struct {
 	// seated are the health-check ports behind which pods may hold ports of nodes.
 	seated  map[int32]bool
 	service *corev1.Service
-	// unusable is whether the service must change before it can be published to.
+	// unusable says whether the service must change before it can be published to.
 	unusable bool
 	// podSpecs are what pods were made from, by revision, where there is a Service.
 	podSpecs map[string]*corev1.PodSpec
@@ -45,14 +45,14 @@ type observed struct {
 	taken map[int32]bool
 	// known is what earlier passes read.
 	known *readings
-	// look is whether the object is still the one that was decided upon.
+	// look says whether the object is still the one that was decided upon.
 	look struct {
 		once sync.Once
 		err  error
 	}
-	// released is whether the finalizer was removed.
+	// released says whether the finalizer was removed.
 	released bool
-	// unrecorded is whether the present template could not be put on record.
+	// unrecorded says whether the present template could not be put on record.
 	unrecorded bool
 }
 
@@ -60,7 +60,7 @@ type nodeObjects struct {
 	node       *corev1.Node
 	deployment *appsv1.Deployment
 	// left is a Deployment that an IngressDaemonSet of the same name has left behind, until
-	// it is claimed: its pods serve.
+	// it is adopted: its pods serve.
 	left     *appsv1.Deployment
 	pods     []*corev1.Pod
 	checkers []*corev1.Pod
@@ -75,7 +75,7 @@ type nodeObjects struct {
 // observe reads caches, and the answers of health-check ports, into one State.
 func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	// Before the time is taken: a freeze after this is told by a later beat.
-	thawed := r.pulse.beat()
+	thawed := r.freezes.beat()
 	o := &observed{
 		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
 		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),
@@ -115,7 +115,7 @@ func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
 	changed := r.changes.take(client.ObjectKeyFromObject(o.set))
 	all := changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil
 	if !all {
-		r.written.nodes(o.set, changed)
+		r.mutations.nodes(o.set, changed)
 	}
 	if err := r.catchUp(ctx, o, &appsv1.Deployment{}); err != nil {
 		return err
@@ -170,21 +170,21 @@ func (r *Reconciler) observeChanged(ctx context.Context, o *observed, changed ma
 // gather puts objects where they belong, and what was written newer than they are.
 func (r *Reconciler) gather(o *observed, nodes []*corev1.Node, deployments []*appsv1.Deployment, pods []*corev1.Pod) {
 	for _, cached := range nodes {
-		node := latest(r.written, cached)
+		node := latest(r.mutations, cached)
 		o.nodes[node.Name] = &nodeObjects{node: node}
 	}
 	for _, cached := range deployments {
-		o.place(latest(r.written, cached))
+		o.place(latest(r.mutations, cached))
 	}
 	placed := func(d *appsv1.Deployment) bool {
 		n := o.nodes[d.Annotations[v1alpha1.AnnotationNode]]
 		return n != nil && n.deployment != nil
 	}
-	for _, own := range unseen(r.written, o.set.UID, placed) {
+	for _, own := range unseen(r.mutations, o.set.UID, placed) {
 		o.place(own)
 	}
 	for _, pod := range pods {
-		if r.written.buried(pod) {
+		if r.mutations.buried(pod) {
 			continue
 		}
 		switch at := placeOf(pod); {
@@ -283,7 +283,7 @@ func (o *observed) place(d *appsv1.Deployment) {
 	}
 }
 
-// orphaned is whether a Deployment is one of ours that has no owner any more. The node tells
+// orphaned reports whether a Deployment is one of ours that has no owner any more. The node tells
 // that it is ours: without it nobody would know of which node it is, and somebody may have taken
 // the other annotations.
 func orphaned(d client.Object) bool {

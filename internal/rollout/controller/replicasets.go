@@ -24,12 +24,12 @@ type comparison struct {
 	others     []string
 }
 
-// of is whether the Deployment is still the one that they were compared with.
+// of reports whether the Deployment is still the one that they were compared with.
 func (c *comparison) of(d *appsv1.Deployment) bool {
 	return c != nil && d != nil && c.uid == d.UID && c.generation == d.Generation
 }
 
-// knows is whether a ReplicaSet is known to have the template, or not to have it.
+// knows reports whether a ReplicaSet is known to have the template, or not to have it.
 func (c *comparison) knows(hash string) bool {
 	return c.present != "" || slices.Contains(c.others, hash)
 }

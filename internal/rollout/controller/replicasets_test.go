@@ -81,7 +81,7 @@ func (f *twoTemplates) sees(obj client.Object) {
 }
 
 // seesDeployment puts it into the cache as it is.
-func (f *twoTemplates) seesDeployment() { f.sees(lean(f.d)) }
+func (f *twoTemplates) seesDeployment() { f.sees(transformed(f.d)) }
 
 // older are the pods that a pass takes for older, and what it asked the API server for.
 func (f *twoTemplates) older() (pods, asked string) {

@@ -33,7 +33,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case equality.Semantic.DeepEqual(o.set.Status, status), o.released:
 		return again, nil
 	case counts:
-		if due := r.pace.lastReport(req).at.Add(countsEvery); o.state.Now.Before(due) {
+		if due := r.throttle.lastReport(req).at.Add(countsEvery); o.state.Now.Before(due) {
 			return due, nil
 		}
 	}
@@ -46,8 +46,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case err != nil:
 		return again, fmt.Errorf("writing the status: %w", err)
 	}
-	r.pace.report(req, r.now(), changed.ResourceVersion)
-	r.written.remember(changed)
+	r.throttle.report(req, r.now(), changed.ResourceVersion)
+	r.mutations.remember(changed)
 	r.measurements.stored(req.NamespacedName, status.Analysis)
 	if !counts {
 		again = o.state.Now
@@ -55,7 +55,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	return again, nil
 }
 
-// onlyCounts is whether neither the wave, its analysis nor what a condition says differs, by
+// onlyCounts reports whether neither the wave, its analysis nor what a condition says differs, by
 // which the controller itself goes when it is started again. Messages count and name nodes.
 func onlyCounts(a, b v1alpha1.IngressDaemonSetStatus) bool {
 	return equality.Semantic.DeepEqual(a.Analysis, b.Analysis) && equality.Semantic.DeepEqual(a.Rejected, b.Rejected) &&

@@ -24,11 +24,11 @@ func (r *Reconciler) observeRevisions(ctx context.Context, o *observed) error {
 	o.revisions, o.state.Revisions = map[string]*appsv1.ControllerRevision{}, map[string]bool{}
 	seen := map[string]bool{}
 	for i := range list.Items {
-		cr := latest(r.written, &list.Items[i])
+		cr := latest(r.mutations, &list.Items[i])
 		seen[cr.Name] = true
 		o.record(cr)
 	}
-	for _, own := range unseen(r.written, o.set.UID, func(cr *appsv1.ControllerRevision) bool { return seen[cr.Name] }) {
+	for _, own := range unseen(r.mutations, o.set.UID, func(cr *appsv1.ControllerRevision) bool { return seen[cr.Name] }) {
 		o.record(own)
 	}
 	present := o.revisions[o.state.Revision]
@@ -63,7 +63,7 @@ func (r *Reconciler) recordRevision(ctx context.Context, o *observed) error {
 	if err := r.write(ctx, cr, client.ForceOwnership); err != nil {
 		return err
 	}
-	r.written.remember(cr)
+	r.mutations.remember(cr)
 	o.record(cr)
 	return nil
 }

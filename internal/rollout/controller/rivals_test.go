@@ -89,7 +89,7 @@ func TestRetiredPortOfAnother(t *testing.T) {
 	elsewhere := func(m *made) { m.ds.Spec.Template.Spec.NodeSelector, m.pod.Spec.NodeName = noSuch, "another" }
 	for name, c := range map[string]struct {
 		change func(*made)
-		// behind is whether the cache has no pods.
+		// behind says whether the cache has no pods.
 		behind, taken bool
 	}{
 		"it may answer":                 {change: func(*made) {}, taken: true},

@@ -147,8 +147,8 @@ func (r *Reconciler) publishNode(ctx context.Context, o *observed, have, wanted 
 	return nil
 }
 
-// staysBehind is whether a slice, if it is there, is to have no owner: the object is deleted
-// without it. Claimed again it would be deleted too, and pods that stay published nowhere.
+// staysBehind reports whether a slice, if it is there, is to have no owner: the object is deleted
+// without it. Adopted again it would be deleted too, and pods that stay published nowhere.
 func (o *observed) staysBehind(present *discoveryv1.EndpointSlice) bool {
 	return o.state.Deletion == rollout.DeleteOrphaning || o.set.DeletionTimestamp != nil && present != nil && ownerless(present)
 }
@@ -169,8 +169,8 @@ func (o *observed) wantedSlices(published []*discoveryv1.EndpointSlice) map[stri
 	return wanted
 }
 
-// goesOut is whether a node is under update, or its Deployment is gone and its pods follow. One
-// that was left behind is what it was left as: it may be a while until it is claimed.
+// goesOut reports whether a node is under update, or its Deployment is gone and its pods follow. One
+// that was left behind is what it was left as: it may be a while until it is adopted.
 func (o *observed) goesOut(n *rollout.Node) bool {
 	if left := o.nodes[n.Name].left; n.Deployment == nil && left != nil {
 		_, marked := v1alpha1.MarkOf(left.Annotations, o.strategy.MarkKey)
@@ -179,7 +179,7 @@ func (o *observed) goesOut(n *rollout.Node) bool {
 	return n.Deployment == nil || n.Marked()
 }
 
-// cameBack is whether a pod of a node takes connections, as is published, although its Deployment
+// cameBack reports whether a pod of a node takes connections, as is published, although its Deployment
 // seems to be marked and is in no update: nobody marks one any more that a deletion leaves behind,
 // and whoever sees the mark late would be the last to publish.
 func (o *observed) cameBack(n *rollout.Node, published []*discoveryv1.EndpointSlice) bool {

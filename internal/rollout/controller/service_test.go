@@ -205,7 +205,7 @@ func TestPortRenamed(t *testing.T) {
 	e.template("http", 9090)
 	check("back, with another number", "", "")
 	e.must(e.r.client.DeleteAllOf(t.Context(), &appsv1.ControllerRevision{}, client.InNamespace(e.set.Namespace)))
-	e.r.written = newWritten(e.r.now)
+	e.r.mutations = newMutationCache(e.r.now)
 	check("the record of the old template is lost", "", "ServiceUnusable: Service web has the targetPort http")
 }
 
@@ -309,7 +309,7 @@ func TestSlicesThatAreLeft(t *testing.T) {
 	}
 }
 
-// TestSlicesOfAnOldLook: slices that were left behind are neither claimed nor deleted by an old
+// TestSlicesOfAnOldLook: slices that were left behind are neither adopted nor deleted by an old
 // look at the object that left them.
 func TestSlicesOfAnOldLook(t *testing.T) {
 	e := newEdge(t)
@@ -326,12 +326,12 @@ func TestSlicesOfAnOldLook(t *testing.T) {
 	}
 	for _, s := range e.slices() {
 		if !ownerless(&s) {
-			t.Errorf("%s is claimed", s.Name)
+			t.Errorf("%s is adopted", s.Name)
 		}
 	}
 }
 
-// TestOrphansArePublished as they were left until they are claimed, which may never be: not as
+// TestOrphansArePublished as they were left until they are adopted, which may never be: not as
 // under update, or no node of the fleet would get traffic.
 func TestOrphansArePublished(t *testing.T) {
 	e := newEdge(t)
@@ -354,7 +354,7 @@ func TestOrphansArePublished(t *testing.T) {
 		e.put(d)
 	}
 	e.put(third, e.pods(third.Name)[0])
-	e.r.written = newWritten(e.r.now)
+	e.r.mutations = newMutationCache(e.r.now)
 	e.pass()
 	want := map[string]bool{first: true, second: false, third.Name: false}
 	for _, s := range e.slices() {
@@ -364,7 +364,7 @@ func TestOrphansArePublished(t *testing.T) {
 			}
 		}
 		if !controlledBy(&s, e.set.UID) {
-			t.Errorf("%s is not claimed", s.Name)
+			t.Errorf("%s is not adopted", s.Name)
 		}
 	}
 }

@@ -42,22 +42,22 @@ func CacheOptions(allPods bool) cache.Options {
 		panic(err)
 	}
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*named)}
-	lean := ours
-	lean.Transform = cache.TransformStripManagedFields()
+	stripped := ours
+	stripped.Transform = cache.TransformStripManagedFields()
 	deployments, pods := ours, ours
-	deployments.Transform, pods.Transform = leanDeployment, leanPod
+	deployments.Transform, pods.Transform = transformDeployment, transformPod
 	if allPods {
-		pods = cache.ByObject{Transform: leanPodOfAnybody}
+		pods = cache.ByObject{Transform: transformPodOfAnybody}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&appsv1.Deployment{}:         deployments,
-		&appsv1.DaemonSet{}:          lean,
-		&appsv1.ControllerRevision{}: lean,
-		&discoveryv1.EndpointSlice{}: lean,
-		&corev1.ServiceAccount{}:     lean,
-		&rbacv1.RoleBinding{}:        lean,
+		&appsv1.DaemonSet{}:          stripped,
+		&appsv1.ControllerRevision{}: stripped,
+		&discoveryv1.EndpointSlice{}: stripped,
+		&corev1.ServiceAccount{}:     stripped,
+		&rbacv1.RoleBinding{}:        stripped,
 		&corev1.Pod{}:                pods,
-		&corev1.Node{}:               {Transform: leanNode},
+		&corev1.Node{}:               {Transform: transformNode},
 		&corev1.Service{}:            {Transform: cache.TransformStripManagedFields()},
 	}}
 }
@@ -81,15 +81,15 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	if err := addIndexes(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
-	queue := &bell{}
+	queue := &triggerQueue{}
 	r := emptyReconciler(time.Now)
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
 	r.recorder, r.image, r.detachers = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.Detachers
-	ring := func(set types.NamespacedName) { queue.ring(reconcile.Request{NamespacedName: set}, r.pace) }
-	r.checks, r.measurements = newChecks(ring, r.now), newMeasurements(o.Measure, ring, r.now)
+	trigger := func(set types.NamespacedName) { queue.add(reconcile.Request{NamespacedName: set}, r.throttle) }
+	r.checks, r.measurements = newChecks(trigger, r.now), newMeasurements(o.Measure, trigger, r.now)
 	r.checkAnalysis = o.CheckAnalysis
-	if err := mgr.Add(manager.RunnableFunc(r.pulse.run)); err != nil {
-		return fmt.Errorf("setting up the pulse: %w", err)
+	if err := mgr.Add(manager.RunnableFunc(r.freezes.run)); err != nil {
+		return fmt.Errorf("setting up the detector of freezes: %w", err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("ingressdaemonset").
@@ -112,8 +112,8 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 // emptyReconciler remembers nothing yet.
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
-		now: now, parallel: parallelWrites, written: newWritten(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		pulse: newPulse(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, pace: newPace(threadTime),
+		now: now, parallel: parallelWrites, mutations: newMutationCache(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
+		freezes: newFreezeDetector(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, throttle: newThrottle(threadTime),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }
@@ -190,7 +190,7 @@ func (r *Reconciler) setsWhere(ctx context.Context, match func(*v1alpha1.Ingress
 func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, req := range sets(ctx, obj) {
-			pause := r.pace.pause(req)
+			pause := r.throttle.pause(req)
 			if lost(obj) {
 				pause = shortestPause
 			}
@@ -214,7 +214,7 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.written.gone(e.Object)
+			r.mutations.gone(e.Object)
 			r.saw(e.Object)
 			r.evictions.gone(e.Object)
 			add(ctx, e.Object, q)
@@ -228,7 +228,7 @@ func (r *Reconciler) saw(obj client.Object) {
 	r.evictions.saw(obj)
 }
 
-// lost is whether the object is a pod that a kubelet rejected or a taint evicts, which its
+// lost reports whether the object is a pod that a kubelet rejected or a taint evicts, which its
 // ReplicaSet replaces at once.
 func lost(obj client.Object) bool {
 	pod, ok := obj.(*corev1.Pod)
@@ -252,7 +252,7 @@ func (r *Reconciler) changesOfItself() predicate.Predicate {
 	return predicate.Or(specChanges(), predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.IngressDaemonSet), e.ObjectNew.(*v1alpha1.IngressDaemonSet)
-			own := r.pace.lastReport(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)}).version
+			own := r.throttle.lastReport(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)}).version
 			order, err := resourceversion.CompareResourceVersion(after.ResourceVersion, own)
 			return (err != nil || order > 0) && !equality.Semantic.DeepEqual(before.Status, after.Status)
 		},

@@ -78,7 +78,7 @@ func (w *world) unmarkByHand(n *simNode) {
 	}
 }
 
-// findsMark is whether the mark of a Deployment is where it can be known to be. Somebody may have removed
+// findsMark reports whether the mark of a Deployment is where it can be known to be. Somebody may have removed
 // the record of its key, and the spec name another one by now.
 func (w *world) findsMark(d *simDeployment) bool {
 	_, found := v1alpha1.MarkOf(d.api.Annotations, w.spec().Strategy().MarkKey)

@@ -55,7 +55,7 @@ func (a *audit) checkCheckers(seen *picture, s rollout.Step) {
 	}
 }
 
-// keepsTrafficAway is whether the answers of a node's health checkers keep traffic from pods
+// keepsTrafficAway reports whether the answers of a node's health checkers keep traffic from pods
 // that are ready, and did at a time. The new checker of a node that is dead, or out for as long
 // as somebody likes, by a mark of theirs too, fails until it has read the mark.
 func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
@@ -71,7 +71,7 @@ func (a *audit) keepsTrafficAway(n *simNode, then time.Time) bool {
 	return n.ready() && d != nil && !d.keptOut() && d.marked() && d.markedAt.Before(then) && a.w.readyPods(n.name) > 0 && !a.readyUnseen(n.name)
 }
 
-// givenUp is whether somebody kept the node out, or it was dead, when the picture was taken. They may
+// givenUp reports whether somebody kept the node out, or it was dead, when the picture was taken. They may
 // let it go, and it may be back, before who writes has heard of that.
 func (p *picture) givenUp(name string) bool {
 	if p == nil {

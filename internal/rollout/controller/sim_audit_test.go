@@ -32,9 +32,9 @@ type audit struct {
 	// the writes of the controller are counted by node.
 	deploymentWrites, nodeWrites map[string]int
 	// failed counts the rejected pods of a node since its last attempt, and
-	// floor is how many ready pods it must keep while it is held back.
-	failed map[string]int
-	floor  map[string]int32
+	// mustKeep is how many ready pods it must keep while it is held back.
+	failed   map[string]int
+	mustKeep map[string]int32
 	// away is when a pod was last rejected while no controller was there.
 	away time.Time
 	// measurements are how many passed and failed, by analysis and check.
@@ -52,15 +52,16 @@ type audit struct {
 	last     map[string]string
 	// since is when something that must end was first seen.
 	since map[string]time.Time
-	// strayed are the nodes that were written to, and the slices that were made, when the object was gone: by a controller
-	// that was frozen between its last look and that write, which nothing can refuse.
+	// strayed are the nodes that were written to, and the slices that were made, when the object
+	// was gone: by a controller that was frozen between its last look and that write, which nothing
+	// can refuse.
 	strayed map[string]bool
 }
 
 func newAudit(w *world) *audit {
 	return &audit{
 		w: w, turns: map[string]*turn{}, begun: map[string]rollout.Action{}, lapsed: map[string]bool{}, deploymentWrites: map[string]int{}, nodeWrites: map[string]int{},
-		failed: map[string]int{}, floor: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
+		failed: map[string]int{}, mustKeep: map[string]int32{}, passed: map[string]int32{}, failures: map[string]int32{},
 		marks: map[string]int{}, repeats: map[string]int{}, timedOut: map[string]int64{}, last: map[string]string{}, lastBy: map[string]*leader{}, since: map[string]time.Time{},
 		strayed: map[string]bool{},
 	}
@@ -101,19 +102,19 @@ func (a *audit) acts(seen *picture, s rollout.Step) {
 	switch s.Action {
 	case rollout.Update, rollout.ScaleToZero, rollout.Delete:
 		a.failed[s.Node] = 0
-		delete(a.floor, s.Node)
+		delete(a.mustKeep, s.Node)
 	case rollout.Unmark:
 		if seen.Deletion == rollout.NotDeleted && seen.taken.Equal(a.w.now) {
 			a.checkComplete(seen, s)
 		}
 	case rollout.HoldBack:
 		if !a.protected(s.Node) && !a.w.nodes[s.Node].evicts() && !foreign {
-			a.floor[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node), a.keptPods(s.Node))
+			a.mustKeep[s.Node] = min(a.availablePods(s.Node), a.mustRun(s.Node), a.keptPods(s.Node))
 		}
 	}
 	a.checkCheckers(seen, s)
 	a.checkBudget(seen, s)
-	a.checkGate(seen, s)
+	a.checkAnalysed(seen, s)
 	a.checkAnnotation(seen, s)
 }
 
@@ -140,7 +141,7 @@ func (a *audit) checkAnnotation(seen *picture, s rollout.Step) {
 
 // leavesBehind: what an IngressDaemonSet leaves when it is deleted is nobody's again, or the
 // garbage collector would delete it after it, also where the object is gone by then: in this
-// world no other of its name follows that could claim it. A revision that goes takes nothing
+// world no other of its name follows that could adopt it. A revision that goes takes nothing
 // with it.
 func (a *audit) leavesBehind(before, after client.Object) {
 	switch after.(type) {
@@ -149,7 +150,7 @@ func (a *audit) leavesBehind(before, after client.Object) {
 	}
 	owned := func(obj client.Object) bool { return obj != nil && metav1.GetControllerOfNoCopy(obj) != nil }
 	if before != nil && owned(after) && !owned(before) {
-		a.fault("%s is claimed although it was left behind", after.GetName())
+		a.fault("%s is adopted although it was left behind", after.GetName())
 	}
 	if _, slice := after.(*discoveryv1.EndpointSlice); slice && before == nil {
 		// It goes with the object unless it is left, which is judged then.
@@ -157,7 +158,7 @@ func (a *audit) leavesBehind(before, after client.Object) {
 		return
 	}
 	if set := a.w.set(); a.deletion() == rollout.DeleteOrphaning && set != nil && set.DeletionTimestamp.Time.Before(a.w.now) && owned(after) && !owned(before) {
-		a.fault("%s is claimed although it is to be left", after.GetName())
+		a.fault("%s is adopted although it is to be left", after.GetName())
 	}
 }
 
@@ -254,7 +255,7 @@ func (a *audit) permits(seen *picture, s rollout.Step) {
 	t.step, t.spec = s.String(), seen.Spec
 }
 
-// servesNothing is whether nobody could tell, by what was so at a time, that a node
+// servesNothing reports whether nobody could tell, by what was so at a time, that a node
 // serves: neither by a pod that the API server calls ready nor by a port.
 func (a *audit) servesNothing(name string, then time.Time) bool {
 	n := a.w.nodes[name]
@@ -306,7 +307,7 @@ func (a *audit) mustRun(name string) int32 {
 	return pods - scaled(&unavailable, pods, false)
 }
 
-// protected is whether the loss of a pod of the node loses no request.
+// protected reports whether the loss of a pod of the node loses no request.
 func (a *audit) protected(name string) bool {
 	return a.w.nodes[name] == nil || a.attached(name, a.w.spec()) == ""
 }
@@ -368,7 +369,7 @@ func (a *audit) attached(name string, spec *v1alpha1.IngressDaemonSetSpec) strin
 	return ""
 }
 
-// outOfTime is whether the detachment took longer than it may and the node goes all the same.
+// outOfTime reports whether the detachment took longer than it may and the node goes all the same.
 func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 	n, d := seen.node(s.Node), a.w.deployments[s.Node]
 	strategy := seen.Spec.Strategy()
@@ -390,14 +391,14 @@ func (a *audit) outOfTime(seen *picture, s rollout.Step) bool {
 
 // checkHeldPods: holding a node back takes no pod from it that served.
 func (a *audit) checkHeldPods() {
-	for name, floor := range a.floor {
+	for name, least := range a.mustKeep {
 		d := a.w.deployments[name]
 		if d == nil || a.w.nodes[name] == nil {
-			delete(a.floor, name)
+			delete(a.mustKeep, name)
 			continue
 		}
-		if kept := a.keptPods(name); kept < floor {
-			a.fault("%s is held back at %d pods, %d served before", name, kept, floor)
+		if kept := a.keptPods(name); kept < least {
+			a.fault("%s is held back at %d pods, %d served before", name, kept, least)
 		}
 	}
 }

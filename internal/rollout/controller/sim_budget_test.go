@@ -26,15 +26,15 @@ func (a *audit) settleBooks() {
 	}
 }
 
-// graceOver is whether a node that we let go has been in the load balancer for the attach grace,
+// graceOver reports whether a node that we let go has been in the load balancer for the attach grace,
 // before which that may send it nothing yet.
 func (a *audit) graceOver(d *simDeployment) bool {
 	return a.w.now.Sub(d.releasedAt) >= a.w.spec().Strategy().AttachGrace
 }
 
-// counted is whether the budget counts a node as begun at present. Not while somebody keeps it
+// counted reports whether the budget counts a node as begun at present. Not while somebody keeps it
 // out, or it is NotReady or not in the node set and not out by our doing: then it is out, or serves
-// nobody's floor, for others' reasons, and goes on where it was when these end.
+// nobody's minimum, for others' reasons, and goes on where it was when these end.
 func (a *audit) counted(name string) bool {
 	if a.begun[name] == "" {
 		return false
@@ -43,7 +43,7 @@ func (a *audit) counted(name string) bool {
 	return n == nil || d == nil || !(d.keptOut() && d.marked()) && (d.marked() || n.ready() && n.wanted() || n.requested())
 }
 
-// noLongerCounts is whether a node that is not marked is free: one that leaves before its pods
+// noLongerCounts reports whether a node that is not marked is free: one that leaves before its pods
 // were touched counts from its mark on, one that is to have no pods has come to rest when none
 // serves, and updates of nodes that serve are counted only as long as that is how nodes are
 // updated.
@@ -54,7 +54,7 @@ func (a *audit) noLongerCounts(name string, begun rollout.Action) bool {
 	return leaves || emptied || a.deletion() != rollout.NotDeleted || begun == rollout.Update && a.w.spec().Strategy().Detaching
 }
 
-// servesTruly is whether a node takes part in the load balancing with all its pods,
+// servesTruly reports whether a node takes part in the load balancing with all its pods,
 // and nothing is to be tried there again.
 func (a *audit) servesTruly(name string) bool {
 	w, n, d := a.w, a.w.nodes[name], a.w.deployments[name]
@@ -66,7 +66,7 @@ func (a *audit) servesTruly(name string) bool {
 // question that waits there shows no life for that long.
 const unnoticed = 15 * time.Second
 
-// attachedAgain is whether we let go of a node and its health checks pass. A
+// attachedAgain reports whether we let go of a node and its health checks pass. A
 // machine that died is noticed by those, or else only by its Node.
 func (a *audit) attachedAgain(name string) bool {
 	n := a.w.nodes[name]
@@ -122,7 +122,7 @@ func (a *audit) incomplete(name string) string {
 	return ""
 }
 
-// checkBudget: a node is begun only within the budget and above the floor.
+// checkBudget: a node is begun only within the budget and as minServingNodes permits.
 func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	n := seen.node(s.Node)
 	if n == nil || !a.begins(n, s) {
@@ -160,10 +160,10 @@ func (a *audit) checkBudget(seen *picture, s rollout.Step) {
 	if !retarget && !a.isOut(n) && !(degraded(seen, n) && ready(n) < n.Deployment.PodsPerNode) && out > budget {
 		a.fault("%s: %d nodes are under way or out, %d may be: %v and %v\n%s", s, out, budget, a.begun, others, inWords(seen.decision))
 	}
-	a.checkFloor(seen, s, n, wanted, desired)
+	a.checkMinServing(seen, s, n, wanted, desired)
 }
 
-// ignored is whether the budget does not count a node: it was seen to be NotReady for longer
+// ignored reports whether the budget does not count a node: it was seen to be NotReady for longer
 // than the spec says, or is to have no pods.
 func (a *audit) ignored(seen *picture, name string) bool {
 	n, o, after := a.w.nodes[name], seen.node(name), seen.Spec.Strategy().IgnoreNotReadyAfter
@@ -173,7 +173,7 @@ func (a *audit) ignored(seen *picture, name string) bool {
 	return after > 0 && n != nil && o != nil && !o.Ready && !seen.at.Before(n.notReadySince.Add(after))
 }
 
-// unripe is whether a node that waits for nothing else has pods that are not ready for
+// unripe reports whether a node that waits for nothing else has pods that are not ready for
 // minReadySeconds yet, of which who writes has heard. Whoever began to lead since does not know.
 func (a *audit) unripe(seen *picture, o *rollout.Node) bool {
 	d, minReady, goal := o.Deployment, time.Duration(seen.Spec.MinReadySeconds)*time.Second, seen.Revision
@@ -189,20 +189,20 @@ func (a *audit) unripe(seen *picture, o *rollout.Node) bool {
 	})
 }
 
-// unreturned is whether a detacher does not put back a node in time that was released: it
+// unreturned reports whether a detacher does not put back a node in time that was released: it
 // uses up the budget, but nobody waits for it any more.
 func (a *audit) unreturned(name string, spec *v1alpha1.IngressDaemonSetSpec) bool {
 	d := a.w.deployments[name]
 	return a.released(name) && a.w.now.Sub(d.attachedAt) >= spec.Strategy().DetachTimeout
 }
 
-// released is whether nothing of ours keeps a node out any more.
+// released reports whether nothing of ours keeps a node out any more.
 func (a *audit) released(name string) bool {
 	n, d := a.w.nodes[name], a.w.deployments[name]
 	return n != nil && d != nil && !d.marked() && !n.requested()
 }
 
-// goesOn is whether a step goes on with the turn of a node of the wave: it lacks pods and stays in
+// goesOn reports whether a step goes on with the turn of a node of the wave: it lacks pods and stays in
 // the load balancer, or its detacher is asked for it and somebody took its mark; or it was held back,
 // and is tried with another template.
 func goesOn(seen *picture, n *rollout.Node, s rollout.Step) bool {
@@ -212,13 +212,13 @@ func goesOn(seen *picture, n *rollout.Node, s rollout.Step) bool {
 	return (inPlace || askedFor || tried) && slices.Contains(seen.Status.Wave, n.Name)
 }
 
-// degraded is whether nodes are to stay in the load balancer, and this one lacks
+// degraded reports whether nodes are to stay in the load balancer, and this one lacks
 // pods in it already.
 func degraded(seen *picture, n *rollout.Node) bool {
 	return !seen.Spec.Strategy().Detaching && lacks(n)
 }
 
-// begins is whether the step takes a node out, or begins to replace pods that serve.
+// begins reports whether the step takes a node out, or begins to replace pods that serve.
 func (a *audit) begins(n *rollout.Node, s rollout.Step) bool {
 	switch {
 	case s.Action == rollout.Mark:
@@ -248,21 +248,21 @@ func (a *audit) budget(seen *picture, wanted bool) int {
 	return budget
 }
 
-// checkFloor: a node is not taken out when too few go on serving.
-func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wanted bool, desired int) {
+// checkMinServing: a node is not taken out when too few go on serving.
+func (a *audit) checkMinServing(seen *picture, s rollout.Step, n *rollout.Node, wanted bool, desired int) {
 	if s.Action != rollout.Mark || a.isOut(n) {
 		return
 	}
-	floor, err := v1alpha1.Resolve(seen.Spec.Strategy().MinServingNodes, desired)
+	least, err := v1alpha1.Resolve(seen.Spec.Strategy().MinServingNodes, desired)
 	if err != nil {
 		a.fault("%s: %v", s, err)
 	}
 	if !wanted {
-		floor = min(floor, desired)
+		least = min(least, desired)
 	} else if !seen.Spec.Strategy().Detaching && !n.Deployment.Detached && seen.Spec.Pods() > 0 {
 		return
 	}
-	// A degraded node counts for no floor. One that begins by the same decision, and after this
+	// A degraded node counts for no minimum. One that begins by the same decision, and after this
 	// one in it, served still.
 	steps := seen.decision.Steps
 	first := slices.IndexFunc(steps, func(o rollout.Step) bool { return o.Node == s.Node && o.Action == rollout.Mark })
@@ -276,19 +276,19 @@ func (a *audit) checkFloor(seen *picture, s rollout.Step, n *rollout.Node, wante
 			left++
 		}
 	}
-	if left < floor {
-		a.fault("%s: %d nodes are left serving, %d must be", s, left, floor)
+	if left < least {
+		a.fault("%s: %d nodes are left serving, %d must be", s, left, least)
 	}
 }
 
-// takenOut is whether a node was begun with, and not so that some of its pods go on serving.
+// takenOut reports whether a node was begun with, and not so that some of its pods go on serving.
 func (a *audit) takenOut(name string) bool {
 	t := a.turnOf(name)
 	inPlace := a.begun[name] == rollout.Update && t.degraded && t.keep > 0
 	return a.begun[name] != "" && !inPlace
 }
 
-// silent is whether a port of a node has accepted questions and answered none for so
+// silent reports whether a port of a node has accepted questions and answered none for so
 // long that the load balancer has taken the node out.
 func (a *audit) silent(name string) bool {
 	n := a.w.nodes[name]
@@ -303,14 +303,14 @@ func (a *audit) silent(name string) bool {
 	return false
 }
 
-// heardSilent is whether whoever writes knows that a node is silent: a controller that thaws
+// heardSilent reports whether whoever writes knows that a node is silent: a controller that thaws
 // and had no question waiting there asks anew, and waits.
 func (a *audit) heardSilent(name string) bool {
 	l := a.w.writer
 	return a.silent(name) && (l == nil || l.frozenUntil.IsZero() || a.w.now.Sub(l.frozenUntil) > healthclient.Silence+aMoment)
 }
 
-// isOut is whether no new traffic reaches a node, for whatever reason. What a port of before
+// isOut reports whether no new traffic reaches a node, for whatever reason. What a port of before
 // says that nobody else asks, no load balancer hears, and a node that is none of those for which
 // the port was named has no health checker of it (docs/concepts/rollout.md).
 func (a *audit) isOut(n *rollout.Node) bool {
@@ -325,7 +325,7 @@ func (a *audit) isOut(n *rollout.Node) bool {
 	})
 }
 
-// strangeTo is whether a node is none of those on which a port's health checkers run.
+// strangeTo reports whether a node is none of those on which a port's health checkers run.
 func (w *world) strangeTo(name string, port int32) bool {
 	s, n := w.daemonSets[port], w.nodes[name]
 	return s != nil && n != nil && !s.runsOn(n)
@@ -333,7 +333,7 @@ func (w *world) strangeTo(name string, port int32) bool {
 
 // rejected counts a pod that a kubelet rejected.
 func (a *audit) rejected(p *simPod) {
-	a.w.storms[p.node]++
+	a.w.rejections[p.node]++
 	d := a.w.deployments[p.node]
 	if d == nil {
 		// It is of a ReplicaSet that somebody left without its Deployment.
@@ -362,9 +362,10 @@ func (a *audit) rejected(p *simPod) {
 	}
 }
 
-// stopsHalfway is whether a node is held back where it is, before its turn or on its way out, and runs pods
-// of a ReplicaSet that is as large as the one whose pods are rejected. Of two equal ones the Deployment
-// controller takes from the elder, so that nothing can be done before the node is out.
+// stopsHalfway reports whether a node is held back where it is, before its turn or on its way out,
+// and runs pods of a ReplicaSet that is as large as the one whose pods are rejected. Of two equal
+// ones the Deployment controller takes from the elder, so that nothing can be done before the node
+// is out.
 func (a *audit) stopsHalfway(d *simDeployment) bool {
 	strategy := a.w.spec().Strategy()
 	onItsWay := !d.marked() || a.w.now.Sub(d.markedAt) <= strategy.MarkGrace+strategy.DetachTimeout
@@ -385,7 +386,7 @@ func (a *audit) stopsHalfway(d *simDeployment) bool {
 
 // evicted counts a pod that a taint took, where it was made after the taint had taken others.
 func (a *audit) evicted(n *simNode, p *simPod) {
-	delete(a.floor, n.name)
+	delete(a.mustKeep, n.name)
 	switch {
 	case n.evictedAt.IsZero():
 		n.evictedAt = a.w.now
@@ -394,7 +395,7 @@ func (a *audit) evicted(n *simNode, p *simPod) {
 	}
 }
 
-// runsForeignPods is whether pods of a template that somebody else wrote run on a
+// runsForeignPods reports whether pods of a template that somebody else wrote run on a
 // node: nobody could then go back without giving them up.
 func (a *audit) runsForeignPods(name string) bool {
 	d := a.w.deployments[name]
@@ -412,7 +413,7 @@ func (a *audit) reports(before, after *v1alpha1.IngressDaemonSetStatus) {
 	}
 }
 
-// controllerAway is whether no controller could react at the moment. One whose watch lags
+// controllerAway reports whether no controller could react at the moment. One whose watch lags
 // knows no more than one that is not there: in a second a taint takes more pods than may go
 // in one attempt.
 func (w *world) controllerAway() bool {
@@ -426,7 +427,7 @@ func (w *world) controllerAway() bool {
 	})
 }
 
-// deletion is whether and how the IngressDaemonSet is being deleted.
+// deletion reports whether and how the IngressDaemonSet is being deleted.
 func (a *audit) deletion() rollout.Deletion {
 	set := a.w.set()
 	switch {
@@ -442,7 +443,7 @@ func (a *audit) deletion() rollout.Deletion {
 	return rollout.DeleteInWaves
 }
 
-// outOfTurn is whether a mark waits for no budget, since the node served nothing.
+// outOfTurn reports whether a mark waits for no budget, since the node served nothing.
 func outOfTurn(mark string) bool { return strings.HasSuffix(mark, v1alpha1.MarkOutOfTurn) }
 
 func ready(n *rollout.Node) (count int32) {
@@ -454,7 +455,7 @@ func ready(n *rollout.Node) (count int32) {
 	return count
 }
 
-// lacks is whether pods of the node are missing, or too many.
+// lacks reports whether pods of the node are missing, or too many.
 func lacks(n *rollout.Node) bool {
 	d := n.Deployment
 	return d == nil || !d.Settled || d.Replicas != d.PodsPerNode || d.UpdatedReplicas != d.PodsPerNode || d.ReadyReplicas < d.PodsPerNode || ready(n) != d.PodsPerNode || len(n.Pods) != int(d.PodsPerNode) ||

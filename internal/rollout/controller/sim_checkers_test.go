@@ -28,7 +28,7 @@ type simDaemonSet struct {
 	places nodeaffinity.RequiredNodeAffinity
 }
 
-// runsOn is whether its controller keeps a pod on a node.
+// runsOn reports whether its controller keeps a pod on a node.
 func (s *simDaemonSet) runsOn(n *simNode) bool {
 	selected, _ := s.places.Match(n.api)
 	tolerates := slices.ContainsFunc(s.api.Spec.Template.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -45,7 +45,7 @@ type simCheck struct {
 	port int32
 	// pods are its own and, while it hands over, its successor's.
 	pods []*corev1.Pod
-	// up is whether it runs, hangs whether it accepts and never answers, slow how long it
+	// up says whether it runs, hangs whether it accepts and never answers, slow how long it
 	// takes to answer.
 	up, hangs bool
 	slow      time.Duration
@@ -55,7 +55,7 @@ type simCheck struct {
 	movedAt time.Time
 	serving bool
 	mark    string
-	// needed is whether it kept traffic away when its template was last changed.
+	// needed says whether it kept traffic away when its template was last changed.
 	needed bool
 	// since is from when it reports its answer, same from when that was the answer, also of
 	// the process before.
@@ -69,13 +69,13 @@ type simCheck struct {
 	waiting []*question
 }
 
-// silent is whether nobody answers, and no pod is there who could. One that takes longer to
+// silent reports whether nobody answers, and no pod is there who could. One that takes longer to
 // answer than we wait may have the patience of others.
 func (c *simCheck) silent() bool {
 	return !c.up || len(c.pods) == 0 && c.hangs
 }
 
-// tellsBy is whether it has told by a time that it serves. An answer needs a moment, and as
+// tellsBy reports whether it has told by a time that it serves. An answer needs a moment, and as
 // long as the port is slow. One that comes too late, from a process whose pod is gone, tells
 // nobody.
 func (c *simCheck) tellsBy(then time.Time) bool {
@@ -96,7 +96,7 @@ func (c *simCheck) silentSince() time.Time {
 	return since
 }
 
-// settled is whether its pod runs and is of the newest template.
+// settled reports whether its pod runs and is of the newest template.
 func (c *simCheck) settled(w *world) bool {
 	s := w.daemonSets[c.port]
 	return s != nil && c.up && len(c.pods) == 1 && objects.CheckerRevision(c.pods[0].Labels) == s.revision()

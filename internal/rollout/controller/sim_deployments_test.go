@@ -30,11 +30,11 @@ type simDeployment struct {
 	// markedAt is since when it carries a mark, attachedAt when it was last said to have none any
 	// more, by whatever clock, releasedAt that but where somebody took the record of it.
 	markedAt, attachedAt, releasedAt time.Time
-	// unrecorded is whether somebody took the record of the key that its mark is under.
+	// unrecorded says whether somebody took the record of the key that its mark is under.
 	unrecorded bool
-	// resumes is whether it was made in the middle of the update of one that was deleted.
+	// resumes says whether it was made in the middle of the update of one that was deleted.
 	resumes bool
-	// orphaning is whether it goes without its pods.
+	// orphaning says whether it goes without its pods.
 	orphaning bool
 
 	sets    []*replicaSet
@@ -48,7 +48,7 @@ type replicaSet struct {
 	turn               int
 	// shrunkAt is when it was last asked for fewer pods.
 	shrunkAt time.Time
-	// replicating is whether its controller is about to look at it.
+	// replicating says whether its controller is about to look at it.
 	replicating bool
 }
 
@@ -91,7 +91,7 @@ func (d *simDeployment) keptOut() bool {
 	return ok
 }
 
-// held is whether it remembers a hold. What somebody garbled says nothing.
+// held reports whether it remembers a hold. What somebody garbled says nothing.
 func (d *simDeployment) held() bool {
 	hold := &v1alpha1.Hold{}
 	return json.Unmarshal([]byte(d.api.Annotations[v1alpha1.AnnotationHold]), hold) == nil && hold.Revision != ""
@@ -137,7 +137,7 @@ func (w *world) deploymentChanged(api *appsv1.Deployment, gone bool) {
 		defer w.adopt(d)
 	}
 	if api.DeletionTimestamp != nil && d.api != nil && d.api.DeletionTimestamp == nil {
-		w.letGo(d)
+		w.removeFinalizers(d)
 	}
 	moved := d.api == nil || d.api.Generation != api.Generation
 	if d.api == nil || moved && !sameTemplate(&d.api.Spec.Template, &api.Spec.Template) {
@@ -245,7 +245,7 @@ func (d *simDeployment) find(hash string) *replicaSet {
 	return nil
 }
 
-// scalingEvent is whether replicas differs from what the ReplicaSets were last scaled for.
+// scalingEvent reports whether replicas differs from what the ReplicaSets were last scaled for.
 func (d *simDeployment) scalingEvent() bool {
 	return slices.ContainsFunc(d.sets, func(s *replicaSet) bool { return s.size > 0 && s.desired != d.replicas() })
 }

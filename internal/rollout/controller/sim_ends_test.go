@@ -49,7 +49,7 @@ func (a *audit) checkRepeats(seen *picture, s rollout.Step) {
 	}
 }
 
-// lasts is whether something is so for longer than it may be.
+// lasts reports whether something is so for longer than it may be.
 func (a *audit) lasts(what string, so bool, longest time.Duration) bool {
 	if !so {
 		delete(a.since, what)
@@ -97,7 +97,7 @@ func (a *audit) checkEnds() {
 	}
 }
 
-// everyReadyNodeServes is whether all wanted nodes that are Ready and that nobody keeps out, at
+// everyReadyNodeServes reports whether all wanted nodes that are Ready and that nobody keeps out, at
 // least one, serve with the present template, and one is not Ready.
 func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 	served, dead := 0, 0
@@ -117,7 +117,7 @@ func (a *audit) everyReadyNodeServes(set *v1alpha1.IngressDaemonSet) bool {
 	return served > 0 && dead > 0 && len(set.Spec.Strategy().Analysis) == 0 && set.Status.Rejected == nil
 }
 
-// hardlyAnswers is whether a port of the node takes longer to answer than is waited for.
+// hardlyAnswers reports whether a port of the node takes longer to answer than is waited for.
 func (n *simNode) hardlyAnswers() bool {
 	for _, c := range n.checks {
 		if c.hangs || c.slow >= healthclient.AnswerTime {
@@ -127,7 +127,7 @@ func (n *simNode) hardlyAnswers() bool {
 	return false
 }
 
-// waitsForDetacher is whether a detacher has not said that it put the node back, or is still asked
+// waitsForDetacher reports whether a detacher has not said that it put the node back, or is still asked
 // to take it out.
 func (a *audit) waitsForDetacher(n *simNode, set *v1alpha1.IngressDaemonSet) bool {
 	at := set.Spec.Strategy().AnnotateNode
@@ -138,7 +138,7 @@ func (a *audit) waitsForDetacher(n *simNode, set *v1alpha1.IngressDaemonSet) boo
 	return asked || at.TimestampKey != "" && n.api.Annotations[at.TimestampKey] != ""
 }
 
-// onlyKeptOut is whether all nodes that are marked or degraded are kept out or dead, at
+// onlyKeptOut reports whether all nodes that are marked or degraded are kept out or dead, at
 // least one. One that leaves the set is in its turn while it is marked, as one of the set is,
 // also where the API server refuses what would end that.
 func (a *audit) onlyKeptOut() bool {
@@ -160,7 +160,7 @@ func (a *audit) onlyKeptOut() bool {
 	return apart > 0
 }
 
-// deadUnnoticed is whether a machine is dead whose Node is still called Ready: until then a
+// deadUnnoticed reports whether a machine is dead whose Node is still called Ready: until then a
 // measurement on it counts (docs/guides/analysis.md).
 func (a *audit) deadUnnoticed() bool {
 	for _, n := range a.w.nodes {
@@ -171,12 +171,12 @@ func (a *audit) deadUnnoticed() bool {
 	return false
 }
 
-// viewsLag is whether a controller sees what was so a while ago.
+// viewsLag reports whether a controller sees what was so a while ago.
 func (w *world) viewsLag() bool {
 	return slices.ContainsFunc(w.leaders, func(l *leader) bool { return w.now.Sub(l.asOf()) > aMoment })
 }
 
-// watchLags is whether a controller will see late what happens now.
+// watchLags reports whether a controller will see late what happens now.
 func (w *world) watchLags() bool {
 	for _, l := range w.leaders {
 		for _, v := range l.views {
@@ -188,7 +188,7 @@ func (w *world) watchLags() bool {
 	return false
 }
 
-// podsLate is whether, on a node that a rejection names, the container of a pod ended a moment
+// podsLate reports whether, on a node that a rejection names, the container of a pod ended a moment
 // ago for no fault of its template, or a pod came too late to be available by the deadline, which
 // looks the same; or a new leader, or one that thawed, cannot know yet that it is, since it counts
 // minReadySeconds from its own beginning.
@@ -204,14 +204,14 @@ func (a *audit) podsLate(why string) bool {
 	return false
 }
 
-// countsAnew is whether who writes has not looked for long enough to call any pod available, and the
+// countsAnew reports whether who writes has not looked for long enough to call any pod available, and the
 // deadline does not let it.
 func (a *audit) countsAnew() bool {
 	l, minReady := a.w.writer, time.Duration(a.w.spec().MinReadySeconds)*time.Second
 	return l != nil && minReady > 0 && a.w.spec().ProgressDeadline() < minReady+aMoment && min(a.w.now.Sub(l.began), a.w.now.Sub(l.frozenUntil)) < minReady+aMoment
 }
 
-// startsOn is whether a pod of a node was made too short a time ago to be ready.
+// startsOn reports whether a pod of a node was made too short a time ago to be ready.
 func (a *audit) startsOn(node string) bool {
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
 		return p.node == node && !p.ready && a.w.now.Sub(p.created) < slowestStart+aMoment

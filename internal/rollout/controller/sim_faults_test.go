@@ -42,7 +42,7 @@ func (w *world) cordon(n *simNode, on bool) {
 // tamper lets somebody else write into a node's Deployment.
 func (w *world) tamper(n *simNode, change func(*appsv1.Deployment)) {
 	if d := w.deployments[n.name]; d != nil && d.api.DeletionTimestamp == nil {
-		delete(w.audit.floor, n.name)
+		delete(w.audit.mustKeep, n.name)
 		w.audit.disturbs(n.name)
 		w.rewrite(d, change)
 	}
@@ -79,8 +79,8 @@ func (w *world) keepWhenDeleted(n *simNode) {
 
 const foreignFinalizer = "example.com/takes-its-time"
 
-// letGo is the end of somebody else's work on a Deployment that is being deleted.
-func (w *world) letGo(d *simDeployment) {
+// removeFinalizers ends somebody else's work on a Deployment that is being deleted.
+func (w *world) removeFinalizers(d *simDeployment) {
 	w.after(w.between(100*time.Millisecond, 4*time.Second), func() {
 		if w.deployments[d.node] == d {
 			w.rewrite(d, func(api *appsv1.Deployment) { api.Finalizers = nil })
@@ -94,7 +94,7 @@ func (w *world) deleteDeployment(n *simNode, orphaning bool) {
 	if d == nil || d.api.DeletionTimestamp != nil || len(d.api.Finalizers) > 0 {
 		return
 	}
-	delete(w.audit.floor, n.name)
+	delete(w.audit.mustKeep, n.name)
 	if !orphaning || d.marked() {
 		w.audit.disturbs(n.name)
 	}
@@ -313,7 +313,7 @@ func (w *world) leftovers() []string {
 		out = append(out, "the present revision is not the newest on record")
 	}
 	blocked := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionBlocked)
-	// One that lacks pods and is to have none instead keeps its place until the floor permits that.
+	// One that lacks pods and is to have none instead keeps its place until the minimum permits that.
 	toBeEmptied := w.spec().Pods() == 0 && blocked != nil && blocked.Reason == v1alpha1.ReasonFloorReached
 	for _, name := range set.Status.Wave {
 		if !toBeEmptied {
@@ -359,7 +359,7 @@ func (w *world) goal() string {
 	return w.revision()
 }
 
-// triedAgain is whether the pods that a Deployment should have wait to be tried again. What is
+// triedAgain reports whether the pods that a Deployment should have wait to be tried again. What is
 // being tried shows by them.
 func (w *world) triedAgain(d *simDeployment) bool {
 	var hold v1alpha1.Hold
@@ -367,7 +367,7 @@ func (w *world) triedAgain(d *simDeployment) bool {
 	return d.held() && !hold.Trying && hold.Revision == w.goal() && d.podsPerNode() == w.spec().Pods()
 }
 
-// drifted is whether somebody else's changes are in a Deployment.
+// drifted reports whether somebody else's changes are in a Deployment.
 func (d *simDeployment) drifted() bool {
 	return slices.ContainsFunc(d.api.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "kubectl" && m.FieldsV1 != nil && slices.Contains([]string{`{"f:spec":{}}`, `{"f:metadata":{},"f:spec":{}}`}, string(m.FieldsV1.GetRawBytes()))
@@ -420,7 +420,7 @@ func (w *world) unfinished() []string {
 	return out
 }
 
-// outdated is whether the health checkers of a port are those of an older controller.
+// outdated reports whether the health checkers of a port are those of an older controller.
 func (w *world) outdated(port int32) bool {
 	s := w.daemonSets[port]
 	return s != nil && imageOf(s.api.Spec.Template) != w.image

@@ -24,7 +24,7 @@ type simPod struct {
 	skew            time.Duration
 	terminating     bool
 	deleted, endsAt time.Time
-	// notReadyByNode is whether the API server says that the pod is not ready because
+	// notReadyByNode says whether the API server says that the pod is not ready because
 	// its node is not.
 	notReadyByNode bool
 	// disrupted is the reason of the condition that says that it was evicted.
@@ -111,8 +111,8 @@ func (w *world) createPod(d *simDeployment, s *replicaSet) {
 // and a terminating pod still takes its place (FACTS.md: 105 OutOfcpu in 12 s).
 func (w *world) takesOn(p *simPod) {
 	after := w.between(50*time.Millisecond, 150*time.Millisecond)
-	if w.storms[p.node] > 60 {
-		// A storm is a storm; more of it would only cost time.
+	if w.rejections[p.node] > 60 {
+		// More of them would only cost time.
 		after *= 100
 	}
 	w.after(after, func() {
@@ -234,7 +234,7 @@ func (w *world) kubeletStarts(n *simNode) {
 
 // evict lets somebody else delete the pods of a node, by the eviction API or plainly.
 func (w *world) evict(name string, plainly bool) {
-	delete(w.audit.floor, name)
+	delete(w.audit.mustKeep, name)
 	for _, p := range slices.Clone(w.pods) {
 		if p.node == name && !p.terminating && p.failed == "" {
 			if !plainly {

@@ -66,16 +66,16 @@ var ctx = context.Background()
 func (w *world) lead(skew time.Duration) *leader {
 	l := &leader{w: w, skew: skew, began: w.now, backoff: backoff()}
 	l.r = emptyReconciler(l.now)
-	l.r.pace = newPace(func() time.Duration { return 0 })
+	l.r.throttle = newThrottle(func() time.Duration { return 0 })
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
 	if !w.forbids {
 		l.r.detachers = []rollout.Detacher{{Ask: "detached", Answer: "at"}, {Ask: "out", Answer: "out-at"}}
 	}
-	l.r.checks = newChecks(l.ring, l.now)
+	l.r.checks = newChecks(l.trigger, l.now)
 	l.r.checks.begin = l.listen
-	l.r.measurements = newMeasurements(l.measured, l.ring, l.now)
+	l.r.measurements = newMeasurements(l.measured, l.trigger, l.now)
 	l.r.measurements.beside = func(do func()) {
 		l.tells(rollout.Measure)
 		w.after(w.between(10*time.Millisecond, 3*time.Second), func() {
@@ -98,7 +98,7 @@ func (l *leader) beats() {
 		return
 	}
 	if !l.w.now.Before(l.frozenUntil) {
-		l.r.pulse.beat()
+		l.r.freezes.beat()
 	}
 	l.w.after(beatEvery, l.beats)
 }
@@ -113,7 +113,7 @@ func (w *world) nextClock(last time.Duration) time.Duration {
 	return min(max(last+w.between(-w.apart, w.apart), -w.apart), w.apart)
 }
 
-func (l *leader) ring(types.NamespacedName) { l.wakeAfter(l.r.pace.pause(request)) }
+func (l *leader) trigger(types.NamespacedName) { l.wakeAfter(l.r.throttle.pause(request)) }
 
 func (l *leader) wakeAfter(d time.Duration) {
 	t := l.w.now.Add(d)

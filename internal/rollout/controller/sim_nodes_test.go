@@ -22,18 +22,18 @@ type simNode struct {
 	address string
 	// api is the Node as it stands in the API server.
 	api *corev1.Node
-	// alive is whether the machine runs, skew how far its clock is ahead.
+	// alive says whether the machine runs, skew how far its clock is ahead.
 	alive bool
 	skew  time.Duration
 	// capacity is how many pods fit, those that terminate included; 0 means any
-	// number. rejects is whether the kubelet rejects every new pod.
+	// number. rejects says whether the kubelet rejects every new pod.
 	capacity int
 	rejects  bool
 	// detached is what the detacher has taken out, by the key that asks for it.
 	detached map[string]bool
 	// askedAt is since when a key asks, detachedAt since when it is answered.
 	askedAt, detachedAt map[string]time.Time
-	// moving is whether the detacher has not put back all of it yet, movingSince when it began.
+	// moving says whether the detacher has not put back all of it yet, movingSince when it began.
 	moving      bool
 	movingSince time.Time
 	// tolerated is for how long pods tolerate the taint, taints how often there was one,
@@ -131,20 +131,20 @@ func (n *simNode) checkers() []*simCheck {
 	return out
 }
 
-// wanted is whether the node is in the node set.
+// wanted reports whether the node is in the node set.
 func (n *simNode) wanted() bool { return n.selected() && !n.tainted() }
 
-// selected is whether its labels are those of the node set.
+// selected reports whether its labels are those of the node set.
 func (n *simNode) selected() bool {
 	return labels.SelectorFromSet(n.w.selector).Matches(labelSet(n.api))
 }
 
-// tainted is whether the node repels pods of every template here.
+// tainted reports whether the node repels pods of every template here.
 func (n *simNode) tainted() bool {
 	return slices.ContainsFunc(n.api.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
-// evicts is whether a taint has taken pods from the node, and those that come after them
+// evicts reports whether a taint has taken pods from the node, and those that come after them
 // only tolerate it for a time.
 func (n *simNode) evicts() bool { return n.tainted() && !n.evictedAt.IsZero() }
 
@@ -190,7 +190,7 @@ func (n *simNode) ready() bool {
 	return n.api.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// requested is whether we ask for the node's detachment.
+// requested reports whether we ask for the node's detachment.
 func (n *simNode) requested() bool {
 	for key := range n.api.Annotations {
 		if strings.HasPrefix(key, v1alpha1.AnnotationDetachPrefix) {

@@ -96,7 +96,7 @@ func (l *leader) answer(c *simCheck) rollout.Check {
 	return rollout.Check{Port: c.port, Answered: true, Serving: c.serving, Mark: v1alpha1.Mark(c.mark), Since: l.now().Add(-l.w.now.Sub(since)), Quiet: l.w.quiet(c.port)}
 }
 
-// quiet is whether the load balancer has not asked a port for five minutes.
+// quiet reports whether the load balancer has not asked a port for five minutes.
 func (w *world) quiet(port int32) bool {
 	until, removed := w.asked[port]
 	return removed && w.now.After(until.Add(5*time.Minute))

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOneRollout takes the whole way once: two nodes get a new template, one after the
-// other, from the shell itself.
+// other, from the controller itself.
 func TestOneRollout(t *testing.T) {
 	w := newWorld(0)
 	w.addNode("n1", nil)

@@ -21,7 +21,7 @@ type generator struct {
 	spec v1alpha1.IngressDaemonSetSpec
 	// joined counts the nodes that joined.
 	joined int
-	// stale is whether a Node carries a timestamp from before: a strategy that does
+	// stale says whether a Node carries a timestamp from before: a strategy that does
 	// not wait for timestamps would not notice it, and the next one could not tell.
 	stale bool
 }
@@ -85,7 +85,7 @@ func (g *generator) join() {
 // strategy draws one that admission permits with the rest of a spec.
 func (g *generator) strategy(spec *v1alpha1.IngressDaemonSetSpec) *v1alpha1.RollingUpdate {
 	u := &v1alpha1.RollingUpdate{
-		MinServingNodes:      g.count("floor", 0, 3),
+		MinServingNodes:      g.count("min serving", 0, 3),
 		DetachTimeoutSeconds: new(int32(g.number("timeout", 20, 120))),
 		Partition:            g.count("partition", 0, 2),
 	}
@@ -295,7 +295,7 @@ func (g *generator) checker(n *simNode) *simCheck {
 	return checkers[g.number("checker", 0, len(checkers)-1)]
 }
 
-// checked is whether there are health checks that can be made to fail.
+// checked reports whether there are health checks that can be made to fail.
 func checked(spec *v1alpha1.IngressDaemonSetSpec) bool {
 	return len(spec.HealthCheckNodePorts) > 0 || spec.ServiceName != ""
 }

@@ -25,7 +25,7 @@ const (
 	slowestProxy = 10 * time.Second
 )
 
-// offer makes the Service; proxied is whether kube-proxy answers health checks for it.
+// offer makes the Service; proxied says whether kube-proxy answers health checks for it.
 func (w *world) offer(proxied bool) {
 	w.proxied = proxied
 	port := map[bool]int32{true: proxyPort}[proxied]
@@ -114,7 +114,7 @@ func (w *world) endpoints(each func(discoveryv1.Endpoint) (goOn bool)) {
 	}
 }
 
-// published is whether a pod of a node is said to take new connections.
+// published reports whether a pod of a node is said to take new connections.
 func (w *world) published(node string) (ready bool) {
 	w.endpoints(func(e discoveryv1.Endpoint) bool {
 		ready = *e.NodeName == node && *e.Conditions.Ready

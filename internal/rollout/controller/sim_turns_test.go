@@ -12,24 +12,24 @@ import (
 
 // turn is what our last writes to a Deployment permit.
 type turn struct {
-	// detached is whether no traffic reached the node when its pods were given up, or
+	// detached says whether no traffic reached the node when its pods were given up, or
 	// nobody was to wait any longer.
 	detached bool
 	// updated is when they were.
 	updated time.Time
-	// degraded is whether pods are replaced while traffic reaches the node, of which
+	// degraded says whether pods are replaced while traffic reaches the node, of which
 	// keep must always be ready.
 	degraded bool
 	keep     int32
 	// kept is how many must have been until keep was changed.
 	kept    int32
 	changed time.Time
-	// foreign is whether somebody else wrote the spec since, overruled when we wrote it after that.
+	// foreign says whether somebody else wrote the spec since, overruled when we wrote it after that.
 	foreign   bool
 	overruled time.Time
-	// stirs is whether its controllers may still be about what somebody else wrote.
+	// stirs says whether its controllers may still be about what somebody else wrote.
 	stirs bool
-	// held is whether it was held back since: where a taint evicts, what runs is not kept.
+	// held says whether it was held back since: where a taint evicts, what runs is not kept.
 	held bool
 	// spec is what the last decision was made with, why what it was not detached for, of a
 	// Deployment that is being deleted.
@@ -50,7 +50,7 @@ func (a *audit) disturbs(node string) {
 	t.foreign, t.stirs = true, true
 }
 
-// longTaken is whether it is long ago that somebody took a pod of a node, all of it went that was
+// longTaken reports whether it is long ago that somebody took a pod of a node, all of it went that was
 // to be seen of that by who writes, and the node is not cordoned since: what is drained stays so.
 func (a *audit) longTaken(n *simNode) bool {
 	since := n.taken
@@ -66,13 +66,13 @@ func (a *audit) longTaken(n *simNode) bool {
 	return n.taken.IsZero() || !goes && !drained && a.w.now.Sub(since) > 5*time.Minute
 }
 
-// mayReplace is whether a step may have pods replaced that traffic reaches: in the node's own
+// mayReplace reports whether a step may have pods replaced that traffic reaches: in the node's own
 // turn, and where none serves; or it changes nothing of what they are made from.
 func mayReplace(seen *picture, s rollout.Step) bool {
 	return slices.Contains(seen.Status.Wave, s.Node) || s.Keep || ready(seen.node(s.Node)) == 0
 }
 
-// readyWithin is whether a pod of a node became ready so short a time ago, or for too short
+// readyWithin reports whether a pod of a node became ready so short a time ago, or for too short
 // a time to be called available.
 func (a *audit) readyWithin(node string, d time.Duration) bool {
 	return slices.ContainsFunc(a.w.pods, func(p *simPod) bool {
@@ -80,7 +80,7 @@ func (a *audit) readyWithin(node string, d time.Duration) bool {
 	})
 }
 
-// readyOfSet is whether a pod, or one of its ReplicaSet in whose place it may have been chosen,
+// readyOfSet reports whether a pod, or one of its ReplicaSet in whose place it may have been chosen,
 // became available a moment ago, or is not so yet.
 func (a *audit) readyOfSet(p *simPod) bool {
 	return slices.ContainsFunc(a.w.pods, func(o *simPod) bool {
@@ -88,7 +88,7 @@ func (a *audit) readyOfSet(p *simPod) bool {
 	})
 }
 
-// readyUnseen is whether a pod of a node became ready since who writes looked, or where nobody
+// readyUnseen reports whether a pod of a node became ready since who writes looked, or where nobody
 // does, a controller. For how long it must be so does not matter to who marks out of turn.
 func (a *audit) readyUnseen(node string) bool {
 	return slices.ContainsFunc(a.w.leaders, func(l *leader) bool {
@@ -122,7 +122,7 @@ func (a *audit) overrules(t *turn) time.Time {
 	return t.overruled
 }
 
-// resumed is whether a node has as many ready pods as it should without one, while its Deployment
+// resumed reports whether a node has as many ready pods as it should without one, while its Deployment
 // goes on with the update of another that somebody deleted.
 func (a *audit) resumed(node string) bool {
 	d := a.w.deployments[node]
@@ -138,7 +138,7 @@ func (a *audit) settleTurns() {
 	}
 }
 
-// rests is whether the controllers of a Deployment are done with it, and its pods are complete.
+// rests reports whether the controllers of a Deployment are done with it, and its pods are complete.
 func (a *audit) rests(d *simDeployment) bool {
 	settled := !d.syncing && d.api.Status.ObservedGeneration == d.api.Generation && d.total() == d.replicas() && d.replicas() == d.podsPerNode()
 	return settled && a.incomplete(d.node) == "" && !slices.ContainsFunc(d.sets, func(s *replicaSet) bool {
@@ -146,9 +146,9 @@ func (a *audit) rests(d *simDeployment) bool {
 	})
 }
 
-// shrunkTogether is whether the pod's ReplicaSet and another of the node were asked for fewer pods so shortly after
-// each other that the first may not have shown: the Deployment controller counts pods that are about to be
-// stopped, and no status tells.
+// shrunkTogether reports whether the pod's ReplicaSet and another of the node were asked for fewer
+// pods so shortly after each other that the first may not have shown: the Deployment controller
+// counts pods that are about to be stopped, and no status tells.
 func (a *audit) shrunkTogether(p *simPod) bool {
 	d := a.w.deployments[p.node]
 	return d != nil && slices.ContainsFunc(d.sets, func(s *replicaSet) bool {

@@ -57,7 +57,7 @@ func (l *leader) openViews() {
 			})}}
 			l.views[kind] = v
 			for _, obj := range l.w.api.All(kind) {
-				_ = v.store.Add(lean(obj))
+				_ = v.store.Add(transformed(obj))
 			}
 		}
 		events := handler.EventHandler(&handler.EnqueueRequestForObject{})
@@ -91,21 +91,21 @@ func sortedByName(objects []any) []any {
 	return objects
 }
 
-// lean is an object as the cache keeps it.
-func lean(obj client.Object) client.Object {
+// transformed is an object as the cache keeps it.
+func transformed(obj client.Object) client.Object {
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
 		stripped := *o
 		stripped.ManagedFields = slices.Clone(o.ManagedFields)
-		_, _ = leanDeployment(&stripped)
+		_, _ = transformDeployment(&stripped)
 		return stripped.DeepCopy()
 	case *corev1.Pod:
 		stripped := *o
-		_, _ = leanPod(&stripped)
+		_, _ = transformPod(&stripped)
 		return stripped.DeepCopy()
 	case *corev1.Node:
 		stripped := *o
-		_, _ = leanNode(&stripped)
+		_, _ = transformNode(&stripped)
 		return stripped.DeepCopy()
 	}
 	return obj.DeepCopyObject().(client.Object)
@@ -142,7 +142,7 @@ func (v *view) comes(before, after client.Object) {
 	v.late = v.late[1:]
 	q := called{l: v.l}
 	if after == nil {
-		gone := lean(before)
+		gone := transformed(before)
 		_ = v.store.Delete(gone)
 		for _, w := range v.watches {
 			if e := (event.DeleteEvent{Object: gone}); w.changes.Delete(e) {
@@ -151,7 +151,7 @@ func (v *view) comes(before, after client.Object) {
 		}
 		return
 	}
-	now := lean(after)
+	now := transformed(after)
 	key, _ := toolscache.MetaNamespaceKeyFunc(now)
 	old, known, _ := v.store.GetByKey(key)
 	_ = v.store.Add(now)
@@ -180,7 +180,7 @@ func (l *leader) asOf() time.Time {
 	return at
 }
 
-// seenSince is whether every leader has seen what was so at a time.
+// seenSince reports whether every leader has seen what was so at a time.
 func (w *world) seenSince(at time.Time) bool {
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool { return !l.asOf().After(at) })
 }

@@ -57,12 +57,12 @@ type world struct {
 	refused, bad, misbehaves map[string]bool
 	// healed is when every fault ended that does not lie in the spec.
 	healed time.Time
-	// everBad are the templates that were bad or misbehaved once, tight is whether a kubelet
+	// everBad are the templates that were bad or misbehaved once, tight says whether a kubelet
 	// ever had no room.
 	everBad map[string]bool
 	tight   bool
-	// storms counts the pods of each node that were rejected.
-	storms map[string]int
+	// rejections counts the pods of each node that were rejected.
+	rejections map[string]int
 	// asked is until when the load balancer asks ports that were removed from the spec.
 	asked map[int32]time.Time
 	// released are those of them that are to be closed all the same.
@@ -75,11 +75,11 @@ type world struct {
 	left map[string]*simDeployment
 	// movedAt is when a node last left the node set, was called NotReady, or went.
 	movedAt time.Time
-	// orphans is whether the object is deleted, and what it owns is left.
+	// orphans says whether the object is deleted, and what it owns is left.
 	orphans bool
-	// collected is whether the garbage collector has deleted what the object owns.
+	// collected says whether the garbage collector has deleted what the object owns.
 	collected bool
-	// proxied is whether kube-proxy answers health checks for the Service.
+	// proxied says whether kube-proxy answers health checks for the Service.
 	proxied bool
 	// selector is what the labels of nodes must match to be in the node set.
 	selector map[string]string
@@ -100,7 +100,7 @@ type world struct {
 	// hung is after how long the API server refuses what a leader writes, zero where it does not.
 	hung  time.Duration
 	audit *audit
-	// forbids is whether the operator permits no annotations but node-detacher's.
+	// forbids says whether the operator permits no annotations but node-detacher's.
 	forbids bool
 	// story receives what happens, in words.
 	story func(actor, what string)
@@ -119,7 +119,7 @@ func newWorld(seed int64) *world {
 	w := &world{
 		now: start, nodes: map[string]*simNode{}, addresses: map[string]*simNode{}, deployments: map[string]*simDeployment{}, left: map[string]*simDeployment{},
 		daemonSets: map[int32]*simDaemonSet{}, refused: map[string]bool{}, bad: map[string]bool{},
-		misbehaves: map[string]bool{}, everBad: map[string]bool{}, storms: map[string]int{}, asked: map[int32]time.Time{}, released: map[int32]bool{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
+		misbehaves: map[string]bool{}, everBad: map[string]bool{}, rejections: map[string]int{}, asked: map[int32]time.Time{}, released: map[int32]bool{}, wanted: map[int32]time.Time{}, words: map[string]string{}, image: "healthchecker:1",
 		detacher: simDetacher{answers: true, keys: map[string]string{}}, story: func(string, string) {},
 	}
 	if seed != 0 {

@@ -66,7 +66,7 @@ func (t *turns) take() (next queued, ok bool) {
 	return next, true
 }
 
-// before is whether a is to be served before b, which asked earlier.
+// before reports whether a is to be served before b, which asked earlier.
 func (t *turns) before(a, b types.NamespacedName) bool {
 	of, than := both(a), both(b)
 	return cmp.Or(

@@ -107,7 +107,7 @@ func TestPlay(t *testing.T) {
 			s.Spec.UpdateStrategy.RollingUpdate.Analysis = []v1alpha1.AnalysisCheck{{Name: "a", Count: new(int32(2)), IntervalSeconds: new(int32(10))}}
 		}, "0s to 18s: n1\n38s to 56s: n2\n1m16s to 1m34s: n3\n"},
 		"paused": {func(s *rollout.State) { s.Spec.Paused = true }, "left n1 n2 n3: spec.paused is set\n"},
-		"floor": {func(s *rollout.State) {
+		"minServingNodes": {func(s *rollout.State) {
 			s.Nodes = s.Nodes[:1]
 		}, "left n1: taking out node n1 would leave 0 nodes serving, minServingNodes is 1\n"},
 		"nothing to do": {func(s *rollout.State) {

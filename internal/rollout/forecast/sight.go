@@ -21,13 +21,13 @@ const mostAtOnce = 1000
 // out of sight only while it is settled: it serves, and nothing is on its way to it. Of
 // such nodes those are in sight that begin next, of each revision that nodes go to one
 // more than may begin together, and one of each revision that nodes have. The others are
-// counted: in the floor, in what is a percentage, and in the partition.
+// counted: in minServingNodes, in what is a percentage, and in the partition.
 type sight struct {
 	strategy v1alpha1.Strategy
 	pods     int32
-	// budget is how many nodes may be out, floor how many must go on serving, stay how many
+	// budget is how many nodes may be out, minServing how many must go on serving, stay how many
 	// the partition holds back.
-	budget, floor, stay int
+	budget, minServing, stay int
 	// order are the nodes in the order of their turns, by their place in the fleet.
 	order []int
 	// open are the nodes that are not settled, settled tells the others.
@@ -60,7 +60,7 @@ func newSight(f *fleet) *sight {
 		resolvable = resolvable && err == nil
 		return n
 	}
-	v.budget, v.floor, v.stay = resolve(v.strategy.MaxNodes), resolve(v.strategy.MinServingNodes), resolve(v.strategy.Partition)
+	v.budget, v.minServing, v.stay = resolve(v.strategy.MaxNodes), resolve(v.strategy.MinServingNodes), resolve(v.strategy.Partition)
 	if !resolvable || v.budget == 0 || v.pods == 0 || f.Deletion != rollout.NotDeleted {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (f *fleet) decide() rollout.Decision {
 	if given := f.Spec.UpdateStrategy.RollingUpdate; given != nil {
 		u = *given
 	}
-	u.MinServingNodes = new(intstr.FromInt(max(0, v.floor-v.others)))
+	u.MinServingNodes = new(intstr.FromInt(max(0, v.minServing-v.others)))
 	u.Partition = new(intstr.FromInt(v.stays))
 	if v.strategy.Detaching {
 		u.MaxUnavailableNodes = new(intstr.FromInt(v.budget))
@@ -144,7 +144,7 @@ func (f *fleet) settleOpen() {
 	})
 }
 
-// settled is whether the planner only counts the node, until its turn comes. Whatever
+// settled reports whether the planner only counts the node, until its turn comes. Whatever
 // is not known here to mean nothing, means something.
 func (f *fleet) settled(n *rollout.Node) bool {
 	d, grace := n.Deployment, f.sight.strategy.AttachGrace

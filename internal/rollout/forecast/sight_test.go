@@ -90,7 +90,7 @@ func sometimes(t *rapid.T, of int, what string) bool {
 
 func drawStrategy(t *rapid.T, s *rollout.State) {
 	u := s.Spec.UpdateStrategy.RollingUpdate
-	if sometimes(t, 3, "floor") {
+	if sometimes(t, 3, "min serving") {
 		u.MinServingNodes = new(drawnCount(t, "minServingNodes", 8))
 	}
 	if sometimes(t, 3, "partition") {

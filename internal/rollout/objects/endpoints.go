@@ -170,7 +170,7 @@ func publishedPort(p corev1.ServicePort, published []discoveryv1.EndpointPort) (
 	return 0, false
 }
 
-// PodReady is whether the pod's containers are ready and no readiness gate
+// PodReady reports whether the pod's containers are ready and no readiness gate
 // fails. Unlike the condition Ready it stays true where the node lifecycle
 // controller gave up on a node that only lost the API server.
 func PodReady(pod *corev1.Pod) bool {

@@ -54,7 +54,7 @@ func OwnPorts(set *v1alpha1.IngressDaemonSet, template *corev1.PodTemplateSpec) 
 	return slices.Compact(ports)
 }
 
-// MayListen is whether a pod that runs may be what listens on a TCP port of an address of its
+// MayListen reports whether a pod that runs may be what listens on a TCP port of an address of its
 // node: on the host network on any, otherwise on its hostPorts.
 func MayListen(pod *corev1.Pod, address string, port int32) bool {
 	if pod.Status.Phase != corev1.PodRunning || pod.Spec.HostNetwork {
@@ -71,7 +71,7 @@ func MayListen(pod *corev1.Pod, address string, port int32) bool {
 // anywhere is the port on whatever address.
 func (p HostPort) anywhere() HostPort { return HostPort{Protocol: p.Protocol, Port: p.Port} }
 
-// meets is whether the port is taken on an address on which the other is.
+// meets reports whether the port is taken on an address on which the other is.
 func (p HostPort) meets(other HostPort) bool {
 	return p.anywhere() == other.anywhere() && (p.ip == "" || other.ip == "" || p.ip == other.ip)
 }

@@ -39,7 +39,7 @@ func NodesOf(ds *appsv1.DaemonSet) NodeSet {
 	}
 }
 
-// Wants is whether the node belongs to the set: it matches the template's
+// Wants reports whether the node belongs to the set: it matches the template's
 // nodeSelector and required node affinity and spec.nodeSelector, and its taints
 // are tolerated. Taints of effect NoSchedule keep new pods away and leave those
 // that are there (present). One of effect NoExecute that pods tolerate only for a time
@@ -60,14 +60,14 @@ func (s NodeSet) Wants(node *corev1.Node, present bool) (bool, error) {
 	}), nil
 }
 
-// Evicts is whether a taint of the node takes its pods away, now or after a time.
+// Evicts reports whether a taint of the node takes its pods away, now or after a time.
 func (s NodeSet) Evicts(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoExecute && !tolerated(s.tolerations, &t)
 	})
 }
 
-// tolerated is whether pods tolerate a taint for good.
+// tolerated reports whether pods tolerate a taint for good.
 func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
 		switch {
@@ -83,20 +83,20 @@ func tolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	})
 }
 
-// Leaving is whether the node is cordoned or about to be removed.
+// Leaving reports whether the node is cordoned or about to be removed.
 func Leaving(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return slices.Contains(leavingTaints, t.Key)
 	})
 }
 
-// NodeReady is whether the node's kubelet reports it ready.
+// NodeReady reports whether the node's kubelet reports it ready.
 func NodeReady(node *corev1.Node) bool {
 	ready, _ := readiness(node)
 	return ready
 }
 
-// readiness is whether the node's kubelet reports it ready, and when that last changed.
+// readiness reports whether the node's kubelet reports it ready, and when that last changed.
 func readiness(node *corev1.Node) (ready bool, at time.Time) {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -27,7 +27,7 @@ func NodeManager(set *v1alpha1.IngressDaemonSet) string {
 	return nodeManagers + set.Namespace + "/" + set.Name
 }
 
-// AsksForNodes is whether a field manager is the NodeManager of some IngressDaemonSet.
+// AsksForNodes reports whether a field manager is the NodeManager of some IngressDaemonSet.
 func AsksForNodes(manager string) bool { return strings.HasPrefix(manager, nodeManagers) }
 
 // Reader reads the objects of a node into what the planner sees.
@@ -72,7 +72,7 @@ func (r Reader) Node(name string, node *corev1.Node, deployment *appsv1.Deployme
 	return out, err
 }
 
-// CheckersSettled is whether each health-check port of a node has one health
+// CheckersSettled reports whether each health-check port of a node has one health
 // checker, ready and of the newest template. Pods are the node's health checkers.
 func CheckersSettled(set *v1alpha1.IngressDaemonSet, daemonSets map[int32]*appsv1.DaemonSet, pods []*corev1.Pod) bool {
 	for _, port := range set.Spec.HealthCheckNodePorts {
@@ -141,13 +141,13 @@ func DeletedAt(pod *corev1.Pod) time.Time {
 
 func evicted(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil && disruption(pod) != nil }
 
-// EvictedByTaint is whether a taint of its node takes a pod away.
+// EvictedByTaint reports whether a taint of its node takes a pod away.
 func EvictedByTaint(pod *corev1.Pod) bool {
 	c := disruption(pod)
 	return c != nil && c.Reason == evictedByTaint
 }
 
-// EvictedByRequest is whether somebody asked the API server to evict the pod, as a drain does.
+// EvictedByRequest reports whether somebody asked the API server to evict the pod, as a drain does.
 func EvictedByRequest(pod *corev1.Pod) bool {
 	c := disruption(pod)
 	return c != nil && c.Reason == evictedByRequest
@@ -203,7 +203,7 @@ func (r Reader) deployment(d *appsv1.Deployment) *rollout.Deployment {
 	return out
 }
 
-// lacksLabels is whether somebody took labels by which the health checkers find it.
+// lacksLabels reports whether somebody took labels by which the health checkers find it.
 func (r Reader) lacksLabels(d *appsv1.Deployment) bool {
 	for key, value := range OwnLabels(r.set, d.Annotations[v1alpha1.AnnotationNode]) {
 		if d.Labels[key] != value {
@@ -213,7 +213,7 @@ func (r Reader) lacksLabels(d *appsv1.Deployment) bool {
 	return false
 }
 
-// drifted is whether somebody else owns a field of the spec: what server-side
+// drifted reports whether somebody else owns a field of the spec: what server-side
 // apply leaves in place although it was never asked for.
 func drifted(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.ManagedFields, foreign)
@@ -223,8 +223,8 @@ func foreign(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager != FieldManager && Outlives(entry)
 }
 
-// Outlives is whether fields of the spec would survive our server-side apply by
-// this claim: somebody else's, or our own from a patch.
+// Outlives reports whether fields of the spec would survive our server-side apply by
+// this entry of the managed fields: somebody else's, or our own from a patch.
 func Outlives(entry metav1.ManagedFieldsEntry) bool {
 	applied := entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
 	if applied || entry.Subresource == "status" || entry.FieldsV1 == nil {

@@ -65,7 +65,7 @@ func drainHook(port intstr.IntOrString) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: v1alpha1.DrainPath, Port: port, Host: "127.0.0.1"}}
 }
 
-// generated is whether a hook is as drainHook makes it, for any port. Releases before
+// generated reports whether a hook is as drainHook makes it, for any port. Releases before
 // named no host for pods of the host network.
 func generated(hook *corev1.LifecycleHandler) bool {
 	if hook.HTTPGet == nil {

@@ -39,7 +39,7 @@ type Write struct {
 // Sizes are the replicas by revision, without those of 0.
 type Sizes map[string]int32
 
-// Ready is whether pods of a revision become ready.
+// Ready reports whether pods of a revision become ready.
 func Ready(revision string) bool { return !strings.HasPrefix(revision, "bad") }
 
 // Dir is the folder of the recordings, below the module's root.

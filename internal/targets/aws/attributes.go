@@ -37,9 +37,9 @@ func (c *Client) addAttributes(ctx context.Context, g *targets.Group) error {
 		return err
 	}
 	g.Delay = delay(values[delayKey])
-	g.EndsFlowsAfterDelay = values[endsAfterDelay] == "true"
+	g.EndsConnectionsAfterDelay = values[endsAfterDelay] == "true"
 	// Only network load balancers have it, where it is on unless it is turned off.
-	g.EndsFlowsOfUnhealthy = g.Balancer == targets.Network && values[endsOfUnhealthy] != "false"
+	g.EndsConnectionsOfUnhealthy = g.Balancer == targets.Network && values[endsOfUnhealthy] != "false"
 	g.MinHealthy = max(minimum(values, failoverCount, 1), minimum(values, routingCount, 1))
 	g.MinHealthyPercent = max(minimum(values, failoverPercent, 0), minimum(values, routingPercent, 0))
 	g.CrossZone, err = c.crossZone(ctx, g.Balancer, values[crossZoneKey], g.Balancers)

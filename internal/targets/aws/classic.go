@@ -106,8 +106,8 @@ func (c *Client) addClassicAttributes(ctx context.Context, g *targets.Group) err
 	}
 	g.CrossZone = values[crossZoneKey] == "true"
 	g.Delay = delay(values[delayKey])
-	g.EndsFlowsAfterDelay = true
-	g.EndsFlowsOfUnhealthy = g.Delay == 0
+	g.EndsConnectionsAfterDelay = true
+	g.EndsConnectionsOfUnhealthy = g.Delay == 0
 	return nil
 }
 

@@ -164,7 +164,7 @@ func naming(err error, asked []targets.Target) error {
 // idCharacters are what instance ids and addresses are made of.
 const idCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:-"
 
-// refusesTarget is whether AWS refused a request because of a target in it.
+// refusesTarget reports whether AWS refused a request because of a target in it.
 func refusesTarget(err error) bool {
 	f, ok := errors.AsType[*Failure](err)
 	return ok && (f.Code == "InvalidTarget" || f.Code == "InvalidInstance")

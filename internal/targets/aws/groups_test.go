@@ -68,18 +68,18 @@ func TestGroups(t *testing.T) {
 	}
 	want := []targets.Group{
 		{ID: "a", Name: "n-a", Balancer: targets.Network, Type: targets.IP, IPv6: true, Port: 8080, Tags: map[string]string{"of": "a"},
-			Balancers: []string{nlbARN}, InUse: true, ChecksTarget: true, Delay: 2 * time.Minute, EndsFlowsAfterDelay: true, CrossZone: true, MinHealthy: 3, MinHealthyPercent: 40},
+			Balancers: []string{nlbARN}, InUse: true, ChecksTarget: true, Delay: 2 * time.Minute, EndsConnectionsAfterDelay: true, CrossZone: true, MinHealthy: 3, MinHealthyPercent: 40},
 		{ID: "b", Name: "n-b", Balancer: targets.Application, Type: targets.Instance, Port: 80, Tags: map[string]string{"of": "b"},
 			Balancers: []string{albARN}, InUse: true, CrossZone: true},
 		{ID: "c", Name: "n-c", Balancer: targets.Network, Type: targets.IP, Port: 443, Datagrams: true, Tags: map[string]string{"of": "c"},
-			ChecksTarget: true, Delay: 5 * time.Minute, EndsFlowsOfUnhealthy: true, MinHealthy: 1},
+			ChecksTarget: true, Delay: 5 * time.Minute, EndsConnectionsOfUnhealthy: true, MinHealthy: 1},
 		{ID: "quic", Name: "n-quic", Balancer: targets.Network, Type: targets.IP, Port: 443, Datagrams: true, Tags: map[string]string{"of": "quic"},
-			Delay: 5 * time.Minute, EndsFlowsOfUnhealthy: true, MinHealthy: 1,
+			Delay: 5 * time.Minute, EndsConnectionsOfUnhealthy: true, MinHealthy: 1,
 			LeftAlone: "its protocol is TCP_QUIC, whose targets are registered with server ids that this controller does not know"},
 		{ID: "old", Name: "old", Balancer: targets.Classic, Type: targets.Instance, Port: 30080, Ports: []int32{30080, 30443}, Tags: map[string]string{"of": "old"},
-			InUse: true, ChecksTarget: true, Delay: 90 * time.Second, EndsFlowsAfterDelay: true, CrossZone: true},
+			InUse: true, ChecksTarget: true, Delay: 90 * time.Second, EndsConnectionsAfterDelay: true, CrossZone: true},
 		{ID: "older", Name: "older", Balancer: targets.Classic, Type: targets.Instance, Tags: map[string]string{"of": "older"},
-			EndsFlowsAfterDelay: true, EndsFlowsOfUnhealthy: true},
+			EndsConnectionsAfterDelay: true, EndsConnectionsOfUnhealthy: true},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)

@@ -47,9 +47,9 @@ type account struct {
 	// outcome tells what a failed call asks for.
 	outcome func(error) targets.Outcome
 	random  func() float64
-	// ring calls for another pass.
-	ring func()
-	// leads is whether no other controller can lead at this moment.
+	// trigger calls for another pass.
+	trigger func()
+	// leads says whether no other controller can lead at this moment.
 	leads func() bool
 	// running is until when calls are made, stop ends them.
 	running context.Context
@@ -71,7 +71,7 @@ type account struct {
 // newAccount is not connected yet.
 func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	a := &account{
-		outcome: r.Outcome, random: r.Random, ring: r.ring, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
+		outcome: r.Outcome, random: r.Random, trigger: r.trigger, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
 		inventory: map[string]inventory{}, moved: make(chan struct{}), background: r.background, survey: newSurvey(),
 	}
 	as := &role
@@ -83,7 +83,7 @@ func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	}
 	a.connect = func() (Cloud, error) { return r.Connect(as, a.before) }
 	a.running, a.stop = context.WithCancel(r.running)
-	a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.listGroups, ring: r.ring}
+	a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.listGroups, trigger: r.trigger}
 	return a
 }
 
@@ -108,7 +108,7 @@ func (a *account) run(ctx context.Context) {
 		moved := a.moved
 		a.mu.Unlock()
 		if stale && !ready {
-			a.ring()
+			a.trigger()
 		}
 		group, known := a.group(call.Group)
 		switch {
@@ -237,7 +237,7 @@ func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.move()
 	a.mu.Unlock()
 	callsMade.WithLabelValues(call.Kind.String(), outcome.String()).Inc()
-	a.ring()
+	a.trigger()
 }
 
 // connected is the cloud. The first that asks connects, and calls are made from then on.
@@ -301,7 +301,7 @@ func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
 	return out
 }
 
-// plan has the calls of a decision made, of which the records are written. held is whether
+// plan has the calls of a decision made, of which the records are written. held says whether
 // others wait for that: then what was read stays fresh, unless a call is made now.
 func (a *account) plan(group string, d targets.GroupDecision, held bool) {
 	a.mu.Lock()

@@ -24,7 +24,7 @@ func healthy(ids ...string) map[targets.Target]targets.Health {
 	return out
 }
 
-// fakeCloud stands in for a cloud that answers when it is let to.
+// fakeCloud is a cloud that answers when it is let to.
 type fakeCloud struct {
 	calls chan string
 	// answers, where there is one, is waited for.
@@ -78,10 +78,10 @@ func (f *fakeCloud) Deregister(ctx context.Context, _ targets.Group, _ []targets
 }
 
 // accountOf is one that is connected, and has listed its group.
-func accountOf(cloud *fakeCloud, ring func()) *account {
+func accountOf(cloud *fakeCloud, trigger func()) *account {
 	g := group(targets.Instance)
 	return &account{
-		cloud: cloud, outcome: func(error) targets.Outcome { return targets.Failed }, random: func() float64 { return 0 }, ring: ring, calls: targets.NewCalls(100, 100),
+		cloud: cloud, outcome: func(error) targets.Outcome { return targets.Failed }, random: func() float64 { return 0 }, trigger: trigger, calls: targets.NewCalls(100, 100),
 		groups:    &listing[targets.Group]{all: []targets.Group{g}, read: true, at: time.Now(), asked: time.Now()},
 		inventory: map[string]inventory{}, moved: make(chan struct{}), survey: newSurvey(), background: rate.NewLimiter(5, 20),
 	}
@@ -99,8 +99,8 @@ func moves(at time.Time) targets.GroupDecision {
 // TestCallsAreMade has the calls of a decision made, and what was read is fresh
 // until the next.
 func TestCallsAreMade(t *testing.T) {
-	cloud, rung := &fakeCloud{calls: make(chan string)}, make(chan struct{}, 10)
-	a := accountOf(cloud, func() { rung <- struct{}{} })
+	cloud, triggered := &fakeCloud{calls: make(chan string)}, make(chan struct{}, 10)
+	a := accountOf(cloud, func() { triggered <- struct{}{} })
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { a.run(ctx); close(ended) }()
@@ -109,7 +109,7 @@ func TestCallsAreMade(t *testing.T) {
 		if got := <-cloud.calls; got != want {
 			t.Errorf("%s was called, want %s", got, want)
 		}
-		<-rung
+		<-triggered
 	}
 	known := func() targets.KnownGroup { return a.observe(v1alpha1.AssumeRole{}).Groups[0] }
 	if g := known(); g.Failing != "broken" || !g.Live || len(g.Registered) != 1 {
@@ -152,9 +152,9 @@ func TestReadsAreDatedByTheirQuestion(t *testing.T) {
 // frozen since, nor one without the lease; and asks for another decision.
 func TestFrozenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rung := make(chan struct{}, 100)
+		triggered := make(chan struct{}, 100)
 		cloud := &fakeCloud{calls: make(chan string, 10)}
-		a := accountOf(cloud, func() { rung <- struct{}{} })
+		a := accountOf(cloud, func() { triggered <- struct{}{} })
 		cloud.before = a.before
 		leads := true
 		a.leads = func() bool { return leads }
@@ -163,7 +163,7 @@ func TestFrozenCalls(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go a.run(ctx)
 		synctest.Wait()
-		if len(rung) == 0 {
+		if len(triggered) == 0 {
 			t.Error("no decision is asked for")
 		}
 		for len(cloud.calls) > 0 {
@@ -200,7 +200,7 @@ func TestFrozenCalls(t *testing.T) {
 func TestWhatCannotBeListedIsAskedForLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asks := 0
-		l := &listing[int]{what: "listing", ring: func() {}, list: func(context.Context) ([]int, error) { asks++; return nil, errors.New("denied") }}
+		l := &listing[int]{what: "listing", trigger: func() {}, list: func(context.Context) ([]int, error) { asks++; return nil, errors.New("denied") }}
 		for range 100 {
 			l.renew(t.Context(), 0)
 			synctest.Wait()
@@ -218,7 +218,7 @@ func TestWhatCannotBeListedIsAskedForLess(t *testing.T) {
 // TestAListIsAsOldAsItsQuestion: what was made meanwhile may not be in it.
 func TestAListIsAsOldAsItsQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &listing[int]{ring: func() {}, list: func(context.Context) ([]int, error) { time.Sleep(time.Minute); return []int{1}, nil }}
+		l := &listing[int]{trigger: func() {}, list: func(context.Context) ([]int, error) { time.Sleep(time.Minute); return []int{1}, nil }}
 		asked := time.Now()
 		l.renew(t.Context(), 0)
 		time.Sleep(2 * time.Minute)

@@ -33,7 +33,7 @@ func (a *answers) ended(uid types.UID) {
 	a.of[uid] = nil
 }
 
-// hasEnded is whether an object that is shown is gone.
+// hasEnded reports whether an object that is shown is gone.
 func (a *answers) hasEnded(uid types.UID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

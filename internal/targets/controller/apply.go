@@ -26,7 +26,7 @@ type applied struct {
 	refused map[targets.Ref]bool
 	// there are all objects that may be written to.
 	there map[targets.Ref]bool
-	// again is whether readiness gates are left to write at once.
+	// again says whether readiness gates are left to write at once.
 	again bool
 	// gates is why readiness gates could not be written.
 	gates error
@@ -98,7 +98,7 @@ func (r *Reconciler) beginWrites(d targets.Decision) *applied {
 	return done
 }
 
-// returns is whether an Attachment says from now on that its node is back.
+// returns reports whether an Attachment says from now on that its node is back.
 func returns(n targets.NodeAttachmentDecision) bool {
 	said := n.Object.Status.Done && n.Object.Status.ObservedGeneration == n.Object.Generation
 	return n.Object.Spec.Wanted == v1alpha1.WantAttached && n.Status.Done && !said
@@ -118,8 +118,8 @@ func (d *applied) beginReturns(r *Reconciler, decision targets.Decision) {
 	}
 }
 
-// recorded is whether nothing of TargetGroupAttachments is left to write but what failed: what is under way,
-// or has changed since it was observed, calls for another pass.
+// recorded reports whether nothing of TargetGroupAttachments is left to write but what failed: what
+// is under way, or has changed since it was observed, calls for another pass.
 func (d *applied) recorded(ctx context.Context) bool {
 	for ref, one := range d.begun {
 		if ref.Kind != targets.KindGroupAttachment {
@@ -137,7 +137,7 @@ func (d *applied) recorded(ctx context.Context) bool {
 	return true
 }
 
-// written is whether what a call needs is written. Where nothing was to be written, it is.
+// written reports whether what a call needs is written. Where nothing was to be written, it is.
 func (d *applied) written(ctx context.Context, ref targets.Ref) bool {
 	one := d.begun[ref]
 	if one == nil {
@@ -209,7 +209,7 @@ func (r *Reconciler) useAccounts(d targets.Decision) {
 			r.accounts[plan.Role] = a
 			if a.refused != "" {
 				// That is all that is ever known of it.
-				r.ring()
+				r.trigger()
 			}
 		}
 		a.renew(plan, r.GroupsEvery)
@@ -280,10 +280,10 @@ func (r *Reconciler) writeGate(ctx context.Context, g targets.GateWrite) error {
 	return nil
 }
 
-// leads is whether no other controller can lead at this moment.
+// leads reports whether no other controller can lead at this moment.
 func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
 
-// same is whether a status need not be written.
+// same reports whether a status need not be written.
 func same[T any](a, b T) bool { return equality.Semantic.DeepEqual(a, b) }
 
 // listAgain is after how long groups are listed again where the newest list is older than a

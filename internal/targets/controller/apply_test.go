@@ -36,11 +36,11 @@ func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
 	a := accountOf(&fakeCloud{}, func() {})
 	a.running, a.stop = context.WithCancel(t.Context())
 	return &Reconciler{
-		Options: Options{Floor: targets.DefaultFloor, GroupsEvery: time.Hour, Rate: 4, Burst: 20},
-		client:  api, recorder: events.NewFakeRecorder(100), ring: func() {}, running: t.Context(),
+		Options: Options{SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Hour, Rate: 4, Burst: 20},
+		client:  api, recorder: events.NewFakeRecorder(100), trigger: func() {}, running: t.Context(),
 		writes: newWrites(func() {}), connections: newConnections(func() {}),
 		accounts: map[v1alpha1.AssumeRole]*account{{}: a}, background: a.background,
-		bindings: &listing[targets.Binding]{read: true, at: time.Now(), ring: func() {}}, caches: newCaches(api, api, func() {}), answers: newAnswers(),
+		bindings: &listing[targets.Binding]{read: true, at: time.Now(), trigger: func() {}}, caches: newCaches(api, api, func() {}), answers: newAnswers(),
 	}
 }
 
@@ -300,8 +300,8 @@ func TestAWriteThatHangsWaitsAlone(t *testing.T) {
 		}
 		objects := stored(t, api, named("one"), named("two"))
 		r := reconcilerOf(t, api)
-		rung := 0
-		r.writes.ring = func() { rung++ }
+		triggered := 0
+		r.writes.trigger = func() { triggered++ }
 		began := time.Now()
 		r.apply(t.Context(), &observed{}, decided(time.Now(), objects...))
 		if got := r.queued(); !slices.Equal(got, []string{"i-two"}) || time.Since(began) > patience {
@@ -318,8 +318,8 @@ func TestAWriteThatHangsWaitsAlone(t *testing.T) {
 		}
 		close(hangs)
 		synctest.Wait()
-		if rung != 1 {
-			t.Errorf("%d passes are called for", rung)
+		if triggered != 1 {
+			t.Errorf("%d passes are called for", triggered)
 		}
 	})
 }

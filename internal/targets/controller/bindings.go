@@ -39,9 +39,9 @@ func bindingsOf(list *unstructured.UnstructuredList) []targets.Binding {
 }
 
 // newBindings are those of the cluster, none listed yet.
-func newBindings(reader client.Reader, ring func()) *listing[targets.Binding] {
+func newBindings(reader client.Reader, trigger func()) *listing[targets.Binding] {
 	list := func(ctx context.Context) ([]targets.Binding, error) { return listBindings(ctx, reader) }
-	return &listing[targets.Binding]{what: "listing the TargetGroupBindings", list: list, ring: ring}
+	return &listing[targets.Binding]{what: "listing the TargetGroupBindings", list: list, trigger: trigger}
 }
 
 // listBindings lists those of every kind that the cluster has. They are not watched,

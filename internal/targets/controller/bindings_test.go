@@ -47,8 +47,8 @@ func (l *lister) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 // what was listed before.
 func TestListingBindings(t *testing.T) {
 	forbidden, missing := errors.New("forbidden"), &meta.NoKindMatchError{GroupKind: bindingLists[0].GroupKind()}
-	rung, l := make(chan struct{}), &lister{}
-	b := newBindings(l, func() { rung <- struct{}{} })
+	triggered, l := make(chan struct{}), &lister{}
+	b := newBindings(l, func() { triggered <- struct{}{} })
 	for _, c := range []struct {
 		name     string
 		aws, eks error
@@ -66,7 +66,7 @@ func TestListingBindings(t *testing.T) {
 		l.errs = map[string]error{"elbv2.k8s.aws": c.aws, "eks.amazonaws.com": c.eks}
 		b.at = time.Time{}
 		b.renew(t.Context(), 0)
-		<-rung
+		<-triggered
 		all, read, failure := b.known()
 		if len(all) != c.listed || read != c.read || failure != c.failure {
 			t.Errorf("%s: %v %t %q", c.name, all, read, failure)

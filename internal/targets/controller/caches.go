@@ -32,13 +32,14 @@ const (
 )
 
 // caches are those of pods, by namespace, that of Nodes, and those of TargetGroupAttachments and of
-// Attachments. Each kind's watch lags by itself, so that a status may name a target that another leader registered
-// while its pod is not there yet. A cache is compared once with what the API server has, where
-// something is missing in it: all that is recorded thereafter by this process it has shown.
+// Attachments. Each kind's watch lags by itself, so that a status may name a target that another
+// leader registered while its pod is not there yet. A cache is compared once with what the API
+// server has, where something is missing in it: all that is recorded thereafter by this process it
+// has shown.
 type caches struct {
 	cached, live client.Reader
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu sync.Mutex
 	// looking are those that are being compared, current those that are not behind.
@@ -47,8 +48,8 @@ type caches struct {
 	late map[string]string
 }
 
-func newCaches(cached, live client.Reader, ring func()) *caches {
-	return &caches{cached: cached, live: live, ring: ring, looking: map[string]bool{}, current: map[string]bool{}, late: map[string]string{}}
+func newCaches(cached, live client.Reader, trigger func()) *caches {
+	return &caches{cached: cached, live: live, trigger: trigger, looking: map[string]bool{}, current: map[string]bool{}, late: map[string]string{}}
 }
 
 // cacheOf names the one that shows what a TargetGroupAttachment selects.
@@ -59,7 +60,7 @@ func cacheOf(a *v1alpha1.TargetGroupAttachment) string {
 	return a.Namespace
 }
 
-// behind is whether a cache may not show all yet.
+// behind reports whether a cache may not show all yet.
 func (c *caches) behind(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +81,7 @@ func (c *caches) tell(name, why string) {
 	c.late[name] = why
 	c.mu.Unlock()
 	if news {
-		c.ring()
+		c.trigger()
 	}
 }
 
@@ -100,7 +101,7 @@ func (c *caches) catchUp(ctx context.Context, name string) {
 		c.current[name] = true
 		delete(c.late, name)
 		c.mu.Unlock()
-		c.ring()
+		c.trigger()
 	}()
 }
 
@@ -218,7 +219,7 @@ func versionsOf(list client.ObjectList) map[types.UID]string {
 	return out
 }
 
-// older is whether a version is of before another one, or may be.
+// older reports whether a version is of before another one, or may be.
 func older(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return version != than && (err != nil || order < 0)

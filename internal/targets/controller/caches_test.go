@@ -53,16 +53,16 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			rung, live, cached := 0, fakeapi.New(t, c.live...), fakeapi.New(t, c.cached...)
-			caches := newCaches(cached, live, func() { rung++ })
+			triggered, live, cached := 0, fakeapi.New(t, c.live...), fakeapi.New(t, c.cached...)
+			caches := newCaches(cached, live, func() { triggered++ })
 			if !caches.behind(c.of) {
 				t.Errorf("%s: it was never compared", name)
 			}
 			caches.catchUp(ctx, c.of)
 			time.Sleep(10 * lookAgain)
 			synctest.Wait()
-			if caches.behind(c.of) != c.behind || (rung == 0) != c.behind {
-				t.Errorf("%s: behind %t, %d passes are called for", name, caches.behind(c.of), rung)
+			if caches.behind(c.of) != c.behind || (triggered == 0) != c.behind {
+				t.Errorf("%s: behind %t, %d passes are called for", name, caches.behind(c.of), triggered)
 			}
 			if !c.behind {
 				return
@@ -80,8 +80,8 @@ func TestACacheIsBehindUntilItShowsAll(t *testing.T) {
 			}
 			time.Sleep(2 * lookAgain)
 			synctest.Wait()
-			if caches.behind(c.of) || rung != 1 {
-				t.Errorf("%s: behind %t in the end, %d passes are called for", name, caches.behind(c.of), rung)
+			if caches.behind(c.of) || triggered != 1 {
+				t.Errorf("%s: behind %t in the end, %d passes are called for", name, caches.behind(c.of), triggered)
 			}
 		})
 	}
@@ -161,22 +161,22 @@ func TestACacheThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		rung := atomic.Int32{}
+		triggered := atomic.Int32{}
 		live := &unlistable{fakeapi.New(t, podAt("a", "7")), slices.Repeat([]error{errors.New("refused")}, 20)}
-		caches := newCaches(fakeapi.New(t), live, func() { rung.Add(1) })
+		caches := newCaches(fakeapi.New(t), live, func() { triggered.Add(1) })
 		caches.catchUp(ctx, "ns")
 		for _, at := range []struct {
-			after time.Duration
-			want  string
-			rung  int32
+			after     time.Duration
+			want      string
+			triggered int32
 		}{
 			{tellAfter - lookAgain/2, "", 0}, {lookAgain, "comparing with the API server fails: listing live: refused", 1},
 			{10 * lookAgain, "the API server has what has not come by the watch", 2},
 		} {
 			time.Sleep(at.after)
 			synctest.Wait()
-			if got := caches.isLate("ns"); got != at.want || rung.Load() != at.rung {
-				t.Errorf("%s later: %q, want %q, %d passes are called for", at.after, got, at.want, rung.Load())
+			if got := caches.isLate("ns"); got != at.want || triggered.Load() != at.triggered {
+				t.Errorf("%s later: %q, want %q, %d passes are called for", at.after, got, at.want, triggered.Load())
 			}
 		}
 		if err := live.Reader.(client.Client).Delete(ctx, podAt("a", "7")); err != nil {
@@ -184,14 +184,14 @@ func TestACacheThatIsLate(t *testing.T) {
 		}
 		time.Sleep(2 * lookAgain)
 		synctest.Wait()
-		if got := caches.isLate("ns"); got != "" || rung.Load() != 3 {
-			t.Errorf("in the end: %q, %d passes are called for", got, rung.Load())
+		if got := caches.isLate("ns"); got != "" || triggered.Load() != 3 {
+			t.Errorf("in the end: %q, %d passes are called for", got, triggered.Load())
 		}
 	})
 }
 
-// reconcileFor reconciles for a while, whenever it is rung for.
-func reconcileFor(t *testing.T, d time.Duration, r *Reconciler, bell <-chan struct{}) {
+// reconcileFor reconciles for a while, whenever a pass is triggered.
+func reconcileFor(t *testing.T, d time.Duration, r *Reconciler, triggers <-chan struct{}) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		result, err := r.Reconcile(t.Context(), all)
@@ -200,7 +200,7 @@ func reconcileFor(t *testing.T, d time.Duration, r *Reconciler, bell <-chan stru
 		}
 		synctest.Wait()
 		select {
-		case <-bell:
+		case <-triggers:
 		case <-time.After(min(result.RequeueAfter, time.Second)):
 		}
 	}
@@ -226,15 +226,15 @@ func TestAPodThatAnotherLeaderSawStays(t *testing.T) {
 		for _, id := range []string{"10.0.0.8", "10.0.0.9"} {
 			cloud.targets[targets.Target{ID: id, Port: 80}] = targets.Health{Condition: targets.Healthy}
 		}
-		r, bell := loopOf(ctx, cache, live, cloud)
-		reconcileFor(t, time.Minute, r, bell)
+		r, triggers := loopOf(ctx, cache, live, cloud)
+		reconcileFor(t, time.Minute, r, triggers)
 		if !cloud.has("10.0.0.9") {
 			t.Error("a pod that serves is taken out")
 		}
 		if err := live.Delete(ctx, serving("new", "10.0.0.9")); err != nil {
 			t.Fatal(err)
 		}
-		reconcileFor(t, time.Minute, r, bell)
+		reconcileFor(t, time.Minute, r, triggers)
 		if cloud.has("10.0.0.9") || !cloud.has("10.0.0.8") {
 			t.Error("a pod that is gone stays, or one that serves is taken out")
 		}
@@ -272,9 +272,9 @@ func TestTheZonesOfNodesAreReadFirst(t *testing.T) {
 			known, unnamed, named := nodeOf("node-a", "i-a", "z1"), nodeOf("node-b", "", c.zone), nodeOf("node-b", c.instance, c.zone)
 			cache, live := fakeapi.New(t, a, known, unnamed), fakeapi.New(t, a.DeepCopy(), known.DeepCopy(), named)
 			cloud := &groupInMemory{targets: healthy("i-a", "i-b")}
-			r, bell := loopOf(ctx, cache, live, zonal{cloud})
+			r, triggers := loopOf(ctx, cache, live, zonal{cloud})
 			r.Detaching = true
-			reconcileFor(t, time.Minute, r, bell)
+			reconcileFor(t, time.Minute, r, triggers)
 			if !cloud.has("i-a") {
 				t.Errorf("the other one is %s: it is taken out before that is known", name)
 			}
@@ -283,7 +283,7 @@ func TestTheZonesOfNodesAreReadFirst(t *testing.T) {
 			if err := cache.Update(ctx, shown); err != nil {
 				t.Fatal(err)
 			}
-			reconcileFor(t, time.Minute, r, bell)
+			reconcileFor(t, time.Minute, r, triggers)
 			if cloud.has("i-a") == c.out || !cloud.has("i-b") {
 				t.Errorf("the other one is %s: it is registered: %t", name, cloud.has("i-a"))
 			}

@@ -26,9 +26,9 @@ const (
 // connections asks the health checkers of nodes, while targets there are leaving,
 // whether connections still come. All that it knows may be lost.
 type connections struct {
-	// ring calls for another pass.
-	ring  func()
-	slots chan struct{}
+	// trigger calls for another pass.
+	trigger func()
+	slots   chan struct{}
 
 	mu   sync.Mutex
 	asks map[healthclient.Port]*asks
@@ -41,8 +41,8 @@ type asks struct {
 	told map[int32]targets.Quiet
 }
 
-func newConnections(ring func()) *connections {
-	return &connections{ring: ring, slots: make(chan struct{}, mostAsked), asks: map[healthclient.Port]*asks{}}
+func newConnections(trigger func()) *connections {
+	return &connections{trigger: trigger, slots: make(chan struct{}, mostAsked), asks: map[healthclient.Port]*asks{}}
 }
 
 // want sets which health checkers are asked, until ctx is done.
@@ -110,7 +110,7 @@ func (c *connections) enter(a *asks, answer []v1alpha1.PortConnections, asked, a
 	}
 	c.mu.Unlock()
 	if news {
-		c.ring()
+		c.trigger()
 	}
 }
 

@@ -125,8 +125,8 @@ func TestConnections(t *testing.T) {
 	server := httptest.NewServer(a)
 	defer server.Close()
 	address := netip.MustParseAddrPort(server.Listener.Addr().String())
-	rung := make(chan struct{}, 10)
-	c := newConnections(func() { rung <- struct{}{} })
+	triggered := make(chan struct{}, 10)
+	c := newConnections(func() { triggered <- struct{}{} })
 	// Each question gives way to the next.
 	c.slots = make(chan struct{}, 1)
 	at := healthclient.Port{Node: "node-a", Address: address.Addr().String(), Number: int32(address.Port())}
@@ -145,14 +145,14 @@ func TestConnections(t *testing.T) {
 	c.want(t.Context(), []healthclient.Port{at})
 	until("busy", func(q targets.Quiet, known bool) bool { return !q.Came.IsZero() })
 	select {
-	case <-rung:
+	case <-triggered:
 		t.Error("a pass is called for while a connection is open")
 	default:
 	}
 	says("node-a", v1alpha1.PortConnections{Port: 80, QuietSeconds: 12})
 	until("quiet", func(q targets.Quiet, known bool) bool { return q.Long() && !q.Came.IsZero() })
 	select {
-	case <-rung:
+	case <-triggered:
 	case <-time.After(time.Minute):
 		t.Error("no pass is called for")
 	}
@@ -160,7 +160,7 @@ func TestConnections(t *testing.T) {
 	until("unknown", func(q targets.Quiet, known bool) bool { return known && q.To.IsZero() })
 	c.want(t.Context(), nil)
 	until("forgotten", func(q targets.Quiet, known bool) bool { return !known })
-	if len(rung) > 0 {
+	if len(triggered) > 0 {
 		t.Error("a pass is called for without news")
 	}
 }

@@ -38,23 +38,23 @@ type Options struct {
 	Roles []v1alpha1.AssumeRole
 	// Outcome tells what a failed call asks for.
 	Outcome func(error) targets.Outcome
-	// Floor is how long a kind of load balancer may send new connections to what was
+	// SettleTime is how long a kind of load balancer may send new connections to what was
 	// deregistered.
-	Floor func(targets.Balancer) time.Duration
+	SettleTime func(targets.Balancer) time.Duration
 	// Rate and Burst limit the requests to the cloud, as each role.
 	Rate  float64
 	Burst int
 	// BackgroundRate limits the requests that nobody waits for, as all roles together.
 	BackgroundRate float64
-	// Detaching is whether nodes may be asked to be out, DetachTagged the tags of the groups
+	// Detaching says whether nodes may be asked to be out, DetachTagged the tags of the groups
 	// in which they are looked for, none for all.
 	Detaching    bool
 	DetachTagged map[string]string
-	// RequireGroupTag is whether a group needs targets.NamespacesTag to take new targets.
+	// RequireGroupTag says whether a group needs targets.NamespacesTag to take new targets.
 	RequireGroupTag bool
 	// GroupsEvery is how often it is read which target groups there are.
 	GroupsEvery time.Duration
-	// Leads is whether no other controller can lead at this moment; nil where there is
+	// Leads says whether no other controller can lead at this moment; nil where there is
 	// only one. Without it nothing is registered or deregistered.
 	Leads func() bool
 	// Random, from 0 to below 1, spreads what is tried again; nil is rand.Float64.
@@ -66,7 +66,7 @@ type Reconciler struct {
 	Options
 	client   client.Client
 	recorder events.EventRecorder
-	ring     func()
+	trigger  func()
 	// running is until when calls are made in the background.
 	running context.Context
 

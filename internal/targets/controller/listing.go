@@ -18,8 +18,8 @@ type listing[T any] struct {
 	// what is a clause for a person.
 	what string
 	list func(context.Context) ([]T, error)
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu       sync.Mutex
 	all      []T
@@ -55,7 +55,7 @@ func (l *listing[T]) renew(ctx context.Context, every time.Duration) {
 			ctrl.Log.WithName("targets").V(1).Info(l.what+" failed", "error", err)
 		}
 		l.mu.Unlock()
-		l.ring()
+		l.trigger()
 	}()
 }
 

@@ -82,22 +82,22 @@ func (c *groupInMemory) has(id string) bool {
 	return has
 }
 
-// loopOf is the controller with one account, and what rings for another pass.
+// loopOf is the controller with one account, and what triggers another pass.
 func loopOf(ctx context.Context, cached client.Client, live client.Reader, cloud Cloud) (*Reconciler, <-chan struct{}) {
-	bell := make(chan struct{}, 1)
-	ring := func() {
+	triggers := make(chan struct{}, 1)
+	trigger := func() {
 		select {
-		case bell <- struct{}{}:
+		case triggers <- struct{}{}:
 		default:
 		}
 	}
 	r := New(ctx, Options{
-		Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
+		SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Minute, Rate: 4, Burst: 20, Leads: func() bool { return true },
 		Outcome: func(error) targets.Outcome { return targets.Failed },
 		Connect: func(*v1alpha1.AssumeRole, func(context.Context) error) (Cloud, error) { return cloud, nil },
-	}, cached, live, events.NewFakeRecorder(1000), ring)
-	r.bindings = &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
-	return r, bell
+	}, cached, live, events.NewFakeRecorder(1000), trigger)
+	r.bindings = &listing[targets.Binding]{trigger: trigger, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
+	return r, triggers
 }
 
 // TestTheWholeLoop registers nodes, takes one out and puts it back, and lets go of what is
@@ -113,7 +113,7 @@ func TestTheWholeLoop(t *testing.T) {
 		api := fakeapi.New(t, append(objects, web)...)
 		cloud := &groupInMemory{targets: map[targets.Target]targets.Health{}}
 		ctx, stop := context.WithCancel(t.Context())
-		r, bell := loopOf(ctx, api, api, cloud)
+		r, triggers := loopOf(ctx, api, api, cloud)
 		// until reconciles for a while, until something is so.
 		until := func(what string, within time.Duration, is func() bool) {
 			t.Helper()
@@ -127,7 +127,7 @@ func TestTheWholeLoop(t *testing.T) {
 					return
 				}
 				select {
-				case <-bell:
+				case <-triggers:
 				case <-time.After(min(result.RequeueAfter, time.Second)):
 				}
 			}

@@ -28,9 +28,9 @@ type observed struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{state: targets.State{Now: time.Now(), Memory: r.memory, Floors: map[targets.Balancer]time.Duration{}}}
+	o := &observed{state: targets.State{Now: time.Now(), Memory: r.memory, SettleTimes: map[targets.Balancer]time.Duration{}}}
 	for _, b := range []targets.Balancer{targets.Network, targets.Application, targets.Classic} {
-		o.state.Floors[b] = r.Floor(b)
+		o.state.SettleTimes[b] = r.SettleTime(b)
 	}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -232,7 +232,7 @@ func idOf(name string) string {
 	return r.ID
 }
 
-// isAddress is whether the ID of a target is an IP address; otherwise it is an instance's.
+// isAddress reports whether the ID of a target is an IP address; otherwise it is an instance's.
 func isAddress(id string) bool {
 	_, err := netip.ParseAddr(id)
 	return err == nil
@@ -284,7 +284,7 @@ func (r *Reconciler) observeCheckers(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// leaving is whether something that leaves is on record.
+// leaving reports whether something that leaves is on record.
 func leaving(s *targets.State) bool {
 	any := func(groups []v1alpha1.AttachedGroup) bool {
 		for _, g := range groups {

@@ -26,16 +26,16 @@ func TestNobodyActsAsARoleThatIsNotPermitted(t *testing.T) {
 		"another of that ID": {v1alpha1.AssumeRole{ARN: arn + "b", ExternalID: "ours"}, "role " + arn + "b may not be assumed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			connected, rung := make(chan bool, 10), make(chan bool, 10)
+			connected, triggered := make(chan bool, 10), make(chan bool, 10)
 			r := reconcilerOf(t, nil)
 			clear(r.accounts)
-			r.Roles, r.ring = []v1alpha1.AssumeRole{permitted}, func() { rung <- true }
+			r.Roles, r.trigger = []v1alpha1.AssumeRole{permitted}, func() { triggered <- true }
 			r.Connect = func(*v1alpha1.AssumeRole, func(context.Context) error) (Cloud, error) {
 				connected <- true
 				return nil, errors.New("nobody is there")
 			}
 			r.useAccounts(targets.Decision{Accounts: []targets.AccountPlan{{Role: c.role, Tags: true, Named: []targets.GroupName{{Name: "web"}}}}})
-			<-rung
+			<-triggered
 			known := r.accounts[c.role].observe(c.role)
 			if known.Refused != (c.says != "") || !strings.HasPrefix(known.Failure, c.says) || strings.Contains(known.Failure, "theirs") {
 				t.Errorf("%+v", known)

@@ -42,13 +42,13 @@ var all = reconcile.Request{}
 // SetUp registers the controller with the manager. Nothing is asked of the cloud
 // before this process leads.
 func SetUp(mgr ctrl.Manager, o Options) error {
-	bell := make(chan event.GenericEvent, 1)
+	triggers := make(chan event.GenericEvent, 1)
 	running, stop := context.WithCancel(context.Background())
 	r := New(running, o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), func() {
 		select {
-		case bell <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
+		case triggers <- event.GenericEvent{Object: &v1alpha1.TargetGroupAttachment{}}:
 		default:
-			// It rings already.
+			// One is called for already.
 		}
 	})
 	b := ctrl.NewControllerManagedBy(mgr).
@@ -60,7 +60,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.TargetGroupAttachment{}, onePass()).
 		Watches(&v1alpha1.Attachment{}, onePass()).
 		Watches(&appsv1.ControllerRevision{}, onePass()).
-		WatchesRawSource(source.Channel(bell, onePass())).
+		WatchesRawSource(source.Channel(triggers, onePass())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()})
 	if err := b.Complete(r); err != nil {
 		stop()
@@ -74,9 +74,9 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	}))
 }
 
-// New makes a Reconciler that calls ring for another pass, and calls the cloud in the
+// New makes a Reconciler that calls trigger for another pass, and calls the cloud in the
 // background until running is done. live reads past the cache.
-func New(running context.Context, o Options, c client.Client, live client.Reader, recorder events.EventRecorder, ring func()) *Reconciler {
+func New(running context.Context, o Options, c client.Client, live client.Reader, recorder events.EventRecorder, trigger func()) *Reconciler {
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
@@ -84,11 +84,11 @@ func New(running context.Context, o Options, c client.Client, live client.Reader
 		o.BackgroundRate = targets.BackgroundRate
 	}
 	return &Reconciler{
-		Options: o, client: c, recorder: recorder, ring: ring, running: running,
+		Options: o, client: c, recorder: recorder, trigger: trigger, running: running,
 		background: rate.NewLimiter(rate.Limit(o.BackgroundRate), max(1, int(targets.BackgroundBurst*o.BackgroundRate))),
-		accounts:   map[v1alpha1.AssumeRole]*account{}, writes: newWrites(ring),
-		connections: newConnections(ring), bindings: newBindings(live, ring),
-		caches: newCaches(c, live, ring), answers: newAnswers(),
+		accounts:   map[v1alpha1.AssumeRole]*account{}, writes: newWrites(trigger),
+		connections: newConnections(trigger), bindings: newBindings(live, trigger),
+		caches: newCaches(c, live, trigger), answers: newAnswers(),
 	}
 }
 

@@ -70,7 +70,7 @@ func newSurvey() survey {
 	return survey{direct: map[string]direct{}, askedFor: map[targets.GroupName]time.Time{}, missing: map[string]bool{}, owners: map[string]bool{}, tags: map[string]map[string]string{}, unanswered: map[string]bool{}, sweeps: targets.NewSweeps()}
 }
 
-// due is whether it is time to ask again.
+// due reports whether it is time to ask again.
 func (a *asking) due(every time.Duration) bool {
 	if a.failure != "" {
 		every = failedAgain
@@ -202,7 +202,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 		a.mu.Unlock()
 		if len(found) > 0 {
 			// What leaves them waits for no tags, without which nothing is registered.
-			a.ring()
+			a.trigger()
 		}
 		untagged := a.readTagsOf(found, a.patiently)
 		a.mu.Lock()
@@ -215,7 +215,7 @@ func (a *account) readNamed(names []targets.GroupName, every time.Duration) {
 			}
 		}
 		a.mu.Unlock()
-		a.ring()
+		a.trigger()
 	}()
 }
 
@@ -258,7 +258,7 @@ func (a *account) readTags(plan targets.AccountPlan, every time.Duration) {
 		}
 		a.move()
 		a.mu.Unlock()
-		a.ring()
+		a.trigger()
 	}()
 }
 
@@ -317,7 +317,7 @@ func (a *account) sweep(ctx context.Context) {
 		}
 		if found {
 			// Somebody may wait for the last of them.
-			a.ring()
+			a.trigger()
 			found = false
 		}
 		wait(ctx, moved, at)
@@ -346,7 +346,7 @@ func (a *account) look(ctx context.Context, g targets.Group) {
 	news := !maps.Equal(before, a.survey.sweeps.Seen(g.ID).Instances)
 	a.mu.Unlock()
 	if news {
-		a.ring()
+		a.trigger()
 	}
 }
 

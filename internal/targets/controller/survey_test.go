@@ -143,22 +143,22 @@ func (m *manyGroups) Deregister(ctx context.Context, g targets.Group, _ []target
 type play struct {
 	*testing.T
 	*Reconciler
-	cloud *manyGroups
-	api   client.Client
-	bell  chan struct{}
-	begun time.Time
+	cloud    *manyGroups
+	api      client.Client
+	triggers chan struct{}
+	begun    time.Time
 }
 
 func playOf(t *testing.T, ctx context.Context, cloud *manyGroups, change func(*Options), objects ...client.Object) *play {
-	p := &play{T: t, cloud: cloud, bell: make(chan struct{}, 1), begun: time.Now(), api: fakeapi.New(t, objects...)}
-	ring := func() {
+	p := &play{T: t, cloud: cloud, triggers: make(chan struct{}, 1), begun: time.Now(), api: fakeapi.New(t, objects...)}
+	trigger := func() {
 		select {
-		case p.bell <- struct{}{}:
+		case p.triggers <- struct{}{}:
 		default:
 		}
 	}
 	o := Options{
-		Floor: targets.DefaultFloor, GroupsEvery: time.Minute, Rate: targets.DefaultRate, Burst: targets.DefaultBurst,
+		SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Minute, Rate: targets.DefaultRate, Burst: targets.DefaultBurst,
 		Outcome: func(err error) targets.Outcome {
 			switch {
 			case errors.Is(err, errGone):
@@ -176,8 +176,8 @@ func playOf(t *testing.T, ctx context.Context, cloud *manyGroups, change func(*O
 	if change != nil {
 		change(&o)
 	}
-	p.Reconciler = New(ctx, o, p.api, p.api, events.NewFakeRecorder(1000), ring)
-	p.Reconciler.bindings = &listing[targets.Binding]{ring: ring, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
+	p.Reconciler = New(ctx, o, p.api, p.api, events.NewFakeRecorder(1000), trigger)
+	p.Reconciler.bindings = &listing[targets.Binding]{trigger: trigger, list: func(context.Context) ([]targets.Binding, error) { return nil, nil }}
 	return p
 }
 
@@ -195,7 +195,7 @@ func (p *play) until(what string, within time.Duration, is func() bool) time.Dur
 			return time.Since(begun)
 		}
 		select {
-		case <-p.bell:
+		case <-p.triggers:
 			time.Sleep(gatherFor)
 		case <-time.After(min(result.RequeueAfter, time.Second)):
 		}

@@ -31,8 +31,8 @@ var errNotYet = errors.New("the finalizer was added a moment ago")
 // writes are those of the last passes that are under way, or failed, one an object.
 type writes struct {
 	slots chan struct{}
-	// ring calls for another pass.
-	ring func()
+	// trigger calls for another pass.
+	trigger func()
 
 	mu sync.Mutex
 	of map[targets.Ref]*write
@@ -45,12 +45,12 @@ type write struct {
 	err      error
 	failures int
 	retryAt  time.Time
-	// late is whether the pass that began it did not wait for its end.
+	// late says whether the pass that began it did not wait for its end.
 	late bool
 }
 
-func newWrites(ring func()) *writes {
-	return &writes{slots: make(chan struct{}, mostWrites), ring: ring, of: map[targets.Ref]*write{}}
+func newWrites(trigger func()) *writes {
+	return &writes{slots: make(chan struct{}, mostWrites), trigger: trigger, of: map[targets.Ref]*write{}}
 }
 
 // begin writes to an object in the background, unless a write to it is under way, or failed
@@ -79,13 +79,13 @@ func (w *writes) begin(ctx context.Context, ref targets.Ref, do func(context.Con
 			err = ctx.Err()
 		}
 		if w.end(one, err, time.Now()) {
-			w.ring()
+			w.trigger()
 		}
 	}()
 	return one
 }
 
-// isUnderWay is whether a write to an object is.
+// isUnderWay reports whether a write to an object is.
 func (w *writes) isUnderWay(ref targets.Ref) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *writes) next() (at time.Time) {
 	return at
 }
 
-// harmless is whether a write failed because its object has changed, or gone, since it was
+// harmless reports whether a write failed because its object has changed, or gone, since it was
 // observed: it is decided about again in any case.
 func harmless(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errNotYet)

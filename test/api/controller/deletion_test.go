@@ -180,7 +180,7 @@ func TestNodeDeletedWhileDetached(t *testing.T) {
 	if second == first {
 		second = f.nodes[1]
 	}
-	// The floor protects the last node, unless it may go too.
+	// minServingNodes protects the last node, unless it may go too.
 	f.change(set, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) }))
 	f.waitAsked(second)
 	f.eventually("the Deployment of the node is gone", func() error {

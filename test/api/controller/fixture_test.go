@@ -346,7 +346,7 @@ func (f *fixture) record(set *v1alpha1.IngressDaemonSet) func() []*appsv1.Deploy
 	}
 }
 
-// marked is whether the Deployment carries the health-check mark.
+// marked reports whether the Deployment carries the health-check mark.
 func marked(d *appsv1.Deployment) bool {
 	_, ok := d.Annotations[v1alpha1.DefaultMarkKey]
 	return ok

@@ -15,7 +15,7 @@ import (
 // succeed at once.
 type kubelet struct {
 	node string
-	// ready is whether the node is, starts whether pods are started, rejects
+	// ready says whether the node is, starts whether pods are started, rejects
 	// whether they are rejected, lingers whether they do not end.
 	ready, starts, rejects, lingers atomic.Bool
 	// rejected counts the pods that were.

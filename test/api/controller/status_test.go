@@ -189,14 +189,14 @@ func TestNodeNotReady(t *testing.T) {
 	f.complete(set)
 }
 
-// TestFloor takes out no node where too few would be left, and says so.
-func TestFloor(t *testing.T) {
+// TestMinServing takes out no node where too few would be left, and says so.
+func TestMinServing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 2)
-	floor := func(n intstr.IntOrString) change {
+	minServing := func(n intstr.IntOrString) change {
 		return rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = &n })
 	}
-	set := f.create("proxy", floor(intstr.FromString("51%")))
+	set := f.create("proxy", minServing(intstr.FromString("51%")))
 	f.complete(set)
 	before := f.versions(set)
 	f.change(set, version("v2"))
@@ -205,7 +205,7 @@ func TestFloor(t *testing.T) {
 	if diff := cmp.Diff(before, f.versions(set)); diff != "" {
 		t.Errorf("a node was touched:\n%s", diff)
 	}
-	f.change(set, floor(intstr.FromInt32(1)))
+	f.change(set, minServing(intstr.FromInt32(1)))
 	f.complete(set)
 }
 
@@ -234,7 +234,7 @@ func TestHealthCheckerNotReady(t *testing.T) {
 	f.complete(set)
 }
 
-// TestRejectedPods shows that a kubelet that rejects pods is not stormed.
+// TestRejectedPods shows that a kubelet that rejects pods is not flooded with more.
 func TestRejectedPods(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 1)

@@ -267,7 +267,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// markedOutOfTurn is whether a Deployment was marked while its node served nothing.
+// markedOutOfTurn reports whether a Deployment was marked while its node served nothing.
 func markedOutOfTurn(seen []*appsv1.Deployment) bool {
 	return slices.ContainsFunc(seen, func(d *appsv1.Deployment) bool {
 		return strings.HasSuffix(d.Annotations[v1alpha1.DefaultMarkKey], v1alpha1.MarkOutOfTurn)

@@ -1,5 +1,6 @@
-// Package access decides, in the stand-in for AWS, who makes a call and whether they may: signatures, temporary
-// credentials that expire, and policies. It keeps account of the grants that were used.
+// Package access decides, in the emulator of AWS, who makes a call and whether they may:
+// signatures, temporary credentials that expire, and policies. It keeps account of the grants
+// that were used.
 package access
 
 import (
@@ -39,7 +40,7 @@ type Role struct {
 	Policy      json.RawMessage `json:"policy"`
 	Principals  []string        `json:"principals,omitempty"` // ARNs that may assume it, with wildcards
 	WebIdentity *Issuer         `json:"webIdentity,omitempty"`
-	// TagSession is whether those who may assume it may also tag their session: whether its
+	// TagSession says whether those who may assume it may also tag their session: whether its
 	// trust policy allows sts:TagSession beside sts:AssumeRole.
 	TagSession bool `json:"tagSession,omitempty"`
 }
@@ -50,7 +51,7 @@ type Association struct {
 	Issuer Issuer `json:"issuer"`
 	// Cluster is the name of the cluster, in session tags; default cluster.
 	Cluster string `json:"cluster,omitempty"`
-	// DisableSessionTags is whether the session gets no tags.
+	// DisableSessionTags says whether the session gets no tags.
 	DisableSessionTags bool `json:"disableSessionTags,omitempty"`
 }
 

@@ -155,7 +155,7 @@ func (s statement) applies(resource string, tags map[string]string) bool {
 	return matchesAny(s.resources, resource) && !slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(tags) })
 }
 
-// Authorize is whether a principal may do something with a resource that has these tags.
+// Authorize reports whether a principal may do something with a resource that has these tags.
 // The resource of an action without resources is *.
 func (p Principal) Authorize(action, resource string, tags map[string]string) error {
 	allowed := false
@@ -206,7 +206,7 @@ func matchesAny(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, text) })
 }
 
-// matches is whether a text fits a pattern, in which * stands for any text and ? for one
+// matches reports whether a text fits a pattern, in which * stands for any text and ? for one
 // character.
 func matches(pattern, text string) bool {
 	for ; pattern != ""; pattern, text = pattern[1:], text[1:] {

@@ -63,7 +63,7 @@ func (i Issuer) verify(token string, now time.Time) (claims, error) {
 	return c, nil
 }
 
-// signed is whether the signature, RS256, is that of the issuer's key.
+// signed reports whether the signature, RS256, is that of the issuer's key.
 func (i Issuer) signed(parts []string) bool {
 	if i.Key == "" {
 		return true

@@ -1,5 +1,6 @@
-// Package api serves the APIs of the stand-in for AWS: the query protocol of Elastic Load Balancing (both versions)
-// and of STS, and the endpoint that gives credentials to pods. It retries nothing.
+// Package api serves the APIs of the emulator of AWS: the query protocol of Elastic Load
+// Balancing (both versions) and of STS, and the endpoint that gives credentials to pods. It
+// retries nothing.
 package api
 
 import (

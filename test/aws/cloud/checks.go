@@ -111,7 +111,7 @@ func (c *Cloud) Cuts(number int) []time.Time {
 	return nil
 }
 
-// Cut is whether one of these moments is between two others.
+// Cut reports whether one of these moments is between two others.
 func Cut(cuts []time.Time, opened, now time.Time) bool {
 	return slices.ContainsFunc(cuts, func(at time.Time) bool { return opened.Before(at) && !at.After(now) })
 }

@@ -17,8 +17,8 @@ const (
 	attributeCutOnUnhealthy = "target_health_state.unhealthy.connection_termination.enabled"
 	attributeUnhealthyDrain = "target_health_state.unhealthy.draining_interval_seconds"
 	attributeCrossZone      = "load_balancing.cross_zone.enabled"
-	attributeRoutingFloor   = "target_group_health.unhealthy_state_routing.minimum_healthy_targets.count"
-	attributeDNSFloor       = "target_group_health.dns_failover.minimum_healthy_targets.count"
+	attributeRoutingMinimum = "target_group_health.unhealthy_state_routing.minimum_healthy_targets.count"
+	attributeDNSMinimum     = "target_group_health.dns_failover.minimum_healthy_targets.count"
 	attributeZonalShift     = "zonal_shift.config.enabled"
 	likeBalancer            = "use_load_balancer_configuration"
 )
@@ -26,10 +26,10 @@ const (
 // groupAttributes are all attributes of a target group, with their defaults.
 func groupAttributes(kind Kind, targetType string) map[string]string {
 	all := map[string]string{
-		attributeDelay:        "300",
-		attributeCrossZone:    likeBalancer,
-		attributeRoutingFloor: "1",
-		attributeDNSFloor:     "1",
+		attributeDelay:          "300",
+		attributeCrossZone:      likeBalancer,
+		attributeRoutingMinimum: "1",
+		attributeDNSMinimum:     "1",
 		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.percentage": "off",
 		"target_group_health.dns_failover.minimum_healthy_targets.percentage":            "off",
 		"stickiness.enabled": "false",
@@ -170,7 +170,7 @@ func (h HealthCheck) validate(kind Kind) error {
 
 var matcherFormat = regexp.MustCompile(`^\d{3}(-\d{3})?(,\d{3}(-\d{3})?)*$`)
 
-// Matches is whether a code is among those of a matcher, such as 200-299,304.
+// Matches reports whether a code is among those of a matcher, such as 200-299,304.
 func Matches(matcher string, code int) bool {
 	for part := range strings.SplitSeq(matcher, ",") {
 		from, to, isRange := strings.Cut(part, "-")
@@ -207,7 +207,7 @@ func (b ClassicLoadBalancer) group() (TargetGroup, error) {
 		Attributes: map[string]string{
 			attributeDelay: strconv.Itoa(delay), attributeCutOnLeaving: "true",
 			attributeCutOnUnhealthy: strconv.FormatBool(!b.Draining), attributeUnhealthyDrain: "0",
-			attributeCrossZone: strconv.FormatBool(b.CrossZone), attributeRoutingFloor: "0", attributeDNSFloor: "1",
+			attributeCrossZone: strconv.FormatBool(b.CrossZone), attributeRoutingMinimum: "0", attributeDNSMinimum: "1",
 		},
 	}, check.validate(Classic)
 }

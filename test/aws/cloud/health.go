@@ -87,7 +87,7 @@ func (c *Cloud) stateOf(g *group, r *registration, at time.Time) (state, reason,
 	return v.state, v.reason, v.description
 }
 
-// drainsUnhealthy is whether the flows of a target that turned unhealthy are still left alone.
+// drainsUnhealthy reports whether the flows of a target that turned unhealthy are still left alone.
 func (c *Cloud) drainsUnhealthy(g *group, since, at time.Time) bool {
 	interval := g.number(attributeUnhealthyDrain)
 	return g.kind == Network && g.Attributes[attributeCutOnUnhealthy] == "false" && at.Before(since.Add(c.seconds(interval)))

@@ -111,20 +111,20 @@ func TestANewNodeDoesNotKnowWhatLeft(t *testing.T) {
 	expect(t, "flows through the old one", len(reached(c, zoneA, 342)), 1)
 }
 
-func TestLagsBeyondTheFloors(t *testing.T) {
+func TestLagsBeyondTheSettleTimes(t *testing.T) {
 	for kind, test := range map[string]struct {
 		lags map[Kind]Lags
 		last float64
 	}{
-		"as reported":       {nil, 0},
-		"beyond the floors": {BeyondFloors, 399},
+		"as reported":             {nil, 0},
+		"beyond the settle times": {BeyondSettleTimes, 399},
 	} {
 		c := account(t, func(s *Spec) { crossZone(s); s.Lags = test.lags })
 		must(t, c.Register(c.arn("pods"), []Target{{ID: pod}}, start))
 		run(c, 0, 340, well) // as late as ever
 		must(t, c.Deregister(c.arn("pods"), []Target{{ID: pod}}, c.after(340)))
 		for _, zone := range []string{zoneA, zoneB} {
-			expect(t, kind+": flows after the floor", len(reached(c, zone, 340+300)) == 1, test.last > 300)
+			expect(t, kind+": flows after the settle time", len(reached(c, zone, 340+300)) == 1, test.last > 300)
 			if test.last > 300 {
 				expect(t, kind+": flows", len(reached(c, zone, 340+test.last)), 1)
 				expect(t, kind+": flows after all", len(reached(c, zone, 340+601)), 0)
@@ -138,7 +138,7 @@ func TestLagsAreChangedForWhatComes(t *testing.T) {
 	must(t, c.Register(c.arn("pods"), []Target{{ID: pod}, {ID: "10.0.2.1"}}, start))
 	run(c, 0, 340, well)
 	must(t, c.Deregister(c.arn("pods"), []Target{{ID: pod}}, c.after(340)))
-	must(t, c.SetLags(BeyondFloors))
+	must(t, c.SetLags(BeyondSettleTimes))
 	must(t, c.Deregister(c.arn("pods"), []Target{{ID: "10.0.2.1"}}, c.after(340)))
 	if got := reached(c, zoneA, 340+350); !slices.Equal(got, []string{"10.0.2.1"}) {
 		t.Errorf("350 s after both left it reaches %v", got)
@@ -159,7 +159,7 @@ func TestLagsAreChangedForWhatComes(t *testing.T) {
 
 // emptied plays what a rollout does with two of four nodes at a time: two come back, and the
 // other two leave when these are healthy, or, without waiting, 20 s after these came back. It
-// is whether some node of the balancer had no target at a moment.
+// reports whether some node of the balancer had no target at a moment.
 func emptied(t *testing.T, seed uint64, lags map[Kind]Lags, wait bool) bool {
 	t.Helper()
 	c := account(t, func(s *Spec) { crossZone(s); s.Seed, s.Lags = seed, lags })

@@ -2,7 +2,7 @@ package cloud
 
 import "regexp"
 
-// isQUIC is whether the targets of a group have server ids.
+// isQUIC reports whether the targets of a group have server ids.
 func (g TargetGroup) isQUIC() bool { return g.Protocol == "QUIC" || g.Protocol == "TCP_QUIC" }
 
 var serverIDFormat = regexp.MustCompile(`^0x[0-9a-f]{16}$`)

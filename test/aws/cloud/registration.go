@@ -112,10 +112,10 @@ func (c *Cloud) occurrence(g *group, t Target) (n int) {
 
 func (r *registration) is(t Target) bool { return r.target.ID == t.ID && r.target.Port == t.Port }
 
-// isGone is whether the target was deregistered by then.
+// isGone reports whether the target was deregistered by then.
 func (r *registration) isGone(at time.Time) bool { return !r.gone.IsZero() && !at.Before(r.gone) }
 
-// listed is whether the API listed it then.
+// listed reports whether the API listed it then.
 func (r *registration) listed(at time.Time) bool {
 	return !at.Before(r.at) && (!r.isGone(at) || at.Before(r.drainedAt))
 }
@@ -135,7 +135,7 @@ func (r *registration) verdictAt(at time.Time) (v verdict, since time.Time, hadS
 	return v, since, hadServed
 }
 
-// takesNew is whether new flows went to the target through a node then, failing open apart.
+// takesNew reports whether new flows went to the target through a node then, failing open apart.
 // A node that was made after the target had left does not know it.
 func (c *Cloud) takesNew(r *registration, n node, at time.Time) bool {
 	if at.Before(c.learnedBy(r, n)) || r.isGone(at) && !at.Before(r.ends[n]) {
@@ -150,13 +150,13 @@ func (c *Cloud) takesNew(r *registration, n node, at time.Time) bool {
 	return true
 }
 
-// failsOpen is whether it is a target of a node for when none is healthy.
+// failsOpen reports whether it is a target of a node for when none is healthy.
 func (c *Cloud) failsOpen(r *registration, n node, at time.Time) bool {
 	v, _, _ := r.verdictAt(at)
 	return v.state == Unhealthy && !at.Before(c.learnedBy(r, n)) && !r.isGone(at)
 }
 
-// counts is whether the target is healthy in the sense of the API.
+// counts reports whether the target is healthy in the sense of the API.
 func (r *registration) counts(at time.Time) bool {
 	v, _, _ := r.verdictAt(at)
 	return !r.isGone(at) && !at.Before(r.servesAt) && (v.state == Healthy || v.state == Unavailable)
@@ -185,7 +185,7 @@ func (c *Cloud) judge(r *registration, v verdict) {
 	}
 }
 
-// allUnhealthy is whether a network load balancer fails open in all its zones. It then
+// allUnhealthy reports whether a network load balancer fails open in all its zones. It then
 // resets no flows.
 func (c *Cloud) allUnhealthy(g *group, at time.Time) bool {
 	if g.kind != Network {
@@ -193,7 +193,7 @@ func (c *Cloud) allUnhealthy(g *group, at time.Time) bool {
 	}
 	for _, b := range c.balancersOf(g) {
 		for _, z := range b.Zones {
-			if c.healthyIn(b, g, z.Name, at) >= g.number(attributeRoutingFloor) {
+			if c.healthyIn(b, g, z.Name, at) >= g.number(attributeRoutingMinimum) {
 				return false
 			}
 		}

@@ -129,7 +129,7 @@ func (c *Cloud) zonesInDNS(b *balancer, g *group, at time.Time) []string {
 			continue
 		}
 		all = append(all, z.Name)
-		if healthy := c.healthyIn(b, g, z.Name, at); healthy >= g.number(attributeDNSFloor) {
+		if healthy := c.healthyIn(b, g, z.Name, at); healthy >= g.number(attributeDNSMinimum) {
 			fit = append(fit, z.Name)
 		}
 	}
@@ -153,10 +153,10 @@ func (c *Cloud) healthyIn(b *balancer, g *group, zone string, at time.Time) (n i
 
 // routed are the registrations to which the balancer's node in a zone sends new flows.
 //
-// Invariant: at least as many healthy ones as the floor says, or every registered target
+// Invariant: at least as many healthy ones as the minimum says, or every registered target
 // that is through its registration, healthy or not (failing open).
 func (c *Cloud) routed(b *balancer, g *group, zone string, at time.Time) []*registration {
-	open := c.healthyIn(b, g, zone, at) < g.number(attributeRoutingFloor)
+	open := c.healthyIn(b, g, zone, at) < g.number(attributeRoutingMinimum)
 	n := node{b.Name, zone}
 	var to []*registration
 	for _, r := range c.reachable(b, g, zone, at) {
@@ -185,7 +185,7 @@ func (c *Cloud) reachable(b *balancer, g *group, zone string, at time.Time) []*r
 	})
 }
 
-// crossZone is whether a node of the balancer sends to targets of other zones.
+// crossZone reports whether a node of the balancer sends to targets of other zones.
 func (b *balancer) crossZone(g *group) bool {
 	value := g.Attributes[attributeCrossZone]
 	if value == likeBalancer {
@@ -194,7 +194,7 @@ func (b *balancer) crossZone(g *group) bool {
 	return value == "true"
 }
 
-// Taking is whether new flows may still go to a target of a group.
+// Taking reports whether new flows may still go to a target of a group.
 func (c *Cloud) Taking(group string, t Target, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,9 +40,9 @@ var RealLags = map[Kind]Lags{
 	Classic:     {Check: Range{1, 5}, Serve: Range{1, 15}, Linger: Range{0, 5}, Fade: Range{0, 5}},
 }
 
-// BeyondFloors are lags longer than anybody has reported: who waits for the floors that
+// BeyondSettleTimes are lags longer than anybody has reported: who waits for the settle times that
 // were reported, 300 s at a network load balancer and 30 s at others, is too early.
-var BeyondFloors = map[Kind]Lags{
+var BeyondSettleTimes = map[Kind]Lags{
 	Network:     {Linger: Range{400, 600}},
 	Application: {Linger: Range{60, 120}},
 	Classic:     {Linger: Range{60, 120}},

@@ -1,4 +1,4 @@
-// Command cmd runs the server that stands in for AWS. Its configuration (aws.Config) comes as JSON from a
+// Command cmd runs the emulator of AWS. Its configuration (aws.Config) comes as JSON from a
 // file or from standard input; it prints its addresses as one line of JSON when it
 // listens. It ends at SIGTERM or SIGINT, or, when the configuration came from standard
 // input, when that is closed.

@@ -202,7 +202,7 @@ func (x *proxy) purge() {
 	}
 }
 
-// busy is whether a registration has requests under way.
+// busy reports whether a registration has requests under way.
 func (x *proxy) busy(number int) bool {
 	for s, state := range x.servers {
 		if s.number == number && state.open > 0 {
@@ -212,7 +212,7 @@ func (x *proxy) busy(number int) bool {
 	return false
 }
 
-// sendsTo is whether HAProxy may send a target new requests.
+// sendsTo reports whether HAProxy may send a target new requests.
 func (x *proxy) sendsTo(group string, t cloud.Target) bool {
 	for _, state := range x.servers {
 		if state.ready && state.lease.Group == group && state.lease.Target == t {

@@ -1,4 +1,4 @@
-// Package forward is the data plane of the stand-in for AWS: it listens where the load balancers
+// Package forward is the data plane of the emulator of AWS: it listens where the load balancers
 // listen, sends each flow to the target that the model picks, checks the targets' health and
 // resets the flows that AWS would reset. A flow of TCP goes through this process; requests of HTTP
 // go through HAProxy, which is told from here what to send where. Neither tries anything
@@ -129,7 +129,7 @@ func (p *Plane) cut(now time.Time) {
 	}
 }
 
-// busy is whether a registration has open flows.
+// busy reports whether a registration has open flows.
 func (p *Plane) busy(number int) bool {
 	for _, x := range p.proxies {
 		if x.busy(number) {

@@ -1,5 +1,5 @@
 // Command cmd moves the targets of a load balancer under traffic, in every way that there
-// is, and counts the requests that are lost. It starts the cluster that it plays on.
+// is, and counts the requests that are lost. It starts the cluster that it runs on.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	flag.StringVar(&o.Dir, "dir", ".cluster", "the cluster's folder")
 	flag.Float64Var(&o.Scale, "scale", 10, "AWS's times are divided by it, 1 to 10")
 	flag.Uint64Var(&o.Seed, "seed", 0, "seed of all draws; 0 draws one")
-	flag.StringVar(&o.only, "case", "", "play this case only")
+	flag.StringVar(&o.only, "case", "", "run this case only")
 	flag.StringVar(&o.report, "report", "demo-aws-report.json", "name of the report, a file in the cluster's folder")
 	flag.BoolVar(&o.keep, "keep", false, "leave the cluster running at the end")
 	flag.Parse()
@@ -60,7 +60,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	return play(ctx, o, cases)
+	return runAll(ctx, o, cases)
 }
 
 func selected(only string) ([]balancer.Case, error) {
@@ -77,24 +77,24 @@ func selected(only string) ([]balancer.Case, error) {
 	return nil, fmt.Errorf("-case %s: must be one of %v", only, names)
 }
 
-// play plays the cases and writes the report, whatever it says.
-func play(ctx context.Context, o options, cases []balancer.Case) (err error) {
+// runAll runs the cases and writes the report, whatever it says.
+func runAll(ctx context.Context, o options, cases []balancer.Case) (err error) {
 	file := filepath.Join(o.Dir, o.report)
 	if err := os.RemoveAll(file); err != nil {
 		return err
 	}
 	heading("A cluster of real nodes behind a network load balancer, whose times are divided by %g", o.Scale)
-	scene, err := balancer.SetUp(ctx, o.Options)
+	fixture, err := balancer.SetUp(ctx, o.Options)
 	defer func() { err = errors.Join(err, end(ctx, o)) }()
 	if err != nil {
 		return err
 	}
-	defer scene.Close()
+	defer fixture.Close()
 	var report balancer.Report
 	var failed error
 	for _, c := range cases {
 		heading("%s: %s", c.Name, c.What)
-		result, err := scene.Perform(ctx, c)
+		result, err := fixture.Run(ctx, c)
 		if result.Story != "" && !c.Loses {
 			fmt.Printf("%s\n%s\n", result.Story, result.Report)
 		}

@@ -1,5 +1,5 @@
-// Command registry serves the cluster's container images. It stands in for
-// every registry there is: a node that wants docker.io/library/nginx asks for
+// Command registry serves the cluster's container images, in the place of every registry
+// there is: a node that wants docker.io/library/nginx asks for
 // /v2/library/nginx/...?ns=docker.io and is given the repository
 // docker.io/library/nginx of this one.
 package main

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command nginxingress stands in for the ingress controller of the project's first example:
+// Command nginxingress is a fake of the ingress controller of the project's first example:
 // started with any flags, as www-data, it becomes an nginx that serves ports 80, 443
 // (without TLS) and, for probes, 10254.
 package main

@@ -1,0 +1,94 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
+	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
+)
+
+// frontends are how many the load balancer has; those of the first lane are on firstPort and the
+// one after it, those of the next lane follow.
+const (
+	firstPort = 8080
+	frontends = 2
+)
+
+// http and tcp are the addresses of the lane's frontends.
+func (s *Harness) http() string { return s.frontend(0) }
+func (s *Harness) tcp() string  { return s.frontend(1) }
+
+func (s *Harness) frontend(number int) string {
+	return net.JoinHostPort(s.HostIP(), strconv.Itoa(firstPort+s.lane*frontends+number))
+}
+
+// Ports are where the load balancer finds the proxy on each node, and what it
+// asks for the node's health; on the path /, where Path is empty.
+type Ports struct {
+	Traffic, Check int
+	Path           string
+}
+
+// Front puts a load balancer in front of the nodes: HAProxy, which checks twice a
+// second, never retries and never sends a request to another node. It returns
+// when every node is up.
+func (s *Harness) Front(ctx context.Context, p Ports) (*lb.LB, error) {
+	// The path of its socket must be short.
+	dir, err := os.MkdirTemp("", "lb-")
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
+	o := lb.Options{
+		Dir: dir, CheckInterval: 500 * time.Millisecond, CheckPath: p.Path,
+		Listen: map[lb.Mode]string{lb.HTTP: s.http(), lb.TCP: s.tcp()},
+	}
+	for _, n := range s.Nodes() {
+		o.Servers = append(o.Servers, lb.Server{Name: n.Name(), Address: n.IP(), Port: p.Traffic, CheckPort: p.Check})
+	}
+	front, err := lb.Start(ctx, s.Command, o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, n := range s.Nodes() {
+		if err := front.WaitUp(ctx, n.Name()); err != nil {
+			front.Stop()
+			return nil, fmt.Errorf("waiting for the load balancer to find %s up: %w", n.Name(), err)
+		}
+	}
+	return front, nil
+}
+
+// keptFor is how long a client of the tcp frontend keeps a connection. A load balancer of that
+// mode moves none: this, and the second in which it finds a node down, are a second less than the
+// shortest grace, for a machine that stalls.
+const keptFor = time.Second
+
+// TrafficClient is the program that Send runs, which it builds where that was not
+// done before.
+const TrafficClient = "./test/traffic/cmd"
+
+// Send sends requests at a rate, half of them on kept connections, half through
+// each frontend of the load balancer.
+func (s *Harness) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
+	program, err := s.BuildTool(ctx, TrafficClient)
+	if err != nil {
+		return nil, err
+	}
+	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), traffic.Options{
+		Rate: rate,
+		Streams: []traffic.Stream{
+			{Name: "http-kept", Address: s.http(), Share: 25, KeepAlive: true},
+			{Name: "http-new", Address: s.http(), Share: 25},
+			{Name: "tcp-kept", Address: s.tcp(), Share: 25, KeepAlive: true, Lifetime: keptFor},
+			{Name: "tcp-new", Address: s.tcp(), Share: 25},
+		},
+	})
+}

@@ -1,0 +1,217 @@
+// Package harness sets up what a rollout is tested on: a local cluster with the
+// controller installed, real proxies, a real load balancer in front of the
+// nodes, and a client that counts every request. The demonstration, the tests on
+// the real cluster and the benchmarks use it.
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/images"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Image is the controller's image, as config/default names it.
+const Image = "docker.io/mumoshu/ingress-daemonset-controller:latest"
+
+// proxies are the images that examples/ names, by the Debian package that they
+// are made of.
+var proxies = map[string][]string{
+	"nginx": {
+		"docker.io/library/nginx:1.22",
+		"quay.io/kubernetes-ingress-controller/nginx-ingress-controller:0.26.1",
+	},
+	"haproxy": {"docker.io/library/haproxy:2.6"},
+	"caddy":   {"docker.io/library/caddy:2.6"},
+}
+
+// Harness is a cluster with the controller on it, or a lane of one.
+type Harness struct {
+	*cluster.Cluster
+	client.WithWatch
+	root string
+	log  io.Writer
+	// lane is its number, from 0 on, and nodes are its own; a whole harness is lane 0 with all nodes.
+	lane  int
+	nodes []*cluster.Node
+}
+
+// Open attaches to the cluster in dir.
+func Open(dir string, log io.Writer) (*Harness, error) {
+	c, err := cluster.Attach(dir)
+	if err != nil {
+		return nil, err
+	}
+	return on(c, log)
+}
+
+// SetUp starts a cluster, installs the controller, and makes the proxies' images
+// available to it.
+func SetUp(ctx context.Context, o cluster.Options) (*Harness, error) {
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := on(c, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Deploy(ctx); err != nil {
+		return s, err
+	}
+	return s, s.pushProxies(ctx)
+}
+
+func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
+	// The library's client complains with a stack if nobody says where its log goes.
+	ctrllog.SetLogger(logr.Discard())
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 200, 400
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	root, err := moduleRoot(context.Background())
+	return &Harness{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
+}
+
+// moduleRoot is the folder of this project.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mumoshu/ingress-daemonset-controller").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the project's folder: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Root is the folder of this project.
+func (s *Harness) Root() string { return s.root }
+
+// Deploy builds the controller's image, gives it to the cluster's registry, and
+// installs or updates the controller.
+func (s *Harness) Deploy(ctx context.Context) error {
+	fmt.Fprintln(s.log, "building the controller's image")
+	tar, err := s.BuildImage(ctx, s.Dir())
+	if err != nil {
+		return err
+	}
+	if err := s.PushImage(ctx, Image, tar); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.log, "installing the controller")
+	return s.kubectl(ctx,
+		[]string{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "default")},
+		// The nodes must not keep an earlier image of the same name.
+		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "--type=json",
+			"-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}]`},
+		[]string{"-n", Namespace, "rollout", "restart", "deployment", "ingress-daemonset-controller"},
+		[]string{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"})
+}
+
+// UseImage installs the controller with another image, which becomes that of the
+// health checkers too, and waits until it runs.
+func (s *Harness) UseImage(ctx context.Context, image string) error {
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"controller","image":%q,"env":[{"name":"HEALTHCHECKER_IMAGE","value":%q}]}]}}}}`, image, image)
+	return s.kubectl(ctx,
+		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "-p", patch},
+		[]string{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"})
+}
+
+// kubectl runs kubectl once for each list of arguments.
+func (s *Harness) kubectl(ctx context.Context, calls ...[]string) error {
+	for _, args := range calls {
+		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+	}
+	return nil
+}
+
+// Namespace is the controller's.
+const Namespace = "ingress-daemonset-system"
+
+// BuildImage builds the commands that run in a cluster and packs them into an image archive in dir.
+func (s *Harness) BuildImage(ctx context.Context, dir string) (tar string, err error) {
+	return BuildImage(ctx, s.root, dir)
+}
+
+// BuildImage builds the commands of the project in root that run in a cluster and
+// packs them into an image archive in dir.
+func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
+	bin := filepath.Join(dir, "commands")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	args, cgo, env := []string{"build", "-trimpath", "-ldflags=-s -w"}, "0", []string(nil)
+	if race() {
+		// The image has no C library. The first race that is found ends the program.
+		args, cgo = []string{"build", "-race", "-tags=netgo,osusergo", "-ldflags=-linkmode=external -extldflags=-static"}, "1"
+		env = []string{"GORACE=halt_on_error=1"}
+	}
+	build := exec.CommandContext(ctx, "go", append(args, "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")...)
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED="+cgo)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the commands: %w: %s", err, out)
+	}
+	image, err := images.Commands(bin, goruntime.GOARCH, env...)
+	if err != nil {
+		return "", err
+	}
+	tar = filepath.Join(dir, "ingress-daemonset-controller.tar")
+	return tar, images.Write(tar, Image, image)
+}
+
+// BuildTool builds one of the project's programs for tests and returns its path.
+func (s *Harness) BuildTool(ctx context.Context, pkg string) (string, error) {
+	path := filepath.Join(s.Dir(), "bin", strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	build.Dir, build.Env = s.root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)
+	}
+	return path, nil
+}
+
+func (s *Harness) pushProxies(ctx context.Context) error {
+	for name, references := range proxies {
+		fmt.Fprintf(s.log, "making the image of %s\n", name)
+		image, err := images.Proxy(ctx, name)
+		if err != nil {
+			return err
+		}
+		tar := filepath.Join(s.Dir(), name+".tar")
+		if err := images.Write(tar, references[0], image); err != nil {
+			return err
+		}
+		for _, ref := range references {
+			if err := s.PushImage(ctx, ref, tar); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
