@@ -47,10 +47,10 @@ func TestBytes(t *testing.T) {
 			Backends: []Share{{Backend: "b", Weight: 1, Status: 500, Filters: []Filter{{Headers: &HeaderFilter{Set: []Header{{"s", "v"}}, Add: []Header{{}}, Remove: []string{"r"}}}}}},
 			Fallback: 503, Timeout: 1, BackendTimeout: 2,
 		}},
-			"0a0172" + "326d" + "0a08" + "12016e" + "1a016f" + "2802" + "1001" + "1a0178" + "22016c" + "2a0168" + "3001" +
+			"0a0172" + "3266" + "0a08" + "12016e" + "1a016f" + "2802" + "1001" + "1a0178" + "22016c" + "2a0168" + "3001" +
 				"3a16" + "0801" + "12012f" + "1a03474554" + "2208" + "0a0161" + "120162" + "1801" + "2a00" +
 				"4213" + "0804" + "1a0f" + "0a0173" + "120168" + "1801" + "2200" + "2a00" + "30ad02" +
-				"4a1b" + "0a0162" + "1001" + "18f403" + "2211" + "120f" + "0a06" + "0a0173" + "120176" + "1200" + "1a0172" + "1a00" +
+				"4a19" + "0a0162" + "1001" + "18f403" + "220f" + "120d" + "0a06" + "0a0173" + "120176" + "1200" + "1a0172" +
 				"50f703" + "5801" + "6002"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestNewerSender(t *testing.T) {
 	const later = "7a036e6577" + "800105" + "8901" + "0102030405060708" + "9501" + "01020304"
 	for _, test := range []struct{ name, hex, want string }{
 		{"in the resource", "0a016e" + "1a00" + later, "0a016e" + "1a00"},
-		{"in the endpoint", "0a016e" + "1a1d" + "0a1b" + "1001" + later, "0a016e" + "1a04" + "0a02" + "1001"},
+		{"in the endpoint", "0a016e" + "1a1c" + "0a1a" + "1001" + later, "0a016e" + "1a04" + "0a02" + "1001"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b, err := hex.DecodeString(test.hex)
