@@ -173,11 +173,22 @@ func (e *edit) setRoute(name string, r *Route) {
 	old, _ := e.routes.get(hash, name)
 	if old != nil {
 		e.attach(old, remove)
-		e.routes = e.routes.without(hash, name)
 	}
-	if r != nil {
+	if r == nil {
+		e.routes = e.routes.without(hash, name)
+	} else {
 		e.attach(r, insert)
 		e.routes = e.routes.put(hash, name, r)
+	}
+	e.useInstead(old, r)
+}
+
+// useInstead counts who names backends: the new before the old one, so that what both name stays.
+func (e *edit) useInstead(old, r *Route) {
+	if old != nil && r != nil && slices.Equal(old.backends, r.backends) {
+		return
+	}
+	if r != nil {
 		e.use(r.backends, 1)
 	}
 	if old != nil {

@@ -20,7 +20,7 @@ func TestExplain(t *testing.T) {
 		route("post", hosts("a.com"), matching(wire.Match{Path: "/a/b", Method: "POST"})),
 		route("header", hosts("a.com"), matching(wire.Match{Path: "/a/b", Headers: []wire.NamedMatch{{Name: "v", Value: "1"}}})),
 		route("query", hosts("a.com"), matching(wire.Match{Path: "/a/b", Query: []wire.NamedMatch{{Name: "q", Value: "1"}}})),
-		route("elsewhere", hosts("a.com"), prefix("/b")),
+		route("elsewhere", hosts("a.com"), exact("/elsewhere")),
 		route("other host", hosts("b.com")), route("other listener", at("tls")))
 	x := table.Explain(get("a.com", "/a/b"))
 	var got []string
