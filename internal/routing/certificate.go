@@ -58,8 +58,9 @@ func (s secret) unfit(hosts []string) (out []string) {
 }
 
 // WantedSecrets are those that objects name, in the order of their names. Each is answered for by Set
-// or Delete; until then what needs it stays as it was, or is not told proxies. One that nobody
-// names any more is forgotten.
+// or Delete; until then what needs it stays as it was, or is not told proxies. What is older than
+// others may then come after them: whoever begins serves nothing before all are answered for. One
+// that nobody names any more is forgotten.
 func (c *Compiler) WantedSecrets() (out []types.NamespacedName) {
 	for k := range c.outcomes {
 		if k.fact == wantedUnit {

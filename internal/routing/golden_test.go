@@ -155,6 +155,14 @@ func objectOfKind(t *testing.T, kind string) metav1.Object {
 		return &corev1.Namespace{}
 	case "IngressDaemonSet":
 		return &IngressDaemonSet{}
+	case "GatewayClass":
+		return &GatewayClass{}
+	case "Gateway":
+		return &Gateway{}
+	case "HTTPRoute":
+		return &HTTPRoute{}
+	case "ReferenceGrant":
+		return &ReferenceGrant{}
 	}
 	t.Fatalf("there is no kind %q", kind)
 	return nil
@@ -236,16 +244,22 @@ var numbers = map[string]map[float64]string{
 func pruned(name string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
+		if v["Type"] != nil && v["Reason"] != nil {
+			return strings.TrimSuffix(fmt.Sprintf("%s=%s %s: %s", v["Type"], v["Status"], v["Reason"], v["Message"]), ": ")
+		}
 		out := map[string]any{}
 		for field, inner := range v {
 			if kept := pruned(field, inner); kept != nil {
-				out[strings.ToLower(field[:1])+field[1:]] = kept
+				out[fieldName(field)] = kept
 			}
 		}
 		if len(out) > 0 || name == "Endpoints" {
 			return out
 		}
 	case []any:
+		if name == "Features" {
+			return fmt.Sprintf("all %d", len(v))
+		}
 		var out []any
 		for _, inner := range v {
 			if kept := pruned("", inner); kept != nil {
@@ -274,6 +288,17 @@ func pruned(name string, v any) any {
 		}
 	}
 	return nil
+}
+
+// fieldName begins with a lower-case word.
+func fieldName(field string) string {
+	switch field {
+	case "UID", "TLS", "URL":
+		return strings.ToLower(field)
+	case "HTTPRoute":
+		return "httpRoute"
+	}
+	return strings.ToLower(field[:1]) + field[1:]
 }
 
 // names are those of resources, for tests that look for one.

@@ -70,16 +70,16 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// loses is what the claimant is told of who has the place. Default backends of one's own rules say nothing.
+// loses is what the claimant is told of who has the place: nothing where that is itself.
 func (c *claimant) loses(at place, winner *claimant) []Event {
 	if c.object == winner.object {
 		return nil
 	}
-	what := at.String()
-	if c.fallback {
-		what = "the default backend of " + cmp.Or(at.host, "all hosts")
+	why := "which is older or, of the same age, goes before by its name"
+	if c.fallback && !winner.fallback {
+		why = "a rule of which goes before default backends"
 	}
-	return []Event{{ingressRef(c.object), ReasonConflict, fmt.Sprintf("%s belongs to Ingress %s/%s, which is older or, of the same age, goes before by its name", what, winner.object.Namespace, winner.object.Name)}}
+	return []Event{{ingressRef(c.object), ReasonConflict, fmt.Sprintf("%s belongs to Ingress %s/%s, %s", at, winner.object.Namespace, winner.object.Name, why)}}
 }
 
 func ingressRef(o wire.Object) Ref { return Ref{o.Kind, o.Namespace, o.Name} }

@@ -158,7 +158,11 @@ type place struct {
 }
 
 func (p place) String() string {
-	return fmt.Sprintf("%s%s (%s)", p.host, p.path, [...]string{wire.Prefix: "Prefix", wire.Exact: "Exact"}[p.pathType])
+	host := p.host
+	if host == "" {
+		host = "*"
+	}
+	return fmt.Sprintf("%s%s (%s)", host, p.path, [...]string{wire.Prefix: "Prefix", wire.Exact: "Exact"}[p.pathType])
 }
 
 // indexed is a backend, and which path of the object it is of.

@@ -19,9 +19,14 @@ const (
 	secretObject
 	setObject
 	namespaceObject
-	// ingressClasses are all of them, slicesOf those of a Service.
+	gatewayClassObject
+	gatewayObject
+	routeObject
+	grantObject
+	// ingressClasses are all of them, slicesOf those of a Service, grantsIn those of a namespace.
 	ingressClasses
 	slicesOf
+	grantsIn
 	// knownAddresses are those at which IngressDaemonSets were ever reached.
 	knownAddresses
 )
@@ -40,9 +45,16 @@ const (
 	ingressStatusUnit
 	// hostUnit is a host of an IngressDaemonSet, for which its Ingresses join it.
 	hostUnit
-	// listenersUnit has an IngressDaemonSet's listeners for Ingresses: classes and Ingresses with
-	// certificates join it.
+	// gatewayClassUnit is a GatewayClass, gatewayUnit a Gateway.
+	gatewayClassUnit
+	gatewayUnit
+	// listenersUnit has an IngressDaemonSet's listeners: IngressClasses, Ingresses with certificates and
+	// Gateways join it.
 	listenersUnit
+	// routeUnit is an HTTPRoute.
+	routeUnit
+	// gatewayStatusUnit is a Gateway's status: the Gateway and its routes join it.
+	gatewayStatusUnit
 	// backendUnit is a Service port that a route of an IngressDaemonSet names.
 	backendUnit
 	// certificateUnit is a Secret that a listener of an IngressDaemonSet names.

@@ -11,14 +11,87 @@ import (
 // listenersOf is the unit of an IngressDaemonSet's listeners for Ingresses.
 func listenersOf(set types.NamespacedName) key { return key{fact: listenersUnit}.in(set) }
 
+// ports are which Gateways have no port, because another has it, and what they are told.
+type ports struct {
+	lost map[types.NamespacedName]string
+}
+
 // compileListeners has a port for HTTP and one for HTTPS, as long as an IngressClass names the
-// IngressDaemonSet. Certificates of older Ingresses go first; before them goes the default one, or none,
-// so that no Ingress's certificate is presented for a name that it does not fit.
+// IngressDaemonSet, and then each Gateway's, where the port is not another's: a proxy has each once.
 func (v *view) compileListeners(k key) *outcome {
-	if len(v.members(k, classUnit)) == 0 {
+	classes, gateways := v.members(k, classUnit), v.gateways(k)
+	if len(classes)+len(gateways) == 0 {
 		return nil
 	}
 	out := &outcome{}
+	taken := map[uint16]string{}
+	if len(classes) > 0 {
+		v.listenForIngresses(k, out)
+		taken[v.c.options.HTTPPort], taken[v.c.options.HTTPSPort] = "Ingresses", "Ingresses"
+	}
+	p := &ports{lost: map[types.NamespacedName]string{}}
+	for _, g := range gateways {
+		if g.addressed {
+			continue
+		}
+		if why := g.take(taken); why != "" {
+			p.lost[g.name()] = why
+			continue
+		}
+		g.listen(k, out)
+	}
+	out.value = p
+	return out
+}
+
+// gateways are those of an IngressDaemonSet that have listeners, in their precedence.
+func (v *view) gateways(k key) (out []*gateway) {
+	for _, member := range v.members(k, gatewayUnit) {
+		if g := value[gateway](v, member); g != nil && g.set == k.set {
+			out = append(out, g)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *gateway) int { return comparePrecedence(a.object, b.object) })
+	return out
+}
+
+// take takes a Gateway's ports, all or none, and says who has one.
+func (g *gateway) take(taken map[uint16]string) (why string) {
+	for _, l := range g.listeners {
+		if owner := taken[l.port]; l.accepted() && owner != "" {
+			return fmt.Sprintf("port %d of the nodes belongs to %s", l.port, owner)
+		}
+	}
+	for _, l := range g.listeners {
+		if l.accepted() {
+			taken[l.port] = "Gateway " + g.name().String()
+		}
+	}
+	return ""
+}
+
+// listen tells proxies of a Gateway's listeners.
+func (g *gateway) listen(k key, out *outcome) {
+	for _, l := range g.listeners {
+		if !l.accepted() {
+			continue
+		}
+		w := &wire.Listener{Object: g.object, Section: l.name, Port: l.port, Hostname: l.hostname, TLS: l.https}
+		for _, n := range l.certificates {
+			w.Certificates = append(w.Certificates, n.String())
+			out.joins = append(out.joins, certificateOf(k.set, n))
+		}
+		out.resources = append(out.resources, published(k.set, wire.Resource{Name: g.listenerName(l.name), Listener: w}))
+	}
+}
+
+func (g *gateway) listenerName(section string) string {
+	return "Gateway/" + g.name().String() + "/" + section
+}
+
+// listenForIngresses presents certificates of older Ingresses first; before them goes the default one,
+// or none, so that no Ingress's certificate is presented for a name that it does not fit.
+func (v *view) listenForIngresses(k key, out *outcome) {
 	first := v.defaultCertificate(k, out)
 	object := wire.Object{Kind: "IngressDaemonSet", Namespace: k.set.Namespace, Name: k.set.Name}
 	certificates := append([]string{first}, v.certificates(k, out)...)
@@ -28,7 +101,6 @@ func (v *view) compileListeners(k key) *outcome {
 			Object: object, Port: v.c.options.HTTPSPort, TLS: true, Certificates: certificates,
 		}}),
 	}
-	return out
 }
 
 // defaultCertificate is the name of that which is presented where no other fits, empty for none.

@@ -71,6 +71,7 @@ func (c *Compiler) objectChanged(k key, before, after any) {
 var kinds = map[string]fact{
 	"IngressClass": ingressClassObject, "Ingress": ingressObject, "Service": serviceObject,
 	"EndpointSlice": sliceObject, "Secret": secretObject, "IngressDaemonSet": setObject, "Namespace": namespaceObject,
+	"GatewayClass": gatewayClassObject, "Gateway": gatewayObject, "HTTPRoute": routeObject, "ReferenceGrant": grantObject,
 }
 
 func objectKey(ref Ref) key {
@@ -101,6 +102,14 @@ func kindOf(object metav1.Object) string {
 		return "Namespace"
 	case *IngressDaemonSet:
 		return "IngressDaemonSet"
+	case *GatewayClass:
+		return "GatewayClass"
+	case *Gateway:
+		return "Gateway"
+	case *HTTPRoute:
+		return "HTTPRoute"
+	case *ReferenceGrant:
+		return "ReferenceGrant"
 	}
 	panic(fmt.Sprintf("routing: a %T is no object of the compiler", object))
 }
@@ -115,6 +124,12 @@ func ownUnits(k key) []key {
 		return []key{keyOf(ingressUnit, n), keyOf(ingressStatusUnit, n)}
 	case setObject:
 		return []key{keyOf(addressUnit, n)}
+	case gatewayClassObject:
+		return []key{keyOf(gatewayClassUnit, n)}
+	case gatewayObject:
+		return []key{keyOf(gatewayUnit, n)}
+	case routeObject:
+		return []key{keyOf(routeUnit, n)}
 	}
 	return nil
 }
@@ -126,6 +141,8 @@ func listOf(object any) (list key, listed bool) {
 		return key{fact: ingressClasses}, true
 	case *discoveryv1.EndpointSlice:
 		return key{fact: slicesOf, namespace: o.Namespace, name: o.Labels[discoveryv1.LabelServiceName]}, true
+	case *ReferenceGrant:
+		return key{fact: grantsIn, namespace: o.Namespace}, true
 	}
 	return key{}, false
 }

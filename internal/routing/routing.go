@@ -19,6 +19,12 @@
 //	certificate.go  Secrets: the last good one serves on
 //	paths.go        normal form of paths, host names
 //
+//	gatewayapi.go   the kinds of the Gateway API, as much of them as is read; their statuses
+//	gatewayclass.go which IngressDaemonSet a GatewayClass names; ReferenceGrants
+//	gateway.go      a Gateway's listeners, what is wrong with them, its status
+//	httproute.go    an HTTPRoute: its rules, for the listeners to which parents.go attaches it
+//	httprule.go     one rule: matches and backends; httpfilter.go: filters and timeouts
+//
 // Each unit reads facts through a view and gives an outcome: a value for units after it, resources,
 // warnings, a status. It keeps nothing: what is remembered is in Memory, and is given to the next
 // process.
@@ -131,7 +137,10 @@ type Status struct {
 	// Generation is what of the object was read.
 	Generation int64
 	// Ingress is the whole list of status.loadBalancer, with the entries of others that were there.
-	Ingress *IngressStatus
+	Ingress      *IngressStatus
+	GatewayClass *GatewayClassStatus
+	Gateway      *GatewayStatus
+	HTTPRoute    *RouteStatus
 }
 
 // IngressStatus is the status of an Ingress.

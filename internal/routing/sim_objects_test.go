@@ -23,6 +23,9 @@ var (
 
 // anObject is a random one, of few names.
 func anObject(t *rapid.T, secrets []metav1.Object) metav1.Object {
+	if rapid.IntRange(0, 2).Draw(t, "gateways") == 0 {
+		return aGatewayObject(t)
+	}
 	switch rapid.IntRange(0, 11).Draw(t, "kind") {
 	case 0:
 		return aClass(t)

@@ -34,6 +34,14 @@ func (v *view) compile(k key) *outcome {
 		return v.compileHost(k)
 	case listenersUnit:
 		return v.compileListeners(k)
+	case gatewayClassUnit:
+		return v.compileGatewayClass(k)
+	case gatewayUnit:
+		return v.compileGateway(k)
+	case routeUnit:
+		return v.compileRoute(k)
+	case gatewayStatusUnit:
+		return v.compileGatewayStatus(k)
 	case backendUnit:
 		return v.compileBackend(k)
 	case certificateUnit:
@@ -66,6 +74,14 @@ func (v *view) service(n types.NamespacedName) *corev1.Service {
 
 func (v *view) set(n types.NamespacedName) *IngressDaemonSet {
 	return read[IngressDaemonSet](v, setObject, n)
+}
+
+// namespaceLabels are those of a namespace, nil where it is not there.
+func (v *view) namespaceLabels(name string) map[string]string {
+	if n := read[corev1.Namespace](v, namespaceObject, types.NamespacedName{Name: name}); n != nil {
+		return n.Labels
+	}
+	return nil
 }
 
 // slices are the EndpointSlices of a Service, in the order of their names.
