@@ -20,6 +20,42 @@ func TestIntersecting(t *testing.T) {
 	}
 }
 
+// TestGranted: a grant is for those that it names, and for no others.
+func TestGranted(t *testing.T) {
+	c := New(Options{})
+	g := &ReferenceGrant{ObjectMeta: meta("shop", "grant")}
+	brie := "brie"
+	g.Spec.From = append(g.Spec.From, struct {
+		Group     string `json:"group"`
+		Kind      string `json:"kind"`
+		Namespace string `json:"namespace"`
+	}{gatewayGroup, "HTTPRoute", "default"})
+	g.Spec.To = append(g.Spec.To, struct {
+		Group string  `json:"group"`
+		Kind  string  `json:"kind"`
+		Name  *string `json:"name,omitempty"`
+	}{"", "Service", &brie})
+	c.Set(g)
+	for _, test := range []struct {
+		from, to subject
+		want     bool
+	}{
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Service", "shop", "brie"}, true},
+		{subject{gatewayGroup, "HTTPRoute", "shop", ""}, subject{"", "Service", "shop", "other"}, true},
+		{subject{gatewayGroup, "HTTPRoute", "other", ""}, subject{"", "Service", "shop", "brie"}, false},
+		{subject{gatewayGroup, "Gateway", "default", ""}, subject{"", "Service", "shop", "brie"}, false},
+		{subject{"", "HTTPRoute", "default", ""}, subject{"", "Service", "shop", "brie"}, false},
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Service", "shop", "other"}, false},
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Secret", "shop", "brie"}, false},
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Service", "elsewhere", "brie"}, false},
+	} {
+		v := &view{c: c, reads: map[key]bool{}}
+		if got := v.granted(test.from, test.to); got != test.want {
+			t.Errorf("%+v to %+v: %t", test.from, test.to, got)
+		}
+	}
+}
+
 func TestDuration(t *testing.T) {
 	for _, test := range []struct {
 		text string

@@ -89,5 +89,5 @@ func intersecting(hostnames []string, listener string) (out []string) {
 
 // covers is whether all names of one hostname are names of a wildcard, which stands for one or more labels.
 func covers(wildcard, hostname string) bool {
-	return isWildcard(wildcard) && strings.HasSuffix(strings.TrimPrefix(hostname, "*"), wildcard[1:]) && hostname != wildcard[2:]
+	return isWildcard(wildcard) && strings.HasSuffix(strings.TrimPrefix(hostname, "*"), wildcard[1:])
 }
