@@ -56,6 +56,7 @@ var rules = []rule{
 	{"internal/targets", pure, []string{"api/v1alpha1"}, kubernetesTypes},
 	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
 	{"internal/detach", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
 

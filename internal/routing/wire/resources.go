@@ -27,7 +27,7 @@ type Resource struct {
 
 // Object is where something comes from, for people and for precedence.
 type Object struct {
-	// Kind is Ingress, HTTPRoute, Gateway or Service.
+	// Kind is Ingress, HTTPRoute, Gateway or Service, and IngressDaemonSet for what serves Ingresses.
 	Kind, Namespace, Name string
 	// Created is in seconds since 1970.
 	Created int64
@@ -51,7 +51,8 @@ type Listener struct {
 	// Hostname is empty for any, "*.example.com" for names of one or more labels before that.
 	Hostname string
 	// TLS is whether connections begin with a handshake, Certificates name what is presented: that which
-	// fits the name a client asks for, the first where none fits or none is asked for.
+	// fits the name a client asks for, the first where none fits or none is asked for. An empty first
+	// is none: such a handshake fails.
 	TLS          bool
 	Certificates []string
 }

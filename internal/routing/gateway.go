@@ -1,0 +1,262 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// gateway is what a Gateway of ours comes to.
+type gateway struct {
+	object wire.Object
+	set    types.NamespacedName
+	// problem is why nothing of it is served, with the reason and the message of its Accepted.
+	problem   Condition
+	listeners []*gatewayListener
+	// addressed is whether it asks for addresses of its own.
+	addressed bool
+}
+
+// gatewayListener is a listener in a pass.
+type gatewayListener struct {
+	name, hostname string
+	port           uint16
+	https          bool
+	certificates   []types.NamespacedName
+	// unserved is why it is not accepted, unresolved why its references are not resolved, conflict why
+	// it conflicts: their Reasons are empty where that is not so.
+	unserved, unresolved, conflict Condition
+	kinds                          []RouteKind
+	may                            *GatewayRoutesMay
+}
+
+func (l *gatewayListener) accepted() bool { return l.unserved.Reason == "" && l.conflict.Reason == "" }
+
+func (v *view) compileGateway(k key) *outcome {
+	object := read[Gateway](v, gatewayObject, k.namespaced())
+	if object == nil {
+		return nil
+	}
+	c := value[gatewayClass](v, key{fact: gatewayClassUnit, name: object.Spec.GatewayClassName})
+	if c == nil {
+		return &outcome{}
+	}
+	out := &outcome{joins: []key{keyOf(gatewayStatusUnit, k.namespaced())}}
+	g := &gateway{object: objectOf(object), set: c.set, addressed: len(object.Spec.Addresses) > 0}
+	out.value = g
+	if c.problem != "" {
+		g.problem = Condition{Reason: "InvalidParameters", Message: fmt.Sprintf("GatewayClass %s: %s", object.Spec.GatewayClassName, c.problem)}
+		return out
+	}
+	for i := range object.Spec.Listeners {
+		g.listeners = append(g.listeners, v.readListener(object, &object.Spec.Listeners[i], out))
+	}
+	markConflicts(g.listeners, object.Spec.Listeners)
+	out.joins = append(out.joins, listenersOf(g.set))
+	return out
+}
+
+func (v *view) readListener(object *Gateway, in *GatewayListener, out *outcome) *gatewayListener {
+	l := &gatewayListener{
+		name: in.Name, hostname: normalHost(deref(in.Hostname)), port: uint16(in.Port), https: in.Protocol == "HTTPS", may: in.AllowedRoutes,
+	}
+	if in.Protocol != "HTTP" && in.Protocol != "HTTPS" {
+		l.unserved = Condition{Reason: "UnsupportedProtocol", Message: fmt.Sprintf("protocol %s is not supported: HTTP and HTTPS are", in.Protocol)}
+		l.kinds = []RouteKind{}
+		return l
+	}
+	l.readKinds()
+	if l.https {
+		v.readCertificates(object, in, l, out)
+	}
+	return l
+}
+
+// readKinds keeps the kinds that are supported.
+func (l *gatewayListener) readKinds() {
+	group := gatewayGroup
+	ours := RouteKind{&group, "HTTPRoute"}
+	if l.may == nil || len(l.may.Kinds) == 0 {
+		l.kinds = []RouteKind{ours}
+		return
+	}
+	l.kinds = []RouteKind{}
+	for _, kind := range l.may.Kinds {
+		if kind.Kind == ours.Kind && (kind.Group == nil || *kind.Group == group) {
+			l.kinds = []RouteKind{ours}
+		} else {
+			l.unresolved = Condition{Reason: "InvalidRouteKinds", Message: fmt.Sprintf("routes of kind %s of group %s are not supported", kind.Kind, valueOr(kind.Group, group))}
+		}
+	}
+}
+
+// valueOr is what is given, or otherwise another.
+func valueOr(p *string, otherwise string) string {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+// readCertificates keeps the last good certificates of Secrets to which the Gateway may refer.
+func (v *view) readCertificates(object *Gateway, in *GatewayListener, l *gatewayListener, out *outcome) {
+	if in.TLS == nil || len(in.TLS.CertificateRefs) == 0 {
+		l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: "there are no certificateRefs"}
+		return
+	}
+	for _, ref := range in.TLS.CertificateRefs {
+		n := types.NamespacedName{Namespace: valueOr(ref.Namespace, object.Namespace), Name: ref.Name}
+		if deref(ref.Group) != "" || valueOr(ref.Kind, "Secret") != "Secret" {
+			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: fmt.Sprintf("certificateRef %s is a %s of group %q: it must be a Secret", ref.Name, deref(ref.Kind), deref(ref.Group))}
+			continue
+		}
+		if !v.granted(subject{gatewayGroup, "Gateway", object.Namespace, ""}, subject{"", "Secret", n.Namespace, n.Name}) {
+			l.unresolved = Condition{Reason: "RefNotPermitted", Message: fmt.Sprintf("no ReferenceGrant in namespace %s lets Gateways of %s refer to Secret %s", n.Namespace, object.Namespace, n.Name)}
+			continue
+		}
+		out.joins = append(out.joins, keyOf(wantedUnit, n))
+		s := v.secret(n)
+		out.waits = out.waits || !s.answered
+		if s.problem != "" {
+			message := fmt.Sprintf("Secret %s %s", n, s.serves())
+			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: message}
+			out.warnings = append(out.warnings, Event{refOf(object), ReasonInvalidCertificate, message})
+		}
+		if s.good != nil {
+			l.certificates = append(l.certificates, n)
+		}
+	}
+}
+
+// markConflicts finds listeners that cannot be told apart. None of them wins (Gateway API, "Handling
+// indistinct Listeners").
+func markConflicts(all []*gatewayListener, in []GatewayListener) {
+	for i, a := range all {
+		for j, b := range all {
+			if i == j || a.port != b.port || a.unserved.Reason != "" || b.unserved.Reason != "" {
+				continue
+			}
+			switch {
+			case in[i].Protocol != in[j].Protocol:
+				a.conflict = Condition{Reason: "ProtocolConflict", Message: fmt.Sprintf("listener %s has port %d for another protocol", b.name, b.port)}
+			case a.hostname == b.hostname && a.conflict.Reason == "":
+				a.conflict = Condition{Reason: "HostnameConflict", Message: fmt.Sprintf("listener %s has port %d for the same hostname", b.name, b.port)}
+			}
+		}
+	}
+}
+
+// mayAttach is whether routes of a namespace may attach to a listener of a Gateway.
+func (v *view) mayAttach(g *gateway, l *gatewayListener, namespace string) bool {
+	if len(l.kinds) == 0 {
+		return false
+	}
+	if l.may == nil || l.may.Namespaces == nil {
+		return namespace == g.object.Namespace
+	}
+	switch valueOr(l.may.Namespaces.From, "Same") {
+	case "All":
+		return true
+	case "Same":
+		return namespace == g.object.Namespace
+	case "Selector":
+		selector, err := metav1.LabelSelectorAsSelector(l.may.Namespaces.Selector)
+		return err == nil && selector.Matches(labels.Set(v.namespaceLabels(namespace)))
+	}
+	return false
+}
+
+// compileGatewayStatus counts routes and says what is known of the Gateway.
+func (v *view) compileGatewayStatus(k key) *outcome {
+	g := value[gateway](v, keyOf(gatewayUnit, k.namespaced()))
+	if g == nil {
+		return nil
+	}
+	s := &GatewayStatus{Conditions: []Condition{g.acceptedCondition()}}
+	served := s.Conditions[0].Status == "True"
+	if why := v.unassigned(g); served && why.Reason != "" {
+		s.Conditions = append(s.Conditions, why)
+	} else if served {
+		if a := value[addresses](v, keyOf(addressUnit, g.set)); a != nil {
+			s.Addresses = a.all
+		}
+	} else {
+		s.Conditions = append(s.Conditions, Condition{"Programmed", "False", "Invalid", s.Conditions[0].Message})
+	}
+	routes := v.members(k, routeUnit)
+	for _, l := range g.listeners {
+		s.Listeners = append(s.Listeners, l.status(v.attached(routes, k.namespaced(), l.name)))
+	}
+	return &outcome{status: &Status{Object: Ref{"Gateway", k.namespace, k.name}, Generation: g.object.Generation, Gateway: s}}
+}
+
+// acceptedCondition is True where one listener can be served at least.
+func (g *gateway) acceptedCondition() Condition {
+	if g.problem.Reason != "" {
+		return Condition{"Accepted", "False", g.problem.Reason, g.problem.Message}
+	}
+	var invalid []string
+	for _, l := range g.listeners {
+		if !l.accepted() {
+			invalid = append(invalid, l.name)
+		}
+	}
+	switch len(invalid) {
+	case 0:
+		return Condition{"Accepted", "True", "Accepted", "all listeners are served"}
+	case len(g.listeners):
+		return Condition{"Accepted", "False", "ListenersNotValid", "no listener can be served"}
+	}
+	return Condition{"Accepted", "True", "ListenersNotValid", "listeners that cannot be served: " + quoted(invalid)}
+}
+
+// unassigned is why a Gateway has no address.
+func (v *view) unassigned(g *gateway) Condition {
+	if g.addressed {
+		return Condition{"Programmed", "False", "AddressNotUsable", "spec.addresses is not within the addresses that Gateways may have"}
+	}
+	if p := value[ports](v, listenersOf(g.set)); p != nil && p.lost[g.name()] != "" {
+		return Condition{"Programmed", "False", "AddressNotAssigned", p.lost[g.name()]}
+	}
+	return Condition{}
+}
+
+func (g *gateway) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: g.object.Namespace, Name: g.object.Name}
+}
+
+// attached is how many routes attach to a listener.
+func (v *view) attached(routes []key, gateway types.NamespacedName, listener string) (n int32) {
+	for _, member := range routes {
+		if r := value[route](v, member); r != nil && slices.Contains(r.attached, attachment{gateway, listener}) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *gatewayListener) status(attached int32) ListenerStatus {
+	s := ListenerStatus{Name: l.name, SupportedKinds: l.kinds, AttachedRoutes: attached}
+	accepted := Condition{"Accepted", "True", "Accepted", ""}
+	conflicted := Condition{"Conflicted", "False", "NoConflicts", ""}
+	resolved := Condition{"ResolvedRefs", "True", "ResolvedRefs", ""}
+	switch {
+	case l.conflict.Reason != "":
+		accepted = Condition{"Accepted", "False", l.conflict.Reason, l.conflict.Message}
+		conflicted = Condition{"Conflicted", "True", l.conflict.Reason, l.conflict.Message}
+	case l.unserved.Reason != "":
+		accepted = Condition{"Accepted", "False", l.unserved.Reason, l.unserved.Message}
+	}
+	if l.unresolved.Reason != "" {
+		resolved = Condition{"ResolvedRefs", "False", l.unresolved.Reason, l.unresolved.Message}
+	}
+	s.Conditions = []Condition{accepted, conflicted, resolved}
+	if !l.accepted() || l.https && len(l.certificates) == 0 {
+		s.Conditions = append(s.Conditions, Condition{"Programmed", "False", "Invalid", "the listener cannot be served"})
+	}
+	return s
+}

@@ -1,0 +1,86 @@
+package routing
+
+import (
+	"fmt"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Features are those of the Gateway API that are supported, by their names there and in their order.
+var Features = []string{
+	"Gateway", "GatewayHTTPListenerIsolation", "GatewayHTTPSListenerDetectMisdirectedRequests", "GatewayPort8080",
+	"HTTPRoute", "HTTPRoute303RedirectStatusCode", "HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolH2C", "HTTPRouteBackendProtocolWebSocket", "HTTPRouteBackendRequestHeaderModification",
+	"HTTPRouteBackendTimeout", "HTTPRouteDestinationPortMatching", "HTTPRouteHostRewrite", "HTTPRouteMethodMatching",
+	"HTTPRouteNamedRouteRule", "HTTPRouteParentRefPort", "HTTPRoutePathRedirect", "HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect", "HTTPRouteQueryParamMatching", "HTTPRouteRequestTimeout",
+	"HTTPRouteResponseHeaderModification", "HTTPRouteSchemeRedirect", "ReferenceGrant",
+}
+
+// gatewayClass is a GatewayClass of ours.
+type gatewayClass class
+
+func (v *view) compileGatewayClass(k key) *outcome {
+	object := read[GatewayClass](v, gatewayClassObject, k.namespaced())
+	if object == nil || object.Spec.ControllerName != ControllerName {
+		return nil
+	}
+	c := &gatewayClass{}
+	c.set, c.problem = v.referredSet(object.Spec.ParametersRef)
+	accepted := Condition{"Accepted", "True", "Accepted", "served by IngressDaemonSet " + c.set.String()}
+	if c.problem != "" {
+		accepted = Condition{"Accepted", "False", "InvalidParameters", c.problem}
+	}
+	return &outcome{value: c, status: &Status{
+		Object: refOf(object), Generation: object.Generation,
+		GatewayClass: &GatewayClassStatus{Conditions: []Condition{accepted}, Features: Features},
+	}}
+}
+
+// referredSet is the IngressDaemonSet that parametersRef names, or what is wrong with it.
+func (v *view) referredSet(p *GatewayReference) (set types.NamespacedName, problem string) {
+	switch {
+	case p == nil:
+		return set, "spec.parametersRef must name an IngressDaemonSet, and is missing"
+	case deref(p.Group) != v1alpha1.Kind.Group || deref(p.Kind) != v1alpha1.Kind.Kind:
+		return set, fmt.Sprintf("spec.parametersRef names a %q of group %q: it must be an IngressDaemonSet of group %s", deref(p.Kind), deref(p.Group), v1alpha1.Kind.Group)
+	case deref(p.Namespace) == "":
+		return set, "spec.parametersRef must have a namespace, because an IngressDaemonSet has one"
+	}
+	return v.existingSet(types.NamespacedName{Namespace: *p.Namespace, Name: p.Name})
+}
+
+// subject is who refers, or what is referred to.
+type subject struct{ group, kind, namespace, name string }
+
+// granted is whether one object may refer to another: of its own namespace, or by a ReferenceGrant there.
+func (v *view) granted(from, to subject) bool {
+	if from.namespace == to.namespace {
+		return true
+	}
+	for _, grant := range listed[ReferenceGrant](v, key{fact: grantsIn, namespace: to.namespace}) {
+		if grant.from(from) && grant.to(to) {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *ReferenceGrant) from(s subject) bool {
+	for _, f := range g.Spec.From {
+		if f.Group == s.group && f.Kind == s.kind && f.Namespace == s.namespace {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *ReferenceGrant) to(s subject) bool {
+	for _, t := range g.Spec.To {
+		if t.Group == s.group && t.Kind == s.kind && (deref(t.Name) == "" || *t.Name == s.name) {
+			return true
+		}
+	}
+	return false
+}

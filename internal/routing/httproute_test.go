@@ -1,0 +1,83 @@
+package routing
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestIntersecting(t *testing.T) {
+	for _, test := range []struct {
+		route, listener string
+		want            bool
+	}{
+		{"a.example", "", true}, {"a.example", "a.example", true}, {"A.example", "a.example", true}, {"a.example", "b.example", false},
+		{"a.example", "*.example", true}, {"b.a.example", "*.example", true}, {"example", "*.example", false}, {"*.example", "a.example", true},
+		{"*.example", "*.example", true}, {"*.a.example", "*.example", true}, {"*.example", "*.a.example", true}, {"*.other", "*.example", false}, {"badexample", "*.example", false},
+	} {
+		if got := len(intersecting([]string{test.route}, test.listener)) > 0; got != test.want {
+			t.Errorf("%q at %q: %t", test.route, test.listener, got)
+		}
+	}
+}
+
+// TestGranted: a grant is for those that it names, and for no others.
+func TestGranted(t *testing.T) {
+	c := New(Options{})
+	g := &ReferenceGrant{ObjectMeta: meta("shop", "grant")}
+	brie := "brie"
+	g.Spec.From = append(g.Spec.From, struct {
+		Group     string `json:"group"`
+		Kind      string `json:"kind"`
+		Namespace string `json:"namespace"`
+	}{gatewayGroup, "HTTPRoute", "default"})
+	g.Spec.To = append(g.Spec.To, struct {
+		Group string  `json:"group"`
+		Kind  string  `json:"kind"`
+		Name  *string `json:"name,omitempty"`
+	}{"", "Service", &brie})
+	c.Set(g)
+	for _, test := range []struct {
+		from, to subject
+		want     bool
+	}{
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Service", "shop", "brie"}, true},
+		{subject{gatewayGroup, "HTTPRoute", "shop", ""}, subject{"", "Service", "shop", "other"}, true},
+		{subject{gatewayGroup, "HTTPRoute", "other", ""}, subject{"", "Service", "shop", "brie"}, false},
+		{subject{gatewayGroup, "Gateway", "default", ""}, subject{"", "Service", "shop", "brie"}, false},
+		{subject{"", "HTTPRoute", "default", ""}, subject{"", "Service", "shop", "brie"}, false},
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Service", "shop", "other"}, false},
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Secret", "shop", "brie"}, false},
+		{subject{gatewayGroup, "HTTPRoute", "default", ""}, subject{"", "Service", "elsewhere", "brie"}, false},
+	} {
+		v := &view{c: c, reads: map[key]bool{}}
+		if got := v.granted(test.from, test.to); got != test.want {
+			t.Errorf("%+v to %+v: %t", test.from, test.to, got)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want uint32
+		ok   bool
+	}{
+		{"0s", 0, true}, {"10s", 10_000, true}, {"1h2m3s4ms", 3_723_004, true}, {"500ms", 500, true}, {"1.5s", 0, false}, {"-1s", 0, false}, {"", 0, false},
+		{"1", 0, false}, {"100000s", 0, false}, {"1us", 0, false}, {"1h1h1h1h1h", 0, false}, {"99999h", 0, false},
+	} {
+		if got, err := readDuration("request", &test.text); got != test.want || (err == nil) != test.ok {
+			t.Errorf("%q is %d, %v", test.text, got, err)
+		}
+	}
+}
+
+func TestExpressions(t *testing.T) {
+	for _, test := range []struct{ expression, want string }{
+		{"a.*", ""}, {"a(?=b)", "at byte 1"}, {"ab[z-a]", "at byte 3"}, {strings.Repeat("a", maxExpression), ""}, {strings.Repeat("a", maxExpression+1), "longer than 1024"}, {"a{2000}", "at byte 1"},
+	} {
+		err := checkExpression(test.expression)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%.20q: %v, not %q", test.expression, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// listenersOf is the unit of an IngressDaemonSet's listeners for Ingresses.
+func listenersOf(set types.NamespacedName) key { return key{fact: listenersUnit}.in(set) }
+
+// ports are which Gateways have no port, because another has it, and what they are told.
+type ports struct {
+	lost map[types.NamespacedName]string
+}
+
+// compileListeners has a port for HTTP and one for HTTPS, as long as an IngressClass names the
+// IngressDaemonSet, and then each Gateway's, where the port is not another's: a proxy has each once.
+func (v *view) compileListeners(k key) *outcome {
+	classes, gateways := v.members(k, classUnit), v.gateways(k)
+	if len(classes)+len(gateways) == 0 {
+		return nil
+	}
+	out := &outcome{}
+	taken := map[uint16]string{}
+	if len(classes) > 0 {
+		v.listenForIngresses(k, out)
+		taken[v.c.options.HTTPPort], taken[v.c.options.HTTPSPort] = "Ingresses", "Ingresses"
+	}
+	p := &ports{lost: map[types.NamespacedName]string{}}
+	for _, g := range gateways {
+		if g.addressed {
+			continue
+		}
+		if why := g.take(taken); why != "" {
+			p.lost[g.name()] = why
+			continue
+		}
+		g.listen(k, out)
+	}
+	out.value = p
+	return out
+}
+
+// gateways are those of an IngressDaemonSet that have listeners, in their precedence.
+func (v *view) gateways(k key) (out []*gateway) {
+	for _, member := range v.members(k, gatewayUnit) {
+		if g := value[gateway](v, member); g != nil && g.set == k.set {
+			out = append(out, g)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *gateway) int { return comparePrecedence(a.object, b.object) })
+	return out
+}
+
+// take takes a Gateway's ports, all or none, and says who has one.
+func (g *gateway) take(taken map[uint16]string) (why string) {
+	for _, l := range g.listeners {
+		if owner := taken[l.port]; l.accepted() && owner != "" {
+			return fmt.Sprintf("port %d of the nodes belongs to %s", l.port, owner)
+		}
+	}
+	for _, l := range g.listeners {
+		if l.accepted() {
+			taken[l.port] = "Gateway " + g.name().String()
+		}
+	}
+	return ""
+}
+
+// listen tells proxies of a Gateway's listeners.
+func (g *gateway) listen(k key, out *outcome) {
+	for _, l := range g.listeners {
+		if !l.accepted() {
+			continue
+		}
+		w := &wire.Listener{Object: g.object, Section: l.name, Port: l.port, Hostname: l.hostname, TLS: l.https}
+		for _, n := range l.certificates {
+			w.Certificates = append(w.Certificates, n.String())
+			out.joins = append(out.joins, certificateOf(k.set, n))
+		}
+		out.resources = append(out.resources, published(k.set, wire.Resource{Name: g.listenerName(l.name), Listener: w}))
+	}
+}
+
+func (g *gateway) listenerName(section string) string {
+	return "Gateway/" + g.name().String() + "/" + section
+}
+
+// listenForIngresses presents certificates of older Ingresses first; before them goes the default one,
+// or none, so that no Ingress's certificate is presented for a name that it does not fit.
+func (v *view) listenForIngresses(k key, out *outcome) {
+	first := v.defaultCertificate(k, out)
+	object := wire.Object{Kind: "IngressDaemonSet", Namespace: k.set.Namespace, Name: k.set.Name}
+	certificates := append([]string{first}, v.certificates(k, out)...)
+	out.resources = []publication{
+		published(k.set, wire.Resource{Name: httpListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPPort}}),
+		published(k.set, wire.Resource{Name: httpsListener(k.set), Listener: &wire.Listener{
+			Object: object, Port: v.c.options.HTTPSPort, TLS: true, Certificates: certificates,
+		}}),
+	}
+}
+
+// defaultCertificate is the name of that which is presented where no other fits, empty for none.
+func (v *view) defaultCertificate(k key, out *outcome) string {
+	n := v.c.options.DefaultCertificate
+	if n.Name == "" {
+		return ""
+	}
+	out.joins = append(out.joins, keyOf(wantedUnit, n))
+	s := v.secret(n)
+	out.waits = !s.answered
+	if s.problem != "" {
+		out.warnings = append(out.warnings, Event{Ref{"Secret", n.Namespace, n.Name}, ReasonInvalidCertificate, "the default certificate " + s.serves()})
+	}
+	if s.good == nil {
+		return ""
+	}
+	out.joins = append(out.joins, certificateOf(k.set, n))
+	return n.String()
+}
+
+// certificates are the names of those of Ingresses. Of two for one host the older Ingress's is
+// presented, and the other is told.
+func (v *view) certificates(k key, out *outcome) (names []string) {
+	owners := map[string]certificateOwner{}
+	for _, in := range v.withCertificates(k) {
+		for _, use := range in.certificates {
+			if name := use.secret.String(); !slices.Contains(names, name) {
+				names = append(names, name)
+				out.joins = append(out.joins, certificateOf(k.set, use.secret))
+			}
+			for _, host := range use.hosts {
+				owner, owned := owners[host]
+				if !owned {
+					owners[host] = certificateOwner{in.object, use.secret}
+				} else if owner.secret != use.secret {
+					out.warnings = append(out.warnings, Event{ingressRef(in.object), ReasonConflict, fmt.Sprintf(
+						"the certificate for %q is that of Secret %s, which Ingress %s/%s names before", host, owner.secret, owner.object.Namespace, owner.object.Name)})
+				}
+			}
+		}
+	}
+	return names
+}
+
+type certificateOwner struct {
+	object wire.Object
+	secret types.NamespacedName
+}
+
+func (v *view) withCertificates(k key) (out []*ingress) {
+	for _, member := range v.members(k, ingressUnit) {
+		if in := value[ingress](v, member); in != nil && in.set == k.set {
+			out = append(out, in)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *ingress) int {
+		return comparePrecedence(a.object, b.object)
+	})
+	return out
+}

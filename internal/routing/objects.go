@@ -1,0 +1,180 @@
+package routing
+
+import (
+	"fmt"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// IngressDaemonSet is what of one matters here.
+type IngressDaemonSet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	// ServiceName is the Service that leads to it, empty for none.
+	ServiceName string `json:"serviceName,omitempty"`
+	// ServingNodes are the addresses of nodes that serve, in any order.
+	ServingNodes []string `json:"servingNodes,omitempty"`
+}
+
+// Set tells of an object that is there, and how it is now: an IngressClass, Ingress, Service,
+// EndpointSlice, Secret or Namespace of the API, or a kind of this package. It is not changed
+// afterwards. A Secret that nobody names is not kept, see WantedSecrets.
+func (c *Compiler) Set(object metav1.Object) {
+	k := objectKey(refOf(object))
+	if s, ok := object.(*corev1.Secret); ok {
+		c.setSecret(s)
+		return
+	}
+	before := c.objects[k]
+	c.objects[k] = object
+	c.objectChanged(k, before, object)
+}
+
+// Delete tells that an object is not there. Of a Secret that is an answer too.
+func (c *Compiler) Delete(ref Ref) {
+	k := objectKey(ref)
+	if k.fact == secretObject {
+		c.deleteSecret(k.namespaced())
+		return
+	}
+	before, known := c.objects[k]
+	if !known {
+		return
+	}
+	delete(c.objects, k)
+	c.objectChanged(k, before, nil)
+}
+
+// objectChanged has compiled again what read the object, or a list that it is or was in.
+func (c *Compiler) objectChanged(k key, before, after any) {
+	c.touch(k)
+	for _, object := range []any{before, after} {
+		if object == nil {
+			continue
+		}
+		if list, listed := listOf(object); listed {
+			c.list(list, k, after != nil && object == after)
+			c.touch(list)
+		}
+	}
+	for _, unit := range ownUnits(k) {
+		c.soil(unit)
+	}
+}
+
+// kinds are the objects that there are.
+var kinds = map[string]fact{
+	"IngressClass": ingressClassObject, "Ingress": ingressObject, "Service": serviceObject,
+	"EndpointSlice": sliceObject, "Secret": secretObject, "IngressDaemonSet": setObject, "Namespace": namespaceObject,
+	"GatewayClass": gatewayClassObject, "Gateway": gatewayObject, "HTTPRoute": routeObject, "ReferenceGrant": grantObject,
+}
+
+func objectKey(ref Ref) key {
+	f, known := kinds[ref.Kind]
+	if !known {
+		panic(fmt.Sprintf("routing: a %s is no object of the compiler", ref.Kind))
+	}
+	return key{fact: f, namespace: ref.Namespace, name: ref.Name}
+}
+
+func refOf(object metav1.Object) Ref {
+	return Ref{kindOf(object), object.GetNamespace(), object.GetName()}
+}
+
+func kindOf(object metav1.Object) string {
+	switch object.(type) {
+	case *networkingv1.IngressClass:
+		return "IngressClass"
+	case *networkingv1.Ingress:
+		return "Ingress"
+	case *corev1.Service:
+		return "Service"
+	case *discoveryv1.EndpointSlice:
+		return "EndpointSlice"
+	case *corev1.Secret:
+		return "Secret"
+	case *corev1.Namespace:
+		return "Namespace"
+	case *IngressDaemonSet:
+		return "IngressDaemonSet"
+	case *GatewayClass:
+		return "GatewayClass"
+	case *Gateway:
+		return "Gateway"
+	case *HTTPRoute:
+		return "HTTPRoute"
+	case *ReferenceGrant:
+		return "ReferenceGrant"
+	}
+	panic(fmt.Sprintf("routing: a %T is no object of the compiler", object))
+}
+
+// ownUnits are those that are about one object, and read it.
+func ownUnits(k key) []key {
+	n := k.namespaced()
+	switch k.fact {
+	case ingressClassObject:
+		return []key{keyOf(classUnit, n), {fact: defaultClassUnit}}
+	case ingressObject:
+		return []key{keyOf(ingressUnit, n), keyOf(ingressStatusUnit, n)}
+	case setObject:
+		return []key{keyOf(addressUnit, n)}
+	case gatewayClassObject:
+		return []key{keyOf(gatewayClassUnit, n)}
+	case gatewayObject:
+		return []key{keyOf(gatewayUnit, n)}
+	case routeObject:
+		return []key{keyOf(routeUnit, n)}
+	}
+	return nil
+}
+
+// listOf is the list that an object is in.
+func listOf(object any) (list key, listed bool) {
+	switch o := object.(type) {
+	case *networkingv1.IngressClass:
+		return key{fact: ingressClasses}, true
+	case *discoveryv1.EndpointSlice:
+		return key{fact: slicesOf, namespace: o.Namespace, name: o.Labels[discoveryv1.LabelServiceName]}, true
+	case *ReferenceGrant:
+		return key{fact: grantsIn, namespace: o.Namespace}, true
+	}
+	return key{}, false
+}
+
+// remember keeps the addresses that an IngressDaemonSet has: such entries of a status are ours, also
+// when it does not have them any more.
+func (c *Compiler) remember(addresses []string) {
+	for _, a := range addresses {
+		if !c.addresses[a] {
+			c.addresses[a] = true
+			c.touch(key{fact: knownAddresses})
+		}
+	}
+}
+
+// recall takes what the process before remembered.
+func (c *Compiler) recall(m Memory) {
+	c.remember(m.Addresses)
+	for n, good := range m.Certificates {
+		if leaf, err := parseCertificate(good); err == nil {
+			c.secrets[n] = &secret{good: &good, leaf: leaf}
+		}
+	}
+}
+
+// Memory is what the next process should be given.
+func (c *Compiler) Memory() Memory {
+	m := Memory{Certificates: map[types.NamespacedName]wire.Certificate{}, Addresses: sortedKeys(c.addresses)}
+	for n, s := range c.secrets {
+		if s.good != nil {
+			m.Certificates[n] = *s.good
+		}
+	}
+	return m
+}

@@ -1,0 +1,93 @@
+package routing
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// attachment is a listener to which a route attaches.
+type attachment struct {
+	gateway  types.NamespacedName
+	listener string
+}
+
+// parent is a parentRef that names a Gateway of ours.
+type parent struct {
+	ref     ParentReference
+	gateway *gateway
+	// listeners are those to which the route attaches, and refusal why there are none.
+	listeners []*gatewayListener
+	refusal   Condition
+}
+
+// parents are a route's parents that are ours. Others say of theirs themselves.
+func (v *view) parents(r *HTTPRoute) (out []*parent) {
+	for _, ref := range r.Spec.ParentRefs {
+		if valueOr(ref.Group, gatewayGroup) != gatewayGroup || valueOr(ref.Kind, "Gateway") != "Gateway" {
+			continue
+		}
+		n := types.NamespacedName{Namespace: valueOr(ref.Namespace, r.Namespace), Name: ref.Name}
+		g := value[gateway](v, keyOf(gatewayUnit, n))
+		if g == nil {
+			continue
+		}
+		p := &parent{ref: ref, gateway: g}
+		p.listeners, p.refusal = v.attach(r, p)
+		out = append(out, p)
+	}
+	return out
+}
+
+// attach finds the listeners that a parentRef means, that let the route attach, and that have a
+// hostname of its.
+func (v *view) attach(r *HTTPRoute, p *parent) ([]*gatewayListener, Condition) {
+	meant := p.gateway.meant(p.ref)
+	if len(meant) == 0 {
+		return nil, Condition{Reason: "NoMatchingParent", Message: "no listener has that sectionName and port"}
+	}
+	var allowed, fitting []*gatewayListener
+	for _, l := range meant {
+		if v.mayAttach(p.gateway, l, r.Namespace) {
+			allowed = append(allowed, l)
+		}
+	}
+	if len(allowed) == 0 {
+		return nil, Condition{Reason: "NotAllowedByListeners", Message: fmt.Sprintf("no listener lets HTTPRoutes of namespace %s attach", r.Namespace)}
+	}
+	for _, l := range allowed {
+		if len(r.Spec.Hostnames) == 0 || len(intersecting(r.Spec.Hostnames, l.hostname)) > 0 {
+			fitting = append(fitting, l)
+		}
+	}
+	if len(fitting) == 0 {
+		return nil, Condition{Reason: "NoMatchingListenerHostname", Message: "no listener has a hostname that the route's fit"}
+	}
+	return fitting, Condition{}
+}
+
+// meant are the listeners that a parentRef means, and that are accepted.
+func (g *gateway) meant(ref ParentReference) (out []*gatewayListener) {
+	for _, l := range g.listeners {
+		if (ref.SectionName == nil || *ref.SectionName == l.name) && (ref.Port == nil || *ref.Port == int32(l.port)) && l.conflict.Reason == "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// intersecting are the hostnames for which a listener of a hostname gets requests.
+func intersecting(hostnames []string, listener string) (out []string) {
+	for _, h := range hostnames {
+		if h = normalHost(h); listener == "" || h == listener || covers(listener, h) || covers(h, listener) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// covers is whether all names of one hostname are names of a wildcard, which stands for one or more labels.
+func covers(wildcard, hostname string) bool {
+	return isWildcard(wildcard) && strings.HasSuffix(strings.TrimPrefix(hostname, "*"), wildcard[1:])
+}

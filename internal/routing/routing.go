@@ -1,0 +1,149 @@
+// Package routing compiles Ingress and Gateway API objects, with the Services, EndpointSlices and
+// Secrets that they name, into what each IngressDaemonSet's proxies are told (package wire), the
+// statuses to write and the events to record. Nothing here does I/O or reads a clock.
+//
+// The map, in the order in which things happen:
+//
+//	routing.go      Options, Compiler, Result: what comes in and what goes out
+//	objects.go      Set and Delete: an object comes or goes, and what read it is to be compiled again
+//	key.go          names of facts; the units, in the order in which they are compiled
+//	engine.go       Compile: dirty units one after another, an index of who read what, the difference
+//	view.go         what a unit may read; each read goes into the index
+//	class.go        which IngressDaemonSet a class names, which class an Ingress has
+//	ingress.go      one Ingress: its claims on hosts and paths, its certificates
+//	shares.go       which services of one path get which part; weights.go: the annotation
+//	host.go         one host of one IngressDaemonSet: who claims a path first has it
+//	status.go       status.loadBalancer of an Ingress
+//	listeners.go    the listeners of an Ingress class
+//	backend.go      a Service port; policy.go: our annotations on it; endpoints.go: its EndpointSlices
+//	certificate.go  Secrets: the last good one serves on
+//	paths.go        normal form of paths, host names
+//
+//	gatewayapi.go   the kinds of the Gateway API, as much of them as is read; their statuses
+//	gatewayclass.go which IngressDaemonSet a GatewayClass names; ReferenceGrants
+//	gateway.go      a Gateway's listeners, what is wrong with them, its status
+//	httproute.go    an HTTPRoute: its rules, for the listeners to which parents.go attaches it
+//	httprule.go     one rule: matches and backends; httpfilter.go: filters and timeouts
+//
+// Each unit reads facts through a view and gives an outcome: a value for units after it, resources,
+// warnings, a status. It keeps nothing: what is remembered is in Memory, and is given to the next
+// process.
+package routing
+
+import (
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ControllerName is what an IngressClass's or GatewayClass's controller must be for it to be ours.
+const ControllerName = "ingressdaemonsets.mumoshu.github.io/proxy"
+
+// Options hold for all classes.
+type Options struct {
+	// HTTPPort and HTTPSPort are those at which Ingresses are served. 0 is 80 and 443.
+	HTTPPort, HTTPSPort uint16
+	// DefaultCertificate is the Secret whose certificate is presented for Ingresses where no other fits
+	// or no name is asked for. Empty is none: such a handshake fails.
+	DefaultCertificate types.NamespacedName
+	// Memory is that of the process before, if there was any.
+	Memory Memory
+}
+
+// Memory is what objects do not tell any more. Without it the next process serves what objects tell.
+type Memory struct {
+	// Certificates are the last good ones of Secrets that are named.
+	Certificates map[types.NamespacedName]wire.Certificate
+	// Addresses are all at which an IngressDaemonSet was ever reached: such entries of a status are ours.
+	Addresses []string
+}
+
+// Ref names an object. Kinds are those of the API, such as Ingress or Service.
+type Ref struct{ Kind, Namespace, Name string }
+
+// String is the kind, and the name with its namespace.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Compiler holds objects, and what was compiled from them. It is not safe for concurrent use.
+type Compiler struct {
+	options Options
+	objects map[key]any
+	secrets map[types.NamespacedName]*secret
+	// addresses are all at which an IngressDaemonSet was ever reached.
+	addresses map[string]bool
+	engine
+}
+
+// New has no objects.
+func New(options Options) *Compiler {
+	if options.HTTPPort == 0 {
+		options.HTTPPort = 80
+	}
+	if options.HTTPSPort == 0 {
+		options.HTTPSPort = 443
+	}
+	c := &Compiler{
+		options: options, objects: map[key]any{}, secrets: map[types.NamespacedName]*secret{},
+		addresses: map[string]bool{}, engine: newEngine(),
+	}
+	c.recall(options.Memory)
+	return c
+}
+
+// Result is what is new since the last Compile.
+type Result struct {
+	// Changes are by IngressDaemonSet, in the order of their names.
+	Changes []Change
+	// Statuses are those to write, in the order of their objects.
+	Statuses []Status
+	// Events are those to record, once for each cause for as long as it lasts.
+	Events []Event
+	// WakeAt is when Compile has something to say though nothing changed, zero for never.
+	WakeAt time.Time
+}
+
+// Change is what an IngressDaemonSet's proxies are to be told.
+type Change struct {
+	IngressDaemonSet types.NamespacedName
+	// Changed are new ones and ones with other content, in the order of kinds and names: what is named
+	// comes before who names it. Removed are in the opposite order.
+	Changed []wire.Resource
+	Removed []ResourceName
+}
+
+// ResourceName is a resource's kind and name.
+type ResourceName struct {
+	Kind wire.Kind
+	Name string
+}
+
+// Event is a warning about an object.
+type Event struct {
+	Object Ref
+	// Reason is in CamelCase, Message a sentence for people.
+	Reason, Message string
+}
+
+// Status is what an object's status is to say: one of its fields, the others are nil.
+type Status struct {
+	Object Ref
+	// Generation is what of the object was read.
+	Generation int64
+	// Ingress is the whole list of status.loadBalancer, with the entries of others that were there.
+	Ingress      *IngressStatus
+	GatewayClass *GatewayClassStatus
+	Gateway      *GatewayStatus
+	HTTPRoute    *RouteStatus
+}
+
+// IngressStatus is the status of an Ingress.
+type IngressStatus struct {
+	LoadBalancer []networkingv1.IngressLoadBalancerIngress
+}

@@ -1,0 +1,121 @@
+package routing
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fill makes what a Secret's stringData says: hosts of its certificate, and what is wrong with it
+// (malformed, mismatched, expired).
+func fill(t testing.TB, s *corev1.Secret) {
+	t.Helper()
+	wrong := s.StringData["wrong"]
+	end := noon.Add(24 * time.Hour)
+	if wrong == "expired" {
+		end = noon.Add(-time.Hour)
+	}
+	chain, key := certificateFor(t, end, strings.Fields(s.StringData["hosts"])...)
+	switch wrong {
+	case "malformed":
+		chain = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+	case "mismatched":
+		_, key = certificateFor(t, end, "another.example")
+	}
+	s.Data = map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key}
+}
+
+func certificateFor(t testing.TB, end time.Time, hosts ...string) (chain, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: end.Add(-48 * time.Hour), NotAfter: end}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
+
+func dnsNames(t testing.TB, c *wire.Certificate) []string {
+	t.Helper()
+	leaf, err := parseCertificate(*c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf.DNSNames
+}
+
+// TestWaitsForSecrets publishes nothing that needs a Secret that nobody answered for, and leaves what
+// was published as it was.
+func TestWaitsForSecrets(t *testing.T) {
+	c := New(Options{})
+	c.Set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	c.Set(classFor("ids", "proxy"))
+	c.Set(serviceAt("default", "web", 80))
+	in := ingressFor("default", "web", "ids", "web.example", "web")
+	c.Set(in)
+	c.Compile(noon)
+	if got := names(c.Resources(proxySet)); len(got) != 5 {
+		t.Fatalf("published are %v", got)
+	}
+	other := in.DeepCopy()
+	other.Spec.Rules[0].Host = "other.example"
+	other.Spec.TLS = tlsOf("key", "other.example")
+	c.Set(other)
+	if r := c.Compile(noon); len(r.Changes) != 0 {
+		t.Errorf("without an answer there are changes: %+v", r.Changes)
+	}
+	if got := c.UnansweredSecrets(); len(got) != 1 || got[0].Name != "key" {
+		t.Errorf("unanswered are %v", got)
+	}
+	c.Delete(Ref{"Secret", "default", "key"})
+	r := c.Compile(noon)
+	if len(r.Changes) != 1 || len(r.Events) != 1 || !strings.Contains(r.Events[0].Message, "does not exist") {
+		t.Errorf("answered, there are %+v and %v", r.Changes, r.Events)
+	}
+	c.Delete(Ref{"Ingress", "default", "web"})
+	c.Compile(noon)
+	if got := c.WantedSecrets(); len(got) != 0 {
+		t.Errorf("nobody names one, and wanted are %v", got)
+	}
+}
+
+// TestExpiry warns when the time has come, though nothing changed.
+func TestExpiry(t *testing.T) {
+	m := newModel(Options{})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	m.set(classFor("ids", "proxy"))
+	s := &corev1.Secret{ObjectMeta: meta("default", "key"), StringData: map[string]string{"hosts": "web.example"}}
+	fill(t, s)
+	m.set(s)
+	in := ingressFor("default", "web", "ids", "web.example", "web")
+	in.Spec.TLS = tlsOf("key", "web.example")
+	m.set(in)
+	r := m.compile(noon)
+	if want := noon.Add(24*time.Hour + time.Second); !r.WakeAt.Equal(want) {
+		t.Errorf("it wakes at %s, not %s", r.WakeAt, want)
+	}
+	r = m.compile(r.WakeAt)
+	if len(r.Events) != 1 || r.Events[0].Reason != ReasonCertificateExpired {
+		t.Errorf("events are %v", r.Events)
+	}
+	if !r.WakeAt.IsZero() {
+		t.Errorf("it wakes again at %s", r.WakeAt)
+	}
+}

@@ -1,0 +1,109 @@
+package routing
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+// TestAsFresh lets random objects come, change and go. What the compiler holds afterwards, and what its
+// changes add up to, is what a fresh one makes of the objects and of what was remembered.
+func TestAsFresh(t *testing.T) {
+	secrets := manySecrets(t)
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{model: newModel(Options{}), objects: map[Ref]metav1.Object{}, proxies: map[types.NamespacedName]map[ResourceName]wire.Resource{}}
+		for range 200 {
+			w.happen(t, secrets)
+			if rapid.IntRange(0, 3).Draw(t, "compile") == 0 {
+				w.compileNow(t)
+			}
+		}
+		w.compileNow(t)
+		fresh := newModel(Options{Memory: w.Memory()})
+		for _, ref := range slices.SortedFunc(maps.Keys(w.objects), compareRefs) {
+			fresh.set(w.objects[ref])
+		}
+		fresh.compile(noon)
+		if diff := cmp.Diff(asText(t, fresh.Compiler), asText(t, w.Compiler)); diff != "" {
+			t.Fatalf("the compiler is not as a fresh one (-fresh +compiler):\n%s", diff)
+		}
+		for _, set := range w.IngressDaemonSets() {
+			if told := sorted(w.proxies[set]); !sameText(t, told, w.Resources(set)) {
+				t.Fatalf("the proxies of %s were told %v, and are to know %v", set, names(told), names(w.Resources(set)))
+			}
+		}
+	})
+}
+
+// world is the objects that there are, and what proxies were told.
+type world struct {
+	*model
+	objects map[Ref]metav1.Object
+	proxies map[types.NamespacedName]map[ResourceName]wire.Resource
+}
+
+func (w *world) compileNow(t *rapid.T) {
+	r := w.compile(noon)
+	for _, change := range r.Changes {
+		told := w.proxies[change.IngressDaemonSet]
+		if told == nil {
+			told = map[ResourceName]wire.Resource{}
+			w.proxies[change.IngressDaemonSet] = told
+		}
+		for _, resource := range change.Changed {
+			told[ResourceName{kindOfResource(resource), resource.Name}] = resource
+		}
+		for _, name := range change.Removed {
+			if _, known := told[name]; !known {
+				t.Fatalf("%v is removed, and was never told", name)
+			}
+			delete(told, name)
+		}
+	}
+}
+
+// happen lets one thing happen.
+func (w *world) happen(t *rapid.T, secrets []metav1.Object) {
+	object := anObject(t, secrets)
+	ref := refOf(object)
+	if rapid.IntRange(0, 3).Draw(t, "goes") == 0 {
+		w.delete(ref)
+		delete(w.objects, ref)
+		return
+	}
+	w.set(object)
+	w.objects[ref] = object
+}
+
+func sorted(told map[ResourceName]wire.Resource) []wire.Resource {
+	all := slices.Collect(maps.Values(told))
+	sortResources(all)
+	return all
+}
+
+func sameText(t *rapid.T, a, b any) bool { return jsonText(t, a) == jsonText(t, b) }
+
+func jsonText(t *rapid.T, v any) string {
+	text, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// asText is all that a compiler holds.
+func asText(t *rapid.T, c *Compiler) string {
+	out := fmt.Sprintln("wanted", c.WantedSecrets())
+	for _, set := range c.IngressDaemonSets() {
+		out += set.String() + " " + jsonText(t, c.Resources(set)) + "\n"
+	}
+	return out + jsonText(t, c.Warnings()) + jsonText(t, c.Statuses())
+}
