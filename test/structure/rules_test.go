@@ -57,6 +57,7 @@ var rules = []rule{
 	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
 	{"internal/detach", pure, []string{"api/v1alpha1"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
+	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
 
 	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"}, nil},
 	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, "internal/targets"}, nil},
