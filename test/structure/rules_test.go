@@ -69,6 +69,7 @@ var rules = []rule{
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
+	{"internal/proxy/upstream", adapter, nil, nil},
 	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
 
 	{"cmd/controller", command, []string{
