@@ -68,7 +68,7 @@ func TestBudget(t *testing.T) {
 	if got := permitted(10.5, 20); got != 10 {
 		t.Errorf("%d more are permitted when the first 10 were more than 10 seconds ago, want 10", got)
 	}
-	if got := permitted(1000, 20); got != 10 {
+	if got := permitted(1003, 20); got != 10 {
 		t.Errorf("%d are permitted much later, want 10", got)
 	}
 }
@@ -88,8 +88,8 @@ func TestBudgetBounds(t *testing.T) {
 			}
 			return n
 		}
-		for range 300 {
-			now = now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "ms")) * time.Millisecond)
+		for range 150 {
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 10, 300, 900, 12_000}).Draw(t, "ms")) * time.Millisecond)
 			for range rapid.IntRange(0, 10).Draw(t, "requests") {
 				b.Request(now)
 				requests = append(requests, now)

@@ -14,7 +14,7 @@ import (
 const patience = 100 * time.Millisecond
 
 // look is how often a read that waits looks whether its request has been sent.
-const look = time.Second
+const look = 2 * patience
 
 // conn is a connection, with the exchange that it is used for.
 type conn struct {

@@ -22,8 +22,8 @@ func chunk(s string) string {
 	return fmt.Sprintf("%x\r\n%s\r\n", len(s), s)
 }
 
-// moment is what short bounds everything by.
-const moment = 30 * time.Millisecond
+// moment is what short bounds everything by: what is to come sooner comes much sooner.
+const moment = 250 * time.Millisecond
 
 func short(o *Options) { o.Head, o.Progress, o.Continue = moment, moment, moment }
 
@@ -43,6 +43,7 @@ func TestTimeOuts(t *testing.T) {
 		{"no end", ok + "\r\nhello", ReadingBody},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			s := listen(t, func(s *session) { s.head(); s.answer(test.answer); s.hold() })
 			failing(t, client(t, s.key, short), get(), TimedOut, test.during)
 			q := get()
@@ -185,7 +186,7 @@ func TestUpgrade(t *testing.T) {
 		io.ReadFull(s.in, echo)
 		s.answer(string(echo))
 	})
-	p := client(t, s.key, short)
+	p := client(t, s.key)
 	q := get()
 	q.Head.Upgrade("websocket")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -209,8 +210,10 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("early came %q", early)
 	}
 	// It is nobody else's, and has no deadline of before.
-	<-waited()
-	io.WriteString(conn, "later")
+	<-time.After(3 * patience)
+	if _, err := io.WriteString(conn, "later"); err != nil {
+		t.Fatal(err)
+	}
 	if rest, err := io.ReadAll(conn); err != nil || string(rest) != "later" {
 		t.Errorf("then came %q (%v)", rest, err)
 	}

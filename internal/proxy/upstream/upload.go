@@ -180,7 +180,7 @@ func (u *upload) finish(complete bool) bool {
 		return false
 	}
 	if complete && u.ending.Load() {
-		moment := time.NewTimer(look)
+		moment := time.NewTimer(time.Second)
 		defer moment.Stop()
 		select {
 		case <-u.done:
