@@ -59,6 +59,7 @@ var rules = []rule{
 	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
+	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
 
 	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"}, nil},
 	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, "internal/targets"}, nil},
@@ -70,6 +71,7 @@ var rules = []rule{
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
+	{"internal/proxy/upstream", adapter, nil, nil},
 	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
 
 	{"cmd/controller", command, []string{

@@ -1,0 +1,24 @@
+// Package balance chooses for each request the backend and the endpoint: by weights, in turn, by
+// cookie, past what fails; and says which failures may be tried again.
+//
+// It keeps no clock and no lock: the time is an argument, and callers hold a lock around each Weights,
+// Endpoints and Budget.
+package balance
+
+import "math/bits"
+
+// mix draws the next number from a state that it moves on, as SplitMix64 does (Steele, Lea and Flood,
+// "Fast splittable pseudorandom number generators", OOPSLA 2014).
+func mix(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	z := *state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// below draws a number of [0, n), n > 0.
+func below(n int64, state *uint64) int64 {
+	drawn, _ := bits.Mul64(mix(state), uint64(n))
+	return int64(drawn)
+}

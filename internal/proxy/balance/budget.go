@@ -1,0 +1,59 @@
+package balance
+
+import "time"
+
+// The budget: of the requests of the last seconds, so many may be tried again.
+const (
+	budgetSeconds = 10
+	budgetPercent = 20
+	budgetLeast   = 10
+)
+
+// Budget bounds retries, so that they cannot multiply the load on what is failing because of it: to 20%
+// of the requests of the last 10 seconds, or 10 where that is more. It counts by seconds. The zero value
+// is ready.
+type Budget struct {
+	seconds [budgetSeconds]second
+	// zero is the time from which seconds are counted.
+	zero time.Time
+}
+
+// second is what was done in one.
+type second struct {
+	number            int64
+	requests, retries uint64
+}
+
+// Request counts a request, once, however often it is tried.
+func (b *Budget) Request(now time.Time) { b.at(now).requests++ }
+
+// Retry is whether a request may be tried again, and counts that if so.
+func (b *Budget) Retry(now time.Time) bool {
+	current := b.at(now)
+	var requests, retries uint64
+	for _, s := range b.seconds {
+		if current.number-s.number < budgetSeconds {
+			requests += s.requests
+			retries += s.retries
+		}
+	}
+	if retries >= max(budgetLeast, requests*budgetPercent/100) {
+		return false
+	}
+	current.retries++
+	return true
+}
+
+// at is the second that it is. Time that goes backwards counts as the second that it was: what is
+// passed in may have been read before another caller's.
+func (b *Budget) at(now time.Time) *second {
+	if b.zero.IsZero() {
+		b.zero = now.Add(-budgetSeconds * time.Second)
+	}
+	number := int64(now.Sub(b.zero) / time.Second)
+	s := &b.seconds[max(number, 0)%budgetSeconds]
+	if s.number < number {
+		*s = second{number: number}
+	}
+	return s
+}

@@ -1,0 +1,187 @@
+package balance
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+)
+
+// Policy is how a backend's endpoints are used.
+type Policy struct {
+	// MaxFails is after how many failures in a row, all within FailTimeout, an endpoint is left out for
+	// FailTimeout; 0 is never.
+	MaxFails    uint32
+	FailTimeout time.Duration
+	// Sticky is whether cookies are given out, see Cookie.
+	Sticky bool
+}
+
+// Endpoint is one of a backend, and the same one for as long as its address, port and pod are.
+type Endpoint[V any] struct {
+	wire.Endpoint
+	// Value is what enter gave for it, such as its connections.
+	Value V
+	// Cookie is what names it to clients, see Cookie; empty where the policy is not sticky.
+	Cookie string
+
+	record record
+	// usable is whether it is among those that may get requests.
+	usable bool
+}
+
+// Endpoints are those of a backend, in turn. A Set moves nobody's turn: the next one is whoever stands
+// at or after the place where the next one stood.
+type Endpoints[V any] struct {
+	policy Policy
+	enter  func(wire.Endpoint) V
+	leave  func(V)
+
+	// all are in the order of compare, and usable those of them that may get requests.
+	all, usable []*Endpoint[V]
+	// next is the index in usable of whose turn it is.
+	next  int
+	start uint64
+	named map[string]*Endpoint[V]
+}
+
+// NewEndpoints has no endpoints yet. It calls enter for each that comes, and leave with what that gave
+// when it goes; start is a random number, which says whose turn is first.
+func NewEndpoints[V any](p Policy, start uint64, enter func(wire.Endpoint) V, leave func(V)) *Endpoints[V] {
+	return &Endpoints[V]{policy: p, start: start, enter: enter, leave: leave}
+}
+
+// SetPolicy tells how endpoints are used from now on. Failures that were counted count on.
+func (s *Endpoints[V]) SetPolicy(p Policy) {
+	s.policy = p
+	s.name()
+}
+
+// Set tells what the endpoints are now. It takes time in proportion to their number, and a little more
+// where they are not in the order of address, port and pod.
+func (s *Endpoints[V]) Set(now []wire.Endpoint) {
+	if !slices.IsSortedFunc(now, compare) {
+		now = slices.SortedFunc(slices.Values(now), compare)
+	}
+	turn := s.turn()
+	old := s.all
+	s.all = make([]*Endpoint[V], 0, len(now))
+	for i, e := range now {
+		if i > 0 && compare(now[i-1], e) == 0 {
+			continue
+		}
+		for len(old) > 0 && compare(old[0].Endpoint, e) < 0 {
+			s.drop(old[0])
+			old = old[1:]
+		}
+		if len(old) > 0 && compare(old[0].Endpoint, e) == 0 {
+			old[0].Endpoint = e
+			s.all = append(s.all, old[0])
+			old = old[1:]
+			continue
+		}
+		s.all = append(s.all, &Endpoint[V]{Endpoint: e, Value: s.enter(e)})
+	}
+	for _, e := range old {
+		s.drop(e)
+	}
+	s.use(turn)
+	s.name()
+}
+
+func (s *Endpoints[V]) drop(e *Endpoint[V]) {
+	e.usable = false
+	s.leave(e.Value)
+}
+
+// turn is the endpoint whose turn it is, nil while there is none.
+func (s *Endpoints[V]) turn() *Endpoint[V] {
+	if len(s.usable) == 0 {
+		return nil
+	}
+	return s.usable[s.next]
+}
+
+// use lets the ready ones get requests, or where none is, those that still serve; first of them whoever
+// stands at turn or after it.
+func (s *Endpoints[V]) use(turn *Endpoint[V]) {
+	state := wire.Terminating
+	if slices.ContainsFunc(s.all, func(e *Endpoint[V]) bool { return e.State == wire.Ready }) {
+		state = wire.Ready
+	}
+	s.usable = make([]*Endpoint[V], 0, len(s.all))
+	for _, e := range s.all {
+		if e.usable = e.State == state; e.usable {
+			s.usable = append(s.usable, e)
+		}
+	}
+	switch {
+	case len(s.usable) == 0:
+		s.next = 0
+	case turn == nil:
+		s.next = int(s.start % uint64(len(s.usable)))
+	default:
+		at, _ := slices.BinarySearchFunc(s.usable, turn, func(a, b *Endpoint[V]) int { return compare(a.Endpoint, b.Endpoint) })
+		s.next = at % len(s.usable)
+	}
+}
+
+// name gives each endpoint its cookie, where the policy has cookies. Of two endpoints of one pod the
+// first is meant.
+func (s *Endpoints[V]) name() {
+	s.named = nil
+	if !s.policy.Sticky {
+		return
+	}
+	s.named = make(map[string]*Endpoint[V], len(s.all))
+	for _, e := range s.all {
+		if e.Cookie == "" {
+			e.Cookie = Cookie(e.UID)
+		}
+		if s.named[e.Cookie] == nil {
+			s.named[e.Cookie] = e
+		}
+	}
+}
+
+// All are the endpoints that there are, in order of address. They are not to be changed.
+func (s *Endpoints[V]) All() []*Endpoint[V] { return s.all }
+
+// Choose is the endpoint whose turn it is, of those that are ready or, where none is, that still serve;
+// nil where there is none, or each was tried. One that was tried is not chosen; one that is left out
+// for its failures only where all others are, or were tried.
+func (s *Endpoints[V]) Choose(now time.Time, tried []*Endpoint[V]) *Endpoint[V] {
+	out := -1
+	for i := range s.usable {
+		at := s.next + i
+		if at >= len(s.usable) {
+			at -= len(s.usable)
+		}
+		switch e := s.usable[at]; {
+		case slices.Contains(tried, e):
+		case !e.record.isOut(now):
+			return s.take(at)
+		case out < 0:
+			out = at
+		}
+	}
+	if out < 0 {
+		return nil
+	}
+	return s.take(out)
+}
+
+// take gives the turn to whoever comes next.
+func (s *Endpoints[V]) take(at int) *Endpoint[V] {
+	if s.next = at + 1; s.next == len(s.usable) {
+		s.next = 0
+	}
+	return s.usable[at]
+}
+
+// compare orders endpoints, and finds those that are the same.
+func compare(a, b wire.Endpoint) int {
+	return cmp.Or(strings.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), strings.Compare(a.UID, b.UID))
+}

@@ -1,0 +1,222 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+)
+
+// Bounds of the chunked coding.
+const (
+	// maxChunkLine bounds a chunk's size and extensions.
+	maxChunkLine = 1 << 10
+	// maxExcess bounds what a body has beside its data, as net/http does: per chunk, 16 bytes and twice
+	// its size are not counted.
+	maxExcess = 16 << 10
+	// maxTrailer bounds a trailer's bytes.
+	maxTrailer = 8 << 10
+)
+
+// framing is how the end of a body is found (RFC 9112, 6.3).
+type framing uint8
+
+const (
+	noBody framing = iota
+	sized
+	chunked
+	untilClose
+)
+
+// body is that of a response.
+type body struct {
+	in      *reader
+	framing framing
+	// left are bytes that are to come: of a sized body, or of the chunk.
+	left int64
+	// within is whether a chunk has begun whose end was not read.
+	within bool
+	excess int64
+	// trailer are its fields, once it has been read.
+	trailer []Header
+	// err is how reading ended: io.EOF at the body's end.
+	err error
+}
+
+// begin expects the body of a response; head is whether it answers HEAD.
+func (b *body) begin(in *reader, a answer, head bool) {
+	*b = body{in: in, trailer: b.trailer[:0]}
+	switch {
+	case head || a.status < 200 || a.status == 204 || a.status == 304:
+	case a.chunked:
+		b.framing = chunked
+	case a.length < 0:
+		b.framing = untilClose
+	case a.length > 0:
+		b.framing, b.left = sized, a.length
+	}
+	if b.framing == noBody {
+		b.err = io.EOF
+	}
+}
+
+// Read gives io.EOF with the last byte where that is known to be the last. It does not wait while it
+// has something to give.
+func (b *body) Read(p []byte) (n int, err error) {
+	if b.err != nil || len(p) == 0 {
+		return 0, b.err
+	}
+	switch b.framing {
+	case chunked:
+		n, b.err = b.readChunks(p)
+	case sized:
+		n, b.err = b.readPart(p)
+		if b.err == nil && b.left == 0 {
+			b.err = io.EOF
+		}
+	default:
+		n, b.err = b.in.Read(p)
+	}
+	return n, b.err
+}
+
+// readPart reads of what is left. Its end before that is an error.
+func (b *body) readPart(p []byte) (int, error) {
+	n, err := b.in.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, unexpected(err)
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (b *body) readChunks(p []byte) (n int, err error) {
+	for n < len(p) {
+		if b.left > 0 {
+			if n > 0 && b.in.buffered() == 0 {
+				return n, nil
+			}
+			part, err := b.readPart(p[n:])
+			if n += part; err != nil {
+				return n, err
+			}
+			continue
+		}
+		if n > 0 && !b.nextIsHere() {
+			return n, nil
+		}
+		if err := b.next(); err != nil {
+			return n, err
+		}
+	}
+	if b.left == 0 && b.nextIsHere() {
+		return n, b.next()
+	}
+	return n, nil
+}
+
+// nextIsHere is whether the line that begins the next chunk has been read, and after the last chunk
+// all the rest.
+func (b *body) nextIsHere() bool {
+	there := b.in.buf[b.in.r:b.in.w]
+	if b.within {
+		there = there[min(2, len(there)):]
+	}
+	if len(there) > 0 && there[0] == '0' {
+		return bytes.Contains(there, []byte("\r\n\r\n"))
+	}
+	return bytes.IndexByte(there, '\n') >= 0
+}
+
+// next reads what ends a chunk and begins the next one, or all that comes after the last: then it
+// gives io.EOF.
+func (b *body) next() error {
+	if b.within {
+		// What ends a chunk is an empty line; anything else is longer than the chunk's size.
+		if _, err := b.in.line(0); err != nil {
+			return unexpected(err)
+		}
+	}
+	line, err := b.in.line(maxChunkLine)
+	if err != nil {
+		return unexpected(err)
+	}
+	size, err := parseChunk(line)
+	if err != nil {
+		return err
+	}
+	b.excess = max(0, b.excess+int64(len(line))+2-16-2*min(size, math.MaxInt64/4))
+	if b.excess > maxExcess {
+		return malformed("the chunked coding has too much beside its data")
+	}
+	if b.left, b.within = size, true; size > 0 {
+		return nil
+	}
+	return b.readTrailer()
+}
+
+// parseChunk reads a chunk's size; extensions may follow it, and are ignored.
+func parseChunk(line []byte) (size int64, err error) {
+	digits, extensions, _ := bytes.Cut(line, []byte(";"))
+	if len(digits) == 0 || len(digits) > 16 || !isText(string(extensions)) {
+		return 0, malformed("a chunk's size is malformed")
+	}
+	for _, c := range digits {
+		digit := hexDigits[c]
+		if digit == noDigit || size > math.MaxInt64>>4 {
+			return 0, malformed("a chunk's size is malformed")
+		}
+		size = size<<4 | int64(digit)
+	}
+	return size, nil
+}
+
+const noDigit = 0xff
+
+var hexDigits = func() (values [256]byte) {
+	for i := range values {
+		values[i] = noDigit
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		values[c], values[bytes.ToUpper([]byte{c})[0]] = byte(i), byte(i)
+	}
+	return values
+}()
+
+// readTrailer reads the fields after the last chunk, and gives io.EOF.
+func (b *body) readTrailer() error {
+	for total := 0; ; {
+		line, err := b.in.line(maxTrailer)
+		if err != nil {
+			return unexpected(err)
+		}
+		if len(line) == 0 {
+			return io.EOF
+		}
+		if total += len(line); total > maxTrailer {
+			return malformed("the trailer is too long")
+		}
+		h, err := parseField(string(line))
+		if err != nil {
+			return err
+		}
+		if isFraming(h.Name) {
+			return malformed("the trailer has a field of the framing")
+		}
+		b.trailer = append(b.trailer, h)
+	}
+}
+
+// isFraming is whether a field, by its canonical name, is about the framing or where a message goes, and
+// has no place in a trailer (RFC 9110, 6.5.1).
+func isFraming(name string) bool {
+	switch name {
+	case "Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Te", "Upgrade":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,297 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStaleConnections: what an endpoint does to an idle connection is no failure of the next request,
+// whatever its method, and nothing that was sent meanwhile is its response.
+func TestStaleConnections(t *testing.T) {
+	for name, then := range map[string]func(s *session){
+		"closed":            func(s *session) {},
+		"reset":             func(s *session) { s.reset() },
+		"a response":        func(s *session) { s.answer(hello); s.hold() },
+		"a time-out's":      func(s *session) { s.answer("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n") },
+		"a byte":            func(s *session) { s.answer("x"); s.hold() },
+		"an informational":  func(s *session) { s.answer("HTTP/1.1 100 Continue\r\n\r\n"); s.hold() },
+		"nothing, it holds": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			idle := make(chan struct{})
+			s := listen(t, func(s *session) {
+				if q, _ := s.request(); q == nil {
+					return
+				}
+				s.answer(hello)
+				if s.number == 0 && then != nil {
+					<-idle
+					then(s)
+					return
+				}
+				for q, _ := s.request(); q != nil; q, _ = s.request() {
+					s.answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nagain")
+				}
+			})
+			p := client(t, s.key)
+			fine(t, p, get(), "hello")
+			if close(idle); then != nil {
+				eventually(t, "the connection is not quiet", func() bool { return !p.idle[0].quiet() })
+			}
+			q := request("POST", "/", 1)
+			q.Body = []byte("x")
+			want := "hello"
+			if then == nil {
+				want = "again"
+			}
+			fine(t, p, q, want)
+		})
+	}
+}
+
+// TestNotWritten: a connection that breaks before anything is written is no failure either, and a new
+// one that does is one of its own class.
+func TestNotWritten(t *testing.T) {
+	s := listen(t, func(s *session) {
+		if s.head() == "" {
+			<-s.over
+			return
+		}
+		s.answer(hello)
+		<-s.over
+	})
+	p := client(t, s.key)
+	fine(t, p, get(), "hello")
+	p.idle[0].tcp.CloseWrite()
+	q := request("POST", "/", 5)
+	q.Stream = strings.NewReader("whole")
+	fine(t, p, q, "hello")
+	if n := s.connections(); n != 2 {
+		t.Errorf("there were %d connections", n)
+	}
+	c, failed := p.connect(context.Background(), time.Now(), time.Time{})
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	c.tcp.CloseWrite()
+	if failed := c.exchange(context.Background(), get(), &Response{}); failed == nil || failed.Class != NotWritten {
+		t.Errorf("got %v", failed)
+	}
+	c.end(false)
+}
+
+func TestNoResponse(t *testing.T) {
+	for name, end := range map[string]func(s *session){"closed": (*session).nothing, "reset": (*session).reset} {
+		t.Run(name, func(t *testing.T) {
+			s := listen(t, func(s *session) {
+				if s.head(); s.number == 0 {
+					s.answer(hello)
+					s.head()
+				}
+				end(s)
+			})
+			p := client(t, s.key)
+			fine(t, p, get(), "hello")
+			failing(t, p, get(), NoResponse, AwaitingHead)
+			failing(t, p, get(), NoResponse, AwaitingHead)
+			if n := s.connections(); n != 2 {
+				t.Errorf("there were %d connections: what may have been acted upon was sent again", n)
+			}
+		})
+	}
+}
+
+func (s *session) nothing() {}
+
+func TestNotConnected(t *testing.T) {
+	failing(t, client(t, nobody(t)), get(), NotConnected, Connecting)
+}
+
+// full is an address at which connects are not answered: nobody accepts, and there is no more room.
+func full(t *testing.T) Key {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Key{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(name.(*syscall.SockaddrInet4).Port))}
+	filler := client(t, k)
+	for range 2 {
+		if c, _ := filler.connect(context.Background(), time.Now(), time.Now().Add(100*time.Millisecond)); c != nil {
+			t.Cleanup(c.close)
+		}
+	}
+	return k
+}
+
+func TestConnectIsBounded(t *testing.T) {
+	k := full(t)
+	failing(t, client(t, k, func(o *Options) { o.Connect = 20 * time.Millisecond }), get(), TimedOut, Connecting)
+	q := get()
+	q.Deadline = time.Now().Add(20 * time.Millisecond)
+	failing(t, client(t, k), q, TimedOut, Connecting)
+}
+
+// TestConnectIsAbandoned: a connect under way ends when the endpoint leaves, and when the request does.
+func TestConnectIsAbandoned(t *testing.T) {
+	k := full(t)
+	patient := func(o *Options) { o.Connect = time.Hour }
+	pools := NewPools(Defaults())
+	pools.options.Connect = time.Hour
+	p := pools.Open(k)
+	result := make(chan error)
+	go func() { result <- p.Do(context.Background(), get(), &Response{}) }()
+	p.Close()
+	var failed *Error
+	if err := <-result; !errors.As(err, &failed) || failed.Class != NotConnected || !errors.Is(err, ErrLeft) {
+		t.Errorf("when the endpoint leaves: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { result <- client(t, k, patient).Do(ctx, get(), &Response{}) }()
+	cancel()
+	if err := <-result; !errors.As(err, &failed) || failed.Class != Canceled {
+		t.Errorf("when the request ends: %v", err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	over := make(chan struct{})
+	s := listen(t, func(s *session) {
+		for h := s.head(); h != ""; h = s.head() {
+			if s.answer(hello[:len(hello)-1]); strings.HasPrefix(h, "POST") {
+				<-over
+			}
+			s.answer("o")
+		}
+	})
+	pools := NewPools(Defaults())
+	p, same := pools.Open(s.key), pools.Open(s.key)
+	if p != same {
+		t.Fatal("one endpoint has two pools")
+	}
+	if other := pools.Open(Key{s.key.Address, "another pod"}); other == p {
+		t.Fatal("two pods share a pool")
+	} else {
+		other.Close()
+	}
+	var r Response
+	if err := p.Do(context.Background(), request("POST", "/", 0), &r); err != nil {
+		t.Fatal(err)
+	}
+	fine(t, p, get(), "hello")
+	p.Close()
+	if p.Idle() != 1 {
+		t.Errorf("%d are idle, and one still has it open", p.Idle())
+	}
+	idle := p.idle[0]
+	same.Close()
+	if p.Idle() != 0 || idle.quiet() {
+		t.Errorf("%d are idle when nobody has it open", p.Idle())
+	}
+	close(over)
+	if body, err := io.ReadAll(&r); err != nil || string(body) != "hello" {
+		t.Errorf("what was under way ended with %q, %v", body, err)
+	}
+	r.Close()
+	if p.Idle() != 0 {
+		t.Errorf("what was under way came back to a closed pool")
+	}
+	failing(t, p, get(), NotConnected, Connecting)
+	if len(pools.byKey) != 0 {
+		t.Errorf("there are %d pools", len(pools.byKey))
+	}
+	if p = pools.Open(s.key); p == same {
+		t.Errorf("the pool is used again")
+	}
+	fine(t, p, get(), "hello")
+	p.Close()
+}
+
+// TestIdle: connections are closed when they were idle for too long or are too many, the oldest first.
+func TestIdle(t *testing.T) {
+	s := listen(t, answering(hello))
+	p := client(t, s.key, func(o *Options) { o.MaxIdle, o.Idle = 2, time.Minute })
+	now := time.Now()
+	var conns []*conn
+	for i := range 3 {
+		c, failed := p.connect(context.Background(), now, time.Time{})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		conns = append(conns, c)
+		p.put(c, now.Add(time.Duration(i)*time.Second))
+	}
+	if p.Idle() != 2 || conns[2].quiet() {
+		t.Errorf("%d are idle, of two at most", p.Idle())
+	}
+	p.pools.Sweep(now.Add(time.Minute - 1))
+	if p.Idle() != 2 {
+		t.Errorf("%d are idle before they have been for a minute", p.Idle())
+	}
+	p.pools.Sweep(now.Add(time.Minute))
+	if p.Idle() != 1 || conns[0].quiet() || !conns[1].quiet() {
+		t.Errorf("%d are idle after the first was for a minute", p.Idle())
+	}
+	conns[1].idleSince = now.Add(-time.Hour)
+	fine(t, p, get(), "hello")
+	if n := s.connections(); n != 4 {
+		t.Errorf("there were %d connections: one was used that had been idle for an hour", n)
+	}
+}
+
+// TestManyAtOnce: no response comes to another request, whatever their framings.
+func TestManyAtOnce(t *testing.T) {
+	s := listen(t, func(s *session) {
+		for q, body := s.request(); q != nil; q, body = s.request() {
+			text := q.URL.Path + body
+			switch len(text) % 4 {
+			case 0:
+				s.answer(ok + te + "\r\n" + chunk(text[:1]) + chunk(text[1:]) + "0\r\n\r\n")
+			case 1:
+				s.answer(ok + "Connection: close\r\n\r\n" + text)
+				return
+			default:
+				s.answer(ok + "Content-Length: " + decimal(len(text)) + "\r\n\r\n" + text)
+			}
+		}
+	})
+	p := client(t, s.key)
+	var wait sync.WaitGroup
+	for worker := range 16 {
+		wait.Go(func() {
+			for i := range 50 {
+				path, body := "/"+decimal(worker)+"/"+decimal(i), strings.Repeat("x", i*(worker%3))
+				q := request("POST", path, int64(len(body)))
+				switch {
+				case body == "":
+				case i%3 == 0:
+					q = request("POST", path, -1)
+					q.Stream = strings.NewReader(body)
+				case i%3 == 1:
+					q.Stream = strings.NewReader(body)
+				default:
+					q.Body = []byte(body)
+				}
+				if g, _ := exchange(t, p, q); g.err != nil || g.body != path+body {
+					t.Errorf("%s got %q (%v)", path, g.body, g.err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}

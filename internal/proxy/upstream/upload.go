@@ -1,0 +1,202 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pieceSize is how much of a body is read and written at once. A piece has room for the chunk's size
+// before its data, and for a line end after it.
+const (
+	pieceSize = 32 << 10
+	sizeRoom  = 16 + 2
+	endRoom   = 2
+)
+
+var pieces = sync.Pool{New: func() any { return new([pieceSize]byte) }}
+
+// upload sends a body while the response is awaited, in a goroutine of its own.
+type upload struct {
+	c       *conn
+	stream  io.Reader
+	left    int64 // -1 where it is unknown
+	trailer http.Header
+	stop    func()
+
+	// waits is whether it has not begun, since 100 (Continue) may come until then.
+	waits         bool
+	continueUntil time.Time
+
+	// ending is whether its last piece is being written, so that the endpoint may have had it all.
+	ending atomic.Bool
+	// done is closed at its end. Then err is what became of it, and ended when that was.
+	done  chan struct{}
+	err   error
+	ended time.Time
+}
+
+// errStream is that the caller's stream broke, not the connection.
+type errStream struct{ error }
+
+func (e errStream) Unwrap() error { return e.error }
+
+func newUpload(c *conn, q *Request) *upload {
+	u := &upload{c: c, stream: q.Stream, left: q.Head.length, trailer: q.Trailer, stop: q.Stop, done: make(chan struct{})}
+	if q.Expect {
+		u.waits, u.continueUntil = true, time.Now().Add(c.pool.pools.options.Continue)
+		return u
+	}
+	u.start()
+	return u
+}
+
+func (u *upload) start() {
+	u.waits = false
+	go u.run()
+}
+
+// run sends all of it. An endpoint that takes no more may have answered: then the connection is left
+// open to be read from. Otherwise the response is not waited for.
+func (u *upload) run() {
+	piece := pieces.Get().(*[pieceSize]byte)
+	defer pieces.Put(piece)
+	err := u.send(piece[:])
+	u.err, u.ended = err, time.Now()
+	close(u.done)
+	if breaks(err) {
+		u.c.close()
+	}
+}
+
+// breaks is whether a request that ended so gets no response any more.
+func breaks(err error) bool { return errors.As(err, &errStream{}) || isLate(err) }
+
+func (u *upload) send(piece []byte) error {
+	if u.left >= 0 {
+		return u.sendSized(piece)
+	}
+	for {
+		n, err := u.stream.Read(piece[sizeRoom : len(piece)-endRoom])
+		if n > 0 {
+			if _, err := u.c.write(frame(piece, n), nil); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return u.sendEnd(piece)
+		}
+		if err != nil {
+			return errStream{err}
+		}
+	}
+}
+
+// sendEnd sends the last chunk and the trailer.
+func (u *upload) sendEnd(piece []byte) error {
+	end, err := appendTrailer(append(piece[:0], "0\r\n"...), u.trailer)
+	if err != nil {
+		return errStream{err}
+	}
+	u.ending.Store(true)
+	_, err = u.c.write(end, nil)
+	return err
+}
+
+func (u *upload) sendSized(piece []byte) error {
+	for u.left > 0 {
+		n, err := u.stream.Read(piece[:min(int64(len(piece)), u.left)])
+		u.left -= int64(n)
+		if u.left == 0 {
+			u.ending.Store(true)
+		}
+		if n > 0 {
+			if _, err := u.c.write(piece[:n], nil); err != nil {
+				return err
+			}
+		}
+		if err != nil && u.left > 0 {
+			return errStream{unexpected(err)}
+		}
+	}
+	return nil
+}
+
+// frame makes a chunk of the n bytes that stand in a piece after the room for their size.
+func frame(piece []byte, n int) []byte {
+	var digits [16]byte
+	size := strconv.AppendUint(digits[:0], uint64(n), 16)
+	begin := sizeRoom - 2 - len(size)
+	copy(piece[begin:], size)
+	copy(piece[sizeRoom-2:], "\r\n")
+	copy(piece[sizeRoom+n:], "\r\n")
+	return piece[begin : sizeRoom+n+endRoom]
+}
+
+// appendTrailer appends fields and the empty line. Those that have no place in a trailer are left out.
+func appendTrailer(b []byte, trailer http.Header) ([]byte, error) {
+	for name, values := range trailer {
+		if isFraming(http.CanonicalHeaderKey(name)) || isReserved(name) {
+			continue
+		}
+		for _, value := range values {
+			if !isToken(name) || !isText(value) {
+				return nil, errors.New("the trailer cannot be sent")
+			}
+			b = append(b, name...)
+			b = append(b, ": "...)
+			b = append(b, value...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	return append(b, "\r\n"...), nil
+}
+
+// wake is when a read is to look whether the upload goes on, and false when it is over. It begins an
+// upload that has waited long enough.
+func (u *upload) wake(now time.Time) (time.Time, bool) {
+	if u.waits {
+		if now.Before(u.continueUntil) {
+			return u.continueUntil, true
+		}
+		u.start()
+	}
+	select {
+	case <-u.done:
+		return time.Time{}, false
+	default:
+		return now.Add(look), true
+	}
+}
+
+// finish ends the upload and is whether the endpoint has had all of it. Where the response is complete
+// and the last piece was being written, that may be its end which was not noticed: it gets a moment.
+func (u *upload) finish(complete bool) bool {
+	if u.waits {
+		return false
+	}
+	if complete && u.ending.Load() {
+		moment := time.NewTimer(time.Second)
+		defer moment.Stop()
+		select {
+		case <-u.done:
+			return u.err == nil
+		case <-moment.C:
+		}
+	}
+	select {
+	case <-u.done:
+		return u.err == nil
+	default:
+	}
+	u.c.close()
+	if u.stop != nil {
+		u.stop()
+	}
+	<-u.done
+	return false
+}
