@@ -7,6 +7,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -26,6 +27,10 @@ func (a *audit) registers(l *leader, g *group, t targets.Target) {
 	a.wantedBack(l, place{g, t})
 	for _, p := range a.w.pods {
 		if !p.hook || p.ends || p.object() == nil || g.Type != targets.IP || p.address != t.ID {
+			continue
+		}
+		if seen, _ := l.views["Pod"].held[p.name].(*corev1.Pod); seen == nil || seen.Status.PodIP != t.ID {
+			// It has the address of the one before, for which it is registered, and its watch is late.
 			continue
 		}
 		if p.object().Annotations[v1alpha1.AnnotationTargets] != v1alpha1.TargetsIn {

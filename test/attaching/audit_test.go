@@ -36,9 +36,8 @@ type audit struct {
 	// starts and ends are when what serves at an address, or on a node, last began to, and
 	// when it last ended.
 	starts, ends map[string]time.Time
-	// on is on which node each address and each machine is, or was, came since when an address is there.
-	on   map[string]string
-	came map[string]time.Time
+	// on is on which node each address and each machine is, or was.
+	on map[string]string
 	// said is when an Attachment last began to say that all is where it is to be.
 	said map[string]time.Time
 	// nameless are nodes that were without a providerID at some time, unnamed is when a Node
@@ -54,7 +53,7 @@ func newAudit(w *world) *audit {
 	return &audit{
 		w: w, since: map[place]time.Time{}, until: map[place]time.Time{}, spoke: map[place]time.Time{}, begun: map[leavingTarget]beginning{}, asked: map[string]time.Time{},
 		returned: map[string]time.Time{}, ported: map[string]time.Time{},
-		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, came: map[string]time.Time{}, said: map[string]time.Time{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
+		starts: map[string]time.Time{}, ends: map[string]time.Time{}, on: map[string]string{}, said: map[string]time.Time{}, nameless: map[string]bool{}, unnamed: map[string]time.Time{}, named: map[string]time.Time{}, removed: map[string]time.Time{},
 	}
 }
 
@@ -100,9 +99,6 @@ func (a *audit) refresh() {
 	for _, failed := range []bool{true, false} {
 		for _, p := range a.w.pods {
 			if p.address != "" && p.failed() == failed {
-				if a.on[p.address] != p.node {
-					a.came[p.address] = at
-				}
 				a.on[p.address] = p.node
 			}
 		}
@@ -240,8 +236,8 @@ func (a *audit) mustBeOut(l *leader, node, what string) {
 				// Somebody else registered it since the group was last read.
 				continue
 			}
-			if g.Type == targets.IP && a.w.wanted()[place{g, t}] == nil && !a.came[t.ID].Before(l.asOf()) {
-				// Somebody's pod has the address of one that was on another node, since a moment ago.
+			if g.Type == targets.IP && a.w.wanted()[place{g, t}] == nil && !l.shows(t.ID, node) {
+				// Somebody's pod has the address of one that was on another node, and its watch is late.
 				continue
 			}
 			a.failf("%s is said to be %s while %s can send new connections to %s %s", node, what, g.Name, t, a.facts(place{g, t}))

@@ -206,6 +206,16 @@ func (l *leader) asOf() time.Time {
 	return at
 }
 
+// shows reports whether a leader sees a pod with an address on a node.
+func (l *leader) shows(address, node string) bool {
+	for _, o := range l.views["Pod"].held {
+		if pod := o.(*corev1.Pod); pod.Status.PodIP == address && pod.Spec.NodeName == node {
+			return true
+		}
+	}
+	return false
+}
+
 // cachedClient reads what the views hold, and writes to the API server.
 type cachedClient struct {
 	client.Client
