@@ -193,7 +193,7 @@ func newCandidate(r *Route, at int, m *wire.Match) (*candidate, error) {
 	if len(m.Path) > maxPath {
 		return nil, fmt.Errorf("the path has %d bytes, more than %d", len(m.Path), maxPath)
 	}
-	normal, err := NormalPath(m.Path)
+	normal, err := wire.NormalPath(m.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", m.Path, err)
 	}

@@ -37,7 +37,7 @@ type Request struct {
 	Port       uint16
 	TLS        bool
 	ServerName string
-	// Host is lower-case and without port. Path is in normal form, see NormalPath, without query.
+	// Host is lower-case and without port. Path is in normal form, see wire.NormalPath, without query.
 	Host, Method, Path string
 	// Header and Query give the value of a header, by its lower-case name, and of a parameter, and
 	// whether there is one. Of several they give what is to be matched: the first, or all with commas.

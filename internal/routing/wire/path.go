@@ -1,23 +1,25 @@
-package table
+package wire
 
 import (
 	"bytes"
 	"errors"
+	"strings"
 )
 
 // Why a path has no normal form.
 var (
-	errNoPath = errors.New("the path does not begin with /")
-	errByte   = errors.New("the path has a space, a control byte, ? or #")
-	errEscape = errors.New("the path has a % without two hexadecimal digits")
-	errNUL    = errors.New("the path has an escaped NUL")
-	errAbove  = errors.New("the path goes above the root")
+	errNoPath = errors.New("it does not begin with /")
+	errByte   = errors.New("it has a space, a control byte, ? or #")
+	errEscape = errors.New("it has a % without two hexadecimal digits")
+	errNUL    = errors.New("it has an escaped NUL")
+	errAbove  = errors.New("it goes above the root")
 )
 
-// NormalPath gives the one form of a request's path, without query, that is matched and sent: escapes
-// of unreserved characters are decoded and the digits of all others upper-case (RFC 3986, 6.2.2), dot
-// segments are removed, escaped ones too (5.2.4). %2F and // stay, because to a server they may be
-// something else than /. The normal form of a normal form is itself.
+// NormalPath gives the one form of a path, without query, in which rules name it and requests are
+// matched and sent: escapes of unreserved characters are decoded and the digits of all others upper-case
+// (RFC 3986, 6.2.2), bytes that have no place in a path are escaped (3.3), dot segments are removed,
+// escaped ones too (5.2.4). %2F and // stay, because to a server they may be something else than /. The
+// normal form of a normal form is itself.
 //
 // Where there is none its error says why: for a path that goes above the root, has a NUL or a bad
 // escape, or bytes that no target may have. It allocates only where something changes.
@@ -30,7 +32,7 @@ func NormalPath(path string) (string, error) {
 		switch c := path[i]; {
 		case c <= ' ' || c == 0x7f || c == '?' || c == '#':
 			return "", errByte
-		case c == '%', c == '.' && path[i-1] == '/':
+		case c == '%', c == '.' && path[i-1] == '/', !plain(c):
 			changes = true
 		}
 	}
@@ -47,8 +49,12 @@ func NormalPath(path string) (string, error) {
 func decodeUnreserved(path string) ([]byte, error) {
 	out := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
-		if path[i] != '%' {
-			out = append(out, path[i])
+		if c := path[i]; c != '%' {
+			if plain(c) {
+				out = append(out, c)
+			} else {
+				out = escaped(out, c)
+			}
 			continue
 		}
 		if i+2 >= len(path) {
@@ -64,12 +70,20 @@ func decodeUnreserved(path string) ([]byte, error) {
 		case unreserved(c):
 			out = append(out, c)
 		default:
-			out = append(out, '%', "0123456789ABCDEF"[high], "0123456789ABCDEF"[low])
+			out = escaped(out, c)
 		}
 		i += 2
 	}
 	return out, nil
 }
+
+func escaped(out []byte, c byte) []byte {
+	const digits = "0123456789ABCDEF"
+	return append(out, '%', digits[c>>4], digits[c&15])
+}
+
+// plain bytes stand in a path as they are (RFC 3986, 3.3).
+func plain(c byte) bool { return unreserved(c) || strings.IndexByte("/!$&'()*+,;=:@", c) >= 0 }
 
 // digit is the value of a hexadecimal digit, negative where it is none.
 func digit(c byte) int {

@@ -1,4 +1,4 @@
-package table
+package wire
 
 import (
 	"strings"
@@ -22,7 +22,8 @@ func TestNormalPath(t *testing.T) {
 		{"/a%2fb", "/a%2Fb"},
 		{"/a%2F..%2fb", "/a%2F..%2Fb"},
 		{"/%e4%bd%a0", "/%E4%BD%A0"},
-		{"/ä", "/ä"},
+		{"/ä", "/%C3%A4"},
+		{"/a[b]{c}|^`<>\"", "/a%5Bb%5D%7Bc%7D%7C%5E%60%3C%3E%22"},
 		{"/%25", "/%25"},
 		{"/%2561", "/%2561"},
 		{"/%252e%252e/a", "/%252e%252e/a"},
@@ -53,7 +54,7 @@ func TestNormalPath(t *testing.T) {
 		{"/...", "/..."},
 		{"/a/..b/.c", "/a/..b/.c"},
 		{"/a.", "/a."},
-		{"/\\..\\a", "/\\..\\a"},
+		{"/\\..\\a", "/%5C..%5Ca"},
 	} {
 		got, err := NormalPath(test.path)
 		if got != test.want || err != nil {
