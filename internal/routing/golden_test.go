@@ -45,6 +45,13 @@ func TestGolden(t *testing.T) {
 
 // played is what the steps of a case come to.
 func played(t *testing.T, text string) string {
+	var out strings.Builder
+	play(t, text, func(step int, r Result) { fmt.Fprintf(&out, "# Step %d\n%s", step, readable(t, r)) })
+	return out.String()
+}
+
+// play applies the steps of a case, and says what is new after each.
+func play(t *testing.T, text string, say func(step int, r Result)) *model {
 	m := newModel(Options{})
 	base, err := os.ReadFile("testdata/base.yaml")
 	if err != nil {
@@ -54,16 +61,15 @@ func played(t *testing.T, text string) string {
 		m.apply(t, document)
 	}
 	m.compile(noon)
-	var out strings.Builder
 	for i, step := range strings.Split(text, "\n---\nkind: Step\n") {
 		for _, document := range strings.Split(step, "\n---\n") {
 			if strings.TrimSpace(document) != "" {
 				m.apply(t, document)
 			}
 		}
-		fmt.Fprintf(&out, "# Step %d\n%s", i+1, readable(t, m.compile(noon)))
+		say(i+1, m.compile(noon))
 	}
-	return out.String()
+	return m
 }
 
 // noon is when cases are compiled.
