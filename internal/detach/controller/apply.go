@@ -124,7 +124,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 	var err error
 	if old == nil {
 		// No version guards what is new: another controller may have taken other nodes out.
-		if r.Leads != nil && !r.Leads() {
+		if !r.leads() {
 			return errNotLeading
 		}
 		err = r.client.Create(ctx, &v1alpha1.Attachment{
@@ -189,6 +189,9 @@ func (r *Reconciler) mayBegin(ctx context.Context, o *observed, name string) (bo
 // errNotLeading is why a node is not taken out, a pod not stopped, or a webhook not asked. It is decided
 // again.
 var errNotLeading = errors.New("another controller may lead by now")
+
+// leads reports whether no other controller can lead at this moment.
+func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
 
 // stillDetached reads the Attachment live before its Node is said to be out, or pods of it are
 // stopped: a cache that lags shows an answer to what was wanted before.
@@ -270,7 +273,7 @@ func (r *Reconciler) patchNode(ctx context.Context, node *corev1.Node, p *detach
 	if p.Detaching == nil {
 		return nil
 	}
-	if r.Leads != nil && !r.Leads() {
+	if !r.leads() {
 		return errNotLeading
 	}
 	return r.setCondition(ctx, written, *p.Detaching)
@@ -311,7 +314,7 @@ func (r *Reconciler) setCondition(ctx context.Context, node *corev1.Node, detach
 func (r *Reconciler) stopAll(ctx context.Context, pods []detach.Pod) error {
 	var errs []error
 	for _, pod := range pods {
-		if r.Leads != nil && !r.Leads() {
+		if !r.leads() {
 			return errors.Join(append(errs, errNotLeading)...)
 		}
 		errs = append(errs, r.stop(ctx, pod))
