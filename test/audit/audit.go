@@ -170,6 +170,27 @@ func permissions(rule rbacv1.PolicyRule) []string {
 	return out
 }
 
+// Check compares what an account did with what it is granted: it is an error that names what it was
+// refused, or what its rules grant and it never did, but for some. Nothing is said of the latter where it
+// did not do the whole, and the rules are not asked for.
+func Check(who string, events []Event, whole bool, rules func() ([]rbacv1.PolicyRule, error), but ...string) error {
+	if refused := Refused(events); len(refused) > 0 {
+		return fmt.Errorf("%s may not:\n%s", who, strings.Join(refused, "\n"))
+	}
+	if !whole {
+		return nil
+	}
+	granted, err := rules()
+	if err != nil {
+		return fmt.Errorf("what %s may: %w", who, err)
+	}
+	unused := slices.DeleteFunc(Unused(granted, events), func(p string) bool { return slices.Contains(but, p) })
+	if len(unused) > 0 {
+		return fmt.Errorf("%s may, but never did:\n%s", who, strings.Join(unused, "\n"))
+	}
+	return nil
+}
+
 // names gathers what of gives for each event, sorted, each once.
 func names(events []Event, of func(Event) []string) []string {
 	var out []string

@@ -50,6 +50,9 @@ func TestPermissions(t *testing.T) {
 	if got := RefusedOnce(events); len(got) != 1 || !strings.HasSuffix(got[0], " list configmaps") {
 		t.Errorf("refused for a moment: %v", got)
 	}
+	if err := Check("somebody", events, false, nil); err == nil || err.Error() != "somebody may not:\ncreate events" {
+		t.Errorf("checked: %v", err)
+	}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"create", "patch", "update", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"list", "watch"}},
@@ -64,5 +67,27 @@ func TestPermissions(t *testing.T) {
 	}
 	if _, err := Read(file, Account("me")); err == nil {
 		t.Error("nonsense is read")
+	}
+}
+
+// TestCheck says nothing of permissions that were not used where not the whole was done: it takes all of it to
+// use all of them.
+func TestCheck(t *testing.T) {
+	rules := func() ([]rbacv1.PolicyRule, error) {
+		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}}, nil
+	}
+	for _, test := range []struct {
+		whole bool
+		but   []string
+		say   string
+	}{
+		{true, nil, "it may, but never did:\nget pods\nlist pods"},
+		{true, []string{"get pods"}, "it may, but never did:\nlist pods"},
+		{true, []string{"get pods", "list pods"}, "<nil>"},
+		{false, nil, "<nil>"},
+	} {
+		if got := fmt.Sprint(Check("it", nil, test.whole, rules, test.but...)); got != test.say {
+			t.Errorf("the whole: %t, but for %v: %s, want %s", test.whole, test.but, got, test.say)
+		}
 	}
 }

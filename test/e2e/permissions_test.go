@@ -25,8 +25,8 @@ func checkPermissions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if refused := audit.Refused(controller); len(refused) > 0 {
-		return fmt.Errorf("the controller may not:\n%s", strings.Join(refused, "\n"))
+	if err := audit.Check("the controller", controller, false, nil); err != nil {
+		return err
 	}
 	for _, once := range audit.RefusedOnce(controller) {
 		fmt.Println("refused for a moment:", once)
@@ -35,20 +35,11 @@ func checkPermissions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if refused := audit.Refused(checkers); len(refused) > 0 {
-		return fmt.Errorf("the health checkers may not:\n%s", strings.Join(refused, "\n"))
-	}
-	if flag.Lookup("test.run").Value.String() != "" {
-		return nil // Some tests have no health checkers.
-	}
-	role := &rbacv1.ClusterRole{}
-	if err := theHarness.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role); err != nil {
-		return err
-	}
-	if unused := audit.Unused(role.Rules, checkers); len(unused) > 0 {
-		return fmt.Errorf("the health checkers may, but never did:\n%s", strings.Join(unused, "\n"))
-	}
-	return nil
+	return audit.Check("a health checker", checkers, flag.Lookup("test.run").Value.String() == "", func() ([]rbacv1.PolicyRule, error) {
+		role := &rbacv1.ClusterRole{}
+		err := theHarness.Get(ctx, types.NamespacedName{Name: "ingress-daemonset-healthchecker"}, role)
+		return role.Rules, err
+	})
 }
 
 // checkerRequests are those of the accounts in the tests' namespaces until these

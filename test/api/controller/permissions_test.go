@@ -2,10 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -44,26 +42,14 @@ func TestBind(t *testing.T) {
 // checkPermissions compares what config/rbac grants to the controller with what
 // it did in all tests: nothing is missing, and nothing is too much.
 func checkPermissions(ctx context.Context) error {
-	cluster, leader := &rbacv1.ClusterRole{}, &rbacv1.Role{}
-	if err := api.Get(ctx, types.NamespacedName{Name: accountName}, cluster); err != nil {
-		return err
-	}
-	if err := api.Get(ctx, types.NamespacedName{Namespace: systemNamespace, Name: accountName + "-leader"}, leader); err != nil {
-		return err
-	}
 	events, err := audit.Read(theCluster.AuditLog(), audit.Account(account))
 	if err != nil {
 		return err
 	}
-	if refused := audit.Refused(events); len(refused) > 0 {
-		return fmt.Errorf("the controller may not:\n%s", strings.Join(refused, "\n"))
-	}
-	if only := flag.Lookup("test.run").Value.String(); only != "" {
-		return nil // It takes all tests to use all permissions.
-	}
-	unused := slices.DeleteFunc(audit.Unused(append(cluster.Rules, leader.Rules...), events), func(p string) bool { return slices.Contains(unseen, p) })
-	if len(unused) > 0 {
-		return fmt.Errorf("the controller may, but never did:\n%s", strings.Join(unused, "\n"))
-	}
-	return nil
+	return audit.Check("the controller", events, flag.Lookup("test.run").Value.String() == "", func() ([]rbacv1.PolicyRule, error) {
+		cluster, leader := &rbacv1.ClusterRole{}, &rbacv1.Role{}
+		err := errors.Join(api.Get(ctx, types.NamespacedName{Name: accountName}, cluster),
+			api.Get(ctx, types.NamespacedName{Namespace: systemNamespace, Name: accountName + "-leader"}, leader))
+		return append(cluster.Rules, leader.Rules...), err
+	}, unseen...)
 }
