@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
+	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -27,10 +27,10 @@ const (
 	folder = root + "/charts/ingress-daemonset-controller"
 )
 
-// helm runs helm and gives what it printed, or its error with what it complained of.
-func helm(t *testing.T, args ...string) (string, error) {
+// run runs helm and gives what it printed, or its error with what it complained of.
+func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"tool", "-modfile=" + filepath.Join(root, "tools/helm/go.mod"), "helm"}, args...)...)
+	cmd := helm.Command(t.Context(), root, args...)
 	// Nothing of the user's own helm.
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
@@ -44,7 +44,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 
 func template(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := helm(t, append([]string{"template", "release", folder, "--namespace", "ingress-daemonset-system"}, args...)...)
+	out, err := run(t, append([]string{"template", "release", folder, "--namespace", "ingress-daemonset-system"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func template(t *testing.T, args ...string) string {
 }
 
 func TestLint(t *testing.T) {
-	if out, err := helm(t, "lint", "--strict", folder); err != nil {
+	if out, err := run(t, "lint", "--strict", folder); err != nil {
 		t.Error(err, out)
 	}
 }
@@ -154,7 +154,7 @@ func TestWrongValues(t *testing.T) {
 		"analysis.providers[0].name=mimir": "missing property 'address'",
 		"loadBalancers.assumeRoles[0].arn=arn:aws:iam::123456789012:user/a": "does not match pattern",
 	} {
-		if _, err := helm(t, "template", "release", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := run(t, "template", "release", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: %v, want %q", set, err, want)
 		}
 	}

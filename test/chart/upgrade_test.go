@@ -77,7 +77,7 @@ func TestDocumentedUpgrade(t *testing.T) {
 	args := strings.Fields(strings.ReplaceAll(commands[at], "charts/ingress-daemonset-controller", folder))[1:]
 	t.Setenv("HELM_DRIVER", "memory")
 	t.Setenv("HELM_MEMORY_DRIVER_DATA", installed(t))
-	out, err := helm(t, append(args, "--dry-run=client", "--output=json", "--kube-apiserver="+newAPIServer(t))...)
+	out, err := run(t, append(args, "--dry-run=client", "--output=json", "--kube-apiserver="+newAPIServer(t))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
+	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -217,8 +218,8 @@ func newReader(t *testing.T) *reader {
 	if err := os.Symlink(theHarness.Kubectl(t.Context()).Path, filepath.Join(u.bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	helm := "#!/bin/sh\nexec go tool -modfile=" + u.dir + "/tools/helm/go.mod helm \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(u.bin, "helm"), []byte(helm), 0o755); err != nil {
+	script := "#!/bin/sh\nexec " + strings.Join(helm.Command(t.Context(), u.dir).Args, " ") + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(u.bin, "helm"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return u

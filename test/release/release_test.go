@@ -21,6 +21,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
 	"sigs.k8s.io/yaml"
 )
 
@@ -250,8 +251,7 @@ func checkPlugin(t *testing.T, dir, version string) {
 func checkInstallation(t *testing.T, dir, version string) {
 	image := "mumoshu/" + product + ":" + version
 	chart := filepath.Join(dir, product+"-"+strings.TrimPrefix(version, "v")+".tgz")
-	helm := exec.Command("go", "tool", "-modfile="+filepath.Join(root, "tools/helm/go.mod"), "helm", "template", "release", chart)
-	rendered, err := helm.Output()
+	rendered, err := helm.Command(t.Context(), root, "template", "release", chart).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

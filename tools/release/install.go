@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
+	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -42,9 +42,9 @@ func (r *release) chartFile() string { return product + "-" + r.chartVersion() +
 
 // packChart packs the chart, whose default image is that of this release.
 func (r *release) packChart(ctx context.Context) error {
-	helm := exec.CommandContext(ctx, "go", "tool", "-modfile=tools/helm/go.mod", "helm", "package", "charts/"+product,
+	pack := helm.Command(ctx, ".", "package", "charts/"+product,
 		"--version", r.chartVersion(), "--app-version", r.version, "--destination", r.dir)
-	if out, err := helm.CombinedOutput(); err != nil {
+	if out, err := pack.CombinedOutput(); err != nil {
 		return fmt.Errorf("helm package: %w: %s", err, out)
 	}
 	return nil
