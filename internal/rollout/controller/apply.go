@@ -72,7 +72,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Ste
 			carriedOut[i] = true
 		}
 		return failed
-	}), r.publish(ctx, o), r.pruneRevisions(ctx, o))
+	}), r.publish(ctx, o, o.published), r.pruneRevisions(ctx, o))
 	for i, s := range steps {
 		if carriedOut[i] {
 			done = append(done, s)
@@ -99,7 +99,7 @@ func (r *Reconciler) carryOut(ctx context.Context, o *observed, s rollout.Step) 
 	}
 	if (rollsOut || s.Action == rollout.RecordRevision) && err != nil && refusal(err) {
 		// What was accepted in a dry run is refused by now.
-		r.dryRuns.set(o, err)
+		o.session.dryRun.set(o.state.Revision, err)
 	}
 	return err
 }
@@ -182,7 +182,7 @@ func (r *Reconciler) dryRun(ctx context.Context, o *observed) error {
 	if err != nil && !refusal(err) {
 		return err
 	}
-	r.dryRuns.set(o, err)
+	o.session.dryRun.set(o.state.Revision, err)
 	// No event tells of the answer.
 	o.lookAt = o.state.Now
 	return nil

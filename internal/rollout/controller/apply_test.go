@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
@@ -29,14 +26,14 @@ func TestDryRunIsFollowedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := r.observe(t.Context(), set)
+	o, err := r.look(t.Context(), set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.DryRunDeployment}}); err != nil {
 		t.Fatal(err)
 	}
-	if o.lookAt.IsZero() || !r.dryRuns.get(o).Done {
+	if o.lookAt.IsZero() || !o.session.dryRun.of(o.state.Revision).Done {
 		t.Error("nobody would look at the answer")
 	}
 }
@@ -49,7 +46,7 @@ func TestRejectedPodsAreCleanedUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := r.observe(t.Context(), set)
+	o, err := r.look(t.Context(), set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,36 +64,6 @@ func TestRejectedPodsAreCleanedUp(t *testing.T) {
 	}
 	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) {
 		t.Errorf("the rejected pod: %v", err)
-	}
-}
-
-// TestDryRunsAreForgotten keeps one answer for each IngressDaemonSet, of whatever many
-// revisions, and none when it is gone. Another object of its name has none.
-func TestDryRunsAreForgotten(t *testing.T) {
-	set := benchSet()
-	r, _, err := newReconciler(set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &observed{set: set}
-	for revision := range 100 {
-		o.state.Revision = fmt.Sprint(revision)
-		if r.dryRuns.get(o).Done {
-			t.Fatalf("revision %d is answered with that of another", revision)
-		}
-		r.dryRuns.set(o, nil)
-	}
-	if n := len(r.dryRuns.results); n != 1 || !r.dryRuns.get(o).Done {
-		t.Errorf("%d answers are kept, that for the present revision: %v", n, r.dryRuns.get(o))
-	}
-	again := &observed{set: set.DeepCopy(), state: o.state}
-	again.set.UID = types.UID("another")
-	if r.dryRuns.get(again).Done {
-		t.Error("another object has the answer of the one before")
-	}
-	r.forget(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
-	if n := len(r.dryRuns.results); n != 0 {
-		t.Errorf("%d answers are kept for what is gone", n)
 	}
 }
 
@@ -130,11 +97,11 @@ func TestTemplateThatIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := r.observe(t.Context(), set)
+			o, err := r.look(t.Context(), set)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.dryRuns.set(o, nil)
+			o.session.dryRun.set(o.state.Revision, nil)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: "rejected"}}
 			if err := r.client.Create(t.Context(), pod); err != nil {
 				t.Fatal(err)
@@ -152,7 +119,7 @@ func TestTemplateThatIsRefused(t *testing.T) {
 			if did(rollout.Create) != c.created || !did(rollout.DeletePods) {
 				t.Errorf("carried out: %v", done)
 			}
-			if dryRun := r.dryRuns.get(o); !dryRun.Done || (dryRun.Refusal != "") != c.refused {
+			if dryRun := o.session.dryRun.of(o.state.Revision); !dryRun.Done || (dryRun.Refusal != "") != c.refused {
 				t.Errorf("%+v", dryRun)
 			}
 		})

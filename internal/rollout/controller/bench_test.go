@@ -34,7 +34,7 @@ func BenchmarkPass(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var err error
-				if o, err = r.observe(b.Context(), set); err != nil || len(o.state.Nodes) != nodes {
+				if o, err = r.look(b.Context(), set); err != nil || len(o.state.Nodes) != nodes {
 					b.Fatalf("%d nodes, %v", len(o.state.Nodes), err)
 				}
 			}
@@ -80,7 +80,7 @@ func benchReconciler(b *testing.B, set *v1alpha1.IngressDaemonSet, nodes int) *R
 		e := endpoint{Port: healthclient.Port{Node: node.Name, Address: nodeAddress(node), Number: 10080}}
 		callers[e] = &caller{endpoint: e, stop: func() {}}
 	}
-	r.checks.callers[client.ObjectKeyFromObject(set)] = callers
+	r.sessions.pass(set).checks.callers = callers
 	return r
 }
 
@@ -96,9 +96,12 @@ func newReconciler(set *v1alpha1.IngressDaemonSet) (*Reconciler, *filled, error)
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).WithStatusSubresource(set).Build()
 	r := emptyReconciler(time.Now)
 	r.client, r.live, r.index = api, api, indexed(full)
-	nobody := func(types.NamespacedName) {}
-	r.checks, r.measurements = newChecks(nobody, r.now), newMeasurements(nil, nobody, r.now)
 	return r, full, nil
+}
+
+// look observes in the session of an IngressDaemonSet.
+func (r *Reconciler) look(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
+	return r.observe(ctx, r.sessions.pass(set), set)
 }
 
 func benchNode(i int) *corev1.Node {

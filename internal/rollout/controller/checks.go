@@ -17,14 +17,16 @@ import (
 // verdict changes (v1alpha1.HealthCheckAnswer); a plain port, such as
 // kube-proxy's, answers at once and is asked every second.
 type checks struct {
-	// changed is called when an answer for the IngressDaemonSet differs from the last.
-	changed func(types.NamespacedName)
+	// set is the IngressDaemonSet whose nodes they are.
+	set types.NamespacedName
+	// changed is called when an answer differs from the last.
+	changed func()
 	// begin begins to listen to a port, until the context ends.
-	begin func(context.Context, types.NamespacedName, *caller)
+	begin func(context.Context, *checks, *caller)
 	now   func() time.Time
 
 	mu      sync.Mutex
-	callers map[types.NamespacedName]map[endpoint]*caller
+	callers map[endpoint]*caller
 }
 
 // endpoint is one health-check port of one node.
@@ -60,14 +62,12 @@ const (
 	longestRest  = 5 * time.Second
 )
 
-func newChecks(changed func(types.NamespacedName), now func() time.Time) *checks {
-	c := &checks{changed: changed, now: now, callers: map[types.NamespacedName]map[endpoint]*caller{}}
-	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) { go c.listen(ctx, set, to) }
-	return c
+func newChecks(set types.NamespacedName, changed func(), begin func(context.Context, *checks, *caller), now func() time.Time) *checks {
+	return &checks{set: set, changed: changed, begin: begin, now: now, callers: map[endpoint]*caller{}}
 }
 
-// want sets the ports to listen to for an IngressDaemonSet; none for none.
-func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
+// want sets the ports to listen to; none for none.
+func (c *checks) want(endpoints []endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wanted := map[endpoint]*caller{}
@@ -75,29 +75,27 @@ func (c *checks) want(set types.NamespacedName, endpoints []endpoint) {
 		if e.deserted || e.barred {
 			continue
 		}
-		if old := c.callers[set][e]; old != nil {
+		if old := c.callers[e]; old != nil {
 			wanted[e] = old
 			continue
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		wanted[e] = &caller{endpoint: e, stop: stop, last: unheard(e.Port)}
-		c.begin(ctx, set, wanted[e])
+		c.begin(ctx, c, wanted[e])
 	}
-	for e, old := range c.callers[set] {
+	for e, old := range c.callers {
 		if wanted[e] == nil {
 			old.stop()
 		}
 	}
-	if c.callers[set] = wanted; len(wanted) == 0 {
-		delete(c.callers, set)
-	}
+	c.callers = wanted
 }
 
 // last is what a port answered last; nothing before its first answer.
-func (c *checks) last(set types.NamespacedName, e endpoint) rollout.Check {
+func (c *checks) last(e endpoint) rollout.Check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if caller := c.callers[set][e]; caller != nil {
+	if caller := c.callers[e]; caller != nil {
 		return caller.last
 	}
 	return unheard(e.Port)
@@ -105,10 +103,10 @@ func (c *checks) last(set types.NamespacedName, e endpoint) rollout.Check {
 
 // heardAll reports whether every port had its chance to answer. Before that, nodes
 // that serve look as if they did not.
-func (c *checks) heardAll(set types.NamespacedName) bool {
+func (c *checks) heardAll() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, caller := range c.callers[set] {
+	for _, caller := range c.callers {
 		if !caller.asked {
 			return false
 		}
@@ -116,29 +114,32 @@ func (c *checks) heardAll(set types.NamespacedName) bool {
 	return true
 }
 
-// listen asks a port again and again: ask, await and read follow each other, each with a stack of
+// listen asks a port again and again, until the context ends.
+func listen(ctx context.Context, c *checks, to *caller) { go c.ask(ctx, to) }
+
+// ask asks a port again and again: ask, await and read follow each other, each with a stack of
 // its own. Thousands wait in await, whose stack has never been more than a goroutine begins with.
-func (c *checks) listen(ctx context.Context, set types.NamespacedName, to *caller) {
+func (c *checks) ask(ctx context.Context, to *caller) {
 	if ctx.Err() != nil {
 		return
 	}
 	question, err := to.Ask(ctx, to.known)
 	if err != nil {
-		c.read(ctx, set, to, nil, err)
+		c.read(ctx, to, nil, err)
 		return
 	}
-	go c.await(ctx, set, to, question)
+	go c.await(ctx, to, question)
 }
 
 // await waits until the answer begins.
-func (c *checks) await(ctx context.Context, set types.NamespacedName, from *caller, question *healthclient.Question) {
+func (c *checks) await(ctx context.Context, from *caller, question *healthclient.Question) {
 	err := question.Wait()
-	go c.read(ctx, set, from, question, err)
+	go c.read(ctx, from, question, err)
 }
 
 // read reads the answer, which has begun unless there is an error, and waits until the next question
 // is due.
-func (c *checks) read(ctx context.Context, set types.NamespacedName, from *caller, question *healthclient.Question, err error) {
+func (c *checks) read(ctx context.Context, from *caller, question *healthclient.Question, err error) {
 	var answer healthclient.Answer
 	check := unheard(from.Port)
 	if err == nil {
@@ -153,9 +154,9 @@ func (c *checks) read(ctx context.Context, set types.NamespacedName, from *calle
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(c.take(set, from, check, answer.Known, err)):
+	case <-time.After(c.take(from, check, answer.Known, err)):
 	}
-	go c.listen(ctx, set, from)
+	go c.ask(ctx, from)
 }
 
 // unheard is a port that has not answered.
@@ -173,12 +174,12 @@ func checkOf(p healthclient.Port, answer healthclient.Answer) rollout.Check {
 // take takes the outcome of a question and tells when to ask the next. After a single
 // failure that is at once, since a health checker that hands over to its next version
 // ends what waits. One that is silent has failed.
-func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Check, known healthclient.Known, err error) time.Duration {
+func (c *checks) take(from *caller, answer rollout.Check, known healthclient.Known, err error) time.Duration {
 	switch {
 	case err == nil:
 		from.failures = 0
 		// What brings no news was answered for want of patience.
-		if news := c.heard(set, from, answer, known); !news || known.ETag == "" {
+		if news := c.heard(from, answer, known); !news || known.ETag == "" {
 			return askPlainEvery
 		}
 		return from.rest(c.now())
@@ -188,7 +189,7 @@ func (c *checks) take(set types.NamespacedName, from *caller, answer rollout.Che
 	default:
 		silent := unheard(from.Port)
 		silent.Accepted = answer.Accepted
-		c.heard(set, from, silent, healthclient.Known{})
+		c.heard(from, silent, healthclient.Known{})
 		return askPlainEvery
 	}
 }
@@ -207,7 +208,7 @@ func (e *caller) rest(now time.Time) time.Duration {
 }
 
 // heard keeps an answer, and reports whether it differs from the last.
-func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Check, known healthclient.Known) bool {
+func (c *checks) heard(from *caller, answer rollout.Check, known healthclient.Known) bool {
 	c.mu.Lock()
 	last := &from.last
 	verdict := last.Answered == answer.Answered && last.Serving == answer.Serving && last.Mark == answer.Mark
@@ -224,10 +225,10 @@ func (c *checks) heard(set types.NamespacedName, from *caller, answer rollout.Ch
 	*last = answer
 	c.mu.Unlock()
 	if !verdict && !first {
-		flipCounter.WithLabelValues(set.Namespace, set.Name).Inc()
+		flipCounter.WithLabelValues(c.set.Namespace, c.set.Name).Inc()
 	}
 	if !same || first {
-		c.changed(set)
+		c.changed()
 	}
 	return !same
 }

@@ -35,8 +35,8 @@ type port struct {
 	server  *http.Server
 }
 
-// listen answers on a port of its own, and lets checks listen to it.
-func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
+// serve answers on a port of its own, and lets checks listen to it.
+func serve(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,10 +47,10 @@ func listen(t *testing.T, plain bool, answer http.HandlerFunc) *port {
 	p := &port{endpoint: endpoint{Port: healthclient.Port{Node: "n1", Address: "127.0.0.1", Number: int32(n), Plain: plain}}, answer: answer, came: make(chan struct{}, 1), changed: make(chan struct{}, 100)}
 	p.server = &http.Server{Handler: p}
 	go func() { _ = p.server.Serve(l) }()
-	p.checks = newChecks(func(types.NamespacedName) { p.changed <- struct{}{} }, time.Now)
-	p.checks.want(theSet, []endpoint{p.endpoint})
+	p.checks = newChecks(theSet, func() { p.changed <- struct{}{} }, listen, time.Now)
+	p.checks.want([]endpoint{p.endpoint})
 	t.Cleanup(func() {
-		p.checks.want(theSet, nil)
+		p.checks.want(nil)
 		p.server.Close()
 	})
 	return p
@@ -77,7 +77,7 @@ func (p *port) asked() int {
 // await waits for the last answer to be as wanted.
 func (p *port) await(t *testing.T, what string, is func(rollout.Check) bool) {
 	t.Helper()
-	p.until(t, p.changed, what, func() bool { return is(p.checks.last(theSet, p.endpoint)) })
+	p.until(t, p.changed, what, func() bool { return is(p.checks.last(p.endpoint)) })
 }
 
 // awaitAsked waits for so many requests.
@@ -94,7 +94,7 @@ func (p *port) until(t *testing.T, told <-chan struct{}, what string, is func() 
 		select {
 		case <-told:
 		case <-deadline:
-			t.Fatalf("waiting for %s, it was asked %d times and is %+v", what, p.asked(), p.checks.last(theSet, p.endpoint))
+			t.Fatalf("waiting for %s, it was asked %d times and is %+v", what, p.asked(), p.checks.last(p.endpoint))
 		}
 	}
 }
@@ -144,9 +144,9 @@ func (v *verdict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // with no question in between.
 func TestChecksHearAtOnce(t *testing.T) {
 	v := newVerdict()
-	p := listen(t, false, v.ServeHTTP)
+	p := serve(t, false, v.ServeHTTP)
 	p.await(t, "serving", serving)
-	if c := p.checks.last(theSet, p.endpoint); time.Since(c.Since) < 90*time.Second {
+	if c := p.checks.last(p.endpoint); time.Since(c.Since) < 90*time.Second {
 		t.Errorf("the age of the verdict is lost: since %s", c.Since)
 	}
 	for i := range 5 {
@@ -157,7 +157,7 @@ func TestChecksHearAtOnce(t *testing.T) {
 	if n := p.asked(); n > 7 {
 		t.Errorf("%d questions for 6 verdicts", n)
 	}
-	if !p.checks.heardAll(theSet) {
+	if !p.checks.heardAll() {
 		t.Error("it has not heard all")
 	}
 }
@@ -167,7 +167,7 @@ func TestChecksHearAtOnce(t *testing.T) {
 func TestChecksForgiveOnce(t *testing.T) {
 	v := newVerdict()
 	var once sync.Once
-	p := listen(t, false, func(w http.ResponseWriter, r *http.Request) {
+	p := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 		cut := false
 		if r.Header.Get("If-None-Match") != "" {
 			once.Do(func() { cut = true })
@@ -179,13 +179,13 @@ func TestChecksForgiveOnce(t *testing.T) {
 	})
 	p.await(t, "serving", serving)
 	p.awaitAsked(t, 3)
-	if len(p.changed) > 0 || !serving(p.checks.last(theSet, p.endpoint)) {
+	if len(p.changed) > 0 || !serving(p.checks.last(p.endpoint)) {
 		t.Error("one cut connection was news")
 	}
 	closed := time.Now()
 	p.server.Close()
 	p.await(t, "nobody listens", func(c rollout.Check) bool { return unanswered(c) && !c.Accepted })
-	if since := p.checks.last(theSet, p.endpoint).Since; since.Before(closed) {
+	if since := p.checks.last(p.endpoint).Since; since.Before(closed) {
 		t.Errorf("silent since %v before it closed", closed.Sub(since))
 	}
 }
@@ -206,7 +206,7 @@ func TestEndpointsAt(t *testing.T) {
 func TestChecksOfAnAddressOfAnotherNode(t *testing.T) {
 	var node atomic.Value
 	node.Store("n1")
-	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+	p := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"serving": true, "node": %q}`, node.Load())
 	})
 	p.await(t, "serving", serving)
@@ -216,7 +216,7 @@ func TestChecksOfAnAddressOfAnotherNode(t *testing.T) {
 
 // TestChecksOfPlainPorts asks again and again, since kube-proxy does not wait.
 func TestChecksOfPlainPorts(t *testing.T) {
-	p := listen(t, true, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
+	p := serve(t, true, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
 	p.await(t, "serving", func(c rollout.Check) bool { return serving(c) && c.Unmarked })
 	p.mu.Lock()
 	p.answer = func(w http.ResponseWriter, r *http.Request) {
@@ -232,7 +232,7 @@ func TestChecksOfPlainPorts(t *testing.T) {
 // TestChecksAreNotImpatient: a checker that is asked by too many answers at once,
 // which must not become a loop.
 func TestChecksAreNotImpatient(t *testing.T) {
-	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+	p := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("ETag", "same")
 		fmt.Fprint(w, `{"serving": true}`)
 	})
@@ -248,7 +248,7 @@ func TestChecksAreNotImpatient(t *testing.T) {
 func TestChecksOfAPortThatAlwaysHasNews(t *testing.T) {
 	var n atomic.Int64
 	begin := time.Now()
-	p := listen(t, false, func(w http.ResponseWriter, _ *http.Request) {
+	p := serve(t, false, func(w http.ResponseWriter, _ *http.Request) {
 		now := n.Add(1)
 		w.Header().Set("ETag", fmt.Sprint(now))
 		fmt.Fprintf(w, `{"serving": true, "mark": "%d"}`, now)
@@ -264,20 +264,20 @@ func TestChecksOfAPortThatAlwaysHasNews(t *testing.T) {
 // later; after a while without any that begins anew.
 func TestRest(t *testing.T) {
 	at := time.Unix(0, 0)
-	c := newChecks(func(types.NamespacedName) {}, func() time.Time { return at })
+	c := newChecks(theSet, func() {}, listen, func() time.Time { return at })
 	e, known := &caller{endpoint: endpoint{Port: healthclient.Port{Number: 10080}}}, healthclient.Known{ETag: "tag"}
 	n := 0
 	news := func(after time.Duration) (ms int64) {
 		at = at.Add(after)
 		n++
-		return c.take(theSet, e, rollout.Check{Answered: true, Mark: v1alpha1.Mark(strconv.Itoa(n))}, known, nil).Milliseconds()
+		return c.take(e, rollout.Check{Answered: true, Mark: v1alpha1.Mark(strconv.Itoa(n))}, known, nil).Milliseconds()
 	}
 	var got []int64
 	for range 10 {
 		got = append(got, news(time.Second))
 		// A question without an answer, or without news, begins nothing anew.
-		c.take(theSet, e, rollout.Check{}, healthclient.Known{}, net.ErrClosed)
-		c.take(theSet, e, e.last, known, nil)
+		c.take(e, rollout.Check{}, healthclient.Known{}, net.ErrClosed)
+		c.take(e, e.last, known, nil)
 	}
 	if want := []int64{0, 0, 100, 200, 400, 800, 1600, 3200, 5000, 5000}; !slices.Equal(got, want) {
 		t.Errorf("after each news it waits %v ms, want %v", got, want)
@@ -293,12 +293,12 @@ func TestRest(t *testing.T) {
 // TestChecksEnd stops listening to ports that are not wanted any more.
 func TestChecksEnd(t *testing.T) {
 	hung := make(chan context.Context, 10)
-	p := listen(t, false, func(_ http.ResponseWriter, r *http.Request) {
+	p := serve(t, false, func(_ http.ResponseWriter, r *http.Request) {
 		hung <- r.Context()
 		<-r.Context().Done()
 	})
 	waiting := <-hung
-	p.checks.want(theSet, nil)
+	p.checks.want(nil)
 	select {
 	case <-waiting.Done():
 	case <-time.After(20 * time.Second):

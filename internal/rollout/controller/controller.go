@@ -4,7 +4,8 @@
 // observe.go and node.go read caches into one State, of a large fleet only what changed
 // (changes.go, stored.go), and where pods are rejected which are of an older template
 // (replicasets.go); rollout.Plan decides, apply.go carries out the steps, report.go writes
-// the status and then events (untold.go). deployments.go, revisions.go, healthcheckers.go and
+// the status and then events. What is remembered of one IngressDaemonSet from pass to pass is its
+// session (sessions.go). deployments.go, revisions.go, healthcheckers.go and
 // service.go do so for one kind of object each; checks.go listens to the nodes'
 // health-check ports.
 package controller
@@ -44,28 +45,19 @@ type Reconciler struct {
 	image string
 	// detachers are those that the operator permits.
 	detachers []rollout.Detacher
-	checks    *checks
-	// measurements are those of the analysis, checkAnalysis says what of a check no measurement
-	// could mend.
-	measurements  *measurements
+	// checkAnalysis says what of a check of the analysis no measurement could mend.
 	checkAnalysis func(v1alpha1.AnalysisCheck, rollout.Wave) error
-	mutations     *mutationCache
-	dryRuns       *dryRuns
-	memory        *memory
-	sights        *sights
-	freezes       *freezeDetector
-	changes       *changes
-	evictions     *evictions
-	untold        *untold
-	waves         *waveClock
-	throttle      *throttle
+	// mutations are what was written, sessions what is remembered of each IngressDaemonSet.
+	mutations *mutationCache
+	sessions  *sessions
+	freezes   *freezeDetector
 }
 
 // Reconcile observes, decides, acts and reports, once, for one IngressDaemonSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := &v1alpha1.IngressDaemonSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
-		r.forget(req)
+		r.sessions.end(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	set = latest(r.mutations, set)
@@ -74,13 +66,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if set.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(set, v1alpha1.Finalizer) {
 		// It may be there for minutes, until the garbage collector is done with what it owns.
-		r.forget(req)
+		r.sessions.end(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if set.DeletionTimestamp == nil && releasedAgain(set) {
 		return ctrl.Result{}, r.endReleases(ctx, set)
 	}
-	o, decision, took, err := r.decide(ctx, req, set)
+	s := r.sessions.pass(set)
+	o, decision, took, err := r.decide(ctx, s, set)
 	if o == nil || err != nil {
 		return ctrl.Result{}, err
 	}
@@ -89,13 +82,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
 	count(req.NamespacedName, decision.Status, done, took)
 	timeDetachments(req.NamespacedName, o.state, done)
-	r.untold.add(req.NamespacedName, done)
+	s.tell(done)
 	again, err := r.writeStatus(ctx, o, decision.Status)
 	if err == nil {
 		// Before it stands in the status, the next pass would tell of it again.
 		timeAttachments(req.NamespacedName, o.state, decision.Status)
-		r.waves.tick(req.NamespacedName, len(decision.Status.Wave) > 0, o.state.Now)
-		r.announceSteps(o, r.untold.take(req.NamespacedName))
+		s.tick(len(decision.Status.Wave) > 0, o.state.Now)
+		r.announceSteps(o)
 		r.announceStatus(o, decision.Status)
 	}
 	err = errors.Join(failed, err)
@@ -108,39 +101,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "Failed", "Reconcile", "%s", shortened(err.Error()))
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, r.dryRuns.retryAt(o))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, s.dryRun.retryAt(o.state.Revision))}, nil
 }
 
 // decide observes and decides, and tells how long it took to decide. There is nothing to
 // tell of a fleet of which not every health check was heard yet.
-func (r *Reconciler) decide(ctx context.Context, req ctrl.Request, set *v1alpha1.IngressDaemonSet) (o *observed, d rollout.Decision, took time.Duration, err error) {
-	end := r.throttle.effort(req)
+func (r *Reconciler) decide(ctx context.Context, s *session, set *v1alpha1.IngressDaemonSet) (o *observed, d rollout.Decision, took time.Duration, err error) {
+	end := s.throttle.effort()
 	defer func() { end(o != nil) }()
-	if o, err = r.observe(ctx, set); err != nil {
+	if o, err = r.observe(ctx, s, set); err != nil {
 		return nil, d, 0, fmt.Errorf("observing: %w", err)
 	}
-	r.evictions.of(req.NamespacedName, o.reader.Nodes)
-	if !r.throttle.decided(req) && !r.checks.heardAll(req.NamespacedName) {
+	s.evictions.of(o.reader.Nodes)
+	if !s.decided && !s.checks.heardAll() {
 		return nil, d, 0, nil
 	}
-	r.throttle.decide(req)
+	s.decided = true
 	begun := r.now()
 	d = rollout.Plan(o.state)
 	return o, d, r.now().Sub(begun), nil
-}
-
-func (r *Reconciler) forget(req ctrl.Request) {
-	r.checks.want(req.NamespacedName, nil)
-	r.measurements.forget(req.NamespacedName)
-	r.dryRuns.forget(req.NamespacedName)
-	r.memory.forget(req.NamespacedName)
-	r.sights.forget(req.NamespacedName)
-	r.changes.forget(req.NamespacedName)
-	r.evictions.forget(req.NamespacedName)
-	r.untold.take(req.NamespacedName)
-	r.waves.forget(req.NamespacedName)
-	r.throttle.forget(req)
-	unmeasure(req.NamespacedName)
 }
 
 func (r *Reconciler) addFinalizer(ctx context.Context, set *v1alpha1.IngressDaemonSet) error {

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,42 +48,19 @@ func (r *Reconciler) create(ctx context.Context, o *observed, s rollout.Step) er
 		if !apierrors.IsConflict(conflict) {
 			return conflict
 		}
-		existing := &metav1.PartialObjectMetadata{}
-		existing.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-		err = r.live.Get(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: name}, existing)
+		existing, err := r.namesake(ctx, types.NamespacedName{Namespace: o.set.Namespace, Name: name})
 		switch {
-		case apierrors.IsNotFound(err):
+		case err != nil:
+			return err
+		case existing == nil:
 			// It went in between.
 			return conflict
-		case err != nil:
-			return fmt.Errorf("looking for a Deployment of the same name: %w", err)
 		case belongs(existing, o.set, s.Node):
 			return r.adopt(ctx, o, s.Node, existing)
 		}
 		name = objects.DeploymentName(o.set, s.Node, true)
 	}
 	return fmt.Errorf("Deployment %s belongs to somebody else: rename or delete it", name)
-}
-
-// leftOver is the ReplicaSet that a Deployment of the node has left behind; nil where none has, or
-// where it goes, too.
-func (r *Reconciler) leftOver(ctx context.Context, of *v1alpha1.IngressDaemonSet, s rollout.Step) (*appsv1.ReplicaSet, error) {
-	if s.ReplicaSet == "" {
-		return nil, nil
-	}
-	for _, deployment := range v1alpha1.DeploymentNames(of.Name, s.Node) {
-		set := &appsv1.ReplicaSet{}
-		err := r.live.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: deployment + "-" + s.ReplicaSet}, set)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && metav1.GetControllerOfNoCopy(set) != nil:
-		case err != nil:
-			return nil, fmt.Errorf("reading what its pods were made from: %w", err)
-		default:
-			delete(set.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-			return set, nil
-		}
-	}
-	return nil, nil
 }
 
 // versionOfNone is the version of no object: an apply with it creates one that is not
@@ -213,28 +188,6 @@ func roomFor(set *appsv1.ReplicaSet, s rollout.Step) rollout.Rolling {
 	return s.Rolling
 }
 
-// replicaSetOf is a ReplicaSet of a Deployment, by its hash.
-func (r *Reconciler) replicaSetOf(ctx context.Context, d *appsv1.Deployment, hash string) (*appsv1.ReplicaSet, error) {
-	set := &appsv1.ReplicaSet{}
-	key := types.NamespacedName{Namespace: d.Namespace, Name: d.Name + "-" + hash}
-	err := r.live.Get(ctx, key, set)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && !controlledBy(set, d.UID):
-		// It went together with the pods that were seen.
-		return nil, apierrors.NewConflict(appsv1.Resource("replicasets"), key.Name, errors.New("it is gone"))
-	case err != nil:
-		return nil, fmt.Errorf("reading what its pods were made from: %w", err)
-	}
-	return set, nil
-}
-
-// podTemplateOf is what the pods of a ReplicaSet were made from.
-func podTemplateOf(set *appsv1.ReplicaSet) corev1.PodTemplateSpec {
-	template := set.Spec.Template
-	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	return template
-}
-
 // keepMark keeps what an update of the pods does not change.
 func keepMark(d, live *appsv1.Deployment, key string) {
 	for _, kept := range []string{v1alpha1.AnnotationMarkKey, v1alpha1.AnnotationAttachedAt, v1alpha1.MarkKeyOf(live.Annotations, key)} {
@@ -247,8 +200,8 @@ func keepMark(d, live *appsv1.Deployment, key string) {
 // replace writes the spec whole and drops all managed fields by which fields of it would
 // survive. The labels of the old template go with it, those of others stay.
 func (r *Reconciler) replace(ctx context.Context, d *appsv1.Deployment) error {
-	live := &appsv1.Deployment{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+	live, err := r.whole(ctx, d)
+	if err != nil {
 		return fmt.Errorf("reading what is to be replaced: %w", err)
 	}
 	whole := live.DeepCopy()

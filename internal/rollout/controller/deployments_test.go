@@ -127,7 +127,7 @@ func TestUpdateEndsWhatWasPatched(t *testing.T) {
 			w.run(start.Add(time.Minute))
 			r := w.leaders[0].r
 			step := func(s rollout.Step) map[string]string {
-				o, err := r.observe(ctx, w.set())
+				o, err := r.look(ctx, w.set())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -350,12 +350,12 @@ func TestLostAfterAWrite(t *testing.T) {
 					if err := full.of(d).GetIndexer().Add(d); err != nil {
 						t.Fatal(err)
 					}
-					r.changes.saw(own)
+					r.saw(own)
 				}
 				if err := full.of(node).GetIndexer().Add(node); err != nil {
 					t.Fatal(err)
 				}
-				o, err := r.observe(t.Context(), set)
+				o, err := r.look(t.Context(), set)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -403,7 +403,7 @@ func TestCreatesNoneTwice(t *testing.T) {
 	w.run(start.Add(time.Minute))
 	made := w.deployments["n1"].api
 	l := w.leaders[0]
-	o, err := l.r.observe(ctx, w.set())
+	o, err := l.r.look(ctx, w.set())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +436,7 @@ func TestAdoptsHealthCheckers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := &observed{set: set, taken: map[int32]bool{}, known: r.memory.of(set)}
+	o := &observed{set: set, taken: map[int32]bool{}, session: r.sessions.pass(set), known: r.sessions.pass(set).readingsOf(set)}
 	if err := r.observeCheckers(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -252,7 +254,26 @@ func (r *Reconciler) everySliceLeft(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	return r.publishOver(ctx, o, published)
+	return r.publish(ctx, o, published)
+}
+
+// published are our EndpointSlices in the order of their names, with those that an
+// IngressDaemonSet of the same name has left behind.
+func (r *Reconciler) published(ctx context.Context, o *observed, from client.Reader) ([]*discoveryv1.EndpointSlice, error) {
+	list := &discoveryv1.EndpointSliceList{}
+	if err := from.List(ctx, list, r.named(o)...); err != nil {
+		return nil, fmt.Errorf("listing EndpointSlices: %w", err)
+	}
+	var out []*discoveryv1.EndpointSlice
+	for i := range list.Items {
+		slice := &list.Items[i]
+		left := ownerless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == objects.SliceManager
+		if left || controlledBy(slice, o.set.UID) {
+			out = append(out, slice)
+		}
+	}
+	slices.SortFunc(out, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
 }
 
 // holdBack asks a node for no more pods than run, unless other pods are ready than were
@@ -312,7 +333,7 @@ func (r *Reconciler) servesAsSeen(ctx context.Context, o *observed, node string)
 
 // stillEvicts reports whether a taint was seen to take pods from a node, and is on it still.
 func (r *Reconciler) stillEvicts(ctx context.Context, o *observed, node string) (bool, error) {
-	if !r.evictions.from(client.ObjectKeyFromObject(o.set), node) {
+	if !o.session.evictions.from(node) {
 		return false, nil
 	}
 	now := &corev1.Node{}

@@ -42,7 +42,7 @@ func frozen(t *testing.T) (*Reconciler, *observed, rollout.Step) {
 	if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(set), live); err != nil {
 		t.Fatal(err)
 	}
-	o := &observed{set: live, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy(), reading: &reading{out: rollout.Node{Deployment: &rollout.Deployment{}}}}}}
+	o := &observed{session: r.sessions.pass(live), set: live, strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{"node-1": {deployment: d.DeepCopy(), reading: &reading{out: rollout.Node{Deployment: &rollout.Deployment{}}}}}}
 	o.reader = objects.ReaderOf(set)
 	o.state.Status.Wave = []string{"node-1"}
 	return r, o, rollout.Step{Action: rollout.Mark, Node: "node-1", Mark: "a mark"}
@@ -169,7 +169,7 @@ func TestThawedBesideOrphans(t *testing.T) {
 	w.begin(v1alpha1.IngressDaemonSetSpec{PodsPerNode: new(int32(2))})
 	w.run(start.Add(time.Minute))
 	frozen := w.leaders[0]
-	o, err := frozen.r.observe(ctx, w.set())
+	o, err := frozen.r.look(ctx, w.set())
 	if err == nil {
 		err = frozen.r.setAsSeen(ctx, o)
 	}
@@ -518,7 +518,7 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 			if test.evicted {
 				tainted := node.DeepCopy()
 				tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
-				r.evictions.of(client.ObjectKeyFromObject(o.set), objects.NodeSetOf(o.set))
+				o.session.evictions.of(objects.NodeSetOf(o.set))
 				r.saw(tainted)
 				gone := ready.DeepCopy()
 				gone.Annotations = map[string]string{v1alpha1.AnnotationNode: "node-1"}
@@ -813,7 +813,7 @@ func TestThawed(t *testing.T) {
 				}}})
 				w.run(start.Add(time.Minute))
 				r := w.leaders[0].r
-				o, err := r.observe(ctx, w.set())
+				o, err := r.look(ctx, w.set())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -863,7 +863,7 @@ func TestNodeThatIsNotYetSeen(t *testing.T) {
 func TestRevisionsOfTwoControllers(t *testing.T) {
 	for _, other := range []int64{1, 2, 3} {
 		r, o, _ := frozen(t)
-		o.known, o.state.Revision = r.memory.of(o.set), "present"
+		o.known, o.state.Revision = o.session.readingsOf(o.set), "present"
 		for revision, number := range map[string]int64{"present": 2, "other": other} {
 			cr, err := objects.ControllerRevision(o.set, revision, number)
 			if err == nil {
@@ -944,12 +944,13 @@ func TestFleetThatOnlyWaitsIsNotAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := client.ObjectKeyFromObject(set)
-	r.checks.begin = func(context.Context, types.NamespacedName, *caller) {}
-	r.checks.want(key, []endpoint{{Port: healthclient.Port{Node: "node-1"}}})
+	r.sessions.listen = func(context.Context, *checks, *caller) {}
+	checks := r.sessions.of(key).checks
+	checks.want([]endpoint{{Port: healthclient.Port{Node: "node-1"}}})
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
-	if _, asked := r.checks.callers[key]; asked {
-		t.Error("its nodes are still asked")
+	if len(checks.callers)+len(r.sessions.open()) > 0 {
+		t.Error("its nodes are still asked, or it is remembered")
 	}
 }

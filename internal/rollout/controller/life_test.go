@@ -19,9 +19,9 @@ func mute(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 func TestPortThatNeverAnswers(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
-	p := listen(t, false, mute)
-	p.until(t, p.changed, "the end of the question", func() bool { return p.checks.heardAll(theSet) })
-	last := p.checks.last(theSet, p.endpoint)
+	p := serve(t, false, mute)
+	p.until(t, p.changed, "the end of the question", func() bool { return p.checks.heardAll() })
+	last := p.checks.last(p.endpoint)
 	if took := time.Since(begin); took < healthclient.AnswerTime || took > 10*time.Second || !unanswered(last) || !last.Accepted {
 		t.Errorf("after %s it is %+v", took, last)
 	}
@@ -57,7 +57,7 @@ func lively(header bool, signs int) http.HandlerFunc {
 // one of the release before, which shows none, as it was then.
 func TestPortThatHangsWhileItIsAskedToWait(t *testing.T) {
 	t.Parallel()
-	alive, dead, before := listen(t, false, lively(true, 3)), listen(t, false, lively(true, 0)), listen(t, false, lively(false, 0))
+	alive, dead, before := serve(t, false, lively(true, 3)), serve(t, false, lively(true, 0)), serve(t, false, lively(false, 0))
 	begin := time.Now()
 	for _, p := range []*port{alive, dead, before} {
 		p.await(t, "serving", serving)
@@ -70,7 +70,7 @@ func TestPortThatHangsWhileItIsAskedToWait(t *testing.T) {
 	if took := time.Since(begin); took < healthclient.Silence+2*v1alpha1.LifeSeconds*time.Second {
 		t.Errorf("one that showed life was believed for %s only", took)
 	}
-	if !serving(before.checks.last(theSet, before.endpoint)) {
+	if !serving(before.checks.last(before.endpoint)) {
 		t.Error("a health checker that shows no life was not waited for")
 	}
 }
@@ -82,7 +82,7 @@ func TestChecksSayWhoTheyAreAndHearWhoElseAsks(t *testing.T) {
 	answers <- `{"serving": true, "asked": {"by": "10.0.0.9"}, "quiet": true}`
 	answers <- `{"serving": true, "asked": {"by": "10.0.0.9"}, "quiet": true, "blind": "forbidden"}`
 	n := 0
-	p := listen(t, false, func(w http.ResponseWriter, r *http.Request) {
+	p := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get(v1alpha1.HeaderClient); got != "controller" {
 			t.Errorf("it calls itself %q", got)
 		}

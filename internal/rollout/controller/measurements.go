@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"runtime/debug"
@@ -17,7 +18,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -27,82 +27,23 @@ const kubeletPort = 10250
 // Measure makes one measurement of a check of the analysis; nil is a pass.
 type Measure func(ctx context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error
 
-// measurements are made beside everything else, in turns. The last of each check is
-// kept until the next; a controller that dies loses at most those that are not in the
-// status yet, and makes them again.
-type measurements struct {
+// measuring has the measurements of all IngressDaemonSets made, beside everything else and in turns.
+type measuring struct {
 	make Measure
-	// changed is called when one is done.
-	changed func(types.NamespacedName)
-	now     func() time.Time
+	now  func() time.Time
 	// beside has something done beside everything else.
 	beside func(func())
 
-	mu   sync.Mutex
-	done map[types.NamespacedName]map[string]rollout.Measurement
-	// underWay is what each check is measured for.
-	underWay map[types.NamespacedName]map[string]string
-	turns    *turns
+	mu    sync.Mutex
+	turns *turns
 }
 
-func newMeasurements(make Measure, changed func(types.NamespacedName), now func() time.Time) *measurements {
-	return &measurements{
-		make: make, changed: changed, now: now,
-		beside:   func(do func()) { go do() },
-		done:     map[types.NamespacedName]map[string]rollout.Measurement{},
-		underWay: map[types.NamespacedName]map[string]string{},
-		turns:    newTurns(),
-	}
-}
-
-// of are the last measurements for an IngressDaemonSet.
-func (m *measurements) of(set types.NamespacedName) []rollout.Measurement {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []rollout.Measurement
-	for _, one := range m.done[set] {
-		out = append(out, one)
-	}
-	slices.SortFunc(out, func(a, b rollout.Measurement) int { return strings.Compare(a.Check, b.Check) })
-	return out
-}
-
-// stored notes which of the last measurements a status of the API server counts.
-func (m *measurements) stored(set types.NamespacedName, status *v1alpha1.AnalysisStatus) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for check, one := range m.done[set] {
-		one.Counted = one.Counted || one.In(status)
-		m.done[set][check] = one
-	}
-}
-
-func (m *measurements) forget(set types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.done, set)
-	delete(m.underWay, set)
-	m.turns.forget(set)
-}
-
-// begin makes a measurement when it is its turn, unless that waits or is under way.
-func (m *measurements) begin(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.underWay[set][check.Name] == analysis {
-		return
-	}
-	if m.underWay[set] == nil {
-		m.underWay[set], m.done[set] = map[string]string{}, map[string]rollout.Measurement{}
-	}
-	m.underWay[set][check.Name] = analysis
-	do := func() { m.finish(set, check, analysis, wave) }
-	m.turns.waiting = append(m.turns.waiting, queued{set: set, do: do})
-	m.takeTurns()
+func newMeasuring(make Measure, now func() time.Time) *measuring {
+	return &measuring{make: make, now: now, beside: func(do func()) { go do() }, turns: newTurns()}
 }
 
 // takeTurns begins what can be. m.mu is held.
-func (m *measurements) takeTurns() {
+func (m *measuring) takeTurns() {
 	for next, ok := m.turns.take(); ok; next, ok = m.turns.take() {
 		m.beside(func() {
 			next.do()
@@ -114,47 +55,110 @@ func (m *measurements) takeTurns() {
 	}
 }
 
-// wanted reports whether nobody asks for another measurement of the check by now.
-func (m *measurements) wanted(set types.NamespacedName, check, analysis string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.underWay[set][check] == analysis
+// measurements are those of one IngressDaemonSet. The last of each check is kept until the next; a
+// controller that dies loses at most those that are not in the status yet, and makes them again.
+type measurements struct {
+	set types.NamespacedName
+	// changed is called when one is done.
+	changed func()
+
+	// measuring is shared by all. Its lock guards what follows.
+	measuring *measuring
+	done      map[string]rollout.Measurement
+	// underWay is what each check is measured for.
+	underWay map[string]string
 }
 
-func (m *measurements) finish(set types.NamespacedName, check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
-	if !m.wanted(set, check.Name, analysis) {
+func newMeasurements(set types.NamespacedName, changed func(), by *measuring) *measurements {
+	return &measurements{set: set, changed: changed, measuring: by, done: map[string]rollout.Measurement{}, underWay: map[string]string{}}
+}
+
+// last are the last measurements.
+func (m *measurements) last() []rollout.Measurement {
+	m.measuring.mu.Lock()
+	defer m.measuring.mu.Unlock()
+	return slices.SortedFunc(maps.Values(m.done), func(a, b rollout.Measurement) int { return strings.Compare(a.Check, b.Check) })
+}
+
+// stored notes which of the last measurements a status of the API server counts.
+func (m *measurements) stored(status *v1alpha1.AnalysisStatus) {
+	m.measuring.mu.Lock()
+	defer m.measuring.mu.Unlock()
+	for check, one := range m.done {
+		one.Counted = one.Counted || one.In(status)
+		m.done[check] = one
+	}
+}
+
+// end has no more of them made. What is under way comes to nothing.
+func (m *measurements) end() {
+	m.measuring.mu.Lock()
+	defer m.measuring.mu.Unlock()
+	clear(m.done)
+	clear(m.underWay)
+	m.measuring.turns.forget(m.set)
+}
+
+// begin makes a measurement when it is its turn, unless that waits or is under way.
+func (m *measurements) begin(check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
+	m.measuring.mu.Lock()
+	defer m.measuring.mu.Unlock()
+	if m.underWay[check.Name] == analysis {
+		return
+	}
+	m.underWay[check.Name] = analysis
+	do := func() { m.finish(check, analysis, wave) }
+	m.measuring.turns.waiting = append(m.measuring.turns.waiting, queued{set: m.set, do: do})
+	m.measuring.takeTurns()
+}
+
+// wanted reports whether nobody asks for another measurement of the check by now.
+func (m *measurements) wanted(check, analysis string) bool {
+	m.measuring.mu.Lock()
+	defer m.measuring.mu.Unlock()
+	return m.underWay[check] == analysis
+}
+
+func (m *measurements) finish(check v1alpha1.AnalysisCheck, analysis string, wave rollout.Wave) {
+	if !m.wanted(check.Name, analysis) {
 		return
 	}
 	one := rollout.Measurement{Check: check.Name, Analysis: analysis}
-	if err := m.recovering(set, check, wave); err != nil {
+	if err := m.recovering(check, wave); err != nil {
 		one.Failure = shortened(err.Error())
 		if on := (&rollout.NodesFailed{}); errors.As(err, &on) {
 			one.FailedOn = on.Nodes
 		}
 	}
-	one.At = m.now()
-	m.mu.Lock()
-	if m.underWay[set][check.Name] != analysis {
-		// It is measured for another wave by now, or the IngressDaemonSet is gone.
-		m.mu.Unlock()
-		return
+	one.At = m.measuring.now()
+	if m.keep(one) {
+		m.changed()
 	}
-	delete(m.underWay[set], check.Name)
-	m.done[set][check.Name] = one
-	m.mu.Unlock()
-	m.changed(set)
+}
+
+// keep keeps a measurement, unless it is measured for another wave by now, or the IngressDaemonSet is
+// gone.
+func (m *measurements) keep(one rollout.Measurement) bool {
+	m.measuring.mu.Lock()
+	defer m.measuring.mu.Unlock()
+	if m.underWay[one.Check] != one.Analysis {
+		return false
+	}
+	delete(m.underWay, one.Check)
+	m.done[one.Check] = one
+	return true
 }
 
 // recovering makes a measurement. One that panics has failed: it reads what others answer,
 // and would otherwise end this controller and, after it, each next leader.
-func (m *measurements) recovering(set types.NamespacedName, check v1alpha1.AnalysisCheck, wave rollout.Wave) (err error) {
+func (m *measurements) recovering(check v1alpha1.AnalysisCheck, wave rollout.Wave) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.Log.Error(nil, "a measurement panicked", "ingressdaemonset", set, "check", check.Name, "panic", p, "stack", string(debug.Stack()))
+			log.Log.Error(nil, "a measurement panicked", "ingressdaemonset", m.set, "check", check.Name, "panic", p, "stack", string(debug.Stack()))
 			err = errors.New("measuring it failed by a fault of the controller, whose log says more")
 		}
 	}()
-	return m.make(context.Background(), check, wave)
+	return m.measuring.make(context.Background(), check, wave)
 }
 
 // measure begins a measurement of the wave that is judged.
@@ -170,7 +174,7 @@ func (r *Reconciler) measure(o *observed, s rollout.Step) error {
 		}
 		// No answer of no node says nothing. It is asked again when one is Ready.
 		if check.HTTP == nil || len(wave.Nodes) > 0 {
-			r.measurements.begin(client.ObjectKeyFromObject(o.set), check, s.Analysis, wave)
+			o.session.measurements.begin(check, s.Analysis, wave)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,19 +18,15 @@ import (
 
 // TestMeasurementThatPanicsHasFailed goes on after one as after any other.
 func TestMeasurementThatPanicsHasFailed(t *testing.T) {
-	set := types.NamespacedName{Namespace: "ns", Name: "proxy"}
 	var answer *string
-	changed := make(chan types.NamespacedName)
-	m := newMeasurements(
-		func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { _ = *answer; return nil },
-		func(set types.NamespacedName) { changed <- set },
-		time.Now,
-	)
+	changed := make(chan bool)
+	by := newMeasuring(func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { _ = *answer; return nil }, time.Now)
+	m := newMeasurements(theSet, func() { changed <- true }, by)
 	check := v1alpha1.AnalysisCheck{Name: "errors"}
 	measured := func() rollout.Measurement {
-		m.begin(set, check, "a1", rollout.Wave{})
+		m.begin(check, "a1", rollout.Wave{})
 		<-changed
-		return m.of(set)[0]
+		return m.last()[0]
 	}
 	if one := measured(); one.Failure == "" || one.Check != "errors" || one.Analysis != "a1" || one.At.IsZero() {
 		t.Errorf("a measurement that panics is %+v", one)
@@ -43,26 +40,23 @@ func TestMeasurementThatPanicsHasFailed(t *testing.T) {
 // TestMeasurementsOfTwoControllers has two that measure the same wave at a time, each of which finds
 // what the other counted last: each counts its own measurement once.
 func TestMeasurementsOfTwoControllers(t *testing.T) {
-	set, check := types.NamespacedName{Namespace: "ns", Name: "proxy"}, v1alpha1.AnalysisCheck{Name: "errors"}
+	check := v1alpha1.AnalysisCheck{Name: "errors"}
 	status := &v1alpha1.AnalysisStatus{Began: metav1.NewMicroTime(start), Checks: []v1alpha1.AnalysisCheckStatus{{Name: "errors"}}}
 	var both []*measurements
 	for _, skew := range []time.Duration{0, -10 * time.Minute} {
-		changed := make(chan types.NamespacedName)
-		m := newMeasurements(
-			func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
-			func(set types.NamespacedName) { changed <- set },
-			func() time.Time { return start.Add(skew) },
-		)
-		m.begin(set, check, rollout.AnalysisID(status), rollout.Wave{})
+		changed := make(chan bool)
+		by := newMeasuring(func(context.Context, v1alpha1.AnalysisCheck, rollout.Wave) error { return nil }, func() time.Time { return start.Add(skew) })
+		m := newMeasurements(theSet, func() { changed <- true }, by)
+		m.begin(check, rollout.AnalysisID(status), rollout.Wave{})
 		<-changed
 		both = append(both, m)
 	}
 	for _, m := range append(both, both...) {
-		m.stored(set, status)
-		if one := m.of(set)[0]; !one.Counted {
+		m.stored(status)
+		if one := m.last()[0]; !one.Counted {
 			status.Checks[0].Passed++
 			status.Checks[0].At = new(metav1.NewMicroTime(one.At))
-			m.stored(set, status)
+			m.stored(status)
 		}
 	}
 	if passed := status.Checks[0].Passed; passed != 2 {
@@ -77,37 +71,38 @@ func TestMeasurementsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		underWay, most, mostOf := map[string]int{}, 0, 0
-		var m *measurements
-		m = newMeasurements(func(_ context.Context, _ v1alpha1.AnalysisCheck, wave rollout.Wave) error {
-			m.mu.Lock()
+		var mu sync.Mutex
+		by := newMeasuring(func(_ context.Context, _ v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+			mu.Lock()
 			underWay[""]++
 			underWay[wave.Name]++
 			most, mostOf = max(most, underWay[""]), max(mostOf, underWay[wave.Name])
-			m.mu.Unlock()
+			mu.Unlock()
 			if wave.Name != "quick" {
 				time.Sleep(timeout)
 			}
-			m.mu.Lock()
-			defer m.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			underWay[""]--
 			underWay[wave.Name]--
 			return nil
-		}, func(types.NamespacedName) {}, time.Now)
-		begin := func(name string, checks int) types.NamespacedName {
-			set := types.NamespacedName{Namespace: "ns", Name: name}
+		}, time.Now)
+		begin := func(name string, checks int) *measurements {
+			m := newMeasurements(types.NamespacedName{Namespace: "ns", Name: name}, func() {}, by)
 			for i := range checks {
-				m.begin(set, v1alpha1.AnalysisCheck{Name: fmt.Sprint(i)}, "a1", rollout.Wave{Name: name})
+				m.begin(v1alpha1.AnalysisCheck{Name: fmt.Sprint(i)}, "a1", rollout.Wave{Name: name})
 			}
-			return set
+			return m
 		}
+		var slow []*measurements
 		for i := range 6 {
-			begin(fmt.Sprint("slow", i), 8)
+			slow = append(slow, begin(fmt.Sprint("slow", i), 8))
 		}
 		time.Sleep(time.Second)
 		quick := begin("quick", 2)
 		time.Sleep(timeout - time.Second)
 		synctest.Wait()
-		if all := m.of(quick); len(all) != 2 || all[1].At.Sub(began) > timeout {
+		if all := quick.last(); len(all) != 2 || all[1].At.Sub(began) > timeout {
 			t.Errorf("after %s the quick ones are %+v", time.Since(began), all)
 		}
 		time.Sleep(time.Hour)
@@ -115,8 +110,8 @@ func TestMeasurementsTakeTurns(t *testing.T) {
 		if most != 8 || mostOf != 2 {
 			t.Errorf("%d were under way at a time, and %d of one; want 8 and 2", most, mostOf)
 		}
-		for i := range 6 {
-			if n := len(m.of(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("slow", i)})); n != 8 {
+		for i, m := range slow {
+			if n := len(m.last()); n != 8 {
 				t.Errorf("%d of 8 measurements of slow%d were made", n, i)
 			}
 		}
@@ -127,24 +122,24 @@ func TestMeasurementsTakeTurns(t *testing.T) {
 func TestMeasurementsOfWhoIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := map[string]int{}
-		var m *measurements
-		m = newMeasurements(func(_ context.Context, check v1alpha1.AnalysisCheck, _ rollout.Wave) error {
-			m.mu.Lock()
+		var mu sync.Mutex
+		by := newMeasuring(func(_ context.Context, check v1alpha1.AnalysisCheck, _ rollout.Wave) error {
+			mu.Lock()
 			made[check.Name]++
-			m.mu.Unlock()
+			mu.Unlock()
 			time.Sleep(time.Second)
 			return nil
-		}, func(types.NamespacedName) {}, time.Now)
-		set := types.NamespacedName{Namespace: "ns", Name: "proxy"}
+		}, time.Now)
+		gone, again := newMeasurements(theSet, func() {}, by), newMeasurements(theSet, func() {}, by)
 		for _, check := range []string{"a", "b", "c", "d"} {
-			m.begin(set, v1alpha1.AnalysisCheck{Name: check}, "a1", rollout.Wave{})
+			gone.begin(v1alpha1.AnalysisCheck{Name: check}, "a1", rollout.Wave{})
 		}
-		m.forget(set)
-		m.begin(set, v1alpha1.AnalysisCheck{Name: "c"}, "a2", rollout.Wave{})
+		gone.end()
+		again.begin(v1alpha1.AnalysisCheck{Name: "c"}, "a2", rollout.Wave{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if made["c"] != 1 || made["d"] != 0 || len(m.turns.underWay) != 0 || m.turns.total != 0 {
-			t.Errorf("made %v, left %+v", made, m.turns)
+		if made["c"] != 1 || made["d"] != 0 || len(by.turns.underWay) != 0 || by.turns.total != 0 || len(gone.last()) != 0 {
+			t.Errorf("made %v, left %+v", made, by.turns)
 		}
 	})
 }
@@ -197,7 +192,7 @@ func TestCheckThatCannotBeRead(t *testing.T) {
 		}
 		return nil
 	}
-	o, err := r.observe(t.Context(), set)
+	o, err := r.look(t.Context(), set)
 	if err != nil {
 		t.Fatal(err)
 	}

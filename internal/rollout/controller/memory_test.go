@@ -28,9 +28,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func deployment(version string) *appsv1.Deployment {
@@ -115,64 +113,57 @@ func TestBuriedPods(t *testing.T) {
 	})
 }
 
-// lasting is a throttle by whose clock every pass takes so long.
-func lasting(took time.Duration) *throttle {
+// lasting is a clock by which every pass takes so long.
+func lasting(took time.Duration) func() time.Duration {
 	var spent time.Duration
-	return newThrottle(func() time.Duration { spent += took; return spent })
+	return func() time.Duration { spent += took; return spent }
 }
 
 // TestThrottle pauses for many times as long as it took to decide.
 func TestThrottle(t *testing.T) {
-	req := reconcile.Request{NamespacedName: theSet}
 	for took, want := range map[time.Duration]time.Duration{
 		0: shortestPause, 100 * time.Microsecond: shortestPause, 40 * time.Millisecond: 2400 * time.Millisecond, time.Minute: longestPause,
 	} {
-		p := lasting(took)
-		p.effort(req)(true)
-		if got := p.pause(req); got != want {
+		p := &throttle{spent: lasting(took)}
+		p.effort()(true)
+		if got := p.pause(); got != want {
 			t.Errorf("a pass of %s is followed by a pause of %s, want %s", took, got, want)
 		}
 	}
-	p := lasting(time.Minute)
-	p.effort(req)(false)
-	if got := p.pause(req); got != shortestPause {
+	p := &throttle{spent: lasting(time.Minute)}
+	p.effort()(false)
+	if got := p.pause(); got != shortestPause {
 		t.Errorf("a pass that was not made is followed by a pause of %s", got)
 	}
-	p.effort(req)(true)
-	p.decide(req)
 	now := time.Now()
-	p.report(req, now, "1")
-	if !p.decided(req) || p.lastReport(req) != (lastReport{now, "1"}) {
+	if p.report(now, "1"); p.lastReport() != (lastReport{now, "1"}) {
 		t.Error("it does not remember")
-	}
-	p.forget(req)
-	if p.decided(req) || p.lastReport(req) != (lastReport{}) || p.pause(req) != shortestPause {
-		t.Error("it does not forget")
 	}
 }
 
-// TestDryRuns let a refusal stand for a while, and an acceptance for good.
-func TestDryRuns(t *testing.T) {
+// TestDryRun lets a refusal stand for a while, and an acceptance for good, each of the revision that
+// was asked about last.
+func TestDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := func(name string) *observed {
-			return &observed{set: &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
-		}
-		d, a, b := newDryRuns(time.Now), of("a"), of("b")
-		if d.get(a).Done || !d.retryAt(a).IsZero() {
+		d := &dryRun{now: time.Now}
+		if d.of("a").Done || !d.retryAt("a").IsZero() {
 			t.Error("nothing was asked")
 		}
-		d.set(a, nil)
-		d.set(b, errors.New(strings.Repeat("no ", 10000)))
-		if accepted, refused := d.get(a), d.get(b); !accepted.Done || accepted.Refusal != "" || !refused.Done || len(refused.Refusal) > 2000 {
-			t.Errorf("%v, %d", accepted, len(refused.Refusal))
+		d.set("a", nil)
+		time.Sleep(askAgain + time.Second)
+		if d.retryAt("a"); !d.of("a").Done || d.of("a").Refusal != "" || d.of("b").Done {
+			t.Errorf("what was accepted is %+v, another %+v", d.of("a"), d.of("b"))
 		}
-		if got := d.retryAt(b); got != time.Now().Add(askAgain) || !d.get(b).Done {
+		d.set("b", errors.New(strings.Repeat("no ", 10000)))
+		if refused := d.of("b"); d.of("a").Done || !refused.Done || refused.Refusal == "" || len(refused.Refusal) > 2000 {
+			t.Errorf("%t, %d", refused.Done, len(refused.Refusal))
+		}
+		if got := d.retryAt("b"); got != time.Now().Add(askAgain) || !d.of("b").Done {
 			t.Errorf("it asks again at %s", got)
 		}
 		time.Sleep(askAgain + time.Second)
-		d.retryAt(b)
-		if !d.get(a).Done || d.get(b).Done {
-			t.Error("it does not ask again about a refusal alone")
+		if d.retryAt("b"); d.of("b").Done {
+			t.Error("it does not ask again about a refusal")
 		}
 	})
 }
@@ -282,19 +273,18 @@ func TestListenersAreSmall(t *testing.T) {
 	}
 	defer l.Close()
 	const listeners, most = 400, 2 << 10
-	c := newChecks(func(types.NamespacedName) {}, time.Now)
-	c.begin = func(ctx context.Context, set types.NamespacedName, to *caller) {
+	c := newChecks(theSet, func() {}, func(ctx context.Context, c *checks, to *caller) {
 		to.known.ETag = "a"
-		go c.listen(ctx, set, to)
-	}
+		listen(ctx, c, to)
+	}, time.Now)
 	var endpoints []endpoint
 	for i := range listeners {
 		at := healthclient.Port{Node: strconv.Itoa(i), Address: "127.0.0.1", Number: int32(l.Addr().(*net.TCPAddr).Port)}
 		endpoints = append(endpoints, endpoint{Port: at})
 	}
 	before := stacks()
-	c.want(theSet, endpoints)
-	defer c.want(theSet, nil)
+	c.want(endpoints)
+	defer c.want(nil)
 	for asked := 0; asked < listeners; {
 		conn, err := l.Accept()
 		if err != nil {

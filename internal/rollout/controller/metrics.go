@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -77,32 +76,6 @@ func (m metric) gauge() *prometheus.GaugeVec {
 
 func (m metric) counter() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.name, Help: m.help}, m.all())
-}
-
-// waveClock is when the nodes that are under way began, by IngressDaemonSet.
-type waveClock struct {
-	mu    sync.Mutex
-	began map[types.NamespacedName]time.Time
-}
-
-// tick reports how long nodes were under way where that has ended.
-func (c *waveClock) tick(set types.NamespacedName, underWay bool, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	began, was := c.began[set]
-	switch {
-	case underWay && !was:
-		c.began[set] = now
-	case !underWay && was:
-		delete(c.began, set)
-		waveHistogram.WithLabelValues(set.Namespace, set.Name).Observe(now.Sub(began).Seconds())
-	}
-}
-
-func (c *waveClock) forget(set types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.began, set)
 }
 
 // timeDetachments reports how long nodes took whose pods are replaced now: each step is carried out

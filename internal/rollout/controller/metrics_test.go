@@ -44,9 +44,9 @@ func TestMeasure(t *testing.T) {
 	}}
 	timeDetachments(set, state, []rollout.Step{{Action: rollout.Update, Node: "a"}, {Action: rollout.Update, Node: "b"}})
 	timeAttachments(set, state, v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b"}})
-	clock := waveClock{began: map[types.NamespacedName]time.Time{}}
+	clock := session{key: set}
 	for i, underWay := range []bool{false, true, true, false, false, true} {
-		clock.tick(set, underWay, at.Add(time.Duration(i)*time.Second))
+		clock.tick(underWay, at.Add(time.Duration(i)*time.Second))
 	}
 	want := map[string]float64{
 		"ingressdaemonset_wave_seconds":   1,

@@ -3,7 +3,6 @@ package controller
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
@@ -11,8 +10,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ports are the health-check ports of every node, without an address: those of the spec,
@@ -75,20 +72,10 @@ func (o *observed) checkerRevisions() map[int32]string {
 	return out
 }
 
-// memory keeps what was read for each IngressDaemonSet the last time. Most objects
-// are the same in the next pass, and reading them is most of its work. Objects of the
-// cache never change: a newer version is another object.
-type memory struct {
-	mu   sync.Mutex
-	sets map[types.NamespacedName]*readings
-	// seated is what is known of the pods of health checkers.
-	seated map[types.NamespacedName]map[types.UID]seating
-}
-
-// readings are those with one spec of an IngressDaemonSet, to be used by one pass at
-// a time.
+// readings are what was read the last time with one spec of an IngressDaemonSet, to be used by one
+// pass at a time. Most objects are the same in the next pass, and reading them is most of its work.
+// Objects of the cache never change: a newer version is another object.
 type readings struct {
-	uid        types.UID
 	generation int64
 	deleted    bool
 	// ports and checkers are the health-check ports, and the revisions of the health
@@ -206,54 +193,16 @@ func (o *observed) read(name string, n *nodeObjects) *reading {
 	return r
 }
 
-func newMemory() *memory {
-	return &memory{sets: map[types.NamespacedName]*readings{}, seated: map[types.NamespacedName]map[types.UID]seating{}}
-}
-
-// of are the readings of the IngressDaemonSet.
-func (m *memory) of(set *v1alpha1.IngressDaemonSet) *readings {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := client.ObjectKeyFromObject(set)
+// readingsOf are those of the IngressDaemonSet as it is now.
+func (s *session) readingsOf(set *v1alpha1.IngressDaemonSet) *readings {
 	deleted := set.DeletionTimestamp != nil
-	last := m.sets[key]
-	if last == nil || last.uid != set.UID || last.generation != set.Generation || last.deleted != deleted {
-		last = &readings{
-			uid: set.UID, generation: set.Generation, deleted: deleted,
+	if s.readings == nil || s.readings.generation != set.Generation || s.readings.deleted != deleted {
+		s.readings = &readings{
+			generation: set.Generation, deleted: deleted,
 			revision: objects.Revision(objects.Template(set)), wantedCheckers: map[int32]string{},
 		}
-		m.sets[key] = last
 	}
-	return last
-}
-
-// seatings are those that were last remembered of an IngressDaemonSet's health checkers.
-func (m *memory) seatings(set types.NamespacedName) map[types.UID]seating {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.seated[set]
-}
-
-// rememberSeatings remembers these and no others.
-func (m *memory) rememberSeatings(set types.NamespacedName, seated map[types.UID]seating) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.seated[set] = seated
-}
-
-// reread has all of an IngressDaemonSet read again.
-func (m *memory) reread(set types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.sets, set)
-}
-
-// forget forgets an IngressDaemonSet that is gone.
-func (m *memory) forget(set types.NamespacedName) {
-	m.reread(set)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.seated, set)
+	return s.readings
 }
 
 // of reports whether it was read from just these objects, in whatever order.
@@ -266,10 +215,10 @@ func samePods(a, b []*corev1.Pod) bool {
 }
 
 // answers are the last of a node's health-check ports.
-func (r *Reconciler) answers(o *observed, n *nodeObjects) []rollout.Check {
+func (o *observed) answers(n *nodeObjects) []rollout.Check {
 	var out []rollout.Check
 	for i, e := range n.reading.endpoints {
-		c := r.checks.last(client.ObjectKeyFromObject(o.set), e)
+		c := o.session.checks.last(e)
 		c.Gone, c.Retiring = n.reading.gone[i] || e.deserted, o.retiring(e.Number)
 		out = append(out, c)
 	}

@@ -3,12 +3,12 @@ package controller
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -35,27 +35,23 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// TestMemory forgets what was read with another spec.
-func TestMemory(t *testing.T) {
-	m := newMemory()
+// TestReadingsOfAnotherSpec are not used.
+func TestReadingsOfAnotherSpec(t *testing.T) {
+	sessions := newSessions(time.Now)
 	set := &v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "proxy", UID: "1", Generation: 1}}
-	known := m.of(set)
-	if m.of(set) != known {
-		t.Error("it is forgotten at once")
+	of := func(set *v1alpha1.IngressDaemonSet) *readings { return sessions.pass(set).readingsOf(set) }
+	if known := of(set); of(set) != known {
+		t.Error("they are forgotten at once")
 	}
 	for what, change := range map[string]func(*v1alpha1.IngressDaemonSet){
 		"another spec":   func(s *v1alpha1.IngressDaemonSet) { s.Generation++ },
 		"another object": func(s *v1alpha1.IngressDaemonSet) { s.UID = "2" },
 		"a deletion":     func(s *v1alpha1.IngressDaemonSet) { s.DeletionTimestamp = &metav1.Time{} },
 	} {
-		known, other := m.of(set), set.DeepCopy()
-		if change(other); m.of(other) == known {
+		known, other := of(set), set.DeepCopy()
+		if change(other); of(other) == known {
 			t.Errorf("%s is not noticed", what)
 		}
-	}
-	m.forget(types.NamespacedName{Name: "proxy"})
-	if len(m.sets) > 0 {
-		t.Error("it is not forgotten")
 	}
 }
 
@@ -65,7 +61,7 @@ func TestChangedNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := benchSet()
 		f := newFleetCache(t, set)
-		defer f.r.checks.want(client.ObjectKeyFromObject(set), nil)
+		defer f.r.sessions.end(client.ObjectKeyFromObject(set))
 		for range rapid.IntRange(1, 30).Draw(t, "happenings") {
 			f.happens(t)
 			if rapid.Bool().Draw(t, "a pass") {
@@ -129,13 +125,13 @@ func (f *fleetCache) happens(t *rapid.T) {
 			t.Fatal(err)
 		}
 		f.r.mutations.gone(obj)
-		f.r.changes.saw(obj)
+		f.r.saw(obj)
 		return
 	}
 	if err := index.Update(obj); err != nil {
 		t.Fatal(err)
 	}
-	f.r.changes.saw(obj)
+	f.r.saw(obj)
 }
 
 func (f *fleetCache) versioned(obj client.Object) client.Object {
@@ -145,13 +141,15 @@ func (f *fleetCache) versioned(obj client.Object) client.Object {
 
 // compare observes the fleet as it goes, and anew.
 func (f *fleetCache) compare(t *rapid.T) {
-	got, err := f.r.observe(t.Context(), f.set)
+	got, err := f.r.look(t.Context(), f.set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	anew := *f.r
-	anew.memory, anew.changes = newMemory(), newChanges()
-	want, err := anew.observe(t.Context(), f.set)
+	anew.sessions = newSessions(time.Now)
+	// Since when something is so is not read anew.
+	anew.sessions.pass(f.set).sights = f.r.sessions.pass(f.set).sights
+	want, err := anew.look(t.Context(), f.set)
 	if err != nil {
 		t.Fatal(err)
 	}

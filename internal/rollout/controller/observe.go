@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 
 // observed is the State that was read, and the objects that apply needs.
 type observed struct {
+	session  *session
 	set      *v1alpha1.IngressDaemonSet
 	state    rollout.State
 	strategy v1alpha1.Strategy
@@ -33,6 +35,8 @@ type observed struct {
 	service *corev1.Service
 	// unusable says whether the service must change before it can be published to.
 	unusable bool
+	// published are our EndpointSlices.
+	published []*discoveryv1.EndpointSlice
 	// podSpecs are what pods were made from, by revision, where there is a Service.
 	podSpecs map[string]*corev1.PodSpec
 	// missing are the health checkers' account and its binding where they are not there.
@@ -73,28 +77,26 @@ type nodeObjects struct {
 }
 
 // observe reads caches, and the answers of health-check ports, into one State.
-func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet) (*observed, error) {
+func (r *Reconciler) observe(ctx context.Context, s *session, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	// Before the time is taken: a freeze after this is told by a later beat.
 	thawed := r.freezes.beat()
 	o := &observed{
-		set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
-		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: r.memory.of(set),
+		session: s, set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
+		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: s.readingsOf(set),
 	}
-	key := client.ObjectKeyFromObject(set)
-	r.measurements.stored(key, set.Status.Analysis)
+	s.measurements.stored(set.Status.Analysis)
 	o.state = rollout.State{
 		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
-		Revision: o.known.revision, Measurements: r.measurements.of(key),
+		Revision: o.known.revision, Measurements: s.measurements.last(), DryRun: s.dryRun.of(o.known.revision),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 		Detachers: r.detachers,
 	}
-	o.state.DryRun = r.dryRuns.get(o)
 	for _, read := range []func(context.Context, *observed) error{
-		r.observeDeletion, r.observeRevisions, r.observeFleet, r.observeService, r.observeRivals, r.observeCheckers,
+		r.observeDeletion, r.observeRevisions, r.observeFleet, r.observeService, r.observePublished, r.observeRivals, r.observeCheckers,
 	} {
 		if err := read(ctx, o); err != nil {
 			// What changed was taken from the changes, and not read.
-			r.memory.reread(client.ObjectKeyFromObject(set))
+			s.readings = nil
 			return nil, err
 		}
 	}
@@ -102,9 +104,8 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 	r.checkChecks(o)
 	r.tellOlder(ctx, o)
 	r.compareCheckers(o)
-	seen := r.sights.of(set)
-	seen.Thawed(thawed)
-	seen.See(&o.state)
+	s.sights.Thawed(thawed)
+	s.sights.See(&o.state)
 	return o, nil
 }
 
@@ -112,7 +113,7 @@ func (r *Reconciler) observe(ctx context.Context, set *v1alpha1.IngressDaemonSet
 // spec, and while the IngressDaemonSet is being deleted; later those of nodes of
 // which something has changed.
 func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
-	changed := r.changes.take(client.ObjectKeyFromObject(o.set))
+	changed := o.session.changes.take()
 	all := changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil
 	if !all {
 		r.mutations.nodes(o.set, changed)
@@ -208,9 +209,9 @@ func (r *Reconciler) assemble(o *observed) {
 		for _, name := range names {
 			endpoints = append(endpoints, o.nodes[name].reading.endpoints...)
 		}
-		r.checks.want(client.ObjectKeyFromObject(o.set), endpoints)
+		o.session.checks.want(endpoints)
 	}
-	drained := r.evictions.drained(client.ObjectKeyFromObject(o.set), func(node string) bool {
+	drained := o.session.evictions.drained(func(node string) bool {
 		n := o.nodes[node]
 		return n != nil && n.reading.out.Leaving
 	})
@@ -222,8 +223,8 @@ func (r *Reconciler) assemble(o *observed) {
 		}
 		node := n.reading.out
 		node.Evicting = node.Evicting || slices.Contains(drained, name)
-		node.EvictedSince = r.evictions.since(client.ObjectKeyFromObject(o.set), name)
-		node.Checks = r.answers(o, n)
+		node.EvictedSince = o.session.evictions.since(name)
+		node.Checks = o.answers(n)
 		if node.Wanted || node.Deployment != nil || node.Detachment.Requested || len(node.Pods) > 0 {
 			o.state.Nodes = append(o.state.Nodes, node)
 		}

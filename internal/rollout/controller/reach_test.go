@@ -10,7 +10,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestMeasuredPortsOfANode are those that a pod takes there which runs: the template says what
@@ -69,7 +68,7 @@ func measuredNode(t *testing.T, node *corev1.Node) (*Reconciler, *observed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &observed{set: set, template: objects.Template(set), strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{
+	o := &observed{session: r.sessions.pass(set), set: set, template: objects.Template(set), strategy: set.Spec.Strategy(), nodes: map[string]*nodeObjects{
 		node.Name: {node: node, reading: &reading{out: rollout.Node{Wanted: true, Ready: true}}},
 	}}
 	o.state.Revision = "r2"
@@ -85,12 +84,13 @@ func TestHTTPAsksWherePodsRun(t *testing.T) {
 		{Name: "http", HTTP: &v1alpha1.HTTPCheck{Port: 443}}, {Name: "prometheus", Prometheus: &v1alpha1.PrometheusCheck{}},
 	}
 	asked := map[string]int{}
-	r.measurements = newMeasurements(func(_ context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+	by := newMeasuring(func(_ context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 		asked[check.Name] += len(wave.Nodes)
 		return nil
-	}, func(types.NamespacedName) {}, r.now)
+	}, r.now)
+	o.session.measurements = newMeasurements(o.session.key, func() {}, by)
 	var begun []func()
-	r.measurements.beside = func(do func()) { begun = append(begun, do) }
+	by.beside = func(do func()) { begun = append(begun, do) }
 	for _, c := range []struct {
 		pods       []rollout.Pod
 		http, prom int

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -71,8 +70,8 @@ func (r *Reconciler) compare(ctx context.Context, n *nodeObjects, hashes []strin
 	if len(hashes) == 0 {
 		return nil
 	}
-	live := &appsv1.Deployment{}
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(d), live); err != nil {
+	live, err := r.whole(ctx, d)
+	if err != nil {
 		return fmt.Errorf("reading the template of Deployment %s: %w", d.Name, err)
 	}
 	if !unchanged(live, d) {

@@ -77,7 +77,7 @@ func (f *twoTemplates) sees(obj client.Object) {
 	if err := f.full.of(obj).GetIndexer().Add(obj); err != nil {
 		f.t.Fatal(err)
 	}
-	f.r.changes.saw(obj)
+	f.r.saw(obj)
 }
 
 // seesDeployment puts it into the cache as it is.
@@ -86,7 +86,7 @@ func (f *twoTemplates) seesDeployment() { f.sees(transformed(f.d)) }
 // older are the pods that a pass takes for older, and what it asked the API server for.
 func (f *twoTemplates) older() (pods, asked string) {
 	f.asks.names = nil
-	o, err := f.r.observe(f.t.Context(), f.set)
+	o, err := f.r.look(f.t.Context(), f.set)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestKeepsWhatItCompared(t *testing.T) {
 			if err := f.full.of(pod).GetIndexer().Delete(pod); err != nil {
 				t.Fatal(err)
 			}
-			f.r.changes.saw(pod)
+			f.r.saw(pod)
 		}
 	}
 	if pods, asked := f.older(); pods != "ab" || asked != "" {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // countsEvery is how often a status is written of which only counts and messages changed.
@@ -27,13 +26,12 @@ const countsEvery = time.Second
 // It returns when to decide again: at once where decisions go by what was
 // written, and later where it was worth no write of its own yet.
 func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alpha1.IngressDaemonSetStatus) (again time.Time, err error) {
-	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o.set)}
 	counts := onlyCounts(o.set.Status, status)
 	switch {
 	case equality.Semantic.DeepEqual(o.set.Status, status), o.released:
 		return again, nil
 	case counts:
-		if due := r.throttle.lastReport(req).at.Add(countsEvery); o.state.Now.Before(due) {
+		if due := o.session.throttle.lastReport().at.Add(countsEvery); o.state.Now.Before(due) {
 			return due, nil
 		}
 	}
@@ -46,9 +44,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, status v1alph
 	case err != nil:
 		return again, fmt.Errorf("writing the status: %w", err)
 	}
-	r.throttle.report(req, r.now(), changed.ResourceVersion)
+	o.session.throttle.report(r.now(), changed.ResourceVersion)
 	r.mutations.remember(changed)
-	r.measurements.stored(req.NamespacedName, status.Analysis)
+	o.session.measurements.stored(status.Analysis)
 	if !counts {
 		again = o.state.Now
 	}
@@ -83,21 +81,20 @@ var reasons = map[rollout.Action]string{
 	rollout.DeleteChecker:     "HealthCheckerDeleted",
 }
 
-// announceSteps makes one event for each kind of step: a thousand nodes must not cost a
-// thousand events.
-func (r *Reconciler) announceSteps(o *observed, done []rollout.Step) {
+// announceSteps makes one event for each kind of step of which none was made yet: a thousand nodes
+// must not cost a thousand events.
+func (r *Reconciler) announceSteps(o *observed) {
 	byAction := map[rollout.Action][]rollout.Step{}
-	for _, s := range done {
+	for _, s := range o.session.untold {
 		byAction[s.Action] = append(byAction[s.Action], s)
 	}
+	o.session.untold = nil
 	for action, steps := range byAction {
-		if reason := reasons[action]; reason != "" {
-			kind := corev1.EventTypeNormal
-			if action == rollout.HoldBack || action == rollout.ScaleToZero {
-				kind = corev1.EventTypeWarning
-			}
-			r.recorder.Eventf(o.set, nil, kind, reason, string(action), "%s", shortened(summary(steps)))
+		kind := corev1.EventTypeNormal
+		if action == rollout.HoldBack || action == rollout.ScaleToZero {
+			kind = corev1.EventTypeWarning
 		}
+		r.recorder.Eventf(o.set, nil, kind, reasons[action], string(action), "%s", shortened(summary(steps)))
 	}
 }
 

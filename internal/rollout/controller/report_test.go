@@ -40,7 +40,7 @@ func TestCountsWait(t *testing.T) {
 					if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(benchSet()), live); err != nil {
 						t.Fatal(err)
 					}
-					o := &observed{set: live.DeepCopy()}
+					o := &observed{session: r.sessions.pass(live), set: live.DeepCopy()}
 					o.state.Now = r.now()
 					wanted := *live.Status.DeepCopy()
 					change(&wanted)

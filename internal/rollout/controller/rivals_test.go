@@ -58,7 +58,7 @@ func TestHostPortShared(t *testing.T) {
 			if err := full.of(&corev1.Node{}).GetIndexer().Add(benchNode(1)); err != nil {
 				t.Fatal(err)
 			}
-			o, err := r.observe(t.Context(), younger)
+			o, err := r.look(t.Context(), younger)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestRetiredPortOfAnother(t *testing.T) {
 			if err := full.of(&corev1.Node{}).GetIndexer().Add(benchNode(1)); err != nil {
 				t.Fatal(err)
 			}
-			o, err := r.observe(t.Context(), set)
+			o, err := r.look(t.Context(), set)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestRetiringCheckersStay(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.image = c.image
-			o := &observed{set: c.set, checkers: map[int32]*appsv1.DaemonSet{10080: present}, known: r.memory.of(c.set)}
+			o := &observed{set: c.set, checkers: map[int32]*appsv1.DaemonSet{10080: present}, session: r.sessions.pass(c.set), known: r.sessions.pass(c.set).readingsOf(c.set)}
 			got := r.checker(o, 10080).Spec.Template.Spec
 			had := present.Spec.Template.Spec
 			stays := equality.Semantic.DeepEqual(got.NodeSelector, had.NodeSelector) && equality.Semantic.DeepEqual(got.Affinity, had.Affinity) &&
@@ -241,7 +241,7 @@ func TestForgedCheckers(t *testing.T) {
 	// pass is which ports that are not in the spec are asked, and which are looked after.
 	pass := func(t *testing.T, r *Reconciler, in *v1alpha1.IngressDaemonSet, checkers ...*appsv1.DaemonSet) (asked, retiring []int32) {
 		t.Helper()
-		o := &observed{set: in, checkers: map[int32]*appsv1.DaemonSet{}}
+		o := &observed{session: r.sessions.pass(in), set: in, checkers: map[int32]*appsv1.DaemonSet{}}
 		for _, ds := range checkers {
 			port, err := strconv.ParseInt(ds.Labels[v1alpha1.LabelHealthCheckPort], 10, 32)
 			if err != nil {
@@ -253,15 +253,15 @@ func TestForgedCheckers(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.boundRetiring()
-		key, ports := client.ObjectKeyFromObject(in), o.ports()
-		r.checks.begin = func(context.Context, types.NamespacedName, *caller) {}
-		r.checks.want(key, endpointsAt(benchNode(1), ports))
+		ports := o.ports()
+		o.session.checks.begin = func(context.Context, *checks, *caller) {}
+		o.session.checks.want(endpointsAt(benchNode(1), ports))
 		for _, e := range ports {
 			if o.retiring(e.Number) {
 				retiring = append(retiring, e.Number)
 			}
 		}
-		for e := range r.checks.callers[key] {
+		for e := range o.session.checks.callers {
 			if o.retiring(e.Number) {
 				asked = append(asked, e.Number)
 			}
@@ -382,16 +382,13 @@ func TestForgedCheckers(t *testing.T) {
 		}
 	})
 	t.Run("what is deserted is told to be so", func(t *testing.T) {
-		r, _, err := newReconciler(set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := &observed{set: set, checkers: map[int32]*appsv1.DaemonSet{10090: checker(10090), 22: checker(22)}}
+		sessions := newSessions(time.Now)
+		o := &observed{session: sessions.pass(set), set: set, checkers: map[int32]*appsv1.DaemonSet{10090: checker(10090), 22: checker(22)}}
 		endpoints := []endpoint{
 			{Port: healthclient.Port{Node: "node-1", Number: 10090}, deserted: true},
 			{Port: healthclient.Port{Node: "node-1", Number: 22}, barred: true},
 		}
-		got := r.answers(o, &nodeObjects{reading: &reading{endpoints: endpoints, gone: []bool{false, false}}})
+		got := o.answers(&nodeObjects{reading: &reading{endpoints: endpoints, gone: []bool{false, false}}})
 		if len(got) != 2 || !got[0].Gone || !got[0].Retiring || got[0].Answered || got[1].Gone || !got[1].Retiring || got[1].Answered {
 			t.Errorf("got %+v", got)
 		}

@@ -84,8 +84,7 @@ type seating struct {
 // observeSeats finds the ports behind which a pod may hold ports of nodes, or did before: a
 // process may outlive its pod. Those of the spec are among them, whose names admission has seen.
 func (r *Reconciler) observeSeats(ctx context.Context, o *observed) error {
-	key := client.ObjectKeyFromObject(o.set)
-	before, now := r.memory.seatings(key), map[types.UID]seating{}
+	before, now := o.session.seated, map[types.UID]seating{}
 	pods := &seats{where: append(r.named(o), client.HasLabels{v1alpha1.LabelHealthCheckPort})}
 	o.seated = map[int32]bool{}
 	for _, port := range slices.Sorted(maps.Keys(o.checkers)) {
@@ -101,6 +100,6 @@ func (r *Reconciler) observeSeats(ctx context.Context, o *observed) error {
 		}
 		o.seated[port], now[ds.UID] = s.taken, s
 	}
-	r.memory.rememberSeatings(key, now)
+	o.session.seated = now
 	return nil
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -79,17 +78,8 @@ func (o *observed) podRevisions() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// publish brings the EndpointSlices of the Service to what they should be.
-func (r *Reconciler) publish(ctx context.Context, o *observed) error {
-	published, err := r.published(ctx, o, r.client)
-	if err != nil {
-		return err
-	}
-	return r.publishOver(ctx, o, published)
-}
-
-// publishOver does so where these are published.
-func (r *Reconciler) publishOver(ctx context.Context, o *observed, published []*discoveryv1.EndpointSlice) error {
+// publish brings the EndpointSlices of the Service, of which these are published, to what they should be.
+func (r *Reconciler) publish(ctx context.Context, o *observed, published []*discoveryv1.EndpointSlice) error {
 	if o.set.DeletionTimestamp == nil && slices.ContainsFunc(published, ownerless) {
 		if err := r.setAsSeenNow(ctx, o); err != nil {
 			return err
@@ -220,23 +210,9 @@ func (o *observed) ofService(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelServiceName] == o.set.Spec.ServiceName
 }
 
-// published are our EndpointSlices in the order of their names, with those that an
-// IngressDaemonSet of the same name has left behind.
-func (r *Reconciler) published(ctx context.Context, o *observed, from client.Reader) ([]*discoveryv1.EndpointSlice, error) {
-	list := &discoveryv1.EndpointSliceList{}
-	if err := from.List(ctx, list, r.named(o)...); err != nil {
-		return nil, fmt.Errorf("listing EndpointSlices: %w", err)
-	}
-	var out []*discoveryv1.EndpointSlice
-	for i := range list.Items {
-		slice := &list.Items[i]
-		left := ownerless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == objects.SliceManager
-		if left || controlledBy(slice, o.set.UID) {
-			out = append(out, slice)
-		}
-	}
-	slices.SortFunc(out, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+func (r *Reconciler) observePublished(ctx context.Context, o *observed) (err error) {
+	o.published, err = r.published(ctx, o, r.client)
+	return err
 }
 
 func ownerless(slice *discoveryv1.EndpointSlice) bool { return ownerOf(slice) == "" }

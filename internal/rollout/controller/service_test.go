@@ -95,13 +95,22 @@ func (e *edge) pods(node string) []*corev1.Pod {
 // node.
 func (e *edge) pass() map[string][]string {
 	e.Helper()
-	e.r.memory.forget(client.ObjectKeyFromObject(e.set)) // since no event tells of changes
+	e.forget()
 	var err error
-	e.seen, err = e.r.observe(e.Context(), e.set)
+	e.seen, err = e.r.look(e.Context(), e.set)
 	e.must(err)
 	e.must(e.r.recordRevision(e.Context(), e.seen))
-	e.must(e.r.publish(e.Context(), e.seen))
+	e.must(e.publish())
 	return e.published()
+}
+
+// forget has all be read again: no event tells of what changes here.
+func (e *edge) forget() { e.r.sessions.pass(e.set).readings = nil }
+
+// publish publishes what was seen over what is published by now.
+func (e *edge) publish() error {
+	e.must(e.r.observePublished(e.Context(), e.seen))
+	return e.r.publish(e.Context(), e.seen, e.seen.published)
 }
 
 // published are the endpoints of each node as "name of pod:port".
@@ -293,10 +302,10 @@ func TestSlicesThatAreLeft(t *testing.T) {
 			e.template("http", 9090)
 			updated := e.pods(benchNode(0).Name)[0]
 			e.put(updated)
-			e.r.memory.forget(client.ObjectKeyFromObject(e.set))
-			o, err := e.r.observe(t.Context(), e.set)
+			e.forget()
+			o, err := e.r.look(t.Context(), e.set)
 			e.must(err)
-			e.must(e.r.publish(t.Context(), o))
+			e.must(e.r.publish(t.Context(), o, o.published))
 			owned := slices.DeleteFunc(e.slices(), func(s discoveryv1.EndpointSlice) bool { return ownerless(&s) })
 			if len(owned) != test.owned {
 				t.Errorf("%d are its own", len(owned))
@@ -318,7 +327,7 @@ func TestSlicesOfAnOldLook(t *testing.T) {
 	e.orphanSlices()
 	e.must(e.r.client.Delete(t.Context(), e.set.DeepCopy())) // whose finalizer keeps it
 	e.seen.nodes[benchNode(0).Name].pods = nil
-	if err := e.r.publish(t.Context(), e.seen); !onlyConflicts(err) {
+	if err := e.publish(); !onlyConflicts(err) {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff(before, e.published()); diff != "" {
@@ -387,7 +396,7 @@ func TestLeavesNoneAsUnderUpdate(t *testing.T) {
 				for i := range e.seen.state.Nodes {
 					e.seen.state.Nodes[i].Deployment.Mark = "somebody's"
 				}
-				e.must(e.r.publish(t.Context(), e.seen))
+				e.must(e.publish())
 				for _, s := range e.slices() {
 					for _, at := range s.Endpoints {
 						if is, want := *at.Conditions.Terminating, was || deletion == rollout.DeleteInWaves; is != want {
@@ -408,7 +417,7 @@ func TestLeavesWhatEndsAsSuch(t *testing.T) {
 	for i := range e.seen.state.Nodes {
 		e.seen.state.Nodes[i].Deployment = nil
 	}
-	e.must(e.r.publish(t.Context(), e.seen))
+	e.must(e.publish())
 	for _, s := range e.slices() {
 		for _, at := range s.Endpoints {
 			if !*at.Conditions.Terminating {

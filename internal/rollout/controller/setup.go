@@ -83,10 +83,10 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	}
 	queue := &triggerQueue{}
 	r := emptyReconciler(time.Now)
+	r.sessions.trigger = func(set types.NamespacedName) { queue.add(set, r.sessions.of(set).throttle.pause()) }
+	r.sessions.measuring.make = o.Measure
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
 	r.recorder, r.image, r.detachers = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.Detachers
-	trigger := func(set types.NamespacedName) { queue.add(reconcile.Request{NamespacedName: set}, r.throttle) }
-	r.checks, r.measurements = newChecks(trigger, r.now), newMeasurements(o.Measure, trigger, r.now)
 	r.checkAnalysis = o.CheckAnalysis
 	if err := mgr.Add(manager.RunnableFunc(r.freezes.run)); err != nil {
 		return fmt.Errorf("setting up the detector of freezes: %w", err)
@@ -112,8 +112,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 // emptyReconciler remembers nothing yet.
 func emptyReconciler(now func() time.Time) *Reconciler {
 	return &Reconciler{
-		now: now, parallel: parallelWrites, mutations: newMutationCache(now), dryRuns: newDryRuns(now), memory: newMemory(), sights: newSights(),
-		freezes: newFreezeDetector(now), changes: newChanges(), evictions: newEvictions(now), untold: newUntold(), waves: &waveClock{began: map[types.NamespacedName]time.Time{}}, throttle: newThrottle(threadTime),
+		now: now, parallel: parallelWrites, mutations: newMutationCache(now), sessions: newSessions(now), freezes: newFreezeDetector(now),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
 }
@@ -190,7 +189,7 @@ func (r *Reconciler) setsWhere(ctx context.Context, match func(*v1alpha1.Ingress
 func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, obj client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, req := range sets(ctx, obj) {
-			pause := r.throttle.pause(req)
+			pause := r.sessions.of(req.NamespacedName).throttle.pause()
 			if lost(obj) {
 				pause = shortestPause
 			}
@@ -205,7 +204,7 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			// A pod of the Scheduler's may have got its node.
-			r.changes.saw(e.ObjectOld)
+			r.sawChange(e.ObjectOld)
 			r.saw(e.ObjectNew)
 			add(ctx, e.ObjectNew, q)
 			if e.ObjectOld.GetLabels()[v1alpha1.LabelName] != e.ObjectNew.GetLabels()[v1alpha1.LabelName] {
@@ -216,7 +215,9 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.mutations.gone(e.Object)
 			r.saw(e.Object)
-			r.evictions.gone(e.Object)
+			if node, ok := e.Object.(*corev1.Node); ok {
+				r.sessions.taints.gone(node.Name, r.sessions.open)
+			}
 			add(ctx, e.Object, q)
 		},
 	}
@@ -224,8 +225,26 @@ func (r *Reconciler) enqueue(sets handler.MapFunc) handler.EventHandler {
 
 // saw takes note of what an event tells.
 func (r *Reconciler) saw(obj client.Object) {
-	r.changes.saw(obj)
-	r.evictions.saw(obj)
+	r.sawChange(obj)
+	switch obj := obj.(type) {
+	case *corev1.Node:
+		r.sessions.taints.saw(obj, r.sessions.open)
+	case *corev1.Pod:
+		if set := setOf(obj); set.Name != "" {
+			r.sessions.of(set).evictions.saw(obj)
+		}
+	}
+}
+
+// sawChange takes note of the node on which an object has changed.
+func (r *Reconciler) sawChange(obj client.Object) {
+	_, isNode := obj.(*corev1.Node)
+	set := setOf(obj)
+	for _, s := range r.sessions.open() {
+		if isNode || s.key == set {
+			s.changes.saw(obj)
+		}
+	}
 }
 
 // lost reports whether the object is a pod that a kubelet rejected or a taint evicts, which its
@@ -252,7 +271,7 @@ func (r *Reconciler) changesOfItself() predicate.Predicate {
 	return predicate.Or(specChanges(), predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.IngressDaemonSet), e.ObjectNew.(*v1alpha1.IngressDaemonSet)
-			own := r.throttle.lastReport(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(after)}).version
+			own := r.sessions.of(client.ObjectKeyFromObject(after)).throttle.lastReport().version
 			order, err := resourceversion.CompareResourceVersion(after.ResourceVersion, own)
 			return (err != nil || order > 0) && !equality.Semantic.DeepEqual(before.Status, after.Status)
 		},

@@ -26,8 +26,9 @@ func (d delays) AddAfter(req reconcile.Request, after time.Duration) {
 // TestLostPodsDoNotWait: what is replaced as fast as it is lost is looked at at once,
 // however long a pass takes; other events are gathered.
 func TestLostPodsDoNotWait(t *testing.T) {
-	r := &Reconciler{changes: newChanges(), evictions: newEvictions(time.Now), throttle: lasting(time.Minute), mutations: newMutationCache(time.Now)}
-	r.throttle.effort(reconcile.Request{NamespacedName: theSet})(true)
+	r := emptyReconciler(time.Now)
+	r.sessions.spent = lasting(time.Minute)
+	r.sessions.of(theSet).throttle.effort()(true)
 	for name, test := range map[string]struct {
 		status corev1.PodStatus
 		want   time.Duration
@@ -52,7 +53,7 @@ func TestLostPodsDoNotWait(t *testing.T) {
 
 // TestTakenLabel: an IngressDaemonSet hears of an object that was taken from it.
 func TestTakenLabel(t *testing.T) {
-	r := &Reconciler{changes: newChanges(), evictions: newEvictions(time.Now), throttle: newThrottle(threadTime), mutations: newMutationCache(time.Now)}
+	r := emptyReconciler(time.Now)
 	before := benchDeployment(benchSet(), "node-1")
 	after := before.DeepCopy()
 	after.Labels[v1alpha1.LabelName] = "another"
@@ -66,14 +67,13 @@ func TestTakenLabel(t *testing.T) {
 // TestReportOfAnother: a status that another controller wrote calls for a pass, this one's
 // own does not.
 func TestReportOfAnother(t *testing.T) {
-	r := &Reconciler{throttle: newThrottle(threadTime)}
+	r := emptyReconciler(time.Now)
 	set := func(version string, serving int32) *v1alpha1.IngressDaemonSet {
 		s := benchSet()
 		s.ResourceVersion, s.Status.ServingNodes = version, serving
 		return s
 	}
-	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(benchSet())}
-	r.throttle.report(req, time.Now(), "10")
+	r.sessions.of(client.ObjectKeyFromObject(benchSet())).throttle.report(time.Now(), "10")
 	for name, test := range map[string]struct {
 		before, after *v1alpha1.IngressDaemonSet
 		want          bool

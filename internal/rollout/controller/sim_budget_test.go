@@ -423,7 +423,7 @@ func (w *world) controllerAway() bool {
 		return true
 	}
 	return !slices.ContainsFunc(w.leaders, func(l *leader) bool {
-		return !l.stopped && l.r.checks.heardAll(theSet) && !w.now.Before(l.frozenUntil) && w.now.Sub(l.asOf()) <= usualLag
+		return !l.stopped && l.session().checks.heardAll() && !w.now.Before(l.frozenUntil) && w.now.Sub(l.asOf()) <= usualLag
 	})
 }
 

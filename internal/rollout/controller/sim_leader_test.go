@@ -66,17 +66,16 @@ var ctx = context.Background()
 func (w *world) lead(skew time.Duration) *leader {
 	l := &leader{w: w, skew: skew, began: w.now, backoff: backoff()}
 	l.r = emptyReconciler(l.now)
-	l.r.throttle = newThrottle(func() time.Duration { return 0 })
+	l.r.sessions.spent = func() time.Duration { return 0 }
 	l.r.client = &simClient{Client: apiserver.Client{Server: w.api}, l: l}
 	l.r.live, l.r.index, l.r.image, l.r.parallel = &apiserver.Client{Server: w.api}, l.index, w.image, 1
 	l.r.recorder = silent{}
 	if !w.forbids {
 		l.r.detachers = []rollout.Detacher{{Ask: "detached", Answer: "at"}, {Ask: "out", Answer: "out-at"}}
 	}
-	l.r.checks = newChecks(l.trigger, l.now)
-	l.r.checks.begin = l.listen
-	l.r.measurements = newMeasurements(l.measured, l.trigger, l.now)
-	l.r.measurements.beside = func(do func()) {
+	l.r.sessions.trigger, l.r.sessions.listen = l.trigger, l.listen
+	l.r.sessions.measuring.make = l.measured
+	l.r.sessions.measuring.beside = func(do func()) {
 		l.tells(rollout.Measure)
 		w.after(w.between(10*time.Millisecond, 3*time.Second), func() {
 			if !l.stopped {
@@ -113,7 +112,10 @@ func (w *world) nextClock(last time.Duration) time.Duration {
 	return min(max(last+w.between(-w.apart, w.apart), -w.apart), w.apart)
 }
 
-func (l *leader) trigger(types.NamespacedName) { l.wakeAfter(l.r.throttle.pause(request)) }
+func (l *leader) trigger(types.NamespacedName) { l.wakeAfter(l.session().throttle.pause()) }
+
+// session is what it remembers.
+func (l *leader) session() *session { return l.r.sessions.of(theSet) }
 
 func (l *leader) wakeAfter(d time.Duration) {
 	t := l.w.now.Add(d)
@@ -177,7 +179,7 @@ func (d decisions) Info(_ int, what string, kv ...any) {
 // stop ends a leader where it stands.
 func (l *leader) stop() {
 	l.stopped = true
-	l.r.checks.want(theSet, nil)
+	l.session().checks.want(nil)
 	l.w.leaders = slices.DeleteFunc(l.w.leaders, func(other *leader) bool { return other == l })
 }
 
@@ -394,7 +396,7 @@ func (w *world) reported(before, after *v1alpha1.IngressDaemonSetStatus) {
 // measured makes a measurement of a wave.
 func (l *leader) measured(_ context.Context, check v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 	w := l.w
-	m := rollout.Measurement{Check: check.Name, Analysis: l.r.measurements.underWay[theSet][check.Name]}
+	m := rollout.Measurement{Check: check.Name, Analysis: l.session().measurements.underWay[check.Name]}
 	defer func() { w.audit.measured(m) }()
 	set := w.set()
 	// Before that, pods are replaced: whoever measures then asks for nothing that these answer.

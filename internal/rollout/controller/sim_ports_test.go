@@ -11,7 +11,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // A leader asks the simulated ports as the real one asks the real ones, but in virtual
@@ -29,18 +28,18 @@ type question struct {
 var errUnanswered = errors.New("no answer")
 
 // listen begins to ask a port.
-func (l *leader) listen(ctx context.Context, set types.NamespacedName, to *caller) {
-	l.w.after(0, func() { l.ask(ctx, set, to) })
+func (l *leader) listen(ctx context.Context, c *checks, to *caller) {
+	l.w.after(0, func() { l.ask(ctx, c, to) })
 }
 
 // ask asks once, and again when the answer was taken.
-func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) {
+func (l *leader) ask(ctx context.Context, by *checks, to *caller) {
 	w := l.w
 	if ctx.Err() != nil || l.stopped {
 		return
 	}
 	if w.now.Before(l.frozenUntil) {
-		w.at(l.frozenUntil, func() { l.ask(ctx, set, to) })
+		w.at(l.frozenUntil, func() { l.ask(ctx, by, to) })
 		return
 	}
 	settled := false
@@ -53,7 +52,7 @@ func (l *leader) ask(ctx context.Context, set types.NamespacedName, to *caller) 
 			if ctx.Err() == nil && !l.stopped {
 				// Health checkers of this release show life.
 				known := healthclient.Known{ETag: etag, Alive: !to.Plain}
-				w.after(l.r.checks.take(set, to, answer, known, err), func() { l.ask(ctx, set, to) })
+				w.after(by.take(to, answer, known, err), func() { l.ask(ctx, by, to) })
 			}
 		})
 	}

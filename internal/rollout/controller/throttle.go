@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -23,11 +24,12 @@ func (t *triggerQueue) open(_ context.Context, q workqueue.TypedRateLimitingInte
 	return nil
 }
 
-func (t *triggerQueue) add(req reconcile.Request, by *throttle) {
+// add calls for a pass after a pause.
+func (t *triggerQueue) add(set types.NamespacedName, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.queue != nil {
-		t.queue.AddAfter(req, by.pause(req))
+		t.queue.AddAfter(reconcile.Request{NamespacedName: set}, pause)
 	}
 }
 
@@ -37,11 +39,11 @@ func (t *triggerQueue) add(req reconcile.Request, by *throttle) {
 // machine that is busy with others a pass takes longer, and is no more of a burden.
 type throttle struct {
 	// spent is how much of it the calling thread has used.
-	spent    func() time.Duration
+	spent func() time.Duration
+
 	mu       sync.Mutex
-	took     map[reconcile.Request]time.Duration
-	reported map[reconcile.Request]lastReport
-	began    map[reconcile.Request]bool
+	took     time.Duration
+	reported lastReport
 }
 
 // lastReport is when a status was written, and the resourceVersion that it made.
@@ -65,13 +67,9 @@ const (
 	pausePerEffort = 60
 )
 
-func newThrottle(spent func() time.Duration) *throttle {
-	return &throttle{spent: spent, took: map[reconcile.Request]time.Duration{}, reported: map[reconcile.Request]lastReport{}, began: map[reconcile.Request]bool{}}
-}
-
 // effort has the work counted that is done until what it returns is called, by the same
 // goroutine and no other. That remembers what was counted where the work was all done.
-func (t *throttle) effort(req reconcile.Request) (end func(done bool)) {
+func (t *throttle) effort() (end func(done bool)) {
 	runtime.LockOSThread()
 	begun := t.spent()
 	return func(done bool) {
@@ -80,47 +78,28 @@ func (t *throttle) effort(req reconcile.Request) (end func(done bool)) {
 		if done {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.took[req] = took
+			t.took = took
 		}
 	}
 }
 
-func (t *throttle) pause(req reconcile.Request) time.Duration {
+// pause is how long to rest.
+func (t *throttle) pause() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return min(max(pausePerEffort*t.took[req], shortestPause), longestPause)
-}
-
-// decided reports whether a decision was made before.
-func (t *throttle) decided(req reconcile.Request) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.began[req]
-}
-
-func (t *throttle) decide(req reconcile.Request) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.began[req] = true
+	return min(max(pausePerEffort*t.took, shortestPause), longestPause)
 }
 
 // lastReport is of the status that was last written.
-func (t *throttle) lastReport(req reconcile.Request) lastReport {
+func (t *throttle) lastReport() lastReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.reported[req]
+	return t.reported
 }
 
-func (t *throttle) report(req reconcile.Request, at time.Time, version string) {
+// report notes that a status was written.
+func (t *throttle) report(at time.Time, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reported[req] = lastReport{at, version}
-}
-
-func (t *throttle) forget(req reconcile.Request) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.took, req)
-	delete(t.reported, req)
-	delete(t.began, req)
+	t.reported = lastReport{at, version}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,18 +20,24 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	for name, remade := range map[string]bool{"of the same objects": false, "of objects that are made anew": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMeasurements(func(_ context.Context, _ v1alpha1.AnalysisCheck, wave rollout.Wave) error {
+				by := newMeasuring(func(_ context.Context, _ v1alpha1.AnalysisCheck, wave rollout.Wave) error {
 					if wave.Namespace == "slow" {
 						time.Sleep(timeout)
 					}
 					return nil
-				}, func(types.NamespacedName) {}, time.Now)
-				begin := func(namespace, name string, checks int, analysis string) types.NamespacedName {
+				}, time.Now)
+				var sets sync.Map
+				of := func(namespace, name string) *measurements {
 					set := types.NamespacedName{Namespace: namespace, Name: name}
+					m, _ := sets.LoadOrStore(set, newMeasurements(set, func() {}, by))
+					return m.(*measurements)
+				}
+				begin := func(namespace, name string, checks int, analysis string) *measurements {
+					m := of(namespace, name)
 					for i := range checks {
-						m.begin(set, v1alpha1.AnalysisCheck{Name: fmt.Sprint(i)}, analysis, rollout.Wave{Namespace: namespace, Name: name})
+						m.begin(v1alpha1.AnalysisCheck{Name: fmt.Sprint(i)}, analysis, rollout.Wave{Namespace: namespace, Name: name})
 					}
-					return set
+					return m
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {
@@ -39,7 +46,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 							generation := 0
 							if remade {
 								generation = round
-								m.forget(types.NamespacedName{Namespace: "slow", Name: fmt.Sprintf("proxy%d-%d", i, round-1)})
+								of("slow", fmt.Sprintf("proxy%d-%d", i, round-1)).end()
 							}
 							begin("slow", fmt.Sprintf("proxy%d-%d", i, generation), 8, fmt.Sprint(generation))
 						}
@@ -53,7 +60,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 					quick := begin("quick", "proxy", 2, fmt.Sprint("a", round))
 					time.Sleep(timeout)
 					synctest.Wait()
-					all := m.of(quick)
+					all := quick.last()
 					if len(all) != 2 || all[0].At.Before(asked) || all[1].At.Before(asked) {
 						t.Errorf("round %d: after a time-out it has %+v", round, all)
 					}
@@ -61,7 +68,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 				cancel()
 				time.Sleep(40 * timeout)
 				synctest.Wait()
-				if left := m.turns; len(left.underWay)+len(left.served)+len(left.waiting)+left.total > 0 {
+				if left := by.turns; len(left.underWay)+len(left.served)+len(left.waiting)+left.total > 0 {
 					t.Errorf("it remembers %+v", left)
 				}
 			})

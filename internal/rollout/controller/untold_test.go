@@ -81,10 +81,6 @@ func TestStepsAreToldWhenAStatusStands(t *testing.T) {
 	for _, fault := range w.audit.faults {
 		t.Error(fault)
 	}
-	r.untold.add(theSet, []rollout.Step{{Action: rollout.Update}})
-	if r.forget(request); len(r.untold.steps) > 0 {
-		t.Errorf("kept of what is gone: %v", r.untold.steps)
-	}
 }
 
 // TestStepsAreLogged says each step once, of which node it is and why; no measurement, which writes
@@ -98,7 +94,7 @@ func TestStepsAreLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := r.observe(ctx, set)
+	o, err := r.look(ctx, set)
 	if err != nil {
 		t.Fatal(err)
 	}

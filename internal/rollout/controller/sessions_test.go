@@ -1,0 +1,121 @@
+package controller
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// remembering is a controller that remembers of an IngressDaemonSet whatever it may remember.
+func remembering(t *testing.T) (r *Reconciler, set *v1alpha1.IngressDaemonSet, stopped context.Context) {
+	t.Helper()
+	set = evictedSet()
+	set.UID, set.Finalizers = "first", []string{v1alpha1.Finalizer}
+	r, _, err := newReconciler(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listening context.Context
+	r.sessions.listen = func(ctx context.Context, _ *checks, _ *caller) { listening = ctx }
+	r.sessions.measuring.beside = func(func()) {}
+	s := r.sessions.pass(set)
+	s.readingsOf(set)
+	s.seated = map[types.UID]seating{"checker": {taken: true}}
+	s.sights.Thawed(time.Now())
+	s.tell([]rollout.Step{{Action: rollout.Update}, {Action: rollout.Measure}})
+	s.tick(true, time.Now())
+	s.decided = true
+	s.dryRun.set("r1", nil)
+	s.changes.take()
+	s.evictions.of(objects.NodeSetOf(set))
+	tainted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	tainted.Spec.Taints = []corev1.Taint{{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}}
+	r.saw(tainted)
+	r.saw(evictedPod(set, "DeletionByTaintManager"))
+	s.checks.want([]endpoint{{Port: healthclient.Port{Node: "node-1"}}})
+	s.measurements.begin(v1alpha1.AnalysisCheck{Name: "errors"}, "a1", rollout.Wave{})
+	s.throttle.report(time.Now(), "1")
+	if len(s.untold) != 1 || !s.evictions.from("node-1") || s.waveBegan.IsZero() {
+		t.Fatalf("it does not remember: %+v", s)
+	}
+	return r, set, listening
+}
+
+// TestNothingIsKeptOfWhatIsGone: neither by whoever finds an IngressDaemonSet gone, nor for another one
+// of its name, also where a cache never showed that the one before was gone.
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	for name, end := range map[string]func(*Reconciler, *v1alpha1.IngressDaemonSet) error{
+		"it is gone": func(r *Reconciler, set *v1alpha1.IngressDaemonSet) error {
+			set.Finalizers = nil
+			if err := r.client.Update(t.Context(), set); err != nil {
+				return err
+			}
+			if err := r.client.Delete(t.Context(), set); err != nil {
+				return err
+			}
+			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+			return err
+		},
+		"another has its name": func(r *Reconciler, set *v1alpha1.IngressDaemonSet) error {
+			another := set.DeepCopy()
+			another.UID = "second"
+			r.sessions.pass(another)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, set, listening := remembering(t)
+			before := r.sessions.of(client.ObjectKeyFromObject(set))
+			if err := end(r, set); err != nil {
+				t.Fatal(err)
+			}
+			if listening.Err() == nil {
+				t.Error("its nodes are still asked")
+			}
+			if turns := r.sessions.measuring.turns; len(turns.waiting) > 0 || len(before.measurements.underWay) > 0 {
+				t.Errorf("it is still measured: %+v", turns)
+			}
+			for _, s := range r.sessions.open() {
+				anew := r.sessions.begin(s.key)
+				anew.uid = "second"
+				if s == before || !remembersTheSame(s, anew) {
+					t.Errorf("%+v is kept", s)
+				}
+			}
+			if name == "it is gone" && len(r.sessions.open()) > 0 {
+				t.Error("there is a session of what is gone")
+			}
+		})
+	}
+}
+
+// remembersTheSame compares what two sessions remember, but for functions.
+func remembersTheSame(a, b *session) bool {
+	return a.key == b.key && a.uid == b.uid && a.readings == b.readings && len(a.seated) == len(b.seated) && reflect.DeepEqual(a.sights, b.sights) &&
+		len(a.untold) == len(b.untold) && a.decided == b.decided && a.waveBegan == b.waveBegan && a.dryRun.of("r1") == b.dryRun.of("r1") &&
+		len(a.changes.nodes) == len(b.changes.nodes) && len(a.evictions.seen) == len(b.evictions.seen) && len(a.checks.callers) == len(b.checks.callers) &&
+		len(a.measurements.underWay) == len(b.measurements.underWay) && a.throttle.lastReport() == b.throttle.lastReport()
+}
+
+// TestObjectsOfNobodyOpenNoSession: pods and Nodes that belong to no IngressDaemonSet leave nothing behind.
+func TestObjectsOfNobodyOpenNoSession(t *testing.T) {
+	r := emptyReconciler(time.Now)
+	pod := evictedPod(evictedSet(), evicted)
+	delete(pod.Labels, v1alpha1.LabelName)
+	r.saw(pod)
+	r.saw(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+	if open := r.sessions.open(); len(open) > 0 {
+		t.Errorf("%+v", open[0])
+	}
+}
