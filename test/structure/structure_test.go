@@ -254,11 +254,43 @@ func localName(spec *ast.ImportSpec) string {
 
 func parse(t *testing.T, file string) *ast.File {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, source(t, file), parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return parsed
+}
+
+// source is what the Go command takes for the content of a file: that of another one, where GOFLAGS name an
+// overlay that says so (go help build).
+func source(t *testing.T, file string) []byte {
+	t.Helper()
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := struct{ Replace map[string]string }{}
+	for _, flag := range strings.Fields(os.Getenv("GOFLAGS")) {
+		name, given := strings.CutPrefix(flag, "-overlay=")
+		if !given {
+			continue
+		}
+		content, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(content, &overlay)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if other := overlay.Replace[path]; other != "" {
+		path = other
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // TestNames lets a package be called by what it is for.
