@@ -25,7 +25,7 @@ func (c Converted) YAML() (string, error) {
 	}
 	// JSON is YAML, in the order of the types' fields.
 	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
+	if err := yaml.Unmarshal(escaped(data), &document); err != nil {
 		return "", fmt.Errorf("encoding: %w", err)
 	}
 	root := document.Content[0]
@@ -46,6 +46,19 @@ func (c Converted) YAML() (string, error) {
 		return "", fmt.Errorf("encoding: %w", err)
 	}
 	return out.String(), nil
+}
+
+// escaped is JSON without characters that YAML does not take as they are, or takes for the end of a line.
+func escaped(data []byte) []byte {
+	var out bytes.Buffer
+	for _, r := range string(data) {
+		if r >= '\u007f' && r <= '\uffff' && !unicode.IsPrint(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.Bytes()
 }
 
 // remove takes a key and its value out of a mapping.
@@ -111,7 +124,7 @@ func comment(root *yaml.Node, n Note) {
 		}
 		at, value = key, inner
 	}
-	at.HeadComment = strings.TrimPrefix(at.HeadComment+"\n"+wrapped(n.Text), "\n")
+	at.HeadComment = strings.TrimPrefix(at.HeadComment+"\n"+wrapped(n.Text+"."), "\n")
 }
 
 // child is a field of a mapping, or an element of a list by its number; nil where there is none.

@@ -1,6 +1,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +47,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	for _, inner := range c.Commands() {
 		names = append(names, inner.Name())
 	}
-	return fmt.Errorf("unknown command %q for %q%s. See %s --help", name, c.CommandPath(), meant("", nearest(name, names)), c.CommandPath())
+	return fmt.Errorf("unknown command %q for %q%s See %s --help", name, c.CommandPath(), cmp.Or(meant("", nearest(name, names)), "."), c.CommandPath())
 }
 
 // flagError names the flag that was most likely meant. Flags of a command that there is not are
@@ -58,7 +59,7 @@ func flagError(c *cobra.Command, err error) error {
 	var names []string
 	if unknown := new(pflag.NotExistError); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		return fmt.Errorf("%w%s. See %s --help", err, meant("--", nearest(unknown.GetSpecifiedName(), names)), c.CommandPath())
+		return fmt.Errorf("%w%s See %s --help", err, cmp.Or(meant("--", nearest(unknown.GetSpecifiedName(), names)), "."), c.CommandPath())
 	}
 	return fmt.Errorf("%w. See %s --help", err, c.CommandPath())
 }
