@@ -96,6 +96,10 @@ const (
 	// AnnotationPromoted on an IngressDaemonSet is status.analysis.began of an
 	// analysis that is not to be waited for.
 	AnnotationPromoted = "ingressdaemonsets.mumoshu.github.io/promoted-analysis"
+	// AnnotationAborted on an IngressDaemonSet is the revision of a rollout that somebody aborted, a
+	// slash, and the revision that the template went back to: kubectl ids rollout retry tries the
+	// first again where the template is still the second.
+	AnnotationAborted = "ingressdaemonsets.mumoshu.github.io/aborted"
 	// AnnotationReleasedPorts on an IngressDaemonSet lists health-check ports, separated by
 	// commas, that were removed from the spec and are closed without waiting until nobody
 	// else asks them any more.

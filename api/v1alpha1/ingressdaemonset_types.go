@@ -17,9 +17,11 @@ import (
 // +kubebuilder:printcolumn:name="Serving",type=integer,JSONPath=`.status.servingNodes`,description="Nodes with all pods ready, not detached"
 // +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedNodes`,description="Nodes whose Deployment has the update revision"
 // +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.unavailableNodes`,description="Nodes that are out of the load balancer"
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`,description="How far the rollout is, or why it stands: the reason of the condition Progressing"
 // +kubebuilder:printcolumn:name="Revision",type=string,priority=1,JSONPath=`.status.updateRevision`
 // +kubebuilder:printcolumn:name="Images",type=string,priority=1,JSONPath=`.spec.template.spec.containers[*].image`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Blocked",type=string,JSONPath=`.status.conditions[?(@.type=="Blocked")].message`,description="What must change before the rollout can go on"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name must be at most 52 characters, because DaemonSets and pods are named after it"
 type IngressDaemonSet struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -1,4 +1,5 @@
-// Command kubectl-ids is the kubectl plugin, which kubectl runs as kubectl ids.
+// Command kubectl-ids is the kubectl plugin, which kubectl runs as kubectl ids. Under its second name
+// kubectl_complete-ids it completes what follows that in a shell.
 package main
 
 import (
@@ -23,7 +24,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	if err := kubectl.NewCommand(streams, version).ExecuteContext(ctx); err != nil {
+	command := kubectl.NewCommand(streams, version)
+	command.SetArgs(kubectl.Arguments(os.Args))
+	if err := command.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}

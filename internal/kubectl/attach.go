@@ -43,13 +43,22 @@ func (o *operator) attach() *cobra.Command {
 
 Where the controller does not put it back, the commands of the AWS CLI that do so are
 printed.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || a.all == (len(args) == 1) {
-				return errors.New("give the name of one node, or --all")
+		Example: examples("kubectl ids attach node-1", "kubectl ids attach --all", "kubectl ids attach node-1 --print-aws"),
+		Args: func(c *cobra.Command, args []string) error {
+			switch {
+			case a.all && len(args) > 0:
+				return fmt.Errorf("unexpected argument %q beside --all", args[0])
+			case a.all:
+				return nil
 			}
-			return nil
+			return named(c, args)
 		},
-		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), o, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := errors.Join(notNegative("timeout", a.timeout), notNegative("stalled-after", a.stalledAfter)); err != nil {
+				return err
+			}
+			return a.run(c.Context(), o, args)
+		},
 	}
 	a.addFlags(c)
 	c.Flags().BoolVar(&a.all, "all", false, "put back every node that has an Attachment, such as before an uninstall")

@@ -13,7 +13,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // annotationRestartedAt is what kubectl rollout restart sets on other kinds.
@@ -177,42 +176,4 @@ func ownRevisions(set *v1alpha1.IngressDaemonSet, all []appsv1.ControllerRevisio
 	own := slices.DeleteFunc(slices.Clone(all), func(r appsv1.ControllerRevision) bool { return !metav1.IsControlledBy(&r, set) })
 	slices.SortFunc(own, func(a, b appsv1.ControllerRevision) int { return int(b.Revision - a.Revision) })
 	return own
-}
-
-// historyText lists the revisions, or shows the template of one.
-func historyText(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, number int64) (string, error) {
-	if number != 0 {
-		for _, r := range records {
-			if r.Revision == number {
-				t, err := objects.UserTemplate(&r)
-				if err != nil {
-					return "", err
-				}
-				text, err := yaml.Marshal(t)
-				return string(text), err
-			}
-		}
-		return "", fmt.Errorf("unable to find revision %d", number)
-	}
-	present := objects.Revision(objects.Template(set))
-	rows := [][]string{{"REVISION", "HASH", "IMAGES", "CHANGE-CAUSE", ""}}
-	for _, r := range slices.Backward(records) {
-		t, err := objects.RecordedTemplate(&r)
-		if err != nil {
-			return "", err
-		}
-		note := ""
-		switch hash := r.Labels[v1alpha1.LabelRevision]; {
-		case hash == present:
-			note = "the present template"
-		case hash == set.Status.CurrentRevision:
-			note = "what a rollback goes back to"
-		}
-		cause := t.Annotations["kubernetes.io/change-cause"]
-		if cause == "" {
-			cause = "<none>"
-		}
-		rows = append(rows, []string{fmt.Sprint(r.Revision), r.Labels[v1alpha1.LabelRevision], strings.Join(images(&t.Spec), ","), cause, note})
-	}
-	return columns(rows, ""), nil
 }

@@ -1,15 +1,17 @@
 // Package kubectl is the kubectl plugin: commands that show rollouts and targets, steer rollouts,
 // and detach and attach nodes for maintenance. command.go has the root and the way to the API
-// server, show.go, plan.go, steer.go, maintain.go and attach.go the commands, release.go what attach
-// takes off a Node, live.go what is shown anew, fleet.go what a plan is made from; text.go and
-// explain.go make text of objects, change.go changes specs, all without I/O.
+// server, arguments.go what is amiss in a command line, complete.go what may stand in one. Each family
+// of commands has a file: show.go (status, explain), list.go (list, top), plan.go, steer.go and
+// history.go (rollout, set, port), maintain.go and attach.go, from.go, version.go. release.go is
+// what attach takes off a Node, live.go what is shown anew, fleet.go what a plan is made from;
+// text.go, rows.go and explain.go make text of objects, change.go and again.go change specs, all
+// without I/O.
 package kubectl
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -17,7 +19,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -33,69 +35,50 @@ const fieldManager = "kubectl-ids"
 
 // NewCommand is kubectl ids. version is what --version prints.
 func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Command {
-	o := &operator{streams: streams, flags: genericclioptions.NewConfigFlags(true)}
-	c := &cobra.Command{
-		Use:           "kubectl-ids",
-		Short:         "See and steer the rollouts of IngressDaemonSets",
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ids"},
-		Version:       version,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
+	o := &operator{streams: streams, flags: genericclioptions.NewConfigFlags(true), version: version}
+	c := group("kubectl-ids", "See and steer the rollouts of IngressDaemonSets",
+		examples("kubectl ids list -A", "kubectl ids status nginx --watch", "kubectl ids explain nginx node-1"),
+		o.list(), o.top(), o.status(), o.explain(), o.plan(), o.from(), o.detach(), o.attach(), o.showVersion(),
+		group("rollout", "Steer a rollout", examples("kubectl ids rollout status nginx", "kubectl ids rollout undo nginx"),
+			o.rolloutStatus(), o.history(), o.undo(), o.abort(), o.retry(), o.pause(), o.resume(), o.restart(), o.promote()),
+		group("set", "Change what a rollout brings to the nodes", examples("kubectl ids set image nginx nginx=nginx:1.23"), o.setImage()),
+		group("port", "Steer health-check ports", examples("kubectl ids port release nginx 10079"), o.releasePort()),
+	)
+	c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl ids"}
+	c.Version = version
+	c.SilenceUsage, c.SilenceErrors = true, true
 	c.SetOut(streams.Out)
 	c.SetErr(streams.ErrOut)
+	c.SetFlagErrorFunc(flagError)
 	o.flags.AddFlags(c.PersistentFlags())
-	rollout := group("rollout", "Steer a rollout", o.rolloutStatus(), o.history(), o.undo(), o.pause(), o.resume(), o.restart(), o.promote())
-	port := group("port", "Steer health-check ports", o.releasePort())
-	c.AddCommand(o.status(), o.plan(), o.explain(), o.detach(), o.attach(), port, rollout)
-	for _, named := range slices.Concat(c.Commands(), port.Commands(), rollout.Commands()) {
-		named.ValidArgsFunction = o.complete
-	}
+	addVerbosity(c)
+	o.wantArguments(c)
+	c.SetHelpCommand(help())
+	c.InitDefaultHelpCmd()
+	addCompletion(c)
 	return c
 }
 
-// group is a command that only has others. One that it does not have is an error, not help.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return c.Help()
-		}
-		return fmt.Errorf("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
-	}}
+// addVerbosity adds kubectl's flag for how much is logged, such as each request at 6.
+func addVerbosity(c *cobra.Command) {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	c.PersistentFlags().AddGoFlag(flags.Lookup("v"))
+}
+
+// group is a command that only has others.
+func group(use, short, example string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Example: example}
 	c.AddCommand(commands...)
+	wantCommand(c)
 	return c
-}
-
-// complete gives what may stand in the place of the next argument: a command's Use
-// names its arguments.
-func (o *operator) complete(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	wanted := strings.Fields(c.Use)[1:]
-	if len(args) >= len(wanted) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	list := map[string]client.ObjectList{"NAME": &v1alpha1.IngressDaemonSetList{}, "NODE": &corev1.NodeList{}}[wanted[len(args)]]
-	api, namespace, err := o.connect()
-	if err != nil || list == nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	if wanted[len(args)] == "NODE" {
-		namespace = ""
-	}
-	if err := api.List(c.Context(), list, client.InNamespace(namespace)); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	_ = meta.EachListItem(list, func(object runtime.Object) error {
-		names = append(names, object.(client.Object).GetName())
-		return nil
-	})
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // operator is who calls, and where.
 type operator struct {
 	streams genericiooptions.IOStreams
 	flags   *genericclioptions.ConfigFlags
+	version string
 }
 
 // connect gives a client and the namespace that the flags name.

@@ -116,19 +116,8 @@ func TestTreeSaysWhoAsks(t *testing.T) {
 	set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionWarning, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthCheckPortAsked, Message: message,
 	})
-	text := tree(set, "", now, style{terminal: true}, false)
+	text := tree(set, "", nil, now, style{terminal: true}, false)
 	if !strings.Contains(text, "\x1b[31mWarning=True\x1b[0m") || !strings.Contains(text, v1alpha1.ReasonHealthCheckPortAsked) || !strings.Contains(text, message) {
 		t.Error(text)
-	}
-}
-
-// TestUnknownSubcommand: a slip of the pen is an error, so that no script takes it for done.
-func TestUnknownSubcommand(t *testing.T) {
-	f := newFakeAPI(t)
-	if out, err := f.ids("rollout", "puase", "nginx"); err == nil || !strings.Contains(err.Error(), `unknown command "puase" for "kubectl ids rollout"`) || out != "" {
-		t.Errorf("%v, %s", err, out)
-	}
-	if out, err := f.ids("rollout"); err != nil || !strings.Contains(out, "pause") {
-		t.Errorf("%v, %s", err, out)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// explanation says why a node is in its state, from what stands in the objects.
-func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments []appsv1.Deployment, pods []corev1.Pod, now time.Time) string {
+// explanation says why a node is in its state, from what stands in the objects. Events are those that
+// warn of pods.
+func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments []appsv1.Deployment, pods []corev1.Pod, events []corev1.Event, now time.Time) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	say("Node %s of IngressDaemonSet %s/%s", node.Name, set.Namespace, set.Name)
@@ -51,7 +52,7 @@ func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments 
 	if node.Spec.Unschedulable {
 		say("The Node is cordoned.")
 	}
-	if rows := append(detachmentRows(set, node, d), podRows(pods, now)...); len(rows) > 0 {
+	if rows := append(detachmentRows(set, node, d), podRows(pods, events, now)...); len(rows) > 0 {
 		b.WriteString("\n" + columns(rows, ""))
 	}
 	return b.String()
@@ -126,19 +127,32 @@ func heldBy(set *v1alpha1.IngressDaemonSet, node *corev1.Node) string {
 	return ", set by somebody else"
 }
 
-func podRows(pods []corev1.Pod, now time.Time) [][]string {
+// podRows are the pods of a node, each with why it is not ready.
+func podRows(pods []corev1.Pod, events []corev1.Event, now time.Time) [][]string {
 	var rows [][]string
-	for _, p := range pods {
-		state := string(p.Status.Phase)
-		switch {
-		case p.DeletionTimestamp != nil:
-			state = "terminating"
-		case p.Status.Reason != "":
-			state += ", " + p.Status.Reason
-		case objects.PodReady(&p):
-			state = "ready"
+	for i := range pods {
+		p := &pods[i]
+		why := ""
+		if said := objects.Unready(p, events); said != "" && p.DeletionTimestamp == nil {
+			why = ": " + said
 		}
-		rows = append(rows, []string{"Pod", fmt.Sprintf("%s, %s, revision %s, %s old", p.Name, state, p.Labels[v1alpha1.LabelRevision], age(&p.CreationTimestamp, now))})
+		rows = append(rows, []string{"Pod", fmt.Sprintf("%s, %s, revision %s, %s old%s", p.Name, podState(p), p.Labels[v1alpha1.LabelRevision], age(&p.CreationTimestamp, now), why)})
 	}
 	return rows
+}
+
+// podState is how far a pod is. Its phase tells nothing of one that no kubelet has taken up.
+func podState(p *corev1.Pod) string {
+	begun := len(p.Status.ContainerStatuses)+len(p.Status.InitContainerStatuses) > 0
+	switch {
+	case p.DeletionTimestamp != nil:
+		return "terminating"
+	case objects.PodReady(p):
+		return "ready"
+	case p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" && !begun:
+		return "not taken up by the node's kubelet yet"
+	case p.Status.Phase == corev1.PodFailed, p.Status.Phase == corev1.PodSucceeded:
+		return string(p.Status.Phase)
+	}
+	return "not ready"
 }

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +19,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -31,8 +35,13 @@ type fakeAPI struct {
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured
 	version int
-	// beforePatch is what somebody else does just before a patch arrives, once.
-	beforePatch func()
+	// changed is closed when an object is stored, and made anew.
+	changed chan struct{}
+	// asked counts the requests.
+	asked int
+	// beforePatch is what somebody else does just before a patch arrives, once; beforeWatch just before a
+	// watch begins, once.
+	beforePatch, beforeWatch func()
 }
 
 // kind is a resource that discovery tells of.
@@ -49,8 +58,9 @@ var (
 	kindRevision   = kind{"apps/v1", "controllerrevisions", "ControllerRevision", true}
 	kindNode       = kind{"v1", "nodes", "Node", false}
 	kindPod        = kind{"v1", "pods", "Pod", true}
+	kindEvent      = kind{"v1", "events", "Event", true}
 
-	kinds = []kind{kindSet, kindAttachment, kindDeployment, kindDaemonSet, kindRevision, kindNode, kindPod}
+	kinds = []kind{kindSet, kindAttachment, kindDeployment, kindDaemonSet, kindRevision, kindNode, kindPod, kindEvent}
 )
 
 func (k kind) path() string {
@@ -68,7 +78,7 @@ func (k kind) collection() string {
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
-	f := &fakeAPI{t: t, objects: map[string]*unstructured.Unstructured{}}
+	f := &fakeAPI{t: t, objects: map[string]*unstructured.Unstructured{}, changed: make(chan struct{})}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	f.url = server.URL
@@ -77,9 +87,14 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 
 // ids runs kubectl ids against it.
 func (f *fakeAPI) ids(args ...string) (string, error) {
+	return f.run(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
+}
+
+// run runs kubectl ids with these arguments and no others.
+func (f *fakeAPI) run(args []string) (string, error) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	c := NewCommand(streams, "v0")
-	c.SetArgs(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
+	c.SetArgs(args)
 	err := c.ExecuteContext(f.t.Context())
 	return out.String(), err
 }
@@ -130,6 +145,8 @@ func (f *fakeAPI) store(path string, u *unstructured.Unstructured) {
 	f.version++
 	u.SetResourceVersion(fmt.Sprint(f.version))
 	f.objects[path] = u
+	close(f.changed)
+	f.changed = make(chan struct{})
 }
 
 // putFleet stores an IngressDaemonSet and what it has on its nodes.
@@ -169,21 +186,89 @@ func (f *fakeAPI) read(k kind, name string, into runtime.Object) {
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if req.Method == http.MethodPatch {
-		f.mu.Lock()
-		before := f.beforePatch
-		f.beforePatch = nil
-		f.mu.Unlock()
-		if before != nil {
-			before()
-		}
+	watches := req.URL.Query().Get("watch") != ""
+	f.happens(req.Method == http.MethodPatch, &f.beforePatch)
+	f.happens(watches, &f.beforeWatch)
+	if watches {
+		f.watch(w, req)
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.asked++
 	code, answer := f.answer(req)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// happens lets something happen once, if it is its time.
+func (f *fakeAPI) happens(now bool, what *func()) {
+	if !now {
+		return
+	}
+	f.mu.Lock()
+	happens := *what
+	*what = nil
+	f.mu.Unlock()
+	if happens != nil {
+		happens()
+	}
+}
+
+// watch tells of objects that are newer than the version that the request names, until nobody listens.
+func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	told, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion"))
+	for {
+		f.mu.Lock()
+		changed := f.changed
+		var news []*unstructured.Unstructured
+		for _, u := range f.matching(req) {
+			if version, _ := strconv.Atoi(u.GetResourceVersion()); version > told {
+				news = append(news, u)
+			}
+		}
+		told = f.version
+		f.mu.Unlock()
+		for _, u := range news {
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": u.Object})
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-req.Context().Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// matching are the objects that a request for many is for.
+func (f *fakeAPI) matching(req *http.Request) []*unstructured.Unstructured {
+	query := req.URL.Query()
+	labelled, err := labels.Parse(query.Get("labelSelector"))
+	if err != nil {
+		f.t.Error(err)
+		labelled = labels.Nothing()
+	}
+	fielded, err := fields.ParseSelector(query.Get("fieldSelector"))
+	if err != nil {
+		f.t.Error(err)
+		fielded = fields.Nothing()
+	}
+	var found []*unstructured.Unstructured
+	for _, path := range slices.Sorted(maps.Keys(f.objects)) {
+		u := f.objects[path]
+		about, _, _ := unstructured.NestedString(u.Object, "involvedObject", "kind")
+		kind, _, _ := unstructured.NestedString(u.Object, "type")
+		own := fields.Set{"metadata.name": u.GetName(), "involvedObject.kind": about, "type": kind}
+		within := strings.HasPrefix(path, req.URL.Path+"/") || strings.HasPrefix(strings.Replace(path, "/namespaces/default", "", 1), req.URL.Path+"/")
+		if within && labelled.Matches(labels.Set(u.GetLabels())) && fielded.Matches(own) {
+			found = append(found, u)
+		}
+	}
+	return found
 }
 
 func (f *fakeAPI) answer(req *http.Request) (int, any) {
@@ -209,7 +294,7 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	var resources metav1.APIResourceList
 	for _, k := range kinds {
 		if req.URL.Path == k.collection() || k.namespaced && req.URL.Path == k.path()+"/"+k.resource {
-			return http.StatusOK, f.list(k, req.URL.Query().Get("labelSelector"))
+			return http.StatusOK, f.list(k, req)
 		}
 		if req.URL.Path == k.path() {
 			resources.GroupVersion = k.version
@@ -222,19 +307,12 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	return http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: req.URL.Path + " not found"}
 }
 
-func (f *fakeAPI) list(k kind, selector string) any {
+func (f *fakeAPI) list(k kind, req *http.Request) any {
 	items := []any{}
-	for path, u := range f.objects {
-		selected := strings.HasPrefix(path, k.collection()+"/")
-		for _, term := range strings.Split(selector, ",") {
-			key, value, _ := strings.Cut(term, "=")
-			selected = selected && (term == "" || u.GetLabels()[key] == value)
-		}
-		if selected {
-			items = append(items, u.Object)
-		}
+	for _, u := range f.matching(req) {
+		items = append(items, u.Object)
 	}
-	return map[string]any{"kind": k.name + "List", "apiVersion": k.version, "items": items}
+	return map[string]any{"kind": k.name + "List", "apiVersion": k.version, "items": items, "metadata": map[string]any{"resourceVersion": fmt.Sprint(f.version)}}
 }
 
 func (f *fakeAPI) patch(req *http.Request, object *unstructured.Unstructured) (int, any) {

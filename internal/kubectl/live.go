@@ -20,6 +20,19 @@ type canvas struct {
 	drawn int
 }
 
+// redrawn shows something in place, on a terminal: each time that it changes, and every second until
+// the context ends. Elsewhere it is shown as it was to be.
+func redrawn[T any](ctx context.Context, out io.Writer, plain func(T) error, text func(T) string) func(T) error {
+	size := sizeOf(out)
+	if size == nil {
+		return plain
+	}
+	drawing := &canvas{out: out, size: size}
+	view := &live[T]{show: func(value T) error { return drawing.draw(text(value)) }}
+	go view.tick(ctx)
+	return view.changed
+}
+
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // draw draws text that ends with a newline. What is higher than the terminal begins

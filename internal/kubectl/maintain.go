@@ -30,9 +30,15 @@ func (o *operator) detach() *cobra.Command {
 	m := maintenance{detach: true}
 	short := "Take a node out of the load balancer and keep it out, for maintenance"
 	c := &cobra.Command{
-		Use: "detach NODE", Short: short, Args: cobra.ExactArgs(1),
-		Long: short + ": for every IngressDaemonSet that runs on it, in all namespaces or in that of --namespace.",
-		RunE: func(c *cobra.Command, args []string) error { return m.run(c.Context(), o, args[0]) },
+		Use: "detach NODE", Short: short,
+		Long:    short + ": for every IngressDaemonSet that runs on it, in all namespaces or in that of --namespace.",
+		Example: examples("kubectl ids detach node-1", "kubectl ids detach node-1 --timeout 5m"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := notNegative("timeout", m.timeout); err != nil {
+				return err
+			}
+			return m.run(c.Context(), o, args[0])
+		},
 	}
 	m.addFlags(c)
 	return c

@@ -26,7 +26,9 @@ import (
 
 // assumed are what a plan takes for granted, where flags say so.
 type assumed struct {
-	file                        string
+	file string
+	// named is the IngressDaemonSet in the file, nil where none is named.
+	named                       *v1alpha1.IngressDaemonSet
 	revision                    int64
 	ready, stop, detach, attach time.Duration
 	output                      string
@@ -35,10 +37,13 @@ type assumed struct {
 func (o *operator) plan() *cobra.Command {
 	var a assumed
 	c := &cobra.Command{
-		Use:   "plan NAME",
-		Short: "Show what a rollout would do, wave by wave, and how long it would take, without touching anything",
-		Args:  cobra.ExactArgs(1),
+		Use:     "plan NAME",
+		Short:   "Show what a rollout would do, wave by wave, and how long it would take, without touching anything",
+		Example: examples("kubectl ids plan nginx", "kubectl ids plan nginx -f nginx.yaml", "kubectl ids plan nginx --revision 2 --ready 20s"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := a.read(c, args[0]); err != nil {
+				return err
+			}
 			api, live, err := o.get(c.Context(), args[0])
 			if err != nil {
 				return err
@@ -65,13 +70,41 @@ func (o *operator) plan() *cobra.Command {
 	f := c.Flags()
 	f.StringVarP(&a.file, "filename", "f", "", "plan with the IngressDaemonSet in this file instead of the present one")
 	f.Int64Var(&a.revision, "revision", 0, "plan to go to the template of this revision")
-	f.DurationVar(&a.ready, "ready", -1, "how long a pod takes to be ready; by default what the present pods took")
-	f.DurationVar(&a.stop, "stop", -1, "how long a pod takes to end; by default both at once and terminationGracePeriodSeconds are planned with")
+	f.DurationVar(&a.ready, "ready", 0, "how long a pod takes to be ready; by default what the present pods took")
+	f.DurationVar(&a.stop, "stop", 0, "how long a pod takes to end; by default both at once and terminationGracePeriodSeconds are planned with")
 	f.DurationVar(&a.detach, "detach", 0, "how long the detacher takes to detach a node")
 	f.DurationVar(&a.attach, "attach", 0, "how long the detacher takes to attach a node")
 	f.StringVarP(&a.output, "output", "o", "", "json or yaml")
 	c.MarkFlagsMutuallyExclusive("filename", "revision")
 	return c
+}
+
+// notGiven stands for a duration that no flag names: it is measured, or planned with in two ways.
+const notGiven = -1
+
+// read reads what the flags name, and finds what is wrong with it.
+func (a *assumed) read(c *cobra.Command, name string) error {
+	if err := errors.Join(notNegative("revision", a.revision), notNegative("ready", a.ready), notNegative("stop", a.stop),
+		notNegative("detach", a.detach), notNegative("attach", a.attach), oneOf(a.output, "json", "yaml")); err != nil {
+		return err
+	}
+	if !c.Flags().Changed("ready") {
+		a.ready = notGiven
+	}
+	if !c.Flags().Changed("stop") {
+		a.stop = notGiven
+	}
+	if a.file == "" {
+		return nil
+	}
+	content, err := os.ReadFile(a.file)
+	if err != nil {
+		return err
+	}
+	if a.named, err = fromManifests(content, name); err != nil {
+		return fmt.Errorf("%s: %w", a.file, err)
+	}
+	return nil
 }
 
 // planned is the IngressDaemonSet to plan with. That in a file is completed and
@@ -81,19 +114,11 @@ func (a assumed) planned(ctx context.Context, api client.Client, live *v1alpha1.
 	case a.revision != 0:
 		_, err := undo(set, ownRevisions(live, revisions), a.revision)
 		return set, err
-	case a.file == "":
+	case a.named == nil:
 		return set, nil
 	}
-	content, err := os.ReadFile(a.file)
-	if err != nil {
-		return nil, err
-	}
-	named, err := fromManifests(content, live.Name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", a.file, err)
-	}
 	// A patch names no version: in a rollout the status is written all the time.
-	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": named.Spec}})
+	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": a.named.Spec}})
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
@@ -146,7 +171,7 @@ func remainingOf(api client.Client) *remaining {
 		if err != nil {
 			return plan{}, err
 		}
-		return planOf(ctx, set, set, objects, assumed{ready: -1, stop: -1}, time.Now())
+		return planOf(ctx, set, set, objects, assumed{ready: notGiven, stop: notGiven}, time.Now())
 	}}
 }
 

@@ -1,7 +1,10 @@
 package kubectl
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,18 +15,98 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// statusFlags are how rollout status waits.
+type statusFlags struct {
+	watch    bool
+	revision int64
+	timeout  time.Duration
+}
+
+func (o *operator) rolloutStatus() *cobra.Command {
+	var f statusFlags
+	c := &cobra.Command{
+		Use:     "status NAME",
+		Short:   "Wait until the rollout is complete",
+		Example: examples("kubectl ids rollout status nginx", "kubectl ids rollout status nginx --timeout 10m", "kubectl ids rollout status nginx --watch=false"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := errors.Join(notNegative("revision", f.revision), notNegative("timeout", f.timeout)); err != nil {
+				return err
+			}
+			return f.run(c.Context(), o, args[0])
+		},
+	}
+	c.Flags().BoolVarP(&f.watch, "watch", "w", true, "wait; with --watch=false show how far it is and end, with an error only where it does not go on by itself")
+	c.Flags().Int64Var(&f.revision, "revision", 0, "wait for this revision: fail where the template is, or becomes, that of another")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after this long; 0 for never")
+	return c
+}
+
+func (f statusFlags) run(ctx context.Context, o *operator, name string) error {
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errors.New("timed out waiting for the rollout"))
+		defer cancel()
+	}
+	hash, err := o.hashOf(ctx, name, f.revision)
+	if err != nil {
+		return err
+	}
+	last := ""
+	see := func(set *v1alpha1.IngressDaemonSet) (bool, error) {
+		if present := objects.Revision(objects.Template(set)); hash != "" && present != hash {
+			return true, fmt.Errorf("revision %d (%s) is not what is rolled out: the template is that of %s", f.revision, hash, present)
+		}
+		line, done, err := progress(set)
+		if err == nil && line != last {
+			fmt.Fprintln(o.streams.Out, line)
+		}
+		last = line
+		return done, err
+	}
+	if !f.watch {
+		_, set, err := o.get(ctx, name)
+		if err == nil {
+			_, err = see(set)
+		}
+		return err
+	}
+	if err := o.follow(ctx, name, see); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// hashOf is the hash of a revision by its number; empty for 0, which is whatever is rolled out.
+func (o *operator) hashOf(ctx context.Context, name string, revision int64) (string, error) {
+	if revision == 0 {
+		return "", nil
+	}
+	api, set, err := o.get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	records, err := recorded(ctx, api, set)
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(records, func(r appsv1.ControllerRevision) bool { return r.Revision == revision })
+	if i < 0 {
+		return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", revision)
+	}
+	return records[i].Labels[v1alpha1.LabelRevision], nil
+}
+
 func (o *operator) undo() *cobra.Command {
 	var revision int64
 	c := &cobra.Command{
-		Use:   "undo NAME",
-		Short: "Go back to the template of an earlier revision",
-		Args:  cobra.ExactArgs(1),
+		Use:     "undo NAME",
+		Short:   "Go back to the template of an earlier revision",
+		Example: examples("kubectl ids rollout undo nginx", "kubectl ids rollout undo nginx --to-revision 2"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.change(c.Context(), args[0], func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {
-				records, err := recorded(c.Context(), api, set)
-				if err != nil {
-					return "", err
-				}
+			if err := notNegative("to-revision", revision); err != nil {
+				return err
+			}
+			return o.changeByRecord(c.Context(), args[0], func(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) (string, error) {
 				return undo(set, records, revision)
 			})
 		},
@@ -32,10 +115,66 @@ func (o *operator) undo() *cobra.Command {
 	return c
 }
 
+func (o *operator) abort() *cobra.Command {
+	return &cobra.Command{
+		Use:   "abort NAME",
+		Short: "Go back to the template that all nodes served with last; retry tries this one again",
+		Long: `Go back to the template that all nodes served with last, status.currentRevision, by a rollout
+like any other. Unlike undo it goes past revisions that never came through, and does nothing
+where the present one has. What was aborted is remembered: rollout retry tries it again.`,
+		Example: examples("kubectl ids rollout abort nginx"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.changeByRecord(c.Context(), args[0], abort)
+		},
+	}
+}
+
+func (o *operator) retry() *cobra.Command {
+	return &cobra.Command{
+		Use:   "retry NAME",
+		Short: "Try a rollout again that was aborted, rejected or halted",
+		Long: `Try a rollout again:
+
+- one that was aborted, by going to its template again;
+- one of which the template was rejected (failurePolicy Rollback), by an annotation on the
+  template, which makes another revision of it, as rollout restart does;
+- one that is halted, because a node was not detached in time, the analysis failed or the
+  progress deadline is over, by pausing and resuming it: a change of the spec ends a halt.`,
+		Example: examples("kubectl ids rollout retry nginx"),
+		RunE: func(c *cobra.Command, args []string) error {
+			halted := false
+			err := o.changeByRecord(c.Context(), args[0], func(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) (done string, err error) {
+				if halted = isHalted(set); halted {
+					return pause(set)
+				}
+				return retry(set, records, time.Now())
+			})
+			if err != nil || !halted {
+				return err
+			}
+			if err := o.change(c.Context(), args[0], func(_ client.Client, set *v1alpha1.IngressDaemonSet) (string, error) { return resume(set) }); err != nil {
+				return fmt.Errorf("it is paused now, and does not go on before kubectl ids rollout resume %s: %w", args[0], err)
+			}
+			return nil
+		},
+	}
+}
+
+// changeByRecord is change for what needs the revisions on record.
+func (o *operator) changeByRecord(ctx context.Context, name string, edit func(*v1alpha1.IngressDaemonSet, []appsv1.ControllerRevision) (done string, err error)) error {
+	return o.change(ctx, name, func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {
+		records, err := recorded(ctx, api, set)
+		if err != nil {
+			return "", err
+		}
+		return edit(set, records)
+	})
+}
+
 // edit is a command that changes the spec.
 func (o *operator) edit(use, short string, edit func(*v1alpha1.IngressDaemonSet) (string, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		Use: use + " NAME", Short: short, Example: examples("kubectl ids rollout " + use + " nginx"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.change(c.Context(), args[0], func(_ client.Client, set *v1alpha1.IngressDaemonSet) (string, error) { return edit(set) })
 		},
@@ -50,6 +189,12 @@ func (o *operator) resume() *cobra.Command {
 	return o.edit("resume", "Go on with a paused rollout", resume)
 }
 
+func (o *operator) restart() *cobra.Command {
+	return o.edit("restart", "Replace all pods, by a rollout like any other", func(set *v1alpha1.IngressDaemonSet) (string, error) {
+		return restart(set, time.Now())
+	})
+}
+
 func (o *operator) promote() *cobra.Command {
 	past := false
 	c := o.edit("promote", "Go past the analysis of the last wave, or with --partition past the partition", func(set *v1alpha1.IngressDaemonSet) (string, error) {
@@ -62,12 +207,27 @@ func (o *operator) promote() *cobra.Command {
 	return c
 }
 
+func (o *operator) setImage() *cobra.Command {
+	return &cobra.Command{
+		Use:     "image NAME CONTAINER=IMAGE...",
+		Short:   "Roll out other images of containers; * stands for all containers",
+		Example: examples("kubectl ids set image nginx nginx=nginx:1.23", "kubectl ids set image nginx nginx=nginx:1.23 exporter=nginx-prometheus-exporter:1.4"),
+		RunE: func(c *cobra.Command, args []string) error {
+			images, err := readImages(args[1:])
+			if err != nil {
+				return err
+			}
+			return o.change(c.Context(), args[0], func(_ client.Client, set *v1alpha1.IngressDaemonSet) (string, error) { return setImages(set, images) })
+		},
+	}
+}
+
 // releasePort refuses a port that nobody answers on, which is a slip.
 func (o *operator) releasePort() *cobra.Command {
 	return &cobra.Command{
-		Use:   "release NAME PORT",
-		Short: "Close a health-check port that was removed from the spec, although somebody may still ask it",
-		Args:  cobra.ExactArgs(2),
+		Use:     "release NAME PORT",
+		Short:   "Close a health-check port that was removed from the spec, although somebody may still ask it",
+		Example: examples("kubectl ids port release nginx 10079"),
 		RunE: func(c *cobra.Command, args []string) error {
 			port, err := strconv.ParseUint(args[1], 10, 16)
 			if err != nil {
@@ -87,10 +247,4 @@ func (o *operator) releasePort() *cobra.Command {
 			})
 		},
 	}
-}
-
-func (o *operator) restart() *cobra.Command {
-	return o.edit("restart", "Replace all pods, by a rollout like any other", func(set *v1alpha1.IngressDaemonSet) (string, error) {
-		return restart(set, time.Now())
-	})
 }

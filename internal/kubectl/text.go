@@ -64,8 +64,8 @@ var colours = map[v1alpha1.NodeState]string{
 }
 
 // tree is the rollout as kubectl ids status shows it; remaining is how long it
-// would still take, empty where that is not known.
-func tree(set *v1alpha1.IngressDaemonSet, remaining string, now time.Time, look style, wide bool) string {
+// would still take, empty where that is not known, reasons why pods are not ready, by node.
+func tree(set *v1alpha1.IngressDaemonSet, remaining string, reasons map[string][]string, now time.Time, look style, wide bool) string {
 	s := set.Status
 	var b strings.Builder
 	fmt.Fprintf(&b, "IngressDaemonSet %s/%s\n", set.Namespace, set.Name)
@@ -93,7 +93,7 @@ func tree(set *v1alpha1.IngressDaemonSet, remaining string, now time.Time, look 
 	for _, f := range facts {
 		fmt.Fprintf(&b, "%s %-10s %s\n", look.branch(false), f[0], f[1])
 	}
-	nodes := nodeRows(set, now, look)
+	nodes := nodeRows(set, reasons, now, look)
 	fmt.Fprintf(&b, "%s %s\n", look.branch(len(nodes) == 0), "conditions")
 	b.WriteString(indented(conditionRows(s.Conditions, now, look), look, len(nodes) == 0))
 	if len(nodes) > 0 {
@@ -193,7 +193,9 @@ func conditionRows(conditions []metav1.Condition, now time.Time, look style) [][
 	return rows
 }
 
-func nodeRows(set *v1alpha1.IngressDaemonSet, now time.Time, look style) [][]string {
+// nodeRows are the nodes that do not serve, each with why, and below it why its pods are not ready
+// where that says more.
+func nodeRows(set *v1alpha1.IngressDaemonSet, reasons map[string][]string, now time.Time, look style) [][]string {
 	var rows [][]string
 	for _, n := range set.Status.Nodes {
 		mark := " "
@@ -201,6 +203,11 @@ func nodeRows(set *v1alpha1.IngressDaemonSet, now time.Time, look style) [][]str
 			mark = "*"
 		}
 		rows = append(rows, []string{mark + " " + n.Name, look.paint(colours[n.State], string(n.State)), age(n.Since, now), n.Reason})
+		for _, reason := range reasons[n.Name] {
+			if _, why, _ := strings.Cut(reason, ": "); !strings.Contains(n.Reason, why) {
+				rows = append(rows, []string{"", look.paint(green, ""), "", reason})
+			}
+		}
 	}
 	return rows
 }

@@ -59,7 +59,7 @@ func TestTreeOfARejectedTemplate(t *testing.T) {
 	set.Status.Analysis = &v1alpha1.AnalysisStatus{Revision: "bbbbbbbbbb", Nodes: []string{"node-2"}, Phase: v1alpha1.AnalysisFailed,
 		Checks: []v1alpha1.AnalysisCheckStatus{{Name: "shop", Passed: 2, Failed: 1, Message: "node node-2 answered / with status 500"}, {Name: "errors", Passed: 3}}}
 	set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: "bbbbbbbbbb", Message: "check shop failed 1 times, 0 are permitted"}
-	golden.Equal(t, *update, filepath.Join("testdata", "tree-rejected.txt"), tree(set, "", now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "tree-rejected.txt"), tree(set, "", nil, now, style{}, false))
 }
 
 func TestTree(t *testing.T) {
@@ -68,11 +68,11 @@ func TestTree(t *testing.T) {
 	complete.Status.CurrentRevision, complete.Status.ServingNodes, complete.Status.UnavailableNodes, complete.Status.UpdatedNodes = "bbbbbbbbbb", 4, 0, 4
 	unseen := midway()
 	unseen.Generation = 3
-	golden.Equal(t, *update, filepath.Join("testdata", "status.txt"), tree(midway(), "", now, style{}, false))
-	golden.Equal(t, *update, filepath.Join("testdata", "status-terminal.txt"), tree(midway(), "24s to 16m0s, by how long pods take to stop", now, style{terminal: true}, false))
-	golden.Equal(t, *update, filepath.Join("testdata", "status-complete-wide.txt"), tree(complete, "", now, style{terminal: true}, true))
-	golden.Equal(t, *update, filepath.Join("testdata", "status-unseen.txt"), tree(unseen, "", now, style{}, false))
-	golden.Equal(t, *update, filepath.Join("testdata", "status-new.txt"), tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "", now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status.txt"), tree(midway(), "", nil, now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-terminal.txt"), tree(midway(), "24s to 16m0s, by how long pods take to stop", nil, now, style{terminal: true}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-complete-wide.txt"), tree(complete, "", nil, now, style{terminal: true}, true))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-unseen.txt"), tree(unseen, "", nil, now, style{}, false))
+	golden.Equal(t, *update, filepath.Join("testdata", "status-new.txt"), tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "", nil, now, style{}, false))
 }
 
 func TestProgress(t *testing.T) {

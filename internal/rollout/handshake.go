@@ -338,7 +338,7 @@ func (p *pass) whetherItServes(v *view, w verdict, missing string) verdict {
 	case w.emptied:
 		return waits(v1alpha1.NodeUnavailable, time.Time{}, "podsPerNode is 0")
 	case v.readyPods() == 0:
-		return waits(v1alpha1.NodeUnavailable, time.Time{}, "no pod is ready")
+		return waits(v1alpha1.NodeUnavailable, time.Time{}, v.because("no pod is ready"))
 	case !pass && p.wave[v.Name] && !d.AttachedAt.IsZero():
 		return waits(v1alpha1.NodeAttaching, d.AttachedAt, failure)
 	case !pass:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -255,10 +256,13 @@ func TestComplete(t *testing.T) {
 		// missing is what is waited for; empty where the node is attached again.
 		missing string
 	}{
-		"complete":                  {func(*Node) {}, ""},
-		"change not seen":           {func(n *Node) { n.Deployment.Settled = false }, "the Deployment controller has not seen the change yet"},
-		"pods not updated":          {func(n *Node) { n.Deployment.UpdatedReplicas = 1 }, "1 of 2 pods are updated"},
-		"a pod not ready":           {func(n *Node) { n.Pods[0].Ready = false }, "1 of 2 pods are available"},
+		"complete":         {func(*Node) {}, ""},
+		"change not seen":  {func(n *Node) { n.Deployment.Settled = false }, "the Deployment controller has not seen the change yet"},
+		"pods not updated": {func(n *Node) { n.Deployment.UpdatedReplicas = 1 }, "1 of 2 pods are updated"},
+		"a pod not ready":  {func(n *Node) { n.Pods[0].Ready = false }, "1 of 2 pods are available"},
+		"why it is not ready": {func(n *Node) {
+			n.Pods[0].Ready, n.Pods[0].Unready = false, "container proxy waits: ErrImagePull"
+		}, "1 of 2 pods are available: container proxy waits: ErrImagePull"},
 		"not ready for long enough": {func(n *Node) { n.Pods[0].ReadySince = start.Add(-time.Second) }, "1 of 2 pods are available"},
 		"an older pod":              {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Running: true}) }, "an older pod is left"},
 		"an older pod terminating":  {func(n *Node) { n.Pods = append(n.Pods, Pod{Name: "x", Revision: "r1", Terminating: true}) }, "an older pod is terminating"},
@@ -284,6 +288,33 @@ func TestComplete(t *testing.T) {
 				t.Errorf("got %q because %q, want to wait because %q", steps(d), d.Status.Nodes[0].Reason, test.missing)
 			}
 		})
+	}
+}
+
+// TestWhyNoPodIsReady stands in the node's reason and in the conditions: of a pod of the present template
+// before one of another, and of none that is stopped.
+func TestWhyNoPodIsReady(t *testing.T) {
+	s := servingFleet(3)
+	n := &s.Nodes[0]
+	n.Deployment.ReadyReplicas = 0
+	for i := range n.Pods {
+		n.Pods[i].Ready = false
+	}
+	n.Pods[1].Unready = "container proxy ended with exit code 1"
+	n.Pods = append([]Pod{
+		{Name: "a", Revision: n.Deployment.Revision, Running: true, Terminating: true, Unready: "it is being deleted"},
+		{Name: "b", Revision: "r0", Running: true, Unready: "container proxy runs and is not ready"},
+	}, n.Pods...)
+	for i := range n.Checks {
+		n.Checks[i].Serving = false
+	}
+	const why = "no pod is ready: container proxy ended with exit code 1"
+	status := Plan(s).Status
+	if len(status.Nodes) == 0 || status.Nodes[0].Reason != why {
+		t.Fatalf("the node's reason: %+v", status.Nodes)
+	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); c == nil || c.Message != "node n0000: "+why {
+		t.Errorf("Degraded: %+v", c)
 	}
 }
 

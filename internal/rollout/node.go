@@ -139,11 +139,29 @@ func (n *Node) complete(now time.Time, minReady time.Duration) (ok bool, reason 
 	case len(n.Pods) > int(d.PodsPerNode):
 		return false, "a surplus pod is left", until
 	case available != d.PodsPerNode:
-		return false, fmt.Sprintf("%d of %d pods are available", available, d.PodsPerNode), until
+		return false, n.because(fmt.Sprintf("%d of %d pods are available", available, d.PodsPerNode)), until
 	case d.ReadyReplicas < d.PodsPerNode:
 		return false, fmt.Sprintf("the Deployment controller counts %d of %d pods as ready", d.ReadyReplicas, d.PodsPerNode), until
 	}
 	return true, "", until
+}
+
+// because is what is missing, and why the first pod is not ready of which that is known: one of the
+// present template before another.
+func (n *Node) because(missing string) string {
+	why := ""
+	for _, p := range n.Pods {
+		if p.Unready == "" || !p.stays() {
+			continue
+		}
+		if n.isPresent(p) {
+			return missing + ": " + p.Unready
+		}
+		if why == "" {
+			why = ": " + p.Unready
+		}
+	}
+	return missing + why
 }
 
 // available counts the pods of the Deployment's revision that have been ready for long

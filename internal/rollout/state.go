@@ -177,6 +177,8 @@ type Pod struct {
 	Terminating bool
 	// Failed is the reason of a pod that ended, such as one that the kubelet rejected.
 	Failed string
+	// Unready says in a sentence why it is not ready, empty where it is or where nothing tells.
+	Unready string
 }
 
 // Check is what a health-check port of a node answers.

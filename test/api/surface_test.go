@@ -132,7 +132,10 @@ func TestStatus(t *testing.T) {
 func TestColumns(t *testing.T) {
 	object := create(t, "columns")
 	set(t, object, map[string]any{"desiredNodes": int64(5), "servingNodes": int64(4), "degradedNodes": int64(0),
-		"unavailableNodes": int64(1), "updatedNodes": int64(2), "updateRevision": "columns-abc"}, "status")
+		"unavailableNodes": int64(1), "updatedNodes": int64(2), "updateRevision": "columns-abc", "conditions": []any{
+			map[string]any{"type": "Progressing", "status": "True", "reason": "RollingOut", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"},
+			map[string]any{"type": "Blocked", "status": "True", "reason": "FloorReached", "message": "too few would serve", "lastTransitionTime": "2026-01-02T03:04:05Z"},
+		}}, "status")
 	if _, err := objects().UpdateStatus(t.Context(), object, updateOptions); err != nil {
 		t.Fatal(err)
 	}
@@ -144,12 +147,12 @@ func TestColumns(t *testing.T) {
 		}
 		headers = append(headers, c.Name)
 	}
-	if want := []string{"Name", "Desired", "Serving", "Updated", "Unavailable", "Revision (wide)", "Images (wide)", "Age"}; !slices.Equal(headers, want) {
+	if want := []string{"Name", "Desired", "Serving", "Updated", "Unavailable", "Rollout", "Revision (wide)", "Images (wide)", "Age", "Blocked"}; !slices.Equal(headers, want) {
 		t.Errorf("got %q, want %q", headers, want)
 	}
-	cells := table.Rows[0].Cells[:7]
-	if diff := cmp.Diff([]any{"columns", 5., 4., 2., 1., "columns-abc", "proxy"}, cells); diff != "" {
-		t.Error(diff)
+	cells := table.Rows[0].Cells
+	if diff := cmp.Diff([]any{"columns", 5., 4., 2., 1., "RollingOut", "columns-abc", "proxy"}, cells[:8]); diff != "" || cells[9] != "too few would serve" {
+		t.Error(diff, cells)
 	}
 }
 

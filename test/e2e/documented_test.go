@@ -56,6 +56,7 @@ var documented = []step{
 	{documented: "make deploy IMAGE=registry.example.com/ingress-daemonset-controller:v1", says: "successfully rolled out"},
 	{documented: "make deploy IMAGE=…", run: "make deploy IMAGE=registry.example.com/ingress-daemonset-controller:v1"},
 	{documented: "go build -o /usr/local/bin/kubectl-ids ./cmd/kubectl-ids", run: "go build -o $BIN/kubectl-ids ./cmd/kubectl-ids"},
+	{documented: "ln -s kubectl-ids /usr/local/bin/kubectl_complete-ids", run: "ln -s kubectl-ids $BIN/kubectl_complete-ids", after: completes},
 
 	{documented: "kubectl apply -f examples/nginx.yaml", says: "nginx created"},
 	{documented: "kubectl get ids", before: waitServing, says: "nginx   3         3         3         0"},
@@ -68,6 +69,18 @@ var documented = []step{
 	{documented: "kubectl -n ingress-daemonset-system logs -l app.kubernetes.io/name=ingress-daemonset-controller", says: "starting"},
 	{documented: "kubectl get deploy -l ingress-daemon-for-node=NODE -o jsonpath='{.items[*].metadata.annotations}'", says: "/pods-per-node"},
 	{documented: "kubectl-ids completion bash", says: "complete"},
+	{documented: "kubectl ids version", says: "Controller:"},
+	{documented: "kubectl ids list", says: "Complete"},
+	{documented: "kubectl ids top", until: 3 * time.Second, says: "1 IngressDaemonSets: 1 Complete"},
+	{documented: "kubectl ids from daemonset/NAME", run: "kubectl ids from daemonset/NAME-10080", fails: "is made by ingressdaemonset/nginx"},
+	{
+		documented: "kubectl ids from deployment/NAME", run: "kubectl ids from deployment/native", says: "kind: IngressDaemonSet",
+		before: func(ctx context.Context, u *reader) {
+			u.must(ctx, "kubectl create deployment native --image=nginx:1.22 --replicas=0")
+		},
+		after: func(ctx context.Context, u *reader) { u.must(ctx, "kubectl delete deployment native") },
+	},
+	{documented: "kubectl ids set image NAME CONTAINER=IMAGE", run: "kubectl ids set image NAME nginx=nginx:1.22", says: "has these images already"},
 	{documented: "kubectl ids status NAME", says: "3 desired"},
 	{documented: "kubectl ids plan NAME", says: "Nothing is to be done"},
 	{documented: "kubectl ids explain NAME NODE", says: "It serves."},
@@ -90,6 +103,8 @@ var documented = []step{
 	{documented: "kubectl ids rollout history nginx", says: "the present template"},
 
 	{documented: "kubectl ids rollout history NAME", says: "the present template"},
+	{documented: "kubectl ids rollout abort NAME", fails: "there is nothing to abort"},
+	{documented: "kubectl ids rollout retry NAME", fails: "there is nothing to try again"},
 	{documented: "kubectl ids rollout promote NAME", fails: "nothing to promote"},
 	{documented: "kubectl ids rollout undo NAME", says: "rolled back to revision 2"},
 	{documented: "kubectl ids rollout restart NAME", says: "restarted"},
@@ -312,6 +327,13 @@ func waitServing(ctx context.Context, u *reader) {
 func endController(ctx context.Context, u *reader) {
 	u.must(ctx, "kubectl -n ingress-daemonset-system scale deployment ingress-daemonset-controller --replicas=0")
 	u.must(ctx, "kubectl -n ingress-daemonset-system wait pod -l app.kubernetes.io/name=ingress-daemonset-controller --for=delete --timeout=2m")
+}
+
+// completes asks kubectl, as a shell does, what may follow kubectl ids.
+func completes(ctx context.Context, u *reader) {
+	if out, err := u.shell(ctx, false, "kubectl __complete ids rollout hist"); err != nil || !strings.Contains(out, "history") {
+		u.Errorf("kubectl does not complete the plugin's commands: %v\n%s", err, out)
+	}
 }
 
 // stuckInDeletion deletes an IngressDaemonSet that no controller lets go.

@@ -239,6 +239,9 @@ func checkPlugin(t *testing.T, dir, version string) {
 	if len(files["LICENSE"]) == 0 {
 		t.Error("no license")
 	}
+	if !strings.Contains(string(files["kubectl_complete-ids"]), "kubectl ids __complete") {
+		t.Errorf("nothing completes kubectl ids: %q", files["kubectl_complete-ids"])
+	}
 	program := filepath.Join(t.TempDir(), "kubectl-ids")
 	if err := os.WriteFile(program, files[p.Bin], 0o755); err != nil {
 		t.Fatal(err)

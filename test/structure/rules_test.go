@@ -60,6 +60,7 @@ var rules = []rule{
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
+	{"internal/conversion", pure, []string{"api/v1alpha1"}, append([]string{"go.yaml.in/yaml/v3/"}, kubernetesTypes...)},
 
 	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"}, nil},
 	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, "internal/targets"}, nil},
@@ -72,7 +73,7 @@ var rules = []rule{
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
-	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
+	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/conversion", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
 
 	{"cmd/controller", command, []string{
 		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",

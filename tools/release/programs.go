@@ -20,6 +20,11 @@ const (
 	plugin  = "kubectl-ids"
 )
 
+// completer has kubectl complete what follows kubectl ids, where it is found in the PATH.
+const completer = `#!/bin/sh
+exec kubectl ids __complete "$@"
+`
+
 // build builds a command for a platform and returns the file.
 func (r *release) build(ctx context.Context, command string, p platform) (string, error) {
 	file := filepath.Join(r.scratch, p.os+"-"+p.arch, command+extension(p))
@@ -55,7 +60,11 @@ func (r *release) packPlugin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		packed, err := pack(p, []entry{{"LICENSE", 0o644, license}, {filepath.Base(program), 0o755, content}})
+		entries := []entry{{"LICENSE", 0o644, license}, {filepath.Base(program), 0o755, content}}
+		if p.os != "windows" {
+			entries = append(entries, entry{"kubectl_complete-ids", 0o755, []byte(completer)})
+		}
+		packed, err := pack(p, entries)
 		if err != nil {
 			return err
 		}

@@ -216,8 +216,10 @@ func TestTransforms(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{
 		d.Spec.Template.Spec.Containers[0], {Name: "proxy", Image: "nginx", Ports: []corev1.ContainerPort{taken, {ContainerPort: 81}}},
 	}}, Status: corev1.PodStatus{
-		ContainerStatuses: []corev1.ContainerStatus{{Name: strings.Repeat("x", 10000)}},
-		Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.ContainersReady}, {Type: "example.com/gate"}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "proxy", ImageID: strings.Repeat("x", 10000), State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: strings.Repeat("x", 10000)},
+		}}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.ContainersReady}, {Type: "example.com/gate"}},
 	}}
 	node := &corev1.Node{Status: corev1.NodeStatus{
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10350}},

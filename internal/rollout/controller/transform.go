@@ -35,7 +35,8 @@ func transformDeployment(obj any) (any, error) {
 	return obj, nil
 }
 
-// unread are the conditions of pods that nobody here decides by.
+// unread are the conditions of pods that nobody here decides by. One that says that a pod is not
+// scheduled is read all the same, as why it is not ready.
 var unread = []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.PodReadyToStartContainers}
 
 func transformPod(obj any) (any, error) {
@@ -56,7 +57,14 @@ func transformPod(obj any) (any, error) {
 		}
 		s := pod.Status
 		pod.Status = corev1.PodStatus{Phase: s.Phase, Reason: s.Reason, Message: s.Message, PodIPs: s.PodIPs}
-		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool { return !slices.Contains(unread, c.Type) })
+		pod.Status.Conditions = those(s.Conditions, func(c corev1.PodCondition) bool {
+			unscheduled := c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+			return unscheduled || !slices.Contains(unread, c.Type)
+		})
+		if !objects.PodReady(pod) {
+			pod.Status.InitContainerStatuses = objects.OfUnready(s.InitContainerStatuses)
+			pod.Status.ContainerStatuses = objects.OfUnready(s.ContainerStatuses)
+		}
 	}
 	return obj, nil
 }

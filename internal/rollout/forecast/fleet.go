@@ -225,7 +225,7 @@ func (f *fleet) ready(name string) func(*rollout.Node) {
 	return func(n *rollout.Node) {
 		for i := range n.Pods {
 			if p := &n.Pods[i]; p.Name == name && !p.Ready {
-				p.Ready, p.ReadySince = true, f.Now
+				p.Ready, p.ReadySince, p.Unready = true, f.Now, ""
 			}
 		}
 	}

@@ -111,6 +111,7 @@ func readPod(pod *corev1.Pod) rollout.Pod {
 		Deleted:     DeletedAt(pod),
 		Terminating: pod.DeletionTimestamp != nil,
 		Evicted:     EvictedByTaint(pod),
+		Unready:     Unready(pod, nil),
 	}
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		out.Failed = strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
