@@ -47,7 +47,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(f.kubectl("get", "ids", "-o", "wide")), "\n")
-	if got := strings.Join(strings.Fields(lines[0]), " "); got != "NAME DESIRED SERVING UPDATED UNAVAILABLE REVISION IMAGES AGE" && got != "NAME DESIRED SERVING UPDATED UNAVAILABLE AGE REVISION IMAGES" {
+	if got := strings.Join(strings.Fields(lines[0]), " "); got != "NAME DESIRED SERVING UPDATED UNAVAILABLE ROLLOUT REVISION IMAGES AGE BLOCKED" {
 		t.Errorf("the columns are %s", got)
 	}
 	if got := strings.Join(strings.Fields(lines[1])[:5], " "); got != "proxy 3 3 3 0" {
