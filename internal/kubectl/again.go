@@ -110,12 +110,10 @@ func setImages(set *v1alpha1.IngressDaemonSet, images []newImage) (string, error
 	changed := false
 	for _, wanted := range images {
 		named := false
-		for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-			for i := range containers {
-				if c := &containers[i]; wanted.container == c.Name || wanted.container == "*" {
-					named, changed = true, changed || c.Image != wanted.image
-					c.Image = wanted.image
-				}
+		for _, c := range containersOf(spec) {
+			if wanted.container == c.Name || wanted.container == "*" {
+				named, changed = true, changed || c.Image != wanted.image
+				c.Image = wanted.image
 			}
 		}
 		if !named {
@@ -131,8 +129,19 @@ func setImages(set *v1alpha1.IngressDaemonSet, images []newImage) (string, error
 
 func containerNames(spec *corev1.PodSpec) []string {
 	var names []string
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+	for _, c := range containersOf(spec) {
 		names = append(names, c.Name)
 	}
 	return names
+}
+
+// containersOf are the containers themselves, to be changed.
+func containersOf(spec *corev1.PodSpec) []*corev1.Container {
+	var out []*corev1.Container
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			out = append(out, &containers[i])
+		}
+	}
+	return out
 }

@@ -105,12 +105,16 @@ func restart(set *v1alpha1.IngressDaemonSet, now time.Time) (string, error) {
 // undo puts what the user wrote of a revision on record back. 0 is the newest that
 // differs from the present one, unless the nodes are leaving that.
 func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, number int64) (string, error) {
+	if number != 0 {
+		record, err := byNumber(records, number)
+		if err != nil {
+			return "", err
+		}
+		records = []appsv1.ControllerRevision{*record}
+	}
 	present := objects.Revision(objects.Template(set))
 	for i := range records {
 		r := &records[i]
-		if number != 0 && r.Revision != number {
-			continue
-		}
 		t, err := objects.UserTemplate(r)
 		if err != nil {
 			return "", err
@@ -127,14 +131,20 @@ func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, n
 			set.Spec.Template = t
 			return fmt.Sprintf("rolled back to revision %d", r.Revision), nil
 		}
-		if number != 0 {
-			return "", fmt.Errorf("revision %d is the present template", r.Revision)
-		}
 	}
-	if number == 0 {
-		return "", errors.New("no earlier revision is on record")
+	if number != 0 {
+		return "", fmt.Errorf("revision %d is the present template", number)
 	}
-	return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
+	return "", errors.New("no earlier revision is on record")
+}
+
+// byNumber is the revision on record of a number.
+func byNumber(records []appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
+	i := slices.IndexFunc(records, func(r appsv1.ControllerRevision) bool { return r.Revision == number })
+	if i < 0 {
+		return nil, fmt.Errorf("unable to find revision %d; rollout history lists those on record", number)
+	}
+	return &records[i], nil
 }
 
 // goesBack reports whether the template is the one that all nodes served with last, and some have

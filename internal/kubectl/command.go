@@ -144,12 +144,18 @@ func (o *operator) change(ctx context.Context, name string, edit func(client.Cli
 // follow calls see with the IngressDaemonSet as it is and each time that it
 // changes, until that is done or the context ends.
 func (o *operator) follow(ctx context.Context, name string, see func(*v1alpha1.IngressDaemonSet) (done bool, err error)) error {
+	return rewatch(ctx, func() (bool, error) { return o.followOnce(ctx, name, see) })
+}
+
+// rewatch calls watch until it is done, fails, or the context ends: the API server ends a watch now
+// and then, and that it knows no more of the past is no failure.
+func rewatch(ctx context.Context, watch func() (done bool, err error)) error {
 	for {
-		done, err := o.followOnce(ctx, name, see)
-		if done || err != nil && ctx.Err() == nil {
+		done, err := watch()
+		tooOld := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+		if done || err != nil && !tooOld && ctx.Err() == nil {
 			return err
 		}
-		// The API server ends a watch now and then.
 		select {
 		case <-ctx.Done():
 			return nil

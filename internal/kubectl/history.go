@@ -1,6 +1,7 @@
 package kubectl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,23 +91,25 @@ func pastRevisions(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRe
 
 // historyText lists the revisions, or shows the template of one.
 func historyText(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, number int64, output string) (string, error) {
-	past, err := pastRevisions(set, records)
-	switch {
-	case err != nil:
-		return "", err
-	case number == 0 && output == "":
-		return historyRows(past), nil
-	case number == 0:
-		return encoded(past, output)
+	if number != 0 {
+		record, err := byNumber(records, number)
+		if err != nil {
+			return "", err
+		}
+		template, err := objects.UserTemplate(record)
+		if err != nil {
+			return "", err
+		}
+		return encoded(&template, cmp.Or(output, "yaml"))
 	}
-	i := slices.IndexFunc(past, func(r pastRevision) bool { return r.Revision == number })
-	if i < 0 {
-		return "", fmt.Errorf("unable to find revision %d", number)
+	past, err := pastRevisions(set, records)
+	if err != nil {
+		return "", err
 	}
 	if output == "" {
-		output = "yaml"
+		return historyRows(past), nil
 	}
-	return encoded(past[i].Template, output)
+	return encoded(past, output)
 }
 
 // encoded is a value as JSON or YAML.

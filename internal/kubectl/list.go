@@ -100,17 +100,7 @@ serve. It is shown anew whenever one changes, on a terminal in place, until Ctrl
 // followAll calls see with all IngressDaemonSets as they are and each time that one changes, until the
 // context ends.
 func (o *operator) followAll(ctx context.Context, everywhere bool, see func([]v1alpha1.IngressDaemonSet) error) error {
-	for {
-		if err := o.followAllOnce(ctx, everywhere, see); err != nil && ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			return err
-		}
-		// The API server ends a watch now and then.
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-		}
-	}
+	return rewatch(ctx, func() (bool, error) { return false, o.followAllOnce(ctx, everywhere, see) })
 }
 
 func (o *operator) followAllOnce(ctx context.Context, everywhere bool, see func([]v1alpha1.IngressDaemonSet) error) error {

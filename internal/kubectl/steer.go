@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -89,11 +88,11 @@ func (o *operator) hashOf(ctx context.Context, name string, revision int64) (str
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(records, func(r appsv1.ControllerRevision) bool { return r.Revision == revision })
-	if i < 0 {
-		return "", fmt.Errorf("unable to find revision %d; rollout history lists those on record", revision)
+	record, err := byNumber(records, revision)
+	if err != nil {
+		return "", err
 	}
-	return records[i].Labels[v1alpha1.LabelRevision], nil
+	return record.Labels[v1alpha1.LabelRevision], nil
 }
 
 func (o *operator) undo() *cobra.Command {
