@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -65,7 +66,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s is a controller without an order", r.path)
 		}
 	}
-	imports := exported(t)
+	imports := importing(t)
 	for _, p := range packages(t) {
 		at := slices.IndexFunc(orders, func(o order) bool { return o.controller == p.path() })
 		if at < 0 {
@@ -83,17 +84,17 @@ func TestOrder(t *testing.T) {
 
 // TestSlipsOfOrder: what is out of order is found, through whatever it is called by.
 func TestSlipsOfOrder(t *testing.T) {
-	imports := exported(t)
+	imports := importing(t)
 	const kept = `package slip
 import ("context"; "sigs.k8s.io/controller-runtime/pkg/client"; "k8s.io/client-go/tools/events"; "github.com/prometheus/client_golang/prometheus")
-type R struct { client client.Client; recorder events.EventRecorder; told prometheus.Counter }
-func (r *R) get(ctx context.Context) error { return r.client.Get(ctx, client.ObjectKey{}, nil) }
-func (r *R) create(ctx context.Context) error { return r.client.Status().Update(ctx, nil) }
-func (r *R) event() { r.recorder.Eventf(nil, nil, "", "", "", "") }
+type Reconciler struct { client client.Client; recorder events.EventRecorder; told prometheus.Counter }
+func (r *Reconciler) get(ctx context.Context) error { return r.client.Get(ctx, client.ObjectKey{}, nil) }
+func (r *Reconciler) create(ctx context.Context) error { return r.client.Status().Update(ctx, nil) }
+func (r *Reconciler) event() { r.recorder.Eventf(nil, nil, "", "", "", "") }
 func each(f func(context.Context) error) error { return f(context.Background()) }
 func Plan() {}
 `
-	const rest = "\nfunc (r *R) observe() { %s }\nfunc (r *R) apply() { %s }\nfunc (r *R) report() { r.event(); r.told.Inc() }\nfunc (r *R) Reconcile() { %s }\n"
+	const rest = "\nfunc (r *Reconciler) observe() { %s }\nfunc (r *Reconciler) apply() { %s }\nfunc (r *Reconciler) report() { r.event(); r.told.Inc() }\nfunc (r *Reconciler) Reconcile() { %s }\n"
 	const observes, applies, passes = "_ = each(r.get)", "_ = each(func(ctx context.Context) error { return r.create(ctx) })", "r.observe(); Plan(); r.apply(); r.report()"
 	for name, test := range map[string]struct{ observe, apply, pass, say string }{
 		"in order":                  {observes, applies, passes, ""},
@@ -148,9 +149,9 @@ func check(t *testing.T, imports types.Importer, path string, files map[string][
 	return c
 }
 
-// exported gives the types of all packages that the controllers are made of, as they were built.
-func exported(t *testing.T) types.Importer {
-	t.Helper()
+// exported are the files that hold the types of all packages which the controllers are made of, as they
+// were built, by import path.
+var exported = sync.OnceValues(func() (map[string]string, error) {
 	arguments := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
 	for _, o := range orders {
 		arguments = append(arguments, "./"+o.controller)
@@ -162,12 +163,22 @@ func exported(t *testing.T) types.Importer {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, &stderr)
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
 	}
 	files := map[string]string{}
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		path, file, _ := strings.Cut(lines.Text(), "\t")
 		files[path] = file
+	}
+	return files, nil
+})
+
+// importing gives the types of what the controllers import.
+func importing(t *testing.T) types.Importer {
+	t.Helper()
+	files, err := exported()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
 }
@@ -252,7 +263,7 @@ func (c checked) reached(from string) map[*ast.FuncDecl]bool {
 func (c checked) named(name string) map[*ast.FuncDecl]bool {
 	out := map[*ast.FuncDecl]bool{}
 	for _, f := range c.functions {
-		if kind := receiver(f); f.Name.Name == name && (kind == "Reconciler." || kind == "R.") {
+		if f.Name.Name == name && receiver(f) == "Reconciler." {
 			out[f] = true
 		}
 	}
