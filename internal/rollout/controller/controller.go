@@ -57,7 +57,9 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	set := &v1alpha1.IngressDaemonSet{}
 	if err := r.client.Get(ctx, req.NamespacedName, set); err != nil {
-		r.sessions.end(req.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			r.sessions.end(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	set = latest(r.mutations, set)

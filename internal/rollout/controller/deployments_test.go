@@ -436,7 +436,8 @@ func TestAdoptsHealthCheckers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := &observed{set: set, taken: map[int32]bool{}, session: r.sessions.pass(set), known: r.sessions.pass(set).readingsOf(set)}
+	o := &observed{set: set, taken: map[int32]bool{}, session: r.sessions.pass(set)}
+	o.session.readingsOf(set)
 	if err := r.observeCheckers(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

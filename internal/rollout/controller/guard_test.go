@@ -863,7 +863,8 @@ func TestNodeThatIsNotYetSeen(t *testing.T) {
 func TestRevisionsOfTwoControllers(t *testing.T) {
 	for _, other := range []int64{1, 2, 3} {
 		r, o, _ := frozen(t)
-		o.known, o.state.Revision = o.session.readingsOf(o.set), "present"
+		o.session.readingsOf(o.set)
+		o.state.Revision = "present"
 		for revision, number := range map[string]int64{"present": 2, "other": other} {
 			cr, err := objects.ControllerRevision(o.set, revision, number)
 			if err == nil {

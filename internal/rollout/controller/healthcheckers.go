@@ -338,7 +338,7 @@ func (r *Reconciler) wantedRevision(o *observed, port int32) string {
 	if o.nodesLeave() || o.retiring(port) {
 		return of()
 	}
-	wanted := o.known.wantedCheckers
+	wanted := o.session.readings.wantedCheckers
 	if wanted[port] == "" {
 		wanted[port] = of()
 	}

@@ -184,7 +184,7 @@ func (o *observed) read(name string, n *nodeObjects) *reading {
 	r.out, r.err = o.reader.Node(name, n.node, n.deployment, n.pods)
 	r.out.CheckersSettled = objects.CheckersSettled(o.set, o.checkers, n.checkers)
 	if n.deployment != nil {
-		r.endpoints = endpointsAt(n.node, o.known.ports)
+		r.endpoints = endpointsAt(n.node, o.session.readings.ports)
 	}
 	for _, e := range r.endpoints {
 		gone := !e.Plain && !slices.ContainsFunc(n.checkers, func(p *corev1.Pod) bool { return placeOf(p).port == objects.PortLabel(e.Number) })

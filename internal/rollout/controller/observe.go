@@ -47,8 +47,6 @@ type observed struct {
 	lookAt time.Time
 	// taken are the health-check ports that belong to another IngressDaemonSet.
 	taken map[int32]bool
-	// known is what earlier passes read.
-	known *readings
 	// look says whether the object is still the one that was decided upon.
 	look struct {
 		once sync.Once
@@ -80,14 +78,15 @@ type nodeObjects struct {
 func (r *Reconciler) observe(ctx context.Context, s *session, set *v1alpha1.IngressDaemonSet) (*observed, error) {
 	// Before the time is taken: a freeze after this is told by a later beat.
 	thawed := r.freezes.beat()
+	known := s.readingsOf(set)
 	o := &observed{
 		session: s, set: set, template: objects.Template(set), nodes: map[string]*nodeObjects{},
-		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set), known: s.readingsOf(set),
+		strategy: set.Spec.Strategy(), reader: objects.ReaderOf(set),
 	}
 	s.measurements.stored(set.Status.Analysis)
 	o.state = rollout.State{
 		Now: r.now(), Generation: set.Generation, Spec: set.Spec, Status: set.Status,
-		Revision: o.known.revision, Measurements: s.measurements.last(), DryRun: s.dryRun.of(o.known.revision),
+		Revision: known.revision, Measurements: s.measurements.last(), DryRun: s.dryRun.of(known.revision),
 		Promoted: set.Annotations[v1alpha1.AnnotationPromoted], ReleasedPorts: releasedPorts(set),
 		Detachers: r.detachers,
 	}
@@ -114,7 +113,7 @@ func (r *Reconciler) observe(ctx context.Context, s *session, set *v1alpha1.Ingr
 // which something has changed.
 func (r *Reconciler) observeFleet(ctx context.Context, o *observed) error {
 	changed := o.session.changes.take()
-	all := changed == nil || o.known.nodes == nil || o.set.DeletionTimestamp != nil
+	all := changed == nil || o.session.readings.nodes == nil || o.set.DeletionTimestamp != nil
 	if !all {
 		r.mutations.nodes(o.set, changed)
 	}
@@ -141,8 +140,8 @@ func (r *Reconciler) observeAll(ctx context.Context, o *observed) error {
 		return fmt.Errorf("listing Pods: %w", err)
 	}
 	r.gather(o, nodes, deployments, pods)
-	o.known.replace(o.nodes)
-	o.nodes = o.known.nodes
+	o.session.readings.replace(o.nodes)
+	o.nodes = o.session.readings.nodes
 	return nil
 }
 
@@ -162,9 +161,9 @@ func (r *Reconciler) observeChanged(ctx context.Context, o *observed, changed ma
 	}
 	r.gather(o, nodes, deployments, pods)
 	for name := range changed {
-		o.known.put(name, o.nodes[name])
+		o.session.readings.put(name, o.nodes[name])
 	}
-	o.nodes = o.known.nodes
+	o.nodes = o.session.readings.nodes
 	return nil
 }
 
@@ -202,9 +201,9 @@ func (r *Reconciler) gather(o *observed, nodes []*corev1.Node, deployments []*ap
 
 // assemble makes the planner's view of the nodes.
 func (r *Reconciler) assemble(o *observed) {
-	o.known.with(o.ports(), o.checkerRevisions())
-	names := o.known.order()
-	if o.known.read(o) {
+	o.session.readings.with(o.ports(), o.checkerRevisions())
+	names := o.session.readings.order()
+	if o.session.readings.read(o) {
 		var endpoints []endpoint
 		for _, name := range names {
 			endpoints = append(endpoints, o.nodes[name].reading.endpoints...)

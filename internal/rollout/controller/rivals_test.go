@@ -173,7 +173,8 @@ func TestRetiringCheckersStay(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.image = c.image
-			o := &observed{set: c.set, checkers: map[int32]*appsv1.DaemonSet{10080: present}, session: r.sessions.pass(c.set), known: r.sessions.pass(c.set).readingsOf(c.set)}
+			o := &observed{set: c.set, checkers: map[int32]*appsv1.DaemonSet{10080: present}, session: r.sessions.pass(c.set)}
+			o.session.readingsOf(c.set)
 			got := r.checker(o, 10080).Spec.Template.Spec
 			had := present.Spec.Template.Spec
 			stays := equality.Semantic.DeepEqual(got.NodeSelector, had.NodeSelector) && equality.Semantic.DeepEqual(got.Affinity, had.Affinity) &&
