@@ -12,7 +12,7 @@ export CGO_ENABLED ?= 0
 
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
-NEED_ROOT := test/e2e test/balancer test/images test/lb test/aws test/webhook
+NEED_ROOT := test/e2e test/balancer tools/images test/lb test/aws test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
@@ -20,9 +20,9 @@ RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections
 	nodehealth/healthclient nodehealth/server proxy/upstream rollout/controller targets/aws \
 	targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
-UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v /test/)) ./test/attaching
+UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v -e /test/ -e /tools/)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.
-CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/...))
+CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/... ./tools/...))
 
 GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference charts
 
@@ -36,7 +36,7 @@ demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet
 
 .PHONY: demo-aws
 demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before an emulator of AWS (root; KEEP=1 keeps the cluster)
-	@go run ./test/balancer/cmd $(if $(KEEP),-keep)
+	@go run ./test/lab balancer $(if $(KEEP),-keep)
 
 .PHONY: test
 test: check unit cluster-test ## Run everything: checks, unit tests, simulation, API-server and real-cluster tests
@@ -92,7 +92,7 @@ soak-nodes: gcc ## Do the second half of `make soak` (root)
 
 .PHONY: soak-aws
 soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of it (root; takes half an hour)
-	@go run ./test/balancer/cmd -scale 1 -case rollout-instance-targets -report soak-aws-report.json
+	@go run ./test/lab balancer -scale 1 -case rollout-instance-targets -report soak-aws-report.json
 
 .PHONY: aws-check
 aws-check: ## Ask a real AWS account what the tests ask its emulator (says what to set)
@@ -130,27 +130,29 @@ fuzz: ## Look for inputs that break what reads them, for a minute each (FUZZTIME
 .PHONY: prepare
 prepare:
 	@echo '== what clusters need'
-	@go run ./test/harness/cmd prepare
+	@go run ./test/lab prepare
 	@echo 'building helm'
 	@go tool -modfile=tools/helm/go.mod helm version --short
 
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
-	@go run ./test/cluster/cmd up --nodes $(NODES) --simulated $(or $(SIMULATED_NODES),0)
-	@echo 'kubectl, where there is none: go run ./test/cluster/cmd kubectl ARGS'
+	@go run ./test/lab up --nodes $(NODES) --simulated $(or $(SIMULATED_NODES),0)
+	@echo 'kubectl, where there is none: go run ./test/lab kubectl ARGS'
 	@echo 'next: make deploy installs the controller, make cluster-down takes the cluster down'
 
 .PHONY: cluster-down
 cluster-down: ## Take the local cluster down, whatever state it is in
-	@go run ./test/cluster/cmd down
+	@go run ./test/lab down
 
+# Whether KUBECONFIG names the local cluster, also where it does not run.
+LOCAL = $(if $(KUBECONFIG),$(filter $(realpath .cluster)/kubeconfig,$(realpath $(dir $(KUBECONFIG)))/$(notdir $(KUBECONFIG))),local)
 .PHONY: deploy
 deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=...), or into the local one with its image
-	@IMAGE='$(IMAGE)' go run ./test/harness/cmd deploy
+	@IMAGE='$(IMAGE)' go run $(if $(LOCAL),./test/lab deploy,./tools/deploy)
 
 .PHONY: image
 image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
-	@go run ./test/harness/cmd image dist
+	@go run ./test/lab image dist
 
 .PHONY: release
 release: ## Write all files of the release that CHANGELOG.md begins with to dist/: image, manifests, chart, kubectl ids, bills of materials

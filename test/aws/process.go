@@ -2,6 +2,7 @@ package aws
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +13,35 @@ import (
 
 const stopTimeout = 5 * time.Second
 
-// Process is a server in a process of its own, test/aws/cmd, which can be in another
-// network namespace than ours.
+// Main is what a process of its own does: it reads a configuration (Config) as JSON from in,
+// writes its addresses to out as one line of JSON when it listens, and ends with ctx or when in
+// is closed.
+func Main(ctx context.Context, in io.Reader, out io.Writer) error {
+	var config Config
+	decoder := json.NewDecoder(in)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&config); err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		io.Copy(io.Discard, in)
+		cancel()
+	}()
+	server, err := Start(ctx, config)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(out).Encode(server.Addresses); err != nil {
+		return fmt.Errorf("printing the addresses: %w", err)
+	}
+	server.Wait()
+	return nil
+}
+
+// Process is a server in a process of its own that does Main, which can be in another network
+// namespace than ours.
 type Process struct {
 	Addresses
 	cmd    *exec.Cmd

@@ -1,7 +1,9 @@
 package aws
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,17 +18,33 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 )
 
-func TestProcess(t *testing.T) {
-	command := filepath.Join(t.TempDir(), "aws")
-	if out, err := exec.Command("go", "build", "-o", command, "./cmd").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// runs has the process of a test do Main.
+const runs = "RUN_THE_EMULATOR"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runs) == "" {
+		os.Exit(m.Run())
 	}
+	if err := Main(context.Background(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// process is this program, as one that does Main.
+func process() *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), runs+"=1")
+	return cmd
+}
+
+func TestProcess(t *testing.T) {
 	config := Config{
 		Spec:   cloud.Spec{Seed: 1, Scale: 10},
 		Listen: Listen{Admin: "unix:" + filepath.Join(t.TempDir(), "admin")},
 		Access: access.Config{Users: []access.User{{Name: "admin", AccessKeyID: "AKIAADMIN", SecretKey: "admin-secret", Policy: everything}}},
 	}
-	p, err := StartProcess(exec.Command(command), config)
+	p, err := StartProcess(process(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +63,7 @@ func TestProcess(t *testing.T) {
 	}
 
 	config.Scale = 20
-	if _, err := StartProcess(exec.Command(command), config); err == nil || !strings.Contains(err.Error(), "scale 20: must be 1 to 10") {
+	if _, err := StartProcess(process(), config); err == nil || !strings.Contains(err.Error(), "scale 20: must be 1 to 10") {
 		t.Errorf("with a scale of 20: %v", err)
 	}
 }

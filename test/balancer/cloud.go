@@ -68,7 +68,7 @@ type account struct {
 // openAccount starts it with the cluster's nodes as its instances and two empty target
 // groups behind one network load balancer.
 func openAccount(ctx context.Context, s *harness.Harness, o Options, policy json.RawMessage) (*account, error) {
-	program, err := s.BuildTool(ctx, "./test/aws/cmd")
+	emulator, err := s.Lab(ctx, "aws")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func openAccount(ctx context.Context, s *harness.Harness, o Options, policy json
 	}
 	config := configure(s, o, policy)
 	config.Listen.Admin = "unix:" + filepath.Join(dir, "admin")
-	process, err := aws.StartProcess(s.Command(context.WithoutCancel(ctx), program), config)
+	process, err := aws.StartProcess(emulator, config)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

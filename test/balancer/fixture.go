@@ -76,7 +76,7 @@ func SetUp(ctx context.Context, o Options) (_ *Fixture, err error) {
 			s.Close()
 		}
 	}()
-	if _, err := s.BuildTool(ctx, harness.TrafficClient); err != nil {
+	if _, err := s.Lab(ctx, "traffic"); err != nil {
 		return nil, err
 	}
 	if err := s.identifyNodes(ctx); err != nil {
@@ -212,7 +212,7 @@ func (s *Fixture) adjust(set *v1alpha1.IngressDaemonSet) {
 // send sends requests to a group's listener: half on kept connections, half on new ones,
 // and one in a hundred that takes 5 s; with minutes a few more that take flowOfMinutes.
 func (s *Fixture) send(ctx context.Context, group string, minutes bool) (*traffic.Process, error) {
-	program, err := s.BuildTool(ctx, harness.TrafficClient)
+	client, err := s.Lab(ctx, "traffic")
 	if err != nil {
 		return nil, err
 	}
@@ -234,5 +234,5 @@ func (s *Fixture) send(ctx context.Context, group string, minutes bool) (*traffi
 			Workers: int(rate * minutesShare / 100 * lasts.Seconds() * 1.5),
 		})
 	}
-	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), o)
+	return traffic.StartProcess(client, o)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
-	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"

@@ -40,7 +40,7 @@ func demonstrate(ctx context.Context, o options) (err error) {
 		return err
 	}
 	fmt.Println("building the client")
-	if _, err := s.BuildTool(ctx, harness.TrafficClient); err != nil {
+	if _, err := s.Lab(ctx, "traffic"); err != nil {
 		return err
 	}
 	heading("nginx as an IngressDaemonSet: 2 pods a node, the load balancer asks the health-check node port")

@@ -77,7 +77,7 @@ func install(ctx context.Context, s *harness.Harness, i *ingress) error {
 		"--name", i.Key.Name, "--port", strconv.Itoa(checkPort)); err != nil {
 		return err
 	}
-	return start(ctx, s, "./cmd/controller", "--kubeconfig", s.Kubeconfig(), "--healthchecker-image", harness.Image,
+	return start(ctx, s, "./cmd/controller", "--kubeconfig", s.Kubeconfig(), "--healthchecker-image", images.Product,
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 }
 

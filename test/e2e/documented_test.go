@@ -14,7 +14,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
-	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -167,7 +167,7 @@ var elsewhere = map[string]string{
 	"make soak-aws":     "it takes half an hour",
 	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
-	"make release":      "test/release makes one for fewer platforms",
+	"make release":      "the test of tools/release makes one for fewer platforms",
 
 	`aws autoscaling describe-auto-scaling-groups --query "AutoScalingGroups[?contains(HealthCheckType, 'ELB')].[AutoScalingGroupName, HealthCheckType, TargetGroupARNs]"`: ofAccount,
 	"aws autoscaling update-auto-scaling-group --auto-scaling-group-name NAME --health-check-type EC2":                                                                     ofAccount,

@@ -123,7 +123,7 @@ func useNext(ctx context.Context, t *testing.T) error {
 		return err
 	}
 	t.Cleanup(func() {
-		if err := theHarness.UseImage(context.Background(), harness.Image); err != nil {
+		if err := theHarness.UseImage(context.Background(), images.Product); err != nil {
 			t.Error(err)
 		}
 	})

@@ -151,7 +151,7 @@ func buildBefore(t *testing.T) release {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("unpacking the release before: %v: %s", err, out)
 	}
-	tar, err := harness.BuildImage(t.Context(), r.root, filepath.Join(filepath.Dir(r.root), "image"))
+	tar, err := images.Build(t.Context(), r.root, filepath.Join(filepath.Dir(r.root), "image"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +18,6 @@ const (
 	// detector has found a race.
 	panicked, raced = 2, 66
 )
-
-// race reports whether the commands are built with the race detector, which the variable
-// RACE asks for: they are slower then, and take much more memory.
-func race() bool { return os.Getenv("RACE") != "" }
 
 // WatchCrashes begins to watch for controllers and health checkers that panic or race, in
 // all namespaces, until ctx is over. The function that it returns tells which did.

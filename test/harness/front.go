@@ -71,18 +71,14 @@ func (s *Harness) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 // shortest grace, for a machine that stalls.
 const keptFor = time.Second
 
-// TrafficClient is the program that Send runs, which it builds where that was not
-// done before.
-const TrafficClient = "./test/traffic/cmd"
-
 // Send sends requests at a rate, half of them on kept connections, half through
 // each frontend of the load balancer.
 func (s *Harness) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
-	program, err := s.BuildTool(ctx, TrafficClient)
+	client, err := s.Lab(ctx, "traffic")
 	if err != nil {
 		return nil, err
 	}
-	return traffic.StartProcess(s.Command(context.WithoutCancel(ctx), program), traffic.Options{
+	return traffic.StartProcess(client, traffic.Options{
 		Rate: rate,
 		Streams: []traffic.Stream{
 			{Name: "http-kept", Address: s.http(), Share: 25, KeepAlive: true},

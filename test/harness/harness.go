@@ -11,22 +11,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
 	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
-	"github.com/mumoshu/ingress-daemonset-controller/test/images"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
-
-// Image is the controller's image, as config/default names it.
-const Image = "docker.io/mumoshu/ingress-daemonset-controller:latest"
 
 // proxies are the images that examples/ names, by the Debian package that they
 // are made of.
@@ -115,11 +111,11 @@ func (s *Harness) Root() string { return s.root }
 // installs or updates the controller.
 func (s *Harness) Deploy(ctx context.Context) error {
 	fmt.Fprintln(s.log, "building the controller's image")
-	tar, err := s.BuildImage(ctx, s.Dir())
+	tar, err := images.Build(ctx, s.root, s.Dir())
 	if err != nil {
 		return err
 	}
-	if err := s.PushImage(ctx, Image, tar); err != nil {
+	if err := s.PushImage(ctx, images.Product, tar); err != nil {
 		return err
 	}
 	fmt.Fprintln(s.log, "installing the controller")
@@ -154,37 +150,6 @@ func (s *Harness) kubectl(ctx context.Context, calls ...[]string) error {
 // Namespace is the controller's.
 const Namespace = "ingress-daemonset-system"
 
-// BuildImage builds the commands that run in a cluster and packs them into an image archive in dir.
-func (s *Harness) BuildImage(ctx context.Context, dir string) (tar string, err error) {
-	return BuildImage(ctx, s.root, dir)
-}
-
-// BuildImage builds the commands of the project in root that run in a cluster and
-// packs them into an image archive in dir.
-func BuildImage(ctx context.Context, root, dir string) (tar string, err error) {
-	bin := filepath.Join(dir, "commands")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		return "", err
-	}
-	args, cgo, env := []string{"build", "-trimpath", "-ldflags=-s -w"}, "0", []string(nil)
-	if race() {
-		// The image has no C library. The first race that is found ends the program.
-		args, cgo = []string{"build", "-race", "-tags=netgo,osusergo", "-ldflags=-linkmode=external -extldflags=-static"}, "1"
-		env = []string{"GORACE=halt_on_error=1"}
-	}
-	build := exec.CommandContext(ctx, "go", append(args, "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")...)
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED="+cgo)
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the commands: %w: %s", err, out)
-	}
-	image, err := images.Commands(bin, goruntime.GOARCH, env...)
-	if err != nil {
-		return "", err
-	}
-	tar = filepath.Join(dir, "ingress-daemonset-controller.tar")
-	return tar, images.Write(tar, Image, image)
-}
-
 // BuildTool builds one of the project's programs for tests and returns its path.
 func (s *Harness) BuildTool(ctx context.Context, pkg string) (string, error) {
 	path := filepath.Join(s.Dir(), "bin", strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"))
@@ -194,6 +159,16 @@ func (s *Harness) BuildTool(ctx context.Context, pkg string) (string, error) {
 		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)
 	}
 	return path, nil
+}
+
+// Lab is test/lab, to be started in the network of the cluster's host: as the emulator of AWS, or to
+// send traffic. It is built where that was not done before.
+func (s *Harness) Lab(ctx context.Context, verb string) (*exec.Cmd, error) {
+	program, err := s.BuildTool(ctx, "./test/lab")
+	if err != nil {
+		return nil, err
+	}
+	return s.Command(context.WithoutCancel(ctx), program, verb), nil
 }
 
 func (s *Harness) pushProxies(ctx context.Context) error {

@@ -26,7 +26,7 @@ var sleeps = map[string]string{
 	"test/e2e/rollout_test.go":                         "a scenario on real nodes: the API server is away for a while, and nothing is to happen",
 	"test/e2e/scenario_test.go":                        "a scenario on real nodes: traffic goes on for a while",
 	"test/e2e/shutdown_test.go":                        "a proof of absence on real nodes: nothing is rolled out once more",
-	"test/images/images_test.go":                       "what stops may reset who asks meanwhile: it is asked a while later",
+	"tools/images/images_test.go":                      "what stops may reset who asks meanwhile: it is asked a while later",
 	"test/lb/lb_test.go":                               "load: traffic goes on for a while, and none reaches who is out",
 	"test/traffic/traffic_test.go":                     "load: a server that stalls, and one that resets when its answer was read",
 	"test/webhook/fixture_test.go":                     "load: requests that last",

@@ -39,6 +39,8 @@ type goPackage struct {
 	ImportPath, Name, Dir string
 	GoFiles               []string
 	Imports, Deps         []string
+	TestImports           []string
+	XTestImports          []string
 }
 
 // path is the package's path in the module.
@@ -56,7 +58,7 @@ func packages(t *testing.T) []goPackage {
 var listed = sync.OnceValues(list)
 
 func list() ([]goPackage, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,Imports,Deps,TestImports,XTestImports", "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	// What is only for Linux belongs to it wherever it is looked at.
 	cmd.Env = append(os.Environ(), "GOOS=linux")
@@ -163,25 +165,32 @@ func staysPure(t *testing.T, p goPackage, others []string) {
 	}
 }
 
-// TestEmulatorIsIndependent lets the emulator of AWS share nothing with what is tested against
-// it.
-func TestEmulatorIsIndependent(t *testing.T) {
-	const emulator = "test/aws"
-	within := func(path string) bool { return path == emulator || strings.HasPrefix(path, emulator+"/") }
-	found := false
-	for _, p := range packages(t) {
-		if !within(p.path()) {
-			continue
+// independent are trees that share nothing with what is tested on them, nor with each other.
+var independent = []string{"test/aws", "test/cluster", "test/traffic"}
+
+// TestTreesAreIndependent lets the emulator of AWS, the local cluster and the client that counts
+// stand alone, each with a page that says what it is.
+func TestTreesAreIndependent(t *testing.T) {
+	for _, tree := range independent {
+		if _, err := os.Stat(filepath.Join("..", "..", tree, "README.md")); err != nil {
+			t.Errorf("nothing says what %s is: %v", tree, err)
 		}
-		found = true
-		for _, imported := range p.Deps {
-			if name, ours := strings.CutPrefix(imported, module); ours && !within(name) {
-				t.Errorf("%s depends on %s: it must stand alone", p.path(), name)
+		within := func(path string) bool { return path == tree || strings.HasPrefix(path, tree+"/") }
+		found := false
+		for _, p := range packages(t) {
+			if !within(p.path()) {
+				continue
+			}
+			found = true
+			for _, imported := range slices.Concat(p.Deps, p.TestImports, p.XTestImports) {
+				if name, ours := strings.CutPrefix(imported, module); ours && !within(name) {
+					t.Errorf("%s depends on %s: it must stand alone", p.path(), name)
+				}
 			}
 		}
-	}
-	if !found {
-		t.Errorf("there is no package in %s", emulator)
+		if !found {
+			t.Errorf("there is no package in %s", tree)
+		}
 	}
 }
 

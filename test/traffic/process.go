@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,16 +12,66 @@ import (
 	"time"
 )
 
-// Message is one line of the traffic command's output: a snapshot twice a second,
-// then one report, or an error.
+// A process of its own tells of itself so often, and sends for so long at most.
+const (
+	snapshotInterval = 500 * time.Millisecond
+	longest          = time.Hour
+)
+
+// Message is one line of what Main writes: a snapshot twice a second, then one report, or an
+// error.
 type Message struct {
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	Report   *Report   `json:"report,omitempty"`
 	Error    string    `json:"error,omitempty"`
 }
 
-// Process is traffic sent by another process, test/traffic/cmd. That process can be in
-// another network namespace than ours.
+// Main is what a process of its own does: it reads options (Options) as JSON from in, sends what
+// they ask for, and writes messages to out, each a line of JSON. It stops with ctx, when in is
+// closed, and after the options' duration, at most an hour.
+func Main(ctx context.Context, in io.Reader, out io.Writer) error {
+	lines := json.NewEncoder(out)
+	err := run(ctx, in, lines)
+	if err != nil {
+		lines.Encode(Message{Error: err.Error()})
+	}
+	return err
+}
+
+func run(ctx context.Context, in io.Reader, lines *json.Encoder) error {
+	var options Options
+	decoder := json.NewDecoder(in)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&options); err != nil {
+		return fmt.Errorf("reading options: %w", err)
+	}
+	options.Duration = min(options.Duration, longest)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		io.Copy(io.Discard, in)
+		cancel()
+	}()
+	sending, err := Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(snapshotInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			snapshot := sending.Snapshot()
+			lines.Encode(Message{Snapshot: &snapshot})
+		case <-sending.Done():
+			report := sending.Stop()
+			return lines.Encode(Message{Report: &report})
+		}
+	}
+}
+
+// Process is traffic sent by another process that does Main. That process can be in another
+// network namespace than ours.
 type Process struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer

@@ -2,8 +2,9 @@ package traffic
 
 import (
 	"context"
+	"os"
 	"os/exec"
-	"path/filepath"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,13 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "traffic")
-	if out, err := exec.Command("go", "build", "-o", path, "./cmd").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+// runs has the process of a test do Main.
+const runs = "RUN_TRAFFIC"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runs) == "" {
+		os.Exit(m.Run())
 	}
-	return path
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if Main(ctx, os.Stdin, os.Stdout) != nil {
+		os.Exit(1)
+	}
+}
+
+// process is this program, as one that does Main.
+func process() *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), runs+"=1")
+	return cmd
 }
 
 // awaitRequests waits until it tells of requests.
@@ -31,12 +44,12 @@ func awaitRequests(t *testing.T, p *Process) {
 }
 
 func TestProcess(t *testing.T) {
-	command, s := build(t), serve(t, reply(good))
+	s := serve(t, reply(good))
 	options := Options{Rate: 200, Streams: []Stream{{Name: "a", Address: s.Addr().String(), KeepAlive: true}}}
 
 	t.Run("stops when told", func(t *testing.T) {
 		before := s.received.Load()
-		p, err := StartProcess(exec.Command(command), options)
+		p, err := StartProcess(process(), options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +66,7 @@ func TestProcess(t *testing.T) {
 	t.Run("ends after its duration", func(t *testing.T) {
 		short := options
 		short.Duration = 300 * time.Millisecond
-		p, err := StartProcess(exec.Command(command), short)
+		p, err := StartProcess(process(), short)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +77,7 @@ func TestProcess(t *testing.T) {
 	})
 
 	t.Run("reports at SIGTERM", func(t *testing.T) {
-		cmd := exec.Command(command)
+		cmd := process()
 		p, err := StartProcess(cmd, options)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +91,7 @@ func TestProcess(t *testing.T) {
 	})
 
 	t.Run("tells that it was killed", func(t *testing.T) {
-		cmd := exec.Command(command)
+		cmd := process()
 		p, err := StartProcess(cmd, options)
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/images"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 )
 
 func (r *release) imageFile() string { return r.named(product, "_image.tar") }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )

@@ -1,5 +1,5 @@
-// Package release makes a release, for fewer platforms, and looks at what is in it.
-package release
+// A release is made, for fewer platforms, and looked into.
+package main_test
 
 import (
 	"archive/tar"
@@ -21,7 +21,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/mumoshu/ingress-daemonset-controller/test/helm"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 	"sigs.k8s.io/yaml"
 )
 

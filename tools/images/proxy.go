@@ -13,7 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-const packagePath = "github.com/mumoshu/ingress-daemonset-controller/test/images/"
+const packagePath = "github.com/mumoshu/ingress-daemonset-controller/tools/images/"
 
 //go:embed nginx.conf
 var nginxMain string

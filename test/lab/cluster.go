@@ -1,4 +1,3 @@
-// Command cmd starts, inspects and takes down the local Kubernetes cluster.
 package main
 
 import (
@@ -8,84 +7,45 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
-const usage = `usage: cmd COMMAND [FLAGS]
+// clusterVerbs are those of the local cluster.
+var clusterVerbs = []string{"up", "down", "status", "deploy", "push", "kubectl", "node", "api", "run"}
 
-  up [--nodes N] [--simulated N]   start a cluster; does nothing if it runs already
-  prepare [--nodes N] [--simulated N]
-                                   install and build what up needs, and start nothing
-  down                             take it down, whatever state it is in
-  status                           show what runs
-  push REFERENCE TARBALL           make an image available to the nodes
-  kubectl ARGS...                  kubectl as the administrator
-  node NAME stop|start             power a node off or on
-  node NAME disconnect|reconnect   pull or plug its network cable
-  api stop|start                   stop or start the API server
-  run [--node NAME] -- PROGRAM...  run a program in the network of the host or a node
-
-Every command takes --dir, the cluster's folder (default .cluster).
-`
-
-// errUsage means that the command line makes no sense.
-var errUsage = errors.New("see the usage above")
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:])
-	failed, isFailed := errors.AsType[*programFailed](err)
-	switch {
-	case err == nil:
-	case errors.Is(err, errUsage):
-		fmt.Fprint(os.Stderr, usage)
-		os.Exit(2)
-	case isFailed:
-		os.Exit(failed.code)
-	default:
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return errUsage
-	}
-	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+func onCluster(ctx context.Context, verb string, args []string) error {
+	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.Usage = func() {}
 	dir := flags.String("dir", ".cluster", "the cluster's folder")
 	nodes := flags.Int("nodes", 3, "number of real nodes")
 	simulated := flags.Int("simulated", 0, "number of simulated nodes")
 	node := flags.String("node", "", "run in the network of this node")
-	if err := flags.Parse(args[1:]); err != nil {
+	if err := flags.Parse(args); err != nil {
 		return errUsage
 	}
 	rest := flags.Args()
 	options := cluster.Options{Dir: *dir, Nodes: *nodes, SimulatedNodes: *simulated, Log: os.Stderr}
-	switch command := args[0]; {
-	case command == "up" && len(rest) == 0:
+	switch {
+	case verb == "up" && len(rest) == 0:
 		return up(ctx, options)
-	case command == "prepare" && len(rest) == 0:
-		return cluster.Prepare(ctx, options)
-	case command == "down" && len(rest) == 0:
+	case verb == "down" && len(rest) == 0:
 		return cluster.Down(ctx, *dir)
-	case command == "status" && len(rest) == 0:
+	case verb == "status" && len(rest) == 0:
 		return withCluster(*dir, func(c *cluster.Cluster) error { return status(ctx, c) })
-	case command == "push" && len(rest) == 2:
+	case verb == "deploy" && len(rest) == 0:
+		return deploy(ctx, *dir)
+	case verb == "push" && len(rest) == 2:
 		return withCluster(*dir, func(c *cluster.Cluster) error { return c.PushImage(ctx, rest[0], rest[1]) })
-	case command == "kubectl":
+	case verb == "kubectl":
 		return withCluster(*dir, func(c *cluster.Cluster) error { return attached(c.Kubectl(ctx, rest...)) })
-	case command == "node" && len(rest) == 2:
+	case verb == "node" && len(rest) == 2:
 		return withCluster(*dir, func(c *cluster.Cluster) error { return changeNode(ctx, c, rest[0], rest[1]) })
-	case command == "api" && len(rest) == 1:
+	case verb == "api" && len(rest) == 1:
 		return withCluster(*dir, func(c *cluster.Cluster) error { return changeAPIServer(ctx, c, rest[0]) })
-	case command == "run" && len(rest) > 0:
+	case verb == "run" && len(rest) > 0:
 		return withCluster(*dir, func(c *cluster.Cluster) error { return runInside(ctx, c, *node, rest) })
 	}
 	return errUsage
@@ -97,6 +57,42 @@ func withCluster(dir string, do func(*cluster.Cluster) error) error {
 		return err
 	}
 	return do(c)
+}
+
+// prepare starts a cluster and takes it down again, which installs and builds all
+// that is missing, and shows that this machine can run one.
+func prepare(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "prepare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), dir)) }()
+	o := cluster.Options{SimulatedNodes: 1, Dir: dir, Log: os.Stdout}
+	if os.Geteuid() == 0 {
+		o.Nodes, o.Packages = 1, []string{"prometheus"}
+	}
+	if _, err = cluster.Start(ctx, o); err != nil {
+		return err
+	}
+	fmt.Println("all is there; taking this cluster down")
+	return nil
+}
+
+// deploy installs the controller, image included.
+func deploy(ctx context.Context, dir string) error {
+	if os.Getenv("IMAGE") != "" {
+		return errors.New("IMAGE is for other clusters: the local one gets the image that is built here")
+	}
+	s, err := harness.Open(dir, os.Stdout)
+	if err != nil {
+		return fmt.Errorf("%w: start one with `make cluster`, or let KUBECONFIG name another", err)
+	}
+	if err := s.Deploy(ctx); err != nil {
+		return err
+	}
+	fmt.Println("the controller runs in namespace", harness.Namespace)
+	return nil
 }
 
 func up(ctx context.Context, o cluster.Options) error {

@@ -1,5 +1,3 @@
-// Command cmd moves the targets of a load balancer under traffic, in every way that there
-// is, and counts the requests that are lost. It starts the cluster that it runs on.
 package main
 
 import (
@@ -8,10 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/balancer"
@@ -25,29 +21,24 @@ type options struct {
 	keep   bool
 }
 
-func main() {
+func moveTargets(ctx context.Context, args []string) error {
 	o := options{Options: balancer.Options{Log: os.Stdout}}
-	flag.StringVar(&o.Dir, "dir", ".cluster", "the cluster's folder")
-	flag.Float64Var(&o.Scale, "scale", 10, "AWS's times are divided by it, 1 to 10")
-	flag.Uint64Var(&o.Seed, "seed", 0, "seed of all draws; 0 draws one")
-	flag.StringVar(&o.only, "case", "", "run this case only")
-	flag.StringVar(&o.report, "report", "demo-aws-report.json", "name of the report, a file in the cluster's folder")
-	flag.BoolVar(&o.keep, "keep", false, "leave the cluster running at the end")
-	flag.Parse()
+	flags := flag.NewFlagSet("balancer", flag.ContinueOnError)
+	flags.StringVar(&o.Dir, "dir", ".cluster", "the cluster's folder")
+	flags.Float64Var(&o.Scale, "scale", 10, "AWS's times are divided by it, 1 to 10")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of all draws; 0 draws one")
+	flags.StringVar(&o.only, "case", "", "run this case only")
+	flags.StringVar(&o.report, "report", "demo-aws-report.json", "name of the report, a file in the cluster's folder")
+	flags.BoolVar(&o.keep, "keep", false, "leave the cluster running at the end")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil, flags.NArg() > 0:
+		return errUsage
+	}
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	// A second signal ends it at once.
-	context.AfterFunc(ctx, stop)
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "demo-aws:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, o options) error {
 	switch {
 	case runtime.GOOS != "linux":
 		return fmt.Errorf("this is %s, and real nodes need Linux", runtime.GOOS)

@@ -1,0 +1,41 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+)
+
+// Product is the image of this product's commands, as config/default names it.
+const Product = "docker.io/mumoshu/ingress-daemonset-controller:latest"
+
+// Build builds the commands of the project in root that run in a cluster, for this machine's
+// architecture, and packs them into an image archive (Product) in dir. With the variable RACE they
+// have the race detector in them, of which the first race ends the program: they are slower then,
+// and take much more memory.
+func Build(ctx context.Context, root, dir string) (archive string, err error) {
+	bin := filepath.Join(dir, "commands")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	args, cgo, env := []string{"build", "-trimpath", "-ldflags=-s -w"}, "0", []string(nil)
+	if os.Getenv("RACE") != "" {
+		// The image has no C library.
+		args, cgo = []string{"build", "-race", "-tags=netgo,osusergo", "-ldflags=-linkmode=external -extldflags=-static"}, "1"
+		env = []string{"GORACE=halt_on_error=1"}
+	}
+	build := exec.CommandContext(ctx, "go", append(args, "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")...)
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED="+cgo)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the commands: %w: %s", err, out)
+	}
+	image, err := Commands(bin, runtime.GOARCH, env...)
+	if err != nil {
+		return "", err
+	}
+	archive = filepath.Join(dir, "ingress-daemonset-controller.tar")
+	return archive, Write(archive, Product, image)
+}
