@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 

@@ -1,4 +1,6 @@
-package apiserver_test
+// Package apiserver holds the API server in memory, which unit tests and the simulations write to, to a
+// real one.
+package apiserver
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package apiserver_test
+package apiserver
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
-	"github.com/mumoshu/ingress-daemonset-controller/test/apiserver"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apiserver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 )
 
 var update = flag.Bool("update", false, "rewrite the map of packages in CONTRIBUTING.md")

@@ -95,7 +95,7 @@ func ruleOf(path string) (r rule, found bool) {
 
 // ships reports whether a package is neither for tests nor a tool.
 func ships(path string) bool {
-	return !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "tools/")
+	return !slices.ContainsFunc([]string{"internal/testing/", "test/", "tools/"}, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
 // TestRules lets rules be in the order of their kinds, and each be about a package that is there.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	"sigs.k8s.io/yaml"
 )
 

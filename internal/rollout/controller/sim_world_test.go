@@ -12,7 +12,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
-	"github.com/mumoshu/ingress-daemonset-controller/test/apiserver"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apiserver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"

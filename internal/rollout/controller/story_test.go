@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
-	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 )
 
 // A story is a world without chance, told as it happens: what people and

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
-	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 )
 
 // TestDecisionsThatComeTooLate are told to users when one follows another, and not for one freeze.

@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
-	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 )

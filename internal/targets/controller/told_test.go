@@ -7,7 +7,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
-	"github.com/mumoshu/ingress-daemonset-controller/test/fakeapi"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
