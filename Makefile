@@ -137,7 +137,6 @@ prepare:
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
 	@go run ./test/lab up --nodes $(NODES) --simulated $(or $(SIMULATED_NODES),0)
-	@echo 'kubectl, where there is none: go run ./test/lab kubectl ARGS'
 	@echo 'next: make deploy installs the controller, make cluster-down takes the cluster down'
 
 .PHONY: cluster-down

@@ -132,7 +132,9 @@ var documented = []step{
 	{documented: "make help", says: "make demo"},
 	{documented: "make cluster NODES=3", local: true, says: "ready"},
 	{documented: "make cluster", local: true, says: "next: make deploy"},
-	{documented: "make deploy", local: true, says: "the controller runs in namespace ingress-daemonset-system"},
+	{documented: "export KUBECONFIG=$PWD/.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH", local: true},
+	{documented: "make deploy", local: true, says: "the controller runs in namespace ingress-daemonset-system", after: applyToLocal},
+	{documented: askLocal, run: onLocal + askLocal, local: true, says: "200 OK"},
 	{documented: "make cluster-down", local: true},
 	{documented: "make demo", local: true, says: "The IngressDaemonSet lost 0 of"},
 	{documented: "make demo SIMULATED=1", local: true, says: "no traffic"},
@@ -320,6 +322,17 @@ func waitServing(ctx context.Context, u *reader) {
 	if err := u.nginx.WaitServing(ctx); err != nil {
 		u.Fatal(err)
 	}
+}
+
+// onLocal goes before what is run on the reader's own cluster, where askLocal sends a request.
+const (
+	onLocal  = "export KUBECONFIG=$PWD/.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH; "
+	askLocal = `go run ./test/lab run -- curl -si "http://$(kubectl get node node-1 -o jsonpath='{.status.addresses[0].address}')/"`
+)
+
+// applyToLocal does what the README does after make deploy.
+func applyToLocal(ctx context.Context, u *reader) {
+	u.must(ctx, "unset KUBECONFIG; "+onLocal+"kubectl apply -f examples/nginx.yaml && kubectl ids rollout status nginx --timeout 3m")
 }
 
 // endController ends the controller before its account goes: what it is refused

@@ -69,7 +69,7 @@ func SetUp(ctx context.Context, o cluster.Options) (*Harness, error) {
 	if err := s.Deploy(ctx); err != nil {
 		return s, err
 	}
-	return s, s.pushProxies(ctx)
+	return s, s.PushProxies(ctx)
 }
 
 func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
@@ -171,7 +171,8 @@ func (s *Harness) Lab(ctx context.Context, verb string) (*exec.Cmd, error) {
 	return s.Command(context.WithoutCancel(ctx), program, verb), nil
 }
 
-func (s *Harness) pushProxies(ctx context.Context) error {
+// PushProxies makes the images that examples/ names, and builds here, available to the cluster.
+func (s *Harness) PushProxies(ctx context.Context) error {
 	for name, references := range proxies {
 		fmt.Fprintf(s.log, "making the image of %s\n", name)
 		image, err := images.Proxy(ctx, name)

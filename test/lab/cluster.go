@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
@@ -105,6 +107,37 @@ func up(ctx context.Context, o cluster.Options) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "started in %s\n", time.Since(started).Round(100*time.Millisecond))
+	return furnish(ctx, o)
+}
+
+// furnish readies a cluster for whoever plays with it: the images that examples/ names, and kubectl and
+// the plugin where they can be called.
+func furnish(ctx context.Context, o cluster.Options) error {
+	s, err := harness.Open(o.Dir, o.Log)
+	if err != nil {
+		return err
+	}
+	if o.Nodes > 0 {
+		if err := s.PushProxies(ctx); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(o.Log, "building kubectl ids")
+	plugin, err := s.BuildTool(ctx, "./cmd/kubectl-ids")
+	if err != nil {
+		return err
+	}
+	bin := filepath.Dir(plugin)
+	for name, program := range map[string]string{"kubectl": s.Kubectl(ctx).Path, "kubectl-ids": plugin, "kubectl_complete-ids": plugin} {
+		link := filepath.Join(bin, name)
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(program, link); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(o.Log, "kubectl and kubectl ids: export KUBECONFIG=%s PATH=%s:$PATH\n", s.Kubeconfig(), bin)
 	return nil
 }
 
