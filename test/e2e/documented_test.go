@@ -134,6 +134,7 @@ var documented = []step{
 	{documented: "make cluster", local: true, says: "next: make deploy"},
 	{documented: "export KUBECONFIG=$PWD/.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH", local: true},
 	{documented: "make deploy", local: true, says: "the controller runs in namespace ingress-daemonset-system", after: applyToLocal},
+	{documented: "kubectl create serviceaccount nginx-ingress-serviceaccount", run: onLocal + "kubectl create serviceaccount nginx-ingress-serviceaccount", local: true, says: "created"},
 	{documented: askLocal, run: onLocal + askLocal, local: true, says: "200 OK"},
 	{documented: "make cluster-down", local: true},
 	{documented: "make demo", local: true, says: "The IngressDaemonSet lost 0 of"},
