@@ -15,6 +15,8 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 type options struct {
@@ -24,6 +26,7 @@ type options struct {
 }
 
 func main() {
+	harness.Quiet()
 	var o options
 	flag.StringVar(&o.dir, "dir", ".cluster", "the cluster's folder")
 	flag.IntVar(&o.simulated, "simulated", 0, "run on so many simulated nodes, without root and without traffic")

@@ -293,6 +293,9 @@ func (u *reader) follow(ctx context.Context, s step) {
 	if want := s.says + s.fails; !strings.Contains(out, want) {
 		u.Errorf("%s does not say %q but\n%s", line, want, out)
 	}
+	if strings.Contains(out, "goroutine ") {
+		u.Errorf("%s shows a stack:\n%s", line, out)
+	}
 	if s.after != nil {
 		s.after(ctx, u)
 	}

@@ -72,9 +72,11 @@ func SetUp(ctx context.Context, o cluster.Options) (*Harness, error) {
 	return s, s.PushProxies(ctx)
 }
 
+// Quiet has the client's library say nothing. A program calls it first: if nobody says within half a
+// minute where that is to log, it complains with a stack.
+func Quiet() { ctrllog.SetLogger(logr.Discard()) }
+
 func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
-	// The library's client complains with a stack if nobody says where its log goes.
-	ctrllog.SetLogger(logr.Discard())
 	config, err := c.RESTConfig()
 	if err != nil {
 		return nil, err

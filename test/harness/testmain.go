@@ -19,6 +19,7 @@ func Main(name string, run func(ctx context.Context, dir string) int) int {
 		fmt.Println("skipped: real nodes need root")
 		return 0
 	}
+	Quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// Always the same folder, so that what a run that was killed left is found.

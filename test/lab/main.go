@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 )
@@ -45,6 +46,7 @@ aws and traffic read FILE before standard input, and end when that is closed.
 var errUsage = errors.New("see the usage above")
 
 func main() {
+	harness.Quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// A second signal ends it at once.

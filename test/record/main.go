@@ -33,6 +33,7 @@ const (
 var player string
 
 func main() {
+	harness.Quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
