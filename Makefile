@@ -153,6 +153,10 @@ deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=
 image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
 	@go run ./test/lab image dist
 
+.PHONY: push
+push: $(if $(IMAGE),image) ## Push the image or the chart to a registry (IMAGE=registry.example.com/ingress-daemonset-controller:v1, CHART=oci://registry.example.com/charts)
+	@go run ./tools/push -image '$(IMAGE)' -chart '$(CHART)'
+
 .PHONY: release
 release: ## Write all files of the release that CHANGELOG.md begins with to dist/: image, manifests, chart, kubectl ids, bills of materials
 	@go run ./tools/release

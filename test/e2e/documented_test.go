@@ -46,9 +46,12 @@ type step struct {
 var documented = []step{
 	{documented: "make image", says: "dist/ingress-daemonset-controller.tar"},
 	{
-		documented: "skopeo copy docker-archive:dist/ingress-daemonset-controller.tar docker://registry.example.com/ingress-daemonset-controller:v1",
-		run:        "skopeo copy --insecure-policy --dest-tls-verify=false docker-archive:dist/ingress-daemonset-controller.tar docker://HOST:5000/registry.example.com/ingress-daemonset-controller:v1",
-		inNetwork:  true,
+		documented: "make push IMAGE=registry.example.com/ingress-daemonset-controller:v1", says: "pushed ",
+		run:        "make push IMAGE=HOST:5000/registry.example.com/ingress-daemonset-controller:v1", inNetwork: true,
+	},
+	{
+		documented: "make push CHART=oci://registry.example.com/charts", says: "Pushed: ",
+		run:        "make push CHART=oci://HOST:5000/registry.example.com/charts", inNetwork: true,
 	},
 	{documented: "kubectl delete ids --all --all-namespaces"},
 	{documented: "kubectl delete -k config/default", before: endController, says: "deleted"},
