@@ -40,7 +40,8 @@ type Object struct {
 	Name        string `json:"name"`
 }
 
-func (o Object) resource() string {
+// String is the resource, with the subresource if there is one: pods/eviction.
+func (o Object) String() string {
 	if o.Subresource != "" {
 		return o.Resource + "/" + o.Subresource
 	}
@@ -153,7 +154,7 @@ func Unused(rules []rbacv1.PolicyRule, events []Event) []string {
 }
 
 func (e Event) permission(verb string) string {
-	return verb + " " + strings.TrimPrefix(e.ObjectRef.APIGroup+"/"+e.ObjectRef.resource(), "/")
+	return verb + " " + strings.TrimPrefix(e.ObjectRef.APIGroup+"/"+e.ObjectRef.String(), "/")
 }
 
 func permissions(rule rbacv1.PolicyRule) []string {

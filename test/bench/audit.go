@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
 )
 
 // writes are how often each user wrote to each resource. What was refused for
@@ -40,32 +42,18 @@ func countWrites(path string, from, to int64) (writes, error) {
 		if err != nil {
 			return nil, err
 		}
-		var e event
+		var e audit.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
-		if e.writes() {
+		if changes(e) {
 			out.count(e)
 		}
 	}
 }
 
-type event struct {
-	Verb string `json:"verb"`
-	User struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	RequestURI     string `json:"requestURI"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
-func (e *event) writes() bool {
+// changes reports whether a request is to change something.
+func changes(e audit.Event) bool {
 	switch e.Verb {
 	case "get", "list", "watch":
 		return false
@@ -73,16 +61,13 @@ func (e *event) writes() bool {
 	return e.ObjectRef.Resource != "" && !strings.Contains(e.RequestURI, "dryRun=All")
 }
 
-func (w writes) count(e event) {
+func (w writes) count(e audit.Event) {
 	user := e.User.Username[strings.LastIndex(e.User.Username, ":")+1:]
 	if w[user] == nil {
 		w[user] = map[string]int{}
 	}
-	resource := e.ObjectRef.Resource
-	if e.ObjectRef.Subresource != "" {
-		resource += "/" + e.ObjectRef.Subresource
-	}
-	if e.ResponseStatus.Code >= 300 {
+	resource := e.ObjectRef.String()
+	if e.Response.Code >= 300 {
 		resource += " refused"
 	}
 	w[user][resource]++
