@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Command is helm with arguments, built by the module in tools/helm of the project whose folder root
-// is. That module is not one of the workspace.
+// Command is helm with arguments, built by the module in tools/helm of the project whose folder root is.
 func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
 	module := filepath.Join(root, "tools", "helm", "go.mod")
-	return exec.CommandContext(ctx, "env", append([]string{"GOWORK=off", "go", "tool", "-modfile=" + module, "helm"}, arguments...)...)
+	return exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=" + module, "helm"}, arguments...)...)
 }
