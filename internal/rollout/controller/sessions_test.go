@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -106,6 +107,26 @@ func remembersTheSame(a, b *session) bool {
 		len(a.untold) == len(b.untold) && a.decided == b.decided && a.waveBegan == b.waveBegan && a.dryRun.of("r1") == b.dryRun.of("r1") &&
 		len(a.changes.nodes) == len(b.changes.nodes) && len(a.evictions.seen) == len(b.evictions.seen) && len(a.checks.callers) == len(b.checks.callers) &&
 		len(a.measurements.underWay) == len(b.measurements.underWay) && a.throttle.lastReport() == b.throttle.lastReport()
+}
+
+// TestAFailedReadEndsNoSession: it does not say that the IngressDaemonSet is gone.
+func TestAFailedReadEndsNoSession(t *testing.T) {
+	r, set, _ := remembering(t)
+	r.client = unreadable{r.client}
+	before := r.sessions.of(client.ObjectKeyFromObject(set))
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)}); err == nil {
+		t.Error("the failure is not told")
+	}
+	if r.sessions.of(client.ObjectKeyFromObject(set)) != before {
+		t.Error("what was remembered is lost")
+	}
+}
+
+// unreadable fails to read.
+type unreadable struct{ client.Client }
+
+func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("the cache is not started")
 }
 
 // TestObjectsOfNobodyOpenNoSession: pods and Nodes that belong to no IngressDaemonSet leave nothing behind.
