@@ -16,6 +16,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/machine"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 

@@ -47,11 +47,11 @@ var documented = []step{
 	{documented: "make image", says: "dist/ingress-daemonset-controller.tar"},
 	{
 		documented: "make push IMAGE=registry.example.com/ingress-daemonset-controller:v1", says: "pushed ",
-		run:        "make push IMAGE=HOST:5000/registry.example.com/ingress-daemonset-controller:v1", inNetwork: true,
+		run: "make push IMAGE=HOST:5000/registry.example.com/ingress-daemonset-controller:v1", inNetwork: true,
 	},
 	{
 		documented: "make push CHART=oci://registry.example.com/charts", says: "Pushed: ",
-		run:        "make push CHART=oci://HOST:5000/registry.example.com/charts", inNetwork: true,
+		run: "make push CHART=oci://HOST:5000/registry.example.com/charts", inNetwork: true,
 	},
 	{documented: "kubectl delete ids --all --all-namespaces"},
 	{documented: "kubectl delete -k config/default", before: endController, says: "deleted"},
@@ -137,8 +137,12 @@ var documented = []step{
 	{documented: "make cluster", local: true, says: "next: make deploy"},
 	{documented: "export KUBECONFIG=$PWD/.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH", local: true},
 	{documented: "make deploy", local: true, says: "the controller runs in namespace ingress-daemonset-system", after: applyToLocal},
-	{documented: "kubectl create serviceaccount nginx-ingress-serviceaccount", run: onLocal + "kubectl create serviceaccount nginx-ingress-serviceaccount", local: true, says: "created"},
-	{documented: askLocal, run: onLocal + askLocal, local: true, says: "200 OK"},
+	{
+		documented: `go run ./test/lab run -- curl -si "http://$(kubectl get node node-1 -o jsonpath='{.status.addresses[0].address}')/"`,
+		run:        onLocal + `go run ./test/lab run -- curl -si "http://$(kubectl get node node-1 -o jsonpath='{.status.addresses[0].address}')/"`,
+		local:      true, says: "200 OK",
+	},
+	{documented: "make push", fails: "say where to"},
 	{documented: "make cluster-down", local: true},
 	{documented: "make demo", local: true, says: "The IngressDaemonSet lost 0 of"},
 	{documented: "make demo SIMULATED=1", local: true, says: "no traffic"},
@@ -331,11 +335,8 @@ func waitServing(ctx context.Context, u *reader) {
 	}
 }
 
-// onLocal goes before what is run on the reader's own cluster, where askLocal sends a request.
-const (
-	onLocal  = "export KUBECONFIG=$PWD/.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH; "
-	askLocal = `go run ./test/lab run -- curl -si "http://$(kubectl get node node-1 -o jsonpath='{.status.addresses[0].address}')/"`
-)
+// onLocal goes before what is run on the reader's own cluster.
+const onLocal = "export KUBECONFIG=$PWD/.cluster/kubeconfig PATH=$PWD/.cluster/bin:$PATH; "
 
 // applyToLocal does what the README does after make deploy.
 func applyToLocal(ctx context.Context, u *reader) {

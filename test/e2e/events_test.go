@@ -17,6 +17,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"

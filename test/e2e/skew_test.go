@@ -13,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/lb"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"

@@ -1,4 +1,3 @@
-// A release is made, for fewer platforms, and looked into.
 package main_test
 
 import (
@@ -30,6 +29,7 @@ const (
 	product = "ingress-daemonset-controller"
 )
 
+// TestRelease makes a release, for fewer platforms, and looks at what is in it.
 func TestRelease(t *testing.T) {
 	dir := t.TempDir()
 	makeRelease(t, dir)
