@@ -200,3 +200,19 @@ func TestAlertsLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestRunbookBeginsWithHowToStop: whoever is woken finds that first, and then a command for whatever is seen.
+func TestRunbookBeginsWithHowToStop(t *testing.T) {
+	sections := strings.Split(read(t, "docs/runbook.md"), "\n## ")[1:]
+	stop := strings.Join(Commands(sections[0]), "\n")
+	for _, command := range []string{"kubectl ids rollout pause NAME", "kubectl ids rollout undo NAME", "kubectl ids attach --all"} {
+		if !strings.Contains(stop, command) {
+			t.Errorf("the runbook does not begin with %s, but with\n%s", command, sections[0])
+		}
+	}
+	for _, section := range sections[2:] {
+		if title, _, _ := strings.Cut(section, "\n"); len(Commands(section)) == 0 {
+			t.Errorf("the runbook has no command under %s", title)
+		}
+	}
+}
