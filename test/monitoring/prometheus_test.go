@@ -24,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// fleet is what the controller tells that leads, waiting what one tells that does not.
+// leading is what the controller tells that leads, waiting what one tells that does not.
 const (
-	fleet   = "testdata/fleet.prom"
+	leading = "testdata/fleet.prom"
 	waiting = "ingressdaemonset_build_info{version=\"v0.2.0\",goversion=\"go1.26\"} 1\n" +
 		"leader_election_master_status{name=\"ingress-daemonset-controller\"} 0\n"
 )
@@ -58,32 +58,68 @@ func TestDashboardShowsTheFleet(t *testing.T) {
 	for _, r := range rows {
 		fmt.Fprintf(&shown, "%s\n", r.question)
 		for _, panel := range r.panels {
-			fmt.Fprintf(&shown, "  %s\n", panel.title)
+			var found [][]series
 			for _, q := range panel.queries {
-				found, err := p.ask(t.Context(), fill.Replace(q.expr))
-				if err != nil || len(found) == 0 {
-					t.Errorf("%s: %s finds %v, %v", panel.title, q.expr, found, err)
+				all, err := p.ask(t.Context(), fill.Replace(q.expr))
+				if err != nil || len(all) == 0 {
+					t.Errorf("%s: %s finds %v, %v", panel.title, q.expr, all, err)
 				}
-				for _, line := range lines(q, found) {
-					fmt.Fprintf(&shown, "    %s\n", line)
-				}
+				found = append(found, all)
+			}
+			fmt.Fprintf(&shown, "  %s\n", panel.title)
+			for _, line := range panel.shows(found) {
+				fmt.Fprintf(&shown, "    %s\n", line)
 			}
 		}
 	}
 	golden.Equal(t, *update, filepath.Join("testdata", "shows.txt"), shown.String())
 }
 
-// lines are what a query finds, a line for each series.
-func lines(q query, found []series) (out []string) {
-	changes := strings.Contains(q.expr, "rate(")
-	for _, s := range found {
-		line := s.called(q.legend)
-		if !changes {
-			line += ": " + s.value()
-		}
-		out = append(out, line)
+// shows are the lines of a panel, of what its queries find: one for each series, or of a table for each fleet.
+func (p panel) shows(found [][]series) (out []string) {
+	if len(p.columns) > 0 {
+		return p.table(found)
 	}
-	slices.Sort(out)
+	for i, q := range p.queries {
+		var all []string
+		for _, s := range found[i] {
+			line := label.ReplaceAllStringFunc(q.legend, func(of string) string { return s.Labels[strings.Trim(of, "{}")] })
+			if !strings.Contains(q.expr, "rate(") {
+				line += ": " + s.value()
+			}
+			all = append(all, line)
+		}
+		slices.Sort(all)
+		out = append(out, all...)
+	}
+	return out
+}
+
+// table merges series of the same fleet into one line, as Grafana does, under the names of the columns.
+func (p panel) table(found [][]series) []string {
+	cells := map[string]map[string]string{}
+	for i, all := range found {
+		for _, s := range all {
+			fleet := s.Labels["namespace"] + "/" + s.Labels["name"]
+			if cells[fleet] == nil {
+				cells[fleet] = map[string]string{}
+			}
+			maps.Copy(cells[fleet], s.Labels)
+			cells[fleet]["Value #"+string(rune('A'+i))] = s.value()
+		}
+	}
+	var names []string
+	for _, c := range p.columns {
+		names = append(names, c[1])
+	}
+	out := []string{strings.Join(names, " | ")}
+	for _, fleet := range slices.Sorted(maps.Keys(cells)) {
+		var line []string
+		for _, c := range p.columns {
+			line = append(line, cells[fleet][c[0]])
+		}
+		out = append(out, strings.TrimRight(strings.Join(line, " | "), " "))
+	}
 	return out
 }
 
@@ -96,19 +132,8 @@ type series struct {
 
 func (s series) value() string { return fmt.Sprint(s.Sample[1]) }
 
-var label = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
-
-// called is the series by a legend, or by all of its labels, as a table has them.
-func (s series) called(legend string) string {
-	if legend != "" {
-		return label.ReplaceAllStringFunc(legend, func(of string) string { return s.Labels[strings.Trim(of, "{}")] })
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
-		all = append(all, name+"="+s.Labels[name])
-	}
-	return strings.Join(all, " ")
-}
+// label is one in a legend.
+var label = regexp.MustCompile(`\{\{[a-z_]+\}\}`)
 
 // server is a program that was started for a test, at an address.
 type server string
@@ -116,7 +141,7 @@ type server string
 // startPrometheus returns when it answers.
 func startPrometheus(t *testing.T) server {
 	t.Helper()
-	leads, err := os.ReadFile(fleet)
+	leads, err := os.ReadFile(leading)
 	if err != nil {
 		t.Fatal(err)
 	}
