@@ -12,7 +12,7 @@ export CGO_ENABLED ?= 0
 
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
-NEED_ROOT := test/e2e test/balancer tools/images test/lb test/aws test/webhook
+NEED_ROOT := test/e2e test/balancer tools/images test/lb test/aws test/monitoring test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.

@@ -120,7 +120,7 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	rollouts := rollout.Options{Image: o.image, Measure: o.analyses.measurer(mgr).Measure, CheckAnalysis: analysis.Check, Detachers: detachers}
+	rollouts := rollout.Options{Version: version, Image: o.image, Measure: o.analyses.measurer(mgr).Measure, CheckAnalysis: analysis.Check, Detachers: detachers}
 	if err := rollout.SetUp(mgr, rollouts); err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func disableServices(ctx context.Context, installed []string) error {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
 		return nil
 	}
-	for _, service := range []string{"nginx", "haproxy", "caddy", "prometheus"} {
+	for _, service := range []string{"nginx", "haproxy", "caddy", "prometheus", "prometheus-alertmanager"} {
 		if slices.Contains(installed, service) {
 			if _, err := output(ctx, "", "systemctl", "disable", service); err != nil {
 				return err

@@ -92,6 +92,27 @@ var documented = []step{
 	{documented: "kubectl ids port release NAME PORT", run: "kubectl ids port release NAME 10080", fails: "is in spec.healthCheckNodePorts"},
 	{documented: "kubectl ids attach --all", says: "No node is out of its load balancers"},
 
+	// The runbook, and a node that is out while no controller runs.
+	{documented: "kubectl ids list -A", says: "Complete"},
+	{documented: "kubectl get targetgroupattachments --all-namespaces", says: "No resources found"},
+	{documented: "kubectl ids attach NODE --print-aws", fails: "has no Attachment"},
+	{documented: "kubectl -n ingress-daemonset-system get pods -o wide", says: "Running"},
+	{documented: "kubectl -n ingress-daemonset-system rollout restart deployment ingress-daemonset-controller", says: "restarted", after: controllerRuns},
+	{documented: `kubectl patch ids NAME --type=merge -p '{"spec":{"paused":true}}'`, before: takeOut, says: "patched"},
+	{documented: "kubectl -n ingress-daemonset-system scale deployment ingress-daemonset-controller --replicas=0", says: "scaled", after: endController},
+	{
+		documented: `kubectl get deployments --all-namespaces -l ingress-daemon-for-node -o custom-columns='NODE:.metadata.annotations.ingressdaemonsets\.mumoshu\.github\.io/node,READY:.status.readyReplicas,MARK:.metadata.annotations.ingressdaemonsets\.mumoshu\.github\.com/to-be-updated,MARK-KEY:.metadata.annotations.ingressdaemonsets\.mumoshu\.github\.io/mark-key,WANTED-OUT:.metadata.annotations.ingressdaemonsets\.mumoshu\.github\.io/detached,DRAINED:.metadata.annotations.ingressdaemonsets\.mumoshu\.github\.io/drained-at'`,
+		says:       "kubectl-ids",
+	},
+	{documented: "kubectl get pods --all-namespaces -l ingress-daemon-for-node=NODE", says: "Running"},
+	{
+		documented: "kubectl annotate deployments --all-namespaces -l ingress-daemon-for-node=NODE ingressdaemonsets.mumoshu.github.com/to-be-updated- ingressdaemonsets.mumoshu.github.io/detached- ingressdaemonsets.mumoshu.github.io/drained-at-",
+		before:     answers("503"), says: "annotated", after: answers("200"),
+	},
+	{documented: "kubectl scale deployment NAME-NODE --replicas=2", says: "scaled"},
+	{documented: "kubectl annotate node NODE node-detacher.variant.run/detached-", says: "node/"},
+	{documented: "kubectl -n ingress-daemonset-system scale deployment ingress-daemonset-controller --replicas=2", says: "scaled", after: putBack},
+
 	// The recorded session, in which the template changes.
 	{documented: "kubectl get ids nginx", before: waitServing, says: "nginx   3 "},
 	{documented: `sed 's/value: "1"/value: "2"/' nginx.yaml > new.yaml`},
@@ -154,7 +175,8 @@ var documented = []step{
 	{documented: "go test ./internal/rollout/controller ./internal/targets ./internal/detach -run TestStories -update", says: "ok"},
 	{documented: "go test ./internal/rollout/objects -run TestExamples -update", says: "ok"},
 	{documented: "go test ./test/structure -run TestMap -update", says: "ok"},
-	{documented: "go test ./internal/rollout/controller -run MetricsReference -update", says: "ok"},
+	{documented: "go test ./test/docs -run TestMetrics -update", says: "ok"},
+	{documented: "go test ./test/monitoring -run TestDashboard -update", says: "ok"},
 	{documented: "go test ./internal/nodehealth/connections -run none -bench Dump", run: "go test ./internal/nodehealth/connections -run none -bench Dump -benchtime 1x", says: "ok"},
 }
 
@@ -162,6 +184,7 @@ const (
 	ofWebhook = "test/webhook runs it"
 	ofAccount = "it asks for an account with AWS"
 	ofTenants = "test/api runs it"
+	ofRunbook = "test/api/controller runs it"
 )
 
 // elsewhere are command lines that this test does not run, and why.
@@ -194,6 +217,8 @@ var elsewhere = map[string]string{
 	"kubectl create clusterrolebinding ingress-detachers --clusterrole=ingress-daemonset-detacher --group=ingress-team":                                                                    ofTenants,
 	"kubectl create clusterrole assume-ingress --verb=assume --resource=targetgroupattachments.ingressdaemonsets.mumoshu.github.io --resource-name=arn:aws:iam::123456789012:role/ingress": ofTenants,
 	"kubectl create clusterrolebinding assume-ingress --clusterrole=assume-ingress --serviceaccount=NAMESPACE:deployer":                                                                    ofTenants,
+
+	"kubectl get endpointslices -l kubernetes.io/service-name=NAME -o yaml | sed 's/ready: false/ready: true/; s/terminating: true/terminating: false/' | kubectl replace -f -": ofRunbook,
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
 	"go test ./test/balancer -v -timeout 60m":                 "make test runs it",
@@ -348,6 +373,38 @@ func applyToLocal(ctx context.Context, u *reader) {
 func endController(ctx context.Context, u *reader) {
 	u.must(ctx, "kubectl -n ingress-daemonset-system scale deployment ingress-daemonset-controller --replicas=0")
 	u.must(ctx, "kubectl -n ingress-daemonset-system wait pod -l app.kubernetes.io/name=ingress-daemonset-controller --for=delete --timeout=2m")
+}
+
+// controllerRuns waits until the controller's pods are ready.
+func controllerRuns(ctx context.Context, u *reader) {
+	u.must(ctx, "kubectl -n ingress-daemonset-system rollout status deployment ingress-daemonset-controller --timeout=3m")
+}
+
+// takeOut takes the reader's node out, and leaves it out.
+func takeOut(ctx context.Context, u *reader) { u.must(ctx, "kubectl ids detach "+u.node.Name()) }
+
+// answers waits until the health check of the reader's node answers with a status.
+func answers(status string) func(context.Context, *reader) {
+	return func(ctx context.Context, u *reader) {
+		line := "curl -s -o /dev/null -w '%{http_code}' http://" + u.node.IP() + ":10080/"
+		if err := harness.Wait(ctx, "the health check to answer "+status, func() (bool, error) {
+			out, err := u.shell(ctx, true, line)
+			return out == status, err
+		}); err != nil {
+			u.Fatal(err)
+		}
+	}
+}
+
+// putBack is after a controller came back that found a node put back without it: it leaves it so.
+func putBack(ctx context.Context, u *reader) {
+	controllerRuns(ctx, u)
+	waitServing(ctx, u)
+	if err := u.nginx.CheckUnmarked(ctx); err != nil {
+		u.Error(err)
+	}
+	u.must(ctx, "kubectl ids rollout resume nginx")
+	waitServing(ctx, u)
 }
 
 // completes asks kubectl, as a shell does, what may follow kubectl ids.

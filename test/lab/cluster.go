@@ -72,7 +72,7 @@ func prepare(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), dir)) }()
 	o := cluster.Options{SimulatedNodes: 1, Dir: dir, Log: os.Stdout}
 	if os.Geteuid() == 0 {
-		o.Nodes, o.Packages = 1, []string{"prometheus"}
+		o.Nodes, o.Packages = 1, []string{"prometheus", "prometheus-alertmanager"}
 	}
 	if _, err = cluster.Start(ctx, o); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
-	count(req.NamespacedName, decision.Status, done, took)
+	s.count(o.state.Spec.Paused, decision.Status, done, took)
 	timeDetachments(req.NamespacedName, o.state, done)
 	s.tell(done)
 	again, err := r.writeStatus(ctx, o, decision.Status)

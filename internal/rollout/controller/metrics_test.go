@@ -1,7 +1,7 @@
 package controller
 
 import (
-	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -9,30 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// TestMetricsReference: what is documented is what is reported.
-func TestMetricsReference(t *testing.T) {
-	const file = "../../../docs/reference/metrics.md"
-	var b strings.Builder
-	b.WriteString("# Metrics\n\nThe controller reports these at `/metrics` beside those of controller-runtime.\n\n<!-- go test ./internal/rollout/controller -run MetricsReference -update -->\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n")
-	for _, m := range ofEach {
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s |\n", m.name, m.kind, strings.Join(m.all(), "`, `"), m.help)
-	}
-	b.WriteString("\nMade of the same list: [alerts](../../config/monitoring/alerts.yaml), a PrometheusRule, and a\n[dashboard](../../config/monitoring/dashboard.json) for Grafana.\n")
-	golden.Equal(t, *update, file, b.String())
-}
-
 // TestMeasure reports a decision, and forgets the IngressDaemonSet.
 func TestMeasure(t *testing.T) {
 	set := types.NamespacedName{Namespace: "measured", Name: "proxy"}
-	count(set, v1alpha1.IngressDaemonSetStatus{
+	session := newSessions(time.Now).of(set)
+	session.count(true, v1alpha1.IngressDaemonSetStatus{
 		ServingNodes: 3, DegradedNodes: 1, UnavailableNodes: 2, UpdatedNodes: 4, Wave: []string{"a", "b"},
-		Conditions: []metav1.Condition{{Type: "Available", Status: "True"}, {Type: "Blocked", Status: "False"}},
+		Conditions: []metav1.Condition{{Type: "Available", Status: "True", Reason: "NodesServing"}, {Type: "Blocked", Status: "False", Reason: "AsExpected"}},
 	}, []rollout.Step{{Action: rollout.Mark}, {Action: rollout.Mark}, {Action: rollout.DeletePods, Pods: []string{"x", "y", "z"}}}, time.Millisecond)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := rollout.State{Now: at.Add(time.Minute), Status: v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b", "c", "e"}}, Nodes: []rollout.Node{
@@ -44,16 +32,15 @@ func TestMeasure(t *testing.T) {
 	}}
 	timeDetachments(set, state, []rollout.Step{{Action: rollout.Update, Node: "a"}, {Action: rollout.Update, Node: "b"}})
 	timeAttachments(set, state, v1alpha1.IngressDaemonSetStatus{Wave: []string{"a", "b"}})
-	clock := session{key: set}
 	for i, underWay := range []bool{false, true, true, false, false, true} {
-		clock.tick(underWay, at.Add(time.Duration(i)*time.Second))
+		session.tick(underWay, at.Add(time.Duration(i)*time.Second))
 	}
 	want := map[string]float64{
 		"ingressdaemonset_wave_seconds":   1,
 		"ingressdaemonset_detach_seconds": 1, "ingressdaemonset_attach_seconds": 1,
 		"ingressdaemonset_nodes serving": 3, "ingressdaemonset_nodes degraded": 1, "ingressdaemonset_nodes unavailable": 2,
-		"ingressdaemonset_updated_nodes": 4, "ingressdaemonset_wave_nodes": 2,
-		"ingressdaemonset_condition Available": 1, "ingressdaemonset_condition Blocked": 0,
+		"ingressdaemonset_updated_nodes": 4, "ingressdaemonset_wave_nodes": 2, "ingressdaemonset_paused": 1,
+		"ingressdaemonset_condition Available NodesServing": 1, "ingressdaemonset_condition Blocked AsExpected": 0,
 		"ingressdaemonset_steps_total Mark": 2, "ingressdaemonset_steps_total DeletePods": 1,
 		"ingressdaemonset_rejected_pods_total": 3, "ingressdaemonset_plan_seconds": 1,
 	}
@@ -64,6 +51,58 @@ func TestMeasure(t *testing.T) {
 	if left := gathered(t, "measured"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// TestConditionsHaveOneReason: a condition is reported under its present reason, and under no other any more.
+func TestConditionsHaveOneReason(t *testing.T) {
+	session := newSessions(time.Now).of(types.NamespacedName{Namespace: "reasons", Name: "proxy"})
+	t.Cleanup(func() { unmeasure(session.key) })
+	for _, c := range []metav1.Condition{
+		{Type: "Progressing", Status: "True", Reason: "RollingOut"},
+		{Type: "Progressing", Status: "False", Reason: "Paused"},
+		{Type: "Progressing", Status: "False", Reason: "Paused"},
+		{Type: "Blocked", Status: "True", Reason: "FloorReached"},
+		{Type: "Progressing", Status: "True", Reason: "Complete"},
+	} {
+		session.count(false, v1alpha1.IngressDaemonSetStatus{Conditions: []metav1.Condition{c}}, nil, 0)
+		value, reported := 0.0, map[string]float64{}
+		if c.Status == metav1.ConditionTrue {
+			value = 1
+		}
+		for name, v := range gathered(t, "reasons") {
+			if strings.HasPrefix(name, "ingressdaemonset_condition "+c.Type+" ") {
+				reported[name] = v
+			}
+		}
+		if diff := cmp.Diff(map[string]float64{"ingressdaemonset_condition " + c.Type + " " + c.Reason: value}, reported); diff != "" {
+			t.Errorf("%s %s %s (-want +got)\n%s", c.Type, c.Status, c.Reason, diff)
+		}
+	}
+}
+
+// TestBuildIsReported: whoever scrapes finds which version runs.
+func TestBuildIsReported(t *testing.T) {
+	t.Cleanup(buildGauge.Reset)
+	countBuild("v1.2.3")
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "ingressdaemonset_build_info" {
+			continue
+		}
+		labels := map[string]string{}
+		for _, l := range family.Metric[0].Label {
+			labels[l.GetName()] = l.GetValue()
+		}
+		want := map[string]string{"version": "v1.2.3", "goversion": runtime.Version()}
+		if diff := cmp.Diff(want, labels); diff != "" || len(family.Metric) != 1 || family.Metric[0].GetGauge().GetValue() != 1 {
+			t.Errorf("%v\n%s", family, diff)
+		}
+		return
+	}
+	t.Error("it is not reported")
 }
 
 // gathered are the values of a namespace by metric and own label, of histograms

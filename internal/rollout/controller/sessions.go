@@ -33,6 +33,8 @@ type session struct {
 	decided bool
 	// waveBegan is when the nodes that are under way began; zero where none are.
 	waveBegan time.Time
+	// reasons are those that conditions, by type, are reported with in the metrics.
+	reasons map[string]string
 
 	// Steps, events, and answers of ports and measurements use these beside a pass.
 
@@ -83,7 +85,7 @@ func (s *sessions) of(key types.NamespacedName) *session {
 func (s *sessions) begin(key types.NamespacedName) *session {
 	trigger := func() { s.trigger(key) }
 	return &session{
-		key: key, dryRun: &dryRun{now: s.now}, changes: &changes{}, evictions: newEvictions(s.taints),
+		key: key, reasons: map[string]string{}, dryRun: &dryRun{now: s.now}, changes: &changes{}, evictions: newEvictions(s.taints),
 		checks: newChecks(key, trigger, s.listen, s.now), measurements: newMeasurements(key, trigger, s.measuring), throttle: &throttle{spent: s.spent},
 	}
 }

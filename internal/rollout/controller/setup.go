@@ -64,6 +64,8 @@ func CacheOptions(allPods bool) cache.Options {
 
 // Options say what rollouts may use.
 type Options struct {
+	// Version is this program's, for the metrics.
+	Version string
 	// Image is the health checkers', where an IngressDaemonSet names none.
 	Image string
 	// Measure makes the measurements of the analysis, CheckAnalysis says what of a check no
@@ -106,6 +108,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("setting up the controller: %w", err)
 	}
+	countBuild(o.Version)
 	return nil
 }
 

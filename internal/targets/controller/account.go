@@ -83,7 +83,7 @@ func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	}
 	a.connect = func() (Cloud, error) { return r.Connect(as, a.before) }
 	a.running, a.stop = context.WithCancel(r.running)
-	a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.listGroups, trigger: r.trigger}
+	a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.countedList, trigger: r.trigger}
 	return a
 }
 
@@ -238,6 +238,18 @@ func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.mu.Unlock()
 	callsMade.WithLabelValues(call.Kind.String(), outcome.String()).Inc()
 	a.trigger()
+}
+
+// countedList lists the groups, and counts that as a call: while the cloud cannot be reached, it is the only
+// one that is made.
+func (a *account) countedList(ctx context.Context) ([]targets.Group, error) {
+	groups, err := a.listGroups(ctx)
+	outcome := targets.Accepted
+	if err != nil {
+		outcome = a.outcome(err)
+	}
+	callsMade.WithLabelValues("List", outcome.String()).Inc()
+	return groups, err
 }
 
 // connected is the cloud. The first that asks connects, and calls are made from then on.

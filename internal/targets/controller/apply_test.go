@@ -36,8 +36,11 @@ func reconcilerOf(t *testing.T, api client.Client) *Reconciler {
 	a := accountOf(&fakeCloud{}, func() {})
 	a.running, a.stop = context.WithCancel(t.Context())
 	return &Reconciler{
-		Options: Options{SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Hour, Rate: 4, Burst: 20},
-		client:  api, recorder: events.NewFakeRecorder(100), trigger: func() {}, running: t.Context(),
+		Options: Options{
+			SettleTime: targets.DefaultSettleTime, GroupsEvery: time.Hour, Rate: 4, Burst: 20,
+			Outcome: func(error) targets.Outcome { return targets.Failed },
+		},
+		client: api, recorder: events.NewFakeRecorder(100), trigger: func() {}, running: t.Context(),
 		writes: newWrites(func() {}), connections: newConnections(func() {}),
 		accounts: map[v1alpha1.AssumeRole]*account{{}: a}, background: a.background,
 		bindings: &listing[targets.Binding]{read: true, at: time.Now(), trigger: func() {}}, caches: newCaches(api, api, func() {}), answers: newAnswers(),

@@ -91,6 +91,8 @@ type Reconciler struct {
 	untold []untold
 	// gates are the versions in which pods were seen when their gates were written.
 	gates map[types.UID]string
+	// counted are the numbers of targets that the metrics tell.
+	counted map[counted]int
 }
 
 // Reconcile observes, decides, applies and reports, once, for all groups.

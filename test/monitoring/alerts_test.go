@@ -1,4 +1,6 @@
-package e2e
+// Package monitoring tests what is made of the metrics with a real Prometheus: alerts, the dashboard, and the
+// way of an alert to whoever is on call.
+package monitoring
 
 import (
 	"os"
@@ -9,10 +11,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// folder is where the alerts and the dashboard are.
+const folder = "../../config/monitoring"
+
 // TestAlerts has promtool play time series to the alerts, which fire when they
 // should.
 func TestAlerts(t *testing.T) {
-	const folder = "../../config/monitoring"
 	dir := t.TempDir()
 	content, err := os.ReadFile(filepath.Join(folder, "alerts.yaml"))
 	if err != nil {
