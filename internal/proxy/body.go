@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -58,7 +59,7 @@ func (x *exchange) readBody() (status int) {
 		return 0
 	}
 	x.hasBody = true
-	x.expects = r.Header["Expect"] != nil
+	x.expects = hasElement(r.Header["Expect"], "100-continue")
 	x.small = !x.expects && 0 < r.ContentLength && r.ContentLength <= balance.MaxBody
 	x.body.begin(x.w, r, o)
 	if o.MaxBody > 0 && r.ContentLength > o.MaxBody {
@@ -75,7 +76,7 @@ func (x *exchange) readBody() (status int) {
 	x.kept = x.kept[:n]
 	if _, err := io.ReadFull(&x.body, x.kept); err != nil {
 		x.small = false
-		return int(x.body.status.Load())
+		return cmp.Or(int(x.body.status.Load()), http.StatusBadRequest)
 	}
 	x.body.ended.Store(true)
 	return 0
@@ -123,17 +124,21 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		b.ended.Store(true)
-	case err != nil && !b.isStopped():
-		b.status.Store(int32(statusOfBody(err)))
+	case err != nil:
+		b.fail(err)
 	}
 	return n, err
 }
 
-// isStopped is whether a failure is of our own making.
-func (b *clientBody) isStopped() bool {
+// fail notes why reading failed, unless that is of our own making. Who is late may have been stopped for
+// it: net/http ends the request's context then.
+func (b *clientBody) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.stopped
+	late := !b.armed.IsZero() && !b.unbound && !time.Now().Before(b.armed)
+	if late || !b.stopped {
+		b.status.Store(int32(statusOfBody(err)))
+	}
 }
 
 // arm sets until when the next bytes are to come, unless that is about what is set. It is false if no

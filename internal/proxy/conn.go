@@ -53,7 +53,7 @@ func newClientConn(tcp *net.TCPConn, port uint16, o *Options) *clientConn {
 
 func addressOf(a net.Addr) netip.Addr {
 	tcp, _ := a.(*net.TCPAddr)
-	return tcp.AddrPort().Addr().Unmap()
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
 }
 
 // clientOf is the connection of which net/http has c.

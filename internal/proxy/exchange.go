@@ -119,10 +119,14 @@ func (x *exchange) pass() (status int) {
 
 // find looks the request's route up.
 func (x *exchange) find() (status int) {
-	a := x.p.table.Load().Lookup(&x.asked)
+	t := x.p.table.Load()
+	a := t.Lookup(&x.asked)
 	x.route, x.match = a.Route, a.Match
-	// At a listener that has gone, no more can come of the connection.
-	x.last = a.Outcome == table.NoListener
+	if a.Outcome == table.NoListener {
+		// Where none is left, no more can come of the connection.
+		_, found := t.Speaks(x.client.local, x.client.port)
+		x.last = !found
+	}
 	return a.Outcome.Status()
 }
 
