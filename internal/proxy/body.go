@@ -39,6 +39,10 @@ type clientBody struct {
 	// left is how many bytes may come, negative for any number.
 	left int64
 
+	// keeps is whether what was read is all in kept, so that it can be sent again.
+	keeps bool
+	kept  []byte
+
 	// rate is in bytes a second, 0 for any. patience is for how long none need come: it grows with what
 	// comes, up to window, and shrinks while nothing does.
 	rate             int
@@ -96,6 +100,7 @@ func (b *clientBody) begin(w http.ResponseWriter, r *http.Request, o *Options) {
 	if o.MaxBody > 0 {
 		b.left = o.MaxBody
 	}
+	b.keeps = r.ContentLength < 0 && r.Trailer == nil && balance.Repeatable(r.Method)
 	b.rate, b.window, b.patience = o.BodyRate, o.BodyWindow, o.BodyWindow
 	if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 		// A stream of messages has no rate.
@@ -120,6 +125,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	}
 	if b.left > 0 {
 		b.left -= int64(n)
+	}
+	if b.keeps = b.keeps && len(b.kept)+n <= balance.MaxBody; b.keeps {
+		b.kept = append(b.kept, p[:n]...)
 	}
 	switch {
 	case err == io.EOF:
@@ -191,6 +199,20 @@ func statusOfBody(err error) int {
 		return statusGone
 	}
 	return http.StatusBadRequest
+}
+
+// isWhole is whether the body is there from its first byte. Of one that was read to its end while it was
+// sent, nobody reads any more; it is sent as one that is small.
+func (x *exchange) isWhole() bool {
+	if !x.hasBody || x.small || !x.body.touched.Load() {
+		return true
+	}
+	if x.shared || !x.body.ended.Load() || !x.body.keeps {
+		return false
+	}
+	x.small, x.kept = true, x.body.kept
+	x.writeHead()
+	return true
 }
 
 // leaves gets the connection ready for an answer that may come before the body's end, and is whether it

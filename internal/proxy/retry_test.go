@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -50,7 +51,7 @@ func TestRetries(t *testing.T) {
 	}{
 		{"GET", 0, "200 hello"}, {"HEAD", 0, "200 "}, {"OPTIONS", 0, "200 hello"}, {"DELETE", 0, "200 hello"},
 		{"PUT", 64 << 10, "200 hello"}, {"PUT", 64<<10 + 1, "502 502 Bad Gateway\n"},
-		{"POST", 10, "502 502 Bad Gateway\n"}, {"PATCH", 10, "502 502 Bad Gateway\n"},
+		{"POST", 0, "502 502 Bad Gateway\n"}, {"POST", 10, "502 502 Bad Gateway\n"}, {"PATCH", 10, "502 502 Bad Gateway\n"},
 	} {
 		s := started(t)
 		bad, connections := resetting(t, "bad")
@@ -65,6 +66,28 @@ func TestRetries(t *testing.T) {
 		for connections.Load() == 0 {
 			if text, _ := did(t, c, request(t, test.method, "http://a/", strings.NewReader(strings.Repeat("x", test.size)))); connections.Load() == 1 && text != test.want {
 				t.Errorf("%s with %d bytes: %q, want %q", test.method, test.size, text, test.want)
+			}
+		}
+	}
+}
+
+// TestRetryOfAStream: a body of unknown length that was small, and had been read, is sent again.
+func TestRetryOfAStream(t *testing.T) {
+	for _, method := range []string{"PUT", "POST"} {
+		s := started(t)
+		bad, connections := played(t, "bad", func(s *session) {
+			s.head()
+			io.Copy(io.Discard, httputil.NewChunkedReader(s.in))
+			s.head()
+			s.reset()
+		})
+		good := handled(t, "good", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+		tell(t, s, append(patient(bad, good), web(), route("all"))...)
+		c := clientAt(t, s, 80)
+		for connections.Load() == 0 {
+			text, _ := did(t, c, request(t, method, "http://a/", io.MultiReader(strings.NewReader("hello"))))
+			if want := map[bool]string{true: "200 hello", false: "502 502 Bad Gateway\n"}[method == "PUT" || connections.Load() == 0]; text != want {
+				t.Errorf("%s: %q, want %q", method, text, want)
 			}
 		}
 	}

@@ -87,9 +87,12 @@ func (x *exchange) recall(name string) {
 
 // writeHead writes the request for endpoints of HTTP/1.1. What cannot be written is told by Do.
 func (x *exchange) writeHead() {
-	length := x.r.ContentLength
-	if !x.hasBody {
-		length = 0
+	var length int64
+	switch {
+	case x.small:
+		length = int64(len(x.kept))
+	case x.hasBody:
+		length = x.r.ContentLength
 	}
 	target := x.r.RequestURI
 	if size := len(x.path); len(target) != size+len(x.rest) || target[:size] != x.path {
@@ -154,7 +157,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 	}
 	switch balance.Again(balance.Try{
 		Failure: failureOf(failed), Method: x.r.Method, Retries: t.retries, Since: now.Sub(t.since),
-		Whole: !x.hasBody || x.small || !x.body.touched.Load(),
+		Whole: x.isWhole(),
 	}) {
 	case balance.Free:
 		return true
