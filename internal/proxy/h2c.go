@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
@@ -101,6 +100,7 @@ func (x *exchange) requestForH2C(address string) (*http.Request, error) {
 func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {
 	failed := &upstream.Error{Class: upstream.NoResponse, During: upstream.AwaitingHead, Err: err}
 	var network net.Error
+	late := errors.As(err, &network) && network.Timeout()
 	switch {
 	case x.r.Context().Err() != nil:
 		failed.Class = upstream.Canceled
@@ -108,10 +108,10 @@ func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {
 		failed.Class = upstream.TimedOut
 	case errors.As(err, &errConnect{}):
 		failed.Class, failed.During = upstream.NotConnected, upstream.Connecting
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if late {
 			failed.Class = upstream.TimedOut
 		}
-	case errors.As(err, &network) && network.Timeout():
+	case late:
 		failed.Class = upstream.TimedOut
 	}
 	return failed
