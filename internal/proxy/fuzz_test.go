@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
@@ -52,6 +53,11 @@ func FuzzHost(f *testing.F) {
 		}
 		if strings.ContainsAny(host, " \r\n\t\x00/?#@\\,") || strings.ToLower(host[:len(name)]) != name {
 			t.Errorf("%q is taken as %q", host, name)
+		}
+		var h upstream.Head
+		h.Start("GET", "/", host, 0)
+		if err := h.Err(); err != nil {
+			t.Errorf("%q is taken and cannot be sent: %v", host, err)
 		}
 	})
 }

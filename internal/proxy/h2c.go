@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -40,7 +41,7 @@ func newH2C(o *upstream.Options) *http.Transport {
 // responses are not passed on.
 func (x *exchange) giveToH2C(c *connections, now time.Time) *upstream.Error {
 	q, err := x.requestForH2C(c.address)
-	if err != nil {
+	if err = cmp.Or(x.head.Err(), err); err != nil {
 		return &upstream.Error{Class: upstream.Invalid, During: upstream.Sending, Err: err}
 	}
 	// net/http may read of the body for a while after it gave up.
