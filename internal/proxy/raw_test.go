@@ -198,6 +198,56 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// TestPathsOfHTTP2: net/http gives a :path as it came, with whatever it has. One that would be read as
+// something else is refused.
+func TestPathsOfHTTP2(t *testing.T) {
+	e, heads := recording(t, hello)
+	s := serving(t, e)
+	for path, want := range map[string]string{"/a b": "", "/?a b HTTP/1.1": "", "/?a\tb": "", "/a?b": "GET /a?b HTTP/1.1"} {
+		c := dial(t, s, 80)
+		fields := "\x82\x86\x41\x01a\x04" + string([]byte{byte(len(path))}) + path
+		c.answer("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00" + string([]byte{byte(len(fields))}) + "\x01\x05\x00\x00\x00\x01" + fields)
+		// Indexes 8 and 12 of the static table are 200 and 400 (RFC 7541, appendix A).
+		if want == "" {
+			if first := c.firstField(t); first != 0x80|12 && first != 0 {
+				t.Errorf("%q: the first field of the answer is %x", path, first)
+			}
+			continue
+		}
+		if first := c.firstField(t); first != 0x80|8 {
+			t.Errorf("%q: the first field of the answer is %x", path, first)
+		}
+		if first, _, _ := strings.Cut(<-heads, "\r\n"); first != want {
+			t.Errorf("%q became %q, want %q", path, first, want)
+		}
+	}
+	if len(heads) > 0 {
+		t.Errorf("the endpoint was sent %q", <-heads)
+	}
+}
+
+// firstField is the first byte of the first HEADERS frame, 0 where the stream or the connection ends
+// before that.
+func (s *session) firstField(t testing.TB) byte {
+	t.Helper()
+	for {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(s.in, head); err != nil {
+			return 0
+		}
+		payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(s.in, payload); err != nil {
+			t.Fatal(err)
+		}
+		switch head[3] {
+		case 1:
+			return payload[0]
+		case 3, 7:
+			return 0
+		}
+	}
+}
+
 // TestLimitsOfHeads is line 45: too large 431, too slow 408, and then the connection ends.
 func TestLimitsOfHeads(t *testing.T) {
 	s := started(t, func(o *Options) { o.Head = 300 * time.Millisecond })

@@ -240,6 +240,35 @@ func TestDrain(t *testing.T) {
 	<-done
 }
 
+// TestIdleConnectionsAreLeft: none is closed unasked for a while, so that a request that is on its way
+// is answered.
+func TestIdleConnectionsAreLeft(t *testing.T) {
+	s := started(t, func(o *Options) { o.DrainIdle, o.DrainTimeout = time.Hour, 2*time.Hour })
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
+	c := dial(t, s, 80)
+	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.response(t, "GET")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan bool)
+	go func() {
+		s.Drain(ctx)
+		close(done)
+	}()
+	eventually(t, "it drains", s.proxy.draining.Load)
+	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, body := c.response(t, "GET"); body != "hello" || !r.Close {
+		t.Errorf("%s %q, close %t", r.Status, body, r.Close)
+	}
+	select {
+	case <-done:
+		t.Error("it ended before its time")
+	default:
+	}
+	cancel()
+	<-done
+}
+
 // TestDrainOfHTTP2: the answer comes with GOAWAY, and a client goes elsewhere by itself.
 func TestDrainOfHTTP2(t *testing.T) {
 	s := serving(t, saying(t, "hello"))
