@@ -143,7 +143,10 @@ func (s *Server) follow(c net.Conn, state http.ConnState) {
 	case http.StateIdle:
 		client.active.Store(false)
 		client.late.Store(false)
-	case http.StateClosed, http.StateHijacked:
+	case http.StateHijacked:
+		client.active.Store(false)
+		s.proxy.metrics.connections.Add(-1)
+	case http.StateClosed:
 		s.proxy.metrics.connections.Add(-1)
 	}
 }
