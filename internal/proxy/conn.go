@@ -34,21 +34,29 @@ type clientConn struct {
 	// patience bounds each write.
 	patience time.Duration
 
-	// active is whether a request is under way.
-	active atomic.Bool
-	// late is whether the last read came to its deadline, ended whether it came to the connection's end.
-	late, ended atomic.Bool
-	lingers     atomic.Bool
+	// over is what net/http has: this, or TLS over it.
+	over net.Conn
+	s    *Server
+
+	// active is whether a request is under way, begun whether the head of one has begun to come before
+	// that, and served whether there was one before.
+	active, begun, served atomic.Bool
+	// late is whether the last read came to its deadline, told whether the client was told of that, and
+	// ended whether it came to the connection's end.
+	late, told, ended atomic.Bool
+	lingers           atomic.Bool
 	// writeBy is the deadline for writes, in nanoseconds since 1970.
 	writeBy atomic.Int64
 }
 
-func newClientConn(tcp *net.TCPConn, port uint16, o *Options) *clientConn {
+func newClientConn(s *Server, tcp *net.TCPConn, port uint16) *clientConn {
 	local, peer := addressOf(tcp.LocalAddr()), addressOf(tcp.RemoteAddr())
-	return &clientConn{
-		TCPConn: tcp, local: local, port: port, trusted: o.trusts(peer), patience: o.Write,
+	c := &clientConn{
+		s: s, TCPConn: tcp, local: local, port: port, trusted: s.options.trusts(peer), patience: s.options.Write,
 		peerField: []string{peer.String()}, portField: []string{strconv.Itoa(int(port))},
 	}
+	c.over = c
+	return c
 }
 
 func addressOf(a net.Addr) netip.Addr {
@@ -79,12 +87,29 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	}
 	switch {
 	case err == nil:
+		if !c.active.Load() {
+			c.begun.Store(true)
+		}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.late.Store(true)
+		// Of a first head over TLS follow tells: this may be a handshake.
+		if c.begun.Load() && !c.active.Load() && (c.served.Load() || c.over == net.Conn(c)) {
+			c.tell()
+		}
 	default:
 		c.ended.Store(true)
 	}
 	return n, err
+}
+
+// tell tells the client that the head did not come in time. net/http says nothing of that.
+func (c *clientConn) tell() {
+	if c.told.Swap(true) {
+		return
+	}
+	c.active.Store(true)
+	io.WriteString(c.over, "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\nConnection: close\r\n\r\n408 Request Timeout\n")
+	c.s.proxy.metrics.own(http.StatusRequestTimeout)
 }
 
 // Write gives the client some time to take it: as long as may be, or a quarter longer, so that the
@@ -110,7 +135,7 @@ func (c *clientConn) SetWriteDeadline(t time.Time) error {
 // Close ends the connection. If a request was under way, that is told at once, and what the client sends
 // meanwhile is read for a moment.
 func (c *clientConn) Close() error {
-	if !c.active.Load() || c.ended.Load() {
+	if !c.active.Load() || c.ended.Load() || c.s.closing.Load() {
 		return c.TCPConn.Close()
 	}
 	if c.lingers.Swap(true) {
@@ -136,15 +161,16 @@ func (s *Server) follow(c net.Conn, state http.ConnState) {
 	case http.StateActive:
 		client.active.Store(true)
 		if client.late.Load() {
-			// The head did not come in time. net/http says nothing of that.
-			io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\nConnection: close\r\n\r\n408 Request Timeout\n")
-			s.proxy.metrics.own(http.StatusRequestTimeout)
+			client.tell()
 		}
 	case http.StateIdle:
 		client.active.Store(false)
 		client.late.Store(false)
+		client.begun.Store(false)
+		client.served.Store(true)
 	case http.StateHijacked:
 		client.active.Store(false)
+		client.told.Store(true)
 		s.proxy.metrics.connections.Add(-1)
 	case http.StateClosed:
 		s.proxy.metrics.connections.Add(-1)

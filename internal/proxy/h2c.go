@@ -49,7 +49,7 @@ func (x *exchange) giveToH2C(c *connections, now time.Time) *upstream.Error {
 	ctx, cancel := x.until(x.deadline(now))
 	r, err := c.h2c.RoundTrip(q.WithContext(ctx))
 	if err != nil {
-		cancel()
+		defer cancel()
 		return x.failedH2C(ctx, err)
 	}
 	x.try.cancel = cancel
@@ -123,8 +123,8 @@ type h2cBody struct{ r *http.Response }
 
 func (b *h2cBody) Read(p []byte) (int, error) { return b.r.Body.Read(p) }
 
-// Buffered is nothing that is known.
-func (b *h2cBody) Buffered() int { return 0 }
+// Ready is never known.
+func (b *h2cBody) Ready() bool { return false }
 
 func (b *h2cBody) Close() { b.r.Body.Close() }
 

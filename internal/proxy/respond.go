@@ -81,11 +81,11 @@ func (x *exchange) stick(h http.Header) {
 // is false where either side breaks off.
 func (x *exchange) copyBody() bool {
 	a := &x.answer
-	if x.r.Method == http.MethodHead || a.length == 0 || !mayHaveLength(a.status) {
+	if x.r.Method == http.MethodHead || !mayHaveLength(a.status) {
 		return true
 	}
 	flusher := x.w.(http.Flusher)
-	if a.body.Buffered() == 0 {
+	if a.length != 0 && !a.body.Ready() {
 		flusher.Flush()
 	}
 	buf := copies.Get().(*[copySize]byte)
@@ -103,7 +103,7 @@ func (x *exchange) copyBody() bool {
 		case err != nil:
 			x.backend.counts.broken.Add(1)
 			return false
-		case a.body.Buffered() == 0:
+		case !a.body.Ready():
 			flusher.Flush()
 		}
 	}

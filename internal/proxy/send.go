@@ -38,7 +38,7 @@ type answer struct {
 // answerBody is upstream.Response, or h2cBody.
 type answerBody interface {
 	Read(p []byte) (int, error)
-	Buffered() int
+	Ready() bool
 	Trailer() []upstream.Header
 	Close()
 }

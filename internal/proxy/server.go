@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,6 +39,8 @@ type Server struct {
 	// over ends what goes on beside requests.
 	over chan struct{}
 	once sync.Once
+	// closing is whether connections are to end at once.
+	closing atomic.Bool
 }
 
 // Unavailable is a port that cannot be listened at, and why.
@@ -149,12 +152,13 @@ func (l *listener) Accept() (net.Conn, error) {
 			c.Close()
 			return nil, errors.New("a listener is not of TCP")
 		}
-		client := newClientConn(tcp, l.port, &l.s.options)
+		client := newClientConn(l.s, tcp, l.port)
 		switch encrypted, found := l.s.proxy.Table().Speaks(client.local, l.port); {
 		case !found:
 			c.Close()
 		case encrypted:
-			return tls.Server(client, l.s.tls), nil
+			client.over = tls.Server(client, l.s.tls)
+			return client.over, nil
 		default:
 			return client, nil
 		}
@@ -190,6 +194,7 @@ func (s *Server) Close() {
 	s.once.Do(func() { close(s.over) })
 	s.proxy.draining.Store(true)
 	s.proxy.tunnels.end()
+	s.closing.Store(true)
 	s.http.Close()
 	s.mu.Lock()
 	for port, l := range s.bound {

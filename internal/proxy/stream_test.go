@@ -86,7 +86,7 @@ func TestEarlyAnswer(t *testing.T) {
 func TestUploadGoesOn(t *testing.T) {
 	e, _ := played(t, "echo", func(s *session) {
 		s.head()
-		s.answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		s.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
 		io.Copy(s, s.in)
 	})
 	s := serving(t, e)
@@ -310,12 +310,16 @@ func TestHTTP2Endpoints(t *testing.T) {
 	all := patient(e, nowhere(t, "nobody"))
 	all[1].Backend.Protocol = protocolH2C
 	tell(t, s, append(all, web(), route("all"))...)
+	c := clientAt(t, s, 80, func(tr *http.Transport) {
+		tr.Protocols = new(http.Protocols)
+		tr.Protocols.SetUnencryptedHTTP2(true)
+	})
 	for _, body := range []string{"", "hello", strings.Repeat("x", 200_000)} {
 		for range 4 {
 			q := request(t, "POST", "http://a//b%2Fc?d", strings.NewReader(body))
 			q.Header.Set("Te", "trailers")
 			q.Header.Set("User-Agent", "")
-			text, r := did(t, clientAt(t, s, 80), q)
+			text, r := did(t, c, q)
 			if text != "200 "+body || r.Trailer.Get("Grpc-Status") != "0" {
 				t.Fatalf("%d bytes: %.100q, trailer %v", len(body), text, r.Trailer)
 			}
