@@ -336,18 +336,25 @@ func gathered(t testing.TB, p *Proxy) string {
 func TestMetrics(t *testing.T) {
 	s := started(t)
 	tell(t, s, append(patient(nowhere(t, "a"), saying(t, "hello")), web(), route("all", func(r *wire.Route) { r.Matches = []wire.Match{{Path: "/x"}} }))...)
-	c := clientAt(t, s, 80)
+	c := clientAt(t, s, 80, func(tr *http.Transport) { tr.MaxConnsPerHost = 1 })
 	for range 4 {
 		got(t, c, "http://a/x")
 	}
 	got(t, c, "http://a/")
+	var text, missing string
+	defer func() {
+		if t.Failed() {
+			t.Logf("%q is not in\n%s", missing, text)
+		}
+	}()
 	eventually(t, "all are counted", func() bool {
-		text := gathered(t, s.proxy)
+		text = gathered(t, s.proxy)
 		for _, want := range []string{
 			`requests_total{backend="shop/cheddar:80",code="2xx"} 4` + "\n", `failed_tries_total{backend="shop/cheddar:80",failure="not connected"} `,
 			`own_answers_total{code="404"} 1` + "\n", `request_seconds_count 5` + "\n", `connections 1` + "\n",
 		} {
 			if !strings.Contains(text, "ingressdaemonset_proxy_"+want) {
+				missing = want
 				return false
 			}
 		}
