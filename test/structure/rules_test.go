@@ -42,8 +42,9 @@ const healthclient = "internal/nodehealth/healthclient"
 
 // rules name every package that is shipped, in the order in which a newcomer should open them:
 // CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
-// their own and on no other of them but healthclient. Commands wire them. Examples are programs as
-// users write them, with the standard library and what this module has for users.
+// their own and on no other of them but healthclient, and the proxy on its client of endpoints. Commands
+// wire them. Examples are programs as users write them, with the standard library and what this module
+// has for users.
 var rules = []rule{
 	{"api/v1alpha1", contract, nil, kubernetesTypes},
 	{"api/v1alpha1/webhook", contract, nil, nil},
@@ -73,6 +74,7 @@ var rules = []rule{
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
+	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/conversion", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
 
 	{"cmd/controller", command, []string{

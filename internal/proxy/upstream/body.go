@@ -132,6 +132,20 @@ func (b *body) nextIsHere() bool {
 	return bytes.IndexByte(there, '\n') >= 0
 }
 
+// ready is whether there is something to give: data, or what comes after the last chunk. The end of a
+// chunk is none, nor is a size without data.
+func (b *body) ready() bool {
+	there := b.in.buf[b.in.r:b.in.w]
+	if b.framing != chunked || b.left > 0 || b.err != nil {
+		return len(there) > 0 || b.err != nil
+	}
+	if b.within {
+		there = there[min(2, len(there)):]
+	}
+	lf := bytes.IndexByte(there, '\n')
+	return lf >= 0 && lf+1 < len(there)
+}
+
 // next reads what ends a chunk and begins the next one, or all that comes after the last: then it
 // gives io.EOF.
 func (b *body) next() error {

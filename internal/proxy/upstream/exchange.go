@@ -169,14 +169,9 @@ func (r *Response) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Buffered is how many bytes have been read from the connection and not by the caller, the framing
-// included. While there are any, more may follow without a wait, and nothing need be flushed.
-func (r *Response) Buffered() int {
-	if r.c == nil {
-		return 0
-	}
-	return r.c.in.buffered()
-}
+// Ready is whether Read gives something, or the end, without a wait. Until it does not, nothing need be
+// flushed.
+func (r *Response) Ready() bool { return r.c != nil && r.c.body.ready() }
 
 // Trailer are the fields after the body, once Read has given io.EOF, until Close.
 func (r *Response) Trailer() []Header {

@@ -122,12 +122,12 @@ func TestCloseBeforeTheEnd(t *testing.T) {
 		if n, err := r.Read(make([]byte, 3)); n != 3 || err != nil {
 			t.Fatalf("read %d bytes (%v)", n, err)
 		}
-		if r.Buffered() != 2 {
-			t.Errorf("%d bytes are there, of two", r.Buffered())
+		if !r.Ready() {
+			t.Error("two bytes are there, and it is not ready")
 		}
 		r.Close()
 		r.Close()
-		if n, err := r.Read(make([]byte, 3)); n != 0 || !errors.Is(err, net.ErrClosed) || r.Buffered() != 0 {
+		if n, err := r.Read(make([]byte, 3)); n != 0 || !errors.Is(err, net.ErrClosed) || r.Ready() {
 			t.Errorf("read %d bytes after Close (%v)", n, err)
 		}
 	}
@@ -250,5 +250,28 @@ func TestInformational(t *testing.T) {
 	}
 	if p.Idle() != 1 {
 		t.Errorf("%d are idle", p.Idle())
+	}
+}
+
+// TestReady: what is left of the coding when all data was given is nothing to be given.
+func TestReady(t *testing.T) {
+	for _, test := range []struct {
+		here  string
+		first int
+		want  bool
+	}{
+		{"5\r\nhello", 5, false}, {"5\r\nhello\r\n", 5, false}, {"5\r\nhello\r\n3\r\n", 5, false}, {"5\r\nhello\r\n3\r\nx", 5, true},
+		{"5\r\nhello\r\n0\r\n\r\n", 5, true}, {"5\r\nhello", 2, true}, {"5\r\nhello\r", 5, false},
+	} {
+		in := reader{src: strings.NewReader(test.here)}
+		var b body
+		b.begin(&in, answer{status: 200, length: -1, chunked: true}, false)
+		if _, err := io.ReadFull(&b, make([]byte, test.first)); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.ready(); got != test.want {
+			t.Errorf("%q is ready after %d bytes: %t", test.here, test.first, got)
+		}
+		in.release()
 	}
 }

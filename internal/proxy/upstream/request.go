@@ -77,6 +77,9 @@ func (h *Head) fail(what, value string) {
 	}
 }
 
+// Err is why it cannot be sent, nil where it can.
+func (h *Head) Err() error { return h.err }
+
 // text is all of it, with the empty line.
 func (h *Head) text() []byte {
 	text := append(h.buf, "\r\n"...)

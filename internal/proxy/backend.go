@@ -1,0 +1,156 @@
+package proxy
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/balance"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+)
+
+// endpoint is one of a backend, with its connections.
+type endpoint = balance.Endpoint[*connections]
+
+// connections are those to an endpoint, of the one protocol or the other.
+type connections struct {
+	pool *upstream.Pool
+	h2c  *http.Transport
+	// address is where they lead, for h2c.
+	address string
+}
+
+// backend is one of the table, with what is kept of it between requests.
+type backend struct {
+	name   string
+	p      *Proxy
+	counts counts
+
+	mu        sync.Mutex
+	told      *wire.Backend
+	endpoints *balance.Endpoints[*connections]
+	budget    balance.Budget
+}
+
+const protocolH2C = "h2c"
+
+// update makes the backend what the table says it is.
+func (b *backend) update(told *wire.Backend, all []wire.Endpoint) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.told != nil && (b.told.Protocol == protocolH2C) != (told.Protocol == protocolH2C) {
+		// Those of before speak another protocol.
+		b.endpoints.Set(nil)
+		b.endpoints = nil
+	}
+	b.told = told
+	policy := balance.Policy{
+		MaxFails: told.MaxFails, FailTimeout: time.Duration(told.FailTimeout) * time.Millisecond, Sticky: told.Cookie != "",
+	}
+	if b.endpoints == nil {
+		b.endpoints = balance.NewEndpoints(policy, rand.Uint64(), b.enter, leave)
+	} else {
+		b.endpoints.SetPolicy(policy)
+	}
+	b.endpoints.Set(all)
+}
+
+// enter opens the connections of an endpoint that came. Its address was checked by the table.
+func (b *backend) enter(e wire.Endpoint) *connections {
+	address := netip.AddrPortFrom(netip.MustParseAddr(e.Address), e.Port)
+	if b.told.Protocol == protocolH2C {
+		return &connections{h2c: newH2C(&b.p.options.Upstream), address: address.String()}
+	}
+	return &connections{pool: b.p.pools.Open(upstream.Key{Address: address, UID: e.UID})}
+}
+
+// leave closes what is idle of one that has gone. What is under way ends as it would.
+func leave(c *connections) {
+	if c.h2c != nil {
+		c.h2c.CloseIdleConnections()
+		return
+	}
+	c.pool.Close()
+}
+
+func (b *backend) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endpoints.Set(nil)
+}
+
+// begin counts a request, and gives the name of the backend's cookie, empty for none.
+func (b *backend) begin(now time.Time) (cookie string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.budget.Request(now)
+	return b.told.Cookie
+}
+
+// next is the endpoint that a cookie's value names, or whose turn it is; nil where there is none that was
+// not tried.
+func (b *backend) next(now time.Time, cookie string, tried []*endpoint) *endpoint {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if cookie != "" {
+		if e := b.endpoints.ByCookie(cookie, now, tried); e != nil {
+			return e
+		}
+	}
+	return b.endpoints.Choose(now, tried)
+}
+
+// succeeded notes that an endpoint answered what was given to it at that time.
+func (b *backend) succeeded(e *endpoint, given time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endpoints.Succeeded(e, given)
+}
+
+func (b *backend) failed(e *endpoint, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endpoints.Failed(e, now)
+}
+
+// retry is whether the budget permits one more.
+func (b *backend) retry(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.budget.Retry(now)
+}
+
+// weights share a route's requests among its backends.
+type weights struct {
+	mu sync.Mutex
+	balance.Weights
+}
+
+// shareOf is the share of a route that gets the next request, nil where none has a weight.
+func (p *Proxy) shareOf(r *table.Route) *wire.Share {
+	if len(r.Backends) == 1 {
+		if r.Backends[0].Weight == 0 {
+			return nil
+		}
+		return &r.Backends[0]
+	}
+	if len(r.Backends) == 0 {
+		return nil
+	}
+	kept, found := p.weights.Load(r.Name)
+	if !found {
+		kept, _ = p.weights.LoadOrStore(r.Name, &weights{})
+	}
+	w := kept.(*weights)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Set(r.Backends, rand.Uint64())
+	if at := w.Choose(); at >= 0 {
+		return &r.Backends[at]
+	}
+	return nil
+}

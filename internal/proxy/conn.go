@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// linger is for how long what a client still sends is read after its connection has ended here. Otherwise
+// the kernel resets it, and the client may lose the answer (RFC 9112, 9.6).
+const linger = 2 * time.Second
+
+// clientKey is under what a request's context has its clientConn.
+type clientKey struct{}
+
+// clientConn is a client's connection, below TLS.
+type clientConn struct {
+	*net.TCPConn
+	// local is the address at which it came in, port that of the listener.
+	local netip.Addr
+	port  uint16
+	// peerField and portField are values of headers. Nobody changes them.
+	peerField, portField []string
+	// trusted is whether the peer is believed what it says of clients.
+	trusted bool
+	// patience bounds each write.
+	patience time.Duration
+
+	// over is what net/http has: this, or TLS over it.
+	over net.Conn
+	s    *Server
+
+	// active is whether a request is under way, begun whether the head of one has begun to come before
+	// that, and served whether there was one before.
+	active, begun, served atomic.Bool
+	// late is whether the last read came to its deadline, told whether the client was told of that, and
+	// ended whether it came to the connection's end.
+	late, told, ended atomic.Bool
+	lingers           atomic.Bool
+	// writeBy is the deadline for writes, in nanoseconds since 1970.
+	writeBy atomic.Int64
+}
+
+func newClientConn(s *Server, tcp *net.TCPConn, port uint16) *clientConn {
+	local, peer := addressOf(tcp.LocalAddr()), addressOf(tcp.RemoteAddr())
+	c := &clientConn{
+		s: s, TCPConn: tcp, local: local, port: port, trusted: s.options.trusts(peer), patience: s.options.Write,
+		peerField: []string{peer.String()}, portField: []string{strconv.Itoa(int(port))},
+	}
+	c.over = c
+	return c
+}
+
+func addressOf(a net.Addr) netip.Addr {
+	tcp, _ := a.(*net.TCPAddr)
+	return tcp.AddrPort().Addr().Unmap().WithZone("")
+}
+
+// clientOf is the connection of which net/http has c.
+func clientOf(c net.Conn) *clientConn {
+	if over, encrypted := c.(*tls.Conn); encrypted {
+		c = over.NetConn()
+	}
+	client, _ := c.(*clientConn)
+	return client
+}
+
+// withClient lets handlers find the connection.
+func withClient(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, clientKey{}, clientOf(c))
+}
+
+// Read notes how it ends.
+func (c *clientConn) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	if c.lingers.Load() {
+		// What comes now is for nobody.
+		return 0, net.ErrClosed
+	}
+	switch {
+	case err == nil:
+		if !c.active.Load() {
+			c.begun.Store(true)
+		}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.late.Store(true)
+		// Of a first head over TLS follow tells: this may be a handshake.
+		if c.begun.Load() && !c.active.Load() && (c.served.Load() || c.over == net.Conn(c)) {
+			c.tell()
+		}
+	default:
+		c.ended.Store(true)
+	}
+	return n, err
+}
+
+// tell tells the client that the head did not come in time. net/http says nothing of that.
+func (c *clientConn) tell() {
+	if c.told.Swap(true) {
+		return
+	}
+	c.active.Store(true)
+	io.WriteString(c.over, "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\nConnection: close\r\n\r\n408 Request Timeout\n")
+	c.s.proxy.metrics.own(http.StatusRequestTimeout)
+}
+
+// Write gives the client some time to take it: as long as may be, or a quarter longer, so that the
+// deadline is not set each time.
+func (c *clientConn) Write(p []byte) (int, error) {
+	if now := time.Now(); c.patience > 0 && c.writeBy.Load()-now.UnixNano() < int64(c.patience) {
+		by := now.Add(c.patience + c.patience/4)
+		c.writeBy.Store(by.UnixNano())
+		c.TCPConn.SetWriteDeadline(by)
+	}
+	return c.TCPConn.Write(p)
+}
+
+// SetWriteDeadline leaves a bound where there would be none: net/http takes it away after each request.
+func (c *clientConn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() && c.patience > 0 {
+		return nil
+	}
+	c.writeBy.Store(0)
+	return c.TCPConn.SetWriteDeadline(t)
+}
+
+// Close ends the connection. If a request was under way, that is told at once, and what the client sends
+// meanwhile is read for a moment.
+func (c *clientConn) Close() error {
+	if !c.active.Load() || c.ended.Load() || c.s.closing.Load() {
+		return c.TCPConn.Close()
+	}
+	if c.lingers.Swap(true) {
+		return nil
+	}
+	c.TCPConn.SetDeadline(time.Now().Add(linger))
+	if err := c.TCPConn.CloseWrite(); err != nil {
+		return c.TCPConn.Close()
+	}
+	go func() {
+		defer c.TCPConn.Close()
+		io.Copy(io.Discard, struct{ io.Reader }{c.TCPConn})
+	}()
+	return nil
+}
+
+// follow is told of each change of a connection's state, as http.Server.ConnState is.
+func (s *Server) follow(c net.Conn, state http.ConnState) {
+	client := clientOf(c)
+	switch state {
+	case http.StateNew:
+		s.proxy.metrics.connections.Add(1)
+	case http.StateActive:
+		client.active.Store(true)
+		if client.late.Load() {
+			client.tell()
+		}
+	case http.StateIdle:
+		client.active.Store(false)
+		client.late.Store(false)
+		client.begun.Store(false)
+		client.served.Store(true)
+	case http.StateHijacked:
+		client.active.Store(false)
+		client.told.Store(true)
+		s.proxy.metrics.connections.Add(-1)
+	case http.StateClosed:
+		s.proxy.metrics.connections.Add(-1)
+	}
+}

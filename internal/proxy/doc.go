@@ -1,0 +1,18 @@
+// Package proxy is the data plane: it takes requests in, finds their route in a table that is swapped
+// whole, and sends them to endpoints. It speaks to no controller: whoever wires it tells it Changes.
+//
+// Its files, in the order in which to open them:
+//
+//   - proxy.go: Proxy, an http.Handler, and how it takes changes while requests pass.
+//   - exchange.go: one request from its first line to its last, top to bottom. target.go: what it asks
+//     for, in normal form. forwarded.go, filter.go, header.go: what becomes of its fields.
+//   - backend.go: endpoints, weights, budgets. send.go: tries and retries. body.go: the request's body,
+//     and how slow it may be. h2c.go: backends of HTTP/2.
+//   - respond.go: the way back. tunnel.go, websocket.go: connections that change their protocol.
+//   - server.go: Server, its listeners and certificates. conn.go: a client's connection. drain.go: the
+//     end.
+//   - metrics.go: what is counted.
+//
+// A request takes two locks, of its backend, each for the time of a choice. All else that it reads does
+// not change, or is swapped whole.
+package proxy

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"context"
+	"time"
+)
+
+// ended is for how long connections that were told to end may take to.
+const ended = 2 * time.Second
+
+// Drain ends the server without losing a request, and returns when it has ended. From the beginning each
+// response ends its connection (Connection: close, or GOAWAY). Connections are taken, and idle ones left
+// open, for as long as the options say; and then on until no request is under way, or for DrainTimeout
+// from the beginning on. WebSockets that go on then end with 1001. It ends early with the context.
+func (s *Server) Drain(ctx context.Context) {
+	begun := time.Now()
+	s.proxy.draining.Store(true)
+	ctx, cancel := context.WithDeadline(ctx, begun.Add(s.options.DrainTimeout))
+	defer cancel()
+	wait(ctx, max(s.options.DrainDelay, s.options.DrainIdle))
+	s.proxy.settle(ctx)
+	s.end()
+}
+
+// end ends tunnels and idle connections, gives the others a moment, and ends all.
+func (s *Server) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), ended)
+	defer cancel()
+	s.proxy.tunnels.end()
+	s.proxy.settle(ctx)
+	s.http.Shutdown(ctx)
+	s.Close()
+}
+
+// settle returns when no request is under way, or with the context.
+func (p *Proxy) settle(ctx context.Context) {
+	for p.under.Load() > 0 && ctx.Err() == nil {
+		select {
+		case <-p.quiet:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// wait returns after that time, or with the context.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+)
+
+// statusGone is that of a request whose client did not wait for the answer. It is counted, and sent to
+// nobody.
+const statusGone = 499
+
+// exchange is a request and its response. It is used again, with its memory.
+type exchange struct {
+	p      *Proxy
+	w      http.ResponseWriter
+	r      *http.Request
+	client *clientConn
+	start  time.Time
+	// status is that of the answer.
+	status int
+	// last is whether the connection ends with the answer.
+	last bool
+
+	// asked is what leads to the route. Its functions are made once.
+	asked table.Request
+	query url.Values
+	route *table.Route
+	match *wire.Match
+	share *wire.Share
+	// location is where the client is sent instead.
+	location string
+
+	// host, path and rest are as they are sent: rest is the query with its "?", as it came.
+	host, path, rest string
+	// upgrade is the protocol to which client and endpoint are to change, empty for none.
+	upgrade string
+
+	// hasBody is whether the request has one, small whether it is read before it is sent, into kept, and
+	// expects whether the client waits for 100 (Continue).
+	hasBody, small, expects bool
+	kept                    []byte
+	body                    clientBody
+
+	backend *backend
+	try     try
+	answer  answer
+	// shared is whether others may use its memory after its end.
+	shared bool
+
+	head     upstream.Head
+	request  upstream.Request
+	response upstream.Response
+	// inform and stop are functions for request, made once.
+	inform func(int, []upstream.Header)
+	stop   func()
+}
+
+func newExchange(p *Proxy) *exchange {
+	x := &exchange{p: p}
+	x.asked.Header, x.asked.Query = x.header, x.parameter
+	x.inform, x.stop = x.passOn, x.body.stop
+	return x
+}
+
+func (x *exchange) begin(w http.ResponseWriter, r *http.Request) {
+	x.w, x.r, x.start = w, r, time.Now()
+	x.client, _ = r.Context().Value(clientKey{}).(*clientConn)
+}
+
+// clear forgets the request, and keeps the memory.
+func (x *exchange) clear() {
+	clear(x.try.tried)
+	clear(x.answer.header)
+	*x = exchange{
+		p: x.p, asked: table.Request{Header: x.asked.Header, Query: x.asked.Query},
+		kept: x.kept[:0], try: try{tried: x.try.tried[:0]},
+		head: x.head, response: x.response, inform: x.inform, stop: x.stop,
+	}
+}
+
+// serve takes the request to an endpoint and the response back, or answers itself.
+func (x *exchange) serve() {
+	if status := x.pass(); status != 0 {
+		x.refuse(status)
+		return
+	}
+	x.respond()
+}
+
+// pass gives the request to an endpoint that answers, or says by which status it is to be answered.
+func (x *exchange) pass() (status int) {
+	if status = x.read(); status != 0 {
+		return status
+	}
+	if status = x.find(); status != 0 {
+		return status
+	}
+	if status = x.redirect(); status != 0 {
+		return status
+	}
+	if status = x.choose(); status != 0 {
+		return status
+	}
+	x.forward()
+	if status = x.filter(); status != 0 {
+		return status
+	}
+	if status = x.readBody(); status != 0 {
+		return status
+	}
+	return x.send()
+}
+
+// find looks the request's route up.
+func (x *exchange) find() (status int) {
+	t := x.p.table.Load()
+	a := t.Lookup(&x.asked)
+	x.route, x.match = a.Route, a.Match
+	if a.Outcome == table.NoListener {
+		// Where none is left, no more can come of the connection.
+		_, found := t.Speaks(x.client.local, x.client.port)
+		x.last = !found
+	}
+	return a.Outcome.Status()
+}
+
+// choose picks one of the route's backends.
+func (x *exchange) choose() (status int) {
+	x.share = x.p.shareOf(x.route)
+	switch {
+	case x.share == nil && x.route.Fallback != 0:
+		return int(x.route.Fallback)
+	case x.share == nil:
+		return http.StatusInternalServerError
+	case x.share.Backend == "":
+		return int(x.share.Status)
+	}
+	b, found := x.p.backends.Load(x.share.Backend)
+	if !found {
+		return http.StatusServiceUnavailable
+	}
+	x.backend = b.(*backend)
+	return 0
+}
+
+// header is the value of a header by which the request may be routed, all of several with commas.
+func (x *exchange) header(name string) (value string, found bool) {
+	values := x.r.Header[http.CanonicalHeaderKey(name)]
+	switch len(values) {
+	case 0:
+		if name == "host" {
+			return x.r.Host, true
+		}
+		return "", false
+	case 1:
+		return values[0], true
+	}
+	return strings.Join(values, ","), true
+}
+
+// parameter is the first value of a parameter of the query.
+func (x *exchange) parameter(name string) (value string, found bool) {
+	if x.query == nil {
+		// What cannot be read of it has no parameters.
+		x.query, _ = url.ParseQuery(strings.TrimPrefix(x.rest, "?"))
+	}
+	values := x.query[name]
+	if len(values) == 0 {
+		return "", false
+	}
+	return values[0], true
+}

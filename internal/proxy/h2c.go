@@ -1,0 +1,148 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+)
+
+// errConnect is that an endpoint of HTTP/2 could not be connected to.
+type errConnect struct{ error }
+
+func (e errConnect) Unwrap() error { return e.error }
+
+// newH2C has connections of HTTP/2 without TLS to one endpoint.
+func newH2C(o *upstream.Options) *http.Transport {
+	dialer := net.Dialer{Timeout: o.Connect}
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, errConnect{err}
+			}
+			return c, nil
+		},
+		DisableCompression: true, IdleConnTimeout: o.Idle, ResponseHeaderTimeout: o.Head,
+		MaxResponseHeaderBytes: int64(o.HeadBytes), Protocols: new(http.Protocols),
+	}
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
+}
+
+// giveToH2C sends the request to an endpoint of HTTP/2, and reads the response's head. Informational
+// responses are not passed on.
+func (x *exchange) giveToH2C(c *connections, now time.Time) *upstream.Error {
+	q, err := x.requestForH2C(c.address)
+	if err = cmp.Or(x.head.Err(), err); err != nil {
+		return &upstream.Error{Class: upstream.Invalid, During: upstream.Sending, Err: err}
+	}
+	// net/http may read of the body for a while after it gave up.
+	x.shared = x.hasBody && !x.small
+	ctx, cancel := x.until(x.deadline(now))
+	r, err := c.h2c.RoundTrip(q.WithContext(ctx))
+	if err != nil {
+		defer cancel()
+		return x.failedH2C(ctx, err)
+	}
+	x.try.cancel = cancel
+	body := &h2cBody{r}
+	x.answer = answer{r.StatusCode, body.header(), r.ContentLength, body}
+	return nil
+}
+
+// until is the request's context with a deadline, zero for none.
+func (x *exchange) until(by time.Time) (context.Context, context.CancelFunc) {
+	if by.IsZero() {
+		return context.WithCancel(x.r.Context())
+	}
+	return context.WithDeadline(x.r.Context(), by)
+}
+
+func (x *exchange) requestForH2C(address string) (*http.Request, error) {
+	path, err := url.PathUnescape(x.path)
+	if err != nil {
+		return nil, err
+	}
+	q := &http.Request{
+		Method: x.r.Method, Host: x.host, Header: http.Header{}, Proto: "HTTP/2.0", ProtoMajor: 2,
+		URL: &url.URL{Scheme: "http", Host: address, Path: path, RawPath: x.path, ForceQuery: x.rest == "?"},
+	}
+	if x.rest != "" {
+		q.URL.RawQuery = x.rest[1:]
+	}
+	x.writeFields(q.Header)
+	// net/http takes this for an announcement, and writes its own.
+	delete(q.Header, "Trailer")
+	if q.Header["User-Agent"] == nil {
+		// net/http would write its own.
+		q.Header["User-Agent"] = []string{""}
+	}
+	switch {
+	case x.small:
+		body := bytes.Clone(x.kept)
+		q.ContentLength = int64(len(body))
+		q.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		q.Body, _ = q.GetBody()
+	case x.hasBody:
+		q.ContentLength, q.Body, q.Trailer = x.r.ContentLength, io.NopCloser(&x.body), x.r.Trailer
+	}
+	return q, nil
+}
+
+// failedH2C says how far a request had come.
+func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {
+	failed := &upstream.Error{Class: upstream.NoResponse, During: upstream.AwaitingHead, Err: err}
+	var network net.Error
+	late := errors.As(err, &network) && network.Timeout()
+	switch {
+	case x.r.Context().Err() != nil:
+		failed.Class = upstream.Canceled
+	case ctx.Err() != nil:
+		failed.Class = upstream.TimedOut
+	case errors.As(err, &errConnect{}):
+		failed.Class, failed.During = upstream.NotConnected, upstream.Connecting
+		if late {
+			failed.Class = upstream.TimedOut
+		}
+	case late:
+		failed.Class = upstream.TimedOut
+	}
+	return failed
+}
+
+// h2cBody is the body of a response of HTTP/2.
+type h2cBody struct{ r *http.Response }
+
+func (b *h2cBody) Read(p []byte) (int, error) { return b.r.Body.Read(p) }
+
+// Ready is never known.
+func (b *h2cBody) Ready() bool { return false }
+
+func (b *h2cBody) Close() { b.r.Body.Close() }
+
+func (b *h2cBody) header() []upstream.Header {
+	out := headersOf(b.r.Header)
+	if len(b.r.Trailer) > 0 {
+		out = append(out, upstream.Header{Name: "Trailer", Value: trailerNames(b.r.Trailer)})
+	}
+	return out
+}
+
+func (b *h2cBody) Trailer() []upstream.Header { return headersOf(b.r.Trailer) }
+
+func headersOf(h http.Header) (out []upstream.Header) {
+	for name, values := range h {
+		for _, value := range values {
+			out = append(out, upstream.Header{Name: name, Value: value})
+		}
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+)
+
+// fields are what a head is written to: upstream.Head or http.Header.
+type fields interface{ Add(name, value string) }
+
+// isHop is whether a header, by its canonical name, is about one connection or the framing of a message:
+// each side writes its own (RFC 9110, 7.6.1). Te and Trailer are passed on in part.
+func isHop(name string) bool {
+	switch name {
+	case "Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
+// writeFields writes the request's fields for an endpoint.
+func (x *exchange) writeFields(to fields) {
+	h := x.r.Header
+	connection := h["Connection"]
+	for name, values := range h {
+		if isHop(name) || connection != nil && strips(connection, name) {
+			continue
+		}
+		for _, value := range values {
+			to.Add(name, value)
+		}
+	}
+	if te := h["Te"]; te != nil && hasElement(te, "trailers") {
+		to.Add("Te", "trailers")
+	}
+	if len(x.r.Trailer) > 0 && x.r.ContentLength < 0 {
+		to.Add("Trailer", trailerNames(x.r.Trailer))
+	}
+}
+
+// strips is whether a header is named as one that is about the connection, and may be: those that tell of
+// the client are written here, and nobody is to take them away.
+func strips(connection []string, name string) bool {
+	if tells, _ := isForwarded(name); tells {
+		return false
+	}
+	return hasElement(connection, name)
+}
+
+// hasElement is whether one of the lists has an element, whatever its case.
+func hasElement(lists []string, element string) bool {
+	for _, list := range lists {
+		for one := range strings.SplitSeq(list, ",") {
+			if strings.EqualFold(strings.Trim(one, " \t"), element) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func trailerNames(trailer http.Header) string {
+	names := make([]string, 0, len(trailer))
+	for name := range trailer {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// asksFor is the protocol to which a client of HTTP/1.1 wants to change, empty for none and for one that
+// is never passed on. A request with a body is not asked to change: what follows it would be in doubt.
+func asksFor(r *http.Request) string {
+	upgrade := r.Header["Upgrade"]
+	if len(upgrade) != 1 || r.ProtoMajor != 1 || r.ProtoMinor != 1 || r.ContentLength != 0 || !hasElement(r.Header["Connection"], "upgrade") {
+		return ""
+	}
+	name, version, versioned := strings.Cut(upgrade[0], "/")
+	if !isMethod(name) || versioned && !isMethod(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
+		return ""
+	}
+	return upgrade[0]
+}
+
+// copyFields takes a response's fields over. Trailer is left where there may be one.
+func copyFields(to http.Header, from []upstream.Header, trailer bool) {
+	var connection []string
+	for i := range from {
+		if from[i].Name == "Connection" {
+			connection = append(connection, from[i].Value)
+		}
+	}
+	// All values are in one piece of memory, as those of net/textproto are.
+	values := make([]string, len(from))
+	for i := range from {
+		name := from[i].Name
+		if isHop(name) && !(trailer && name == "Trailer") || connection != nil && hasElement(connection, name) {
+			continue
+		}
+		if before, there := to[name]; there {
+			to[name] = append(before[:len(before):len(before)], from[i].Value)
+			continue
+		}
+		values[i] = from[i].Value
+		to[name] = values[i : i+1 : i+1]
+	}
+}

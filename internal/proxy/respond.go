@@ -1,0 +1,170 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+)
+
+// copySize is how much of a body is read and written at once.
+const copySize = 32 << 10
+
+var copies = sync.Pool{New: func() any { return new([copySize]byte) }}
+
+// Values of fields that many answers have. Nobody changes them.
+var (
+	closes    = []string{"close"}
+	plainText = []string{"text/plain; charset=utf-8"}
+	methods   = []string{"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
+)
+
+// respond sends an endpoint's answer back, or cuts the client's connection or stream off where that
+// breaks off: the client is not to take a part for the whole.
+func (x *exchange) respond() {
+	a := &x.answer
+	if a.status == http.StatusSwitchingProtocols {
+		x.switchProtocols()
+		return
+	}
+	defer x.endAnswer()
+	h := x.w.Header()
+	copyFields(h, a.header, a.length < 0)
+	if a.length >= 0 && mayHaveLength(a.status) {
+		h["Content-Length"] = []string{strconv.FormatInt(a.length, 10)}
+	}
+	x.beginAnswer(a.status)
+	if !x.copyBody() {
+		panic(http.ErrAbortHandler)
+	}
+	x.sendTrailer()
+}
+
+// mayHaveLength is whether a response of the status may have Content-Length (RFC 9110, 8.6).
+func mayHaveLength(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// beginAnswer writes the head.
+func (x *exchange) beginAnswer(status int) {
+	h := x.w.Header()
+	x.stick(h)
+	x.filterResponse(h)
+	if h["Content-Type"] == nil {
+		// net/http would guess one.
+		h["Content-Type"] = nil
+	}
+	if x.leaves() || x.last || x.p.draining.Load() {
+		// Of HTTP/2 net/http makes a GOAWAY of it.
+		h["Connection"] = closes
+	}
+	x.status = status
+	x.w.WriteHeader(status)
+	if x.hasBody {
+		x.body.unbind()
+	}
+}
+
+// stick gives the client the name of its endpoint, unless it came with that.
+func (x *exchange) stick(h http.Header) {
+	t := &x.try
+	if t.endpoint == nil || t.endpoint.Cookie == "" || t.given == "" || t.endpoint.Cookie == t.cookie {
+		return
+	}
+	c := http.Cookie{Name: t.given, Value: t.endpoint.Cookie, Path: "/", HttpOnly: true, Secure: x.asked.TLS, SameSite: http.SameSiteLaxMode}
+	h.Add("Set-Cookie", c.String())
+}
+
+// copyBody sends the body as it comes: what has been read is not held back while more is waited for. It
+// is false where either side breaks off.
+func (x *exchange) copyBody() bool {
+	a := &x.answer
+	if x.r.Method == http.MethodHead || !mayHaveLength(a.status) {
+		return true
+	}
+	flusher := x.w.(http.Flusher)
+	if a.length != 0 && !a.body.Ready() {
+		flusher.Flush()
+	}
+	buf := copies.Get().(*[copySize]byte)
+	defer copies.Put(buf)
+	for {
+		n, err := a.body.Read(buf[:])
+		if n > 0 {
+			if _, failed := x.w.Write(buf[:n]); failed != nil {
+				return false
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return true
+		case err != nil:
+			x.backend.counts.broken.Add(1)
+			return false
+		case !a.body.Ready():
+			flusher.Flush()
+		}
+	}
+}
+
+// sendTrailer sends fields that came after the body.
+func (x *exchange) sendTrailer() {
+	trailer := x.answer.body.Trailer()
+	if len(trailer) == 0 {
+		return
+	}
+	// Only a body of unknown length can have one, and net/http knows the length of one that it holds back.
+	x.w.(http.Flusher).Flush()
+	h := x.w.Header()
+	for _, field := range trailer {
+		name := http.TrailerPrefix + field.Name
+		h[name] = append(h[name], field.Value)
+	}
+}
+
+func (x *exchange) endAnswer() {
+	x.answer.body.Close()
+	if x.try.cancel != nil {
+		x.try.cancel()
+	}
+}
+
+// passOn sends an informational response on. It is called while the handler waits for the final one.
+func (x *exchange) passOn(status int, header []upstream.Header) {
+	switch {
+	case !x.r.ProtoAtLeast(1, 1):
+	case status == http.StatusContinue:
+		// Of HTTP/2, net/http sends it when the body is read.
+		if x.r.ProtoMajor == 1 {
+			x.w.WriteHeader(status)
+		}
+	case !x.expects:
+		// With it, net/http may be sending 100 (Continue) by itself.
+		h := x.w.Header()
+		copyFields(h, header, false)
+		x.w.WriteHeader(status)
+		clear(h)
+	}
+}
+
+// refuse answers by itself, or not at all where nobody waits for it.
+func (x *exchange) refuse(status int) {
+	if status == statusGone {
+		x.status = status
+		panic(http.ErrAbortHandler)
+	}
+	text := strconv.Itoa(status) + " " + http.StatusText(status) + "\n"
+	h := x.w.Header()
+	h["Content-Type"] = plainText
+	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	if x.location != "" {
+		h["Location"] = []string{x.location}
+	}
+	if status == http.StatusMethodNotAllowed {
+		h["Allow"] = methods
+	}
+	x.beginAnswer(status)
+	io.WriteString(x.w, text)
+}

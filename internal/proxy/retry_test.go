@@ -1,0 +1,193 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+)
+
+// resetting reads a request's head, and resets.
+func resetting(t testing.TB, uid string) (wire.Endpoint, *atomic.Int64) {
+	return played(t, uid, func(s *session) {
+		s.head()
+		s.reset()
+	})
+}
+
+// patient are endpoints that are never left out.
+func patient(endpoints ...wire.Endpoint) []wire.Resource {
+	all := backendOf(cheddar, endpoints...)
+	all[1].Backend.MaxFails = 0
+	return all
+}
+
+// TestRefusedConnectionsMoveOn: whatever the method, and without a budget.
+func TestRefusedConnectionsMoveOn(t *testing.T) {
+	s := started(t)
+	tell(t, s, append(patient(nowhere(t, "a"), nowhere(t, "b"), nowhere(t, "c"), saying(t, "hello")), web(), route("all"))...)
+	c := clientAt(t, s, 80)
+	for _, size := range []int{0, 10, 100 << 10} {
+		for range 40 {
+			if text, _ := did(t, c, request(t, "POST", "http://a/", strings.NewReader(strings.Repeat("x", size)))); text != "200 hello" {
+				t.Fatalf("%d bytes: %s", size, text)
+			}
+		}
+	}
+}
+
+// TestRetries: what may have been acted upon is tried again only where acting twice is as acting once, and
+// the body is still there.
+func TestRetries(t *testing.T) {
+	for _, test := range []struct {
+		method string
+		size   int
+		want   string
+	}{
+		{"GET", 0, "200 hello"}, {"HEAD", 0, "200 "}, {"OPTIONS", 0, "200 hello"}, {"DELETE", 0, "200 hello"},
+		{"PUT", 64 << 10, "200 hello"}, {"PUT", 64<<10 + 1, "502 502 Bad Gateway\n"},
+		{"POST", 0, "502 502 Bad Gateway\n"}, {"POST", 10, "502 502 Bad Gateway\n"}, {"PATCH", 10, "502 502 Bad Gateway\n"},
+	} {
+		s := started(t)
+		bad, connections := resetting(t, "bad")
+		good := handled(t, "good", func(w http.ResponseWriter, r *http.Request) {
+			if n, _ := io.Copy(io.Discard, r.Body); n != int64(test.size) {
+				w.WriteHeader(http.StatusTeapot)
+			}
+			io.WriteString(w, "hello")
+		})
+		tell(t, s, append(patient(bad, good), web(), route("all"))...)
+		c := clientAt(t, s, 80)
+		for connections.Load() == 0 {
+			if text, _ := did(t, c, request(t, test.method, "http://a/", strings.NewReader(strings.Repeat("x", test.size)))); connections.Load() == 1 && text != test.want {
+				t.Errorf("%s with %d bytes: %q, want %q", test.method, test.size, text, test.want)
+			}
+		}
+	}
+}
+
+// TestRetryOfAStream: a body of unknown length that was small, and had been read, is sent again.
+func TestRetryOfAStream(t *testing.T) {
+	for _, method := range []string{"PUT", "POST"} {
+		s := started(t)
+		bad, connections := played(t, "bad", func(s *session) {
+			s.head()
+			io.Copy(io.Discard, httputil.NewChunkedReader(s.in))
+			s.head()
+			s.reset()
+		})
+		good := handled(t, "good", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+		tell(t, s, append(patient(bad, good), web(), route("all"))...)
+		c := clientAt(t, s, 80)
+		for connections.Load() == 0 {
+			text, _ := did(t, c, request(t, method, "http://a/", io.MultiReader(strings.NewReader("hello"))))
+			if want := map[bool]string{true: "200 hello", false: "502 502 Bad Gateway\n"}[method == "PUT" || connections.Load() == 0]; text != want {
+				t.Errorf("%s: %q, want %q", method, text, want)
+			}
+		}
+	}
+}
+
+// TestRetriesAreFew: at most 2 for a request, and none beyond the budget.
+func TestRetriesAreFew(t *testing.T) {
+	s := started(t)
+	var all []wire.Endpoint
+	var counts []*atomic.Int64
+	for _, uid := range []string{"a", "b", "c", "d", "e"} {
+		e, n := resetting(t, uid)
+		all, counts = append(all, e), append(counts, n)
+	}
+	tell(t, s, append(patient(all...), web(), route("all"))...)
+	c := clientAt(t, s, 80)
+	tried := func() (n int64) {
+		for _, count := range counts {
+			n += count.Load()
+		}
+		return n
+	}
+	if text := got(t, c, "http://a/"); !strings.HasPrefix(text, "502 ") || tried() != 3 {
+		t.Errorf("%s after %d tries, want 3", text, tried())
+	}
+	// Ten of them are permitted at least, whatever the number of requests.
+	for range 19 {
+		got(t, c, "http://a/")
+	}
+	if want := int64(20 + 10); tried() != want {
+		t.Errorf("%d tries of 20 requests, want %d", tried(), want)
+	}
+	b, _ := s.proxy.backends.Load(cheddar)
+	if n := b.(*backend).counts.retries.Load(); n != 10 {
+		t.Errorf("%d retries are counted", n)
+	}
+}
+
+// TestOnlyEndpoint: a request whose connection was reset is tried again on another of the same endpoint,
+// where there is no other.
+func TestOnlyEndpoint(t *testing.T) {
+	var n atomic.Int64
+	only, _ := played(t, "only", func(s *session) {
+		s.head()
+		if n.Add(1) == 1 {
+			s.reset()
+			return
+		}
+		s.answer(hello)
+	})
+	s := serving(t, only)
+	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+		t.Error(text)
+	}
+}
+
+// TestEjection: an endpoint that fails is left out, and the last one never is.
+func TestEjection(t *testing.T) {
+	bad, connections := resetting(t, "bad")
+	s := serving(t, bad, saying(t, "hello"))
+	c := clientAt(t, s, 80)
+	for range 20 {
+		if text := got(t, c, "http://a/"); text != "200 hello" {
+			t.Fatal(text)
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("the endpoint that fails got %d requests, want 1", n)
+	}
+	tell(t, s, backendOf(cheddar, bad)[0])
+	if got(t, c, "http://a/"); connections.Load() < 2 {
+		t.Error("the last endpoint is left out")
+	}
+}
+
+// TestFaults: what is held against an endpoint, and how the client is told.
+func TestFaults(t *testing.T) {
+	for _, test := range []struct {
+		failed upstream.Error
+		fault  bool
+		status int
+	}{
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: io.EOF}, true, 502},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: upstream.ErrLeft}, false, 502},
+		{upstream.Error{Class: upstream.TimedOut, During: upstream.Connecting}, true, 504},
+		{upstream.Error{Class: upstream.TimedOut, During: upstream.AwaitingHead}, true, 504},
+		{upstream.Error{Class: upstream.NotWritten, During: upstream.Sending}, true, 502},
+		{upstream.Error{Class: upstream.NoResponse, During: upstream.AwaitingHead}, true, 502},
+		{upstream.Error{Class: upstream.BodyBroken, During: upstream.AwaitingHead}, true, 502},
+		{upstream.Error{Class: upstream.BodyBroken, During: upstream.ReadingBody}, false, 502},
+		{upstream.Error{Class: upstream.Malformed, During: upstream.AwaitingHead}, false, 502},
+		{upstream.Error{Class: upstream.RequestBroken, During: upstream.Sending}, false, 400},
+		{upstream.Error{Class: upstream.Canceled, During: upstream.AwaitingHead}, false, statusGone},
+		{upstream.Error{Class: upstream.Invalid, During: upstream.Sending}, false, 500},
+	} {
+		if got := isFault(&test.failed); got != test.fault {
+			t.Errorf("%s while %s is a fault: %t", test.failed.Class, test.failed.During, got)
+		}
+		if got := (&exchange{}).statusOf(&test.failed); got != test.status {
+			t.Errorf("%s while %s is told as %d, want %d", test.failed.Class, test.failed.During, got, test.status)
+		}
+	}
+}

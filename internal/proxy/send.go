@@ -1,0 +1,224 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/balance"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+)
+
+// try is what is known of a request's tries.
+type try struct {
+	// since is when the first endpoint was chosen.
+	since time.Time
+	// cookie is the value that the client sent, given its name where the client is to be given another.
+	cookie, given string
+	tried         []*endpoint
+	// retries are those after the request was written; again is whether the next try is one.
+	retries int
+	again   bool
+	// endpoint is the one that answered.
+	endpoint *endpoint
+	// cancel ends the response, of h2c alone.
+	cancel context.CancelFunc
+}
+
+// answer is a response whose body is to come.
+type answer struct {
+	status int
+	header []upstream.Header
+	// length is that of the body, or of what HEAD asks for; -1 where it is unknown.
+	length int64
+	body   answerBody
+}
+
+// answerBody is upstream.Response, or h2cBody.
+type answerBody interface {
+	Read(p []byte) (int, error)
+	Ready() bool
+	Trailer() []upstream.Header
+	Close()
+}
+
+// send gives the request to one endpoint after the other until one answers. Where none does, it is by
+// which status the client is told.
+func (x *exchange) send() (status int) {
+	t, b := &x.try, x.backend
+	t.since = time.Now()
+	x.recall(b.begin(t.since))
+	x.writeHead()
+	status = http.StatusServiceUnavailable
+	for now := t.since; ; now = time.Now() {
+		e := b.next(now, t.cookie, t.tried)
+		if e == nil && t.again {
+			// There is no other: one that answered nothing may answer on another connection.
+			e = b.next(now, t.cookie, nil)
+		}
+		if e == nil {
+			return status
+		}
+		t.tried = append(t.tried, e)
+		failed := x.giveTo(e, now)
+		if failed == nil {
+			b.succeeded(e, now)
+			t.endpoint = e
+			return 0
+		}
+		status = x.statusOf(failed)
+		if !x.mayRepeat(e, failed) {
+			return status
+		}
+	}
+}
+
+// recall reads the client's cookie.
+func (x *exchange) recall(name string) {
+	if name == "" {
+		return
+	}
+	x.try.given = name
+	if c, err := x.r.Cookie(name); err == nil {
+		x.try.cookie = c.Value
+	}
+}
+
+// writeHead writes the request for endpoints of HTTP/1.1. What cannot be written is told by Do.
+func (x *exchange) writeHead() {
+	var length int64
+	switch {
+	case x.small:
+		length = int64(len(x.kept))
+	case x.hasBody:
+		length = x.r.ContentLength
+	}
+	target := x.r.RequestURI
+	if size := len(x.path); len(target) != size+len(x.rest) || target[:size] != x.path {
+		target = x.path + x.rest
+	}
+	x.head.Start(x.r.Method, target, x.host, length)
+	x.writeFields(&x.head)
+	if x.expects {
+		x.head.Add("Expect", "100-continue")
+	}
+	if x.upgrade != "" {
+		x.head.Upgrade(x.upgrade)
+	}
+}
+
+// giveTo sends the request to an endpoint, and reads the response's head.
+func (x *exchange) giveTo(e *endpoint, now time.Time) *upstream.Error {
+	if e.Value.h2c != nil {
+		return x.giveToH2C(e.Value, now)
+	}
+	q := &x.request
+	*q = upstream.Request{Head: &x.head, Deadline: x.deadline(now), Informational: x.inform}
+	switch {
+	case x.small:
+		q.Body = x.kept
+	case x.hasBody:
+		q.Stream, q.Stop, q.Trailer, q.Expect = &x.body, x.stop, x.r.Trailer, x.expects
+	}
+	if err := e.Value.pool.Do(x.r.Context(), q, &x.response); err != nil {
+		failed, _ := errors.AsType[*upstream.Error](err)
+		return failed
+	}
+	x.answer = answer{x.response.Status, x.response.Header, x.response.Length, &x.response}
+	return nil
+}
+
+// deadline is until when a try that begins now may last, zero for any time.
+func (x *exchange) deadline(now time.Time) (by time.Time) {
+	if ms := x.route.Timeout; ms > 0 {
+		by = x.start.Add(time.Duration(ms) * time.Millisecond)
+	}
+	if ms := x.route.BackendTimeout; ms > 0 {
+		if each := now.Add(time.Duration(ms) * time.Millisecond); by.IsZero() || each.Before(by) {
+			by = each
+		}
+	}
+	return by
+}
+
+// mayRepeat notes how an endpoint failed, and is whether the request may go to another.
+func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
+	t, b, now := &x.try, x.backend, time.Now()
+	if counts := &b.counts; failed.Class != upstream.Canceled {
+		counts.failures[failed.Class].Add(1)
+	}
+	if isFault(failed) {
+		b.failed(e, now)
+	}
+	t.again = false
+	if late := x.route.Timeout; late > 0 && now.Sub(x.start) >= time.Duration(late)*time.Millisecond {
+		return false
+	}
+	switch balance.Again(balance.Try{
+		Failure: failureOf(failed), Method: x.r.Method, Retries: t.retries, Since: now.Sub(t.since),
+		Whole: x.isWhole(),
+	}) {
+	case balance.Free:
+		return true
+	case balance.Budgeted:
+		if !b.retry(now) {
+			b.counts.exhausted.Add(1)
+			return false
+		}
+		b.counts.retries.Add(1)
+		t.retries++
+		t.again = true
+		return true
+	}
+	return false
+}
+
+// isFault is whether a failure is held against the endpoint: it refused, reset, or did not answer in time.
+func isFault(failed *upstream.Error) bool {
+	switch failed.Class {
+	case upstream.NotConnected:
+		return !errors.Is(failed, upstream.ErrLeft)
+	case upstream.NotWritten, upstream.NoResponse:
+		return true
+	case upstream.BodyBroken, upstream.TimedOut:
+		return failed.During != upstream.ReadingBody
+	}
+	return false
+}
+
+// failureOf is how far a try had come.
+func failureOf(failed *upstream.Error) balance.Failure {
+	switch failed.Class {
+	case upstream.NotConnected:
+		return balance.NotConnected
+	case upstream.TimedOut:
+		if failed.During == upstream.Connecting {
+			return balance.NotConnected
+		}
+	case upstream.NotWritten:
+		return balance.NotWritten
+	case upstream.NoResponse:
+		return balance.NoResponse
+	}
+	return balance.Answered
+}
+
+// statusOf is by which status the client is told of a failure.
+func (x *exchange) statusOf(failed *upstream.Error) int {
+	// What broke the body comes first: it ends the request's context, too.
+	if status := x.body.status.Load(); status != 0 {
+		return int(status)
+	}
+	switch failed.Class {
+	case upstream.TimedOut:
+		return http.StatusGatewayTimeout
+	case upstream.Canceled:
+		return statusGone
+	case upstream.RequestBroken:
+		return http.StatusBadRequest
+	case upstream.Invalid:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadGateway
+}

@@ -1,0 +1,335 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+)
+
+// TestEventsAreFlushed: what an endpoint has said the client has, while more is waited for: the head, and
+// each event.
+func TestEventsAreFlushed(t *testing.T) {
+	for _, framing := range []string{"chunked", "length", "close"} {
+		events := make(chan string)
+		defer close(events)
+		e, _ := played(t, framing, func(s *session) {
+			s.head()
+			switch framing {
+			case "chunked":
+				s.answer("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+			case "length":
+				s.answer("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+			default:
+				s.answer("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+			}
+			for event := range events {
+				if framing == "chunked" {
+					event = fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
+				}
+				s.answer(event)
+			}
+		})
+		s := serving(t, e)
+		r, err := clientAt(t, s, 80).Get("http://a/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range []string{"event 1\n", "more"} {
+			events <- event
+			buf := make([]byte, len(event))
+			if _, err := io.ReadFull(r.Body, buf); err != nil || string(buf) != event {
+				t.Fatalf("%s: read %q, %v, want %q", framing, buf, err, event)
+			}
+		}
+		r.Body.Close()
+	}
+}
+
+// TestEarlyAnswer: a final response comes through while the client still sends, and then nobody takes the
+// rest.
+func TestEarlyAnswer(t *testing.T) {
+	e, _ := played(t, "early", func(s *session) {
+		s.head()
+		s.answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+		s.hold()
+	})
+	s := serving(t, e)
+	for _, length := range []string{"Content-Length: 1073741824", "Transfer-Encoding: chunked"} {
+		c := dial(t, s, 80)
+		c.answer("POST / HTTP/1.1\r\nHost: a\r\n" + length + "\r\n\r\n")
+		if strings.HasPrefix(length, "T") {
+			c.answer("5\r\nhello\r\n")
+		} else {
+			c.answer("hello")
+		}
+		r, body := c.response(t, "POST")
+		if r.StatusCode != 403 || body != "no" || !r.Close {
+			t.Errorf("%s: %s %q, close %t", length, r.Status, body, r.Close)
+		}
+		// What is sent meanwhile is read for a moment, and not answered.
+		c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if rest, _ := io.ReadAll(c.in); len(rest) > 0 {
+			t.Errorf("%s: then came %q", length, rest)
+		}
+	}
+}
+
+// TestUploadGoesOn: a response that begins before the request ends does not end it.
+func TestUploadGoesOn(t *testing.T) {
+	e, _ := played(t, "echo", func(s *session) {
+		s.head()
+		s.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+		io.Copy(s, s.in)
+	})
+	s := serving(t, e)
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		body, feed := io.Pipe()
+		c := clientAt(t, s, 80, func(tr *http.Transport) {
+			tr.Protocols = new(http.Protocols)
+			tr.Protocols.SetHTTP1(protocol == "HTTP/1.1")
+			tr.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2.0")
+		})
+		r, err := c.Do(request(t, "POST", "http://a/", body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Proto != protocol {
+			t.Errorf("it is spoken %s, want %s", r.Proto, protocol)
+		}
+		for _, word := range []string{"one", "two"} {
+			io.WriteString(feed, word)
+			buf := make([]byte, 3)
+			if _, err := io.ReadFull(r.Body, buf); err != nil || string(buf) != word {
+				t.Fatalf("%s: read %q, %v, want %q", protocol, buf, err, word)
+			}
+		}
+		feed.Close()
+		if rest, err := io.ReadAll(r.Body); err != nil || len(rest) > 0 {
+			t.Errorf("%s: then came %q, %v", protocol, rest, err)
+		}
+		r.Body.Close()
+	}
+}
+
+// TestTrailers come through both ways, announced or not.
+func TestTrailers(t *testing.T) {
+	e := handled(t, "trailers", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Announced")
+		io.Copy(w, r.Body)
+		w.Header().Set("X-Announced", r.Trailer.Get("X-Sum"))
+		w.Header().Set(http.TrailerPrefix+"X-Unannounced", "2")
+	})
+	s := serving(t, e)
+	q := request(t, "POST", "http://a/", io.MultiReader(strings.NewReader("body")))
+	q.Trailer = http.Header{"X-Sum": {"1"}}
+	text, r := did(t, clientAt(t, s, 80), q)
+	if text != "200 body" || r.Trailer.Get("X-Announced") != "1" || r.Trailer.Get("X-Unannounced") != "2" {
+		t.Errorf("%q with trailer %v", text, r.Trailer)
+	}
+}
+
+// TestInformational: 103 comes through as often as it comes, and 100 once, when the endpoint wants the
+// body.
+func TestInformational(t *testing.T) {
+	e, _ := played(t, "hints", func(s *session) {
+		for head := s.head(); head != ""; head = s.head() {
+			if strings.Contains(head, "Expect: 100-continue") {
+				s.answer("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
+				io.ReadFull(s.in, make([]byte, 5))
+			} else {
+				s.answer("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
+			}
+			s.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Final: 1\r\n\r\nok")
+		}
+	})
+	s := serving(t, e)
+	c := dial(t, s, 80)
+	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for _, want := range []string{"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\n"} {
+		if head := c.head(); head != want {
+			t.Errorf("the head is %q, want %q", head, want)
+		}
+	}
+	if r, body := c.response(t, "GET"); r.StatusCode != 200 || body != "ok" || r.Header["Link"] != nil {
+		t.Errorf("%s %q, %v", r.Status, body, r.Header)
+	}
+	c.answer("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if head := c.head(); head != "HTTP/1.1 100 Continue\r\n\r\n" {
+		t.Fatalf("the head is %q", head)
+	}
+	c.answer("hello")
+	if r, body := c.response(t, "POST"); r.StatusCode != 200 || body != "ok" {
+		t.Errorf("%s %q", r.Status, body)
+	}
+}
+
+// TestContinueOfHTTP2: exactly one comes there, too.
+func TestContinueOfHTTP2(t *testing.T) {
+	e := handled(t, "reader", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
+	s := serving(t, e)
+	c := clientAt(t, s, 80, func(tr *http.Transport) {
+		tr.ExpectContinueTimeout = 20 * time.Second
+		tr.Protocols = new(http.Protocols)
+		tr.Protocols.SetUnencryptedHTTP2(true)
+	})
+	var seen []int
+	q := request(t, "PUT", "http://a/", strings.NewReader("hello"))
+	q.Header.Set("Expect", "100-continue")
+	q = q.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { seen = append(seen, code); return nil },
+	}))
+	if text, _ := did(t, c, q); text != "200 hello" || fmt.Sprint(seen) != "[100]" {
+		t.Errorf("%q after %v", text, seen)
+	}
+}
+
+// TestUnwantedBody: an endpoint that answers instead of 100 gets no body, and the client none of it to
+// send.
+func TestUnwantedBody(t *testing.T) {
+	e, _ := played(t, "refuses", func(s *session) {
+		s.head()
+		s.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+		if rest, _ := io.ReadAll(s.in); len(rest) > 0 {
+			t.Errorf("the endpoint got %q", rest)
+		}
+	})
+	s := serving(t, e)
+	c := dial(t, s, 80)
+	c.answer("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if head := c.head(); !strings.HasPrefix(head, "HTTP/1.1 413 ") || !strings.Contains(head, "Connection: close") {
+		t.Errorf("the head is %q", head)
+	}
+}
+
+// TestSlowBody: a body whose client falls asleep is answered, 408, whether it is kept or streamed; one
+// that comes bit by bit fast enough is not.
+func TestSlowBody(t *testing.T) {
+	e := handled(t, "reader", func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	s := started(t, func(o *Options) { o.BodyRate, o.BodyWindow = 10, 800*time.Millisecond })
+	tell(t, s, append(backendOf(cheddar, e), web(), route("all"))...)
+	for _, length := range []int{100, 1 << 20} {
+		c := dial(t, s, 80)
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nhello", length)
+		if r, body := c.response(t, "POST"); r.StatusCode != 408 || !r.Close {
+			t.Errorf("%d bytes: %s %q", length, r.Status, body)
+		}
+	}
+	body, feed := io.Pipe()
+	go func() {
+		// It takes longer than the window.
+		for range 12 {
+			<-time.After(100 * time.Millisecond)
+			feed.Write(make([]byte, 10))
+		}
+		feed.Close()
+	}()
+	if text, _ := did(t, clientAt(t, s, 80), request(t, "POST", "http://a/", body)); text != "200 " {
+		t.Error(text)
+	}
+}
+
+// TestLargeBody: beyond the bound it is 413, whether the length is said or not.
+func TestLargeBody(t *testing.T) {
+	e := handled(t, "reader", func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	s := started(t, func(o *Options) { o.MaxBody = 1000 })
+	tell(t, s, append(backendOf(cheddar, e), web(), route("all"))...)
+	c := clientAt(t, s, 80)
+	for size, want := range map[int]string{1000: "200 ", 1001: "413 413 Request Entity Too Large\n", 200_000: "413 413 Request Entity Too Large\n"} {
+		if text, _ := did(t, c, request(t, "POST", "http://a/", bytes.NewReader(make([]byte, size)))); text != want {
+			t.Errorf("%d bytes: %q, want %q", size, text, want)
+		}
+		if text, _ := did(t, c, request(t, "POST", "http://a/", io.MultiReader(bytes.NewReader(make([]byte, size))))); text != want {
+			t.Errorf("%d bytes in chunks: %q, want %q", size, text, want)
+		}
+	}
+}
+
+// TestBrokenAnswer: the client does not take a part for the whole.
+func TestBrokenAnswer(t *testing.T) {
+	for _, head := range []string{"Content-Length: 10", "Transfer-Encoding: chunked"} {
+		e, _ := played(t, head, func(s *session) {
+			s.head()
+			s.answer("HTTP/1.1 200 OK\r\n" + head + "\r\n\r\n5\r\nhello")
+		})
+		s := serving(t, e)
+		for _, h2 := range []bool{false, true} {
+			c := clientAt(t, s, 80, func(tr *http.Transport) {
+				tr.Protocols = new(http.Protocols)
+				tr.Protocols.SetHTTP1(!h2)
+				tr.Protocols.SetUnencryptedHTTP2(h2)
+			})
+			r, err := c.Get("http://a/")
+			if err == nil {
+				_, err = io.ReadAll(r.Body)
+				r.Body.Close()
+			}
+			if err == nil {
+				t.Errorf("%s, HTTP/2 %t: the client takes it for whole", head, h2)
+			}
+		}
+	}
+}
+
+// TestClientsThatLeave: nobody goes on for them.
+func TestClientsThatLeave(t *testing.T) {
+	left := make(chan error, 1)
+	e, _ := played(t, "waits", func(s *session) {
+		s.head()
+		_, err := s.in.ReadByte()
+		left <- err
+	})
+	s := serving(t, e)
+	c := dial(t, s, 80)
+	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	eventually(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
+	c.Close()
+	if err := <-left; err == nil {
+		t.Errorf("the endpoint reads on: %v", err)
+	}
+	eventually(t, "it is counted", func() bool { return s.proxy.metrics.refused[statusGone].Load() == 1 })
+}
+
+// TestHTTP2Endpoints: requests, bodies, trailers and failures of backends that speak HTTP/2.
+func TestHTTP2Endpoints(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Seen", fmt.Sprint(r.Proto, " ", r.Host, " ", r.RequestURI, " ", r.Header["X-Forwarded-For"], r.Header["Te"], r.Header["User-Agent"]))
+		io.Copy(w, r.Body)
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	})
+	s := started(t)
+	all := patient(e, nowhere(t, "nobody"))
+	all[1].Backend.Protocol = protocolH2C
+	tell(t, s, append(all, web(), route("all"))...)
+	c := clientAt(t, s, 80, func(tr *http.Transport) {
+		tr.Protocols = new(http.Protocols)
+		tr.Protocols.SetUnencryptedHTTP2(true)
+	})
+	for _, body := range []string{"", "hello", strings.Repeat("x", 200_000)} {
+		for range 4 {
+			q := request(t, "POST", "http://a//b%2Fc?d", strings.NewReader(body))
+			q.Header.Set("Te", "trailers")
+			q.Header.Set("User-Agent", "")
+			text, r := did(t, c, q)
+			if text != "200 "+body || r.Trailer.Get("Grpc-Status") != "0" {
+				t.Fatalf("%d bytes: %.100q, trailer %v", len(body), text, r.Trailer)
+			}
+			if want := "HTTP/2.0 a //b%2Fc?d [127.0.0.1] [trailers] []"; r.Header.Get("X-Seen") != want {
+				t.Errorf("the endpoint saw %q, want %q", r.Header.Get("X-Seen"), want)
+			}
+		}
+	}
+	tell(t, s, wire.Resource{Name: cheddar, Endpoints: &wire.Endpoints{}})
+	if text := got(t, clientAt(t, s, 80), "http://a/"); !strings.HasPrefix(text, "503 ") {
+		t.Error(text)
+	}
+}
