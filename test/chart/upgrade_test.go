@@ -65,11 +65,7 @@ func newAPIServer(t *testing.T) string {
 // TestDocumentedUpgrade runs the guide's command on an older release: the controller and
 // the health checkers get the new image, and the values of the user stay.
 func TestDocumentedUpgrade(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/guides/upgrade-and-uninstall.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := docs.Commands(string(page))
+	commands := docs.Commands(string(readFile(t, filepath.Join(root, "docs/guides/upgrade-and-uninstall.md"))))
 	at := slices.IndexFunc(commands, func(c string) bool { return strings.HasPrefix(c, "helm upgrade ") })
 	if at < 0 {
 		t.Fatalf("the guide has no command to upgrade: %q", commands)

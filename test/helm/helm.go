@@ -2,7 +2,10 @@
 package helm
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -11,4 +14,18 @@ import (
 func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
 	module := filepath.Join(root, "tools", "helm", "go.mod")
 	return exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=" + module, "helm"}, arguments...)...)
+}
+
+// Run runs helm with nothing of the user's own, but with its files in home, and gives what it printed.
+// Variables, each as NAME=value, are added to the environment. The error has what helm complained of.
+func Run(ctx context.Context, root, home string, variables []string, arguments ...string) (string, error) {
+	cmd := Command(ctx, root, arguments...)
+	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(cmd.Env, variables...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s%s", err, &stderr, &stdout)
+	}
+	return stdout.String(), nil
 }
