@@ -19,7 +19,7 @@
 
 {{/* A Deployment's selector cannot change: it has no label that an upgrade gives another value. */}}
 {{- define "ingress-daemonset-controller.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "ingress-daemonset-controller.name" . }}
+app.kubernetes.io/name: {{ include "ingress-daemonset-controller.name" . | quote }}
 {{- end }}
 
 {{- define "ingress-daemonset-controller.labels" -}}
