@@ -55,10 +55,10 @@ func TestUninstallWithCRDs(t *testing.T) {
 	letGo(t, targetGroups, attachment)
 	eventually(t, func() error {
 		_, err := api.Resource(crds).Get(t.Context(), targetGroups.GroupResource().String(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the CRD is there still: %v", err)
 		}
-		return fmt.Errorf("the CRD is there still: %w", err)
+		return nil
 	})
 }
 

@@ -130,6 +130,16 @@ func TestCRDsOfOthers(t *testing.T) {
 	}
 }
 
+// TestCRDsAreLeft: a release that is told to install no CRDs any more leaves those that it has.
+func TestCRDsAreLeft(t *testing.T) {
+	empty(t)
+	mustHelm(t, documented(t, "install", false)...)
+	set := create(t, sets, proxies)
+	mustHelm(t, documented(t, "upgrade", false, "--set", "crds.install=false")...)
+	ownsCRDs(t)
+	unharmed(t, sets, set)
+}
+
 // applyCRDs brings the CRDs up to date as the guide of v0.1.0 says, with the chart of that: another than
 // helm has then written all of their fields.
 func applyCRDs(t *testing.T) {
