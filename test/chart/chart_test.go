@@ -56,8 +56,16 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// TestKubernetesVersion: an older Kubernetes than the pages say is refused.
+func TestKubernetesVersion(t *testing.T) {
+	template(t, "--kube-version", "1.31.0")
+	if _, err := run(t, "template", instance, folder, "--kube-version", "1.30.14"); err == nil || !strings.Contains(err.Error(), "chart requires kubeVersion: >=1.31.0-0") {
+		t.Errorf("Kubernetes 1.30 is not refused: %v", err)
+	}
+}
+
 // metadata is what Chart.yaml says.
-type metadata struct{ Version, AppVersion, KubeVersion, Icon string }
+type metadata struct{ Version, AppVersion, Icon string }
 
 func readMetadata(t *testing.T) (m metadata) {
 	t.Helper()
