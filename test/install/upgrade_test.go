@@ -85,6 +85,7 @@ func TestUpgrade(t *testing.T) {
 			ownsCRDs(t)
 			mustHelm(t, documented(t, "upgrade", false, "--set", "image.tag=v3")...)
 			runs(t, "registry.example/ids:v3")
+			keepsValues(t)
 			unharmed(t, sets, set)
 		})
 	}
@@ -140,6 +141,19 @@ func TestCRDsAreLeft(t *testing.T) {
 	unharmed(t, sets, set)
 }
 
+// TestValuesAreAccepted: the API server takes what test/chart renders with everything set, with what can be
+// chosen instead, and with as little as can be. It knows no objects of the Prometheus operator.
+func TestValuesAreAccepted(t *testing.T) {
+	for _, values := range []string{"everything", "alternatives", "least"} {
+		t.Run(values, func(t *testing.T) {
+			empty(t)
+			mustHelm(t, "install", product, chart, "--namespace", namespace, "--create-namespace",
+				"--values", root+"/test/chart/testdata/"+values+".values.yaml",
+				"--set", "podMonitor.enabled=false,serviceMonitor.enabled=false,prometheusRule.enabled=false,dashboard.namespace=default")
+		})
+	}
+}
+
 // applyCRDs brings the CRDs up to date as the guide of v0.1.0 says, with the chart of that: another than
 // helm has then written all of their fields.
 func applyCRDs(t *testing.T) {
@@ -149,13 +163,30 @@ func applyCRDs(t *testing.T) {
 	kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", filepath.Join(dir, product, "crds"))
 }
 
-// runs fails where the controller and the health checkers do not have the image.
-func runs(t *testing.T, image string) {
+// keepsValues fails where values that were chosen once are lost.
+func keepsValues(t *testing.T) {
+	t.Helper()
+	deployment := readDeployment(t)
+	replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	secrets, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "imagePullSecrets")
+	if diff := cmp.Diff([]any{map[string]any{"name": "registry"}}, secrets); replicas != 3 || diff != "" {
+		t.Errorf("%d replicas, not 3; secrets (-chosen +used) %s", replicas, diff)
+	}
+}
+
+func readDeployment(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	deployment, err := api.Resource(deployments).Namespace(namespace).Get(t.Context(), product, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return deployment
+}
+
+// runs fails where the controller and the health checkers do not have the image.
+func runs(t *testing.T, image string) {
+	t.Helper()
+	deployment := readDeployment(t)
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {
 		t.Fatalf("%v, %v", containers, err)
