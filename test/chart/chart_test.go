@@ -3,10 +3,11 @@ package chart
 
 import (
 	"bytes"
+	"encoding/xml"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,26 +26,25 @@ var update = flag.Bool("update", false, "rewrite testdata")
 const (
 	root   = "../.."
 	folder = root + "/charts/ingress-daemonset-controller"
+	// instance is what the tests call a release.
+	instance  = "release"
+	namespace = "ingress-daemonset-system"
 )
 
-// run runs helm and gives what it printed, or its error with what it complained of.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	cmd := helm.Command(t.Context(), root, args...)
-	// Nothing of the user's own helm.
-	home := t.TempDir()
-	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%w: %s%s", err, &stderr, &stdout)
-	}
-	return stdout.String(), nil
+	return helm.Run(t.Context(), root, t.TempDir(), nil, args...)
 }
 
 func template(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := run(t, append([]string{"template", "release", folder, "--namespace", "ingress-daemonset-system"}, args...)...)
+	return rendered(t, folder, args...)
+}
+
+// rendered is what helm makes of a chart.
+func rendered(t *testing.T, chart string, args ...string) string {
+	t.Helper()
+	out, err := run(t, append([]string{"template", instance, chart, "--namespace", namespace}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,47 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestSameAsKustomize: the chart with its default values installs what
-// config/default does, but for the namespace, which helm makes where it is told to.
+// TestKubernetesVersion: an older Kubernetes than the pages say is refused.
+func TestKubernetesVersion(t *testing.T) {
+	template(t, "--kube-version", "1.31.0")
+	if _, err := run(t, "template", instance, folder, "--kube-version", "1.30.14"); err == nil || !strings.Contains(err.Error(), "chart requires kubeVersion: >=1.31.0-0") {
+		t.Errorf("Kubernetes 1.30 is not refused: %v", err)
+	}
+}
+
+// metadata is what Chart.yaml says.
+type metadata struct{ Version, AppVersion, Icon string }
+
+func readMetadata(t *testing.T) (m metadata) {
+	t.Helper()
+	if err := sigsyaml.Unmarshal(readFile(t, filepath.Join(folder, "Chart.yaml")), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestIcon finds the icon where its address says, among the project's files.
+func TestIcon(t *testing.T) {
+	_, path, found := strings.Cut(readMetadata(t).Icon, "/ingress-daemonset-controller/main/")
+	if !found {
+		t.Fatalf("%q is no file of the project", readMetadata(t).Icon)
+	}
+	var image struct {
+		XMLName xml.Name
+		Title   string `xml:"title"`
+	}
+	if err := xml.Unmarshal(readFile(t, filepath.Join(root, path)), &image); err != nil {
+		t.Fatal(err)
+	}
+	if image.XMLName.Local != "svg" || image.Title == "" {
+		t.Errorf("it is %v, %q, and no picture with a title", image.XMLName, image.Title)
+	}
+}
+
+// TestSameAsKustomize: the chart with its default values installs what config/default does, with the
+// labels that charts have, and but for the namespace, which helm makes where it is told to.
 func TestSameAsKustomize(t *testing.T) {
-	chart := objects(t, strings.NewReader(template(t, "--include-crds")))
+	chart := objects(t, strings.NewReader(template(t)))
 	config := map[string]map[string]any{}
 	for _, part := range []string{"crd", "policy", "rbac", "controller"} {
 		files, err := filepath.Glob(filepath.Join(root, "config", part, "*.yaml"))
@@ -71,18 +108,38 @@ func TestSameAsKustomize(t *testing.T) {
 			if filepath.Base(file) == "kustomization.yaml" {
 				continue
 			}
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, object := range objects(t, bytes.NewReader(content)) {
+			for name, object := range objects(t, bytes.NewReader(readFile(t, file))) {
+				label(t, object, readMetadata(t).AppVersion)
 				config[name] = object
 			}
 		}
 	}
-	delete(config, "Namespace ingress-daemonset-system")
+	delete(config, "Namespace "+namespace)
 	if diff := cmp.Diff(config, chart); diff != "" {
 		t.Errorf("(-config/default +chart)\n%s", diff)
+	}
+}
+
+// label gives an object what the chart adds by default: labels, of a version, and to a CRD that it is kept.
+func label(t *testing.T, object map[string]any, version string) {
+	t.Helper()
+	u := unstructured.Unstructured{Object: object}
+	ofPods := map[string]string{
+		"app.kubernetes.io/name": "ingress-daemonset-controller", "app.kubernetes.io/instance": instance, "app.kubernetes.io/version": version,
+	}
+	all := map[string]string{"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "ingress-daemonset-controller-" + readMetadata(t).Version}
+	maps.Copy(all, ofPods)
+	maps.Copy(all, u.GetLabels())
+	u.SetLabels(all)
+	switch u.GetKind() {
+	case "CustomResourceDefinition":
+		annotations := u.GetAnnotations()
+		annotations["helm.sh/resource-policy"] = "keep"
+		u.SetAnnotations(annotations)
+	case "Deployment":
+		if err := unstructured.SetNestedStringMap(object, ofPods, "spec", "template", "metadata", "labels"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -106,56 +163,11 @@ func objects(t *testing.T, manifests io.Reader) map[string]map[string]any {
 	}
 }
 
-// TestValues renders the chart with values of every kind.
-func TestValues(t *testing.T) {
-	values := filepath.Join(t.TempDir(), "values.yaml")
-	everything := map[string]any{
-		"image":            map[string]any{"repository": "registry.example/ids", "tag": "v1.2.3", "pullPolicy": "Always"},
-		"imagePullSecrets": []string{"registry"}, "replicas": 3, "verbosity": 2, "extraArgs": []string{"--kube-api-qps=100"},
-		"priorityClassName": "", "nodeSelector": map[string]string{"role": "infra"}, "tolerations": []any{},
-		"podAnnotations":    map[string]string{"prometheus.io/scrape": "true"},
-		"admissionPolicies": map[string]any{"enabled": false}, "podDisruptionBudget": map[string]any{"enabled": false},
-		"detachAnnotations": []string{"example.com/detach=example.com/detached-at", "example.com/exclude"},
-		"loadBalancers": map[string]any{
-			"requireGroupTag":    true,
-			"detachGroupsTagged": map[string]string{"team": "ingress", "kubernetes.io/cluster/one": "owned"},
-			"assumeRoles":        []any{map[string]string{"arn": "arn:aws:iam::123456789012:role/ingress", "externalID": "cluster-one"}},
-		},
-		"analysis": map[string]any{
-			"hosts": []string{"prometheus.monitoring:9090", "*.example.com"}, "providersSecret": "mimir",
-			"providers": []any{map[string]any{
-				"name": "mimir", "address": "https://mimir.example.com/prometheus", "bearerTokenFile": "/etc/analysis/secret/token",
-				"caFile": "/etc/analysis/secret/ca.crt", "headers": map[string]string{"X-Scope-OrgID": "ingress"},
-			}},
-		},
-		"metrics":       map[string]any{"secure": true},
-		"networkPolicy": map[string]any{"enabled": false}, "prometheusRule": map[string]any{"enabled": true},
-	}
-	content, err := sigsyaml.Marshal(everything)
+func readFile(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(values, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	got := template(t, "--values", values)
-	golden.Equal(t, *update, filepath.Join("testdata", "everything.yaml"), got)
-}
-
-// TestWrongValues are refused with what to change.
-func TestWrongValues(t *testing.T) {
-	for set, want := range map[string]string{
-		"replicas=many":                    "got string, want integer",
-		"image.pullPolicy=Perhaps":         "value must be one of 'Always', 'IfNotPresent', 'Never'",
-		"imagePullPolicy=Always":           "additional properties 'imagePullPolicy' not allowed",
-		"verbosity=9":                      "maximum: got 9, want 2",
-		"analysis.hosts=one":               "got string, want array",
-		"detachAnnotations=one":            "got string, want array",
-		"analysis.providers[0].name=mimir": "missing property 'address'",
-		"loadBalancers.assumeRoles[0].arn=arn:aws:iam::123456789012:user/a": "does not match pattern",
-	} {
-		if _, err := run(t, "template", "release", folder, "--set", set); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--set %s: %v, want %q", set, err, want)
-		}
-	}
+	return content
 }

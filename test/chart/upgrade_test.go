@@ -6,11 +6,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -65,16 +64,10 @@ func newAPIServer(t *testing.T) string {
 // TestDocumentedUpgrade runs the guide's command on an older release: the controller and
 // the health checkers get the new image, and the values of the user stay.
 func TestDocumentedUpgrade(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs/guides/upgrade-and-uninstall.md"))
+	args, err := helm.Documented(root, "upgrade", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := docs.Commands(string(page))
-	at := slices.IndexFunc(commands, func(c string) bool { return strings.HasPrefix(c, "helm upgrade ") })
-	if at < 0 {
-		t.Fatalf("the guide has no command to upgrade: %q", commands)
-	}
-	args := strings.Fields(strings.ReplaceAll(commands[at], "charts/ingress-daemonset-controller", folder))[1:]
 	t.Setenv("HELM_DRIVER", "memory")
 	t.Setenv("HELM_MEMORY_DRIVER_DATA", installed(t))
 	out, err := run(t, append(args, "--dry-run=client", "--output=json", "--kube-apiserver="+newAPIServer(t))...)

@@ -53,7 +53,7 @@ var documented = []step{
 		documented: "make push CHART=oci://registry.example.com/charts", says: "Pushed: ",
 		run: "make push CHART=oci://HOST:5000/registry.example.com/charts", inNetwork: true,
 	},
-	{documented: "kubectl delete ids --all --all-namespaces"},
+	{documented: "kubectl delete ids,tga --all --all-namespaces"},
 	{documented: "kubectl delete -k config/default", before: endController, says: "deleted"},
 	{documented: "kubectl apply --server-side -k config/default", says: "serverside-applied"},
 	{documented: "make deploy IMAGE=registry.example.com/ingress-daemonset-controller:v1", says: "successfully rolled out"},
@@ -138,20 +138,30 @@ var documented = []step{
 	{documented: "kubectl label --overwrite node NODE example.com/ingress=moving", says: "labeled"},
 	{documented: "kubectl label --overwrite node NODE example.com/ingress=moved", says: "labeled"},
 	{documented: `kubectl patch ids NAME --type=merge -p '{"metadata":{"finalizers":null}}'`, before: stuckInDeletion, says: "patched"},
+	{documented: `kubectl patch tga NAME --type=merge -p '{"metadata":{"finalizers":null}}'`, before: targetsStuckInDeletion, says: "patched"},
 	{documented: "kubectl apply --server-side -k .", before: kustomize, run: "kubectl apply --server-side --force-conflicts -k mine", says: "serverside-applied"},
 	{
 		documented: "helm install ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --create-namespace --set image.repository=registry.example.com/ingress-daemonset-controller,image.tag=v1",
 		before:     uninstall, says: "Before an uninstall, delete the IngressDaemonSets",
 	},
-	{documented: "kubectl apply --server-side --force-conflicts -f charts/ingress-daemonset-controller/crds", says: "serverside-applied"},
 	{
 		documented: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v2",
 		run:        "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v1,verbosity=1",
 		before:     serveAgain, says: "REVISION: 2", after: keepsPods,
 	},
+	{
+		documented: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v2 --take-ownership --server-side=true --force-conflicts",
+		run:        "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v1,verbosity=2 --take-ownership --server-side=true --force-conflicts",
+		says:       "REVISION: 3", after: keepsPods,
+	},
+	{documented: "helm rollback ingress-daemonset-controller --namespace ingress-daemonset-system", says: "Rollback was a success", after: keepsPods},
 	{documented: "helm get values ingress-daemonset-controller --namespace ingress-daemonset-system", says: "tag: v1"},
 	{documented: "kubectl get deployment ingress-daemonset-controller --namespace ingress-daemonset-system -o wide", says: "registry.example.com/ingress-daemonset-controller:v1"},
 	{documented: "helm uninstall ingress-daemonset-controller --namespace ingress-daemonset-system", before: endForGood, says: "uninstalled", after: keepsCRD},
+	{
+		documented: "kubectl delete -k config/crd", says: "deleted",
+		after: func(ctx context.Context, u *reader) { u.must(ctx, "kubectl apply --server-side -k config/crd") },
+	},
 
 	{documented: "make help", says: "make demo"},
 	{documented: "make cluster NODES=3", local: true, says: "ready"},
@@ -423,6 +433,15 @@ func stuckInDeletion(ctx context.Context, u *reader) {
 	u.must(ctx, "kubectl delete ids nginx --wait=false")
 }
 
+// targetsStuckInDeletion deletes a TargetGroupAttachment that no controller lets go.
+func targetsStuckInDeletion(ctx context.Context, u *reader) {
+	const object = `{apiVersion: ingressdaemonsets.mumoshu.github.io/v1alpha1, kind: TargetGroupAttachment, ` +
+		`metadata: {name: nginx, finalizers: [` + v1alpha1.Finalizer + `]}, ` +
+		`spec: {targetGroup: {tags: {ingress: nginx}}, targetType: ip, ingressDaemonSet: {name: nginx}, port: 80}}`
+	u.must(ctx, "echo '"+object+"' | kubectl apply -f -")
+	u.must(ctx, "kubectl delete tga nginx --wait=false")
+}
+
 // kustomize makes the kustomization that the guide shows, of this copy.
 func kustomize(ctx context.Context, u *reader) {
 	for _, block := range docs.Blocks(string(readFile(u.T, filepath.Join(root, "docs/guides/upgrade-and-uninstall.md"))), "yaml") {
@@ -441,11 +460,11 @@ func kustomize(ctx context.Context, u *reader) {
 	u.Fatal("the guide shows no kustomization")
 }
 
-// uninstall leaves nothing but the CRD.
+// uninstall leaves nothing of what kubectl installed: helm installs next.
 func uninstall(ctx context.Context, u *reader) {
 	u.must(ctx, "kubectl -n ingress-daemonset-system rollout status deployment ingress-daemonset-controller --timeout=3m")
 	endController(ctx, u)
-	for _, part := range []string{"policy", "rbac", "controller"} {
+	for _, part := range []string{"policy", "rbac", "controller", "crd"} {
 		u.must(ctx, "kubectl delete --wait -k config/"+part)
 	}
 }

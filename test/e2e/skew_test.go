@@ -31,10 +31,7 @@ type release struct{ root, image string }
 // with health checkers that are not its own: these are replaced only then.
 func TestReleaseBefore(t *testing.T) {
 	on := alone(t)
-	old, present := buildBefore(t), release{theHarness.Root(), "docker.io/mumoshu/ingress-daemonset-controller:present"}
-	if err := theHarness.PushImage(t.Context(), present.image, filepath.Join(theHarness.Dir(), "ingress-daemonset-controller.tar")); err != nil {
-		t.Fatal(err)
-	}
+	old, present := buildBefore(t), pushPresent(t)
 	t.Cleanup(func() {
 		if err := theHarness.Deploy(context.Background()); err != nil {
 			t.Error(err)
@@ -43,14 +40,20 @@ func TestReleaseBefore(t *testing.T) {
 	if err := old.install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	scenario{
+	thereAndBack(old, present, old.install, present.install).run(t, on)
+}
+
+// thereAndBack goes from one release to another in the middle of a rollout, and back in the middle of the
+// next, each time by what installs the release.
+func thereAndBack(old, present release, back, there func(context.Context) error) scenario {
+	return scenario{
 		example: "nginx.yaml", told: hostTold, untold: hostUntold,
 		adjust: func(set *v1alpha1.IngressDaemonSet) {
 			checkersOf(old)(set)
 			leave(1)(set)
 		},
 		during: func(ctx context.Context, _ *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
-			if err := present.takeOver(ctx, fleet); err != nil {
+			if err := present.takeOver(ctx, fleet, there); err != nil {
 				return err
 			}
 			if err := fleet.Change(ctx, leave(1)); err != nil {
@@ -59,18 +62,18 @@ func TestReleaseBefore(t *testing.T) {
 			if err := fleet.Change(ctx, harness.SetVersion("v3")); err != nil {
 				return err
 			}
-			return old.takeOver(ctx, fleet)
+			return old.takeOver(ctx, fleet, back)
 		},
-	}.run(t, on)
+	}
 }
 
 // takeOver installs the release while a rollout of another is under way, has it finish
 // that with the other's health checkers, and then replace these.
-func (r release) takeOver(ctx context.Context, fleet *harness.Fleet) error {
+func (r release) takeOver(ctx context.Context, fleet *harness.Fleet, install func(context.Context) error) error {
 	if err := fleet.WaitUpdated(ctx, 1); err != nil {
 		return err
 	}
-	if err := r.install(ctx); err != nil {
+	if err := install(ctx); err != nil {
 		return err
 	}
 	if err := r.leads(ctx); err != nil {
@@ -129,11 +132,26 @@ func (r release) install(ctx context.Context) error {
 	if out, err := apply.CombinedOutput(); err != nil {
 		return fmt.Errorf("installing %s: %w: %s", r.image, err, out)
 	}
+	return r.installed(ctx)
+}
+
+// installed waits until all of the controller's pods are of the release.
+func (r release) installed(ctx context.Context) error {
 	out, err := theHarness.Kubectl(ctx, "-n", harness.Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w: %s", r.image, err, out)
 	}
 	return nil
+}
+
+// pushPresent gives the image of this version a tag of its own.
+func pushPresent(t *testing.T) release {
+	t.Helper()
+	r := release{theHarness.Root(), "docker.io/mumoshu/ingress-daemonset-controller:present"}
+	if err := theHarness.PushImage(t.Context(), r.image, filepath.Join(theHarness.Dir(), "ingress-daemonset-controller.tar")); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // buildBefore builds the release before from its commit.

@@ -1,6 +1,6 @@
 // Command generate writes what is derived from api/v1alpha1: its deep copies, the
 // CRDs in config/crd and docs/reference/api.md; and from config/ what
-// the Helm chart has in common with it.
+// the Helm chart has in common with it, whose README it makes of the chart's values.
 //
 //	go run -C tools/generate .
 package main

@@ -2,13 +2,54 @@
 package helm
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 )
+
+// chart is the chart's folder in the project, as the guide names it.
+const chart = "charts/ingress-daemonset-controller"
 
 // Command is helm with arguments, built by the module in tools/helm of the project whose folder root is.
 func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
 	module := filepath.Join(root, "tools", "helm", "go.mod")
 	return exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=" + module, "helm"}, arguments...)...)
+}
+
+// Run runs helm with nothing of the user's own, but with its files in home, and gives what it printed.
+// Variables, each as NAME=value, are added to the environment. The error has what helm complained of.
+func Run(ctx context.Context, root, home string, variables []string, arguments ...string) (string, error) {
+	cmd := Command(ctx, root, arguments...)
+	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
+	cmd.Env = append(cmd.Env, variables...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%w: %s%s", err, &stderr, &stdout)
+	}
+	return stdout.String(), nil
+}
+
+// Documented are the arguments of the guide's command of helm, for the project whose folder root is. Of its
+// two upgrades that one is meant in which the CRDs move into the release, or the other.
+func Documented(root, verb string, moves bool) ([]string, error) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "upgrade-and-uninstall.md"))
+	if err != nil {
+		return nil, err
+	}
+	commands := docs.Commands(string(page))
+	at := slices.IndexFunc(commands, func(c string) bool {
+		return strings.HasPrefix(c, "helm "+verb+" ") && strings.Contains(c, "--take-ownership") == moves
+	})
+	if at < 0 {
+		return nil, fmt.Errorf("the guide has no such command: helm %s, with --take-ownership: %v", verb, moves)
+	}
+	return strings.Fields(strings.ReplaceAll(commands[at], chart, filepath.Join(root, chart)))[1:], nil
 }

@@ -1,0 +1,202 @@
+// Package install installs, upgrades and uninstalls the Helm chart with the real helm, on a real API
+// server on which nothing else runs: by the commands of the guide, from the release before, and back.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
+)
+
+const (
+	root      = "../.."
+	product   = "ingress-daemonset-controller"
+	namespace = "ingress-daemonset-system"
+	chart     = root + "/charts/" + product
+	// before is the chart of the release before: test/chart says how it was made.
+	before = root + "/test/chart/testdata/v0.1.0.tgz"
+	// another is what a second release is called.
+	another = "another"
+)
+
+var (
+	// All tests share one API server, and begin by emptying it.
+	server *cluster.Cluster
+	api    *dynamic.DynamicClient
+
+	sets         = v1alpha1.GroupVersion.WithResource("ingressdaemonsets")
+	targetGroups = v1alpha1.GroupVersion.WithResource("targetgroupattachments")
+	crds         = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(context.Background(), m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(ctx context.Context, m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "install-test-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	server, err = cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, server.Down(ctx)) }()
+	if err := server.StopControllers(ctx); err != nil {
+		return 0, err
+	}
+	config, err := server.RESTConfig()
+	if err != nil {
+		return 0, err
+	}
+	config.QPS, config.WarningHandlerWithContext = -1, rest.NoWarnings{}
+	if api, err = dynamic.NewForConfig(config); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// empty takes away what another test left. The namespace stays: nothing here would delete what is in it.
+func empty(t *testing.T) {
+	t.Helper()
+	for _, release := range []string{product, another} {
+		mustHelm(t, "uninstall", release, "--namespace", namespace, "--ignore-not-found")
+	}
+	for _, resource := range []schema.GroupVersionResource{sets, targetGroups} {
+		list, err := api.Resource(resource).List(t.Context(), metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			letGo(t, resource, &list.Items[i])
+		}
+	}
+	kubectl(t, "delete", "deployments,poddisruptionbudgets,networkpolicies", "--all", "--namespace", namespace)
+	for _, part := range []string{"crd", "policy", "rbac"} {
+		kubectl(t, "delete", "--ignore-not-found", "-k", root+"/config/"+part)
+	}
+}
+
+// letGo takes an object's finalizers off, as a controller does that has done its part.
+func letGo(t *testing.T, resource schema.GroupVersionResource, object *unstructured.Unstructured) {
+	t.Helper()
+	_, err := api.Resource(resource).Namespace(object.GetNamespace()).Patch(t.Context(), object.GetName(), types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
+
+func tryHelm(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	return helm.Run(t.Context(), root, t.TempDir(), []string{"KUBECONFIG=" + server.Kubeconfig()}, arguments...)
+}
+
+func mustHelm(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := tryHelm(t, arguments...)
+	if err != nil {
+		t.Fatalf("helm %s: %v", strings.Join(arguments, " "), err)
+	}
+	return out
+}
+
+func kubectl(t *testing.T, arguments ...string) {
+	t.Helper()
+	succeed(t, server.Kubectl(t.Context(), arguments...))
+}
+
+func succeed(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, out)
+	}
+}
+
+// documented are the arguments of the guide's command, with further ones.
+func documented(t *testing.T, verb string, moves bool, further ...string) []string {
+	t.Helper()
+	arguments, err := helm.Documented(root, verb, moves)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(arguments, further...)
+}
+
+// create makes an object in the namespace default, when its kind is served.
+func create(t *testing.T, resource schema.GroupVersionResource, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetFinalizers([]string{v1alpha1.Finalizer})
+	eventually(t, func() (err error) {
+		object, err = created(t.Context(), resource, object)
+		return err
+	})
+	return object
+}
+
+// created gives the object as it was where it could not be made.
+func created(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	made, err := api.Resource(resource).Namespace("default").Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
+	if err != nil {
+		return object, err
+	}
+	return made, nil
+}
+
+// unharmed fails where the object was deleted, or is another one.
+func unharmed(t *testing.T, resource schema.GroupVersionResource, object *unstructured.Unstructured) {
+	t.Helper()
+	now, err := api.Resource(resource).Namespace(object.GetNamespace()).Get(t.Context(), object.GetName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.GetUID() != object.GetUID() || now.GetDeletionTimestamp() != nil {
+		t.Errorf("%s %s was deleted", object.GetKind(), object.GetName())
+	}
+}
+
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatal(last)
+	}
+}
