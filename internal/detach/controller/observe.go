@@ -120,7 +120,7 @@ func (r *Reconciler) answerOf(a *v1alpha1.Attachment) *detach.Attachment {
 	switch {
 	case !r.Targets:
 		out.Done, out.Evidence = true, ""
-	case a.Status.ObservedGeneration != a.Generation:
+	case !a.Answered():
 		out.Remembered, out.Done, out.Waits = false, false, "its load balancers have not been asked yet"
 	}
 	return out
