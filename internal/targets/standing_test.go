@@ -40,13 +40,16 @@ func TestStandings(t *testing.T) {
 		change func(*State)
 		want   string
 	}{
-		"all healthy":     {onPods(IP), func(*State) {}, "Ready TargetsHealthy"},
-		"registering":     {onPods(IP), func(s *State) { s.group().Registered = map[Target]Health{} }, "Reconciling TargetsNotHealthy"},
-		"not listed yet":  {onPods(IP), func(s *State) { s.Accounts[0].ListedAt = time.Time{} }, "Reconciling GroupsUnknown"},
-		"no such group":   {onPods(IP), func(s *State) { s.Accounts[0].Groups = nil }, "Reconciling NoGroup"},
-		"bound":           {onPods(IP), func(s *State) { s.Bindings.All = []Binding{{Name: "ns/web", ARN: "arn:web"}} }, "Stalled GroupBound"},
-		"left alone":      {onPods(IP), func(s *State) { s.group().LeftAlone = "its protocol is QUIC" }, "Stalled TargetsRefused"},
-		"of others":       {onPods(IP), func(s *State) { s.group().Tags = map[string]string{NamespacesTag: "other"} }, "Stalled TargetsRefused"},
+		"all healthy":    {onPods(IP), func(*State) {}, "Ready TargetsHealthy"},
+		"registering":    {onPods(IP), func(s *State) { s.group().Registered = map[Target]Health{} }, "Reconciling TargetsNotHealthy"},
+		"not listed yet": {onPods(IP), func(s *State) { s.Accounts = nil }, "Reconciling GroupsUnknown"},
+		"no such group":  {onPods(IP), func(s *State) { s.Accounts[0].Groups = nil }, "Reconciling NoGroup"},
+		"bound":          {onPods(IP), func(s *State) { s.Bindings.All = []Binding{{Name: "ns/web", ARN: "arn:web"}} }, "Stalled GroupBound"},
+		"left alone":     {onPods(IP), func(s *State) { s.group().LeftAlone = "its protocol is QUIC" }, "Stalled TargetsRefused"},
+		"of others": {onPods(IP), func(s *State) {
+			s.group().Tags = map[string]string{NamespacesTag: "other"}
+			s.Attachments[0].Pods = append(s.Attachments[0].Pods, podOf("b", "10.0.0.2"))
+		}, "Stalled TargetsRefused"},
 		"a pod has none":  {named, func(*State) {}, "Reconciling TargetsRefused"},
 		"the group fails": {onPods(IP), func(s *State) { s.group().Failing = "not authorized" }, "Reconciling TargetsRefused"},
 		"one leaves still": {onPods(IP), func(s *State) {

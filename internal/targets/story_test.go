@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"github.com/mumoshu/ingress-daemonset-controller/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -304,6 +305,11 @@ func (t *teller) writeAttachment(d AttachmentDecision) {
 	t.tellRecords(o.Name, d.Status.Groups)
 	for _, c := range d.Status.Conditions {
 		about := o.Name + " " + c.Type
+		if c.Type != v1alpha1.ConditionReady && slices.Contains(kstatus.Conditions, c.Type) && c.Status != metav1.ConditionTrue {
+			// Where it is not True another one is, and tells why.
+			t.said[about] = ""
+			continue
+		}
 		if is := string(c.Status) + c.Reason; t.said[about] != is {
 			t.said[about] = is
 			t.line("status", fmt.Sprintf("%s: %s is %s, %s: %s", o.Name, c.Type, c.Status, c.Reason, c.Message))
