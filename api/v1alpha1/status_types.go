@@ -239,6 +239,8 @@ const (
 	ReasonTargetsHealthy = "TargetsHealthy"
 	// ReasonTargetsNotHealthy: some targets are not registered or not healthy yet.
 	ReasonTargetsNotHealthy = "TargetsNotHealthy"
+	// ReasonTargetsLeaving: the object is deleted, and its targets are taken out.
+	ReasonTargetsLeaving = "TargetsLeaving"
 	// ReasonNoGroup: no target group matches.
 	ReasonNoGroup = "NoGroup"
 	// ReasonGroupsUnknown: the target groups could not be read yet.

@@ -98,6 +98,7 @@ func TestTargetGroupAttachments(t *testing.T) {
 		v1alpha1.ReasonTargetsNotHealthy: reconciling(v1alpha1.ReasonTargetsNotHealthy, "why"),
 		v1alpha1.ReasonNoGroup:           reconciling(v1alpha1.ReasonNoGroup, "why"),
 		v1alpha1.ReasonGroupsUnknown:     reconciling(v1alpha1.ReasonGroupsUnknown, "why"),
+		v1alpha1.ReasonTargetsLeaving:    reconciling(v1alpha1.ReasonTargetsLeaving, "why"),
 		v1alpha1.ReasonGroupBound:        stalled(v1alpha1.ReasonGroupBound, "why"),
 		v1alpha1.ReasonTargetsRefused:    stalled(v1alpha1.ReasonTargetsRefused, "why"),
 		v1alpha1.ReasonNoCloud:           stalled(v1alpha1.ReasonNoCloud, "why"),

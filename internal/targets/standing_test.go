@@ -52,6 +52,7 @@ func TestStandings(t *testing.T) {
 		}, "Stalled TargetsRefused"},
 		"a pod has none":  {named, func(*State) {}, "Reconciling TargetsRefused"},
 		"the group fails": {onPods(IP), func(s *State) { s.group().Failing = "not authorized" }, "Reconciling TargetsRefused"},
+		"deleted":         {onPods(IP), func(s *State) { s.Attachments[0].Object.DeletionTimestamp = &metav1.Time{Time: noon} }, "Reconciling TargetsLeaving"},
 		"one leaves still": {onPods(IP), func(s *State) {
 			s.Attachments[0].Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(noon.Add(-time.Second), "10.0.0.9:80")}
 		}, "Ready TargetsHealthy"},

@@ -106,6 +106,7 @@ func (p *pass) describeEnd(a *attachment) {
 		n.faults = append(n.faults, why)
 	}
 	p.setBlocked(a, n)
+	p.stand(a, v1alpha1.ReasonTargetsLeaving, fmt.Sprintf("it is deleted: %d targets may still get traffic", a.status.Leaving))
 }
 
 // tally counts the parts of an attachment in all its groups, and what is on record elsewhere.
@@ -158,7 +159,8 @@ func (p *pass) describe(a *attachment) {
 		unread = ""
 	}
 	p.setBlocked(a, n)
-	p.setStanding(a, unread, n)
+	reason, message := a.health(unread, n)
+	p.stand(a, reason, message)
 	p.warn(a)
 	a.describeAccess()
 }
@@ -244,14 +246,14 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 	}
 }
 
-// setStanding says how far it is: whether its targets are healthy and, first of all, why that cannot be.
-func (p *pass) setStanding(a *attachment, unread string, n tally) {
-	reason, message := a.health(unread, n)
+// stand says how far it is, by whether its targets are healthy and why not, and by what is blocked.
+func (p *pass) stand(a *attachment, reason, message string) {
 	blocked := meta.FindStatusCondition(a.status.Conditions, v1alpha1.ConditionBlocked)
 	kstatus.OfTargetGroupAttachment(reason, message, *blocked).Set(&a.status.Conditions, a.Object.Generation, moment(p.Now))
 }
 
-// health is the reason for which the targets are healthy or not, and what there is to say of it.
+// health is the reason for which the targets are healthy or not, and what there is to say of it: first of
+// all why they cannot be.
 func (a *attachment) health(unread string, n tally) (reason, message string) {
 	switch {
 	case unread != "":

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/stories")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 // A story is a world without chance, told as it happens: what people and machines do, what is
 // decided about targets and why, what is put on record, and what the cloud answers. Read those in

@@ -34,7 +34,9 @@ type state struct {
 }
 
 // object is the state as clients of the API server have it.
-func (s state) object() *unstructured.Unstructured { return &unstructured.Unstructured{Object: s.Object} }
+func (s state) object() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: s.Object}
+}
 
 // verdict is what each of them says of a state.
 type verdict struct {

@@ -10,4 +10,4 @@ var (
 )
 
 // update has tests write anew what they compare with.
-var update = flag.Bool("update", false, "rewrite testdata/stories, docs/reference/metrics.md and config/monitoring")
+var update = flag.Bool("update", false, "rewrite testdata, docs/reference/metrics.md and config/monitoring")
