@@ -116,8 +116,13 @@ func TestIdle(t *testing.T) {
 		t.Errorf("%s: %+v", got, idle)
 	}
 	blocked := meta.FindStatusCondition(idle.Conditions, v1alpha1.ConditionBlocked)
-	if blocked.Status != metav1.ConditionTrue || !strings.Contains(blocked.Message, "--cloud") {
+	if blocked.Status != metav1.ConditionTrue || !strings.HasSuffix(blocked.Message, "--cloud=aws, also to delete this object, which goes when its targets are out") {
 		t.Errorf("%+v", blocked)
+	}
+	unkept := before.DeepCopy()
+	unkept.Finalizers = nil
+	if stalled := meta.FindStatusCondition(Idle(unkept, noon).Conditions, v1alpha1.ConditionStalled); !strings.HasSuffix(stalled.Message, "--cloud=aws, or delete this object") {
+		t.Errorf("%+v", stalled)
 	}
 	a.Object.Status = idle
 	if diff := cmp.Diff(idle, Idle(a.Object, noon.Add(2*time.Hour))); diff != "" {

@@ -48,7 +48,6 @@ var rules = []rule{
 	{"api/v1alpha1", contract, nil, kubernetesTypes},
 	{"api/v1alpha1/webhook", contract, nil, nil},
 
-	{"internal/kstatus", pure, []string{"api/v1alpha1"}, kubernetesTypes},
 	{"internal/rollout", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
 	{"internal/rollout/objects", pure, []string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
 	{"internal/rollout/forecast", pure, []string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
@@ -57,6 +56,7 @@ var rules = []rule{
 	{"internal/targets", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
 	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
 	{"internal/detach", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
+	{"internal/kstatus", pure, []string{"api/v1alpha1"}, kubernetesTypes},
 	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},

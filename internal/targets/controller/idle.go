@@ -21,15 +21,12 @@ type idle struct{ client client.Client }
 // A cluster may lack the definition of the kind, which nobody needs there.
 func SetUpIdle(mgr ctrl.Manager) error {
 	kind := v1alpha1.GroupVersion.WithKind("TargetGroupAttachment")
-	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	switch {
-	case meta.IsNoMatchError(err):
+	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 		ctrl.Log.WithName("targets").Info("no TargetGroupAttachment is told that nobody keeps it, because there is no such kind")
 		return nil
-	case err != nil:
-		return fmt.Errorf("looking up the kind %s: %w", kind.Kind, err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("idle-targets").For(&v1alpha1.TargetGroupAttachment{}).Complete(&idle{mgr.GetClient()})
+	// An API server that does not answer now is asked again by the watch.
+	err := ctrl.NewControllerManagedBy(mgr).Named("idle-targets").For(&v1alpha1.TargetGroupAttachment{}).Complete(&idle{mgr.GetClient()})
 	if err != nil {
 		return fmt.Errorf("setting up what is said without a cloud: %w", err)
 	}
