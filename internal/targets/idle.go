@@ -27,9 +27,9 @@ func Idle(object *v1alpha1.TargetGroupAttachment, now time.Time) v1alpha1.Target
 	status.ObservedGeneration = object.Generation
 	blocked := metav1.Condition{
 		Type: v1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoCloud, Message: message,
-		ObservedGeneration: object.Generation, LastTransitionTime: moment(now),
+		ObservedGeneration: object.Generation, LastTransitionTime: asStored(now),
 	}
 	meta.SetStatusCondition(&status.Conditions, blocked)
-	kstatus.OfTargetGroupAttachment(v1alpha1.ReasonNoCloud, message, blocked).Set(&status.Conditions, object.Generation, moment(now))
+	kstatus.OfTargetGroupAttachment(v1alpha1.ReasonNoCloud, message, blocked).Set(&status.Conditions, object.Generation, asStored(now))
 	return status
 }

@@ -27,7 +27,7 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 		p.progress(n)
 	}
 	p.nameForeign(n)
-	kstatus.OfAttachment(n.Attachment, &n.status).Set(&n.status.Conditions, n.Generation, moment(p.Now))
+	kstatus.OfAttachment(n.Attachment, &n.status).Set(&n.status.Conditions, n.Generation, asStored(p.Now))
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
 }
 

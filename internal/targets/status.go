@@ -249,7 +249,7 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 // stand says how far it is, by whether its targets are healthy and why not, and by what is blocked.
 func (p *pass) stand(a *attachment, reason, message string) {
 	blocked := meta.FindStatusCondition(a.status.Conditions, v1alpha1.ConditionBlocked)
-	kstatus.OfTargetGroupAttachment(reason, message, *blocked).Set(&a.status.Conditions, a.Object.Generation, moment(p.Now))
+	kstatus.OfTargetGroupAttachment(reason, message, *blocked).Set(&a.status.Conditions, a.Object.Generation, asStored(p.Now))
 }
 
 // health is the reason for which the targets are healthy or not, and what there is to say of it: first of
@@ -307,12 +307,12 @@ func (p *pass) setBlocked(a *attachment, n tally) {
 
 // set sets a condition; its time stays where its status does.
 func (p *pass) set(list *[]metav1.Condition, c metav1.Condition) {
-	c.LastTransitionTime = moment(p.Now)
+	c.LastTransitionTime = asStored(p.Now)
 	meta.SetStatusCondition(list, c)
 }
 
-// moment is a time as the API server stores it.
-func moment(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+// asStored is a time as the API server stores it.
+func asStored(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // events are for what began to stand in the way, or to be warned of.
 func (a *attachment) events() (out []Event) {
