@@ -55,14 +55,17 @@ func checkOf(t *testing.T, object *unstructured.Unstructured) string {
 	return example.Data[key]
 }
 
-// run runs a health check with no more than the libraries base and table, of those that Argo CD opens
-// for the checks of its users (argoproj/argo-cd, util/lua/lua.go).
+// run runs a health check with the libraries that Argo CD opens for the checks of its users, but for that
+// of the operating system (argoproj/argo-cd, util/lua/lua.go).
 func run(t *testing.T, script string, object *unstructured.Unstructured) lua.LValue {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer l.Close()
-	for name, open := range map[string]lua.LGFunction{lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable} {
-		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
+	for _, library := range []struct {
+		name string
+		open lua.LGFunction
+	}{{lua.LoadLibName, lua.OpenPackage}, {lua.BaseLibName, lua.OpenBase}, {lua.TabLibName, lua.OpenTable}} {
+		if err := l.CallByParam(lua.P{Fn: l.NewFunction(library.open), Protect: true}, lua.LString(library.name)); err != nil {
 			t.Fatal(err)
 		}
 	}
