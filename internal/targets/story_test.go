@@ -304,13 +304,15 @@ func (t *teller) writeAttachment(d AttachmentDecision) {
 	}
 	t.tellRecords(o.Name, d.Status.Groups)
 	for _, c := range d.Status.Conditions {
-		about := o.Name + " " + c.Type
-		if c.Type != v1alpha1.ConditionReady && slices.Contains(kstatus.Conditions, c.Type) && c.Status != metav1.ConditionTrue {
-			// Where it is not True another one is, and tells why.
-			t.said[about] = ""
-			continue
+		about, is := o.Name+" "+c.Type, string(c.Status)+c.Reason
+		if slices.Contains(kstatus.Conditions, c.Type) {
+			if c.Status != metav1.ConditionTrue {
+				// Another one is, for the same reason.
+				continue
+			}
+			about, is = o.Name+" stands", c.Type+c.Reason
 		}
-		if is := string(c.Status) + c.Reason; t.said[about] != is {
+		if t.said[about] != is {
 			t.said[about] = is
 			t.line("status", fmt.Sprintf("%s: %s is %s, %s: %s", o.Name, c.Type, c.Status, c.Reason, c.Message))
 		}

@@ -389,12 +389,14 @@ func (w *world) reported(before, after *v1alpha1.IngressDaemonSetStatus) {
 	}
 	for _, c := range after.Conditions {
 		last := meta.FindStatusCondition(before.Conditions, c.Type)
-		if slices.Contains(kstatus.Conditions, c.Type) && c.Status != metav1.ConditionTrue {
-			// Where it is not True another one is, and tells why.
-			continue
-		}
-		if last == nil || last.Status != c.Status || last.Reason != c.Reason {
+		stands := slices.Contains(kstatus.Conditions, c.Type)
+		switch {
+		case last != nil && last.Status == c.Status && last.Reason == c.Reason:
+		case !stands:
 			w.tell("status", "%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		case c.Status == metav1.ConditionTrue:
+			// What there is to say of it is said already.
+			w.tell("status", "it is %s, %s", c.Type, c.Reason)
 		}
 	}
 }
