@@ -23,7 +23,7 @@ type Attachment struct {
 	// +required
 	Spec AttachmentSpec `json:"spec"`
 	// +optional
-	// +kubebuilder:default={"observedGeneration": -1}
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status AttachmentStatus `json:"status,omitempty"`
 }
 

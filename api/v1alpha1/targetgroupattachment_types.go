@@ -28,7 +28,7 @@ type TargetGroupAttachment struct {
 	// +required
 	Spec TargetGroupAttachmentSpec `json:"spec"`
 	// +optional
-	// +kubebuilder:default={"observedGeneration": -1}
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status TargetGroupAttachmentStatus `json:"status,omitempty"`
 }
 
