@@ -159,7 +159,7 @@ func (p *pass) describe(a *attachment) {
 		unread = ""
 	}
 	p.setBlocked(a, n)
-	reason, message := a.health(unread, n)
+	reason, message := p.health(a, unread, n)
 	p.stand(a, reason, message)
 	p.warn(a)
 	a.describeAccess()
@@ -254,8 +254,10 @@ func (p *pass) stand(a *attachment, reason, message string) {
 
 // health is the reason for which the targets are healthy or not, and what there is to say of it: first of
 // all why they cannot be.
-func (a *attachment) health(unread string, n tally) (reason, message string) {
-	switch {
+func (p *pass) health(a *attachment, unread string, n tally) (reason, message string) {
+	switch account := p.accounts[a.role]; {
+	case unread != "" && account != nil && account.Refused:
+		return v1alpha1.ReasonTargetsRefused, unread
 	case unread != "":
 		return v1alpha1.ReasonGroupsUnknown, unread
 	case len(n.bound) > 0:
