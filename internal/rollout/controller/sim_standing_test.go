@@ -12,6 +12,10 @@ import (
 // checkStanding: a status says one thing of how far it is, and that it is Ready only where nothing is left
 // to do: every node serves that is to have pods, and none is under way.
 func (a *audit) checkStanding(s *v1alpha1.IngressDaemonSetStatus) {
+	if s.ObservedGeneration < 0 {
+		// No controller has said anything yet.
+		return
+	}
 	yes := slices.DeleteFunc(slices.Clone(kstatus.Conditions), func(kind string) bool { return !meta.IsStatusConditionTrue(s.Conditions, kind) })
 	if len(yes) != 1 {
 		a.fault("%v are True at once: %v", yes, s.Conditions)
