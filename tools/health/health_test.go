@@ -113,7 +113,7 @@ func TestRecordings(t *testing.T) {
 		var out strings.Builder
 		for _, s := range states {
 			v := judge(t, s)
-			fmt.Fprintf(&out, "%-34s  %-11s  %-11s  %-16s  %s\n", s.At, v.kstatus, v.flux, v.argo, v.message)
+			fmt.Fprintf(&out, "%-34s  %-11s  %-11s  %-28s  %s\n", s.At, v.kstatus, v.flux, v.argo, v.message)
 		}
 		same(t, filepath.Join("testdata", name+".txt"), out.String())
 	}
