@@ -144,15 +144,18 @@ func TestUnobserved(t *testing.T) {
 		"TargetGroupAttachment": {ours("targetgroupattachments").Namespace("default"), patched(targetGroup, `{metadata: {name: unobserved}}`)},
 		"Attachment":            {ours("attachments"), patched(attachment)},
 	} {
-		if _, err := c.kind.Create(t.Context(), c.object, createOptions); err != nil {
+		created, err := c.kind.Create(t.Context(), c.object, createOptions)
+		if err != nil {
 			t.Fatal(err)
 		}
 		stored, err := c.kind.Get(t.Context(), "unobserved", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := number(stored, "status", "observedGeneration"); got != -1 {
-			t.Errorf("%s: observedGeneration is %d", name, got)
+		for _, object := range []*unstructured.Unstructured{created, stored} {
+			if got := number(object, "status", "observedGeneration"); got != -1 {
+				t.Errorf("%s: observedGeneration is %d", name, got)
+			}
 		}
 		if err := c.kind.Delete(t.Context(), "unobserved", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
