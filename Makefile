@@ -47,6 +47,7 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 	@unformatted=$$(gofmt -l .); \
 	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w: $$unformatted"; exit 1; fi
 	@go vet ./...
+	@go vet -C tools/health ./...
 	@sums() { find $(GENERATED) -type f | sort | xargs sha256sum; }; \
 	before=$$(sums); go run -C tools/generate .; \
 	if [[ $$before != "$$(sums)" ]]; then echo 'generated files were stale; they are up to date now: commit them'; exit 1; fi
@@ -55,6 +56,8 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@echo '== unit tests and simulation'
 	@go test -timeout 30m $(UNIT_TESTS)
+	@echo '== what kstatus, Flux and Argo CD make of recorded statuses'
+	@go test -C tools/health ./...
 
 # The race detector needs a C compiler, which only root can install.
 .PHONY: gcc

@@ -23,6 +23,7 @@ type Attachment struct {
 	// +required
 	Spec AttachmentSpec `json:"spec"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status AttachmentStatus `json:"status,omitempty"`
 }
 
@@ -62,7 +63,7 @@ const (
 
 // AttachmentStatus is how far the node's targets are.
 type AttachmentStatus struct {
-	// observedGeneration is the generation of the spec that the rest answers to.
+	// observedGeneration is the generation of the spec that the rest answers to, -1 before any.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -95,4 +96,21 @@ type AttachmentStatus struct {
 	//
 	// +optional
 	Waits string `json:"waits,omitempty"`
+	// withoutCloud says whether the controller answered that ran without --cloud: no target group was
+	// asked, and nothing was remembered.
+	//
+	// +optional
+	WithoutCloud bool `json:"withoutCloud,omitempty"`
+	// conditions are Ready, Reconciling and Stalled.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Answered reports whether whoever moves targets has answered to what the object wants now: all that
+// the node has is remembered in the status then. What was written without a cloud is no such answer.
+func (a *Attachment) Answered() bool {
+	return a.Status.ObservedGeneration == a.Generation && !a.Status.WithoutCloud
 }

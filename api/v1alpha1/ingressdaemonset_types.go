@@ -30,6 +30,7 @@ type IngressDaemonSet struct {
 	// +required
 	Spec IngressDaemonSetSpec `json:"spec"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status IngressDaemonSetStatus `json:"status,omitempty"`
 }
 

@@ -4,21 +4,31 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // IngressDaemonSetStatus is the observed state.
 type IngressDaemonSetStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes, -1 before any.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// desiredNodes is the number of nodes in the node set.
+	//
+	// +optional
 	DesiredNodes int32 `json:"desiredNodes"`
 	// servingNodes is the number of nodes with all pods ready and not detached.
+	//
+	// +optional
 	ServingNodes int32 `json:"servingNodes"`
 	// degradedNodes is the number of attached nodes of which some pods are not ready or being replaced.
+	//
+	// +optional
 	DegradedNodes int32 `json:"degradedNodes"`
 	// unavailableNodes is the number of nodes out of the load balancer, by the
 	// controller, by somebody else or by failure.
+	//
+	// +optional
 	UnavailableNodes int32 `json:"unavailableNodes"`
 	// updatedNodes is the number of nodes whose Deployment has the update revision.
+	//
+	// +optional
 	UpdatedNodes int32 `json:"updatedNodes"`
 
 	// currentRevision is the last revision that every Ready node ran and served with, and
@@ -64,7 +74,8 @@ type IngressDaemonSetStatus struct {
 	// +optional
 	DetachTimedOut *NodesTimedOut `json:"detachTimedOut,omitempty"`
 
-	// conditions are Available, Progressing, Degraded, Blocked and Warning.
+	// conditions are Available, Progressing, Degraded, Blocked and Warning, and for tools that know
+	// no other Ready, Reconciling and Stalled.
 	//
 	// +optional
 	// +listType=map
@@ -140,10 +151,17 @@ const (
 	ConditionWarning = "Warning"
 )
 
-// Condition types of a TargetGroupAttachment, beside Blocked and Warning.
+// Condition types of all kinds, by the rules of kstatus (docs/adr/0028). Exactly one of them is True.
 const (
-	// ConditionReady is True while every target that should be registered is healthy.
+	// ConditionReady is True while the object is as its present spec says, and nothing is left to do:
+	// of an IngressDaemonSet that the rollout is complete, of a TargetGroupAttachment that every target
+	// that should be registered is healthy, of an Attachment that its node is where it is wanted.
 	ConditionReady = "Ready"
+	// ConditionReconciling is True while something is left to do that may come about by itself.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True while the present spec is not carried out, and will not be before
+	// somebody changes something.
+	ConditionStalled = "Stalled"
 )
 
 // Reasons of conditions.
@@ -221,6 +239,8 @@ const (
 	ReasonTargetsHealthy = "TargetsHealthy"
 	// ReasonTargetsNotHealthy: some targets are not registered or not healthy yet.
 	ReasonTargetsNotHealthy = "TargetsNotHealthy"
+	// ReasonTargetsLeaving: the object is deleted, and its targets are taken out.
+	ReasonTargetsLeaving = "TargetsLeaving"
 	// ReasonNoGroup: no target group matches.
 	ReasonNoGroup = "NoGroup"
 	// ReasonGroupsUnknown: the target groups could not be read yet.
@@ -229,6 +249,16 @@ const (
 	ReasonTargetsRefused = "TargetsRefused"
 	// ReasonGroupBound: a TargetGroupBinding has a target group to itself, and nothing is done there.
 	ReasonGroupBound = "GroupBound"
+	// ReasonNoCloud: the controller runs without --cloud, and nobody keeps the targets.
+	ReasonNoCloud = "NoCloud"
+	// ReasonDetached: no traffic reaches the node any more.
+	ReasonDetached = "Detached"
+	// ReasonDetaching: the node is being taken out of its load balancers.
+	ReasonDetaching = "Detaching"
+	// ReasonAttached: all that the node was taken out of has it again.
+	ReasonAttached = "Attached"
+	// ReasonAttaching: the node is being put back.
+	ReasonAttaching = "Attaching"
 	// ReasonConnectionsReset: the load balancer ends the connections of nodes whose health checks a rollout fails.
 	ReasonConnectionsReset = "ConnectionsReset"
 	// ReasonGraceTooShort: pods end before the load balancer stops sending to them.

@@ -28,6 +28,7 @@ type TargetGroupAttachment struct {
 	// +required
 	Spec TargetGroupAttachmentSpec `json:"spec"`
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status TargetGroupAttachmentStatus `json:"status,omitempty"`
 }
 
@@ -183,17 +184,25 @@ type AssumeRole struct {
 
 // TargetGroupAttachmentStatus is the observed state, and the record of what is ours.
 type TargetGroupAttachmentStatus struct {
-	// observedGeneration is the generation of the spec that this status describes.
+	// observedGeneration is the generation of the spec that this status describes, -1 before any.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// groupCount is how many target groups match.
+	//
+	// +optional
 	GroupCount int32 `json:"groupCount"`
 	// targets is how many should be registered, over all groups.
+	//
+	// +optional
 	Targets int32 `json:"targets"`
 	// healthy is how many of them are.
+	//
+	// +optional
 	Healthy int32 `json:"healthy"`
 	// leaving is how many were deregistered and may still get traffic.
+	//
+	// +optional
 	Leaving int32 `json:"leaving"`
 	// access is how the load balancer reaches the pods; nothing where nodes are selected.
 	//
@@ -207,7 +216,7 @@ type TargetGroupAttachmentStatus struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=100
 	Groups []AttachedGroup `json:"groups,omitempty"`
-	// conditions are Ready, Blocked and Warning.
+	// conditions are Ready, Reconciling, Stalled, Blocked and Warning.
 	//
 	// +optional
 	// +listType=map

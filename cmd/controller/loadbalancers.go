@@ -128,10 +128,8 @@ func (o *loadBalancers) check() (err error) {
 
 // setUp registers what the flags ask for, which were checked.
 func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
-	if o.cloud != "" {
-		if err := o.setUpTargets(ctx, mgr); err != nil {
-			return err
-		}
+	if err := o.setUpTargets(ctx, mgr); err != nil {
+		return err
 	}
 	if !o.detach {
 		return nil
@@ -148,6 +146,9 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 func (o *loadBalancers) setUpTargets(ctx context.Context, mgr ctrl.Manager) error {
+	if o.cloud == "" {
+		return targeting.SetUpIdle(mgr)
+	}
 	return targeting.SetUp(mgr, targeting.Options{
 		Rate: o.rate, Burst: o.burst, BackgroundRate: o.background, GroupsEvery: o.groupsEvery, Leads: o.leads,
 		Detaching: o.detach, DetachTagged: o.detachTagged,

@@ -42,6 +42,7 @@ func (p *planner) node(n *Node) NodeDecision {
 	if n.Exists && n.GoneRecorded > 0 {
 		d.Gone = new(time.Duration(0))
 	}
+	d.Status = p.answer(n, d)
 	return d
 }
 

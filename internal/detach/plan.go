@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
 
 // Decision is what to do next.
@@ -63,6 +65,8 @@ type NodeDecision struct {
 	Ask []string
 	// Stop are pods to be stopped now.
 	Stop []Pod
+	// Status is what the Attachment is to say where nobody else answers in it, nil where it says so.
+	Status *v1alpha1.AttachmentStatus
 	// Gone is for how long to record that the Node has been gone, nil where nothing changes.
 	Gone *time.Duration
 	// Returning are pods that would come back if they were stopped.

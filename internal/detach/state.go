@@ -4,12 +4,13 @@
 // into a Decision. Nothing here does I/O, reads a clock or remembers anything: what must survive a
 // crash stands on the Node and in its Attachment.
 //
-// Read state.go, reason.go, plan.go, node.go, minimum.go, marks.go, pods.go.
+// Read state.go, reason.go, plan.go, node.go, minimum.go, marks.go, pods.go, status.go.
 package detach
 
 import (
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -24,6 +25,9 @@ type State struct {
 	MinAttached intstr.IntOrString
 	// Nodes are all Nodes, and those that are gone of which an Attachment is left.
 	Nodes []Node
+	// Answers says whether nobody moves targets, since there is no cloud, so that the statuses of
+	// Attachments are decided here.
+	Answers bool
 }
 
 // Node is a node, what stands on it, and where its targets stand.
@@ -68,6 +72,8 @@ type Attachment struct {
 	// known that traffic has stopped, Waits what is waited for.
 	Done            bool
 	Evidence, Waits string
+	// Object is what the answer is written to where State.Answers says so; nil otherwise.
+	Object *v1alpha1.Attachment
 }
 
 // Webhook is another load balancer and its last answer about the node.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -176,6 +177,7 @@ func revisionsInWords(s v1alpha1.IngressDaemonSetStatus) string {
 	return s.CurrentRevision + " -> " + s.UpdateRevision
 }
 
+// conditionRows are the conditions, but for those that say the same to tools in fewer words.
 func conditionRows(conditions []metav1.Condition, now time.Time, look style) [][]string {
 	bad := map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionAvailable: metav1.ConditionFalse, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
@@ -184,6 +186,9 @@ func conditionRows(conditions []metav1.Condition, now time.Time, look style) [][
 	}
 	var rows [][]string
 	for _, c := range conditions {
+		if slices.Contains(kstatus.Conditions, c.Type) {
+			continue
+		}
 		colour := green
 		if c.Status == bad[c.Type] {
 			colour = red

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,7 @@ func midway() *v1alpha1.IngressDaemonSet {
 	condition(v1alpha1.ConditionProgressing, v1alpha1.ReasonRollingOut, metav1.ConditionTrue, "nodes are being brought up to date")
 	condition(v1alpha1.ConditionDegraded, v1alpha1.ReasonNodesNotServing, metav1.ConditionTrue, "node node-4: the Node is NotReady")
 	condition(v1alpha1.ConditionBlocked, v1alpha1.ReasonAsExpected, metav1.ConditionFalse, "")
+	kstatus.OfIngressDaemonSet(&set.Status, "").Set(&set.Status.Conditions, 2, ago(time.Minute))
 	return set
 }
 

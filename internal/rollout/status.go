@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -56,6 +57,20 @@ func (p *planner) writeStatus() {
 	}
 	s.Nodes = p.listNodes()
 	p.setConditions(finished)
+	kstatus.OfIngressDaemonSet(s, p.left()).Set(&s.Conditions, p.Generation, metav1.NewTime(p.Now))
+}
+
+// left says what else is being done where the rollout is complete, empty where nothing is: what was
+// decided is yet to be seen, and health checkers are replaced one after the other while nodes serve.
+func (p *planner) left() string {
+	unsettled := func(v view) bool { return v.Exists && v.Wanted && v.Ready && !v.CheckersSettled }
+	switch {
+	case !p.checkersCurrent() || slices.ContainsFunc(p.views, unsettled):
+		return "health checkers are being replaced"
+	case len(p.out.Steps) > 0:
+		return "what differs from the spec is being written"
+	}
+	return ""
 }
 
 // proven reports whether the present template has come through: every wanted Ready node, at
@@ -86,8 +101,8 @@ func (p *pass) degrades(v *view) bool {
 	return pass && (v.state == v1alpha1.NodeDegraded || !v.Marked() && !p.strategy.Detaching && v.readyPods() > 0)
 }
 
-// listNodes lists the nodes that do not serve, those of the wave first and then those that
-// somebody keeps out, who waits for it.
+// listNodes lists the nodes that do not serve, those of the wave first, then those that
+// somebody keeps out, who waits for it, and then those that are to be let go.
 func (p *pass) listNodes() []v1alpha1.NodeStatus {
 	var views []*view
 	for i := range p.views {
@@ -96,7 +111,8 @@ func (p *pass) listNodes() []v1alpha1.NodeStatus {
 		}
 	}
 	slices.SortStableFunc(views, func(a, b *view) int {
-		return cmp.Or(order(!p.wave[a.Name], !p.wave[b.Name]), order(!a.keptOut(), !b.keptOut()), strings.Compare(a.Name, b.Name))
+		return cmp.Or(order(!p.wave[a.Name], !p.wave[b.Name]), order(!a.keptOut(), !b.keptOut()),
+			order(a.state != v1alpha1.NodeRemoving, b.state != v1alpha1.NodeRemoving), strings.Compare(a.Name, b.Name))
 	})
 	var out []v1alpha1.NodeStatus
 	for _, v := range views[:min(len(views), maxListed)] {

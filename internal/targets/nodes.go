@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 )
 
 // decideNodeAttachment makes the status of an Attachment. A node is out when no report of
@@ -26,6 +27,7 @@ func (p *pass) decideNodeAttachment(n *nodeAttachment) {
 		p.progress(n)
 	}
 	p.nameForeign(n)
+	kstatus.OfAttachment(n.Attachment, &n.status).Set(&n.status.Conditions, n.Generation, asStored(p.Now))
 	p.out.NodeAttachments = append(p.out.NodeAttachments, NodeAttachmentDecision{n.Attachment, n.status})
 }
 
@@ -220,7 +222,7 @@ func asRole(role v1alpha1.AssumeRole, why string) string {
 
 // progress says how far the node's targets are.
 func (p *pass) progress(n *nodeAttachment) {
-	n.status.ObservedGeneration = n.Generation
+	n.status.ObservedGeneration, n.status.WithoutCloud = n.Generation, false
 	n.status.Done, n.status.Evidence, n.status.Waits = false, "", ""
 	var evidence []string
 	for _, g := range p.groups {

@@ -140,7 +140,7 @@ func (n *nodeAttachment) detach() bool { return n.Spec.Wanted == v1alpha1.WantDe
 // answered reports whether its status says that all is where this generation wants it. That
 // stands until something else is known: another leader has to read all groups first.
 func (n *nodeAttachment) answered() bool {
-	return n.Status.Done && n.Status.ObservedGeneration == n.Generation
+	return n.Status.Done && n.Answered()
 }
 
 func newPass(s State) *pass {

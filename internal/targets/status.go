@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -105,6 +106,7 @@ func (p *pass) describeEnd(a *attachment) {
 		n.faults = append(n.faults, why)
 	}
 	p.setBlocked(a, n)
+	p.stand(a, v1alpha1.ReasonTargetsLeaving, fmt.Sprintf("it is deleted: %d targets may still get traffic", a.status.Leaving))
 }
 
 // tally counts the parts of an attachment in all its groups, and what is on record elsewhere.
@@ -156,8 +158,9 @@ func (p *pass) describe(a *attachment) {
 		// Those that are named are known before all are listed.
 		unread = ""
 	}
-	p.setReady(a, unread, n)
 	p.setBlocked(a, n)
+	reason, message := p.health(a, unread, n)
+	p.stand(a, reason, message)
 	p.warn(a)
 	a.describeAccess()
 }
@@ -243,33 +246,40 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 	}
 }
 
-func (p *pass) setReady(a *attachment, unread string, n tally) {
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: a.Object.Generation}
-	switch {
+// stand says how far it is, by whether its targets are healthy and why not, and by what is blocked.
+func (p *pass) stand(a *attachment, reason, message string) {
+	blocked := meta.FindStatusCondition(a.status.Conditions, v1alpha1.ConditionBlocked)
+	kstatus.OfTargetGroupAttachment(reason, message, *blocked).Set(&a.status.Conditions, a.Object.Generation, asStored(p.Now))
+}
+
+// health is the reason for which the targets are healthy or not, and what there is to say of it: first of
+// all why they cannot be.
+func (p *pass) health(a *attachment, unread string, n tally) (reason, message string) {
+	switch account := p.accounts[a.role]; {
+	case unread != "" && account != nil && account.Refused:
+		return v1alpha1.ReasonTargetsRefused, unread
 	case unread != "":
-		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, unread
+		return v1alpha1.ReasonGroupsUnknown, unread
 	case len(n.bound) > 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonGroupBound, n.bound[0]
+		return v1alpha1.ReasonGroupBound, n.bound[0]
 	case len(n.alone) > 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.alone[0]
+		return v1alpha1.ReasonTargetsRefused, n.alone[0]
 	case len(n.closed) > 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.closed[0]
+		return v1alpha1.ReasonTargetsRefused, n.closed[0]
 	case len(n.full) > 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonTargetsRefused, n.full[0]
+		return v1alpha1.ReasonTargetsRefused, n.full[0]
 	case len(n.unread) > 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonGroupsUnknown, n.unread[0]
+		return v1alpha1.ReasonGroupsUnknown, n.unread[0]
 	case a.status.GroupCount == 0:
-		ready.Reason, ready.Message = v1alpha1.ReasonNoGroup, "no target group of type "+a.Object.Spec.TargetType+" matches"
+		return v1alpha1.ReasonNoGroup, "no target group of type " + a.Object.Spec.TargetType + " matches"
 	case a.status.Healthy < a.status.Targets:
-		ready.Reason, ready.Message = v1alpha1.ReasonTargetsNotHealthy, fmt.Sprintf("%d of %d targets are healthy", a.status.Healthy, a.status.Targets)
+		message = fmt.Sprintf("%d of %d targets are healthy", a.status.Healthy, a.status.Targets)
 		if len(n.waits) > 0 {
-			ready.Message += ", such as not " + n.waits[0]
+			message += ", such as not " + n.waits[0]
 		}
-	default:
-		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.ReasonTargetsHealthy
-		ready.Message = fmt.Sprintf("%d targets are healthy", a.status.Healthy)
+		return v1alpha1.ReasonTargetsNotHealthy, message
 	}
-	p.set(&a.status.Conditions, ready)
+	return v1alpha1.ReasonTargetsHealthy, fmt.Sprintf("%d targets are healthy", a.status.Healthy)
 }
 
 func (p *pass) setBlocked(a *attachment, n tally) {
@@ -299,9 +309,12 @@ func (p *pass) setBlocked(a *attachment, n tally) {
 
 // set sets a condition; its time stays where its status does.
 func (p *pass) set(list *[]metav1.Condition, c metav1.Condition) {
-	c.LastTransitionTime = metav1.NewTime(p.Now.Truncate(time.Second))
+	c.LastTransitionTime = asStored(p.Now)
 	meta.SetStatusCondition(list, c)
 }
+
+// asStored is a time as the API server stores it.
+func asStored(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
 // events are for what began to stand in the way, or to be warned of.
 func (a *attachment) events() (out []Event) {

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/stories")
+var update = flag.Bool("update", false, "rewrite testdata")
 
 // A story is a world without chance, told as it happens: what people and machines do, what is
 // decided about targets and why, what is put on record, and what the cloud answers. Read those in
@@ -303,8 +304,15 @@ func (t *teller) writeAttachment(d AttachmentDecision) {
 	}
 	t.tellRecords(o.Name, d.Status.Groups)
 	for _, c := range d.Status.Conditions {
-		about := o.Name + " " + c.Type
-		if is := string(c.Status) + c.Reason; t.said[about] != is {
+		about, is := o.Name+" "+c.Type, string(c.Status)+c.Reason
+		if slices.Contains(kstatus.Conditions, c.Type) {
+			if c.Status != metav1.ConditionTrue {
+				// Another one is, for the same reason.
+				continue
+			}
+			about, is = o.Name+" stands", c.Type+c.Reason
+		}
+		if t.said[about] != is {
 			t.said[about] = is
 			t.line("status", fmt.Sprintf("%s: %s is %s, %s: %s", o.Name, c.Type, c.Status, c.Reason, c.Message))
 		}

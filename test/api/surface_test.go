@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 )
@@ -125,6 +126,40 @@ func TestStatus(t *testing.T) {
 	}
 	if got := object.GetGeneration(); got != 2 {
 		t.Errorf("generation %d, want 2: only the spec counts", got)
+	}
+}
+
+// TestUnobserved shows that an object which no controller has seen says so: tools that compare what was
+// observed with what is written take it for current otherwise.
+func TestUnobserved(t *testing.T) {
+	const attachment = "{apiVersion: ingressdaemonsets.mumoshu.github.io/v1alpha1, kind: Attachment, metadata: {name: unobserved}, spec: {wanted: Detached}}"
+	ours := func(plural string) dynamic.NamespaceableResourceInterface {
+		return client.Resource(v1alpha1.GroupVersion.WithResource(plural))
+	}
+	for name, c := range map[string]struct {
+		kind   dynamic.ResourceInterface
+		object *unstructured.Unstructured
+	}{
+		"IngressDaemonSet":      {objects(), changed(`{metadata: {name: unobserved}}`)},
+		"TargetGroupAttachment": {ours("targetgroupattachments").Namespace("default"), patched(targetGroup, `{metadata: {name: unobserved}}`)},
+		"Attachment":            {ours("attachments"), patched(attachment)},
+	} {
+		created, err := c.kind.Create(t.Context(), c.object, createOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := c.kind.Get(t.Context(), "unobserved", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range []*unstructured.Unstructured{created, stored} {
+			if got := number(object, "status", "observedGeneration"); got != -1 {
+				t.Errorf("%s: observedGeneration is %d", name, got)
+			}
+		}
+		if err := c.kind.Delete(t.Context(), "unobserved", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

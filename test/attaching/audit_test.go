@@ -173,7 +173,7 @@ func (a *audit) attachment(before, after *v1alpha1.Attachment) {
 		a.forgotten(before)
 	case before == nil || before.Generation != after.Generation:
 		a.asked[after.Name] = time.Now()
-	case after.Spec.Wanted == v1alpha1.WantDetached && after.Status.Done && !before.Status.Done && after.Status.ObservedGeneration == after.Generation:
+	case after.Spec.Wanted == v1alpha1.WantDetached && after.Status.Done && !before.Status.Done && after.Answered():
 		a.mustBeOut(a.writer, after.Name, "done")
 	}
 	if before == nil {

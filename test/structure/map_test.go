@@ -83,8 +83,8 @@ func use(p goPackage) string {
 	return "library"
 }
 
-// modules are the folders of tools/ that are modules of their own. Those without a program say with
-// which module's programs they are built.
+// modules are the folders of tools/ that are modules of their own. Those without a source say what is
+// built of them.
 func modules(t *testing.T) (out []place) {
 	found, err := filepath.Glob(filepath.Join("..", "..", "tools", "*", "go.mod"))
 	if err != nil || len(found) == 0 {
@@ -93,7 +93,13 @@ func modules(t *testing.T) (out []place) {
 	for _, file := range found {
 		folder := path.Join("tools", filepath.Base(filepath.Dir(file)))
 		line := place{folder, "module", "pins the versions of what " + path.Base(folder) + " is built from."}
-		if programs, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go")); len(programs) > 0 {
+		sources, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*.go"))
+		isTest := func(name string) bool { return strings.HasSuffix(name, "_test.go") }
+		switch {
+		case len(sources) == 0:
+		case slices.IndexFunc(sources, func(name string) bool { return !isTest(name) }) < 0:
+			line = place{folder, "tests, a module", about(t, folder)}
+		default:
 			line = place{folder, "program, a module", about(t, folder)}
 		}
 		out = append(out, line)

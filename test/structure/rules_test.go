@@ -49,14 +49,15 @@ var rules = []rule{
 	{"api/v1alpha1", contract, nil, kubernetesTypes},
 	{"api/v1alpha1/webhook", contract, nil, nil},
 
-	{"internal/rollout", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/rollout", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
 	{"internal/rollout/objects", pure, []string{"api/v1alpha1", "internal/rollout"}, append([]string{"k8s.io/component-helpers/scheduling/", "k8s.io/utils/"}, kubernetesTypes...)},
 	{"internal/rollout/forecast", pure, []string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
 	{"internal/rollout/recorded", pure, nil, nil},
 	{"internal/nodehealth", pure, []string{"api/v1alpha1"}, kubernetesTypes},
-	{"internal/targets", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/targets", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
 	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
-	{"internal/detach", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/detach", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
+	{"internal/kstatus", pure, []string{"api/v1alpha1"}, kubernetesTypes},
 	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
@@ -75,7 +76,7 @@ var rules = []rule{
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
 	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
-	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/conversion", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
+	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/conversion", "internal/kstatus", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
 
 	{"cmd/controller", command, []string{
 		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",

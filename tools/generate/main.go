@@ -42,7 +42,9 @@ var foreign = map[string][][]string{
 		{"spec", "nodeSelector"},
 		{"status", "conditions"},
 	},
-	"attachments": nil,
+	"attachments": {
+		{"status", "conditions"},
+	},
 }
 
 func main() {

@@ -89,6 +89,9 @@ func (r *Reconciler) applyNode(ctx context.Context, o *observed, d detach.NodeDe
 	if err := r.stopAll(ctx, d.Stop); err != nil {
 		return err
 	}
+	if d.Status != nil {
+		return r.writeStatus(ctx, attachment, *d.Status)
+	}
 	if d.Attachment == detach.Delete {
 		precondition := client.Preconditions{UID: &attachment.UID, ResourceVersion: &attachment.ResourceVersion}
 		if err := r.client.Delete(ctx, attachment, precondition); client.IgnoreNotFound(err) != nil {
@@ -147,6 +150,17 @@ func (r *Reconciler) writeAttachment(ctx context.Context, node *corev1.Node, old
 		return fmt.Errorf("writing its Attachment: %w", err)
 	}
 	logStep(ctx, "WriteAttachment", "wanted", wanted)
+	return nil
+}
+
+// writeStatus answers in an Attachment that nobody else answers in, guarded by the version that was
+// decided upon.
+func (r *Reconciler) writeStatus(ctx context.Context, seen *v1alpha1.Attachment, status v1alpha1.AttachmentStatus) error {
+	changed := seen.DeepCopy()
+	changed.Status = status
+	if err := r.client.Status().Update(ctx, changed, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of its Attachment: %w", err)
+	}
 	return nil
 }
 

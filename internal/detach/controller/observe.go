@@ -40,7 +40,7 @@ func (o *observed) leave(node string) {
 
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{
-		state: detach.State{Now: time.Now(), Reasons: r.Reasons, MinAttached: r.MinAttached},
+		state: detach.State{Now: time.Now(), Reasons: r.Reasons, MinAttached: r.MinAttached, Answers: !r.Targets},
 		nodes: map[string]*corev1.Node{}, attachments: map[string]*v1alpha1.Attachment{},
 	}
 	var nodes corev1.NodeList
@@ -119,8 +119,8 @@ func (r *Reconciler) answerOf(a *v1alpha1.Attachment) *detach.Attachment {
 	}
 	switch {
 	case !r.Targets:
-		out.Done, out.Evidence = true, ""
-	case a.Status.ObservedGeneration != a.Generation:
+		out.Done, out.Evidence, out.Object = true, "", a
+	case !a.Answered():
 		out.Remembered, out.Done, out.Waits = false, false, "its load balancers have not been asked yet"
 	}
 	return out

@@ -408,6 +408,7 @@ func (a *audit) runsForeignPods(name string) bool {
 func (a *audit) reports(before, after *v1alpha1.IngressDaemonSetStatus) {
 	a.checkVerdict(before, after)
 	a.checkTemplates(before, after)
+	a.checkStanding(after)
 	if after.ServingNodes+after.DegradedNodes+after.UnavailableNodes != after.DesiredNodes {
 		a.fault("%d serving + %d degraded + %d unavailable nodes are not the %d desired", after.ServingNodes, after.DegradedNodes, after.UnavailableNodes, after.DesiredNodes)
 	}

@@ -417,7 +417,7 @@ func (w *world) unfinished() []string {
 			out = append(out, "a health checker is out of date")
 		}
 	}
-	return out
+	return append(out, w.unready()...)
 }
 
 // outdated reports whether the health checkers of a port are those of an older controller.

@@ -8,11 +8,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apiserver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -387,8 +389,14 @@ func (w *world) reported(before, after *v1alpha1.IngressDaemonSetStatus) {
 	}
 	for _, c := range after.Conditions {
 		last := meta.FindStatusCondition(before.Conditions, c.Type)
-		if last == nil || last.Status != c.Status || last.Reason != c.Reason {
+		stands := slices.Contains(kstatus.Conditions, c.Type)
+		switch {
+		case last != nil && last.Status == c.Status && last.Reason == c.Reason:
+		case !stands:
 			w.tell("status", "%s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		case c.Status == metav1.ConditionTrue:
+			// What there is to say of it is said already.
+			w.tell("status", "it is %s, %s", c.Type, c.Reason)
 		}
 	}
 }

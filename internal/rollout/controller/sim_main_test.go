@@ -10,4 +10,4 @@ var (
 )
 
 // update has tests write anew what they compare with.
-var update = flag.Bool("update", false, "rewrite testdata/stories")
+var update = flag.Bool("update", false, "rewrite testdata")

@@ -39,6 +39,15 @@ type teller struct {
 func (s story) tell(t *testing.T) []byte {
 	w := newWorld(0)
 	teller := &teller{world: w}
+	s.playIn(w, teller)
+	for _, fault := range w.audit.faults {
+		t.Error(fault)
+	}
+	return teller.out.Bytes()
+}
+
+// playIn plays a story in a world in which nothing is yet, and has it told from when all nodes serve.
+func (s story) playIn(w *world, teller *teller) {
 	spec := specOfStories()
 	s.set(&spec)
 	w.detacher.slowest, w.detacher.keys = 2*time.Second, map[string]string{detacherKey: detacherTimestamp}
@@ -50,10 +59,6 @@ func (s story) tell(t *testing.T) []byte {
 	teller.began, w.story = w.now, teller.line
 	fmt.Fprintf(&teller.out, "%s\n\n", s.about)
 	s.play(teller)
-	for _, fault := range w.audit.faults {
-		t.Error(fault)
-	}
-	return teller.out.Bytes()
 }
 
 func (t *teller) line(actor, what string) {

@@ -100,7 +100,7 @@ func (r *Reconciler) beginWrites(d targets.Decision) *applied {
 
 // returns reports whether an Attachment says from now on that its node is back.
 func returns(n targets.NodeAttachmentDecision) bool {
-	said := n.Object.Status.Done && n.Object.Status.ObservedGeneration == n.Object.Generation
+	said := n.Object.Status.Done && n.Object.Answered()
 	return n.Object.Spec.Wanted == v1alpha1.WantAttached && n.Status.Done && !said
 }
 

@@ -8,7 +8,8 @@
 // one role, roles.go says which may be assumed, listing.go lists what changes seldom, such as the
 // groups and, with bindings.go, who has one to itself, survey.go finds what else is asked of an
 // account, caches.go whether caches show what another leader saw, answers.go what they do not show
-// yet of what was written, and connections.go asks health checkers whether traffic still comes.
+// yet of what was written, and connections.go asks health checkers whether traffic still comes. Without
+// a cloud there is none of that: idle.go says so in each status.
 package controller
 
 import (

@@ -86,6 +86,7 @@ func (c *Client) Create(_ context.Context, obj client.Object, opts ...client.Cre
 	}
 	made := obj.DeepCopyObject().(client.Object)
 	made.SetUID("")
+	unobserved(made)
 	content, err := treeOf(made)
 	if err != nil {
 		return err

@@ -57,6 +57,18 @@ func moves(a, b client.Object) bool {
 	return false
 }
 
+// unobserved gives a new object of ours the status that its definition says, and no other.
+func unobserved(obj client.Object) {
+	switch obj := obj.(type) {
+	case *v1alpha1.IngressDaemonSet:
+		obj.Status = v1alpha1.IngressDaemonSetStatus{ObservedGeneration: -1}
+	case *v1alpha1.TargetGroupAttachment:
+		obj.Status = v1alpha1.TargetGroupAttachmentStatus{ObservedGeneration: -1}
+	case *v1alpha1.Attachment:
+		obj.Status = v1alpha1.AttachmentStatus{ObservedGeneration: -1}
+	}
+}
+
 // keepStatus gives an object the status of another, and everything but the status where
 // that is what is written. It says whether the kind has a status.
 func keepStatus(from, to client.Object) bool {

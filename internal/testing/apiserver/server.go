@@ -1,8 +1,9 @@
 // Package apiserver is an API server in memory, for tests: as much of one as the
 // controllers and those around them need, and no more. It keeps typed objects with
 // resourceVersion, generation, UID, deletionTimestamp and finalizers, refuses what is
-// outdated, and does server-side apply on fields, lists as a whole. It knows no defaults,
-// and validates next to nothing. test/apiserver plays the same writes against a real one.
+// outdated, and does server-side apply on fields, lists as a whole. It knows no defaults
+// but that of our statuses, and validates next to nothing. test/apiserver plays the same
+// writes against a real one.
 //
 // It is not safe for concurrent use, and objects that it hands to Changed are its own
 // and must not be changed.

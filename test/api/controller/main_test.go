@@ -36,6 +36,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	planner "github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
+	targets "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 )
 
@@ -217,6 +218,9 @@ func startController(ctx context.Context, image string) (*controller, error) {
 	detachers := []planner.Detacher{{Ask: detachKey, Answer: timestampKey}, {Ask: detachKey, Answer: "example.com/a"}, {Ask: detachKey, Answer: "example.com/b"}}
 	options := rollout.Options{Image: image, Measure: measurer.Measure, CheckAnalysis: analysis.Check, Detachers: detachers}
 	if err := rollout.SetUp(mgr, options); err != nil {
+		return nil, err
+	}
+	if err := targets.SetUpIdle(mgr); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
