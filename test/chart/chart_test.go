@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
