@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
@@ -82,7 +83,8 @@ func newOutage(t *testing.T) *outage {
 		u.AnnotateNodeToDetach = &v1alpha1.AnnotateNodeToDetach{Key: v1alpha1.AnnotationNodeDetached, Value: "true"}
 		u.WaitForDetachmentByAnnotatedTimestamp = &v1alpha1.WaitForDetachmentByAnnotatedTimestamp{Key: v1alpha1.AnnotationDetachmentTimestamp}
 	}))
-	g.drained = g.fleet("drained", port+3, "drained", atOnce)
+	// It has one node, which may have a turn: its Deployment was scaled by hand.
+	g.drained = g.fleet("drained", port+3, "drained", atOnce, rolling(func(u *v1alpha1.RollingUpdate) { u.MinServingNodes = new(intstr.IntOrString) }))
 	service := g.service("published")
 	g.must(api.Create(t.Context(), service))
 	g.published = g.fleet(service.Name, 0, "serves", func(set *v1alpha1.IngressDaemonSet) {
@@ -265,7 +267,11 @@ func (g *outage) paste(b *broken, begins string) string {
 	}
 	line := strings.NewReplacer("NAME", b.Name, "NODE", b.node).Replace(lines[0])
 	kubectl := theCluster.Kubectl(g.Context())
-	cmd := exec.CommandContext(g.Context(), "bash", "-c", `set -eo pipefail; kubectl() { "$KUBECTL" -n "$IN" "$@"; }; `+line)
+	namespace := `-n "$IN"`
+	if strings.Contains(line, "--all-namespaces") {
+		namespace = ""
+	}
+	cmd := exec.CommandContext(g.Context(), "bash", "-c", `set -eo pipefail; kubectl() { "$KUBECTL" `+namespace+` "$@"; }; `+line)
 	cmd.Env = append(kubectl.Env, "KUBECTL="+kubectl.Path, "IN="+g.ns)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
