@@ -73,8 +73,8 @@ func TestTrusted(t *testing.T) {
 				t.Errorf("%q: %q is not among %q", test.said, want, rest)
 			}
 		}
-		if slices.Contains(rest, "X_Real_Ip: 198.51.100.2") {
-			t.Errorf("%q: an alias came through", test.said)
+		if strings.Contains(strings.Join(rest, "\n"), "198.51.100.2") {
+			t.Errorf("%q: an alias came through: %q", test.said, rest)
 		}
 	}
 }

@@ -134,6 +134,12 @@ func TestTrailers(t *testing.T) {
 	if text != "200 body" || r.Trailer.Get("X-Announced") != "1" || r.Trailer.Get("X-Unannounced") != "2" {
 		t.Errorf("%q with trailer %v", text, r.Trailer)
 	}
+	// All of it may come at once.
+	once, _ := recording(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 3\r\n\r\n")
+	tell(t, s, backendOf(cheddar, once)...)
+	if text, r := did(t, clientAt(t, s, 80), request(t, "GET", "http://a/", nil)); text != "200 hello" || r.Trailer.Get("X-Sum") != "3" {
+		t.Errorf("%q with trailer %v", text, r.Trailer)
+	}
 }
 
 // TestInformational: 103 comes through as often as it comes, and 100 once, when the endpoint wants the
