@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
@@ -155,18 +156,18 @@ type object = map[string]any
 
 var datasource = object{"type": "prometheus", "uid": "$datasource"}
 
-// colours are those of what a series is called.
-var colours = []struct{ series, colour string }{
-	{"serving", "green"}, {"degraded", "orange"}, {"unavailable", "red"},
-	{"healthy", "green"}, {"initial", "blue"}, {"draining", "blue"}, {"unhealthy", "red"},
-	{"stand still", "red"}, {"paused", "orange"},
+// colours are those of what a series is called, by itself or by a label.
+var colours = []struct{ label, series, colour string }{
+	{"{{state}}", "serving", "green"}, {"{{state}}", "degraded", "orange"}, {"{{state}}", "unavailable", "red"},
+	{"{{health}}", "healthy", "green"}, {"{{health}}", "initial", "blue"}, {"{{health}}", "draining", "blue"}, {"{{health}}", "unhealthy", "red"},
+	{"", "stand still", "red"}, {"", "paused", "orange"},
 }
 
 // draw is a panel as Grafana has it.
 func (p panel) draw(id int, at object) object {
 	out := object{
 		"id": id, "type": p.kind, "title": p.title, "description": p.about, "datasource": datasource, "gridPos": at,
-		"targets": p.targets(), "fieldConfig": object{"defaults": p.defaults(), "overrides": overrides()}, "options": p.options(),
+		"targets": p.targets(), "fieldConfig": object{"defaults": p.defaults(), "overrides": p.overrides()}, "options": p.options(),
 	}
 	if len(p.columns) > 0 {
 		out["transformations"] = p.transformations()
@@ -214,8 +215,13 @@ func (p panel) options() object {
 	return object{}
 }
 
-func overrides() (out []object) {
+// overrides colour the series of a panel whose legends may be a name that has a colour.
+func (p panel) overrides() []object {
+	out := []object{}
 	for _, c := range colours {
+		if !slices.ContainsFunc(p.queries, func(q query) bool { return q.legend == c.series || c.label != "" && q.legend == c.label }) {
+			continue
+		}
 		out = append(out, object{
 			"matcher":    object{"id": "byName", "options": c.series},
 			"properties": []object{{"id": "color", "value": object{"mode": "fixed", "fixedColor": c.colour}}},
