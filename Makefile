@@ -136,6 +136,7 @@ prepare:
 	@go run ./test/lab prepare
 	@echo 'building helm'
 	@go tool -modfile=tools/helm/go.mod helm version --short
+	@go tool -modfile=tools/helm3/go.mod helm version --short
 
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)

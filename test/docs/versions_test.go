@@ -29,6 +29,7 @@ func TestVersions(t *testing.T) {
 		"| Kubernetes | " + found(t, "charts/ingress-daemonset-controller/Chart.yaml", `kubeVersion: ">=(\d+\.\d+)\.0-0"`) + ",",
 		"| " + found(t, "tools/kubernetes/go.mod", `k8s\.io/kubernetes v([\d.]+) `) + " ([tools/kubernetes]",
 		"| " + found(t, "tools/helm/go.mod", `helm\.sh/helm/v4 v([\d.]+) `) + " ([tools/helm]",
+		" " + found(t, "tools/helm3/go.mod", `helm\.sh/helm/v3 v([\d.]+) `) + " ([tools/helm3]",
 		"The release before is " + keptChart(t) + ".",
 	} {
 		if !strings.Contains(page, line) {

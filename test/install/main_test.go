@@ -122,6 +122,14 @@ func tryHelm(t *testing.T, arguments ...string) (string, error) {
 	return helm.Run(t.Context(), root, t.TempDir(), []string{"KUBECONFIG=" + server.Kubeconfig()}, arguments...)
 }
 
+// mustHelm3 runs Helm 3.
+func mustHelm3(t *testing.T, arguments ...string) {
+	t.Helper()
+	if _, err := helm.Run3(t.Context(), root, t.TempDir(), []string{"KUBECONFIG=" + server.Kubeconfig()}, arguments...); err != nil {
+		t.Fatalf("helm 3 %s: %v", strings.Join(arguments, " "), err)
+	}
+}
+
 func mustHelm(t *testing.T, arguments ...string) string {
 	t.Helper()
 	out, err := tryHelm(t, arguments...)

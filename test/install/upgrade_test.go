@@ -53,19 +53,24 @@ spec:
 `
 )
 
+// installBefore installs the release before, with values as users have them.
+var installBefore = []string{
+	"install", product, before, "--namespace", namespace, "--create-namespace",
+	"--set", "image.repository=registry.example/ids,image.tag=v1,replicas=3,imagePullSecrets[0]=registry",
+}
+
 // kinds are those of the CRDs.
 var kinds = []string{"ingressdaemonsets", "targetgroupattachments", "attachments"}
 
 // TestUpgrade goes from the release before to this chart, and back, and to it again, by the commands of
-// the guide: whether the release was made by Helm 4, or as Helm 3 does it.
+// the guide: whether the release was made by Helm 4 or by Helm 3.
 func TestUpgrade(t *testing.T) {
-	for name, flags := range map[string][]string{"applied by the API server": nil, "applied by helm": {"--server-side=false"}} {
+	for name, install := range map[string]func(*testing.T, ...string){
+		"Helm 4": func(t *testing.T, arguments ...string) { mustHelm(t, arguments...) }, "Helm 3": mustHelm3,
+	} {
 		t.Run(name, func(t *testing.T) {
 			empty(t)
-			mustHelm(t, append([]string{
-				"install", product, before, "--namespace", namespace, "--create-namespace",
-				"--set", "image.repository=registry.example/ids,image.tag=v1,replicas=3,imagePullSecrets[0]=registry",
-			}, flags...)...)
+			install(t, installBefore...)
 			applyCRDs(t)
 			set := create(t, sets, proxies)
 			_, err := tryHelm(t, documented(t, "upgrade", false)...)
@@ -89,6 +94,27 @@ func TestUpgrade(t *testing.T) {
 			unharmed(t, sets, set)
 		})
 	}
+}
+
+// TestUpgradeByHelm3 goes the same way with Helm 3, whose command has one flag more in the first upgrade.
+func TestUpgradeByHelm3(t *testing.T) {
+	empty(t)
+	mustHelm3(t, installBefore...)
+	applyCRDs(t)
+	set := create(t, sets, proxies)
+	mustHelm3(t, documented(t, "upgrade", false, "--take-ownership")...)
+	runs(t, "registry.example/ids:v2")
+	ownsCRDs(t)
+	mustHelm3(t, documented(t, "rollback", false)...)
+	runs(t, "registry.example/ids:v1")
+	ownsCRDs(t)
+	mustHelm3(t, documented(t, "upgrade", false, "--set", "image.tag=v3")...)
+	runs(t, "registry.example/ids:v3")
+	ownsCRDs(t)
+	keepsValues(t)
+	unharmed(t, sets, set)
+	mustHelm3(t, documented(t, "uninstall", false, "--wait", "--timeout", "60s")...)
+	unharmed(t, sets, set)
 }
 
 // TestUpgradeToTheReleasesImage: where the values name no tag, the upgrade need not either: the image is

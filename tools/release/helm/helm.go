@@ -19,14 +19,27 @@ const chart = "charts/ingress-daemonset-controller"
 
 // Command is helm with arguments, built by the module in tools/helm of the project whose folder root is.
 func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
-	module := filepath.Join(root, "tools", "helm", "go.mod")
-	return exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=" + module, "helm"}, arguments...)...)
+	return command(ctx, root, "helm", arguments)
+}
+
+// command is a helm that the module in a folder of tools/ builds.
+func command(ctx context.Context, root, module string, arguments []string) *exec.Cmd {
+	file := filepath.Join(root, "tools", module, "go.mod")
+	return exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=" + file, "helm"}, arguments...)...)
 }
 
 // Run runs helm with nothing of the user's own, but with its files in home, and gives what it printed.
 // Variables, each as NAME=value, are added to the environment. The error has what helm complained of.
 func Run(ctx context.Context, root, home string, variables []string, arguments ...string) (string, error) {
-	cmd := Command(ctx, root, arguments...)
+	return run(Command(ctx, root, arguments...), home, variables)
+}
+
+// Run3 is Run with Helm 3.
+func Run3(ctx context.Context, root, home string, variables []string, arguments ...string) (string, error) {
+	return run(command(ctx, root, "helm3", arguments), home, variables)
+}
+
+func run(cmd *exec.Cmd, home string, variables []string) (string, error) {
 	cmd.Env = append(os.Environ(), "HELM_CONFIG_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_DATA_HOME="+home)
 	cmd.Env = append(cmd.Env, variables...)
 	var stdout, stderr bytes.Buffer
