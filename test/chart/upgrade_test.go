@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
+	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -64,7 +64,7 @@ func newAPIServer(t *testing.T) string {
 // TestDocumentedUpgrade runs the guide's command on an older release: the controller and
 // the health checkers get the new image, and the values of the user stay.
 func TestDocumentedUpgrade(t *testing.T) {
-	args, err := helm.Documented(root, "upgrade", false)
+	args, err := docs.HelmArguments(root, "upgrade", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 )
@@ -43,11 +44,11 @@ func TestChartOfTheReleaseBefore(t *testing.T) {
 	if err := errors.Join(err, old.installed(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	upgrade, err := helm.Documented(root, "upgrade", true)
+	upgrade, err := docs.HelmArguments(root, "upgrade", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rollback, err := helm.Documented(root, "rollback", false)
+	rollback, err := docs.HelmArguments(root, "rollback", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 )
 
@@ -154,7 +155,7 @@ func succeed(t *testing.T, cmd *exec.Cmd) {
 // documented are the arguments of the guide's command, with further ones.
 func documented(t *testing.T, verb string, moves bool, further ...string) []string {
 	t.Helper()
-	arguments, err := helm.Documented(root, verb, moves)
+	arguments, err := docs.HelmArguments(root, verb, moves)
 	if err != nil {
 		t.Fatal(err)
 	}

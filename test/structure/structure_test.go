@@ -165,6 +165,20 @@ func staysPure(t *testing.T, p goPackage, others []string) {
 	}
 }
 
+// TestToolsNeedNoTests lets nothing in tools/ import test/: they build and deploy the product.
+func TestToolsNeedNoTests(t *testing.T) {
+	for _, p := range packages(t) {
+		if !strings.HasPrefix(p.path(), "tools/") {
+			continue
+		}
+		for _, imported := range slices.Concat(p.Deps, p.TestImports, p.XTestImports) {
+			if strings.HasPrefix(imported, module+"test/") {
+				t.Errorf("%s depends on %s: move what both need into tools/ or internal/testing", p.path(), imported)
+			}
+		}
+	}
+}
+
 // independent are trees that share nothing with what is tested on them, nor with each other.
 var independent = []string{"test/aws", "test/cluster", "test/traffic"}
 

@@ -8,14 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
-
-	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 )
-
-// chart is the chart's folder in the project, as the guide names it.
-const chart = "charts/ingress-daemonset-controller"
 
 // Command is helm with arguments, built by the module in tools/helm of the project whose folder root is.
 func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
@@ -48,21 +41,4 @@ func run(cmd *exec.Cmd, home string, variables []string) (string, error) {
 		return "", fmt.Errorf("%w: %s%s", err, &stderr, &stdout)
 	}
 	return stdout.String(), nil
-}
-
-// Documented are the arguments of the guide's command of helm, for the project whose folder root is. Of its
-// two upgrades that one is meant in which the CRDs move into the release, or the other.
-func Documented(root, verb string, moves bool) ([]string, error) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "upgrade-and-uninstall.md"))
-	if err != nil {
-		return nil, err
-	}
-	commands := docs.Commands(string(page))
-	at := slices.IndexFunc(commands, func(c string) bool {
-		return strings.HasPrefix(c, "helm "+verb+" ") && strings.Contains(c, "--take-ownership") == moves
-	})
-	if at < 0 {
-		return nil, fmt.Errorf("the guide has no such command: helm %s, with --take-ownership: %v", verb, moves)
-	}
-	return strings.Fields(strings.ReplaceAll(commands[at], chart, filepath.Join(root, chart)))[1:], nil
 }
