@@ -93,8 +93,12 @@ func Writes(events []Event) []Event {
 func Refused(events []Event) []string {
 	granted := map[grant]bool{}
 	for _, e := range events {
-		if !e.forbidden() {
-			granted[e.grant()] = true
+		if e.forbidden() {
+			continue
+		}
+		granted[e.grant()] = true
+		if e.lists() {
+			granted[e.grantOf("list")] = true
 		}
 	}
 	return names(events, func(e Event) []string {
@@ -123,8 +127,16 @@ func (e Event) forbidden() bool { return e.Annotations["authorization.k8s.io/dec
 // grant is what a role grants to an account in a namespace.
 type grant struct{ user, namespace, permission string }
 
-func (e Event) grant() grant {
-	return grant{e.User.Username, e.ObjectRef.Namespace, e.permission(e.Verb)}
+func (e Event) grant() grant { return e.grantOf(e.Verb) }
+
+func (e Event) grantOf(verb string) grant {
+	return grant{e.User.Username, e.ObjectRef.Namespace, e.permission(verb)}
+}
+
+// lists reports whether it is a watch that begins with a list: whoever asks so lists only where that is
+// refused, or an API server is too old for it.
+func (e Event) lists() bool {
+	return e.Verb == "watch" && strings.Contains(e.RequestURI, "sendInitialEvents=true")
 }
 
 // Unused names the permissions that the rules grant and no request needed.
@@ -136,8 +148,7 @@ func Unused(rules []rbacv1.PolicyRule, events []Event) []string {
 		case e.Verb == "patch" && e.Response.Code == 201:
 			// Server-side apply of what did not exist.
 			verbs = append(verbs, e.permission("create"))
-		case e.Verb == "watch" && strings.Contains(e.RequestURI, "sendInitialEvents=true"):
-			// A watch that begins with a list. Older API servers need to be asked for that.
+		case e.lists():
 			verbs = append(verbs, e.permission("list"))
 		}
 		return verbs

@@ -28,6 +28,9 @@ func TestPermissions(t *testing.T) {
 		// Refused before the API server had read the roles.
 		entry("list", "me", "ResponseComplete", "", "", "configmaps", "", 403, "forbid"),
 		entry("list", "me", "ResponseComplete", "", "", "configmaps", "", 200, "allow"),
+		// Refused before, and then watched with what a list would have had.
+		entry("list", "me", "ResponseComplete", "", "", "leases", "", 403, "forbid"),
+		entry("watch", "me", "ResponseStarted", "/leases?sendInitialEvents=true", "", "leases", "", 200, "allow"),
 		// Refused by admission, such as in a namespace that is going.
 		entry("create", "me", "ResponseComplete", "", "", "secrets", "", 403, "allow"),
 		entry("delete", "somebody", "ResponseComplete", "", "", "nodes", "", 200, "allow"),
@@ -41,13 +44,13 @@ func TestPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(events) != 9 || len(Writes(events)) != 2 {
+	if len(events) != 11 || len(Writes(events)) != 2 {
 		t.Errorf("%d requests, %d of them changed something", len(events), len(Writes(events)))
 	}
 	if got := Refused(events); !slices.Equal(got, []string{"create events"}) {
 		t.Errorf("refused: %v", got)
 	}
-	if got := RefusedOnce(events); len(got) != 1 || !strings.HasSuffix(got[0], " list configmaps") {
+	if got := RefusedOnce(events); len(got) != 2 || !strings.HasSuffix(got[0], " list configmaps") || !strings.HasSuffix(got[1], " list leases") {
 		t.Errorf("refused for a moment: %v", got)
 	}
 	if err := Check("somebody", events, false, nil); err == nil || err.Error() != "somebody may not:\ncreate events" {
