@@ -20,6 +20,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -197,15 +198,23 @@ func recording(t testing.TB, text string) (wire.Endpoint, <-chan string) {
 	return e, heads
 }
 
-// nowhere is an endpoint at which nobody listens.
+// nowhere is an endpoint at which nobody listens, also not another test that runs meanwhile: its port is
+// held until this one ends.
 func nowhere(t testing.TB, uid string) wire.Endpoint {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return endpointAt(l.Addr(), uid)
+	t.Cleanup(func() { unix.Close(socket) })
+	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return endpointAt(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: bound.(*unix.SockaddrInet4).Port}, uid)
 }
 
 // dial connects to the listener of that port of the table.

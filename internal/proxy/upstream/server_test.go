@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -219,13 +220,21 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// nobody is an address at which nobody listens.
+// nobody is an address at which nobody listens, also not another test that runs meanwhile: its port is
+// held until this one ends.
 func nobody(t testing.TB) Key {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return Key{Address: netip.MustParseAddrPort(l.Addr().String())}
+	t.Cleanup(func() { unix.Close(socket) })
+	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Key{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(bound.(*unix.SockaddrInet4).Port))}
 }
