@@ -202,7 +202,7 @@ func recording(t testing.TB, text string) (wire.Endpoint, <-chan string) {
 // held until this one ends.
 func nowhere(t testing.TB, uid string) wire.Endpoint {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 // held until this one ends.
 func nobody(t testing.TB) Key {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
