@@ -19,8 +19,8 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -198,23 +198,10 @@ func recording(t testing.TB, text string) (wire.Endpoint, <-chan string) {
 	return e, heads
 }
 
-// nowhere is an endpoint at which nobody listens, also not another test that runs meanwhile: its port is
-// held until this one ends.
+// nowhere is an endpoint at which nobody listens.
 func nowhere(t testing.TB, uid string) wire.Endpoint {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(socket) })
-	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return endpointAt(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: bound.(*unix.SockaddrInet4).Port}, uid)
+	return endpointAt(net.TCPAddrFromAddrPort(loopback.Closed(t)), uid)
 }
 
 // dial connects to the listener of that port of the table.

@@ -7,15 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -220,21 +219,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// nobody is an address at which nobody listens, also not another test that runs meanwhile: its port is
-// held until this one ends.
+// nobody is an address at which nobody listens.
 func nobody(t testing.TB) Key {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(socket) })
-	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Key{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(bound.(*unix.SockaddrInet4).Port))}
+	return Key{Address: loopback.Closed(t)}
 }
