@@ -13,9 +13,9 @@ import (
 
 var imageField = regexp.MustCompile(`(?m)^\s+image: (\S+)$`)
 
-// TestExamplesRunOnTheLocalCluster: every image that an example names is made here, since the nodes reach
+// TestImagesOfExamples: every image that an example names is made here, since the nodes reach
 // no registry but the cluster's.
-func TestExamplesRunOnTheLocalCluster(t *testing.T) {
+func TestImagesOfExamples(t *testing.T) {
 	made := []string{images.Product}
 	for _, references := range proxies {
 		made = append(made, references...)
