@@ -51,6 +51,9 @@ type stored struct {
 	claims []claim
 	// content is the object as a tree, nil until it is asked for.
 	content map[string]any
+	// defaulted is that the status was never stored: each reader is given the default of
+	// its definition, and the first write stores that, even where it changes nothing else.
+	defaulted bool
 }
 
 // New has no objects yet. Times are the real ones unless Now is set.
@@ -144,7 +147,7 @@ func (s *Server) add(id identity, obj client.Object, claims []claim) {
 		obj.SetGeneration(1)
 	}
 	s.stamp(obj)
-	e := &stored{object: obj}
+	e := &stored{object: obj, defaulted: custom(id.kind)}
 	e.claim(claims)
 	s.Changed(nil, obj)
 	s.objects[id] = e
@@ -187,7 +190,7 @@ func same(e *stored, obj client.Object, claims []claim) bool {
 	obj.SetGeneration(e.object.GetGeneration())
 	obj.SetManagedFields(e.object.GetManagedFields())
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	return slices.EqualFunc(e.claims, claims, func(a, b claim) bool {
+	return !e.defaulted && slices.EqualFunc(e.claims, claims, func(a, b claim) bool {
 		return a.holder == b.holder && maps.Equal(a.fields, b.fields)
 	}) && equality.Semantic.DeepEqual(e.object, obj)
 }
