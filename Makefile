@@ -9,6 +9,8 @@ NODES ?= 3
 SIMULATED_NODES ?=
 
 export CGO_ENABLED ?= 0
+# What is told apart below by modules is one workspace, whatever the environment says.
+unexport GOWORK
 
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
@@ -20,7 +22,7 @@ RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections
 	nodehealth/healthclient nodehealth/server proxy proxy/upstream rollout/controller targets/aws \
 	targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
-UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v -e /test/ -e /tools/)) ./test/attaching
+UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/... ./tools/...))
 
@@ -46,10 +48,10 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 	@echo '== gofmt, go vet, generated files'
 	@unformatted=$$(gofmt -l .); \
 	if [[ -n $$unformatted ]]; then echo "not formatted, run gofmt -w: $$unformatted"; exit 1; fi
-	@go vet ./...
-	@go vet -C tools/health ./...
+	@go vet ./... ./test/... ./tools/...
+	@GOWORK=off go vet -C tools/health ./...
 	@sums() { find $(GENERATED) -type f | sort | xargs sha256sum; }; \
-	before=$$(sums); go run -C tools/generate .; \
+	before=$$(sums); GOWORK=off go run -C tools/generate .; \
 	if [[ $$before != "$$(sums)" ]]; then echo 'generated files were stale; they are up to date now: commit them'; exit 1; fi
 
 .PHONY: unit
@@ -57,7 +59,7 @@ unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@echo '== unit tests and simulation'
 	@go test -timeout 30m $(UNIT_TESTS)
 	@echo '== what kstatus, Flux and Argo CD make of recorded statuses'
-	@go test -C tools/health ./...
+	@GOWORK=off go test -C tools/health ./...
 
 # The race detector needs a C compiler, which only root can install.
 .PHONY: gcc
@@ -135,8 +137,8 @@ prepare:
 	@echo '== what clusters need'
 	@go run ./test/lab prepare
 	@echo 'building helm'
-	@go tool -modfile=tools/helm/go.mod helm version --short
-	@go tool -modfile=tools/helm3/go.mod helm version --short
+	@GOWORK=off go tool -modfile=tools/helm/go.mod helm version --short
+	@GOWORK=off go tool -modfile=tools/helm3/go.mod helm version --short
 
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
@@ -171,7 +173,7 @@ lint: check ## Run the checks and golangci-lint
 
 .PHONY: generate
 generate: ## Write what is derived from api/v1alpha1
-	@go run -C tools/generate .
+	@GOWORK=off go run -C tools/generate .
 
 .PHONY: docs
 docs: generate ## Write the reference, and play and draw the session that the README shows (root)

@@ -127,7 +127,7 @@ type bench struct {
 
 // on runs f on a cluster of so many nodes, which is taken down again.
 func on(ctx context.Context, o options, nodes int, f func(context.Context, *bench) error) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mumoshu/ingress-daemonset-controller").Output()
 	if err != nil {
 		return fmt.Errorf("finding the project's folder: %w", err)
 	}

@@ -165,13 +165,13 @@ func (t tool) build(ctx context.Context, root, folder, place string, progress fu
 		return nil // built by another process while this one waited
 	}
 	source := filepath.Join(root, "tools", t.module)
-	version, err := output(ctx, source, "go", "list", "-m", "-f", "{{.Version}}", t.version)
+	version, err := pinned(ctx, source, "list", "-m", "-f", "{{.Version}}", t.version)
 	if err != nil {
 		return err
 	}
 	progress("building %s %s (%s, about %s when nothing is cached)", t.name, version, place, t.cold)
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", t.tags, "-ldflags", t.linkerFlags(version), "-o", file + ".new", t.pkg}
-	if _, err := output(ctx, source, "go", args...); err != nil {
+	if _, err := pinned(ctx, source, args...); err != nil {
 		return err
 	}
 	return os.Rename(file+".new", file)
@@ -207,6 +207,11 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 		return "", fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLines(stderr.String(), 20))
 	}
 	return strings.TrimSpace(string(stdout)), nil
+}
+
+// pinned runs the go command in a module of tools/ that pins versions of its own, outside of the workspace.
+func pinned(ctx context.Context, folder string, args ...string) (string, error) {
+	return output(ctx, folder, "env", append([]string{"GOWORK=off", "go"}, args...)...)
 }
 
 func lastLines(text string, n int) string {

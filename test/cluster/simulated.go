@@ -47,7 +47,7 @@ func (c *Cluster) writeKwokConfig(ctx context.Context, programs *binaries) (stri
 	if err != nil {
 		return "", err
 	}
-	module, err := output(ctx, filepath.Join(programs.source, "tools", "kwok"), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	module, err := pinned(ctx, filepath.Join(programs.source, "tools", "kwok"), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
 	if err != nil {
 		return "", err
 	}

@@ -173,7 +173,7 @@ var documented = []step{
 	{documented: "go test ./internal/rollout/controller ./internal/targets ./internal/detach -run TestStories -update", says: "ok"},
 	{documented: "go test ./internal/rollout/objects -run TestExamples -update", says: "ok"},
 	{documented: "go test ./internal/rollout/controller ./internal/targets -run TestRecordedHealth -update", says: "ok"},
-	{documented: "go test -C tools/health ./...", says: "ok"},
+	{documented: "GOWORK=off go test -C tools/health ./...", says: "ok"},
 	{documented: "go test ./test/structure -run TestMap -update", says: "ok"},
 	{documented: "go test ./test/docs -run TestMetrics -update", says: "ok"},
 	{documented: "go test ./test/monitoring -run TestDashboard -update", says: "ok"},

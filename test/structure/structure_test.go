@@ -58,7 +58,7 @@ func packages(t *testing.T) []goPackage {
 var listed = sync.OnceValues(list)
 
 func list() ([]goPackage, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,Imports,Deps,TestImports,XTestImports", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Name,Dir,GoFiles,Imports,Deps,TestImports,XTestImports", "./...", "./test/...", "./tools/...")
 	cmd.Dir = filepath.Join("..", "..")
 	// What is only for Linux belongs to it wherever it is looked at.
 	cmd.Env = append(os.Environ(), "GOOS=linux")

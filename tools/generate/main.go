@@ -2,7 +2,7 @@
 // CRDs in config/crd and docs/reference/api.md; and from config/ what
 // the Helm chart has in common with it, whose README it makes of the chart's values.
 //
-//	go run -C tools/generate .
+//	make generate
 package main
 
 import (

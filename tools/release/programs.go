@@ -29,7 +29,7 @@ exec kubectl ids __complete "$@"
 func (r *release) build(ctx context.Context, command string, p platform) (string, error) {
 	file := filepath.Join(r.scratch, p.os+"-"+p.arch, command+extension(p))
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.version="+r.version, "-o", file, "./cmd/"+command)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s for %s: %w: %s", command, p, err, out)
 	}

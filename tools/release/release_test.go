@@ -194,7 +194,9 @@ func checkBOM(t *testing.T, file string) {
 		urls = append(urls, c.PackageURL)
 	}
 	for _, path := range []string{"sigs.k8s.io/controller-runtime", "k8s.io/api"} {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}}@{{.Version}}", path).Output()
+		cmd := exec.Command("go", "list", "-m", "-f", "{{.Path}}@{{.Version}}", path)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "GOWORK=off")
+		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
 		}

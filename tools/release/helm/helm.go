@@ -18,7 +18,8 @@ func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
 // command is a helm that the module in a folder of tools/ builds.
 func command(ctx context.Context, root, module string, arguments []string) *exec.Cmd {
 	file := filepath.Join(root, "tools", module, "go.mod")
-	return exec.CommandContext(ctx, "go", append([]string{"tool", "-modfile=" + file, "helm"}, arguments...)...)
+	// The module pins versions of its own, outside of the workspace.
+	return exec.CommandContext(ctx, "env", append([]string{"GOWORK=off", "go", "tool", "-modfile=" + file, "helm"}, arguments...)...)
 }
 
 // Run runs helm with nothing of the user's own, but with its files in home, and gives what it printed.
