@@ -169,7 +169,7 @@ release: ## Write all files of the release that CHANGELOG.md begins with to dist
 
 .PHONY: lint
 lint: check ## Run the checks and golangci-lint
-	@go tool -modfile=tools/lint/go.mod golangci-lint run
+	@$$(GOWORK=off go tool -n -modfile=tools/lint/go.mod golangci-lint) run ./... ./test/... ./tools/...
 
 .PHONY: generate
 generate: ## Write what is derived from api/v1alpha1

@@ -15,7 +15,7 @@ var (
 	fence = regexp.MustCompile("(?ms)^( *)```([a-z]*)[^\n]*\n(.*?)^ *```[ ]*$")
 	code  = regexp.MustCompile("`[^`]+`")
 	// whole is inline code that is a command line, and not the name of a command.
-	whole = regexp.MustCompile(`^(make [a-z]|kubectl ids [a-z]|kubectl-ids [a-z]|(kubectl|helm|curl|skopeo|go) .* -)`)
+	whole = regexp.MustCompile(`^(make [a-z]|kubectl ids [a-z]|kubectl-ids [a-z]|(kubectl|helm|curl|skopeo|go|GOWORK=off go) .* -)`)
 	// comment is what stands behind a command.
 	comment = regexp.MustCompile(`\s+# .*$`)
 	spaces  = regexp.MustCompile(`\s+`)
