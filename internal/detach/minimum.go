@@ -22,15 +22,13 @@ func (p *planner) countAttached() {
 	}
 }
 
-// mayBegin reports whether enough nodes are left attached without this one. It counts
-// it as taken out where it may. Targets have minimums of their own, in each group.
-func (p *planner) mayBegin(n *Node) bool {
-	if !n.Ready {
-		return true
+// mayBegin reports whether enough nodes are left attached without this one. Targets have
+// minimums of their own, in each group.
+func (p *planner) mayBegin(n *Node) bool { return !n.Ready || p.attached > p.minAttached }
+
+// begin counts a node as taken out that was attached.
+func (p *planner) begin(n *Node) {
+	if n.Ready && n.Attachment == nil {
+		p.attached--
 	}
-	if p.attached <= p.minAttached {
-		return false
-	}
-	p.attached--
-	return true
 }

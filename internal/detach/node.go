@@ -25,7 +25,7 @@ const (
 //	attached -> marked -> Attachment, to detach -> remembered, excluded -> out ->
 //	timestamp [-> pods stopped] -> no reason -> timestamp removed, included ->
 //	Attachment, to attach -> attached -> unmarked -> Attachment deleted
-func (p *planner) node(n *Node) NodeDecision {
+func (p *planner) node(n *Node) {
 	d := NodeDecision{Name: n.Name, Phase: Attached}
 	switch {
 	case !n.Exists:
@@ -43,7 +43,9 @@ func (p *planner) node(n *Node) NodeDecision {
 		d.Gone = new(time.Duration(0))
 	}
 	d.Status = p.answer(n, d)
-	return d
+	if d.Phase != Attached || d.Patch != nil || d.Gone != nil {
+		p.out.Nodes = append(p.out.Nodes, d)
+	}
 }
 
 // anotherMachine is of the same name, and was never taken out by us: nothing is to be put
@@ -74,6 +76,7 @@ func (p *planner) decide(n *Node, d *NodeDecision) {
 	case d.Reason != "" && (a == nil || !a.Detach || a.Instance != n.Instance):
 		d.Phase, d.Waits, d.Attachment = Detaching, "what it is attached to is being remembered", WriteDetach
 		d.Patch = n.patch(marks{detaching: true})
+		p.begin(n)
 	case d.Reason != "":
 		p.takeOut(n, d)
 	case a != nil && a.Detach:
@@ -109,7 +112,7 @@ func (p *planner) gone(n *Node, d *NodeDecision) {
 // takeOut waits until all traffic to the node has stopped, and says so on it.
 func (p *planner) takeOut(n *Node, d *NodeDecision) {
 	d.Phase = Detaching
-	d.Ask = p.ask(n, func(w Webhook) bool { return w.Detached })
+	p.ask(n, d, func(w Webhook) bool { return w.Detached })
 	m := marks{out: n.Attachment.Remembered, detaching: true}
 	if d.Waits = n.waits(n.hasDetached); d.Waits == "" {
 		d.Phase = Detached
@@ -139,7 +142,7 @@ func evidenceOf(w Webhook) string { return "webhook " + w.Name }
 // putBack waits until all that was attached is again.
 func (p *planner) putBack(n *Node, d *NodeDecision) {
 	d.Phase = Attaching
-	d.Ask = p.ask(n, func(w Webhook) bool { return w.Attached })
+	p.ask(n, d, func(w Webhook) bool { return w.Attached })
 	if d.Waits = n.waits(func(w Webhook) bool { return w.Attached }); d.Waits != "" {
 		d.Patch = n.patch(marks{detaching: true})
 		return
@@ -176,18 +179,16 @@ func (n *Node) evidence() string {
 	return strings.Join(all, ", ")
 }
 
-// ask are the webhooks that have not answered that it is done, where it is time to ask.
-func (p *planner) ask(n *Node, answered func(Webhook) bool) []string {
-	var names []string
+// ask asks the webhooks that have not answered that it is done, where it is time to.
+func (p *planner) ask(n *Node, d *NodeDecision, answered func(Webhook) bool) {
 	for _, w := range n.Webhooks {
 		switch {
 		case answered(w):
 		case p.Now.Before(w.RetryAt):
 			p.wake(w.RetryAt)
 		default:
-			names = append(names, w.Name)
+			d.Ask = append(d.Ask, w.Name)
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(d.Ask)
 }

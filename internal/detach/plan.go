@@ -79,9 +79,7 @@ func Plan(s State) Decision {
 	p.Nodes = slices.SortedFunc(slices.Values(p.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	p.countAttached()
 	for i := range p.Nodes {
-		if d := p.node(&p.Nodes[i]); d.Phase != Attached || d.Patch != nil || d.Gone != nil {
-			p.out.Nodes = append(p.out.Nodes, d)
-		}
+		p.node(&p.Nodes[i])
 	}
 	return p.out
 }

@@ -44,7 +44,7 @@ type planner struct {
 	changed   bool
 	out       GroupDecision
 
-	// group, zones and unzoned count the targets, once a minimum was asked for.
+	// group, zones and unzoned count the targets, once all are seen to that come in.
 	group, unzoned count
 	zones          map[string]count
 }
@@ -74,6 +74,9 @@ func Decide(s GroupState) GroupDecision {
 	for _, t := range in {
 		p.join(t, p.desired[t])
 	}
+	if len(ending)+len(voluntary) > 0 {
+		p.countAll()
+	}
 	// What ends whatever we do is gone from every count that holds others back.
 	for _, t := range ending {
 		p.leave(t)
@@ -81,7 +84,8 @@ func Decide(s GroupState) GroupDecision {
 	for _, t := range voluntary {
 		p.leave(t)
 	}
-	return p.decision()
+	p.finish()
+	return p.out
 }
 
 // sorted are all targets that may concern us: those wanted in, those of which
@@ -113,7 +117,8 @@ func (p *planner) sorted() (in, ending, voluntary []Target) {
 	return in, ending, voluntary
 }
 
-func (p *planner) decision() GroupDecision {
+// finish brings what was decided into its order, with what is to be written and read.
+func (p *planner) finish() {
 	if p.changed {
 		p.out.Records = []Record{}
 		for _, t := range slices.SortedFunc(maps.Keys(p.records), compareTargets) {
@@ -129,7 +134,6 @@ func (p *planner) decision() GroupDecision {
 	if p.ReadAt.IsZero() || p.out.NeedLiveRead {
 		p.out.ReadAt = p.Now
 	}
-	return p.out
 }
 
 // place is where the inventory has the target.
@@ -217,11 +221,6 @@ func (p *planner) readBy(at time.Time) {
 	}
 }
 
-// needsLive asks for a read for the removals that wait for it.
-func (p *planner) needsLive() {
-	p.out.NeedLiveRead = true
-}
-
 // pause is how long to wait after the nth attempt that had no effect.
 func pause(first time.Duration, n int) time.Duration {
 	d := first
@@ -236,17 +235,19 @@ type delay struct {
 	phase        Phase
 	since, until time.Time
 	why          string
+	needs        needs
 }
 
 // due reports whether the call for the target may be made now: not while the last one
-// may take effect still, nor soon after it had none or was refused.
+// may take effect still, nor soon after it had none or was refused. Something may have to be
+// read also where it may.
 func (p *planner) due(t Target, register bool) (d delay, due bool) {
 	if r, refused := p.refused[t]; refused && r.Register == register {
 		if !register && !p.ReadAt.After(r.At) {
-			p.readBy(r.At) // It may have gone without us, and then nothing is to be tried again.
+			d.needs.readBy(r.At) // It may have gone without us, and then nothing is to be tried again.
 		}
 		if at := p.retryAt(r); p.Now.Before(at) {
-			return delay{Refused, r.Since, at, "the cloud refused it: " + r.Why}, false
+			return delay{Refused, r.Since, at, "the cloud refused it: " + r.Why, d.needs}, false
 		}
 	}
 	d.phase = Leaving
@@ -259,10 +260,10 @@ func (p *planner) due(t Target, register bool) (d delay, due bool) {
 	}
 	if again := a.At.Add(pause(settling, a.Times)); p.ReadAt.Before(again) {
 		d.until, d.why = again, "the cloud has accepted it, and does not show it yet"
-		p.readBy(earlier(again, p.ReadAt.Add(moving)))
+		d.needs.readBy(earlier(again, p.ReadAt.Add(moving)))
 		// What leaves is looked for at once, since its time begins when it is seen.
 		if p.ReadAt.Before(a.At) && !register {
-			p.readBy(a.At)
+			d.needs.readBy(a.At)
 		}
 		return d, false
 	}

@@ -239,6 +239,11 @@ func (g *group) decide(p *pass) {
 		p.out.Memory.Groups[g.key] = memory
 		return
 	}
+	if g.Type == Instance {
+		for t := range g.Registered {
+			p.keepZone(t.ID)
+		}
+	}
 	g.state = GroupState{
 		Now: p.Now, Group: g.Group, SettleTime: p.SettleTimes[g.Balancer], SettleTimes: g.settleTimes(p.SettleTimes[g.Balancer]), Synced: !g.unknown, Unsynced: g.unsynced(), Vacant: g.vacant(p),
 		Registered: g.registered(p), ReadAt: g.ReadAt, Live: g.Live, Answers: g.Answers, Refused: g.Refused,

@@ -47,9 +47,11 @@ func (p *planner) join(t Target, w desired) {
 	}
 	p.record(r)
 	switch {
-	case back && p.attached(t, where) == Attached && w.Borrowed:
-		p.forget(t)
 	case back:
+		p.attached(t, where)
+		if phase, _ := p.attachment(t, where); phase == Attached && w.Borrowed {
+			p.forget(t)
+		}
 	case where == registered && p.Answers[t].accepts(true):
 		p.readBy(p.Answers[t].At.Add(lingering))
 		p.report(t, Registering, time.Time{}, time.Time{}, "it was put back a moment ago")
@@ -98,7 +100,9 @@ func (p *planner) putBack(t Target) bool {
 }
 
 func (p *planner) register(t Target, w desired) {
-	if d, due := p.due(t, true); !due {
+	d, due := p.due(t, true)
+	p.need(d.needs)
+	if !due {
 		p.report(t, d.phase, d.since, d.until, d.why)
 		return
 	}
@@ -112,13 +116,12 @@ func (p *planner) register(t Target, w desired) {
 }
 
 // attached reports how far a target is that is in, or should be.
-func (p *planner) attached(t Target, where place) Phase {
+func (p *planner) attached(t Target, where place) {
 	phase, message := p.attachment(t, where)
 	if phase == Registering || phase == Failing {
 		p.readBy(p.ReadAt.Add(moving))
 	}
 	p.report(t, phase, time.Time{}, time.Time{}, message)
-	return phase
 }
 
 func (p *planner) attachment(t Target, where place) (Phase, string) {

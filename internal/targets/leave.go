@@ -118,11 +118,14 @@ func (p *planner) takeOut(r Record, where place) {
 	t, w := r.Target, p.desired[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
 	wait, due := p.due(t, false)
+	p.need(wait.needs)
 	if begun && !due {
 		p.report(t, wait.phase, wait.since, wait.until, wait.why)
 		return
 	}
-	if why := p.holdsBack(r, where); why != "" {
+	why, needs := p.holdsBack(r, where)
+	p.need(needs)
+	if why != "" {
 		p.report(t, Held, time.Time{}, w.HookUntil, why)
 		p.keep(r, where)
 		return
@@ -154,6 +157,7 @@ func (p *planner) keep(r Record, where place) {
 		p.readBy(p.Answers[t].At.Add(lingering))
 	default:
 		wait, due := p.due(t, true)
+		p.need(wait.needs)
 		if p.wake(wait.until); due {
 			p.out.Register = append(p.out.Register, r.Registration)
 		}
@@ -167,30 +171,28 @@ func (p *planner) reason(t Target) string {
 	return "nothing wants it"
 }
 
-// holdsBack says why a target is not taken out yet, or nothing. A removal that
-// was on record before needs no proof again, but must still leave enough others.
-func (p *planner) holdsBack(r Record, where place) string {
+// holdsBack says why a target is not taken out yet, or nothing, and what is to be read first. A
+// removal that was on record before needs no proof again, but must still leave enough others.
+func (p *planner) holdsBack(r Record, where place) (why string, n needs) {
 	w, wanted := p.desired[r.Target]
 	begun := r.Leaving && r.LeftAt.IsZero()
 	voluntary := w.voluntary || !wanted && !p.Vacant[r.Target]
 	switch {
 	case !begun && !w.Seen && !p.synced(r.Target):
-		p.out.NeedLists = true
-		return "it is only missing, and the lists of pods or nodes are not complete yet"
+		return "it is only missing, and the lists of pods or nodes are not complete yet", needs{lists: true}
 	case !begun && !w.Seen && !p.Live:
-		p.needsLive()
-		return "it is only missing: the inventory is read first"
+		return "it is only missing: the inventory is read first", needs{live: true}
 	case !voluntary:
-		return ""
+		return "", n
 	}
 	// What an old inventory forbids is not asked for; what it permits is.
-	if why := p.belowMinimum(r.Target); where == registered && why != "" {
-		p.readBy(p.ReadAt.Add(moving))
-		return why
+	if why, n = p.belowMinimum(r.Target); where == registered && why != "" {
+		n.readBy(p.ReadAt.Add(moving))
+		return why, n
 	}
 	if where == unread || !begun && !p.Live {
-		p.needsLive()
-		return "the inventory is read first, to know how many others serve"
+		n.live = true
+		return "the inventory is read first, to know how many others serve", n
 	}
-	return ""
+	return "", n
 }

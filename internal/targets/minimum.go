@@ -13,28 +13,24 @@ const anyZone = "all"
 // belowMinimum says why the target cannot be taken out without going below what must
 // stay, or nothing. Counted are healthy targets that are not leaving, those of
 // others included; a target that serves nobody holds nothing up.
-func (p *planner) belowMinimum(t Target) string {
+func (p *planner) belowMinimum(t Target) (why string, n needs) {
 	h := p.Registered[t]
 	if !h.serves() {
-		return ""
-	}
-	if p.zones == nil {
-		p.countAll()
+		return "", n
 	}
 	if why := p.tooFew(t, "the group", p.group); why != "" {
-		return why
+		return why, n
 	}
 	for _, zone := range p.zonesOf(h) {
 		if why := p.tooFew(t, "zone "+zone, p.zones[zone].plus(p.unzoned)); why != "" {
-			return why
+			return why, n
 		}
 	}
 	if p.ZonesBehind && !p.Group.CrossZone && (!h.zoned() || p.tooFew(t, "its zone", p.zones[h.Zone]) != "") {
 		// What is of no zone counts in every one, and may turn out to be of another.
-		p.out.NeedZones = true
-		return "it may be the last healthy target of its zone: the Nodes that tell the zones of others are read first"
+		return "it may be the last healthy target of its zone: the Nodes that tell the zones of others are read first", needs{zones: true}
 	}
-	return ""
+	return "", n
 }
 
 // tooFew says why those that were counted somewhere do not suffice without t.

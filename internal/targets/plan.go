@@ -261,25 +261,28 @@ func (p *pass) put(id, node string) {
 	}
 }
 
-// zoneOf is the zone of an instance that is registered: that of its Node, or of the Node that
-// it was. A Node may be gone, or registered anew, while its machine serves on.
+// zoneOf is the zone of an instance: that of its Node, or of the Node that it was. A Node may be
+// gone, or registered anew, while its machine serves on.
 func (p *pass) zoneOf(id string) string {
-	zone, known := p.zones[id]
-	if known {
+	if zone, known := p.zones[id]; known {
 		return zone
 	}
-	if zone = p.Memory.Zones[id]; zone != "" {
-		p.lost[id] = zone
+	return p.Memory.Zones[id]
+}
+
+// keepZone keeps the zone of an instance that is no known Node's any more.
+func (p *pass) keepZone(id string) {
+	if _, known := p.zones[id]; !known && p.Memory.Zones[id] != "" {
+		p.lost[id] = p.Memory.Zones[id]
 	}
-	return zone
 }
 
 // rememberZones remembers those of lost instances also where nobody decides about the groups in
 // which they were found, and those of nodes that are moved: somebody may in the next pass.
 func (p *pass) rememberZones() {
 	for id := range p.Memory.Zones {
-		if _, known := p.zones[id]; !known && (p.hasAttachment(id) || slices.ContainsFunc(p.reached, func(g *group) bool { return g.Instances[id] })) {
-			p.zoneOf(id)
+		if p.hasAttachment(id) || slices.ContainsFunc(p.reached, func(g *group) bool { return g.Instances[id] }) {
+			p.keepZone(id)
 		}
 	}
 	p.out.Memory.Zones = p.zones

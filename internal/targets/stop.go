@@ -35,7 +35,12 @@ func (p *planner) left(r Record, where place) {
 	_, wanted := p.desired[r.Target]
 	r.Settled = r.Settled || !wanted && p.outForGood(r)
 	over, evidence := p.over(r, where)
-	if p.Now.Before(over) && p.seenQuiet(r, where) {
+	switch drained := p.drained(r.Target, where); {
+	case !p.Now.Before(over):
+	case p.Now.Before(drained):
+		// Of a target that still drains, quiet would say nothing of the time to come.
+		p.wake(drained)
+	case r.QuietAt.IsZero() && p.Quiet[r.Target].since(p.sightings[r.Target].Left):
 		// It counts when it is on record.
 		r.QuietAt = roundUp(p.Now)
 	}
@@ -52,7 +57,9 @@ func (p *planner) left(r Record, where place) {
 		p.report(r.Target, Stopped, over, time.Time{}, evidence.sentence())
 		p.out.Reports[len(p.out.Reports)-1].Evidence = evidence
 	}
-	if p.mayForget(r, where, over) {
+	forgotten, needs := p.mayForget(r, where, over)
+	p.need(needs)
+	if forgotten {
 		p.forget(r.Target)
 		return
 	}
@@ -77,29 +84,25 @@ func (p *planner) over(r Record, where place) (time.Time, Evidence) {
 	return at, evidence
 }
 
-// seenQuiet reports whether the target's node is quiet now, and only the settle time is
-// waited for. Of a target that still drains it would say nothing of the time to come.
-func (p *planner) seenQuiet(r Record, where place) bool {
-	left := p.sightings[r.Target].Left
-	if drained := left.Add(p.Group.Delay); where == draining && p.Now.Before(drained) {
-		p.wake(drained)
-		return false
+// drained is when the cloud no longer drains a target that it drains; zero where it does not.
+func (p *planner) drained(t Target, where place) time.Time {
+	if where != draining {
+		return time.Time{}
 	}
-	return r.QuietAt.IsZero() && p.Quiet[r.Target].since(left)
+	return p.sightings[t].Left.Add(p.Group.Delay)
 }
 
 // mayForget reports whether a target that is not registered needs no record any more: nothing can
 // come to it by its load balancer, and nobody speaks of it, or what served there ended.
-func (p *planner) mayForget(r Record, where place, over time.Time) bool {
+func (p *planner) mayForget(r Record, where place, over time.Time) (may bool, n needs) {
 	over = later(over, p.sightings[r.Target].Left.Add(p.settleTimeOf(r.Target)))
 	switch {
 	case where != absent || p.Now.Before(over) || p.ReadAt.Before(over):
-		return false
+		return false, n
 	case !p.synced(r.Target):
-		p.out.NeedLists = true
-		return false
+		return false, needs{lists: true}
 	}
-	return p.isDone(r) && p.outForGood(r)
+	return p.isDone(r) && p.outForGood(r), n
 }
 
 // isDone reports whether nobody speaks of a target that left, or what served there ended.
