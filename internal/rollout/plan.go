@@ -19,6 +19,7 @@ func Plan(s State) Decision {
 	p.readAnalysis()
 	p.assignTargets()
 	p.applyCheckers()
+	// In the order of their names: the turn of a node sees what those before it were told to do.
 	for i := range p.views {
 		p.settle(&p.views[i], p.turn(&p.views[i]))
 	}

@@ -12,6 +12,8 @@ import (
 type rule struct {
 	holds func(*pass, *view) bool
 	says  func(*pass, *view) verdict
+	// mayGoOn says whether its verdict may have the next rule that holds say something, too.
+	mayGoOn bool
 }
 
 // rules stand in the order in which they hold. What one says that goes on to the next, such as
@@ -19,17 +21,17 @@ type rule struct {
 // three take turns: what was rejected is tried again, a marked node goes on with its turn, and
 // one that is attached may have to wait for it.
 var rules = []rule{
-	{(*pass).isGone, (*pass).forget},
-	{(*pass).lacksDeployment, (*pass).create},
-	{(*pass).isLeft, (*pass).leave},
-	{(*pass).isDeleted, (*pass).awaitDeletion},
-	{(*pass).rejectsPods, (*pass).stopRejections},
-	{(*pass).leavesSet, (*pass).remove},
-	{(*pass).isDrained, (*pass).drain},
-	{(*pass).isWantedOut, (*pass).keepOut},
-	{(*pass).wasTried, (*pass).tryAgain},
-	{(*pass).isMarked, (*pass).finish},
-	{(*pass).isAttached, (*pass).attached},
+	{holds: (*pass).isGone, says: (*pass).forget},
+	{holds: (*pass).lacksDeployment, says: (*pass).create},
+	{holds: (*pass).isLeft, says: (*pass).leave},
+	{holds: (*pass).isDeleted, says: (*pass).awaitDeletion},
+	{holds: (*pass).rejectsPods, says: (*pass).stopRejections, mayGoOn: true},
+	{holds: (*pass).leavesSet, says: (*pass).remove},
+	{holds: (*pass).isDrained, says: (*pass).drain},
+	{holds: (*pass).isWantedOut, says: (*pass).keepOut},
+	{holds: (*pass).wasTried, says: (*pass).tryAgain, mayGoOn: true},
+	{holds: (*pass).isMarked, says: (*pass).finish},
+	{holds: (*pass).isAttached, says: (*pass).attached},
 }
 
 func (p *pass) isGone(v *view) bool          { return !v.Exists }
@@ -48,7 +50,7 @@ func (p *pass) follow(v *view) (w verdict) {
 		if !rule.holds(p, v) {
 			continue
 		}
-		if w = w.and(rule.says(p, v)); !w.goesOn {
+		if w = w.and(rule.says(p, v)); !rule.mayGoOn || !w.goesOn {
 			break
 		}
 	}
