@@ -44,7 +44,7 @@ const (
 	// there, within the budget and as minServingNodes permits. Its value is who asked for it.
 	AnnotationDetached = "ingressdaemonsets.mumoshu.github.io/detached"
 	// AnnotationClaimDropped is when the node's name was last taken out of status.wave
-	// without that the node was touched, RFC 3339.
+	// before the node was touched, RFC 3339.
 	AnnotationClaimDropped = "ingressdaemonsets.mumoshu.github.io/claim-dropped-at"
 	// AnnotationDrainedAt is when somebody else was seen to drain the node, RFC 3339.
 	AnnotationDrainedAt = "ingressdaemonsets.mumoshu.github.io/drained-at"

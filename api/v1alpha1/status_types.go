@@ -146,8 +146,7 @@ const (
 	// ConditionBlocked is True while something must change before the rollout can go on.
 	ConditionBlocked = "Blocked"
 	// ConditionWarning is True while nothing stands in the way and yet something loses
-	// requests, or does not do what it was written for. It is set since the first time
-	// that it was True.
+	// requests, or does not do what it was written for. It is absent until it is first True.
 	ConditionWarning = "Warning"
 )
 

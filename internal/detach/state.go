@@ -35,11 +35,12 @@ type Node struct {
 	Name string
 	// Exists says whether the Node object is there.
 	Exists bool
-	// GoneSince is when this process first saw that it is not, GoneBefore for how long it
-	// had been gone by then, as others saw it by their own clocks, and GoneRecorded what is
-	// on record of all that.
-	GoneSince                time.Time
-	GoneBefore, GoneRecorded time.Duration
+	// GoneSince is when this process first saw that it is not.
+	GoneSince time.Time
+	// GoneBefore is for how long it had been gone by then, as others saw it by their own clocks.
+	GoneBefore time.Duration
+	// GoneRecorded is for how long it has been gone by what is on record.
+	GoneRecorded time.Duration
 	// Instance is the id of its machine, empty where its provider is not the cloud's.
 	// Unnamed says whether it does not say yet which machine it is.
 	Instance string

@@ -19,10 +19,10 @@ type answer struct {
 // no is an answer that is reported.
 func no(reason, message string) answer { return answer{why: Fault{reason, message}} }
 
-// over reports whether a deadline has passed, and had when this controller looked a while ago: one
-// that was frozen sees at first what was so before, as often as it looks at once. What may
-// cost something is not done for a time that has passed otherwise; a grace that an answer
-// tells the age of, or a try, is no such thing.
+// over reports whether a deadline has passed, and had passed already when this controller looked a
+// while ago. A controller that was frozen first sees the state from before, however often it looks
+// right after it thaws; so what may cost something is done only when an earlier look agrees. A grace
+// of which an answer tells the age, or another try, needs no such look.
 func (p *pass) over(deadline time.Time) answer {
 	switch {
 	case p.Now.Before(deadline):

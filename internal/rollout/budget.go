@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// count is how many nodes serve, do not serve, are under way, and of those do not
-// wait for their turn.
+// count is how many nodes serve, do not serve, and are under way.
 type count struct {
-	serving, down, underWay, acting int
+	serving, down, underWay int
+	// acting is how many of those under way are past waiting for their turn.
+	acting int
 	// blocked says whether a node had to wait for the budget.
 	blocked bool
 }

@@ -35,12 +35,11 @@ func (p *pass) remove(v *view) verdict {
 }
 
 // drains reports whether somebody takes pods from a node that is leaving: by eviction, or by
-// deleting them, which tells no reason. Of pods that were deleted only those count that
-// neither our doing nor anybody's change of the Deployment explains: the node is not in
-// its turn, and a pod of the present template was deleted that is made again, since we last
-// changed it, and with it what anybody had made of it. On a NotReady node
-// those of an earlier turn may end for ever. Where too few others would serve, that alone has no pod
-// given up that nobody deleted.
+// deleting them, which tells no reason. A deleted pod counts only where nothing of ours and no
+// change of the Deployment explains it: the node is not in its turn, and the pod was of the present
+// template, would be made again, and was deleted after we last changed the Deployment, and whatever
+// others had made of it. On a NotReady node pods of an earlier turn may take for ever to end. Where
+// too few other nodes would serve, a drain by deletion alone gives up no pod that nobody deleted.
 func (p *pass) drains(v *view) bool {
 	d := v.Deployment
 	rests := d.Hold == nil && !d.Drifted && d.Settled && d.OlderReplicas == 0 && d.Replicas == d.PodsPerNode

@@ -20,8 +20,8 @@ type Sights struct {
 	began time.Time
 	// thawed is when this process was last found to have been frozen, zero where it never was.
 	thawed time.Time
-	// looked is the last look that another one followed, lookAgain later or more, without that
-	// the process was frozen between the two; looks are those since.
+	// looked is the last look that another one followed, lookAgain later or more, while the process
+	// was not frozen between the two; looks are those since.
 	looked time.Time
 	looks  []time.Time
 	nodes  map[string]*sight

@@ -73,10 +73,10 @@ func (p *planner) left() string {
 	return ""
 }
 
-// proven reports whether the present template has come through: every wanted Ready node, at
-// least one, runs it and serves, but for those that somebody keeps out, does not put back
-// or drains, and its analysis passed. A dead node tells nothing of it, and that one waits
-// for its turn for another reason, such as more pods, nothing against it.
+// proven reports whether the present template has come through: its analysis passed, and every
+// wanted Ready node, at least one, runs it and serves. Nodes that somebody keeps out, does not
+// put back or drains do not count. A dead node tells nothing about the template, and a node that
+// waits for its turn for another reason, such as more pods, tells nothing against it.
 func (p *pass) proven() bool {
 	proofs := 0
 	for i := range p.views {

@@ -64,8 +64,7 @@ func (p *planner) letBegin(candidates []*view) {
 	p.out.Status.Wave = slices.Compact(wave)
 }
 
-// dropClaims stamps the Deployments of nodes whose claim ends without that they were
-// touched. A controller that was frozen before it touched one then finds that the
+// dropClaims stamps the Deployments of nodes whose claim ends before they were touched. A controller that was frozen before it touched one then finds that the
 // Deployment has changed, and is refused (docs/adr/0001).
 func (p *planner) dropClaims() {
 	for _, name := range p.Status.Wave {
@@ -103,9 +102,9 @@ func (p *pass) cause(v *view) string {
 	}
 }
 
-// candidates are those of the nodes that are in their turn, those first that were named in the
-// wave already, of these those first whose mark may be yet to be seen, then those that do not
-// serve, then by order.
+// candidates are the nodes that are in their turn, in the order in which they may begin. Nodes that
+// the wave names already come first, and among them those with a mark that may not have been seen
+// yet; then nodes that do not serve; then all others in the order of the strategy.
 func (p *pass) candidates(allowed []*view) []*view {
 	turn, found := p.groupInTurn()
 	out := slices.Clone(allowed)

@@ -14,7 +14,7 @@ import (
 type group struct {
 	*KnownGroup
 	key GroupKey
-	// role is as whom it is reached, roles are all that list it.
+	// role is the one by which it is reached, roles are all that list it.
 	role  v1alpha1.AssumeRole
 	roles []v1alpha1.AssumeRole
 	// tags are its own as any role read them, nil where none did.

@@ -2,7 +2,7 @@ package targets
 
 import "time"
 
-// Decision is what to do about one group. Records are written first; without
+// GroupDecision is what to do about one group. Records are written first; without
 // them none of the calls may be made.
 type GroupDecision struct {
 	// At is the time of the State that it was made from.

@@ -21,12 +21,13 @@ type onRecord struct {
 	Target
 }
 
-// groupOnRecord is a group in some object's status, as whom it may be reached, and whether that has
-// targets there.
+// groupOnRecord is a group in some object's status.
 type groupOnRecord struct {
-	id    string
+	id string
+	// roles are those by which the group may be reached.
 	roles []v1alpha1.AssumeRole
-	any   bool
+	// any says whether the status has targets in the group.
+	any bool
 }
 
 // readRecords reads the records of all objects.

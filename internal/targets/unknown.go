@@ -8,12 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// moveUnknown has what is on record, of which it is not known whether an attachment of its namespace selects
-// it, go where its node does, out and back: unknown is no change but where somebody asks for one, and
-// whoever may delete a Service could keep a node from leaving. Where another speaks of a target that
-// one's word counts, and what nobody wanted when it left was not taken out for its node. What is being put
-// back is put back, also where another leader may have begun with that, and what one that is deleted has
-// there stays: it may be the other's.
+// moveUnknown moves targets on record of which it is not known whether an attachment of their namespace
+// still selects them. Unknown is no change, with one exception: such a target goes out and comes back
+// with its node, because otherwise whoever may delete a Service could keep a node from leaving.
+//
+//   - Where another attachment speaks of the target, that attachment decides.
+//   - A target that nobody wanted when it left was not taken out for its node, and does not come back with it.
+//   - A target that is being put back is put back, also where another leader may have begun with that.
+//   - What a deleted attachment has on record stays: the target may belong to another one.
 func (p *pass) moveUnknown(g *group) {
 	for _, t := range g.parts {
 		if !t.isUnknown() || g.binding != nil {
