@@ -220,9 +220,10 @@ var elsewhere = map[string]string{
 
 	"kubectl get endpointslices -l kubernetes.io/service-name=NAME -o yaml | sed 's/ready: false/ready: true/; s/terminating: true/terminating: false/' | kubectl replace -f -": ofRunbook,
 
-	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
-	"go test ./test/balancer -v -timeout 60m":                 "make test runs it",
-	"go test -v ./test/variants":                              "make test runs it",
+	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork":                                           "make test runs the whole package",
+	"go test ./test/balancer -v -timeout 60m":                                                           "make test runs it",
+	"go test -v ./test/variants":                                                                        "make test runs it",
+	"go test -count 1 ./api/... ./cmd/... ./internal/... ./test/attaching ./test/docs ./test/structure": "make test runs all of it",
 }
 
 // TestDocumentedCommands runs every command line of the documentation, in a copy of
