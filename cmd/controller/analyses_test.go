@@ -25,7 +25,7 @@ func TestAnalysesAreChecked(t *testing.T) {
 		"no host":        {analyses{hosts: list{"http://prometheus"}}, "--analysis-hosts: "},
 		"providers":      {analyses{providers: file("providers: [{name: mimir, address: 'https://mimir.example.com'}]")}, ""},
 		"no file":        {analyses{providers: filepath.Join(t.TempDir(), "none")}, "--analysis-providers: "},
-		"unknown field":  {analyses{providers: file("providers: [{name: mimir, adress: 'https://mimir.example.com'}]")}, "--analysis-providers: "},
+		"unknown field":  {analyses{providers: file("providers: [{name: mimir, addresses: 'https://mimir.example.com'}]")}, "--analysis-providers: "},
 		"without a name": {analyses{providers: file("providers: [{address: 'https://mimir.example.com'}]")}, "it has no name"},
 	} {
 		err := c.flags.check()

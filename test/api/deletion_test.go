@@ -138,7 +138,7 @@ func TestGarbageCollectorMayDeleteInTheForeground(t *testing.T) {
 // garbage collector after its owner, which is in the foreground where the object itself
 // owns something, and the end of its namespace.
 func TestDeletionsOfOthersAreNotHindered(t *testing.T) {
-	foreground := metav1.DeletionPropagation(metav1.DeletePropagationForeground)
+	foreground := metav1.DeletePropagationForeground
 	configMaps := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace("default")
 	configMap := func(name string, owner *unstructured.Unstructured) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}

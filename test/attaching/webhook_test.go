@@ -32,9 +32,6 @@ func (e *receiver) member(node string) *member {
 	return e.nodes[node]
 }
 
-// routes reports whether it may send the node a new connection.
-func (e *receiver) routes(node string) bool { return e.w.scenario.webhook && !e.member(node).out }
-
 // ask is what a leader's controller calls.
 func (l *leader) ask(ctx context.Context, q controller.Question) (controller.Answer, error) {
 	w := l.w

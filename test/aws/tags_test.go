@@ -163,7 +163,7 @@ func TestPodIdentityTags(t *testing.T) {
 	_, err = assume(f, pods, "closed", nil)
 	f.refused(err, "AccessDenied", "sts:TagSession")
 
-	f, pods = start("closed", false)
+	_, pods = start("closed", false)
 	if _, err := pods.Retrieve(t.Context()); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
 		t.Errorf("a role whose trust does not allow sts:TagSession: %v", err)
 	}

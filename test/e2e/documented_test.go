@@ -180,6 +180,7 @@ var documented = []step{
 	{documented: "go test ./internal/nodehealth/connections -run none -bench Dump", run: "go test ./internal/nodehealth/connections -run none -bench Dump -benchtime 1x", says: "ok"},
 }
 
+//nolint:unused // test/docs reads them
 const (
 	ofWebhook = "test/webhook runs it"
 	ofAccount = "it asks for an account with AWS"
@@ -188,6 +189,8 @@ const (
 )
 
 // elsewhere are command lines that this test does not run, and why.
+//
+//nolint:unused // test/docs reads them
 var elsewhere = map[string]string{
 	"make test":         "this is part of it",
 	"make check":        "make test runs it",

@@ -275,10 +275,10 @@ func TestForgedCheckers(t *testing.T) {
 	had.Spec.HealthCheckNodePorts = []int32{10080, port}
 	// world is what there is, and what was before.
 	type world struct {
-		before, set *v1alpha1.IngressDaemonSet
-		ds          *appsv1.DaemonSet
-		pod         *corev1.Pod
-		behind      bool
+		before *v1alpha1.IngressDaemonSet
+		ds     *appsv1.DaemonSet
+		pod    *corev1.Pod
+		behind bool
 	}
 	for name, c := range map[string]struct {
 		change func(*world)
