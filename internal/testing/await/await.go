@@ -18,7 +18,7 @@ func True(t testing.TB, what string, is func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("it never came true that %s", what)
 		}
-		<-time.After(time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }
 
