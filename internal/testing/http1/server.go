@@ -21,8 +21,8 @@ type Server struct {
 	sessions []*Session
 }
 
-// Listen starts a server that plays each connection as a test says, and then closes it. The test ends when
-// all are played: what they still wait for is closed.
+// Listen starts a server that plays each connection as a test says, and then closes it. At the end of the
+// test all are closed, and it waits until play has returned for each.
 func Listen(t testing.TB, play func(*Session)) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
