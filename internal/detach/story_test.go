@@ -1,7 +1,6 @@
 package detach
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"path/filepath"
@@ -27,33 +26,30 @@ type story struct {
 
 func TestStories(t *testing.T) {
 	for _, s := range stories {
-		t.Run(s.name, func(t *testing.T) {
-			golden.Equal(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), string(s.tell(t)))
-		})
+		golden.Test(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), s.tell)
 	}
 }
 
 // tell plays a story on two nodes, each of which is in one target group.
-func (s story) tell(t *testing.T) []byte {
-	teller := &teller{T: t, sim: &sim{now: now, min: intstr.FromInt32(1)}, began: now, said: map[string]string{}, asked: map[string]Attachment{}}
+func (s story) tell(t *testing.T) string {
+	w := &sim{now: now, min: intstr.FromInt32(1)}
+	told := golden.NewStory("%8s  %-9s  %s", func() time.Time { return w.now })
+	teller := &teller{T: t, Story: told, sim: w, asked: map[string]Attachment{}}
 	for _, name := range []string{"a", "b"} {
 		n := &simNode{Node: node(name), targets: map[string]*target{}, remembered: map[string]bool{}}
 		teller.register(n, "web")
 		teller.nodes = append(teller.nodes, n)
 	}
-	fmt.Fprintf(&teller.out, "%s\n\n", s.about)
+	teller.Begin(s.about)
 	s.play(teller)
-	return teller.out.Bytes()
+	return teller.String()
 }
 
 // teller plays a story in the simulation's world, and writes it down.
 type teller struct {
 	*testing.T
+	*golden.Story
 	*sim
-	began time.Time
-	out   bytes.Buffer
-	// said is what was told last, by what it is about.
-	said map[string]string
 	// moments are what is to come, asked is what the targets' controller has been asked, by node.
 	moments []moment
 	asked   map[string]Attachment
@@ -74,14 +70,9 @@ type reply struct {
 	answer func(w *Webhook, now time.Time)
 }
 
-// line writes one line.
-func (t *teller) line(actor, format string, args ...any) {
-	fmt.Fprintf(&t.out, "%8s  %-9s  %s\n", fmt.Sprintf("%.2fs", t.now.Sub(t.began).Seconds()), actor, fmt.Sprintf(format, args...))
-}
-
 // somebody does something to node a, and then time passes.
 func (t *teller) does(who, what string, do func(a *simNode), pass time.Duration) {
-	t.line(who, "%s", what)
+	t.Line(who, what)
 	do(t.nodes[0])
 	t.run(t.now.Add(pass))
 }
@@ -116,7 +107,7 @@ func (t *teller) run(until time.Time) {
 func (t *teller) decide() {
 	for turns := 0; t.pass(); turns++ {
 		if turns == 20 {
-			t.Fatalf("no rest:\n%s", t.out.String())
+			t.Fatalf("no rest:\n%s", t)
 		}
 	}
 }
@@ -130,20 +121,12 @@ func (t *teller) pass() (acted bool) {
 		acted = t.carryOut(n) || acted
 	}
 	for _, n := range t.nodes {
-		if !there[n.Name] && t.said[n.Name] != "" {
-			t.say(n.Name, fmt.Sprintf("%s is %s", n.Name, Attached))
+		if !there[n.Name] && t.Said[n.Name] != "" {
+			t.Say("decision", n.Name, fmt.Sprintf("%s is %s", n.Name, Attached))
 		}
 		t.moveTargetsOf(n)
 	}
 	return acted
-}
-
-// say writes what is decided of something from now on, once.
-func (t *teller) say(about, what string) {
-	if t.said[about] != what {
-		t.said[about] = what
-		t.line("decision", "%s", what)
-	}
 }
 
 // carryOut writes what is decided about a node, and says whether there was anything.
@@ -156,23 +139,23 @@ func (t *teller) carryOut(d NodeDecision) bool {
 	if d.Waits != "" {
 		what += ": " + d.Waits
 	}
-	t.say(d.Name, what)
+	t.Say("decision", d.Name, what)
 	for _, words := range d.Patch.words() {
-		t.line("node", "%s %s", d.Name, words)
+		t.Line("node", d.Name+" "+words)
 	}
 	switch d.Attachment {
 	case WriteDetach:
-		t.line("detaching", "asks for the targets of %s to leave", d.Name)
+		t.Linef("detaching", "asks for the targets of %s to leave", d.Name)
 	case WriteAttach:
-		t.line("detaching", "asks for the targets of %s to return", d.Name)
+		t.Linef("detaching", "asks for the targets of %s to return", d.Name)
 	case Delete:
-		t.line("detaching", "deletes the Attachment of %s, and with it what was remembered", d.Name)
+		t.Linef("detaching", "deletes the Attachment of %s, and with it what was remembered", d.Name)
 	}
 	for _, effect := range t.effects(d) {
 		effect()
 	}
 	for _, pod := range d.Returning {
-		t.say("pod "+pod.Name, fmt.Sprintf("pod %s is left running: it would come back", pod.Name))
+		t.Say("decision", "pod "+pod.Name, fmt.Sprintf("pod %s is left running: it would come back", pod.Name))
 	}
 	for _, pod := range d.Stop {
 		t.stop(n, pod)
@@ -241,7 +224,7 @@ func (t *teller) moveTargetsOf(n *simNode) {
 		takes, begun, ended, evidence = healsAfter, "puts back the targets of ", "has seen traffic come to ", ""
 	}
 	t.after(100*time.Millisecond, still(func() {
-		t.line("targets", "%s%s", begun, n.Name)
+		t.Line("targets", begun+n.Name)
 		for group, one := range n.targets {
 			n.remembered[group] = true
 			one.registered, one.since = !a.Detach, t.now
@@ -249,7 +232,7 @@ func (t *teller) moveTargetsOf(n *simNode) {
 		a.Remembered, a.Waits = true, "i-"+n.Name+": its time is not over"
 	}))
 	t.after(100*time.Millisecond+takes, still(func() {
-		t.line("targets", "%s%s", ended, n.Name)
+		t.Line("targets", ended+n.Name)
 		a.Done, a.Waits, a.Evidence = true, "", evidence
 	}))
 }
@@ -258,14 +241,14 @@ func (t *teller) moveTargetsOf(n *simNode) {
 func (t *teller) stop(n *simNode, p Pod) {
 	pod := &n.Pods[slices.IndexFunc(n.Pods, func(o Pod) bool { return o.UID == p.UID })]
 	if pod.UID == budgeted && pod.RetryAt.IsZero() {
-		t.line("budget", "refuses to evict pod %s", p.Name)
+		t.Linef("budget", "refuses to evict pod %s", p.Name)
 		pod.RetryAt = t.now.Add(2 * time.Second)
 		return
 	}
-	t.line("detaching", "stops pod %s, of priority %d", p.Name, p.Priority)
+	t.Linef("detaching", "stops pod %s, of priority %d", p.Name, p.Priority)
 	pod.Terminating = true
 	t.after(3*time.Second, func() {
-		t.line("kubelet", "pod %s has ended", p.Name)
+		t.Linef("kubelet", "pod %s has ended", p.Name)
 		pod.Ended = true
 	})
 }
@@ -277,13 +260,13 @@ const budgeted = "budgeted"
 func (t *teller) askWebhook(n *simNode, name string) {
 	w := &n.Webhooks[slices.IndexFunc(n.Webhooks, func(w Webhook) bool { return w.Name == name })]
 	wanted := t.asked[n.Name]
-	t.line("detaching", "asks webhook %s to %s", name, map[bool]string{true: "take " + n.Name + " out", false: "put " + n.Name + " back"}[wanted.Detach])
+	t.Linef("detaching", "asks webhook %s to %s", name, map[bool]string{true: "take " + n.Name + " out", false: "put " + n.Name + " back"}[wanted.Detach])
 	// It is asked nothing else before it has answered.
 	w.RetryAt = t.now.Add(time.Hour)
 	next := t.replies[0]
 	t.replies = t.replies[1:]
 	t.after(time.Second, func() {
-		t.line("webhook", "%s", next.what)
+		t.Line("webhook", next.what)
 		w.RetryAt = time.Time{}
 		next.answer(w, t.now)
 	})

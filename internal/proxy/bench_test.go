@@ -7,44 +7,25 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
-
-// servesBenchmark is set for the process that is endpoint and client of the benchmark, so that what they
-// cost is not counted.
-const servesBenchmark = "PROXY_SERVES_BENCHMARK"
 
 // workers are how many connections the client has.
 const workers = 32
 
-var kilobyte = "HTTP/1.1 200 OK\r\nDate: Sat, 28 Nov 2026 12:00:00 GMT\r\nContent-Type: text/plain\r\nServer: test\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024)
-
-// serveBenchmark answers every request with a kilobyte, and sends as many as each line of its input says,
-// to the address there, until that ends.
+// serveBenchmark is endpoint and client of the benchmark: it answers every request with a kilobyte, and sends
+// as many as each line of its input says, to the address there, until that ends.
 func serveBenchmark() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				panic(err)
-			}
-			go answerBenchmark(conn)
-		}
-	}()
-	fmt.Println(l.Addr())
+	fmt.Println(http1.Serve(http1.Kilobyte))
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var address string
 		var n int
@@ -52,20 +33,6 @@ func serveBenchmark() {
 			panic(err)
 		}
 		fmt.Println(ask(address, n))
-	}
-	os.Exit(0)
-}
-
-func answerBenchmark(conn net.Conn) {
-	in := bufio.NewReader(conn)
-	for {
-		line, err := in.ReadSlice('\n')
-		if err != nil {
-			return
-		}
-		if len(line) == 2 {
-			io.WriteString(conn, kilobyte)
-		}
 	}
 }
 
@@ -115,60 +82,25 @@ func askAlone(address string, n int) error {
 	return nil
 }
 
-// peers are that process.
+// peers are the process of serveBenchmark.
 type peers struct {
-	in  io.Writer
-	out *bufio.Reader
+	*apart.Process
 	// endpoint is where it answers.
 	endpoint wire.Endpoint
 }
 
 func startPeers(b *testing.B) *peers {
 	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), servesBenchmark+"=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { in.Close(); cmd.Wait() })
-	p := &peers{in: in, out: bufio.NewReader(out)}
-	address, err := net.ResolveTCPAddr("tcp", strings.TrimSpace(p.line(b)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p.endpoint = endpointAt(address, "pod")
-	return p
-}
-
-func (p *peers) line(b *testing.B) string {
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	return line
+	p := apart.Start(b)
+	return &peers{p, endpointAt(netip.MustParseAddrPort(p.Line(b)), "pod")}
 }
 
 func (p *peers) ask(b *testing.B, address string, n int) {
-	fmt.Fprintln(p.in, address, n)
-	if said := p.line(b); said != "<nil>\n" {
+	b.Helper()
+	p.Tell(b, address, n)
+	if said := p.Line(b); said != "<nil>" {
 		b.Fatal(said)
 	}
-}
-
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // BenchmarkProxy is a GET whose answer has a kilobyte, over 32 connections, beside
@@ -187,11 +119,8 @@ func BenchmarkProxy(b *testing.B) {
 	} {
 		b.Run(side.name, func(b *testing.B) {
 			p.ask(b, side.address, 10*workers)
-			b.ReportAllocs()
 			b.ResetTimer()
-			begun := cpu()
-			p.ask(b, side.address, b.N)
-			b.ReportMetric(float64((cpu()-begun).Nanoseconds())/1000/float64(b.N), "cpu-µs/op")
+			apart.Measure(b, func() { p.ask(b, side.address, b.N) })
 		})
 	}
 }

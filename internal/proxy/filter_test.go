@@ -75,8 +75,8 @@ func TestRedirect(t *testing.T) {
 		{80, "/prefix/x%2Fy", 302, "http://a.example/other/x%2Fy"},
 	} {
 		c := dial(t, s, test.port)
-		c.answer("GET " + test.path + " HTTP/1.1\r\nHost: A.example:1234\r\n\r\n")
-		r, _ := c.response(t, "GET")
+		c.Say("GET " + test.path + " HTTP/1.1\r\nHost: A.example:1234\r\n\r\n")
+		r, _ := c.Response(t, "GET")
 		if got := r.Header.Get("Location"); r.StatusCode != test.status || got != test.want {
 			t.Errorf("%s at port %d: %d to %q, want %d to %q", test.path, test.port, r.StatusCode, got, test.status, test.want)
 		}
@@ -116,7 +116,7 @@ func TestFilters(t *testing.T) {
 		}
 	}))...)
 	c := dial(t, s, 80)
-	c.answer("GET /old?q HTTP/1.1\r\nHost: a\r\nX-Set: client\r\nX_Set: client\r\nX-Add: client\r\nX-Gone: client\r\n\r\n")
+	c.Say("GET /old?q HTTP/1.1\r\nHost: a\r\nX-Set: client\r\nX_Set: client\r\nX-Add: client\r\nX-Gone: client\r\n\r\n")
 	first, rest := lines(<-heads)
 	if want := "GET /new/~path?q HTTP/1.1"; first != want {
 		t.Errorf("the request line is %q, want %q", first, want)
@@ -128,7 +128,7 @@ func TestFilters(t *testing.T) {
 	if !slices.Equal(rest, want) {
 		t.Errorf("the fields are\n%s\nwant\n%s", strings.Join(rest, "\n"), strings.Join(want, "\n"))
 	}
-	r, body := c.response(t, "GET")
+	r, body := c.Response(t, "GET")
 	if body != "hello" || r.Header.Get("X-Old") != "new" || !slices.Equal(r.Header["X-More"], []string{"1", "2", "3"}) ||
 		r.Header["X-Gone"] != nil || r.Header["X-Private"] != nil {
 		t.Errorf("the response is %q with %v", body, r.Header)

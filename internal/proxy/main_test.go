@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -10,23 +9,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(servesBenchmark) != "" {
-		serveBenchmark()
-	}
+	apart.Main(serveBenchmark)
 	goleak.VerifyTestMain(m)
 }
 
@@ -93,7 +88,7 @@ func route(name string, change ...func(*wire.Route)) wire.Resource {
 }
 
 // endpointAt is that of a server on loopback.
-func endpointAt(address net.Addr, uid string) wire.Endpoint {
+func endpointAt(address fmt.Stringer, uid string) wire.Endpoint {
 	a := netip.MustParseAddrPort(address.String())
 	return wire.Endpoint{Address: a.Addr().String(), Port: a.Port(), UID: uid}
 }
@@ -111,76 +106,11 @@ func saying(t testing.TB, text string) wire.Endpoint {
 	return handled(t, text, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) })
 }
 
-// session is a connection to an endpoint that a test plays.
-type session struct {
-	net.Conn
-	in *bufio.Reader
-}
-
-// played is an endpoint that does with each connection what a test says, and then closes it. It counts
-// connections.
-func played(t testing.TB, uid string, play func(*session)) (wire.Endpoint, *atomic.Int64) {
+// played is an endpoint that does with each connection what a test says, and then closes it.
+func played(t testing.TB, uid string, play func(*http1.Session)) (wire.Endpoint, *http1.Server) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wait sync.WaitGroup
-	var count atomic.Int64
-	var mu sync.Mutex
-	open := map[net.Conn]bool{}
-	wait.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			count.Add(1)
-			mu.Lock()
-			open[c] = true
-			mu.Unlock()
-			wait.Go(func() {
-				defer c.Close()
-				play(&session{c, bufio.NewReader(c)})
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		mu.Lock()
-		for c := range open {
-			c.Close()
-		}
-		mu.Unlock()
-		wait.Wait()
-	})
-	return endpointAt(l.Addr(), uid), &count
-}
-
-// head is the next request's head as it came, empty at the end.
-func (s *session) head() string {
-	var head strings.Builder
-	for {
-		line, err := s.in.ReadString('\n')
-		if err != nil {
-			return ""
-		}
-		head.WriteString(line)
-		if line == "\r\n" {
-			return head.String()
-		}
-	}
-}
-
-func (s *session) answer(text string) { io.WriteString(s, text) }
-
-// hold leaves the connection open until the other side ends it.
-func (s *session) hold() { io.Copy(io.Discard, s.in) }
-
-// reset ends the connection with a reset.
-func (s *session) reset() {
-	s.Conn.(*net.TCPConn).SetLinger(0)
-	s.Close()
+	s := http1.Listen(t, play)
+	return endpointAt(s.Address(), uid), s
 }
 
 const hello = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -189,10 +119,10 @@ const hello = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 func recording(t testing.TB, text string) (wire.Endpoint, <-chan string) {
 	t.Helper()
 	heads := make(chan string, 100)
-	e, _ := played(t, "recording", func(s *session) {
-		for head := s.head(); head != ""; head = s.head() {
+	e, _ := played(t, "recording", func(s *http1.Session) {
+		for head := s.Head(); head != ""; head = s.Head() {
 			heads <- head
-			s.answer(text)
+			s.Say(text)
 		}
 	})
 	return e, heads
@@ -201,37 +131,17 @@ func recording(t testing.TB, text string) (wire.Endpoint, <-chan string) {
 // nowhere is an endpoint at which nobody listens.
 func nowhere(t testing.TB, uid string) wire.Endpoint {
 	t.Helper()
-	return endpointAt(net.TCPAddrFromAddrPort(loopback.Closed(t)), uid)
+	return endpointAt(loopback.Closed(t), uid)
 }
 
 // dial connects to the listener of that port of the table.
-func dial(t testing.TB, s *Server, port uint16) *session {
+func dial(t testing.TB, s *Server, port uint16) *http1.Session {
 	t.Helper()
 	address := s.Addresses()[port]
 	if address == nil {
 		t.Fatalf("nobody listens at port %d", port)
 	}
-	c, err := net.Dial("tcp", address.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(30 * time.Second))
-	return &session{c, bufio.NewReader(c)}
-}
-
-// response is the next one, with its body read.
-func (s *session) response(t testing.TB, method string) (*http.Response, string) {
-	t.Helper()
-	r, err := http.ReadResponse(s.in, &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r, string(body)
+	return http1.Dial(t, address.String())
 }
 
 // clientAt sends whatever URL it is asked for to a port of the table.
@@ -280,17 +190,6 @@ func got(t testing.TB, c *http.Client, url string) string {
 	t.Helper()
 	text, _ := did(t, c, request(t, "GET", url, nil))
 	return text
-}
-
-// eventually waits for what other goroutines do.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); {
-		if time.Now().After(end) {
-			t.Fatalf("it is not so that %s", what)
-		}
-		<-time.After(time.Millisecond)
-	}
 }
 
 // h2Server is the endpoint of a server that speaks these protocols, and ends with the test.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // lines are those of a head, in order, but for the first.
@@ -24,7 +25,7 @@ func TestRequest(t *testing.T) {
 	e, heads := recording(t, hello)
 	s := serving(t, e)
 	c := dial(t, s, 80)
-	c.answer("GET /a/%7Eb/./c/%2e%2E/d%2f//e?x=%zz&y=/../ HTTP/1.1\r\nHost: Shop.example:8080\r\nAccept: */*\r\nAccept: text/plain\r\n" +
+	c.Say("GET /a/%7Eb/./c/%2e%2E/d%2f//e?x=%zz&y=/../ HTTP/1.1\r\nHost: Shop.example:8080\r\nAccept: */*\r\nAccept: text/plain\r\n" +
 		"X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /x\r\nX-Real-IP: 192.0.2.7\r\nForwarded: for=192.0.2.7\r\n" +
 		"X_Forwarded_For: 192.0.2.8\r\nX-Real_ip: 192.0.2.8\r\nx_other: kept\r\n" +
 		"Connection: keep-alive, X-Private, X-Forwarded-For\r\nX-Private: 1\r\nKeep-Alive: 1\r\nTE: gzip, trailers\r\nProxy-Authorization: x\r\n\r\n")
@@ -40,7 +41,7 @@ func TestRequest(t *testing.T) {
 	if !slices.Equal(rest, want) {
 		t.Errorf("the fields are\n%s\nwant\n%s", strings.Join(rest, "\n"), strings.Join(want, "\n"))
 	}
-	if r, body := c.response(t, "GET"); r.StatusCode != 200 || body != "hello" || r.Header.Get("Content-Type") != "" || r.ContentLength != 5 {
+	if r, body := c.Response(t, "GET"); r.StatusCode != 200 || body != "hello" || r.Header.Get("Content-Type") != "" || r.ContentLength != 5 {
 		t.Errorf("the response is %v %q", r, body)
 	}
 }
@@ -66,7 +67,7 @@ func TestTrusted(t *testing.T) {
 		{"", []string{"X-Forwarded-For: 127.0.0.1", "X-Real-Ip: 127.0.0.1"}},
 	} {
 		c := dial(t, s, 80)
-		c.answer("GET / HTTP/1.1\r\nHost: a\r\n" + test.said + "\r\n")
+		c.Say("GET / HTTP/1.1\r\nHost: a\r\n" + test.said + "\r\n")
 		_, rest := lines(<-heads)
 		for _, want := range test.want {
 			if !slices.Contains(rest, want) {
@@ -81,11 +82,11 @@ func TestTrusted(t *testing.T) {
 
 // TestStatuses: what cannot be answered by an endpoint is answered by a status that says why.
 func TestStatuses(t *testing.T) {
-	malformed, _ := played(t, "malformed", func(s *session) {
-		s.head()
-		s.answer("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
+	malformed, _ := played(t, "malformed", func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
 	})
-	late, _ := played(t, "late", func(s *session) { s.hold() })
+	late, _ := played(t, "late", func(s *http1.Session) { s.Hold() })
 	s := started(t)
 	at := func(path string, change ...func(*wire.Route)) wire.Resource {
 		r := route(path, change...)
@@ -130,8 +131,8 @@ func TestStatuses(t *testing.T) {
 		{"CONNECT a.example:80", "a.example:80", 405},
 	} {
 		c := dial(t, s, 80)
-		c.answer(test.line + " HTTP/1.1\r\nHost: " + test.host + "\r\n\r\n")
-		if r, _ := c.response(t, "GET"); r.StatusCode != test.want {
+		c.Say(test.line + " HTTP/1.1\r\nHost: " + test.host + "\r\n\r\n")
+		if r, _ := c.Response(t, "GET"); r.StatusCode != test.want {
 			t.Errorf("%s of %s: %s, want %d", test.line, test.host, r.Status, test.want)
 		}
 	}
@@ -165,10 +166,10 @@ func TestShares(t *testing.T) {
 // TestChangesOfEndpoints: one that leaves gets no new request, and its idle connections close.
 func TestChangesOfEndpoints(t *testing.T) {
 	closed := make(chan bool, 1)
-	leaving, _ := played(t, "leaving", func(s *session) {
-		s.head()
-		s.answer(hello)
-		s.hold()
+	leaving, _ := played(t, "leaving", func(s *http1.Session) {
+		s.Head()
+		s.Say(hello)
+		s.Hold()
 		closed <- true
 	})
 	s := serving(t, leaving)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // recorder is an endpoint that keeps every byte that it is sent, and answers each request that it can
@@ -31,7 +32,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.sent.Write(p)
 }
 
-func (r *recorder) play(s *session) {
+func (r *recorder) play(s *http1.Session) {
 	in := bufio.NewReader(io.TeeReader(s.Conn, r))
 	for {
 		q, err := http.ReadRequest(in)
@@ -41,7 +42,7 @@ func (r *recorder) play(s *session) {
 		if _, err := io.Copy(io.Discard, q.Body); err != nil {
 			return
 		}
-		s.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		s.Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	}
 }
 
@@ -57,8 +58,8 @@ func (r *recorder) taken() string {
 // amiss says what is wrong with what an endpoint was sent: it is to be whole requests, each with at most
 // one framing and one Host. The last may be cut off.
 func amiss(sent string) string {
-	s := &session{in: bufio.NewReader(strings.NewReader(sent))}
-	for head := s.head(); head != ""; head = s.head() {
+	s := http1.Replay(sent)
+	for head := s.Head(); head != ""; head = s.Head() {
 		q, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
 		if err != nil {
 			return fmt.Sprintf("%q: %v", head, err)
@@ -69,10 +70,10 @@ func amiss(sent string) string {
 			return fmt.Sprintf("the head is %q", head)
 		}
 		if q.ContentLength >= 0 {
-			_, err = io.CopyN(io.Discard, s.in, q.ContentLength)
-		} else if _, err = io.Copy(io.Discard, httputil.NewChunkedReader(s.in)); err == nil {
+			_, err = io.CopyN(io.Discard, s.In, q.ContentLength)
+		} else if _, err = io.Copy(io.Discard, httputil.NewChunkedReader(s.In)); err == nil {
 			// What comes after the last chunk ends as a head does.
-			s.head()
+			s.Head()
 		}
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 			return fmt.Sprintf("%q: %v", head, err)
@@ -126,9 +127,9 @@ func TestSmuggling(t *testing.T) {
 		s := started(t, func(o *Options) { o.Idle, o.Head, o.BodyWindow = 100*time.Millisecond, time.Second, time.Second })
 		tell(t, s, append(backendOf(cheddar, e), web(), route("all"))...)
 		c := dial(t, s, 80)
-		c.answer(test.text)
+		c.Say(test.text)
 		// The connection ends with what is refused, or when it is idle.
-		said, _ := io.ReadAll(c.in)
+		said, _ := io.ReadAll(c.In)
 		if what := amiss(rec.taken()); what != "" {
 			t.Errorf("%s: the endpoint was sent something else: %s", test.name, what)
 		}
@@ -165,8 +166,8 @@ func TestRefusedAtOnce(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
 	} {
 		c := dial(t, s, 80)
-		c.answer(head + "GET /inner HTTP/1.1\r\nHost: a\r\n\r\n")
-		said, _ := io.ReadAll(c.in)
+		c.Say(head + "GET /inner HTTP/1.1\r\nHost: a\r\n\r\n")
+		said, _ := io.ReadAll(c.In)
 		if statuses := statusesOf(string(said)); len(statuses) != 1 || !strings.HasPrefix(statuses[0], "400 ") {
 			t.Errorf("%q: statuses are %q", head, statuses)
 		}
@@ -183,8 +184,8 @@ func TestPaths(t *testing.T) {
 		"/x%2F../admin": "", "/admin%2fx": "", "/admin/%2fx": "/admin/%2Fx", "/admin;x": "", "/admin/..": "", "/admin/../..": "400", "/admin/%": "400",
 	} {
 		c := dial(t, s, 80)
-		c.answer("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n")
-		r, _ := c.response(t, "GET")
+		c.Say("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n")
+		r, _ := c.Response(t, "GET")
 		switch {
 		case r.StatusCode == 200:
 			first, _, _ := strings.Cut(<-heads, "\r\n")
@@ -206,15 +207,15 @@ func TestPathsOfHTTP2(t *testing.T) {
 	for path, want := range map[string]string{"/a b": "", "/?a b HTTP/1.1": "", "/?a\tb": "", "/a?b": "GET /a?b HTTP/1.1"} {
 		c := dial(t, s, 80)
 		fields := "\x82\x86\x41\x01a\x04" + string([]byte{byte(len(path))}) + path
-		c.answer("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00" + string([]byte{byte(len(fields))}) + "\x01\x05\x00\x00\x00\x01" + fields)
+		c.Say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00" + string([]byte{byte(len(fields))}) + "\x01\x05\x00\x00\x00\x01" + fields)
 		// Indexes 8 and 12 of the static table are 200 and 400 (RFC 7541, appendix A).
 		if want == "" {
-			if first := c.firstField(t); first != 0x80|12 && first != 0 {
+			if first := firstField(t, c); first != 0x80|12 && first != 0 {
 				t.Errorf("%q: the first field of the answer is %x", path, first)
 			}
 			continue
 		}
-		if first := c.firstField(t); first != 0x80|8 {
+		if first := firstField(t, c); first != 0x80|8 {
 			t.Errorf("%q: the first field of the answer is %x", path, first)
 		}
 		if first, _, _ := strings.Cut(<-heads, "\r\n"); first != want {
@@ -228,15 +229,15 @@ func TestPathsOfHTTP2(t *testing.T) {
 
 // firstField is the first byte of the first HEADERS frame, 0 where the stream or the connection ends
 // before that.
-func (s *session) firstField(t testing.TB) byte {
+func firstField(t testing.TB, s *http1.Session) byte {
 	t.Helper()
 	for {
 		head := make([]byte, 9)
-		if _, err := io.ReadFull(s.in, head); err != nil {
+		if _, err := io.ReadFull(s.In, head); err != nil {
 			return 0
 		}
 		payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
-		if _, err := io.ReadFull(s.in, payload); err != nil {
+		if _, err := io.ReadFull(s.In, payload); err != nil {
 			t.Fatal(err)
 		}
 		switch head[3] {
@@ -261,18 +262,18 @@ func TestLimitsOfHeads(t *testing.T) {
 		{"slow", "GET / HTTP/1.1\r\nHost: a\r\nX: ", "408 "},
 	} {
 		c := dial(t, s, 80)
-		c.answer(test.text)
-		said, _ := io.ReadAll(c.in)
+		c.Say(test.text)
+		said, _ := io.ReadAll(c.In)
 		if statuses := statusesOf(string(said)); len(statuses) != 1 || !strings.HasPrefix(statuses[0], test.want) {
 			t.Errorf("%s: statuses are %q, want %q", test.name, statuses, test.want)
 		}
 	}
 	// The next request of a connection has the same time, which does not begin while it is idle.
 	c := dial(t, s, 80)
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	c.response(t, "GET")
-	c.answer("GET / HTTP/1.1\r\n")
-	said, _ := io.ReadAll(c.in)
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Response(t, "GET")
+	c.Say("GET / HTTP/1.1\r\n")
+	said, _ := io.ReadAll(c.In)
 	if statuses := statusesOf(string(said)); len(statuses) != 1 || !strings.HasPrefix(statuses[0], "408 ") {
 		t.Errorf("the next request: statuses are %q", statuses)
 	}
@@ -304,7 +305,7 @@ func TestFloods(t *testing.T) {
 				c.Conn.(*net.TCPConn).CloseWrite()
 			}
 		}()
-		if _, err := io.Copy(io.Discard, c.in); errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := io.Copy(io.Discard, c.In); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: the connection goes on", name)
 		}
 		if n := peak.Load(); n > int64(s.options.Streams) {

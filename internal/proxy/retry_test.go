@@ -10,13 +10,14 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // resetting reads a request's head, and resets.
-func resetting(t testing.TB, uid string) (wire.Endpoint, *atomic.Int64) {
-	return played(t, uid, func(s *session) {
-		s.head()
-		s.reset()
+func resetting(t testing.TB, uid string) (wire.Endpoint, *http1.Server) {
+	return played(t, uid, func(s *http1.Session) {
+		s.Head()
+		s.Reset()
 	})
 }
 
@@ -54,7 +55,7 @@ func TestRetries(t *testing.T) {
 		{"POST", 0, "502 502 Bad Gateway\n"}, {"POST", 10, "502 502 Bad Gateway\n"}, {"PATCH", 10, "502 502 Bad Gateway\n"},
 	} {
 		s := started(t)
-		bad, connections := resetting(t, "bad")
+		bad, server := resetting(t, "bad")
 		good := handled(t, "good", func(w http.ResponseWriter, r *http.Request) {
 			if n, _ := io.Copy(io.Discard, r.Body); n != int64(test.size) {
 				w.WriteHeader(http.StatusTeapot)
@@ -63,8 +64,8 @@ func TestRetries(t *testing.T) {
 		})
 		tell(t, s, append(patient(bad, good), web(), route("all"))...)
 		c := clientAt(t, s, 80)
-		for connections.Load() == 0 {
-			if text, _ := did(t, c, request(t, test.method, "http://a/", strings.NewReader(strings.Repeat("x", test.size)))); connections.Load() == 1 && text != test.want {
+		for server.Connections() == 0 {
+			if text, _ := did(t, c, request(t, test.method, "http://a/", strings.NewReader(strings.Repeat("x", test.size)))); server.Connections() == 1 && text != test.want {
 				t.Errorf("%s with %d bytes: %q, want %q", test.method, test.size, text, test.want)
 			}
 		}
@@ -75,18 +76,18 @@ func TestRetries(t *testing.T) {
 func TestRetryOfAStream(t *testing.T) {
 	for _, method := range []string{"PUT", "POST"} {
 		s := started(t)
-		bad, connections := played(t, "bad", func(s *session) {
-			s.head()
-			io.Copy(io.Discard, httputil.NewChunkedReader(s.in))
-			s.head()
-			s.reset()
+		bad, server := played(t, "bad", func(s *http1.Session) {
+			s.Head()
+			io.Copy(io.Discard, httputil.NewChunkedReader(s.In))
+			s.Head()
+			s.Reset()
 		})
 		good := handled(t, "good", func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
 		tell(t, s, append(patient(bad, good), web(), route("all"))...)
 		c := clientAt(t, s, 80)
-		for connections.Load() == 0 {
+		for server.Connections() == 0 {
 			text, _ := did(t, c, request(t, method, "http://a/", io.MultiReader(strings.NewReader("hello"))))
-			if want := map[bool]string{true: "200 hello", false: "502 502 Bad Gateway\n"}[method == "PUT" || connections.Load() == 0]; text != want {
+			if want := map[bool]string{true: "200 hello", false: "502 502 Bad Gateway\n"}[method == "PUT" || server.Connections() == 0]; text != want {
 				t.Errorf("%s: %q, want %q", method, text, want)
 			}
 		}
@@ -97,16 +98,16 @@ func TestRetryOfAStream(t *testing.T) {
 func TestRetriesAreFew(t *testing.T) {
 	s := started(t)
 	var all []wire.Endpoint
-	var counts []*atomic.Int64
+	var servers []*http1.Server
 	for _, uid := range []string{"a", "b", "c", "d", "e"} {
-		e, n := resetting(t, uid)
-		all, counts = append(all, e), append(counts, n)
+		e, server := resetting(t, uid)
+		all, servers = append(all, e), append(servers, server)
 	}
 	tell(t, s, append(patient(all...), web(), route("all"))...)
 	c := clientAt(t, s, 80)
-	tried := func() (n int64) {
-		for _, count := range counts {
-			n += count.Load()
+	tried := func() (n int) {
+		for _, server := range servers {
+			n += server.Connections()
 		}
 		return n
 	}
@@ -117,7 +118,7 @@ func TestRetriesAreFew(t *testing.T) {
 	for range 19 {
 		got(t, c, "http://a/")
 	}
-	if want := int64(20 + 10); tried() != want {
+	if want := 20 + 10; tried() != want {
 		t.Errorf("%d tries of 20 requests, want %d", tried(), want)
 	}
 	b, _ := s.proxy.backends.Load(cheddar)
@@ -130,13 +131,13 @@ func TestRetriesAreFew(t *testing.T) {
 // where there is no other.
 func TestOnlyEndpoint(t *testing.T) {
 	var n atomic.Int64
-	only, _ := played(t, "only", func(s *session) {
-		s.head()
+	only, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
 		if n.Add(1) == 1 {
-			s.reset()
+			s.Reset()
 			return
 		}
-		s.answer(hello)
+		s.Say(hello)
 	})
 	s := serving(t, only)
 	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
@@ -146,7 +147,7 @@ func TestOnlyEndpoint(t *testing.T) {
 
 // TestEjection: an endpoint that fails is left out, and the last one never is.
 func TestEjection(t *testing.T) {
-	bad, connections := resetting(t, "bad")
+	bad, server := resetting(t, "bad")
 	s := serving(t, bad, saying(t, "hello"))
 	c := clientAt(t, s, 80)
 	for range 20 {
@@ -154,11 +155,11 @@ func TestEjection(t *testing.T) {
 			t.Fatal(text)
 		}
 	}
-	if n := connections.Load(); n != 1 {
+	if n := server.Connections(); n != 1 {
 		t.Errorf("the endpoint that fails got %d requests, want 1", n)
 	}
 	tell(t, s, backendOf(cheddar, bad)[0])
-	if got(t, c, "http://a/"); connections.Load() < 2 {
+	if got(t, c, "http://a/"); server.Connections() < 2 {
 		t.Error("the last endpoint is left out")
 	}
 }

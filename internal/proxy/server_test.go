@@ -20,6 +20,8 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -125,15 +127,15 @@ func TestListeners(t *testing.T) {
 		t.Fatal(text)
 	}
 	c := dial(t, s, 8080)
-	eventually(t, "both are taken", func() bool { return s.proxy.metrics.connections.Load() == 2 })
+	await.True(t, "both are taken", func() bool { return s.proxy.metrics.connections.Load() == 2 })
 	address := s.Addresses()[8080].String()
 	s.Apply(table.Changes{Removed: []string{"listener/alt"}})
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Error("it is still listened at")
 	}
 	// A connection of before ends with its next answer.
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if r, _ := c.response(t, "GET"); r.StatusCode != 404 || !r.Close {
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, _ := c.Response(t, "GET"); r.StatusCode != 404 || !r.Close {
 		t.Errorf("%s, close %t", r.Status, r.Close)
 	}
 	// One that cannot be opened is told of, and tried again.
@@ -210,21 +212,21 @@ func TestDrain(t *testing.T) {
 	})
 	s := serving(t, e)
 	idle, slow := dial(t, s, 80), dial(t, s, 80)
-	idle.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if r, _ := idle.response(t, "GET"); r.StatusCode != 200 || r.Close {
+	idle.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, _ := idle.Response(t, "GET"); r.StatusCode != 200 || r.Close {
 		t.Fatalf("%s, close %t", r.Status, r.Close)
 	}
-	slow.answer("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
+	slow.Say("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	await.True(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
 	done := make(chan bool)
 	go func() {
 		s.Drain(context.Background())
 		close(done)
 	}()
-	eventually(t, "it drains", s.proxy.draining.Load)
-	for _, c := range []*session{idle, dial(t, s, 80)} {
-		c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if r, body := c.response(t, "GET"); body != "hello" || !r.Close {
+	await.True(t, "it drains", s.proxy.draining.Load)
+	for _, c := range []*http1.Session{idle, dial(t, s, 80)} {
+		c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if r, body := c.Response(t, "GET"); body != "hello" || !r.Close {
 			t.Errorf("%s %q, close %t", r.Status, body, r.Close)
 		}
 	}
@@ -234,7 +236,7 @@ func TestDrain(t *testing.T) {
 	default:
 	}
 	close(goOn)
-	if r, body := slow.response(t, "GET"); r.StatusCode != 200 || body != "hello" || !r.Close {
+	if r, body := slow.Response(t, "GET"); r.StatusCode != 200 || body != "hello" || !r.Close {
 		t.Errorf("%s %q, close %t", r.Status, body, r.Close)
 	}
 	<-done
@@ -246,8 +248,8 @@ func TestIdleConnectionsAreLeft(t *testing.T) {
 	s := started(t, func(o *Options) { o.DrainIdle, o.DrainTimeout = time.Hour, 2*time.Hour })
 	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
 	c := dial(t, s, 80)
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	c.response(t, "GET")
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Response(t, "GET")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan bool)
@@ -255,9 +257,9 @@ func TestIdleConnectionsAreLeft(t *testing.T) {
 		s.Drain(ctx)
 		close(done)
 	}()
-	eventually(t, "it drains", s.proxy.draining.Load)
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	if r, body := c.response(t, "GET"); body != "hello" || !r.Close {
+	await.True(t, "it drains", s.proxy.draining.Load)
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, body := c.Response(t, "GET"); body != "hello" || !r.Close {
 		t.Errorf("%s %q, close %t", r.Status, body, r.Close)
 	}
 	select {
@@ -283,19 +285,19 @@ func TestDrainOfHTTP2(t *testing.T) {
 	}
 	s.proxy.draining.Store(true)
 	got(t, c, "http://a/")
-	eventually(t, "the connection has ended", func() bool { return connections() == 0 })
+	await.True(t, "the connection has ended", func() bool { return connections() == 0 })
 }
 
 // TestDrainEnds: after its time, whatever goes on.
 func TestDrainEnds(t *testing.T) {
-	e, _ := played(t, "never", func(s *session) { s.hold() })
+	e, _ := played(t, "never", func(s *http1.Session) { s.Hold() })
 	s := started(t, func(o *Options) { o.DrainTimeout = 50 * time.Millisecond })
 	tell(t, s, append(backendOf(cheddar, e), web(), route("all"))...)
 	c := dial(t, s, 80)
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	await.True(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
 	s.Drain(context.Background())
-	if all, _ := io.ReadAll(c.in); len(all) > 0 {
+	if all, _ := io.ReadAll(c.In); len(all) > 0 {
 		t.Errorf("then came %q", all)
 	}
 	if n := s.proxy.under.Load(); n != 0 {
@@ -308,13 +310,13 @@ func TestStreams(t *testing.T) {
 	s := started(t, func(o *Options) { o.Streams = 7 })
 	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
 	c := dial(t, s, 80)
-	c.answer("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	c.Say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	head := make([]byte, 9)
-	if _, err := io.ReadFull(c.in, head); err != nil || head[3] != 4 {
+	if _, err := io.ReadFull(c.In, head); err != nil || head[3] != 4 {
 		t.Fatalf("the first frame is %x, %v", head, err)
 	}
 	settings := make([]byte, int(head[1])<<8|int(head[2]))
-	io.ReadFull(c.in, settings)
+	io.ReadFull(c.In, settings)
 	if want := "\x00\x03\x00\x00\x00\x07"; !strings.Contains(string(settings), want) {
 		t.Errorf("settings are %x, want %x among them", settings, want)
 	}
@@ -347,7 +349,7 @@ func TestMetrics(t *testing.T) {
 			t.Logf("%q is not in\n%s", missing, text)
 		}
 	}()
-	eventually(t, "all are counted", func() bool {
+	await.True(t, "all are counted", func() bool {
 		text = gathered(t, s.proxy)
 		for _, want := range []string{
 			`requests_total{backend="shop/cheddar:80",code="2xx"} 4` + "\n", `failed_tries_total{backend="shop/cheddar:80",failure="not connected"} `,

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // TestEventsAreFlushed: what an endpoint has said the client has, while more is waited for: the head, and
@@ -20,21 +22,21 @@ func TestEventsAreFlushed(t *testing.T) {
 	for _, framing := range []string{"chunked", "length", "close"} {
 		events := make(chan string)
 		defer close(events)
-		e, _ := played(t, framing, func(s *session) {
-			s.head()
+		e, _ := played(t, framing, func(s *http1.Session) {
+			s.Head()
 			switch framing {
 			case "chunked":
-				s.answer("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+				s.Say("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
 			case "length":
-				s.answer("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+				s.Say("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
 			default:
-				s.answer("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+				s.Say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
 			}
 			for event := range events {
 				if framing == "chunked" {
 					event = fmt.Sprintf("%x\r\n%s\r\n", len(event), event)
 				}
-				s.answer(event)
+				s.Say(event)
 			}
 		})
 		s := serving(t, e)
@@ -56,27 +58,27 @@ func TestEventsAreFlushed(t *testing.T) {
 // TestEarlyAnswer: a final response comes through while the client still sends, and then nobody takes the
 // rest.
 func TestEarlyAnswer(t *testing.T) {
-	e, _ := played(t, "early", func(s *session) {
-		s.head()
-		s.answer("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
-		s.hold()
+	e, _ := played(t, "early", func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+		s.Hold()
 	})
 	s := serving(t, e)
 	for _, length := range []string{"Content-Length: 1073741824", "Transfer-Encoding: chunked"} {
 		c := dial(t, s, 80)
-		c.answer("POST / HTTP/1.1\r\nHost: a\r\n" + length + "\r\n\r\n")
+		c.Say("POST / HTTP/1.1\r\nHost: a\r\n" + length + "\r\n\r\n")
 		if strings.HasPrefix(length, "T") {
-			c.answer("5\r\nhello\r\n")
+			c.Say("5\r\nhello\r\n")
 		} else {
-			c.answer("hello")
+			c.Say("hello")
 		}
-		r, body := c.response(t, "POST")
+		r, body := c.Response(t, "POST")
 		if r.StatusCode != 403 || body != "no" || !r.Close {
 			t.Errorf("%s: %s %q, close %t", length, r.Status, body, r.Close)
 		}
 		// What is sent meanwhile is read for a moment, and not answered.
-		c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		if rest, _ := io.ReadAll(c.in); len(rest) > 0 {
+		c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if rest, _ := io.ReadAll(c.In); len(rest) > 0 {
 			t.Errorf("%s: then came %q", length, rest)
 		}
 	}
@@ -84,10 +86,10 @@ func TestEarlyAnswer(t *testing.T) {
 
 // TestUploadGoesOn: a response that begins before the request ends does not end it.
 func TestUploadGoesOn(t *testing.T) {
-	e, _ := played(t, "echo", func(s *session) {
-		s.head()
-		s.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
-		io.Copy(s, s.in)
+	e, _ := played(t, "echo", func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+		io.Copy(s, s.In)
 	})
 	s := serving(t, e)
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -145,34 +147,34 @@ func TestTrailers(t *testing.T) {
 // TestInformational: 103 comes through as often as it comes, and 100 once, when the endpoint wants the
 // body.
 func TestInformational(t *testing.T) {
-	e, _ := played(t, "hints", func(s *session) {
-		for head := s.head(); head != ""; head = s.head() {
+	e, _ := played(t, "hints", func(s *http1.Session) {
+		for head := s.Head(); head != ""; head = s.Head() {
 			if strings.Contains(head, "Expect: 100-continue") {
-				s.answer("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
-				io.ReadFull(s.in, make([]byte, 5))
+				s.Say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
+				io.ReadFull(s.In, make([]byte, 5))
 			} else {
-				s.answer("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
+				s.Say("HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
 			}
-			s.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Final: 1\r\n\r\nok")
+			s.Say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Final: 1\r\n\r\nok")
 		}
 	})
 	s := serving(t, e)
 	c := dial(t, s, 80)
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for _, want := range []string{"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\n"} {
-		if head := c.head(); head != want {
+		if head := c.Head(); head != want {
 			t.Errorf("the head is %q, want %q", head, want)
 		}
 	}
-	if r, body := c.response(t, "GET"); r.StatusCode != 200 || body != "ok" || r.Header["Link"] != nil {
+	if r, body := c.Response(t, "GET"); r.StatusCode != 200 || body != "ok" || r.Header["Link"] != nil {
 		t.Errorf("%s %q, %v", r.Status, body, r.Header)
 	}
-	c.answer("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-	if head := c.head(); head != "HTTP/1.1 100 Continue\r\n\r\n" {
+	c.Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if head := c.Head(); head != "HTTP/1.1 100 Continue\r\n\r\n" {
 		t.Fatalf("the head is %q", head)
 	}
-	c.answer("hello")
-	if r, body := c.response(t, "POST"); r.StatusCode != 200 || body != "ok" {
+	c.Say("hello")
+	if r, body := c.Response(t, "POST"); r.StatusCode != 200 || body != "ok" {
 		t.Errorf("%s %q", r.Status, body)
 	}
 }
@@ -200,17 +202,17 @@ func TestContinueOfHTTP2(t *testing.T) {
 // TestUnwantedBody: an endpoint that answers instead of 100 gets no body, and the client none of it to
 // send.
 func TestUnwantedBody(t *testing.T) {
-	e, _ := played(t, "refuses", func(s *session) {
-		s.head()
-		s.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
-		if rest, _ := io.ReadAll(s.in); len(rest) > 0 {
+	e, _ := played(t, "refuses", func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n")
+		if rest, _ := io.ReadAll(s.In); len(rest) > 0 {
 			t.Errorf("the endpoint got %q", rest)
 		}
 	})
 	s := serving(t, e)
 	c := dial(t, s, 80)
-	c.answer("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
-	if head := c.head(); !strings.HasPrefix(head, "HTTP/1.1 413 ") || !strings.Contains(head, "Connection: close") {
+	c.Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if head := c.Head(); !strings.HasPrefix(head, "HTTP/1.1 413 ") || !strings.Contains(head, "Connection: close") {
 		t.Errorf("the head is %q", head)
 	}
 }
@@ -224,7 +226,7 @@ func TestSlowBody(t *testing.T) {
 	for _, length := range []int{100, 1 << 20} {
 		c := dial(t, s, 80)
 		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nhello", length)
-		if r, body := c.response(t, "POST"); r.StatusCode != 408 || !r.Close {
+		if r, body := c.Response(t, "POST"); r.StatusCode != 408 || !r.Close {
 			t.Errorf("%d bytes: %s %q", length, r.Status, body)
 		}
 	}
@@ -261,9 +263,9 @@ func TestLargeBody(t *testing.T) {
 // TestBrokenAnswer: the client does not take a part for the whole.
 func TestBrokenAnswer(t *testing.T) {
 	for _, head := range []string{"Content-Length: 10", "Transfer-Encoding: chunked"} {
-		e, _ := played(t, head, func(s *session) {
-			s.head()
-			s.answer("HTTP/1.1 200 OK\r\n" + head + "\r\n\r\n5\r\nhello")
+		e, _ := played(t, head, func(s *http1.Session) {
+			s.Head()
+			s.Say("HTTP/1.1 200 OK\r\n" + head + "\r\n\r\n5\r\nhello")
 		})
 		s := serving(t, e)
 		for _, h2 := range []bool{false, true} {
@@ -287,20 +289,20 @@ func TestBrokenAnswer(t *testing.T) {
 // TestClientsThatLeave: nobody goes on for them.
 func TestClientsThatLeave(t *testing.T) {
 	left := make(chan error, 1)
-	e, _ := played(t, "waits", func(s *session) {
-		s.head()
-		_, err := s.in.ReadByte()
+	e, _ := played(t, "waits", func(s *http1.Session) {
+		s.Head()
+		_, err := s.In.ReadByte()
 		left <- err
 	})
 	s := serving(t, e)
 	c := dial(t, s, 80)
-	c.answer("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	eventually(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	await.True(t, "the request is under way", func() bool { return s.proxy.under.Load() == 1 })
 	c.Close()
 	if err := <-left; err == nil {
 		t.Errorf("the endpoint reads on: %v", err)
 	}
-	eventually(t, "it is counted", func() bool { return s.proxy.metrics.refused[statusGone].Load() == 1 })
+	await.True(t, "it is counted", func() bool { return s.proxy.metrics.refused[statusGone].Load() == 1 })
 }
 
 // TestHTTP2Endpoints: requests, bodies, trailers and failures of backends that speak HTTP/2.

@@ -9,19 +9,21 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 const upgrade = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
 
 // talker switches protocols, says something with its head, and then does what a test says.
-func talker(t testing.TB, early string, play func(*session)) wire.Endpoint {
-	e, _ := played(t, "talker", func(s *session) {
-		head := s.head()
+func talker(t testing.TB, early string, play func(*http1.Session)) wire.Endpoint {
+	e, _ := played(t, "talker", func(s *http1.Session) {
+		head := s.Head()
 		if !strings.Contains(head, "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n") || !strings.Contains(head, "Sec-Websocket-Key: x\r\n") {
-			s.answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+			s.Say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 			return
 		}
-		s.answer("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n" + early)
+		s.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n" + early)
 		play(s)
 	})
 	return e
@@ -30,30 +32,30 @@ func talker(t testing.TB, early string, play func(*session)) wire.Endpoint {
 // TestUpgrade: what either side says with its head is not lost, and each end is told of the other's.
 func TestUpgrade(t *testing.T) {
 	heard := make(chan string, 1)
-	s := serving(t, talker(t, "early", func(s *session) {
-		all, _ := io.ReadAll(s.in)
+	s := serving(t, talker(t, "early", func(s *http1.Session) {
+		all, _ := io.ReadAll(s.In)
 		heard <- string(all)
-		s.answer("late")
+		s.Say("late")
 	}))
 	c := dial(t, s, 80)
-	c.answer(upgrade + "soon")
-	head := c.head()
+	c.Say(upgrade + "soon")
+	head := c.Head()
 	if !strings.HasPrefix(head, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n") || !strings.Contains(head, "Sec-Websocket-Accept: y\r\n") {
 		t.Fatalf("the head is %q", head)
 	}
 	buf := make([]byte, 5)
-	if _, err := io.ReadFull(c.in, buf); err != nil || string(buf) != "early" {
+	if _, err := io.ReadFull(c.In, buf); err != nil || string(buf) != "early" {
 		t.Fatalf("read %q, %v", buf, err)
 	}
-	c.answer(" after")
+	c.Say(" after")
 	c.Conn.(interface{ CloseWrite() error }).CloseWrite()
 	if got := <-heard; got != "soon after" {
 		t.Errorf("the endpoint heard %q", got)
 	}
-	if rest, err := io.ReadAll(c.in); err != nil || string(rest) != "late" {
+	if rest, err := io.ReadAll(c.In); err != nil || string(rest) != "late" {
 		t.Errorf("then came %q, %v", rest, err)
 	}
-	eventually(t, "nothing is under way", func() bool { return s.proxy.under.Load() == 0 })
+	await.True(t, "nothing is under way", func() bool { return s.proxy.under.Load() == 0 })
 }
 
 // TestNoUpgrade: a protocol that is never passed on is not, and an endpoint that does not change is
@@ -63,12 +65,12 @@ func TestNoUpgrade(t *testing.T) {
 	s := serving(t, e)
 	for _, upgrade := range []string{"h2c", "H2c", "websocket"} {
 		c := dial(t, s, 80)
-		c.answer("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " + upgrade + "\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n")
+		c.Say("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " + upgrade + "\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n")
 		head := <-heads
 		if passed := strings.Contains(head, "\r\nUpgrade: "); passed != (upgrade == "websocket") || strings.Contains(head, "Http2-Settings") {
 			t.Errorf("Upgrade: %s became %q", upgrade, head)
 		}
-		if r, body := c.response(t, "GET"); r.StatusCode != 200 || body != "hello" {
+		if r, body := c.Response(t, "GET"); r.StatusCode != 200 || body != "hello" {
 			t.Errorf("%s %q", r.Status, body)
 		}
 	}
@@ -153,19 +155,19 @@ func TestWebSocketsAreToldOfTheEnd(t *testing.T) {
 	for _, part := range []int{0, 3} {
 		goOn, heard := make(chan bool), make(chan []byte, 1)
 		said := frame(5, false)
-		s := serving(t, talker(t, string(said), func(s *session) {
+		s := serving(t, talker(t, string(said), func(s *http1.Session) {
 			s.Write(said[:part])
 			<-goOn
 			s.Write(said[part:])
-			all, _ := io.ReadAll(s.in)
+			all, _ := io.ReadAll(s.In)
 			heard <- all
 		}))
 		c := dial(t, s, 80)
-		c.answer(upgrade)
-		if head := c.head(); !strings.HasPrefix(head, "HTTP/1.1 101 ") {
+		c.Say(upgrade)
+		if head := c.Head(); !strings.HasPrefix(head, "HTTP/1.1 101 ") {
 			t.Fatalf("the head is %q", head)
 		}
-		if _, err := io.ReadFull(c.in, make([]byte, len(said)+part)); err != nil {
+		if _, err := io.ReadFull(c.In, make([]byte, len(said)+part)); err != nil {
 			t.Fatal(err)
 		}
 		over, cancel := context.WithCancel(context.Background())
@@ -175,13 +177,13 @@ func TestWebSocketsAreToldOfTheEnd(t *testing.T) {
 			s.Drain(over)
 			close(done)
 		}()
-		eventually(t, "the tunnel is ending", func() bool { return isEnding(&s.proxy.tunnels) })
+		await.True(t, "the tunnel is ending", func() bool { return isEnding(&s.proxy.tunnels) })
 		close(goOn)
 		want := goingAway(false)
 		if part > 0 {
 			want = append(said[part:len(said):len(said)], want...)
 		}
-		if rest, _ := io.ReadAll(c.in); !bytes.Equal(rest, want) {
+		if rest, _ := io.ReadAll(c.In); !bytes.Equal(rest, want) {
 			t.Errorf("with %d bytes of a frame sent, then came %x, want %x", part, rest, want)
 		}
 		if all := <-heard; len(all) != 8 || all[0] != 0x88 || all[1] != 0x82 || all[6]^all[2] != 3 || all[7]^all[3] != 0xe9 {

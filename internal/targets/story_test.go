@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -32,27 +31,24 @@ type story struct {
 
 func TestStories(t *testing.T) {
 	for _, s := range stories {
-		t.Run(s.name, func(t *testing.T) {
-			golden.Equal(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), string(s.tell(t)))
-		})
+		golden.Test(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), s.tell)
 	}
 }
 
-func (s story) tell(t *testing.T) []byte {
+func (s story) tell(t *testing.T) string {
 	state := fleetOf(Group{}, nil)
 	state.Accounts = nil
 	for balancer := range state.SettleTimes {
 		state.SettleTimes[balancer] = DefaultSettleTime(balancer)
 	}
 	w := &world{now: start, rng: rand.New(rand.NewPCG(1, 1)), sick: map[string]bool{}, stopped: map[string]bool{}, invalid: map[string]bool{}}
-	teller := &teller{T: t, world: w, state: &state, said: map[string]string{}}
+	told := golden.NewStory("%9s  %-9s  %s", func() time.Time { return w.now })
+	teller := &teller{T: t, Story: told, world: w, state: &state}
 	s.begin(teller)
 	teller.run(start.Add(2 * time.Minute))
-	teller.began = w.now
-	teller.out.Reset()
-	fmt.Fprintf(&teller.out, "%s\n\n", s.about)
+	teller.Begin(s.about)
 	s.play(teller)
-	return teller.out.Bytes()
+	return teller.String()
 }
 
 const (
@@ -68,11 +64,8 @@ const (
 // there can be: whatever is decided is written at once.
 type teller struct {
 	*testing.T
+	*golden.Story
 	*world
-	began time.Time
-	out   bytes.Buffer
-	// said is what was told last, by what it is about.
-	said     map[string]string
 	state    *State
 	accounts []*storyAccount
 	// wakeAt is when to decide again though nothing happens.
@@ -82,27 +75,9 @@ type teller struct {
 	again     bool
 }
 
-// line writes one line.
-func (t *teller) line(actor, what string) {
-	fmt.Fprintf(&t.out, "%9s  %-9s  %s\n", t.at(t.now), actor, what)
-}
-
-// at is a moment of the story.
-func (t *teller) at(moment time.Time) string {
-	return fmt.Sprintf("%.2fs", moment.Sub(t.began).Seconds())
-}
-
-// say writes what is so of something from now on, once.
-func (t *teller) say(actor, about, what string) {
-	if t.said[about] != what {
-		t.said[about] = what
-		t.line(actor, what)
-	}
-}
-
 // somebody does something, and then time passes.
 func (t *teller) does(who, what string, do func(), pass time.Duration) {
-	t.line(who, what)
+	t.Line(who, what)
 	do()
 	t.run(t.now.Add(pass))
 }
@@ -112,7 +87,7 @@ func (t *teller) run(until time.Time) {
 	t.pass()
 	for turns := 0; ; turns++ {
 		if turns == 5000 {
-			t.Fatalf("no rest at %s:\n%s", t.at(t.now), t.out.String())
+			t.Fatalf("no rest at %s:\n%s", t.At(t.now), t)
 		}
 		t.send()
 		next := t.next()
@@ -146,7 +121,7 @@ func (t *teller) pass() {
 	t.again = true
 	for passes := 0; t.again; passes++ {
 		if passes == 100 {
-			t.Fatalf("%d passes at %s, and no end:\n%s", passes, t.at(t.now), t.out.String())
+			t.Fatalf("%d passes at %s, and no end:\n%s", passes, t.At(t.now), t)
 		}
 		t.again, t.unwritten = false, map[Ref]bool{}
 		t.state.Now, t.state.Accounts = t.now, nil
@@ -223,11 +198,11 @@ func (t *teller) answer(a *storyAccount, f flight) {
 	what := fmt.Sprintf("%s %s in %s", f.call.Kind, strings.Join(names, ", "), g.Name)
 	outcome, why := g.carryOut(f.call), ""
 	if outcome == Accepted {
-		t.line("cloud", "accepts "+what)
+		t.Line("cloud", "accepts "+what)
 		t.settle(g)
 	} else {
 		why = fullMessage
-		t.line("cloud", fmt.Sprintf("refuses %s: %s", what, why))
+		t.Linef("cloud", "refuses %s: %s", what, why)
 	}
 	a.calls.Done(t.now, f.call, outcome, why, 0)
 }
@@ -252,13 +227,13 @@ func (t *teller) tellReports(g GroupPlan) {
 		there[about] = true
 		what := fmt.Sprintf("%s is %s: %s", about, r.Phase, r.Message)
 		if r.Phase == Leaving && !r.Until.IsZero() {
-			what += ", until " + t.at(r.Until)
+			what += ", until " + t.At(r.Until)
 		}
-		t.say("targets", about, what)
+		t.Say("targets", about, what)
 	}
-	for _, about := range slices.Sorted(maps.Keys(t.said)) {
+	for _, about := range slices.Sorted(maps.Keys(t.Said)) {
 		if strings.HasSuffix(about, in) && !strings.HasPrefix(about, recordOf) && !there[about] {
-			t.say("targets", about, about+" needs nothing any more")
+			t.Say("targets", about, about+" needs nothing any more")
 		}
 	}
 }
@@ -275,7 +250,7 @@ func (t *teller) write(d Decision) {
 			t.state.Told = map[types.UID]bool{}
 		}
 		t.state.Told[h.Pod.UID] = h.In
-		t.line("hook", fmt.Sprintf("pod %s is told: %s", h.Pod.Name, what))
+		t.Linef("hook", "pod %s is told: %s", h.Pod.Name, what)
 		t.again = true
 	}
 	for _, g := range d.Gates {
@@ -284,7 +259,7 @@ func (t *teller) write(d Decision) {
 		} else {
 			g.Pod.Status.Conditions = append(g.Pod.Status.Conditions, g.Condition)
 		}
-		t.line("gate", fmt.Sprintf("of pod %s is %s, %s: %s", g.Pod.Name, g.Condition.Status, g.Condition.Reason, g.Condition.Message))
+		t.Linef("gate", "of pod %s is %s, %s: %s", g.Pod.Name, g.Condition.Status, g.Condition.Reason, g.Condition.Message)
 	}
 	for _, a := range d.Attachments {
 		t.writeAttachment(a)
@@ -299,7 +274,7 @@ func (t *teller) writeAttachment(d AttachmentDecision) {
 	if d.AddFinalizer {
 		o.Finalizers = append(o.Finalizers, v1alpha1.Finalizer)
 		t.unwritten[(&GroupAttachment{Object: o}).Ref()], t.again = true, true
-		t.line("status", o.Name+" gets its finalizer")
+		t.Line("status", o.Name+" gets its finalizer")
 		return
 	}
 	t.tellRecords(o.Name, d.Status.Groups)
@@ -312,16 +287,16 @@ func (t *teller) writeAttachment(d AttachmentDecision) {
 			}
 			about, is = o.Name+" stands", c.Type+c.Reason
 		}
-		if t.said[about] != is {
-			t.said[about] = is
-			t.line("status", fmt.Sprintf("%s: %s is %s, %s: %s", o.Name, c.Type, c.Status, c.Reason, c.Message))
+		if t.Said[about] != is {
+			t.Said[about] = is
+			t.Linef("status", "%s: %s is %s, %s: %s", o.Name, c.Type, c.Status, c.Reason, c.Message)
 		}
 	}
 	o.Status = d.Status
 	if d.Release {
 		t.state.Attachments = slices.DeleteFunc(t.state.Attachments, func(a GroupAttachment) bool { return a.Object == o })
 		t.again = true
-		t.line("status", o.Name+" loses its finalizer, and is gone")
+		t.Line("status", o.Name+" loses its finalizer, and is gone")
 	}
 }
 
@@ -335,9 +310,9 @@ func (t *teller) writeNodeAttachment(d NodeAttachmentDecision) {
 			what += " (" + d.Status.Evidence + ")"
 		}
 	}
-	t.say("status", name, what)
+	t.Say("status", name, what)
 	if len(d.Status.Foreign) > 0 {
-		t.say("status", name+" foreign", name+" leaves alone: "+strings.Join(d.Status.Foreign, ", "))
+		t.Say("status", name+" foreign", name+" leaves alone: "+strings.Join(d.Status.Foreign, ", "))
 	}
 	d.Object.Status = d.Status
 }
@@ -356,18 +331,18 @@ func (t *teller) tellRecords(of string, groups []v1alpha1.AttachedGroup) {
 		for _, l := range g.Leaving {
 			there[l.Target+in] = fmt.Sprintf("%s records %s as leaving", of, l.Target+in)
 			if l.LeftAt != nil {
-				there[l.Target+in] = fmt.Sprintf("%s records %s as out since %s", of, l.Target+in, t.at(l.LeftAt.Time))
+				there[l.Target+in] = fmt.Sprintf("%s records %s as out since %s", of, l.Target+in, t.At(l.LeftAt.Time))
 			}
 		}
 	}
 	prefix := recordOf + of + ": "
 	for _, about := range slices.Sorted(maps.Keys(there)) {
-		t.say("status", prefix+about, there[about])
+		t.Say("status", prefix+about, there[about])
 	}
-	for _, about := range slices.Sorted(maps.Keys(t.said)) {
+	for _, about := range slices.Sorted(maps.Keys(t.Said)) {
 		if target, ours := strings.CutPrefix(about, prefix); ours && there[target] == "" {
-			delete(t.said, about)
-			t.line("status", fmt.Sprintf("%s forgets %s", of, target))
+			delete(t.Said, about)
+			t.Linef("status", "%s forgets %s", of, target)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // longest is the greatest bound of a duration, in seconds.
@@ -76,7 +78,7 @@ func TestNewBoundsLetOldObjectsBe(t *testing.T) {
 	apply(&crd)
 	old := client.Resource(schema.GroupVersionResource{Group: group, Version: crd.Spec.Versions[0].Name, Resource: crd.Spec.Names.Plural}).Namespace("default")
 	object := changed(`{apiVersion: `+group+`/`+crd.Spec.Versions[0].Name+`}`, spec(`progressDeadlineSeconds: 100000`), rolling(`detachTimeoutSeconds: 100000`))
-	if err := eventually(t.Context(), func() error {
+	if err := await.NoError(t.Context(), func() error {
 		_, err := old.Create(t.Context(), object, createOptions)
 		return err
 	}); err != nil {
@@ -90,7 +92,7 @@ func TestNewBoundsLetOldObjectsBe(t *testing.T) {
 	}
 	another := object.DeepCopy()
 	another.SetName("another")
-	if err := eventually(t.Context(), func() error {
+	if err := await.NoError(t.Context(), func() error {
 		if _, err := old.Create(t.Context(), another, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
 			return errors.New("the bounds are not in force")
 		}

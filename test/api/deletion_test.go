@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 const (
@@ -178,7 +179,7 @@ func TestDeletionsOfOthersAreNotHindered(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, in := range map[string]dynamic.ResourceInterface{"owned": objects(), "within": within} {
-		if err := eventually(t.Context(), func() error {
+		if err := await.NoError(t.Context(), func() error {
 			_, err := in.Get(t.Context(), name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil

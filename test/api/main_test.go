@@ -4,20 +4,17 @@ package api
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -26,7 +23,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const (
@@ -55,37 +54,25 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(context.Background(), m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(harness.OnAPIServer("api-test", 0, func(ctx context.Context, c *cluster.Cluster) (int, error) {
+		if err := connect(c); err != nil {
+			return 0, err
+		}
+		if err := install(ctx); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
+	}))
 }
 
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "api-test-")
-	if err != nil {
-		return 0, err
+func connect(c *cluster.Cluster) (err error) {
+	server = c
+	if config, err = c.RESTConfig(); err != nil {
+		return err
 	}
-	defer os.RemoveAll(dir)
-	server, err = cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.Down(ctx)) }()
-	if config, err = server.RESTConfig(); err != nil {
-		return 0, err
-	}
-	config.QPS = -1
-	config.WarningHandler = &warnings
-	if client, err = dynamic.NewForConfig(config); err != nil {
-		return 0, err
-	}
-	if err := install(ctx); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	config.QPS, config.WarningHandler = -1, &warnings
+	client, err = dynamic.NewForConfig(config)
+	return err
 }
 
 // install applies the CRD, the roles and the policies. In between it makes an object that
@@ -95,7 +82,7 @@ func install(ctx context.Context) error {
 		return err
 	}
 	older := changed(`{metadata: {name: older, finalizers: [example.com/hold]}}`, pod(`nodeName: a`))
-	if err := eventually(ctx, func() error {
+	if err := await.NoError(ctx, func() error {
 		_, err := objects().Create(ctx, older, metav1.CreateOptions{})
 		return err
 	}); err != nil {
@@ -104,7 +91,7 @@ func install(ctx context.Context) error {
 	if err := applyFiles(ctx, append(rbacFiles, policyFiles...)...); err != nil {
 		return err
 	}
-	return eventually(ctx, func() error {
+	return await.NoError(ctx, func() error {
 		refused := attempt(ctx, changed(pod(`nodeName: a`)))
 		warned := attempt(ctx, changed(spec(`podsPerNode: 0`)))
 		finalized := attempt(ctx, changed(finalizer))
@@ -167,18 +154,6 @@ func read(path string) ([]*unstructured.Unstructured, error) {
 		list = append(list, object)
 	}
 	return list, nil
-}
-
-func eventually(ctx context.Context, try func() error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = try()
-		return last == nil, nil
-	})
-	if err != nil {
-		return last
-	}
-	return nil
 }
 
 func objects() dynamic.ResourceInterface { return client.Resource(resource).Namespace("default") }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
 )
 
@@ -90,7 +91,7 @@ func newTenant(t *testing.T, user string) *dynamic.DynamicClient {
 	}
 	tenant := impersonate(t, user)
 	// Until the API server knows of the binding and of the policies.
-	err := eventually(t.Context(), func() error {
+	err := await.NoError(t.Context(), func() error {
 		dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		if _, err := sets.in(tenant).Create(t.Context(), sets.named("probe", spec(`healthCheckNodePorts: null, serviceName: proxy`)), dryRun); err != nil {
 			return err
@@ -158,7 +159,7 @@ func TestStatusIsTheControllers(t *testing.T) {
 	} {
 		there := c.kind.made(t, "status")
 		// It begins to count a moment after the policies that were waited for.
-		err := eventually(t.Context(), func() error {
+		err := await.NoError(t.Context(), func() error {
 			_, err := c.kind.in(tenant).Patch(t.Context(), "status", types.MergePatchType, toJSON(c.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 			return refusedWith(err, "only who may update it in all namespaces writes it")
 		})
@@ -228,7 +229,7 @@ func TestAggregatedRoles(t *testing.T) {
 			return review.Status.Allowed
 		}
 		// kube-controller-manager puts the roles together.
-		if err := eventually(t.Context(), func() error {
+		if err := await.NoError(t.Context(), func() error {
 			if !may("list", ours, "attachments", "") || may("create", ours, "ingressdaemonsets", "") != writes {
 				return fmt.Errorf("%s does not read Attachments, or writes IngressDaemonSets: %t", role, !writes)
 			}

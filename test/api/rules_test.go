@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // TestEveryRuleIsSeen fails for a rule that no case of refusals and warned has
@@ -137,7 +139,7 @@ func expressions(t *testing.T) map[string]string {
 func TestPoliciesFitTheTypes(t *testing.T) {
 	wrong := policy(t, denyFile)
 	wrong.Spec.Validations = []admissionv1.Validation{{Expression: "object.spec.podPerNode == 1"}}
-	err := eventually(t.Context(), func() error {
+	err := await.NoError(t.Context(), func() error {
 		if len(typeWarnings(t, wrong)) == 0 {
 			return errors.New("the types of expressions are not checked")
 		}
@@ -168,7 +170,7 @@ func typeWarnings(t *testing.T, p admissionv1.ValidatingAdmissionPolicy) []admis
 	}
 	defer policies.Delete(t.Context(), object.GetName(), metav1.DeleteOptions{})
 	var checked admissionv1.ValidatingAdmissionPolicy
-	err = eventually(t.Context(), func() error {
+	err = await.NoError(t.Context(), func() error {
 		object, err := policies.Get(t.Context(), object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err

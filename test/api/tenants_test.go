@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // way is one by which a tenant tries to reach beyond a namespace.
@@ -206,7 +208,7 @@ func TestTenantsWaysOut(t *testing.T) {
 			needs, command, _ := strings.Cut(err.Error(), "; this grants it: ")
 			said = append(said, needs)
 			paste(t, command)
-			if err := eventually(t.Context(), func() error { return w.take(t.Context(), w.kind, tenant, name) }); err != nil {
+			if err := await.NoError(t.Context(), func() error { return w.take(t.Context(), w.kind, tenant, name) }); err != nil {
 				t.Errorf("granted by %s, and refused: %v", command, err)
 			}
 		})

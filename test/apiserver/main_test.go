@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -39,46 +38,26 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Parse()
-	code, err := run(context.Background(), m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "apiserver-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, c.Down(ctx)) }()
-	if err := c.StopControllers(ctx); err != nil {
-		return 0, err
-	}
-	if err := connect(ctx, c); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	os.Exit(harness.OnAPIServer("apiserver-test", 0, func(ctx context.Context, c *cluster.Cluster) (int, error) {
+		if err := c.StopControllers(ctx); err != nil {
+			return 0, err
+		}
+		if err := connect(ctx, c); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
+	}))
 }
 
 // connect returns when the CRD is served.
 func connect(ctx context.Context, c *cluster.Cluster) error {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
+		return err
 	}
-	config, err := c.RESTConfig()
+	config, err := harness.AdminConfig(c)
 	if err != nil {
 		return err
 	}
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	if real, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
@@ -93,13 +72,11 @@ func connect(ctx context.Context, c *cluster.Cluster) error {
 	if err := real.Create(ctx, crd); err != nil {
 		return err
 	}
-	var last error
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		last = real.Create(ctx, kinds["IngressDaemonSet"].whole("probe", firstContents), client.DryRunAll)
-		return last == nil, nil
+	err = await.NoError(ctx, func() error {
+		return real.Create(ctx, kinds["IngressDaemonSet"].whole("probe", firstContents), client.DryRunAll)
 	})
 	if err != nil {
-		return fmt.Errorf("the CRD is not served: %w", last)
+		return fmt.Errorf("the CRD is not served: %w", err)
 	}
 	return nil
 }

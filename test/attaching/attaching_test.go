@@ -4,8 +4,8 @@
 // Read world_test.go and pods_test.go, cloud_test.go, account_test.go and webhook_test.go: the world;
 // leader_test.go, views_test.go and writes_test.go: a process of the controller, what it
 // sees and what becomes of its writes; scenario_test.go, happenings_test.go and losses_test.go:
-// what is drawn; wanted_test.go, audit_test.go, audit_calls_test.go and rest_test.go: what must hold;
-// then this file.
+// what is drawn; wanted_test.go, audit_test.go, audit_nodes_test.go, audit_calls_test.go and
+// rest_test.go: what must hold; then this file.
 // README.md says which draws found what.
 package attaching
 

@@ -25,14 +25,11 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 type options struct {
@@ -146,7 +143,7 @@ func on(ctx context.Context, o options, nodes int, f func(context.Context, *benc
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	b := &bench{Cluster: c, root: strings.TrimSpace(string(root)), nodes: nodes, controllerPackage: o.controller}
-	if b.client, err = connect(c); err != nil {
+	if b.client, err = harness.Admin(c); err != nil {
 		return err
 	}
 	if err := b.install(ctx); err != nil {
@@ -156,20 +153,4 @@ func on(ctx context.Context, o options, nodes int, f func(context.Context, *benc
 		return err
 	}
 	return f(ctx, b)
-}
-
-func connect(c *cluster.Cluster) (client.WithWatch, error) {
-	config, err := c.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }

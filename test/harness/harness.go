@@ -1,11 +1,13 @@
 // Package harness sets up what a rollout is tested on: a local cluster with the
 // controller installed, real proxies, a real load balancer in front of the
 // nodes, and a client that counts every request. The demonstration, the tests on
-// the real cluster and the benchmarks use it.
+// the real cluster and the benchmarks use it. For tests that need no node it starts
+// an API server (OnAPIServer).
 package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,18 +85,21 @@ func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
 	}
 	config.QPS, config.Burst = 200, 400
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	api, err := Connect(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
 	return &Harness{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
+}
+
+// Connect is a client that knows Kubernetes' kinds and this project's.
+func Connect(config *rest.Config) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // moduleRoot is the folder of this project.

@@ -4,27 +4,24 @@ package install
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 )
 
@@ -51,37 +48,20 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	code, err := run(context.Background(), m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "install-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	server, err = cluster.Start(ctx, cluster.Options{Dir: dir, Log: os.Stderr})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.Down(ctx)) }()
-	if err := server.StopControllers(ctx); err != nil {
-		return 0, err
-	}
-	config, err := server.RESTConfig()
-	if err != nil {
-		return 0, err
-	}
-	config.QPS, config.WarningHandlerWithContext = -1, rest.NoWarnings{}
-	if api, err = dynamic.NewForConfig(config); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
+	os.Exit(harness.OnAPIServer("install-test", 0, func(ctx context.Context, c *cluster.Cluster) (int, error) {
+		server = c
+		if err := server.StopControllers(ctx); err != nil {
+			return 0, err
+		}
+		config, err := harness.AdminConfig(server)
+		if err != nil {
+			return 0, err
+		}
+		if api, err = dynamic.NewForConfig(config); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
+	}))
 }
 
 // empty takes away what another test left. The namespace stays: nothing here would delete what is in it.
@@ -200,12 +180,7 @@ func unharmed(t *testing.T, resource schema.GroupVersionResource, object *unstru
 
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = try()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatal(last)
+	if err := await.NoError(t.Context(), try); err != nil {
+		t.Fatal(err)
 	}
 }

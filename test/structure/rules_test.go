@@ -40,9 +40,12 @@ var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
 // through.
 const healthclient = "internal/nodehealth/healthclient"
 
+// onepass calls for the passes of controllers that pass over all objects at once.
+const onepass = "internal/onepass"
+
 // rules name every package that is shipped, in the order in which a newcomer should open them:
 // CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
-// their own and on no other of them but healthclient, and the proxy on its client of endpoints. Commands
+// their own and on no other of them but healthclient and onepass, and the proxy on its client of endpoints. Commands
 // wire them. Examples are programs as users write them, with the standard library and what this module
 // has for users.
 var rules = []rule{
@@ -65,12 +68,13 @@ var rules = []rule{
 	{"internal/conversion", pure, []string{"api/v1alpha1"}, append([]string{"go.yaml.in/yaml/v3/"}, kubernetesTypes...)},
 
 	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"}, nil},
-	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, "internal/targets"}, nil},
-	{"internal/detach/controller", controller, []string{"api/v1alpha1", "internal/detach"}, nil},
+	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/targets"}, nil},
+	{"internal/detach/controller", controller, []string{"api/v1alpha1", onepass, "internal/detach"}, nil},
 
 	{"internal/nodehealth/server", adapter, []string{"api/v1alpha1", "internal/nodehealth"}, nil},
 	{"internal/nodehealth/connections", adapter, []string{"api/v1alpha1"}, nil},
 	{healthclient, adapter, []string{"api/v1alpha1"}, nil},
+	{onepass, adapter, nil, nil},
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},

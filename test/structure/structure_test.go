@@ -212,7 +212,7 @@ func TestTreesAreIndependent(t *testing.T) {
 // with them but the words for what there is in a cloud.
 func TestAuditIsIndependent(t *testing.T) {
 	words := []string{"Target", "Kind", "IP", "Instance"}
-	for _, name := range []string{"wanted_test.go", "audit_test.go", "audit_calls_test.go", "rest_test.go"} {
+	for _, name := range []string{"wanted_test.go", "audit_test.go", "audit_nodes_test.go", "audit_calls_test.go", "rest_test.go"} {
 		file := parse(t, filepath.Join("..", "attaching", name))
 		shared := map[string]bool{}
 		for _, spec := range file.Imports {

@@ -26,21 +26,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/audit"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/access"
 	awsapi "github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const (
@@ -64,7 +61,6 @@ const (
 var (
 	theCluster *cluster.Cluster
 	api        client.WithWatch
-	scheme     = runtime.NewScheme()
 	theCloud   *aws.Server
 	admin      *aws.Client
 	// theMachines are those of both accounts.
@@ -82,25 +78,14 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
-	code, err := run(context.Background(), m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(harness.OnAPIServer("targets", 16, func(ctx context.Context, c *cluster.Cluster) (int, error) {
+		theCluster = c
+		return run(ctx, c.Dir(), m)
+	}))
 }
 
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "targets-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 16, Dir: dir, Log: os.Stderr})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, theCluster.Down(ctx)) }()
+// run runs the tests, and keeps files in a folder that goes with the cluster.
+func run(ctx context.Context, dir string, m *testing.M) (code int, err error) {
 	if err := install(ctx); err != nil {
 		return 0, err
 	}
@@ -128,25 +113,13 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		err = checkPermissions(ctx)
 	}
 	if code != 0 || err != nil {
-		keep := filepath.Join(os.TempDir(), "targets-controller.log")
-		err = errors.Join(err, os.WriteFile(keep, theController.log.Bytes(), 0o644))
-		fmt.Fprintln(os.Stderr, "the controller's log is in", keep)
+		err = errors.Join(err, harness.KeepLog("targets-controller.log", theController.log.Bytes()))
 	}
 	return code, err
 }
 
-func install(ctx context.Context) error {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	config, err := theCluster.RESTConfig()
-	if err != nil {
-		return err
-	}
-	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
-	if api, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+func install(ctx context.Context) (err error) {
+	if api, err = harness.Admin(theCluster); err != nil {
 		return err
 	}
 	if err := api.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {

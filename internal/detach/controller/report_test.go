@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -49,7 +50,7 @@ func TestWhatWasNotDoneIsNotTold(t *testing.T) {
 				return nil
 			}
 			pass := func() []string {
-				if _, err := r.Reconcile(t.Context(), all); err != nil {
+				if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 					t.Fatal(err)
 				}
 				return told(r)
@@ -73,7 +74,7 @@ func TestWhatWasNotDoneIsNotTold(t *testing.T) {
 		r := c.reconciler()
 		for _, cached := range []*corev1.Node{cordoned("a"), now} {
 			r.client = readsFrom{c, newCluster(t, cached.DeepCopy())}
-			if _, err := r.Reconcile(t.Context(), all); err != nil {
+			if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 				t.Fatal(err)
 			}
 			if got := told(r); len(got) > 0 {
@@ -105,7 +106,7 @@ func TestStepsAreLogged(t *testing.T) {
 			var lines []string
 			logger := funcr.New(func(_, line string) { lines = append(lines, strings.TrimPrefix(line, `"level"=0 `)) }, funcr.Options{})
 			cluster := newCluster(t, c.objects...)
-			if _, err := cluster.reconciler().Reconcile(log.IntoContext(t.Context(), logger), all); err != nil {
+			if _, err := cluster.reconciler().Reconcile(log.IntoContext(t.Context(), logger), onepass.Everything); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(lines, c.want) {

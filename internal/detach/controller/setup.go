@@ -9,51 +9,32 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // gatherFor is how long events are gathered before a pass: one pass is for all nodes.
 const gatherFor = 50 * time.Millisecond
 
-// backoff is how long to wait after passes that failed: not long, since what is due
-// meanwhile waits with it.
-func backoff() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 10*time.Second)
-}
-
-// all is what there is to reconcile.
-var all = reconcile.Request{}
-
 // SetUp registers the controller with the manager.
 func SetUp(mgr ctrl.Manager, o Options) error {
-	triggers := make(chan event.GenericEvent, 1)
-	r := New(o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), func() {
-		select {
-		case triggers <- event.GenericEvent{Object: &v1alpha1.Attachment{}}:
-		default:
-			// One is called for already.
-		}
-	})
+	passes := onepass.Gather(gatherFor)
+	r := New(o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), passes.Trigger)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("detach").
-		Watches(&corev1.Node{}, onePass(), nodeChanges()).
-		Watches(&v1alpha1.Attachment{}, onePass()).
-		Watches(&corev1.Pod{}, onePass(), podEnds()).
-		WatchesRawSource(source.Channel(triggers, onePass())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: backoff()}).
+		Watches(&corev1.Node{}, passes, nodeChanges()).
+		Watches(&v1alpha1.Attachment{}, passes).
+		Watches(&corev1.Pod{}, passes, podEnds()).
+		WatchesRawSource(passes.Triggered()).
+		WithOptions(onepass.Options()).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the detaching of nodes: %w", err)
@@ -73,18 +54,6 @@ func New(o Options, c client.Client, live client.Reader, recorder events.EventRe
 		phases:   &phases{of: map[string]detach.Phase{}, begun: map[string]time.Time{}, returning: map[string]bool{}},
 		gone:     map[string]gone{},
 		webhooks: &webhooks{all: o.Webhooks, known: map[question]*known{}, open: map[addressee]bool{}, trigger: trigger},
-	}
-}
-
-// onePass gathers the events of a moment into one pass.
-func onePass() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(q queue) { q.AddAfter(all, gatherFor) }
-	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { add(q) },
-		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { add(q) },
-		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { add(q) },
-		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { add(q) },
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // sight is what is seen of ports, with a dump only where a test wants one.
@@ -47,7 +49,7 @@ func (s *sight) read(t *testing.T) {
 // awaitOpen awaits that so many connections to the first port are open.
 func (s *sight) awaitOpen(t *testing.T, want int32) {
 	t.Helper()
-	eventually(t, "the right number of connections is open", func() bool {
+	await.True(t, "the right number of connections is open", func() bool {
 		s.look(t)
 		return s.report(time.Now())[0].Open == want
 	})
@@ -57,7 +59,7 @@ func (s *sight) awaitOpen(t *testing.T, want int32) {
 // that are late are waited for.
 func (s *sight) awaitSeen(t *testing.T, want int) {
 	t.Helper()
-	eventually(t, "every connection is seen", func() bool {
+	await.True(t, "every connection is seen", func() bool {
 		s.read(t)
 		return s.seen >= want
 	})
@@ -101,7 +103,7 @@ func TestHalfOpenConnection(t *testing.T) {
 	s.awaitSeen(t, 1)
 	here.Close()
 	// What was not read makes the kernel reset the connection.
-	eventually(t, "it is closed", func() bool { _, err := peer.Read(make([]byte, 1)); return err != nil })
+	await.True(t, "it is closed", func() bool { _, err := peer.Read(make([]byte, 1)); return err != nil })
 	s.awaitOpen(t, 0)
 	s.awaitSeen(t, 1)
 }
@@ -201,7 +203,7 @@ func delivered(t *testing.T) {
 	k := open(t, receiveBuffer, p.number)
 	short["closed by the peer"](t, p)
 	told := false
-	eventually(t, "the kernel tells of what ended last", func() bool {
+	await.True(t, "the kernel tells of what ended last", func() bool {
 		if err := k.drain(func(connection) { told = true }); err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +267,7 @@ func TestShortConnections(t *testing.T) {
 			}
 			clients.Wait()
 			const want = atATime * each
-			eventually(t, "every connection is seen", func() bool {
+			await.True(t, "every connection is seen", func() bool {
 				s.look(t)
 				return s.seen >= want
 			})

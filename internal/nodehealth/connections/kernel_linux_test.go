@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 func open(t testing.TB, buffer int, ports ...uint16) *kernel {
@@ -80,7 +82,7 @@ func TestLongDump(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	p := listen(t, over4)
 	k := open(t, 1, p.number) // the kernel makes it the least that there is
-	eventually(t, "notices are lost", func() bool {
+	await.True(t, "notices are lost", func() bool {
 		for range 20 {
 			short["closed here"](t, p)
 		}

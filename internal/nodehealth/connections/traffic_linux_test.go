@@ -1,7 +1,6 @@
 package connections
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // route is how a peer reaches a listener.
@@ -135,13 +133,4 @@ func closed(t testing.TB, conn *net.TCPConn) {
 // deferred keeps connections half-open until data comes.
 func deferred(fd int) error {
 	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 60)
-}
-
-// eventually waits up to twenty seconds, on a machine that is busy with other tests.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	is := func(context.Context) (bool, error) { return condition(), nil }
-	if err := wait.PollUntilContextTimeout(context.Background(), 5*time.Millisecond, 20*time.Second, true, is); err != nil {
-		t.Fatalf("it never came true that %s", what)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // watch watches the ports until the test ends.
@@ -37,7 +38,7 @@ func (w *Watcher) told(t *testing.T) v1alpha1.PortConnections {
 // known awaits that something is known of the first port.
 func (w *Watcher) known(t *testing.T) (p v1alpha1.PortConnections) {
 	t.Helper()
-	eventually(t, "connections are known", func() bool {
+	await.True(t, "connections are known", func() bool {
 		p = w.told(t)
 		return p.Unknown == ""
 	})
@@ -59,20 +60,20 @@ func TestWatch(t *testing.T) {
 		t.Errorf("first told: %+v", first)
 	}
 	peer, here := p.pair(t)
-	eventually(t, "it is quiet although a connection is open", func() bool {
+	await.True(t, "it is quiet although a connection is open", func() bool {
 		told := w.told(t)
 		return told.Unknown == "" && told.Open == 1 && told.QuietSeconds > 1
 	})
 	peer.Close()
 	closed(t, here)
-	eventually(t, "none is open", func() bool {
+	await.True(t, "none is open", func() bool {
 		told := w.told(t)
 		return told.Unknown == "" && told.Open == 0
 	})
 	for range 300 {
 		short["closed here"](t, p)
 	}
-	eventually(t, "every connection is seen", func() bool {
+	await.True(t, "every connection is seen", func() bool {
 		w.told(t)
 		return w.seen() >= 301
 	})
@@ -90,7 +91,7 @@ func TestCountReadsWhatWaits(t *testing.T) {
 	w := New(k.ports, silent)
 	s := &session{ledger: newLedger(k.ports), tellOnce: func() {}}
 	short["closed here"](t, p)
-	eventually(t, "the connection is seen", func() bool {
+	await.True(t, "the connection is seen", func() bool {
 		if err := w.count(s, k, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -102,10 +103,10 @@ func TestShortConnectionEndsTheQuiet(t *testing.T) {
 	t.Parallel()
 	p := listen(t, over4)
 	w := watch(t, p)
-	eventually(t, "it is quiet", func() bool { return w.told(t).QuietSeconds > 2 })
+	await.True(t, "it is quiet", func() bool { return w.told(t).QuietSeconds > 2 })
 	before := w.told(t).QuietSeconds
 	short["closed here"](t, p)
-	eventually(t, "the quiet is over", func() bool { return w.told(t).QuietSeconds < before })
+	await.True(t, "the quiet is over", func() bool { return w.told(t).QuietSeconds < before })
 }
 
 // TestLostNotices makes notices come faster than they are read.
@@ -115,11 +116,11 @@ func TestLostNotices(t *testing.T) {
 	w := New([]uint16{p.number}, silent)
 	w.receiveBuffer = 1 // the kernel makes it the least that there is
 	t.Cleanup(w.Close)
-	eventually(t, "it is quiet", func() bool { return w.known(t).QuietSeconds > 2 })
+	await.True(t, "it is quiet", func() bool { return w.known(t).QuietSeconds > 2 })
 
 	var lost v1alpha1.PortConnections
 	var begun time.Time
-	eventually(t, "it is unknown", func() bool {
+	await.True(t, "it is unknown", func() bool {
 		w.mu.Lock() // nothing is read any more after the next notice
 		begun = time.Now()
 		for range 20 {
@@ -178,7 +179,7 @@ func TestWatchesOnlyWhileSomebodyAsks(t *testing.T) {
 		if told := w.known(t); told.Open == 0 || told.QuietSeconds != 0 {
 			t.Errorf("first told: %+v", told)
 		}
-		eventually(t, "it stops", idle)
+		await.True(t, "it stops", idle)
 		w.running.Wait()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // TestWhoElseAsksIsTold counts neither this project's programs nor drain hooks.
@@ -73,12 +74,12 @@ func TestWhoeverConnectsWithoutARequestAsks(t *testing.T) {
 				r.Update(serving())
 				url, _ := start(t, r)
 				ours := func() reply { return ask(t, "GET", url, v1alpha1.HeaderClient, "controller") }
-				eventually(t, "it is quiet", func() bool { return ours().answer.Quiet })
+				await.True(t, "it is quiet", func() bool { return ours().answer.Quiet })
 				r.mu.Lock()
 				r.asking.AtLeast = time.Hour
 				r.mu.Unlock()
 				knock(t, url, sent, linger)
-				eventually(t, "it is counted", func() bool {
+				await.True(t, "it is counted", func() bool {
 					got := ours().answer
 					return got.Asked != nil && got.Asked.By == "127.0.0.1" && !got.Quiet
 				})
@@ -124,7 +125,7 @@ func TestConnectionsOfThisProjectAreNobody(t *testing.T) {
 		}
 		held <- got
 	}()
-	eventually(t, "a pod is held", func() bool {
+	await.True(t, "a pod is held", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.drains.waiting) > 0

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // blinding starts a checker that is called blind half a second after it cannot see.
@@ -30,7 +31,7 @@ func blinding(t *testing.T, api *fakeAPI, config *rest.Config) *watching {
 	w.link.blindAfter = gapPatience + 500*time.Millisecond
 	w.start(t)
 	w.becomes(t, nodehealth.Serving)
-	eventually(t, "it sees", func() bool { return w.last.Load().LostAt.IsZero() })
+	await.True(t, "it sees", func() bool { return w.last.Load().LostAt.IsZero() })
 	return w
 }
 
@@ -47,11 +48,11 @@ func TestRightThatIsRefusedIsTold(t *testing.T) {
 			api.forbids.Store(true)
 			api.leave()
 			api.come()
-			eventually(t, "it says why it is blind", func() bool { return strings.Contains(w.isBlind(), "it is Forbidden") })
+			await.True(t, "it says why it is blind", func() bool { return strings.Contains(w.isBlind(), "it is Forbidden") })
 			api.forbids.Store(false)
 			api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
 			w.becomes(t, nodehealth.Marked)
-			eventually(t, "it sees again", func() bool { return w.isBlind() == "" })
+			await.True(t, "it sees again", func() bool { return w.isBlind() == "" })
 		})
 	}
 }
@@ -81,13 +82,13 @@ func TestCAIsReadAgain(t *testing.T) {
 	w := blinding(t, api, &rest.Config{Host: "https://" + api.address, TLSClientConfig: rest.TLSClientConfig{CAFile: file}})
 	api.leave()
 	publish := changeCA(false)
-	eventually(t, "it says why it is blind", func() bool { return strings.Contains(w.isBlind(), "certificate") })
+	await.True(t, "it says why it is blind", func() bool { return strings.Contains(w.isBlind(), "certificate") })
 	// What is being written says nothing yet.
 	if err := os.WriteFile(file, []byte("-----BEGIN"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	publish()
-	eventually(t, "it sees again", func() bool { return w.isBlind() == "" && w.last.Load().LostAt.IsZero() })
+	await.True(t, "it sees again", func() bool { return w.isBlind() == "" && w.last.Load().LostAt.IsZero() })
 }
 
 func selfSigned(t *testing.T) (*tls.Certificate, []byte) {

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // leaverAddress makes the test's own program a checker on that address.
@@ -124,7 +126,7 @@ func (p *pollers) await(t *testing.T, more int64, by ...process) {
 		return n
 	}
 	asked, answered := p.asked.Load(), answers()
-	eventually(t, "they are asked and answer", func() bool { return p.asked.Load() >= asked+more && answers() > answered })
+	await.True(t, "they are asked and answer", func() bool { return p.asked.Load() >= asked+more && answers() > answered })
 }
 
 func pollOnce(address string) (node string, err error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // ends is a node of which a pod is being stopped that is still a target.
@@ -119,7 +120,7 @@ func TestHooksThatWaitAreBounded(t *testing.T) {
 		return len(r.drains.waiting)
 	}
 	conns := hang(t, url, "GET /?drain HTTP/1.1\r\nHost: a\r\n\r\n", maxHooks)
-	eventually(t, "all wait", func() bool { return waiting() == maxHooks })
+	await.True(t, "all wait", func() bool { return waiting() == maxHooks })
 	if _, err := tryAsk("GET", url+"/?drain"); err != nil || waiting() != maxHooks {
 		t.Errorf("one too many: %v, and %d wait", err, waiting())
 	}

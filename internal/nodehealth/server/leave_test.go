@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // TestHooksAreAnsweredWhileACheckerLeaves answers hooks at the very moment at which a
@@ -58,7 +59,7 @@ func TestCheckerOutlastsThePodsOfANodeThatShutsDown(t *testing.T) {
 		defer close(ended)
 		stop()
 	}()
-	eventually(t, "it is leaving", func() bool {
+	await.True(t, "it is leaving", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return !r.leaving.IsZero()
@@ -74,7 +75,7 @@ func TestCheckerOutlastsThePodsOfANodeThatShutsDown(t *testing.T) {
 	if got := ask(t, "GET", url); got.status != 200 {
 		t.Errorf("status %d before a pod is stopped", got.status)
 	}
-	eventually(t, "the health check fails", func() bool { return ask(t, "GET", url).answer.Reason == nodehealth.ShuttingDown })
+	await.True(t, "the health check fails", func() bool { return ask(t, "GET", url).answer.Reason == nodehealth.ShuttingDown })
 	failing := time.Now()
 	got := <-held
 	if noticed := time.Since(failing); noticed < time.Second || noticed > 10*time.Second {
@@ -145,7 +146,7 @@ func TestTwoCheckersTakeNoTurns(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the mark is acknowledged", func() bool { return ask(t, "GET", url).answer.Mark == "m" })
+	await.True(t, "the mark is acknowledged", func() bool { return ask(t, "GET", url).answer.Mark == "m" })
 	for range 100 {
 		if got := ask(t, "GET", url); got.status != 503 {
 			t.Fatalf("a load balancer is told %d after the mark was acknowledged", got.status)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 func TestLongPollIsAnsweredOnChange(t *testing.T) {
@@ -148,12 +149,12 @@ func TestIdleLongPollsCostNoGoroutine(t *testing.T) {
 	request := "GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: " + r.tag + "\r\nPrefer: wait=60\r\n\r\n"
 	before := runtime.NumGoroutine()
 	conns := hang(t, url, request, maxPolls)
-	eventually(t, "all wait", func() bool {
+	await.True(t, "all wait", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.polls) == maxPolls
 	})
-	eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() < before+10 })
+	await.True(t, "goroutines end", func() bool { return runtime.NumGoroutine() < before+10 })
 
 	if got := ask(t, "GET", url, "If-None-Match", r.tag, "Prefer", "wait=60"); got.took > 5*time.Second {
 		t.Errorf("one too many waits %v", got.took)

@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
@@ -285,7 +284,7 @@ func TestLeavingAnswersWhoHasConnected(t *testing.T) {
 	url, stop := start(t, r)
 	conn := hang(t, url, "GET / HTTP/1.1\r\n", 1)[0]
 	go stop()
-	eventually(t, "the port is closed", func() bool {
+	await.True(t, "the port is closed", func() bool {
 		_, err := tryAsk("GET", url)
 		return err != nil
 	})
@@ -295,15 +294,6 @@ func TestLeavingAnswersWhoHasConnected(t *testing.T) {
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if strings.TrimSpace(line) != "HTTP/1.1 200 OK" {
 		t.Errorf("the answer is %q (%v)", line, err)
-	}
-}
-
-// eventually waits up to twenty seconds, on a machine that is busy with other tests.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	is := func(context.Context) (bool, error) { return condition(), nil }
-	if err := wait.PollUntilContextTimeout(context.Background(), 5*time.Millisecond, 20*time.Second, true, is); err != nil {
-		t.Fatalf("it never came true that %s", what)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // log is what a checker logged.
@@ -73,7 +74,7 @@ func TestRun(t *testing.T) {
 		t.Error("a checker that does not run is ready")
 	}
 	stop := run(t, options(api, address, dir, io.Discard))
-	eventually(t, "it is ready", func() bool { return Ready(dir) == nil })
+	await.True(t, "it is ready", func() bool { return Ready(dir) == nil })
 	if got := ask(t, "GET", "http://"+address); got.status != 200 || got.answer.Node != "n1" {
 		t.Errorf("answer is %+v", got)
 	}
@@ -96,7 +97,7 @@ func TestRunAgainAfterItWasKilled(t *testing.T) {
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
 	run(t, options(api, freeAddress(t), dir, io.Discard))
-	eventually(t, "it is ready", func() bool { return Ready(dir) == nil })
+	await.True(t, "it is ready", func() bool { return Ready(dir) == nil })
 }
 
 func TestRunWaitsForAPortOfSomebodyElse(t *testing.T) {
@@ -108,12 +109,12 @@ func TestRunWaitsForAPortOfSomebodyElse(t *testing.T) {
 	}
 	var out log
 	run(t, options(api, foreign.Addr().String(), dir, &out))
-	eventually(t, "it says so", func() bool { return out.has("Health-check port cannot be opened yet") })
+	await.True(t, "it says so", func() bool { return out.has("Health-check port cannot be opened yet") })
 	if err := Ready(dir); !errors.Is(err, errNotReady) {
 		t.Errorf("readiness without the port is %v", err)
 	}
 	foreign.Close()
-	eventually(t, "it is ready", func() bool { return Ready(dir) == nil })
+	await.True(t, "it is ready", func() bool { return Ready(dir) == nil })
 }
 
 func TestRunCanBeStoppedWhileItWaits(t *testing.T) {
@@ -126,7 +127,7 @@ func TestRunCanBeStoppedWhileItWaits(t *testing.T) {
 	defer foreign.Close()
 	var out log
 	stop := run(t, options(api, foreign.Addr().String(), t.TempDir(), &out))
-	eventually(t, "it waits", func() bool { return out.has("cannot be opened") })
+	await.True(t, "it waits", func() bool { return out.has("cannot be opened") })
 	stop()
 }
 
@@ -171,7 +172,7 @@ func TestCheckerThatKnowsNothingSaysSoWhereNobodyElseAnswers(t *testing.T) {
 	address, dir := freeAddress(t), t.TempDir()
 	run(t, options(api, address, dir, io.Discard))
 	var got reply
-	eventually(t, "it answers", func() (ok bool) {
+	await.True(t, "it answers", func() (ok bool) {
 		var err error
 		got, err = tryAsk("GET", "http://"+address)
 		return err == nil
@@ -183,5 +184,5 @@ func TestCheckerThatKnowsNothingSaysSoWhereNobodyElseAnswers(t *testing.T) {
 		t.Errorf("readiness is %v", err)
 	}
 	api.come()
-	eventually(t, "it is ready", func() bool { return Ready(dir) == nil })
+	await.True(t, "it is ready", func() bool { return Ready(dir) == nil })
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
 // watching is a Watcher that runs, and the last State it gave.
@@ -74,7 +75,7 @@ func (w *watching) start(t *testing.T) {
 
 func (w *watching) becomes(t *testing.T, reason string) nodehealth.State {
 	t.Helper()
-	eventually(t, "the reason is "+reason, func() bool {
+	await.True(t, "the reason is "+reason, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if n := len(w.verdicts); n == 0 || w.verdicts[n-1].Reason != reason {
@@ -93,7 +94,7 @@ func (w *watching) all(t *testing.T, is func(v1alpha1.HealthCheckAnswer) bool) {
 	for range 2 {
 		before := w.last.Load()
 		w.change()
-		eventually(t, "it looks once more", func() bool { return w.last.Load() != before })
+		await.True(t, "it looks once more", func() bool { return w.last.Load() != before })
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +113,7 @@ func (w *watching) stays(t *testing.T, reason string) {
 // hears waits until it was told of an object as it is now.
 func (w *watching) hears(t *testing.T, o metav1.Object) {
 	t.Helper()
-	eventually(t, "it is told of "+o.GetName(), func() bool {
+	await.True(t, "it is told of "+o.GetName(), func() bool {
 		return slices.ContainsFunc(w.feeds(), func(f *feed) bool {
 			return slices.ContainsFunc(f.List(), func(told any) bool { return told.(metav1.Object).GetResourceVersion() == o.GetResourceVersion() })
 		})
@@ -150,7 +151,7 @@ func TestWatcherFollowsTheAPIServer(t *testing.T) {
 			api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
 			w.becomes(t, nodehealth.Marked)
 			// It is acknowledged when it is kept, a moment later.
-			eventually(t, "the mark is acknowledged", func() bool {
+			await.True(t, "the mark is acknowledged", func() bool {
 				s := *w.last.Load()
 				return nodehealth.Decide(s).Mark == "m" && s.LostAt.IsZero()
 			})
@@ -244,7 +245,7 @@ func TestMarkIsAcknowledgedWhenItIsStored(t *testing.T) {
 	api.set("pods", apiPod(true, true, nil))
 	w := startWatcher(t, api, dir)
 	w.becomes(t, nodehealth.Serving)
-	eventually(t, "it sees and has stored that", func() bool {
+	await.True(t, "it sees and has stored that", func() bool {
 		s, err := (&stateFile{dir: dir, log: quiet}).read()
 		return err == nil && s.LostAt.IsZero()
 	})
@@ -269,7 +270,7 @@ func TestMarkIsAcknowledgedWhenItIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	eventually(t, "the mark is acknowledged", func() bool { return nodehealth.Decide(*w.last.Load()).Mark == "m" })
+	await.True(t, "the mark is acknowledged", func() bool { return nodehealth.Decide(*w.last.Load()).Mark == "m" })
 	if s, err := (&stateFile{dir: dir, log: quiet}).read(); err == nil && s.Deployment.Mark == nil {
 		t.Errorf("what is stored has no mark: %+v", s)
 	}
@@ -292,9 +293,9 @@ func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 
 	api.leave()
 	lost := time.Now()
-	eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
+	await.True(t, "it is probed", func() bool { return w.last.Load().Probing })
 	before := probed.Load()
-	eventually(t, "it is probed again and again", func() bool { return probed.Load() > before+2 })
+	await.True(t, "it is probed again and again", func() bool { return probed.Load() > before+2 })
 	w.stays(t, nodehealth.Serving)
 	if s := w.last.Load(); s.LostAt.Before(lost.Add(-time.Second)) || s.LostAt.After(lost.Add(time.Second)) {
 		t.Errorf("lost at %v, want %v", s.LostAt, lost)
@@ -321,7 +322,7 @@ func TestWatcherProbesWhileTheAPIServerIsAway(t *testing.T) {
 
 	// The API server says Ready, but the kubelet cannot have told it yet.
 	api.come()
-	eventually(t, "the API server is back", func() bool { s := w.last.Load(); return s.LostAt.IsZero() && !s.Cold })
+	await.True(t, "the API server is back", func() bool { s := w.last.Load(); return s.LostAt.IsZero() && !s.Cold })
 	w.stays(t, nodehealth.TooFewPodsReady)
 	api.set("deployments", apiDeployment(map[string]string{v1alpha1.DefaultMarkKey: "m"}))
 	w.becomes(t, nodehealth.Marked)
@@ -340,15 +341,15 @@ func TestWatchThatOpensAndStaysSilentIsNotBelieved(t *testing.T) {
 			api.set("pods", apiPod(true, true, pace(httpProbe(portOf(web.Listener.Addr()), "/ok"))))
 			w := startWatcher(t, api, t.TempDir())
 			w.becomes(t, nodehealth.Serving)
-			eventually(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() && len(w.last.Load().Proven) > 0 })
+			await.True(t, "it is watched", func() bool { return w.last.Load().LostAt.IsZero() && len(w.last.Load().Proven) > 0 })
 
 			api.leave()
-			eventually(t, "it is probed", func() bool { return w.last.Load().Probing })
+			await.True(t, "it is probed", func() bool { return w.last.Load().Probing })
 			api.silent.Store(true)
 			api.come()
 			web.Close()
 			w.becomes(t, nodehealth.TooFewPodsReady)
-			eventually(t, "all that it asks stays silent", func() bool {
+			await.True(t, "all that it asks stays silent", func() bool {
 				return int(api.unanswered.Load()) >= len(w.feeds()) && (old || w.watches())
 			})
 			w.link.age(settleTime + 5*time.Second)
@@ -403,7 +404,7 @@ func TestWatcherProbesPodsOfANodeThatWasCutOff(t *testing.T) {
 	w := startWatcher(t, api, t.TempDir())
 	w.becomes(t, nodehealth.Serving)
 	// A probe that never passed once would decide nothing.
-	eventually(t, "its own probe has passed", probed.Load)
+	await.True(t, "its own probe has passed", probed.Load)
 	web.Close()
 	w.becomes(t, nodehealth.TooFewPodsReady)
 	api.set("pods", apiPod(true, true, probe))
@@ -422,7 +423,7 @@ func TestOwnProbeThatNeverPassedDecidesNothing(t *testing.T) {
 	w := startWatcher(t, api, t.TempDir())
 	w.becomes(t, nodehealth.Serving)
 	api.leave()
-	eventually(t, "its own probe has failed", func() bool {
+	await.True(t, "its own probe has failed", func() bool {
 		ready, probed := w.last.Load().Probed[nodehealth.Container{Pod: "a", Name: "app"}]
 		return probed && !ready
 	})
@@ -486,7 +487,7 @@ func TestWatcherEndsSoonWhileTheAPIServerIsAway(t *testing.T) {
 	w := startWatcher(t, api, t.TempDir())
 	w.becomes(t, nodehealth.DeploymentMissing)
 	api.leave()
-	eventually(t, "it waits for 2 s and more before it asks again", func() bool {
+	await.True(t, "it waits for 2 s and more before it asks again", func() bool {
 		w.pods.mu.Lock()
 		defer w.pods.mu.Unlock()
 		// The next time it is twice as long.

@@ -1,92 +1,30 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
-
-// servesBenchmark is set for the process that answers the benchmark, so that what it costs is not
-// counted.
-const servesBenchmark = "UPSTREAM_SERVES_BENCHMARK"
-
-var kilobyte = "HTTP/1.1 200 OK\r\nDate: Sat, 28 Nov 2026 12:00:00 GMT\r\nContent-Type: text/plain\r\nServer: test\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024)
 
 // serveBenchmark answers every request with a kilobyte, until its input ends.
 func serveBenchmark() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(l.Addr())
-	go func() { io.Copy(io.Discard, os.Stdin); os.Exit(0) }()
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			panic(err)
-		}
-		go func() {
-			in := bufio.NewReader(conn)
-			for {
-				line, err := in.ReadSlice('\n')
-				if err != nil {
-					return
-				}
-				if len(line) == 2 {
-					io.WriteString(conn, kilobyte)
-				}
-			}
-		}()
-	}
-}
-
-// startServer starts that process, and gives its address.
-func startServer(b *testing.B) netip.AddrPort {
-	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), servesBenchmark+"=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { in.Close(); cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
-	return netip.MustParseAddrPort(strings.TrimSpace(line))
-}
-
-func cpu() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	fmt.Println(http1.Serve(http1.Kilobyte))
+	io.Copy(io.Discard, os.Stdin)
 }
 
 // BenchmarkGet is a GET whose answer has a kilobyte, over 32 connections, beside net/http's Transport;
 // cpu-µs/op is the processor time of one, the kernel's and ours, without that of the server.
 func BenchmarkGet(b *testing.B) {
-	address := startServer(b)
+	address := netip.MustParseAddrPort(apart.Start(b).Line(b))
 	p := client(b, Key{Address: address})
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -98,22 +36,21 @@ func BenchmarkGet(b *testing.B) {
 		{"transport", func() func() error { return peerGetter(transport, address) }},
 	} {
 		b.Run(side.name, func(b *testing.B) {
-			b.ReportAllocs()
-			begun := cpu()
-			var wait sync.WaitGroup
-			for worker := range 32 {
-				get := side.begin()
-				wait.Go(func() {
-					for i := worker; i < b.N; i += 32 {
-						if err := get(); err != nil {
-							b.Error(err)
-							return
+			apart.Measure(b, func() {
+				var wait sync.WaitGroup
+				for worker := range 32 {
+					get := side.begin()
+					wait.Go(func() {
+						for i := worker; i < b.N; i += 32 {
+							if err := get(); err != nil {
+								b.Error(err)
+								return
+							}
 						}
-					}
-				})
-			}
-			wait.Wait()
-			b.ReportMetric(float64((cpu()-begun).Nanoseconds())/1000/float64(b.N), "cpu-µs/op")
+					})
+				}
+				wait.Wait()
+			})
 		})
 	}
 }
@@ -172,7 +109,7 @@ func peerGetter(transport *http.Transport, address netip.AddrPort) func() error 
 }
 
 func BenchmarkParseHead(b *testing.B) {
-	text, _, _ := strings.Cut(kilobyte, "\r\n\r\n")
+	text, _, _ := strings.Cut(http1.Kilobyte, "\r\n\r\n")
 	text += "\r\n\r\n"
 	var fields []Header
 	b.ReportAllocs()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 func decimal(n int) string { return strconv.Itoa(n) }
@@ -44,7 +46,7 @@ func TestTimeOuts(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := listen(t, func(s *session) { s.head(); s.answer(test.answer); s.hold() })
+			s := listen(t, func(s *http1.Session) { s.Head(); s.Say(test.answer); s.Hold() })
 			failing(t, client(t, s.key, short), get(), TimedOut, test.during)
 			q := get()
 			q.Deadline = time.Now().Add(moment)
@@ -55,14 +57,14 @@ func TestTimeOuts(t *testing.T) {
 
 // TestSlowIsNotLate: each part may take as long as the last, and more than patience.
 func TestSlowIsNotLate(t *testing.T) {
-	s := listen(t, func(s *session) {
-		s.head()
-		s.answer("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
+	s := listen(t, func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
 		for range 3 {
 			<-time.After(patience * 3 / 2)
-			s.answer("x")
+			s.Say("x")
 		}
-		s.hold()
+		s.Hold()
 	})
 	fine(t, client(t, s.key, func(o *Options) { o.Progress = time.Minute }), get(), "xxx")
 	fine(t, client(t, s.key, func(o *Options) { o.Progress, o.Head = 0, 0 }), get(), "xxx")
@@ -72,7 +74,7 @@ func TestCanceled(t *testing.T) {
 	for name, answer := range map[string]string{"before the head": "", "within the body": ok + five + "\r\nhell"} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
-			s := listen(t, func(s *session) { s.head(); s.answer(answer); cancel(); s.hold() })
+			s := listen(t, func(s *http1.Session) { s.Head(); s.Say(answer); cancel(); s.Hold() })
 			var r Response
 			err := client(t, s.key).Do(ctx, get(), &r)
 			if err == nil {
@@ -89,10 +91,10 @@ func TestCanceled(t *testing.T) {
 
 // TestCancelLater: a context that ends after its exchange does no harm to the next one.
 func TestCancelLater(t *testing.T) {
-	s := listen(t, func(s *session) {
-		for s.head() != "" {
+	s := listen(t, func(s *http1.Session) {
+		for s.Head() != "" {
 			<-time.After(patience * 5 / 2)
-			s.answer(hello)
+			s.Say(hello)
 		}
 	})
 	p := client(t, s.key)
@@ -105,7 +107,7 @@ func TestCancelLater(t *testing.T) {
 	r.Close()
 	cancel()
 	fine(t, p, get(), "hello")
-	if n := s.connections(); n != 1 {
+	if n := s.Connections(); n != 1 {
 		t.Errorf("there were %d connections", n)
 	}
 }
@@ -131,7 +133,7 @@ func TestCloseBeforeTheEnd(t *testing.T) {
 			t.Errorf("read %d bytes after Close (%v)", n, err)
 		}
 	}
-	if n := s.connections(); n != 2 {
+	if n := s.Connections(); n != 2 {
 		t.Errorf("there were %d connections", n)
 	}
 }
@@ -147,7 +149,7 @@ func TestReadDoesNotWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := make(chan struct{})
-			s := listen(t, func(s *session) { s.head(); s.answer(parts[0]); <-next; s.answer(parts[1]); s.hold() })
+			s := listen(t, func(s *http1.Session) { s.Head(); s.Say(parts[0]); <-next; s.Say(parts[1]); s.Hold() })
 			var r Response
 			if err := client(t, s.key).Do(context.Background(), get(), &r); err != nil {
 				t.Fatal(err)
@@ -179,12 +181,12 @@ func TestReadDoesNotWait(t *testing.T) {
 }
 
 func TestUpgrade(t *testing.T) {
-	s := listen(t, func(s *session) {
-		s.head()
-		s.answer("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\nearly")
+	s := listen(t, func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\nearly")
 		echo := make([]byte, 5)
-		io.ReadFull(s.in, echo)
-		s.answer(string(echo))
+		io.ReadFull(s.In, echo)
+		s.Say(string(echo))
 	})
 	p := client(t, s.key)
 	q := get()

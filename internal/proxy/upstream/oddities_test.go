@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // oddity is what an endpoint may answer, byte by byte, and what is to come of it.
@@ -164,9 +166,9 @@ var oddities = []oddity{
 func TestOddities(t *testing.T) {
 	for _, o := range oddities {
 		t.Run(o.name, func(t *testing.T) {
-			s := listen(t, func(s *session) {
-				for s.head() != "" {
-					if s.answer(o.answer); o.ends {
+			s := listen(t, func(s *http1.Session) {
+				for s.Head() != "" {
+					if s.Say(o.answer); o.ends {
 						return
 					}
 				}
@@ -182,7 +184,7 @@ func TestOddities(t *testing.T) {
 					t.Fatalf("got %d %.50q (%v), want %d %.50q (%s)", g.status, g.body, g.err, o.status, o.body, o.fails)
 				}
 			}
-			if n := s.connections(); (n == 1) != o.reused || p.Idle() > 1 {
+			if n := s.Connections(); (n == 1) != o.reused || p.Idle() > 1 {
 				t.Errorf("two requests took %d connections, %d of them idle: they can be used again is %t", n, p.Idle(), o.reused)
 			}
 		})
@@ -232,7 +234,7 @@ func TestLengths(t *testing.T) {
 		{"HEAD", ok + "\r\n", -1},
 		{"HEAD", ok + te + "\r\n", -1},
 	} {
-		s := listen(t, func(s *session) { s.head(); s.answer(test.answer) })
+		s := listen(t, func(s *http1.Session) { s.Head(); s.Say(test.answer) })
 		if g, r := exchange(t, client(t, s.key), request(test.method, "/", 0)); g.err != nil || r.Length != test.want {
 			t.Errorf("%s %q: the length is %d (%v), want %d", test.method, test.answer, r.Length, g.err, test.want)
 		}

@@ -10,40 +10,43 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // TestStaleConnections: what an endpoint does to an idle connection is no failure of the next request,
 // whatever its method, and nothing that was sent meanwhile is its response.
 func TestStaleConnections(t *testing.T) {
-	for name, then := range map[string]func(s *session){
-		"closed":            func(s *session) {},
-		"reset":             func(s *session) { s.reset() },
-		"a response":        func(s *session) { s.answer(hello); s.hold() },
-		"a time-out's":      func(s *session) { s.answer("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n") },
-		"a byte":            func(s *session) { s.answer("x"); s.hold() },
-		"an informational":  func(s *session) { s.answer("HTTP/1.1 100 Continue\r\n\r\n"); s.hold() },
+	for name, then := range map[string]func(s *http1.Session){
+		"closed":            func(s *http1.Session) {},
+		"reset":             func(s *http1.Session) { s.Reset() },
+		"a response":        func(s *http1.Session) { s.Say(hello); s.Hold() },
+		"a time-out's":      func(s *http1.Session) { s.Say("HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n") },
+		"a byte":            func(s *http1.Session) { s.Say("x"); s.Hold() },
+		"an informational":  func(s *http1.Session) { s.Say("HTTP/1.1 100 Continue\r\n\r\n"); s.Hold() },
 		"nothing, it holds": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			idle := make(chan struct{})
-			s := listen(t, func(s *session) {
-				if q, _ := s.request(); q == nil {
+			s := listen(t, func(s *http1.Session) {
+				if q, _ := s.Request(); q == nil {
 					return
 				}
-				s.answer(hello)
-				if s.number == 0 && then != nil {
+				s.Say(hello)
+				if s.Number == 0 && then != nil {
 					<-idle
 					then(s)
 					return
 				}
-				for q, _ := s.request(); q != nil; q, _ = s.request() {
-					s.answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nagain")
+				for q, _ := s.Request(); q != nil; q, _ = s.Request() {
+					s.Say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nagain")
 				}
 			})
 			p := client(t, s.key)
 			fine(t, p, get(), "hello")
 			if close(idle); then != nil {
-				eventually(t, "the connection is not quiet", func() bool { return !p.idle[0].quiet() })
+				await.True(t, "the connection is not quiet", func() bool { return !p.idle[0].quiet() })
 			}
 			q := request("POST", "/", 1)
 			q.Body = []byte("x")
@@ -59,13 +62,13 @@ func TestStaleConnections(t *testing.T) {
 // TestNotWritten: a connection that breaks before anything is written is no failure either, and a new
 // one that does is one of its own class.
 func TestNotWritten(t *testing.T) {
-	s := listen(t, func(s *session) {
-		if s.head() == "" {
-			<-s.over
+	s := listen(t, func(s *http1.Session) {
+		if s.Head() == "" {
+			<-s.Over
 			return
 		}
-		s.answer(hello)
-		<-s.over
+		s.Say(hello)
+		<-s.Over
 	})
 	p := client(t, s.key)
 	fine(t, p, get(), "hello")
@@ -73,7 +76,7 @@ func TestNotWritten(t *testing.T) {
 	q := request("POST", "/", 5)
 	q.Stream = strings.NewReader("whole")
 	fine(t, p, q, "hello")
-	if n := s.connections(); n != 2 {
+	if n := s.Connections(); n != 2 {
 		t.Errorf("there were %d connections", n)
 	}
 	c, failed := p.connect(context.Background(), time.Now(), time.Time{})
@@ -88,12 +91,12 @@ func TestNotWritten(t *testing.T) {
 }
 
 func TestNoResponse(t *testing.T) {
-	for name, end := range map[string]func(s *session){"closed": (*session).nothing, "reset": (*session).reset} {
+	for name, end := range map[string]func(s *http1.Session){"closed": nothing, "reset": (*http1.Session).Reset} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t, func(s *session) {
-				if s.head(); s.number == 0 {
-					s.answer(hello)
-					s.head()
+			s := listen(t, func(s *http1.Session) {
+				if s.Head(); s.Number == 0 {
+					s.Say(hello)
+					s.Head()
 				}
 				end(s)
 			})
@@ -101,14 +104,14 @@ func TestNoResponse(t *testing.T) {
 			fine(t, p, get(), "hello")
 			failing(t, p, get(), NoResponse, AwaitingHead)
 			failing(t, p, get(), NoResponse, AwaitingHead)
-			if n := s.connections(); n != 2 {
+			if n := s.Connections(); n != 2 {
 				t.Errorf("there were %d connections: what may have been acted upon was sent again", n)
 			}
 		})
 	}
 }
 
-func (s *session) nothing() {}
+func nothing(*http1.Session) {}
 
 func TestNotConnected(t *testing.T) {
 	failing(t, client(t, nobody(t)), get(), NotConnected, Connecting)
@@ -171,12 +174,12 @@ func TestConnectIsAbandoned(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	over := make(chan struct{})
-	s := listen(t, func(s *session) {
-		for h := s.head(); h != ""; h = s.head() {
-			if s.answer(hello[:len(hello)-1]); strings.HasPrefix(h, "POST") {
+	s := listen(t, func(s *http1.Session) {
+		for h := s.Head(); h != ""; h = s.Head() {
+			if s.Say(hello[:len(hello)-1]); strings.HasPrefix(h, "POST") {
 				<-over
 			}
-			s.answer("o")
+			s.Say("o")
 		}
 	})
 	pools := NewPools(Defaults())
@@ -249,24 +252,24 @@ func TestIdle(t *testing.T) {
 	}
 	conns[1].idleSince = now.Add(-time.Hour)
 	fine(t, p, get(), "hello")
-	if n := s.connections(); n != 4 {
+	if n := s.Connections(); n != 4 {
 		t.Errorf("there were %d connections: one was used that had been idle for an hour", n)
 	}
 }
 
 // TestManyAtOnce: no response comes to another request, whatever their framings.
 func TestManyAtOnce(t *testing.T) {
-	s := listen(t, func(s *session) {
-		for q, body := s.request(); q != nil; q, body = s.request() {
+	s := listen(t, func(s *http1.Session) {
+		for q, body := s.Request(); q != nil; q, body = s.Request() {
 			text := q.URL.Path + body
 			switch len(text) % 4 {
 			case 0:
-				s.answer(ok + te + "\r\n" + chunk(text[:1]) + chunk(text[1:]) + "0\r\n\r\n")
+				s.Say(ok + te + "\r\n" + chunk(text[:1]) + chunk(text[1:]) + "0\r\n\r\n")
 			case 1:
-				s.answer(ok + "Connection: close\r\n\r\n" + text)
+				s.Say(ok + "Connection: close\r\n\r\n" + text)
 				return
 			default:
-				s.answer(ok + "Content-Length: " + decimal(len(text)) + "\r\n\r\n" + text)
+				s.Say(ok + "Content-Length: " + decimal(len(text)) + "\r\n\r\n" + text)
 			}
 		}
 	})

@@ -101,7 +101,7 @@ func TestInvalidIsNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { failing(t, p, q, Invalid, Sending) })
 	}
-	if n := s.connections(); n != 0 {
+	if n := s.Connections(); n != 0 {
 		t.Errorf("there were %d connections", n)
 	}
 }

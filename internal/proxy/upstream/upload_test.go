@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
 // endless is a body without an end, of which it is known how much was read, and which can be stopped.
@@ -43,10 +46,10 @@ func TestUploads(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 100_000)
 	var header http.Header
 	var trailer http.Header
-	s := listen(t, func(s *session) {
-		for q, body := s.request(); q != nil; q, body = s.request() {
+	s := listen(t, func(s *http1.Session) {
+		for q, body := s.Request(); q != nil; q, body = s.Request() {
 			header, trailer = q.Header, q.Trailer
-			s.answer(ok + "Content-Length: " + decimal(len(body)) + "\r\n\r\n" + body)
+			s.Say(ok + "Content-Length: " + decimal(len(body)) + "\r\n\r\n" + body)
 		}
 	})
 	p := client(t, s.key)
@@ -67,7 +70,7 @@ func TestUploads(t *testing.T) {
 	if len(trailer) != 1 || trailer.Get("X-Sum") != "1" {
 		t.Errorf("the trailer is %v, the header %v", trailer, header)
 	}
-	if n := s.connections(); n != 1 {
+	if n := s.Connections(); n != 1 {
 		t.Errorf("there were %d connections", n)
 	}
 }
@@ -75,11 +78,11 @@ func TestUploads(t *testing.T) {
 // TestRefusedEarly: a response before the end of a body is given at once; the rest of the body is not
 // sent, and nobody reads of it after Close.
 func TestRefusedEarly(t *testing.T) {
-	for name, end := range map[string]func(s *session){"stays": (*session).hold, "closes": (*session).nothing, "does not read": func(s *session) { <-s.over }} {
+	for name, end := range map[string]func(s *http1.Session){"stays": (*http1.Session).Hold, "closes": nothing, "does not read": func(s *http1.Session) { <-s.Over }} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t, func(s *session) {
-				s.head()
-				s.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+			s := listen(t, func(s *http1.Session) {
+				s.Head()
+				s.Say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
 				end(s)
 			})
 			p := client(t, s.key)
@@ -98,19 +101,19 @@ func TestRefusedEarly(t *testing.T) {
 
 // TestResponseWhileSending: a response may go on while its request does, without a bound on its parts.
 func TestResponseWhileSending(t *testing.T) {
-	s := listen(t, func(s *session) {
-		q, _ := http.ReadRequest(s.in)
-		s.answer(ok + te + "\r\n")
+	s := listen(t, func(s *http1.Session) {
+		q, _ := http.ReadRequest(s.In)
+		s.Say(ok + te + "\r\n")
 		b := make([]byte, 100)
 		for {
 			n, err := q.Body.Read(b)
-			s.answer(chunk(string(b[:n])))
+			s.Say(chunk(string(b[:n])))
 			if err != nil {
-				s.answer("0\r\n\r\n")
+				s.Say("0\r\n\r\n")
 				break
 			}
 		}
-		s.hold()
+		s.Hold()
 	})
 	p := client(t, s.key, short)
 	from, to := io.Pipe()
@@ -133,17 +136,17 @@ func TestResponseWhileSending(t *testing.T) {
 		t.Errorf("then came %q (%v)", rest, err)
 	}
 	r.Close()
-	eventually(t, "the connection is idle", func() bool { return p.Idle() == 1 })
+	await.True(t, "the connection is idle", func() bool { return p.Idle() == 1 })
 }
 
 // TestSlowUploadIsNotLate: a response is awaited from when the request was sent, and not for longer.
 func TestSlowUploadIsNotLate(t *testing.T) {
-	s := listen(t, func(s *session) {
-		for q, body := s.request(); q != nil && body != "late"; q, body = s.request() {
+	s := listen(t, func(s *http1.Session) {
+		for q, body := s.Request(); q != nil && body != "late"; q, body = s.Request() {
 			<-waited()
-			s.answer(hello)
+			s.Say(hello)
 		}
-		s.hold()
+		s.Hold()
 	})
 	p := client(t, s.key, func(o *Options) { o.Head = 4 * moment })
 	slow := func(body string) *Request {
@@ -170,8 +173,8 @@ func TestBrokenStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bodies := make(chan string, 1)
-			s := listen(t, func(s *session) {
-				q, _ := http.ReadRequest(s.in)
+			s := listen(t, func(s *http1.Session) {
+				q, _ := http.ReadRequest(s.In)
 				body, err := io.ReadAll(q.Body)
 				if err == nil {
 					bodies <- string(body)
@@ -193,15 +196,15 @@ func (errReader) Read([]byte) (int, error) { return 0, errStopped }
 // TestStuckStream: a body that does not come does not keep an exchange that is over.
 func TestStuckStream(t *testing.T) {
 	for name, test := range map[string]struct {
-		end  func(s *session)
+		end  func(s *http1.Session)
 		want Class
 	}{
-		"answered": {func(s *session) { s.answer(hello); s.hold() }, 0},
-		"closed":   {(*session).nothing, NoResponse},
-		"nonsense": {func(s *session) { s.answer("nonsense"); s.hold() }, Malformed},
+		"answered": {func(s *http1.Session) { s.Say(hello); s.Hold() }, 0},
+		"closed":   {nothing, NoResponse},
+		"nonsense": {func(s *http1.Session) { s.Say("nonsense"); s.Hold() }, Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := listen(t, func(s *session) { s.head(); test.end(s) })
+			s := listen(t, func(s *http1.Session) { s.Head(); test.end(s) })
 			body := make(stuck)
 			q := uploading(10, body)
 			q.Stop = func() { close(body) }
@@ -215,7 +218,7 @@ func TestStuckStream(t *testing.T) {
 
 // TestNobodyTakesIt: an endpoint that reads nothing and says nothing is too late.
 func TestNobodyTakesIt(t *testing.T) {
-	s := listen(t, func(s *session) { s.head(); <-s.over })
+	s := listen(t, func(s *http1.Session) { s.Head(); <-s.Over })
 	p := client(t, s.key, short)
 	body := &endless{}
 	q := uploading(-1, body)
@@ -247,13 +250,13 @@ func TestExpect(t *testing.T) {
 		{"early hints, refused", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n", "", 401, 1, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := listen(t, func(s *session) {
-				s.head()
-				s.answer(test.before)
+			s := listen(t, func(s *http1.Session) {
+				s.Head()
+				s.Say(test.before)
 				body := make([]byte, 4)
-				if _, err := io.ReadFull(s.in, body); err == nil {
-					s.answer(test.after)
-					s.hold()
+				if _, err := io.ReadFull(s.In, body); err == nil {
+					s.Say(test.after)
+					s.Hold()
 				}
 			})
 			p := client(t, s.key, func(o *Options) { o.Continue = moment })

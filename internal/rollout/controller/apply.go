@@ -268,7 +268,7 @@ func (r *Reconciler) deletePods(ctx context.Context, o *observed, s rollout.Step
 		if err := r.delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		r.mutations.bury(pod, s.Node)
+		r.mutations.bury(o.set, pod, s.Node)
 	}
 	return nil
 }

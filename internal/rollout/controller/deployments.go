@@ -114,7 +114,7 @@ func (o *observed) pods(s rollout.Step) (objects.Pods, error) {
 // update gives a Deployment a template and a number of pods, by server-side
 // apply. Where something would survive that, it is replaced whole.
 func (r *Reconciler) update(ctx context.Context, o *observed, s rollout.Step) error {
-	r.mutations.replace(o.nodes[s.Node].deployment.UID, o.nodes[s.Node].pods)
+	r.mutations.replace(o.set, o.nodes[s.Node].deployment.UID, o.nodes[s.Node].pods)
 	switch {
 	case s.Keep:
 		return r.amend(ctx, o, s)

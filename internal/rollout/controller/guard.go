@@ -349,13 +349,13 @@ func serves(pod *corev1.Pod) bool { return objects.PodReady(pod) && pod.Deletion
 // where that is seen late, its claim is dropped again and again.
 func (r *Reconciler) stamp(ctx context.Context, o *observed, s rollout.Step) error {
 	uid := o.nodes[s.Node].deployment.UID
-	if r.mutations.isStamped(uid, o.set.ResourceVersion) {
+	if r.mutations.isStamped(o.set, uid) {
 		return nil
 	}
 	if err := r.amend(ctx, o, s); err != nil {
 		return err
 	}
-	r.mutations.stamp(uid, o.set.ResourceVersion)
+	r.mutations.stamp(o.set, uid)
 	return nil
 }
 

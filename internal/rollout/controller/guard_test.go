@@ -323,7 +323,7 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 			}
 			o.nodes["node-1"].pods = []*corev1.Pod{seen}
 			if test.updated != nil {
-				r.mutations.replace(live.UID, test.updated)
+				r.mutations.replace(o.set, live.UID, test.updated)
 			}
 			if err := r.client.Create(t.Context(), now); err != nil {
 				t.Fatal(err)

@@ -91,9 +91,7 @@ var healthStories = []story{
 // before by who judges it, as the API server shows it.
 func TestRecordedHealth(t *testing.T) {
 	for _, s := range healthStories {
-		t.Run(s.name, func(t *testing.T) {
-			golden.Equal(t, *update, filepath.Join("testdata", "health", s.name+".jsonl"), s.record(t))
-		})
+		golden.Test(t, *update, filepath.Join("testdata", "health", s.name+".jsonl"), s.record)
 	}
 }
 
@@ -116,7 +114,7 @@ func (s story) record(t *testing.T) string {
 		}
 		out.Write(append(line, '\n'))
 	}
-	s.playIn(w, &teller{world: w})
+	s.playIn(w)
 	for _, fault := range w.audit.faults {
 		t.Error(fault)
 	}

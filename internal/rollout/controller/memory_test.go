@@ -95,8 +95,8 @@ func TestBuriedPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newMutationCache(time.Now)
 		pod, other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "one"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
-		w.bury(pod, "node-1")
-		w.bury(other, "node-2")
+		w.bury(benchSet(), pod, "node-1")
+		w.bury(benchSet(), other, "node-2")
 		nodes := map[string]bool{}
 		if w.nodes(benchSet(), nodes); !w.buried(pod) || !w.buried(other) || !nodes["node-1"] || !nodes["node-2"] {
 			t.Errorf("they are seen, or their nodes are not: %v", nodes)
@@ -105,7 +105,7 @@ func TestBuriedPods(t *testing.T) {
 			t.Error("what the cache has dropped is remembered, or more is forgotten")
 		}
 		time.Sleep(longestLag + time.Second)
-		w.bury(pod, "node-1")
+		w.bury(benchSet(), pod, "node-1")
 		nodes = map[string]bool{}
 		if w.nodes(benchSet(), nodes); w.buried(other) || !w.buried(pod) || nodes["node-2"] {
 			t.Error("a pod that the cache holds for ever is never seen again, or its node looked at for ever")

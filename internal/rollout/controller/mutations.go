@@ -11,6 +11,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,11 +25,16 @@ type mutationCache struct {
 	objects map[identity]own
 	// deleted are the pods that were deleted at once.
 	deleted map[types.UID]deletion
-	// stamped is the version of the IngressDaemonSet that a Deployment was last stamped for.
-	stamped map[types.UID]string
-	// replaced are the hashes of the ReplicaSets of which pods were there when a Deployment was
-	// last updated.
-	replaced map[types.UID][]string
+	// stamped says for what each Deployment was last stamped.
+	stamped map[types.UID]stamp
+	// replaced says of what pods were there when each Deployment was last updated.
+	replaced map[types.UID]replacement
+}
+
+// setID is one IngressDaemonSet, and none that had its name before or gets it later.
+type setID struct {
+	key types.NamespacedName
+	uid types.UID
 }
 
 type identity struct {
@@ -41,10 +47,23 @@ type own struct {
 	at time.Time
 }
 
-// deletion is on which node a pod was deleted, and when.
+// deletion is on which node a pod of an IngressDaemonSet was deleted, and when.
 type deletion struct {
+	of   setID
 	node string
 	at   time.Time
+}
+
+// stamp is a version of an IngressDaemonSet.
+type stamp struct {
+	of      setID
+	version string
+}
+
+// replacement has the hashes of ReplicaSets of an IngressDaemonSet.
+type replacement struct {
+	of     setID
+	hashes []string
 }
 
 // longestLag is when a cache that has not seen an object will not see it any
@@ -54,7 +73,7 @@ const longestLag = time.Minute
 func newMutationCache(now func() time.Time) *mutationCache {
 	return &mutationCache{
 		now: now, objects: map[identity]own{}, deleted: map[types.UID]deletion{},
-		stamped: map[types.UID]string{}, replaced: map[types.UID][]string{},
+		stamped: map[types.UID]stamp{}, replaced: map[types.UID]replacement{},
 	}
 }
 
@@ -78,8 +97,20 @@ func (m *mutationCache) gone(obj client.Object) {
 	delete(m.replaced, obj.GetUID())
 }
 
+// forget drops what was written for the IngressDaemonSets of a name, but for the one of that UID. An
+// object that no cache ever showed goes without an event, and a note may be made after it has gone.
+func (m *mutationCache) forget(key types.NamespacedName, but types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	goes := func(of setID) bool { return of.key == key && of.uid != but }
+	maps.DeleteFunc(m.objects, func(_ identity, mine own) bool { return goes(setOwning(mine.Object)) })
+	maps.DeleteFunc(m.deleted, func(_ types.UID, d deletion) bool { return goes(d.of) })
+	maps.DeleteFunc(m.stamped, func(_ types.UID, s stamp) bool { return goes(s.of) })
+	maps.DeleteFunc(m.replaced, func(_ types.UID, r replacement) bool { return goes(r.of) })
+}
+
 // replace remembers of which ReplicaSets the pods are that an update of a Deployment is to replace.
-func (m *mutationCache) replace(deployment types.UID, pods []*corev1.Pod) {
+func (m *mutationCache) replace(set *v1alpha1.IngressDaemonSet, deployment types.UID, pods []*corev1.Pod) {
 	var hashes []string
 	for _, pod := range pods {
 		if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; !slices.Contains(hashes, hash) {
@@ -88,7 +119,7 @@ func (m *mutationCache) replace(deployment types.UID, pods []*corev1.Pod) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.replaced[deployment] = hashes
+	m.replaced[deployment] = replacement{idOf(set), hashes}
 }
 
 // mayBeOlder reports whether a pod may have been there before the last update of a Deployment, as far
@@ -97,29 +128,29 @@ func (m *mutationCache) mayBeOlder(deployment types.UID, pod *corev1.Pod) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, known := m.replaced[deployment]
-	return !known || slices.Contains(before, pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
+	return !known || slices.Contains(before.hashes, pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 }
 
 // stamp remembers for which version of the IngressDaemonSet a Deployment was stamped.
-func (m *mutationCache) stamp(deployment types.UID, version string) {
+func (m *mutationCache) stamp(set *v1alpha1.IngressDaemonSet, deployment types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stamped[deployment] = version
+	m.stamped[deployment] = stamp{idOf(set), set.ResourceVersion}
 }
 
-// isStamped reports whether a Deployment was stamped for a version of the IngressDaemonSet: again
+// isStamped reports whether a Deployment was stamped for this version of the IngressDaemonSet: again
 // would refuse nobody more.
-func (m *mutationCache) isStamped(deployment types.UID, version string) bool {
+func (m *mutationCache) isStamped(set *v1alpha1.IngressDaemonSet, deployment types.UID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.stamped[deployment] == version
+	return m.stamped[deployment] == stamp{idOf(set), set.ResourceVersion}
 }
 
 // bury has a pod that was deleted at once be seen no more, though the cache still holds it.
-func (m *mutationCache) bury(pod *corev1.Pod, node string) {
+func (m *mutationCache) bury(set *v1alpha1.IngressDaemonSet, pod *corev1.Pod, node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.deleted[pod.UID] = deletion{node, m.now()}
+	m.deleted[pod.UID] = deletion{idOf(set), node, m.now()}
 }
 
 // buried reports whether a pod was.
@@ -227,6 +258,22 @@ func (r *Reconciler) catchUp(ctx context.Context, o *observed, kind client.Objec
 
 func identityOf(obj client.Object) identity {
 	return identity{reflect.TypeOf(obj), client.ObjectKeyFromObject(obj)}
+}
+
+func idOf(set *v1alpha1.IngressDaemonSet) setID {
+	return setID{client.ObjectKeyFromObject(set), set.UID}
+}
+
+// setOwning is the IngressDaemonSet that an object belongs to, or is; zero where there is none.
+func setOwning(obj client.Object) setID {
+	if set, ok := obj.(*v1alpha1.IngressDaemonSet); ok {
+		return idOf(set)
+	}
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil || owner.Kind != v1alpha1.Kind.Kind {
+		return setID{}
+	}
+	return setID{types.NamespacedName{Namespace: obj.GetNamespace(), Name: owner.Name}, owner.UID}
 }
 
 func controlledBy(obj client.Object, owner types.UID) bool {

@@ -56,6 +56,8 @@ type sessions struct {
 	trigger func(types.NamespacedName)
 	listen  func(context.Context, *checks, *caller)
 	spent   func() time.Duration
+	// forget drops what was written for the IngressDaemonSets of a name, but for the one of that UID.
+	forget func(key types.NamespacedName, but types.UID)
 	// taints and measuring are what the sessions' evictions and measurements share.
 	taints    *taints
 	measuring *measuring
@@ -66,7 +68,7 @@ type sessions struct {
 
 func newSessions(now func() time.Time) *sessions {
 	return &sessions{
-		now: now, trigger: func(types.NamespacedName) {}, listen: listen, spent: threadTime,
+		now: now, trigger: func(types.NamespacedName) {}, listen: listen, spent: threadTime, forget: func(types.NamespacedName, types.UID) {},
 		taints: newTaints(now), measuring: newMeasuring(nil, now), all: map[types.NamespacedName]*session{},
 	}
 }
@@ -95,7 +97,7 @@ func (s *sessions) pass(set *v1alpha1.IngressDaemonSet) *session {
 	key := client.ObjectKeyFromObject(set)
 	found := s.of(key)
 	if found.uid != "" && found.uid != set.UID {
-		s.end(key)
+		s.endBefore(key, set.UID)
 		found = s.of(key)
 	}
 	found.uid = set.UID
@@ -103,7 +105,10 @@ func (s *sessions) pass(set *v1alpha1.IngressDaemonSet) *session {
 }
 
 // end ends the session of a name, if there is one: nothing is kept of it.
-func (s *sessions) end(key types.NamespacedName) {
+func (s *sessions) end(key types.NamespacedName) { s.endBefore(key, "") }
+
+// endBefore ends it for another IngressDaemonSet of the name, of which what was written stays.
+func (s *sessions) endBefore(key types.NamespacedName, another types.UID) {
 	s.mu.Lock()
 	ended := s.all[key]
 	delete(s.all, key)
@@ -113,6 +118,7 @@ func (s *sessions) end(key types.NamespacedName) {
 		ended.measurements.end()
 	}
 	unmeasure(key)
+	s.forget(key, another)
 }
 
 // open are those that there are.

@@ -47,18 +47,54 @@ func remembering(t *testing.T) (r *Reconciler, set *v1alpha1.IngressDaemonSet, s
 	s.checks.want([]endpoint{{Port: healthclient.Port{Node: "node-1"}}})
 	s.measurements.begin(v1alpha1.AnalysisCheck{Name: "errors"}, "a1", rollout.Wave{})
 	s.throttle.report(time.Now(), "1")
+	writes(r, set)
 	if len(s.untold) != 1 || !s.evictions.from("node-1") || s.waveBegan.IsZero() {
 		t.Fatalf("it does not remember: %+v", s)
 	}
 	return r, set, listening
 }
 
+// everyWrite is how many notes are kept of what writes writes.
+const everyWrite = 5
+
+// writes notes whatever may be written for an IngressDaemonSet. No cache shows any of it.
+func writes(r *Reconciler, set *v1alpha1.IngressDaemonSet) {
+	r.mutations.remember(set.DeepCopy())
+	d := benchDeployment(set, string(set.UID))
+	d.UID = "deployment of " + set.UID
+	r.mutations.remember(d)
+	r.mutations.stamp(set, d.UID)
+	pod := evictedPod(set, evicted)
+	pod.UID = "pod of " + set.UID
+	r.mutations.replace(set, d.UID, []*corev1.Pod{pod})
+	r.mutations.bury(set, pod, "node-1")
+}
+
+// written is how much is kept that was written for each IngressDaemonSet, by its UID.
+func written(r *Reconciler) map[types.UID]int {
+	of := map[types.UID]int{}
+	for _, mine := range r.mutations.objects {
+		of[setOwning(mine.Object).uid]++
+	}
+	for _, pod := range r.mutations.deleted {
+		of[pod.of.uid]++
+	}
+	for _, s := range r.mutations.stamped {
+		of[s.of.uid]++
+	}
+	for _, before := range r.mutations.replaced {
+		of[before.of.uid]++
+	}
+	return of
+}
+
 // TestNothingIsKeptOfWhatIsGone: neither by whoever finds an IngressDaemonSet gone, nor for another one
 // of its name, also where a cache never showed that the one before was gone.
 func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
-	for name, end := range map[string]func(*Reconciler, *v1alpha1.IngressDaemonSet) error{
-		"it is gone": func(r *Reconciler, set *v1alpha1.IngressDaemonSet) error {
-			set.Finalizers = nil
+	const another = "another has its name"
+	deleted := func(finalizers ...string) func(*Reconciler, *v1alpha1.IngressDaemonSet) error {
+		return func(r *Reconciler, set *v1alpha1.IngressDaemonSet) error {
+			set.Finalizers = finalizers
 			if err := r.client.Update(t.Context(), set); err != nil {
 				return err
 			}
@@ -67,11 +103,17 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 			}
 			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 			return err
-		},
-		"another has its name": func(r *Reconciler, set *v1alpha1.IngressDaemonSet) error {
-			another := set.DeepCopy()
-			another.UID = "second"
-			r.sessions.pass(another)
+		}
+	}
+	for name, end := range map[string]func(*Reconciler, *v1alpha1.IngressDaemonSet) error{
+		"it is gone":                        deleted(),
+		"what it owns is yet to be deleted": deleted(metav1.FinalizerDeleteDependents),
+		another: func(r *Reconciler, set *v1alpha1.IngressDaemonSet) error {
+			second := set.DeepCopy()
+			second.UID = "second"
+			// It gets its finalizer before its session begins.
+			writes(r, second)
+			r.sessions.pass(second)
 			return nil
 		},
 	} {
@@ -94,8 +136,11 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 					t.Errorf("%+v is kept", s)
 				}
 			}
-			if name == "it is gone" && len(r.sessions.open()) > 0 {
+			if name != another && len(r.sessions.open()) > 0 {
 				t.Error("there is a session of what is gone")
+			}
+			if kept := written(r); kept["first"] != 0 || name == another && kept["second"] != everyWrite {
+				t.Errorf("what was written is kept, by UID: %v", kept)
 			}
 		})
 	}
@@ -119,6 +164,9 @@ func TestAFailedReadEndsNoSession(t *testing.T) {
 	}
 	if r.sessions.of(client.ObjectKeyFromObject(set)) != before {
 		t.Error("what was remembered is lost")
+	}
+	if kept := written(r); kept[set.UID] != everyWrite {
+		t.Errorf("what was written is lost, and not kept but %v", kept)
 	}
 }
 

@@ -114,10 +114,12 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 
 // emptyReconciler remembers nothing yet.
 func emptyReconciler(now func() time.Time) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		now: now, parallel: parallelWrites, mutations: newMutationCache(now), sessions: newSessions(now), freezes: newFreezeDetector(now),
 		checkAnalysis: func(v1alpha1.AnalysisCheck, rollout.Wave) error { return nil },
 	}
+	r.sessions.forget = func(key types.NamespacedName, but types.UID) { r.mutations.forget(key, but) }
+	return r
 }
 
 // watch is a kind, which of its changes call for passes, and of which IngressDaemonSets.

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -23,31 +22,27 @@ type story struct {
 
 func TestStories(t *testing.T) {
 	for _, s := range stories {
-		t.Run(s.name, func(t *testing.T) {
-			golden.Equal(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), string(s.tell(t)))
-		})
+		golden.Test(t, *update, filepath.Join("testdata", "stories", s.name+".txt"), s.tell)
 	}
 }
 
 // teller plays a story and writes it down.
 type teller struct {
+	*golden.Story
 	*world
-	began time.Time
-	out   bytes.Buffer
 }
 
-func (s story) tell(t *testing.T) []byte {
+func (s story) tell(t *testing.T) string {
 	w := newWorld(0)
-	teller := &teller{world: w}
-	s.playIn(w, teller)
+	teller := s.playIn(w)
 	for _, fault := range w.audit.faults {
 		t.Error(fault)
 	}
-	return teller.out.Bytes()
+	return teller.String()
 }
 
 // playIn plays a story in a world in which nothing is yet, and has it told from when all nodes serve.
-func (s story) playIn(w *world, teller *teller) {
+func (s story) playIn(w *world) *teller {
 	spec := specOfStories()
 	s.set(&spec)
 	w.detacher.slowest, w.detacher.keys = 2*time.Second, map[string]string{detacherKey: detacherTimestamp}
@@ -56,18 +51,16 @@ func (s story) playIn(w *world, teller *teller) {
 	}
 	w.begin(spec)
 	w.run(start.Add(time.Minute))
-	teller.began, w.story = w.now, teller.line
-	fmt.Fprintf(&teller.out, "%s\n\n", s.about)
+	teller := &teller{golden.NewStory("%8s  %-21s  %s", func() time.Time { return w.now }), w}
+	teller.Begin(s.about)
+	w.story = teller.Line
 	s.play(teller)
-}
-
-func (t *teller) line(actor, what string) {
-	fmt.Fprintf(&t.out, "%8s  %-21s  %s\n", fmt.Sprintf("%.2fs", t.now.Sub(t.began).Seconds()), actor, what)
+	return teller
 }
 
 // somebody does something, and then time passes.
 func (t *teller) does(who, what string, do func(), pass time.Duration) {
-	t.line(who, what)
+	t.Line(who, what)
 	do()
 	t.run(t.now.Add(pass))
 }

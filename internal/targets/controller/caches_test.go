@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	corev1 "k8s.io/api/core/v1"
@@ -194,7 +195,7 @@ func TestACacheThatIsLate(t *testing.T) {
 func reconcileFor(t *testing.T, d time.Duration, r *Reconciler, triggers <-chan struct{}) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		result, err := r.Reconcile(t.Context(), all)
+		result, err := r.Reconcile(t.Context(), onepass.Everything)
 		if err != nil {
 			t.Fatal(err)
 		}

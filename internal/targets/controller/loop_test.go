@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	corev1 "k8s.io/api/core/v1"
@@ -118,7 +119,7 @@ func TestTheWholeLoop(t *testing.T) {
 		until := func(what string, within time.Duration, is func() bool) {
 			t.Helper()
 			for end := time.Now().Add(within); time.Now().Before(end); {
-				result, err := r.Reconcile(t.Context(), all)
+				result, err := r.Reconcile(t.Context(), onepass.Everything)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -196,7 +197,7 @@ func TestRolesComeAndGo(t *testing.T) {
 			t.Helper()
 			for range 5 {
 				time.Sleep(2 * time.Second)
-				if _, err := r.Reconcile(t.Context(), all); err != nil {
+				if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()

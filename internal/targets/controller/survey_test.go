@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	corev1 "k8s.io/api/core/v1"
@@ -186,7 +187,7 @@ func (p *play) until(what string, within time.Duration, is func() bool) time.Dur
 	p.Helper()
 	begun := time.Now()
 	for time.Since(begun) < within {
-		result, err := p.Reconcile(p.Context(), all)
+		result, err := p.Reconcile(p.Context(), onepass.Everything)
 		if err != nil {
 			p.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/server"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // checkers are what the simulated pods of health-checker DaemonSets would run:
@@ -39,7 +40,7 @@ type checker struct {
 }
 
 func startCheckers(ctx context.Context) (stop func(), err error) {
-	admin, err := adminConfig()
+	admin, err := harness.AdminConfig(theCluster)
 	if err != nil {
 		return nil, err
 	}

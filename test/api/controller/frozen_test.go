@@ -25,6 +25,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 // TestFrozenLeader: a leader is frozen with a request under way, at each of the moments
@@ -151,7 +152,7 @@ type way struct {
 
 func (f *fixture) newWay(moments []*moment) *way {
 	f.Helper()
-	admin, err := adminConfig()
+	admin, err := harness.AdminConfig(theCluster)
 	f.must(err)
 	target, err := url.Parse(admin.Host)
 	f.must(err)

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -21,10 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,6 +35,7 @@ import (
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	targets "github.com/mumoshu/ingress-daemonset-controller/internal/targets/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
 const (
@@ -52,8 +50,7 @@ var (
 	// All tests share one cluster and one controller.
 	theCluster *cluster.Cluster
 	// api is the administrator's, who is the user in these tests.
-	api    client.WithWatch
-	scheme = runtime.NewScheme()
+	api client.WithWatch
 	// theController runs under its own account.
 	theController *controller
 )
@@ -64,29 +61,17 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
-	code, err := run(context.Background(), m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	// The one node of the cluster's own only makes it start kwok: the tests make theirs.
+	os.Exit(harness.OnAPIServer("api-controller", 1, func(ctx context.Context, c *cluster.Cluster) (int, error) {
+		theCluster = c
+		return run(ctx, m)
+	}))
 }
 
 func run(ctx context.Context, m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "api-controller-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	// The one node of the cluster's own only makes it start kwok: the tests make theirs.
-	theCluster, err = cluster.Start(ctx, cluster.Options{SimulatedNodes: 1, Dir: dir, Log: os.Stderr})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, theCluster.Down(ctx)) }()
 	logs := &bytes.Buffer{}
 	setUpLogs(logs)
-	if err := connect(ctx); err != nil {
+	if api, err = harness.Admin(theCluster); err != nil {
 		return 0, err
 	}
 	if err := install(ctx); err != nil {
@@ -106,9 +91,7 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		err = checkPermissions(ctx)
 	}
 	if code != 0 || err != nil {
-		keep := filepath.Join(os.TempDir(), "api-controller.log")
-		err = errors.Join(err, os.WriteFile(keep, logs.Bytes(), 0o644))
-		fmt.Fprintln(os.Stderr, "the controller's log is in", keep)
+		err = errors.Join(err, harness.KeepLog("api-controller.log", logs.Bytes()))
 	}
 	return code, err
 }
@@ -128,30 +111,6 @@ func (l *locked) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
-}
-
-func connect(context.Context) error {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	admin, err := adminConfig()
-	if err != nil {
-		return err
-	}
-	api, err = client.NewWithWatch(admin, client.Options{Scheme: scheme})
-	return err
-}
-
-func adminConfig() (*rest.Config, error) {
-	admin, err := theCluster.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	admin.QPS = -1
-	admin.WarningHandler = rest.NoWarnings{}
-	return admin, nil
 }
 
 // install applies config/default, but for the Deployment of the controller, and
@@ -196,7 +155,7 @@ func startController(ctx context.Context, image string) (*controller, error) {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(own, ctrl.Options{
-		Scheme:                        scheme,
+		Scheme:                        api.Scheme(),
 		Cache:                         rollout.CacheOptions(false),
 		Metrics:                       server.Options{BindAddress: "0"},
 		LeaderElection:                true,
@@ -247,7 +206,7 @@ func accountConfig(ctx context.Context) (*rest.Config, error) {
 	if err := api.SubResource("token").Create(ctx, serviceAccount, token); err != nil {
 		return nil, fmt.Errorf("asking for a token: %w", err)
 	}
-	admin, err := adminConfig()
+	admin, err := harness.AdminConfig(theCluster)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func TestBind(t *testing.T) {
 	f := newFixture(t, 0)
 	own, err := accountConfig(t.Context())
 	f.must(err)
-	asController, err := client.New(own, client.Options{Scheme: scheme})
+	asController, err := client.New(own, client.Options{Scheme: api.Scheme()})
 	f.must(err)
 	for role, allowed := range map[string]bool{"ingress-daemonset-healthchecker": true, "cluster-admin": false, "view": false} {
 		err := asController.Create(t.Context(), &rbacv1.RoleBinding{
