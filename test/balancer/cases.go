@@ -77,7 +77,7 @@ func Cases() []Case {
 			prepare: addHook, run: drain,
 		},
 		{
-			Name: "drain-beyond-the-floor", Group: "pods", Loses: true,
+			Name: "drain-beyond-settle-time", Group: "pods", Loses: true,
 			What:    "such a drain where the load balancer sends new connections for longer than the settle time, for comparison",
 			prepare: addHook, run: drainBeyondSettleTime,
 		},

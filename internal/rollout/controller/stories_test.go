@@ -51,7 +51,7 @@ var stories = []story{
 			t.edit("sets partition to 25%", func(s *v1alpha1.IngressDaemonSetSpec) { s.UpdateStrategy.RollingUpdate.Partition = percent(25) }, 2*time.Minute)
 		}},
 
-	{"floor-reached", "One of two nodes does not serve. The other is not taken out, because one node must always serve.", 2,
+	{"minimum-reached", "One of two nodes does not serve. The other is not taken out, because one node must always serve.", 2,
 		func(s *v1alpha1.IngressDaemonSetSpec) {
 			byHealthCheck(s)
 			s.UpdateStrategy.RollingUpdate.MaxUnavailableNodes = number(2)
