@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // applied is what became of what was decided.
@@ -161,6 +162,7 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 		r.answers.wrote(object)
+		logStep(ctx, "AddFinalizer", "its targets are to be taken out before it is gone", "object", objectOf(object))
 		return errNotYet
 	}
 	if !same(object.Status, d.Status) {
@@ -174,12 +176,21 @@ func (r *Reconciler) writeAttachment(ctx context.Context, d targets.AttachmentDe
 		if err := r.client.Update(ctx, object, client.FieldOwner(FieldManager)); err != nil {
 			return fmt.Errorf("removing the finalizer: %w", err)
 		}
+		logStep(ctx, "RemoveFinalizer", "nothing that it registered is left", "object", objectOf(object))
 		if len(object.Finalizers) == 0 {
 			r.answers.ended(object.UID)
 		}
 	}
 	return nil
 }
+
+// logStep tells of a step that was carried out, and why. Statuses are written all the time, and what
+// counts in them is told by the calls that follow.
+func logStep(ctx context.Context, action, reason string, values ...any) {
+	log.FromContext(ctx).Info("carried out", append([]any{"action", action, "reason", reason}, values...)...)
+}
+
+func objectOf(o client.Object) string { return client.ObjectKeyFromObject(o).String() }
 
 // writeNodeAttachment writes the status of an Attachment. One that was deleted meanwhile has
 // failed as well: without it nothing is remembered.

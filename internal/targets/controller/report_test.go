@@ -15,7 +15,9 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -88,6 +90,35 @@ func TestCallsAreLogged(t *testing.T) {
 	want := []string{
 		`"level"=0 "msg"="called the cloud" "call"="Deregister" "group"="arn:web" "targets"={"i-a:80"="it is being deregistered, because pod ns/a is being deleted"} "outcome"="Failed" "answer"="broken"`,
 		`"level"=0 "msg"="called the cloud" "call"="Register" "group"="arn:web" "targets"={"i-b:80"="it is being registered, because pod ns/b is to serve"} "outcome"="Accepted" "answer"=""`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestWritesAreLogged says of each finalizer and each drain hook that was written which, and why, once,
+// and nothing of one that was refused.
+func TestWritesAreLogged(t *testing.T) {
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	ctx := logr.NewContext(t.Context(), logger)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid-p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	api := fakeapi.New(t, named("one"), pod)
+	r := &Reconciler{client: api, answers: newAnswers()}
+	seen := stored(t, api, named("one"))[0]
+	api.Refuse = func(string) error { return errors.New("refused") }
+	for range 2 {
+		_ = r.writeAttachment(ctx, targets.AttachmentDecision{Object: seen, AddFinalizer: true})
+		_ = r.writeHook(ctx, targets.HookWrite{Pod: pod, In: true})
+		api.Refuse = nil
+	}
+	if err := r.writeAttachment(ctx, targets.AttachmentDecision{Object: stored(t, api, named("one"))[0], Release: true}); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		`"level"=0 "msg"="carried out" "action"="AddFinalizer" "reason"="its targets are to be taken out before it is gone" "object"="ns/one"`,
+		`"level"=0 "msg"="carried out" "action"="TellHook" "reason"="it may get traffic as a target" "pod"="ns/p" "node"="n"`,
+		`"level"=0 "msg"="carried out" "action"="RemoveFinalizer" "reason"="nothing that it registered is left" "object"="ns/one"`,
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))

@@ -79,6 +79,11 @@ func (r *Reconciler) writeHook(ctx context.Context, h targets.HookWrite) error {
 		return fmt.Errorf("telling the drain hook: %w", err)
 	}
 	r.answers.wrote(pod)
+	reason := "it may get traffic as a target"
+	if !h.In {
+		reason = "no traffic comes to it as a target any more"
+	}
+	logStep(ctx, "TellHook", reason, "pod", objectOf(pod), "node", h.Pod.Spec.NodeName)
 	if h.In {
 		r.told.set(h.Pod.UID, true)
 	}
