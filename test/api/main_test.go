@@ -47,6 +47,7 @@ var (
 	rbacFiles   = []string{"../../config/rbac/controller.yaml", "../../config/rbac/tenants.yaml", "../../config/loadbalancers/rbac.yaml"}
 
 	// All tests share one API server.
+	server   *cluster.Cluster
 	config   *rest.Config
 	client   *dynamic.DynamicClient
 	warnings recorder
@@ -54,7 +55,8 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(harness.OnAPIServer("api-test", 0, func(ctx context.Context, c *cluster.Cluster) (int, error) {
-		if err := connect(c); err != nil {
+		server = c
+		if err := connect(); err != nil {
 			return 0, err
 		}
 		if err := install(ctx); err != nil {
@@ -64,8 +66,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func connect(c *cluster.Cluster) (err error) {
-	if config, err = c.RESTConfig(); err != nil {
+func connect() (err error) {
+	if config, err = server.RESTConfig(); err != nil {
 		return err
 	}
 	config.QPS, config.WarningHandler = -1, &warnings
