@@ -55,7 +55,8 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(harness.OnAPIServer("api-test", 0, func(ctx context.Context, c *cluster.Cluster) (int, error) {
-		if err := connect(c); err != nil {
+		server = c
+		if err := connect(); err != nil {
 			return 0, err
 		}
 		if err := install(ctx); err != nil {
@@ -65,9 +66,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func connect(c *cluster.Cluster) (err error) {
-	server = c
-	if config, err = c.RESTConfig(); err != nil {
+func connect() (err error) {
+	if config, err = server.RESTConfig(); err != nil {
 		return err
 	}
 	config.QPS, config.WarningHandler = -1, &warnings
