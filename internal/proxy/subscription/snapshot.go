@@ -1,0 +1,63 @@
+package subscription
+
+import (
+	"context"
+	"time"
+)
+
+// snapshotEvery is how much time is between two snapshots at least.
+const snapshotEvery = time.Second
+
+// Restore applies the last snapshot, if there is one, and says whether there is. What of it cannot be used
+// is refused alone, as on a stream.
+func (s *Subscription) Restore() bool {
+	if s.options.Directory == "" {
+		return false
+	}
+	held, found := s.files.read()
+	if found {
+		s.sayRefused(s.take(held))
+	}
+	return found
+}
+
+// save has a snapshot written soon.
+func (s *Subscription) save() {
+	select {
+	case s.unsaved <- struct{}{}:
+	default:
+	}
+}
+
+// keepSnapshot writes snapshots until the context ends, and then what is not written yet.
+func (s *Subscription) keepSnapshot(ctx context.Context) {
+	if s.options.Directory == "" {
+		return
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-s.unsaved:
+			s.writeSnapshot()
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(snapshotEvery):
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case <-s.unsaved:
+		s.writeSnapshot()
+	default:
+	}
+}
+
+func (s *Subscription) writeSnapshot() {
+	s.mu.Lock()
+	held := s.holdings.All()
+	s.mu.Unlock()
+	if err := s.files.write(held); err != nil {
+		s.options.Log.Error("the snapshot is not written, the one before stays", "error", err)
+		s.save()
+	}
+}
