@@ -25,10 +25,11 @@ import (
 // concurrent use.
 type Holdings struct {
 	position string
-	// used are in the table. Waiting are to be used as soon as what they name is there, refused are, beside
-	// these, what cannot be used at all.
-	used, waiting map[string]copied
-	refused       map[string]refusal
+	// used are in the table. Removed are there as well, because a route or a listener whose next version
+	// was refused still names them. Waiting are to be used as soon as what they name is there.
+	used, removed, waiting map[string]copied
+	// refused are all that are not used as they were told last, also those that wait.
+	refused map[string]refusal
 }
 
 // copied is a resource as it came.
@@ -42,7 +43,7 @@ type refusal struct{ version, reason string }
 
 // New holds nothing.
 func New() *Holdings {
-	return &Holdings{used: map[string]copied{}, waiting: map[string]copied{}, refused: map[string]refusal{}}
+	return &Holdings{used: map[string]copied{}, removed: map[string]copied{}, waiting: map[string]copied{}, refused: map[string]refusal{}}
 }
 
 // Take has a transaction applied, once and whole but for what is refused, and gives the answer to it.
@@ -53,7 +54,10 @@ func (h *Holdings) Take(r wire.Response, apply func(table.Changes) table.Result)
 		return answer
 	}
 	for _, name := range r.Removed {
-		h.remove(name)
+		if was, used := h.used[name]; used {
+			h.removed[name] = was
+		}
+		h.forget(name)
 	}
 	read := h.read(r.Resources)
 	h.settle(read, apply(table.Changes{Set: read.set, Removed: r.Removed}))
@@ -62,7 +66,7 @@ func (h *Holdings) Take(r wire.Response, apply func(table.Changes) table.Result)
 	return answer
 }
 
-func (h *Holdings) remove(name string) {
+func (h *Holdings) forget(name string) {
 	delete(h.used, name)
 	delete(h.waiting, name)
 	delete(h.refused, name)
@@ -80,7 +84,7 @@ func (h *Holdings) settle(t transaction, result table.Result) {
 		h.refused[r.Name] = refusal{came.version, r.Err.Error()}
 	}
 	for name, came := range t.came {
-		h.remove(name)
+		h.forget(name)
 		h.used[name] = came
 	}
 	for _, name := range result.Late {
@@ -89,6 +93,11 @@ func (h *Holdings) settle(t transaction, result table.Result) {
 		// What came after the one that waited may not have been read.
 		if h.refused[name].version == h.used[name].version {
 			delete(h.refused, name)
+		}
+	}
+	for name := range h.removed {
+		if _, again := h.used[name]; again || !result.Table.Has(name) {
+			delete(h.removed, name)
 		}
 	}
 }
@@ -121,8 +130,10 @@ func (h *Holdings) Ask(node string) wire.Request {
 // of names. It shares bytes with the Holdings, which do not change.
 func (h *Holdings) All() wire.Response {
 	all := wire.Response{Position: h.position, TypeURL: wire.TypeURL}
-	for _, name := range slices.Sorted(maps.Keys(h.used)) {
-		c := h.used[name]
+	there := maps.Clone(h.used)
+	maps.Copy(there, h.removed)
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		c := there[name]
 		all.Resources = append(all.Resources, wire.Delivery{Name: name, Version: c.version, TypeURL: wire.TypeURL, Value: c.value})
 	}
 	return all

@@ -138,3 +138,22 @@ func TestMessageIsLetGo(t *testing.T) {
 	clear(d.Value)
 	uses(t, p, want)
 }
+
+// TestRemovedInUse: a backend that was removed is kept as long as a route uses it whose next version was
+// refused, and is not said to be had.
+func TestRemovedInUse(t *testing.T) {
+	p := newProxy()
+	b, e, r := delivery(t, backend("b", "")), delivery(t, endpoints("b")), delivery(t, route("r", "b", "/"))
+	p.take(response("1", b, e, r))
+	next := response("2", delivery(t, route("r", "other", "/")))
+	next.Removed = []string{"backend/b", "endpoints/b"}
+	refused(t, p.take(next), "2", "route/r")
+	uses(t, p, b, e, r)
+	if got := p.Ask("").Versions; len(got) != 1 {
+		t.Errorf("said to be had are %v", got)
+	}
+	last := response("3")
+	last.Removed = []string{"route/r"}
+	refused(t, p.take(last), "3")
+	uses(t, p)
+}

@@ -49,7 +49,7 @@ func readSnapshot(path string) (holdings.Snapshot, error) {
 		return holdings.Snapshot{}, err
 	}
 	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, holdings.MaxSnapshot+1))
+	b, err := io.ReadAll(io.LimitReader(file, int64(holdings.MaxSnapshot)+1))
 	if err != nil {
 		return holdings.Snapshot{}, err
 	}

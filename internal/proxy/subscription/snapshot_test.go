@@ -138,7 +138,7 @@ func TestBrokenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if err := file.Truncate(holdings.MaxSnapshot + 10); err != nil {
+	if err := file.Truncate(int64(holdings.MaxSnapshot) + 10); err != nil {
 		t.Fatal(err)
 	}
 	read("", "snapshot-0", "snapshot-1")
