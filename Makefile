@@ -18,7 +18,7 @@ LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
 	nodehealth/healthclient nodehealth/server proxy proxy/subscription proxy/upstream rollout/controller \
-	routing/delta targets/aws targets/controller
+	routing/delta routing/reviewer targets/aws targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./... | grep -v -e /test/ -e /tools/)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,8 +32,9 @@ type replica struct {
 	*delta.Server
 	target string
 	stop   func()
-	// reports are of its streams.
-	reports chan delta.Report
+	// reports are of its streams, lifetime is that of the first of them, 0 for ever.
+	reports  chan delta.Report
+	lifetime atomic.Int64
 }
 
 func newReplica(t *testing.T) *replica {
@@ -43,8 +45,14 @@ func newReplica(t *testing.T) *replica {
 	}
 	r := &replica{target: l.Addr().String(), reports: make(chan delta.Report, 100)}
 	r.Server = delta.NewServer(delta.Options{
-		Identify: func(context.Context) (delta.Peer, error) { return delta.Peer{IngressDaemonSet: web, Pod: "web-0"}, nil },
-		Report:   func(said delta.Report) { r.reports <- said },
+		Identify: func(context.Context) (delta.Peer, error) {
+			peer := delta.Peer{IngressDaemonSet: web, Pod: "web-0"}
+			if first := r.lifetime.Swap(0); first > 0 {
+				peer.Until = time.Now().Add(time.Duration(first))
+			}
+			return peer, nil
+		},
+		Report: func(said delta.Report) { r.reports <- said },
 	})
 	g := r.GRPC()
 	done := make(chan struct{})

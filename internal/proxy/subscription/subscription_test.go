@@ -2,6 +2,7 @@ package subscription
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -94,5 +95,30 @@ func TestRestart(t *testing.T) {
 	// What could not be used is no part of a snapshot: another version of the proxy may be able to.
 	if diff := cmp.Diff([]string{"b=gopher c="}, next.has()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestNextOpensFirst: before the credentials of a stream end the next one is open, and tells what the one
+// before it has not told; the proxy is connected all the time.
+func TestNextOpensFirst(t *testing.T) {
+	r, p := newReplica(t), newProxy("")
+	r.lifetime.Store(int64(4 * time.Second))
+	p.goTo(r)
+	p.run(t)
+	r.Commit(web, []wire.Resource{backend("a", "")}, nil)
+	if first := r.acknowledged(t, 1); first.Stream != 1 || first.Until.IsZero() {
+		t.Errorf("acknowledged is %+v", first)
+	}
+	second := r.acknowledged(t, 1)
+	if second.Stream != 2 || !second.Until.IsZero() {
+		t.Errorf("acknowledged is %+v", second)
+	}
+	r.Commit(web, []wire.Resource{backend("b", "")}, nil)
+	r.acknowledged(t, 2)
+	if diff := cmp.Diff([]string{"a=", "", "b="}, p.has()); diff != "" {
+		t.Error(diff)
+	}
+	if ended := p.logged.with("the stream from the controller ended"); len(ended) > 0 {
+		t.Errorf("it was not connected: %q", ended)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
 
 // played is a stream in a bubble of virtual time, whose proxy answers at once.
@@ -23,6 +24,8 @@ type played struct {
 }
 
 func (p *played) Context() context.Context { return p.ctx }
+
+func (p *played) SendHeader(metadata.MD) error { return nil }
 
 func (p *played) RecvMsg(to any) error {
 	select {

@@ -7,6 +7,7 @@
 //   - server.go: Server, of the logs of all classes; whom it lets in, and what it reports.
 //   - serve.go: one stream of it.
 //   - client.go: Client, the proxy's end of a stream.
+//   - credentials.go: how each end knows the other.
 //
 // Envoy's messages are read and written by package wire, so that what was encoded once goes to all
 // streams without a copy: gRPC is given the parts of a message.
@@ -29,6 +30,10 @@ const (
 // keepAlive is after what silence either end asks whether the other is there, and how long it waits for
 // the answer.
 const keepAlive = 10 * time.Second
+
+// lifetimeKey is the header that says after how many milliseconds the credentials of a stream end, and so the
+// stream; it is left out where they do not.
+const lifetimeKey = "lifetime-milliseconds"
 
 // described is the method without its handler.
 var described = grpc.StreamDesc{StreamName: method, ServerStreams: true, ClientStreams: true}

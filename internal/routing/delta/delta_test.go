@@ -19,21 +19,20 @@ import (
 func TestStream(t *testing.T) {
 	s := serve(t, ofWeb)
 	c, cancel := s.subscribe(t, nil)
-	peer := Peer{web, "web-0"}
-	want := []Report{{Peer: peer, Stream: 1}}
+	want := []Report{{Peer: web0, Stream: 1}}
 	got := []Report{s.report(t)}
 	if position, refused := s.Commit(web, []wire.Resource{backend("a", 1), backend("b", 1)}, nil); position != 1 || refused != nil {
 		t.Fatalf("the first commit is at %d, and refused are %v", position, refused)
 	}
 	answer(t, c, hear(t, c, "a=1 b=1"))
-	want, got = append(want, Report{peer, 1, stream.Acknowledgement{Position: 1}, false}), append(got, s.report(t))
+	want, got = append(want, Report{web0, 1, stream.Acknowledgement{Position: 1}, false}), append(got, s.report(t))
 	s.Commit(web, []wire.Resource{backend("a", 2)}, []string{"backend/b"})
 	no := wire.Refusal{Name: "backend/a", Reason: "it is not good"}
 	answer(t, c, hear(t, c, "a=2 -backend/b"), no)
 	refused := stream.Acknowledgement{Position: 2, Refused: []wire.Refusal{no}}
-	want, got = append(want, Report{peer, 1, refused, false}), append(got, s.report(t))
+	want, got = append(want, Report{web0, 1, refused, false}), append(got, s.report(t))
 	cancel()
-	want, got = append(want, Report{peer, 1, refused, true}), append(got, s.report(t))
+	want, got = append(want, Report{web0, 1, refused, true}), append(got, s.report(t))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -88,9 +87,8 @@ func TestNotIdentified(t *testing.T) {
 		return Peer{}, status.Error(codes.PermissionDenied, "the token is of another audience")
 	})
 	s.Commit(web, []wire.Resource{backend("a", 1)}, nil)
-	c, _ := s.subscribe(t, nil)
-	if r, err := c.Receive(); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("told is %v, %v; want PermissionDenied", r, err)
+	if c, err := Open(t.Context(), s.dial(t)); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("opened is %v, %v; want PermissionDenied", c, err)
 	}
 	if len(s.reports) > 0 {
 		t.Errorf("reported is %v", <-s.reports)
@@ -109,7 +107,7 @@ func TestRequestsRefused(t *testing.T) {
 			if err := g.SendMsg([][]byte{first}); err != nil {
 				t.Fatal(err)
 			}
-			if r, err := (&Client{g}).Receive(); status.Code(err) != codes.InvalidArgument {
+			if r, err := (&Client{stream: g}).Receive(); status.Code(err) != codes.InvalidArgument {
 				t.Errorf("told is %v, %v; want InvalidArgument", r, err)
 			}
 		})

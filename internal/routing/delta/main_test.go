@@ -30,7 +30,7 @@ type served struct {
 	reports chan Report
 }
 
-func serve(t *testing.T, identify func(context.Context) (Peer, error)) *served {
+func serve(t *testing.T, identify func(context.Context) (Peer, error), options ...grpc.ServerOption) *served {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,7 +38,7 @@ func serve(t *testing.T, identify func(context.Context) (Peer, error)) *served {
 	}
 	reports := make(chan Report, 100)
 	s := NewServer(Options{Identify: identify, Report: func(r Report) { reports <- r }})
-	g := s.GRPC()
+	g := s.GRPC(options...)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -51,7 +51,9 @@ func serve(t *testing.T, identify func(context.Context) (Peer, error)) *served {
 	return &served{s, l.Addr().String(), reports}
 }
 
-func ofWeb(context.Context) (Peer, error) { return Peer{web, "web-0"}, nil }
+var web0 = Peer{IngressDaemonSet: web, Pod: "web-0", UID: "web-0-uid"}
+
+func ofWeb(context.Context) (Peer, error) { return web0, nil }
 
 // dial is a connection that ends with the test.
 func (s *served) dial(t *testing.T) *grpc.ClientConn {
@@ -69,8 +71,11 @@ func (s *served) subscribe(t *testing.T, versions map[string]string) (c *Client,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	c, err := Subscribe(ctx, s.dial(t), wire.Request{Node: "web-0", TypeURL: wire.TypeURL, Versions: versions})
+	c, err := Open(ctx, s.dial(t))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(wire.Request{Node: "web-0", TypeURL: wire.TypeURL, Versions: versions}); err != nil {
 		t.Fatal(err)
 	}
 	return c, cancel
@@ -107,7 +112,7 @@ func said(r wire.Response) string {
 
 func answer(t *testing.T, c *Client, r wire.Response, refused ...wire.Refusal) {
 	t.Helper()
-	if err := c.Answer(wire.Request{TypeURL: wire.TypeURL, Nonce: r.Nonce, Error: wire.Refused(refused)}); err != nil {
+	if err := c.Send(wire.Request{TypeURL: wire.TypeURL, Nonce: r.Nonce, Error: wire.Refused(refused)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -20,6 +22,10 @@ const burst = 10 * time.Millisecond
 // peerStream is a stream while it is served. All of it is of one goroutine, but for what comes in.
 type peerStream struct {
 	grpc.ServerStream
+	// ctx is that of the stream, or ends before it with the peer's credentials or by end.
+	ctx    context.Context
+	end    context.CancelFunc
+	peer   Peer
 	class  *class
 	cursor *stream.Cursor
 	report func(stream.Acknowledgement)
@@ -36,30 +42,57 @@ func (s *Server) serve(g grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	first, err := receive(g, readRequest)
+	p := newStream(g, peer)
+	defer p.end()
+	s.enter(p)
+	defer s.leave(p)
+	if err := g.SendHeader(lifetime(peer)); err != nil {
+		return err
+	}
+	go p.listen()
+	first, err := p.first()
 	if err != nil {
 		return err
 	}
 	if first.TypeURL != wire.TypeURL {
 		return status.Errorf(codes.InvalidArgument, "type %q is not served", first.TypeURL)
 	}
-	c := s.class(peer.IngressDaemonSet)
+	p.class = s.class(peer.IngressDaemonSet)
+	p.cursor = p.class.begin(first.Versions)
 	said := Report{Peer: peer, Stream: s.streams.Add(1)}
-	p := &peerStream{
-		ServerStream: g, class: c, cursor: c.open(first.Versions), requests: make(chan wire.Request), failed: make(chan error, 1),
-		report: func(a stream.Acknowledgement) {
-			said.Acknowledgement = a
-			s.options.Report(said)
-		},
+	p.report = func(a stream.Acknowledgement) {
+		said.Acknowledgement = a
+		s.options.Report(said)
 	}
 	s.options.Report(said)
 	defer func() {
-		c.end(p.cursor)
+		p.class.end(p.cursor)
 		said.Ended = true
 		s.options.Report(said)
 	}()
-	go p.listen(g.Context())
 	return p.run()
+}
+
+func newStream(g grpc.ServerStream, peer Peer) *peerStream {
+	p := &peerStream{ServerStream: g, peer: peer, requests: make(chan wire.Request), failed: make(chan error, 1)}
+	if peer.Until.IsZero() {
+		p.ctx, p.end = context.WithCancel(g.Context())
+	} else {
+		p.ctx, p.end = context.WithDeadline(g.Context(), peer.Until)
+	}
+	return p
+}
+
+// longest bounds the lifetime that is said: a stream may be renewed before it must be.
+const longest = 24 * time.Hour
+
+// lifetime is the header that says it.
+func lifetime(peer Peer) metadata.MD {
+	if peer.Until.IsZero() {
+		return metadata.MD{}
+	}
+	left := min(max(time.Until(peer.Until), time.Millisecond), longest)
+	return metadata.Pairs(lifetimeKey, strconv.FormatInt(left.Milliseconds(), 10))
 }
 
 func readRequest(b []byte) (wire.Request, error) {
@@ -71,7 +104,7 @@ func readRequest(b []byte) (wire.Request, error) {
 }
 
 // listen hands over what comes, until the stream ends, which it does when run returns.
-func (p *peerStream) listen(ctx context.Context) {
+func (p *peerStream) listen() {
 	for {
 		r, err := receive(p, readRequest)
 		if err != nil {
@@ -80,15 +113,27 @@ func (p *peerStream) listen(ctx context.Context) {
 		}
 		select {
 		case p.requests <- r:
-		case <-ctx.Done():
+		case <-p.ctx.Done():
 			return
 		}
 	}
 }
 
-// run tells what is owed as soon as it is.
+// first is the request with which a stream begins.
+func (p *peerStream) first() (wire.Request, error) {
+	select {
+	case r := <-p.requests:
+		return r, nil
+	case err := <-p.failed:
+		return wire.Request{}, err
+	case <-p.ctx.Done():
+		return wire.Request{}, p.over()
+	}
+}
+
+// run tells what is owed as soon as it is, and nothing when the stream is over.
 func (p *peerStream) run() error {
-	for {
+	for p.ctx.Err() == nil {
 		changed, err := p.tell()
 		if err != nil {
 			return err
@@ -106,10 +151,18 @@ func (p *peerStream) run() error {
 				return nil
 			}
 			return err
-		case <-p.Context().Done():
-			return status.FromContextError(p.Context().Err()).Err()
+		case <-p.ctx.Done():
 		}
 	}
+	return p.over()
+}
+
+// over is why the stream is.
+func (p *peerStream) over() error {
+	if err := p.Context().Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.Unauthenticated, "the token has expired, or the pod is gone")
 }
 
 // tell sends what is owed, unless changes are gathered. It gives what is closed when more may be owed,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -25,7 +26,11 @@ type Options struct {
 // Peer is a proxy: a pod of an IngressDaemonSet.
 type Peer struct {
 	IngressDaemonSet types.NamespacedName
-	Pod              string
+	// Pod is its name, UID its UID.
+	Pod string
+	UID types.UID
+	// Until is when its credentials end, and its stream with them; zero is never.
+	Until time.Time
 }
 
 // Report is how far a stream is.
@@ -46,6 +51,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	classes map[types.NamespacedName]*class
+	open    map[*peerStream]bool
 }
 
 // class is the log of an IngressDaemonSet.
@@ -58,7 +64,7 @@ type class struct {
 
 // NewServer has an empty log for each class: its streams wait until that has its first Commit.
 func NewServer(o Options) *Server {
-	return &Server{options: o, classes: map[types.NamespacedName]*class{}}
+	return &Server{options: o, classes: map[types.NamespacedName]*class{}, open: map[*peerStream]bool{}}
 }
 
 // GRPC is a server of gRPC with the method. Options say at least how it is secured.
@@ -77,6 +83,31 @@ func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
 // Commit tells the proxies of an IngressDaemonSet of changes, see stream.Log.Commit.
 func (s *Server) Commit(set types.NamespacedName, changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
 	return s.class(set).commit(changed, removed)
+}
+
+// End ends the streams of those peers for which it holds that they are gone. Who is let in at the same time
+// may be missed: ask again.
+func (s *Server) End(gone func(Peer) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.open {
+		if gone(p.peer) {
+			p.end()
+		}
+	}
+}
+
+// enter and leave keep the streams that are open.
+func (s *Server) enter(p *peerStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[p] = true
+}
+
+func (s *Server) leave(p *peerStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, p)
 }
 
 func (s *Server) class(set types.NamespacedName) *class {
@@ -99,7 +130,7 @@ func (c *class) commit(changed []wire.Resource, removed []string) (position uint
 	return position, refused
 }
 
-func (c *class) open(versions map[string]string) *stream.Cursor {
+func (c *class) begin(versions map[string]string) *stream.Cursor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.log.Open(versions)
