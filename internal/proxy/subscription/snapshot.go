@@ -52,12 +52,19 @@ func (s *Subscription) keepSnapshot(ctx context.Context) {
 	}
 }
 
+// writeSnapshot writes one, or has that tried again.
 func (s *Subscription) writeSnapshot() {
 	s.mu.Lock()
 	held := s.holdings.All()
 	s.mu.Unlock()
-	if err := s.files.write(held); err != nil {
-		s.options.Log.Error("the snapshot is not written, the one before stays", "error", err)
-		s.save()
+	err := s.files.write(held)
+	if err == nil {
+		s.saidUnsaved = ""
+		return
 	}
+	if err.Error() != s.saidUnsaved {
+		s.options.Log.Error("the snapshot is not written, the one before stays", "error", err)
+	}
+	s.saidUnsaved = err.Error()
+	s.save()
 }

@@ -161,6 +161,11 @@ func TestNotWritten(t *testing.T) {
 		if lines := p.logged.with("the snapshot is not written"); len(lines) != 1 {
 			t.Errorf("it says %q", lines)
 		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if lines := p.logged.with("the snapshot is not written"); len(lines) != 1 {
+			t.Errorf("it says the same again and again: %q", lines)
+		}
 		if err := os.Mkdir(directory, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -109,7 +109,12 @@ func (s *Subscription) ask() wire.Request {
 
 // sayRefused says what is refused, which the controller is told as well.
 func (s *Subscription) sayRefused(answer wire.Request) {
+	refused := ""
 	if answer.Error != nil {
-		s.options.Log.Warn("refused some of what the controller told, the rest is applied", "position", answer.Nonce, "refused", answer.Error.Message)
+		refused = answer.Error.Message
 	}
+	if refused != "" && refused != s.saidRefused {
+		s.options.Log.Warn("refused some of what the controller told, the rest is applied", "position", answer.Nonce, "refused", refused)
+	}
+	s.saidRefused = refused
 }

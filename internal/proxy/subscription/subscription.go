@@ -45,6 +45,9 @@ type Subscription struct {
 	files   files
 	// unsaved holds one token where there is something that no snapshot has.
 	unsaved chan struct{}
+	// saidRefused and saidUnsaved are what was said last of refusals and of snapshots, each by one
+	// goroutine: it is said once for as long as it lasts.
+	saidRefused, saidUnsaved string
 
 	mu       sync.Mutex
 	holdings *holdings.Holdings

@@ -28,14 +28,18 @@ func TestTransactions(t *testing.T) {
 	if diff := cmp.Diff(refused, s.Refused); diff != "" || !s.Applied || !s.Connected || s.Since.IsZero() || s.Position != "2" {
 		t.Errorf("its state is %+v %s", s, diff)
 	}
+	r.Commit(web, []wire.Resource{backend("c", "")}, nil)
+	if diff := cmp.Diff(refused, r.acknowledged(t, 3).Refused); diff != "" {
+		t.Errorf("refused is still the same, and said to be another: %s", diff)
+	}
 	if said := p.logged.with("backend/a"); len(said) != 1 {
 		t.Errorf("of what is refused it says %q", said)
 	}
 	r.Commit(web, []wire.Resource{backend("a", "h2c")}, []string{"backend/b"})
-	if refused := r.acknowledged(t, 3).Refused; refused != nil {
+	if refused := r.acknowledged(t, 4).Refused; refused != nil {
 		t.Errorf("all is put right, and %v is refused", refused)
 	}
-	if diff := cmp.Diff([]string{"a= b=", "a=gopher b=ws", "a=h2c -backend/b"}, p.has()); diff != "" {
+	if diff := cmp.Diff([]string{"a= b=", "a=gopher b=ws", "c=", "a=h2c -backend/b"}, p.has()); diff != "" {
 		t.Error(diff)
 	}
 }

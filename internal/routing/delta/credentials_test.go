@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -134,9 +135,10 @@ func TestLifetime(t *testing.T) {
 	if c.Lifetime > time.Hour || c.Lifetime < 50*time.Minute {
 		t.Errorf("the token holds for an hour, and %v is said", c.Lifetime)
 	}
-	hear(t, c, "")
+	answer(t, c, hear(t, c, ""))
 	s.End(func(p Peer) bool { return p.UID == "other" })
-	s.Commit(web, nil, []string{"backend/none"})
+	s.Commit(web, []wire.Resource{backend("a", 1)}, nil)
+	answer(t, c, hear(t, c, "a=1"))
 	s.End(func(p Peer) bool { return p.UID == web0.UID })
 	if _, err := c.Receive(); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("the stream of a pod that is gone ends with %v", err)
