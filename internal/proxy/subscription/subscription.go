@@ -112,6 +112,6 @@ func (s *Subscription) take(r wire.Response) (answer wire.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer = s.holdings.Take(r, s.options.Apply)
-	s.state.Applied = true
+	s.state.Applied = s.state.Applied || s.holdings.Position() != ""
 	return answer
 }
