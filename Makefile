@@ -19,8 +19,8 @@ LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
-	nodehealth/healthclient nodehealth/server onepass proxy proxy/upstream rollout/controller \
-	targets/aws targets/controller
+	nodehealth/healthclient nodehealth/server onepass proxy proxy/subscription proxy/upstream \
+	rollout/controller routing/delta routing/reviewer targets/aws targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
 # These share the machine's processors and the cluster's network, and take turns.

@@ -45,9 +45,9 @@ const onepass = "internal/onepass"
 
 // rules name every package that is shipped, in the order in which a newcomer should open them:
 // CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
-// their own and on no other of them but healthclient and onepass, and the proxy on its client of endpoints. Commands
-// wire them. Examples are programs as users write them, with the standard library and what this module
-// has for users.
+// their own and on no other of them but healthclient and onepass; the proxy also on its client of endpoints, and
+// both ends of the stream on what carries it. Commands wire them. Examples are programs as users write them,
+// with the standard library and what this module has for users.
 var rules = []rule{
 	{"api/v1alpha1", contract, nil, kubernetesTypes},
 	{"api/v1alpha1/webhook", contract, nil, nil},
@@ -64,6 +64,9 @@ var rules = []rule{
 	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
+	{"internal/routing/stream", pure, []string{"internal/routing/wire"}, nil},
+	{"internal/routing/identity", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/proxy/holdings", pure, []string{"internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/conversion", pure, []string{"api/v1alpha1"}, append([]string{"go.yaml.in/yaml/v3/"}, kubernetesTypes...)},
 
@@ -78,6 +81,9 @@ var rules = []rule{
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
+	{"internal/routing/delta", adapter, []string{"internal/routing/stream", "internal/routing/wire"}, nil},
+	{"internal/routing/reviewer", adapter, []string{"api/v1alpha1", "internal/routing/delta", "internal/routing/identity"}, nil},
+	{"internal/proxy/subscription", adapter, []string{"internal/proxy/holdings", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
 	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/conversion", "internal/kstatus", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},

@@ -153,3 +153,26 @@ func (t *Table) Backend(name string) (backend *wire.Backend, endpoints []wire.En
 	}
 	return backend, all.All, true
 }
+
+// Has is whether there is a resource of that name on the stream (wire.NameOf), also where it was removed
+// and is still named.
+func (t *Table) Has(full string) (found bool) {
+	kind, name, err := wire.ParseName(full)
+	if err != nil {
+		return false
+	}
+	hash := hashOf(name)
+	switch kind {
+	case wire.KindCertificate:
+		_, found = t.certificates.get(hash, name)
+	case wire.KindEndpoints:
+		_, found = t.endpoints.get(hash, name)
+	case wire.KindBackend:
+		_, found = t.backends.get(hash, name)
+	case wire.KindListener:
+		_, found = t.listeners.get(hash, name)
+	case wire.KindRoute:
+		_, found = t.routes.get(hash, name)
+	}
+	return found
+}

@@ -1,0 +1,150 @@
+package delta
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// signed is a certificate for a name that signs itself, and the same as PEM.
+func signed(t *testing.T, name string) (tls.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// TestTokenGoesToControllersOnly: a proxy shows its token to who has the certificate of a controller, the
+// present one of the file, and to nobody else.
+func TestTokenGoesToControllersOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	ours, authority := signed(t, ServerName)
+	forged, _ := signed(t, ServerName)
+	_, other := signed(t, ServerName)
+	misnamed, misnamedAuthority := signed(t, "other.example.com")
+	for _, test := range []struct {
+		name        string
+		certificate tls.Certificate
+		authorities []byte
+		token       string
+		want        string
+	}{
+		{"controller", ours, authority, "one\n", "one"},
+		{"controller, with another token", ours, authority, "two", "two"},
+		{"controller, of the old authority of two", ours, append(append([]byte{}, other...), authority...), "one", "one"},
+		{"another with its name", forged, authority, "one", ""},
+		{"another name", misnamed, misnamedAuthority, "one", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte(test.token), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			shown := make(chan string, 10)
+			s := serve(t, func(ctx context.Context) (Peer, error) {
+				shown <- TokenOf(ctx)
+				return web0, nil
+			}, grpc.Creds(Present(func() (*tls.Certificate, error) { return &test.certificate, nil })))
+			trust, err := Trust(test.authorities)
+			if err != nil {
+				t.Fatal(err)
+			}
+			connection, err := Dial(s.target, grpc.WithTransportCredentials(trust), grpc.WithPerRPCCredentials(Token(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer connection.Close()
+			_, err = Open(t.Context(), connection)
+			if test.want == "" {
+				if status.Code(err) != codes.Unavailable || len(shown) > 0 {
+					t.Errorf("the stream is opened with %v, and %d tokens are shown", err, len(shown))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := <-shown; got != test.want {
+				t.Errorf("shown is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestNoToken: without TLS no token is sent, nor is one where there is no file.
+func TestNoToken(t *testing.T) {
+	s := serve(t, ofWeb)
+	if c, err := Dial(s.target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(Token("/no/file"))); err == nil {
+		c.Close()
+		t.Error("a token would be sent without TLS")
+	}
+	if _, err := Token(filepath.Join(t.TempDir(), "none")).GetRequestMetadata(t.Context()); err == nil {
+		t.Error("there is no token, and no error")
+	}
+	if _, err := Trust([]byte("no PEM")); err == nil {
+		t.Error("nobody is trusted, and there is no error")
+	}
+	if got := TokenOf(t.Context()); got != "" {
+		t.Errorf("a token %q is found where there is none", got)
+	}
+}
+
+// TestLifetime: a stream says how long its credentials hold, and ends with them, or when its pod is gone.
+func TestLifetime(t *testing.T) {
+	expired := serve(t, func(context.Context) (Peer, error) {
+		p := web0
+		p.Until = time.Now().Add(-time.Second)
+		return p, nil
+	})
+	c, err := Open(t.Context(), expired.dial(t))
+	if err == nil {
+		_, err = c.Receive()
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a stream whose token has expired ends with %v", err)
+	}
+	s := serve(t, func(context.Context) (Peer, error) {
+		p := web0
+		p.Until = time.Now().Add(time.Hour)
+		return p, nil
+	})
+	s.Commit(web, nil, nil)
+	c, _ = s.subscribe(t, nil)
+	if c.Lifetime > time.Hour || c.Lifetime < 50*time.Minute {
+		t.Errorf("the token holds for an hour, and %v is said", c.Lifetime)
+	}
+	answer(t, c, hear(t, c, ""))
+	s.End(func(p Peer) bool { return p.UID == "other" })
+	s.Commit(web, []wire.Resource{backend("a", 1)}, nil)
+	answer(t, c, hear(t, c, "a=1"))
+	s.End(func(p Peer) bool { return p.UID == web0.UID })
+	if _, err := c.Receive(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream of a pod that is gone ends with %v", err)
+	}
+	without, _ := serve(t, ofWeb).subscribe(t, nil)
+	if without.Lifetime != 0 {
+		t.Errorf("a stream without an end says %v", without.Lifetime)
+	}
+}

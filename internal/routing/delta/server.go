@@ -1,0 +1,157 @@
+package delta
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Options are what a Server asks and tells.
+type Options struct {
+	// Identify says who opens a stream, from its credentials alone, or gives an error of package status:
+	// not a byte is told then.
+	Identify func(context.Context) (Peer, error)
+	// Report is told of each stream's beginning, acknowledgements and end, by the stream's goroutine: it
+	// must not wait.
+	Report func(Report)
+}
+
+// Peer is a proxy: a pod of an IngressDaemonSet.
+type Peer struct {
+	IngressDaemonSet types.NamespacedName
+	// Pod is its name, UID its UID.
+	Pod string
+	UID types.UID
+	// Until is when its credentials end, and its stream with them; zero is never.
+	Until time.Time
+}
+
+// Report is how far a stream is.
+type Report struct {
+	Peer
+	// Stream tells the streams of a pod apart: a later one has a larger number.
+	Stream uint64
+	// Acknowledgement is the last one. Its position is that of Commit, 0 before the first.
+	stream.Acknowledgement
+	// Ended is whether the stream is over: what it acknowledged counts no more.
+	Ended bool
+}
+
+// Server serves streams to the proxies of all classes, each from the log of its IngressDaemonSet.
+type Server struct {
+	options Options
+	streams atomic.Uint64
+
+	mu      sync.Mutex
+	classes map[types.NamespacedName]*class
+	open    map[*peerStream]bool
+}
+
+// class is the log of an IngressDaemonSet.
+type class struct {
+	mu  sync.Mutex
+	log *stream.Log
+	// changed is closed with the next commit.
+	changed chan struct{}
+}
+
+// NewServer has an empty log for each class: its streams wait until that has its first Commit.
+func NewServer(o Options) *Server {
+	return &Server{options: o, classes: map[types.NamespacedName]*class{}, open: map[*peerStream]bool{}}
+}
+
+// GRPC is a server of gRPC with the method. Options say at least how it is secured.
+func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
+	g := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(wire.MaxMessage),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive, Timeout: keepAlive}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 2}),
+	}, options...)...)
+	handled := described
+	handled.Handler = func(_ any, g grpc.ServerStream) error { return s.serve(g) }
+	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{handled}}, s)
+	return g
+}
+
+// Commit tells the proxies of an IngressDaemonSet of changes, see stream.Log.Commit.
+func (s *Server) Commit(set types.NamespacedName, changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
+	return s.class(set).commit(changed, removed)
+}
+
+// End ends the streams of those peers for which it holds that they are gone. Who is let in at the same time
+// may be missed: ask again.
+func (s *Server) End(gone func(Peer) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.open {
+		if gone(p.peer) {
+			p.end()
+		}
+	}
+}
+
+// enter and leave keep the streams that are open.
+func (s *Server) enter(p *peerStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[p] = true
+}
+
+func (s *Server) leave(p *peerStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, p)
+}
+
+func (s *Server) class(set types.NamespacedName) *class {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.classes[set]
+	if c == nil {
+		c = &class{log: stream.New(), changed: make(chan struct{})}
+		s.classes[set] = c
+	}
+	return c
+}
+
+func (c *class) commit(changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	position, refused = c.log.Commit(changed, removed)
+	close(c.changed)
+	c.changed = make(chan struct{})
+	return position, refused
+}
+
+func (c *class) begin(versions map[string]string) *stream.Cursor {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.Open(versions)
+}
+
+// next is what the stream is owed, and what is closed when that may be more.
+func (c *class) next(cursor *stream.Cursor) (m stream.Message, owed bool, changed <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, owed, err = cursor.Next()
+	return m, owed, c.changed, err
+}
+
+func (c *class) answer(cursor *stream.Cursor, r wire.Request) (a stream.Acknowledgement, is bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cursor.Answer(r)
+}
+
+func (c *class) end(cursor *stream.Cursor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cursor.Close()
+}

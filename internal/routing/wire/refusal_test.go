@@ -1,0 +1,41 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// TestRefusals are read as they were written, whatever is in names, and reasons in one line.
+func TestRefusals(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := several(t, "refusals", func(t *rapid.T) Refusal {
+			return Refusal{rapid.String().Draw(t, "name"), rapid.StringMatching(`[ -~ä]{0,40}`).Draw(t, "reason")}
+		})
+		if diff := cmp.Diff(all, Refused(all).Refusals()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestRefusalsForPeople(t *testing.T) {
+	status := Refused([]Refusal{{"route/a", "a\nb\x00c\xffd"}, {"", strings.Repeat("ä", 400)}})
+	if want := "\"route/a\": a b c?d\n\"\": " + strings.Repeat("ä", 256); status.Code != 3 || status.Message != want {
+		t.Errorf("got %d %q, want 3 %q", status.Code, status.Message, want)
+	}
+	if status := Refused(nil); status != nil {
+		t.Errorf("nothing is refused, and it says %v", status)
+	}
+}
+
+// TestRefusalsOfOthers: what is of another form is the reason of a whole response.
+func TestRefusalsOfOthers(t *testing.T) {
+	for _, text := range []string{"", "no", `"a`, `"a"`, `"a":b`, "`a`b"} {
+		want := []Refusal{{Reason: text}}
+		if diff := cmp.Diff(want, (&Status{Message: text}).Refusals()); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
+	}
+}
