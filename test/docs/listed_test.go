@@ -2,6 +2,7 @@ package docs
 
 import (
 	"go/ast"
+	"slices"
 	"testing"
 )
 
@@ -11,10 +12,13 @@ const (
 )
 
 // TestListed finds every command line of the pages in the list of those that test/e2e
-// runs, and nothing else there: that test starts too late to say so.
+// runs, and nothing else there: that test starts too late to say so. Pages that are followed whole need no list.
 func TestListed(t *testing.T) {
 	shown := map[string]string{}
 	for name, page := range pages(t) {
+		if slices.Contains(Followed, name) {
+			continue
+		}
 		for _, command := range Commands(page) {
 			shown[command] = name
 		}
@@ -32,6 +36,43 @@ func TestListed(t *testing.T) {
 	for command, page := range shown {
 		if !listed[command] {
 			t.Errorf("%s shows a command that %s does not list: %s", page, runs, command)
+		}
+	}
+}
+
+// TestElsewhere lets each line that is replaced stand on a page that is followed, and each such page be there.
+func TestElsewhere(t *testing.T) {
+	instead, err := Elsewhere(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, name := range Followed {
+		lines := Lines(read(t, name))
+		if len(lines) == 0 {
+			t.Errorf("%s has no command line", name)
+		}
+		shown = append(shown, lines...)
+	}
+	for command, run := range instead {
+		if !slices.Contains(shown, command) {
+			t.Errorf("no page that is followed shows %s, which %s lists", command, elsewherePage)
+		}
+		if run == command {
+			t.Errorf("%s has %s run in its own place", elsewherePage, command)
+		}
+	}
+}
+
+// TestSlipsOfElsewhere: a row that cannot be read is an error, and bars may stand in commands.
+func TestSlipsOfElsewhere(t *testing.T) {
+	row := elsewhereRow.FindStringSubmatch("| `a \\| b` | because | `c` |")
+	if len(row) != 3 || row[1] != `a \| b` || row[2] != "c" {
+		t.Errorf("read of a row is %q", row)
+	}
+	for _, broken := range []string{"| `a` | because | |", "| `a` | `c` |", "| a | because | `c` |"} {
+		if elsewhereRow.MatchString(broken) {
+			t.Errorf("%s is taken for a row", broken)
 		}
 	}
 }
