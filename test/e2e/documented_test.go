@@ -222,6 +222,7 @@ var elsewhere = map[string]string{
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
 	"go test ./test/balancer -v -timeout 60m":                 "make test runs it",
+	"go test ./test/e2e -run TestComparison -update":          "it changes the documentation",
 	"go test -v ./test/variants":                              "make test runs it",
 }
 
