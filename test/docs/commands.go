@@ -3,7 +3,6 @@
 package docs
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,6 +19,8 @@ var (
 	// comment is what stands behind a command.
 	comment = regexp.MustCompile(`\s+# .*$`)
 	spaces  = regexp.MustCompile(`\s+`)
+	// anyHeading begins a section.
+	anyHeading = regexp.MustCompile(`(?m)^#{1,6} `)
 )
 
 // Pages are all Markdown files of a project, by their path in it.
@@ -56,23 +57,25 @@ func Blocks(page string, languages ...string) []string {
 	return out
 }
 
-// Followed are the pages that test/e2e follows from their first command line to their last.
-var Followed = []string{"docs/quickstart.md"}
+// Section is what stands under a heading of a page, up to the next of any level, and empty where there is no
+// such heading.
+func Section(page, heading string) string {
+	// Lines of code may begin as headings do.
+	hidden := fence.ReplaceAllStringFunc(page, func(block string) string { return strings.ReplaceAll(block, "\n#", "\n ") })
+	found := regexp.MustCompile(`(?m)^#{1,6} ` + regexp.QuoteMeta(heading) + `$`).FindStringIndex(hidden)
+	if found == nil {
+		return ""
+	}
+	rest := page[found[1]:]
+	if next := anyHeading.FindStringIndex(hidden[found[1]:]); next != nil {
+		rest = rest[:next[0]]
+	}
+	return rest
+}
 
 // Commands are the command lines of a page: those of its blocks of shell, and whole
 // ones in its text.
 func Commands(page string) []string {
-	out := Lines(page)
-	for _, found := range code.FindAllString(fence.ReplaceAllString(page, ""), -1) {
-		if command := tidy(strings.Trim(found, "`")); whole.MatchString(command) {
-			out = append(out, command)
-		}
-	}
-	return out
-}
-
-// Lines are the command lines of a page's blocks of shell, in their order.
-func Lines(page string) []string {
 	var out []string
 	for _, block := range Blocks(page, "sh", "console") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -84,29 +87,12 @@ func Lines(page string) []string {
 			}
 		}
 	}
+	for _, found := range code.FindAllString(fence.ReplaceAllString(page, ""), -1) {
+		if command := tidy(strings.Trim(found, "`")); whole.MatchString(command) {
+			out = append(out, command)
+		}
+	}
 	return out
-}
-
-// elsewherePage has the command lines of followed pages that cannot run where the tests do.
-const elsewherePage = "test/docs/elsewhere.md"
-
-// elsewhereRow is a row of its table. A bar in a command is written \|.
-var elsewhereRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| `([^`]+)` \\|$")
-
-// Elsewhere are those command lines, each with what is run in its place, of the project whose folder root is.
-func Elsewhere(root string) (map[string]string, error) {
-	page, err := os.ReadFile(filepath.Join(root, elsewherePage))
-	if err != nil {
-		return nil, err
-	}
-	bars, out := strings.NewReplacer(`\|`, "|"), map[string]string{}
-	for _, row := range elsewhereRow.FindAllStringSubmatch(string(page), -1) {
-		out[bars.Replace(row[1])] = bars.Replace(row[2])
-	}
-	if rows := strings.Count(string(page), "\n| `"); rows != len(out) {
-		return nil, fmt.Errorf("%s has %d rows, of which %d can be read", elsewherePage, rows, len(out))
-	}
-	return out, nil
 }
 
 func tidy(command string) string {

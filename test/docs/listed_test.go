@@ -12,17 +12,27 @@ const (
 )
 
 // TestListed finds every command line of the pages in the list of those that test/e2e
-// runs, and nothing else there: that test starts too late to say so. Pages that are followed whole need no list.
+// runs, or among those that a page's own test runs, and nothing else there: these tests start too late to say so.
 func TestListed(t *testing.T) {
 	shown := map[string]string{}
-	for name, page := range pages(t) {
-		if slices.Contains(Followed, name) {
-			continue
-		}
+	all := pages(t)
+	for name, page := range all {
+		played := PlayedCommands(name, page)
 		for _, command := range Commands(page) {
-			shown[command] = name
+			_, instead := Instead[command]
+			if !instead && !slices.Contains(played, command) {
+				shown[command] = name
+			}
 		}
 	}
+	for name, headings := range Played {
+		for _, heading := range headings {
+			if len(Commands(Section(all[name], heading))) == 0 {
+				t.Errorf("%s has no commands under %q", name, heading)
+			}
+		}
+	}
+	shownAnywhere(t, all)
 	for _, command := range Commands("```sh\n" + read(t, sessionScript) + "```\n") {
 		shown[command] = sessionScript
 	}
@@ -40,39 +50,19 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// TestElsewhere lets each line that is replaced stand on a page that is followed, and each such page be there.
-func TestElsewhere(t *testing.T) {
-	instead, err := Elsewhere(root)
-	if err != nil {
-		t.Fatal(err)
+// shownAnywhere finds each command line that something else is run for on a page.
+func shownAnywhere(t *testing.T, all map[string]string) {
+	t.Helper()
+	var commands []string
+	for _, page := range all {
+		commands = append(commands, Commands(page)...)
 	}
-	var shown []string
-	for _, name := range Followed {
-		lines := Lines(read(t, name))
-		if len(lines) == 0 {
-			t.Errorf("%s has no command line", name)
+	for command, instead := range Instead {
+		if !slices.Contains(commands, command) {
+			t.Errorf("no page shows %s", command)
 		}
-		shown = append(shown, lines...)
-	}
-	for command, run := range instead {
-		if !slices.Contains(shown, command) {
-			t.Errorf("no page that is followed shows %s, which %s lists", command, elsewherePage)
-		}
-		if run == command {
-			t.Errorf("%s has %s run in its own place", elsewherePage, command)
-		}
-	}
-}
-
-// TestSlipsOfElsewhere: a row that cannot be read is an error, and bars may stand in commands.
-func TestSlipsOfElsewhere(t *testing.T) {
-	row := elsewhereRow.FindStringSubmatch("| `a \\| b` | because | `c` |")
-	if len(row) != 3 || row[1] != `a \| b` || row[2] != "c" {
-		t.Errorf("read of a row is %q", row)
-	}
-	for _, broken := range []string{"| `a` | because | |", "| `a` | `c` |", "| a | because | `c` |"} {
-		if elsewhereRow.MatchString(broken) {
-			t.Errorf("%s is taken for a row", broken)
+		if instead.By == "" {
+			t.Errorf("it is not said what %s is tested by", command)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
 	"strings"
@@ -25,23 +24,19 @@ var quickstartSays = map[string]string{
 }
 
 // TestQuickstart follows docs/quickstart.md from its first line to its last, in a copy of the project, with a
-// registry from which the nodes then pull. test/docs/elsewhere.md says which lines are replaced.
+// registry from which the nodes then pull. docs.Instead says which lines are replaced.
 func TestQuickstart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
-	instead, err := docs.Elsewhere(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := docs.Lines(string(readFile(t, filepath.Join(root, "docs/quickstart.md"))))
+	const page = "docs/quickstart.md"
 	said := map[string]string{}
 	u := newReader(t)
 	t.Cleanup(func() { u.restore(context.WithoutCancel(ctx)) })
 	// What the tests share has these too, and restore looks for objects of theirs.
 	t.Cleanup(func() { u.must(context.WithoutCancel(ctx), "kubectl apply --server-side -k config/crd") })
-	for _, line := range lines {
+	for _, line := range docs.PlayedCommands(page, string(readFile(t, filepath.Join(root, page)))) {
 		begun := time.Now()
-		said[line] = u.enter(ctx, line, instead[line])
+		said[line] = u.enter(ctx, line)
 		t.Logf("%4.0f s  %s", time.Since(begun).Seconds(), line)
 	}
 	for line, want := range quickstartSays {
@@ -51,11 +46,17 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// enter runs a line of a page, or what is run in its place where that is not empty, and gives what it printed. What
-// it exports, later lines have too. Lines that reach the registry or a node run beside the load balancer.
-func (u *reader) enter(ctx context.Context, line, instead string) string {
+// enter runs a line of a page, or what is run in its place, and gives what it printed. What it exports, later lines
+// have too. Lines that reach the registry or a node run beside the load balancer.
+func (u *reader) enter(ctx context.Context, line string) string {
 	u.Helper()
-	run := cmp.Or(strings.ReplaceAll(instead, "HOST", theHarness.HostIP()), line)
+	run := line
+	if instead, replaced := docs.Instead[line]; replaced {
+		run = strings.ReplaceAll(instead.Run, "HOST", theHarness.HostIP())
+	}
+	if run == "" {
+		return ""
+	}
 	if strings.HasPrefix(run, "kubectl delete -k") {
 		endController(ctx, u)
 	}
