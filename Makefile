@@ -78,7 +78,7 @@ race: gcc ## Run the tests of controllers and adapters under the race detector (
 # What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000
 SEED ?= $(shell echo $$((RANDOM * 1000)))
-LONG := TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore
+LONG := TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
 RACED_ON_NODES := TestHostNetwork|TestControllerKilled
 .PHONY: soak
 soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property, from SEED on), and on real nodes the longest, and some under the race detector (root)
@@ -92,7 +92,7 @@ soak-simulation: ## Do the first half of `make soak`, which needs no cluster
 
 .PHONY: soak-nodes
 soak-nodes: gcc ## Do the second half of `make soak` (root)
-	@go test -count 1 -v -timeout 30m ./test/e2e -run '$(LONG)'
+	@go test -count 1 -v -timeout 45m ./test/e2e -run '$(LONG)'
 	@RACE=1 go test -count 1 -v -timeout 30m ./test/e2e -run '^($(RACED_ON_NODES))$$'
 
 .PHONY: soak-aws
@@ -134,11 +134,8 @@ fuzz: ## Look for inputs that break what reads them, for a minute each (FUZZTIME
 # Without it the first packages to be tested would build and install in silence.
 .PHONY: prepare
 prepare:
-	@echo '== what clusters need'
+	@echo '== what clusters and tests need'
 	@go run ./test/lab prepare
-	@echo 'building helm'
-	@GOWORK=off go tool -modfile=tools/helm/go.mod helm version --short
-	@GOWORK=off go tool -modfile=tools/helm3/go.mod helm version --short
 
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)

@@ -41,8 +41,8 @@ func abort(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) 
 	return done, nil
 }
 
-// retry tries what was aborted or rejected again.
-func retry(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, now time.Time) (string, error) {
+// tryAgain tries what was aborted or rejected again.
+func tryAgain(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, now time.Time) (string, error) {
 	present := objects.Revision(objects.Template(set))
 	aborted, wentBackTo, _ := strings.Cut(set.Annotations[v1alpha1.AnnotationAborted], "/")
 	switch r := set.Status.Rejected; {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -112,10 +113,11 @@ func (o *operator) get(ctx context.Context, name string) (client.WithWatch, *v1a
 }
 
 // change patches the IngressDaemonSet with what edit makes of it, again where only the
-// status or the metadata changed meanwhile. A spec that somebody else changed is not what
+// status or the metadata changed meanwhile, up to four times. A spec that somebody else changed is not what
 // the caller saw: an undo after theirs would take that back.
 func (o *operator) change(ctx context.Context, name string, edit func(client.Client, *v1alpha1.IngressDaemonSet) (done string, err error)) error {
-	for seen := int64(0); ; {
+	seen := int64(0)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		c, set, err := o.get(ctx, name)
 		if err != nil {
 			return err
@@ -131,14 +133,11 @@ func (o *operator) change(ctx context.Context, name string, edit func(client.Cli
 		}
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err = c.Patch(ctx, set, patch, client.FieldOwner(fieldManager))
-		if apierrors.IsConflict(err) {
-			continue
-		}
 		if err == nil {
 			fmt.Fprintf(o.streams.Out, "ingressdaemonset.%s/%s %s\n", v1alpha1.GroupVersion.Group, name, done)
 		}
 		return err
-	}
+	})
 }
 
 // follow calls see with the IngressDaemonSet as it is and each time that it

@@ -8,6 +8,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -53,6 +54,30 @@ func TestChangeOutlastsTheController(t *testing.T) {
 	}
 	if f.read(kindSet, "nginx", set); !set.Spec.Paused || set.Status.UpdatedNodes != 2 {
 		t.Errorf("paused %t, %d nodes updated", set.Spec.Paused, set.Status.UpdatedNodes)
+	}
+}
+
+// TestChangeGivesUp where each of its writes is too late, and says why.
+func TestChangeGivesUp(t *testing.T) {
+	f := newFakeAPI(t)
+	set := midway()
+	f.put(kindSet, set)
+	writes := 0
+	var again func()
+	again = func() {
+		writes++
+		f.put(kindSet, set)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.beforePatch = again
+	}
+	f.beforePatch = again
+	out, err := f.ids("rollout", "pause", "nginx")
+	if !apierrors.IsConflict(err) || out != "" {
+		t.Errorf("%v, %s", err, out)
+	}
+	if writes != 4 {
+		t.Errorf("it was written %d times", writes)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // canvas draws text over the text that it drew before, on a terminal.
@@ -55,7 +56,7 @@ func (c *canvas) draw(text string) error {
 func rowsOf(text string, columns int) int {
 	rows := 0
 	for line := range strings.Lines(escapes.ReplaceAllString(text, "")) {
-		width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		width := runewidth.StringWidth(strings.TrimSuffix(line, "\n"))
 		rows += max(1, (width+columns-1)/columns)
 	}
 	return rows

@@ -19,6 +19,9 @@ func TestCanvas(t *testing.T) {
 		{"d\n", "\x1b[H\x1b[2J"},
 		{"äöüäöüäöüä\n", "\x1b[1A\x1b[J"},
 		{"e\n", "\x1b[1A\x1b[J"},
+		{"磁盘已满无法启动\n", "\x1b[1A\x1b[J"},
+		{"e\u0301e\u0301e\u0301e\u0301e\u0301e\u0301\n", "\x1b[2A\x1b[J"},
+		{"f\n", "\x1b[1A\x1b[J"},
 	} {
 		out.Reset()
 		if err := c.draw(step.text); err != nil || out.String() != step.over+step.text {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,7 +23,10 @@ import (
 // where the Node changed since it was read: an IngressDaemonSet that asked meanwhile would
 // go on believing that it had.
 func (n *outNode) release(ctx context.Context, api client.Client) error {
-	for n.node != nil {
+	if n.node == nil {
+		return nil
+	}
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		living, err := n.askers(ctx, api)
 		if err != nil {
 			return err
@@ -35,14 +39,13 @@ func (n *outNode) release(ctx context.Context, api client.Client) error {
 			return nil
 		}
 		err = api.Patch(ctx, n.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
-		if !apierrors.IsConflict(err) {
-			return err
+		if apierrors.IsConflict(err) {
+			if err := api.Get(ctx, client.ObjectKey{Name: n.name}, n.node); err != nil {
+				return err
+			}
 		}
-		if err := api.Get(ctx, client.ObjectKey{Name: n.name}, n.node); err != nil {
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }
 
 // askers are the UIDs of the IngressDaemonSets that there are; they are not asked for

@@ -146,7 +146,7 @@ func (o *operator) retry() *cobra.Command {
 				if halted = isHalted(set); halted {
 					return pause(set)
 				}
-				return retry(set, records, time.Now())
+				return tryAgain(set, records, time.Now())
 			})
 			if err != nil || !halted {
 				return err

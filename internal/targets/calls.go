@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Kind is what a call to the cloud does. Those that come first are made first.
@@ -89,7 +91,7 @@ type Calls struct {
 
 // NewCalls makes at most burst calls at once and perSecond of them in the long run.
 func NewCalls(perSecond float64, burst int) *Calls {
-	return &Calls{bucket: bucket{perSecond: perSecond, burst: float64(burst), tokens: float64(burst)}, groups: map[string]*queue{}}
+	return &Calls{bucket: newBucket(perSecond, burst), groups: map[string]*queue{}}
 }
 
 // DefaultRate and DefaultBurst keep well below what Elastic Load Balancing grants
@@ -246,7 +248,7 @@ func (c *Calls) Wait(requests int) { c.waiting += requests }
 // message. random, from 0 to below 1, spreads what is tried again.
 func (c *Calls) Done(now time.Time, call Call, outcome Outcome, why string, random float64) {
 	if outcome == Throttled {
-		c.bucket.empty()
+		c.bucket.empty(now)
 	}
 	q := c.groups[call.Group]
 	if q == nil || !q.underWay {
@@ -295,33 +297,33 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// bucket holds tokens, of which a call takes one.
-type bucket struct {
-	perSecond, burst, tokens float64
-	filled                   time.Time
+// bucket holds tokens, of which a call takes one. Of its Limiter only what is told the time is called.
+type bucket struct{ limiter *rate.Limiter }
+
+func newBucket(perSecond float64, burst int) bucket {
+	return bucket{rate.NewLimiter(rate.Limit(perSecond), burst)}
 }
 
 // take takes a token, or says when there will be one.
 func (b *bucket) take(now time.Time) time.Time {
 	at := b.at(now)
 	if !now.Before(at) {
-		b.tokens--
+		b.limiter.AllowN(now, 1)
 	}
 	return at
 }
 
 // at is when there is a token.
 func (b *bucket) at(now time.Time) time.Time {
-	if !b.filled.IsZero() {
-		b.tokens = min(b.burst, b.tokens+now.Sub(b.filled).Seconds()*b.perSecond)
-	}
-	b.filled = now
-	if b.tokens < 1 {
+	if missing := 1 - b.limiter.TokensAt(now); missing > 0 {
 		// A nanosecond more than the missing part takes, whatever the rounding.
-		return now.Add(time.Duration((1-b.tokens)/b.perSecond*float64(time.Second)) + 1)
+		return now.Add(time.Duration(missing/float64(b.limiter.Limit())*float64(time.Second)) + 1)
 	}
 	return now
 }
 
-// empty is for when the cloud says that it was too much.
-func (b *bucket) empty() { b.tokens = 0 }
+// empty is for when the cloud says that it was too much: there is no token at the time of its answer.
+func (b *bucket) empty(now time.Time) {
+	*b = newBucket(float64(b.limiter.Limit()), b.limiter.Burst())
+	b.limiter.AllowN(now, b.limiter.Burst())
+}

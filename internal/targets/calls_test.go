@@ -120,6 +120,19 @@ func TestThrottling(t *testing.T) {
 	}
 }
 
+// TestThrottlingCountsFromTheAnswer: what was saved up while a call was under way is lost when that was too much.
+func TestThrottlingCountsFromTheAnswer(t *testing.T) {
+	c := NewCalls(4, 20)
+	c.Plan("a", asking(several(0, 1), nil))
+	c.Plan("b", asking(several(0, 1), nil))
+	call, _, _ := c.Next(noon)
+	answered := noon.Add(3 * time.Second)
+	c.Done(answered, call, Throttled, "slow down", 0.5)
+	if _, ready, at := c.Next(answered); ready || at.Sub(answered) < 250*time.Millisecond || at.Sub(answered) > 251*time.Millisecond {
+		t.Errorf("another call is made at once, or %s after the answer", at.Sub(answered))
+	}
+}
+
 // TestRetries wait 1, 2, 4 s and so on, less a random half, and never more than
 // half a minute.
 func TestRetries(t *testing.T) {

@@ -96,7 +96,7 @@ func peek(c *Calls, now time.Time) (call Call, at time.Time, has bool) {
 		return call, at, false
 	}
 	first = later(first, now)
-	if token := c.bucket.take(first); token.After(first) {
+	if token := c.bucket.at(first); token.After(first) {
 		first = token
 	}
 	return call, first, true

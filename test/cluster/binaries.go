@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 )
 
 // modulePath is the module that this package, and the pinned modules in its
@@ -89,7 +91,7 @@ func (b *binaries) searchPath() string {
 }
 
 // buildTools builds the tools that the user's cache does not hold yet.
-func buildTools(ctx context.Context, tools []tool, progress func(string, ...any)) (*binaries, error) {
+func buildTools(ctx context.Context, tools []tool, log *progress.Log) (*binaries, error) {
 	source, err := output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", modulePath)
 	if err != nil {
 		return nil, fmt.Errorf("find the source of %s (run inside its folder): %w", modulePath, err)
@@ -104,7 +106,7 @@ func buildTools(ctx context.Context, tools []tool, progress func(string, ...any)
 			b.folders = append(b.folders, folder)
 		}
 		place := fmt.Sprintf("%d/%d", i+1, len(tools))
-		if err := t.build(ctx, source, folder, place, progress); err != nil {
+		if err := t.build(ctx, source, folder, place, log); err != nil {
 			return nil, err
 		}
 	}
@@ -148,7 +150,7 @@ func (t tool) folder(ctx context.Context, root string) (string, error) {
 	return filepath.Join(cache, "ingress-daemonset-controller", fmt.Sprintf("%s-%x", t.module, key.Sum(nil)[:6]), "bin"), nil
 }
 
-func (t tool) build(ctx context.Context, root, folder, place string, progress func(string, ...any)) error {
+func (t tool) build(ctx context.Context, root, folder, place string, log *progress.Log) error {
 	file := filepath.Join(folder, t.name)
 	if _, err := os.Stat(file); err == nil {
 		return nil
@@ -169,7 +171,7 @@ func (t tool) build(ctx context.Context, root, folder, place string, progress fu
 	if err != nil {
 		return err
 	}
-	progress("building %s %s (%s, about %s when nothing is cached)", t.name, version, place, t.cold)
+	defer log.Step("building %s %s (%s, about %s when nothing is cached)", t.name, version, place, t.cold).Done()
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", t.tags, "-ldflags", t.linkerFlags(version), "-o", file + ".new", t.pkg}
 	if _, err := pinned(ctx, source, args...); err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/machine"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 )
 
 const defaultDir = ".cluster"
@@ -50,7 +51,7 @@ type Options struct {
 	// Packages are Debian packages to install beside those that nodes need, each
 	// with a program of its name.
 	Packages []string
-	// Log gets a line for each step; by default nothing is said.
+	// Log gets a line for each step, and how far long ones are; by default nothing is said.
 	Log io.Writer
 
 	withoutNamespaces bool
@@ -102,61 +103,79 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err := c.takeDown(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.start(ctx, o.Packages, progressTo(o.Log)); err != nil {
+	if err := c.start(ctx, o.Packages, progress.To(o.Log)); err != nil {
 		return nil, fmt.Errorf("start cluster (logs are in %s): %w", c.logs(), errors.Join(err, c.takeDown(context.WithoutCancel(ctx))))
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context, packages []string, progress func(string, ...any)) error {
-	programs, err := c.prepare(ctx, packages, progress)
+func (c *Cluster) start(ctx context.Context, packages []string, log *progress.Log) error {
+	programs, err := c.prepare(ctx, packages, log)
 	if err != nil {
 		return err
 	}
-	if err := programs.addOwn(ctx, c.path("bin")); err != nil {
+	if err := c.buildOwn(ctx, programs, log); err != nil {
 		return err
 	}
 	if err := c.clearLogs(); err != nil {
 		return err
 	}
 	c.state.Kubectl = programs.path("kubectl")
-	progress("starting the control plane")
+	step := log.Step("starting the control plane")
 	ca, err := c.startControlPlane(ctx, programs)
+	step.Done()
 	if err != nil {
 		return err
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.waitForServiceAccount(groupCtx) })
-	if c.state.Nodes > 0 {
-		progress("starting %d nodes", c.state.Nodes)
-		group.Go(func() error { return c.startNodes(groupCtx, programs, ca) })
-	}
-	if c.state.SimulatedNodes > 0 {
-		progress("creating %d simulated nodes", c.state.SimulatedNodes)
-		group.Go(func() error { return c.createSimulatedNodes(groupCtx) })
-	}
-	if err := group.Wait(); err != nil {
+	if err := c.populate(ctx, programs, ca, log); err != nil {
 		return err
 	}
-	progress("ready: export KUBECONFIG=%s", c.Kubeconfig())
+	log.Say("ready: export KUBECONFIG=%s", c.Kubeconfig())
 	return nil
+}
+
+// buildOwn builds the programs of this module that run in the cluster.
+func (c *Cluster) buildOwn(ctx context.Context, programs *binaries, log *progress.Log) error {
+	defer log.Step("building what runs the machines").Done()
+	return programs.addOwn(ctx, c.path("bin"))
+}
+
+// populate starts all nodes, and returns when they are ready and pods can be created.
+func (c *Cluster) populate(ctx context.Context, programs *binaries, ca *authority, log *progress.Log) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.waitForServiceAccount(ctx) })
+	if c.state.Nodes > 0 {
+		step := log.Step("starting %d nodes", c.state.Nodes)
+		group.Go(func() error {
+			defer step.Done()
+			return c.startNodes(ctx, programs, ca, step)
+		})
+	}
+	if c.state.SimulatedNodes > 0 {
+		step := log.Step("creating %d simulated nodes", c.state.SimulatedNodes)
+		group.Go(func() error {
+			defer step.Done()
+			return c.createSimulatedNodes(ctx, step)
+		})
+	}
+	return group.Wait()
 }
 
 // Prepare installs and builds all that Start would, which takes minutes the
 // first time, and starts nothing.
 func Prepare(ctx context.Context, o Options) error {
 	c := &Cluster{state: state{Nodes: o.Nodes, SimulatedNodes: o.SimulatedNodes}}
-	_, err := c.prepare(ctx, o.Packages, progressTo(o.Log))
+	_, err := c.prepare(ctx, o.Packages, progress.To(o.Log))
 	return err
 }
 
-func (c *Cluster) prepare(ctx context.Context, packages []string, progress func(string, ...any)) (*binaries, error) {
+func (c *Cluster) prepare(ctx context.Context, packages []string, log *progress.Log) (*binaries, error) {
 	if c.state.Nodes > 0 {
-		if err := meetRequirements(ctx, c.state.Nodes, packages, progress); err != nil {
+		if err := meetRequirements(ctx, c.state.Nodes, packages, log); err != nil {
 			return nil, err
 		}
 	}
-	return buildTools(ctx, c.tools(), progress)
+	return buildTools(ctx, c.tools(), log)
 }
 
 func (c *Cluster) tools() []tool {
@@ -281,14 +300,6 @@ func makeDir(dir string) (string, error) {
 		return "", err
 	}
 	return resolveDir(dir)
-}
-
-func progressTo(log io.Writer) func(string, ...any) {
-	return func(format string, args ...any) {
-		if log != nil {
-			fmt.Fprintf(log, format+"\n", args...)
-		}
-	}
 }
 
 // sleep waits unless the context ends first.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/machine"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 )
 
 // Node is a real node: a machine with containerd, kubelet and kube-proxy.
@@ -97,14 +99,21 @@ func (n *Node) KubeletConfig() string { return filepath.Join(n.dir(), "kubelet.y
 func (n *Node) dir() string { return n.cluster.path("machines", n.Name()) }
 
 // startNodes boots all nodes and returns when they are ready.
-func (c *Cluster) startNodes(ctx context.Context, programs *binaries, ca *authority) error {
+func (c *Cluster) startNodes(ctx context.Context, programs *binaries, ca *authority, step *progress.Step) error {
+	var ready atomic.Int32
 	group, ctx := errgroup.WithContext(ctx)
 	for _, n := range c.nodes {
 		spec, err := n.spec(programs, ca)
 		if err != nil {
 			return err
 		}
-		group.Go(func() error { return n.boot(ctx, spec) })
+		group.Go(func() error {
+			if err := n.boot(ctx, spec); err != nil {
+				return err
+			}
+			step.Far("%d of %d are ready", ready.Add(1), len(c.nodes))
+			return nil
+		})
 	}
 	return group.Wait()
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 )
 
 // debianPackages are the packages that bring what nodes need from the machine:
@@ -30,7 +32,7 @@ var debianPackages = []struct{ file, name string }{
 
 // meetRequirements makes sure that nodes can run on this machine, and installs
 // the packages that are missing.
-func meetRequirements(ctx context.Context, nodes int, packages []string, progress func(string, ...any)) error {
+func meetRequirements(ctx context.Context, nodes int, packages []string, log *progress.Log) error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("nodes need Linux, this is %s: only a control plane and simulated nodes can run here", runtime.GOOS)
 	}
@@ -40,7 +42,7 @@ func meetRequirements(ctx context.Context, nodes int, packages []string, progres
 	if err := checkWatches(nodes); err != nil {
 		return err
 	}
-	return installPackages(ctx, packages, progress)
+	return installPackages(ctx, packages, log)
 }
 
 // checkWatches looks at the one kernel limit that many nodes run into, which
@@ -61,7 +63,7 @@ func checkWatches(nodes int) error {
 	return nil
 }
 
-func installPackages(ctx context.Context, more []string, progress func(string, ...any)) error {
+func installPackages(ctx context.Context, more []string, log *progress.Log) error {
 	missing := missingPackages(more)
 	if len(missing) == 0 {
 		return nil
@@ -69,7 +71,7 @@ func installPackages(ctx context.Context, more []string, progress func(string, .
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("missing, and there is no apt-get to install them: %s", strings.Join(missing, " "))
 	}
-	progress("installing Debian packages: %s", strings.Join(missing, " "))
+	defer log.Step("installing Debian packages: %s", strings.Join(missing, " ")).Done()
 	restore, err := forbidServices()
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 )
 
 // kwokAnnotation marks the nodes that kwok manages.
@@ -90,7 +92,7 @@ func (c *Cluster) HeartbeatPeriod() time.Duration {
 
 // createSimulatedNodes creates the Node objects, which kwok then makes ready,
 // and returns when it has.
-func (c *Cluster) createSimulatedNodes(ctx context.Context) error {
+func (c *Cluster) createSimulatedNodes(ctx context.Context, step *progress.Step) error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -106,7 +108,7 @@ func (c *Cluster) createSimulatedNodes(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("create simulated nodes: %w", err)
 	}
-	return c.waitForSimulatedNodes(ctx)
+	return c.waitForSimulatedNodes(ctx, step)
 }
 
 func simulatedNode(index int) *corev1.Node {
@@ -130,7 +132,7 @@ func simulatedNode(index int) *corev1.Node {
 	}
 }
 
-func (c *Cluster) waitForSimulatedNodes(ctx context.Context) error {
+func (c *Cluster) waitForSimulatedNodes(ctx context.Context, step *progress.Step) error {
 	patience := 2*time.Minute + time.Duration(c.state.SimulatedNodes)*100*time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -142,8 +144,12 @@ func (c *Cluster) waitForSimulatedNodes(ctx context.Context) error {
 		// The API server answers from its cache, which is cheap and may be a
 		// little late.
 		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "type=simulated", ResourceVersion: "0"})
-		if err == nil && countReady(nodes.Items) == c.state.SimulatedNodes {
-			return nil
+		if err == nil {
+			ready := countReady(nodes.Items)
+			if ready == c.state.SimulatedNodes {
+				return nil
+			}
+			step.Far("%d of %d are ready", ready, c.state.SimulatedNodes)
 		}
 		if sleep(ctx, 500*time.Millisecond) != nil {
 			return fmt.Errorf("%d of %d simulated nodes are ready: %w", countReady(nodes.Items), c.state.SimulatedNodes, ctx.Err())

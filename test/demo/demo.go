@@ -39,8 +39,10 @@ func demonstrate(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Println("building the client")
-	if _, err := s.Lab(ctx, "traffic"); err != nil {
+	step := s.Step("building the client")
+	_, err = s.Lab(ctx, "traffic")
+	step.Done()
+	if err != nil {
 		return err
 	}
 	heading("nginx as an IngressDaemonSet: 2 pods a node, the load balancer asks the health-check node port")

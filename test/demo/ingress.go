@@ -45,12 +45,20 @@ func (i *ingress) apply(ctx context.Context) error {
 	if err := manifest.AdjustSet(i.adjust); err != nil {
 		return err
 	}
-	fmt.Printf("applying examples/%s with a grace of %d s\n", example, graceSeconds)
+	step := i.Step("applying examples/%s with a grace of %d s", example, graceSeconds)
+	defer step.Done()
 	i.failed = i.WatchFailed(ctx)
 	if err := i.Apply(ctx, i.namespace(), manifest); err != nil {
 		return err
 	}
-	return i.WaitServing(ctx)
+	set, err := i.Set(ctx)
+	if err != nil {
+		return err
+	}
+	return i.WaitStatus(ctx, "every node to serve", func(s v1alpha1.IngressDaemonSetStatus) bool {
+		step.Far("%d of %d nodes serve", s.ServingNodes, s.DesiredNodes)
+		return harness.Complete(set.Generation, s)
+	})
 }
 
 func (i *ingress) change(ctx context.Context, version string) error {

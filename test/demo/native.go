@@ -45,12 +45,14 @@ func (n *native) apply(ctx context.Context) error {
 	if obj.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(n.daemonSet(set.Spec.Template)); err != nil {
 		return err
 	}
-	fmt.Printf("applying the template of examples/%s as a DaemonSet\n", example)
+	step := n.harness.Step("applying the template of examples/%s as a DaemonSet", example)
+	defer step.Done()
 	if err := n.harness.Apply(ctx, n.namespace(), manifest); err != nil {
 		return err
 	}
 	return harness.Wait(ctx, "the DaemonSet to serve", func() (bool, error) {
 		now, err := n.get(ctx)
+		step.Far("%d of %d pods are available", now.Status.NumberAvailable, now.Status.DesiredNumberScheduled)
 		return err == nil && rolledOut(now), err
 	})
 }

@@ -106,7 +106,7 @@ func rollOutUnderTraffic(ctx context.Context, s *harness.Harness, p proxies) (re
 		return result{}, errors.Join(err, context.Cause(ctx))
 	}
 	run.front.Stop()
-	fmt.Println("removing it")
+	defer s.Step("removing it").Done()
 	return out, s.RemoveNamespace(ctx, p.namespace())
 }
 

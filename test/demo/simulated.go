@@ -62,14 +62,8 @@ func simulated(set *v1alpha1.IngressDaemonSet) {
 // install installs the API, and runs as processes of this machine what otherwise
 // runs in pods: the controller and the health checkers.
 func install(ctx context.Context, s *harness.Harness, i *ingress) error {
-	fmt.Println("installing the API")
-	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", "config/crd/ingressdaemonsets.yaml", "-f", "config/policy/deny.yaml", "-f", "config/policy/warn.yaml"},
-		{"wait", "--for=condition=Established", "--timeout=60s", "-f", "config/crd/ingressdaemonsets.yaml"},
-	} {
-		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("kubectl %s: %w: %s", args[0], err, out)
-		}
+	if err := installAPI(ctx, s); err != nil {
+		return err
 	}
 	if err := s.MakeNamespace(ctx, i.namespace()); err != nil {
 		return err
@@ -82,10 +76,24 @@ func install(ctx context.Context, s *harness.Harness, i *ingress) error {
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 }
 
+func installAPI(ctx context.Context, s *harness.Harness) error {
+	defer s.Step("installing the API").Done()
+	for _, args := range [][]string{
+		{"apply", "--server-side", "-f", "config/crd/ingressdaemonsets.yaml", "-f", "config/policy/deny.yaml", "-f", "config/policy/warn.yaml"},
+		{"wait", "--for=condition=Established", "--timeout=60s", "-f", "config/crd/ingressdaemonsets.yaml"},
+	} {
+		if out, err := s.Kubectl(ctx, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("kubectl %s: %w: %s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
 // start builds and starts a program of the project, which ends with ctx.
 func start(ctx context.Context, s *harness.Harness, pkg string, args ...string) error {
-	fmt.Println("building and starting", pkg)
+	step := s.Step("building and starting %s", pkg)
 	program, err := s.BuildTool(ctx, pkg)
+	step.Done()
 	if err != nil {
 		return err
 	}

@@ -225,6 +225,7 @@ var elsewhere = map[string]string{
 
 	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork":                                           "make test runs the whole package",
 	"go test ./test/balancer -v -timeout 60m":                                                           "make test runs it",
+	"go test ./test/e2e -run TestComparison -update":                                                    "it changes the documentation",
 	"go test -v ./test/variants":                                                                        "make test runs it",
 	"go test -count 1 ./api/... ./cmd/... ./internal/... ./test/attaching ./test/docs ./test/structure": "make test runs all of it",
 }

@@ -25,6 +25,8 @@ type reader struct {
 	dir, bin string
 	node     *cluster.Node
 	nginx    *harness.Fleet
+	// exported are variables that the reader has set, each as NAME=value.
+	exported []string
 	// pods are those before an upgrade.
 	pods map[types.UID]*corev1.Pod
 }
@@ -121,6 +123,7 @@ func (u *reader) shell(ctx context.Context, inNetwork bool, line string) (string
 	cmd.Dir = u.dir
 	// make must not find that it is called by another make.
 	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+theHarness.Kubeconfig(), "PATH="+u.bin+":"+os.Getenv("PATH"), "BIN="+u.bin, "MAKEFLAGS=", "MAKELEVEL=0")
+	cmd.Env = append(cmd.Env, u.exported...)
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err

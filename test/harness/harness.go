@@ -10,14 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -42,7 +45,7 @@ type Harness struct {
 	*cluster.Cluster
 	client.WithWatch
 	root string
-	log  io.Writer
+	log  *progress.Log
 	// lane is its number, from 0 on, and nodes are its own; a whole harness is lane 0 with all nodes.
 	lane  int
 	nodes []*cluster.Node
@@ -90,7 +93,7 @@ func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
-	return &Harness{Cluster: c, WithWatch: api, root: root, log: log, nodes: c.Nodes()}, err
+	return &Harness{Cluster: c, WithWatch: api, root: root, log: progress.To(log), nodes: c.Nodes()}, err
 }
 
 // Connect is a client that knows Kubernetes' kinds and this project's.
@@ -114,18 +117,16 @@ func moduleRoot(ctx context.Context) (string, error) {
 // Root is the folder of this project.
 func (s *Harness) Root() string { return s.root }
 
+// Step says that something begins that may take a while; its Done is to be called.
+func (s *Harness) Step(format string, args ...any) *progress.Step { return s.log.Step(format, args...) }
+
 // Deploy builds the controller's image, gives it to the cluster's registry, and
 // installs or updates the controller.
 func (s *Harness) Deploy(ctx context.Context) error {
-	fmt.Fprintln(s.log, "building the controller's image")
-	tar, err := images.Build(ctx, s.root, s.Dir())
-	if err != nil {
+	if err := s.pushProduct(ctx); err != nil {
 		return err
 	}
-	if err := s.PushImage(ctx, images.Product, tar); err != nil {
-		return err
-	}
-	fmt.Fprintln(s.log, "installing the controller")
+	defer s.Step("installing the controller").Done()
 	return s.kubectl(ctx,
 		[]string{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "default")},
 		// The nodes must not keep an earlier image of the same name.
@@ -133,6 +134,16 @@ func (s *Harness) Deploy(ctx context.Context) error {
 			"-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}]`},
 		[]string{"-n", Namespace, "rollout", "restart", "deployment", "ingress-daemonset-controller"},
 		[]string{"-n", Namespace, "rollout", "status", "deployment", "ingress-daemonset-controller", "--timeout=180s"})
+}
+
+// pushProduct builds the controller's image and gives it to the cluster's registry.
+func (s *Harness) pushProduct(ctx context.Context) error {
+	defer s.Step("building the controller's image").Done()
+	tar, err := images.Build(ctx, s.root, s.Dir())
+	if err != nil {
+		return err
+	}
+	return s.PushImage(ctx, images.Product, tar)
 }
 
 // UseImage installs the controller with another image, which becomes that of the
@@ -180,20 +191,29 @@ func (s *Harness) Lab(ctx context.Context, verb string) (*exec.Cmd, error) {
 
 // PushProxies makes the images that examples/ names, and builds here, available to the cluster.
 func (s *Harness) PushProxies(ctx context.Context) error {
-	for name, references := range proxies {
-		fmt.Fprintf(s.log, "making the image of %s\n", name)
-		image, err := images.Proxy(ctx, name)
-		if err != nil {
+	for i, name := range slices.Sorted(maps.Keys(proxies)) {
+		if err := s.pushProxy(ctx, name, fmt.Sprintf("%d/%d", i+1, len(proxies))); err != nil {
 			return err
 		}
-		tar := filepath.Join(s.Dir(), name+".tar")
-		if err := images.Write(tar, references[0], image); err != nil {
+	}
+	return nil
+}
+
+// pushProxy makes the image of a proxy available under all its names; place is which of how many it is.
+func (s *Harness) pushProxy(ctx context.Context, name, place string) error {
+	defer s.Step("making the image of %s (%s)", name, place).Done()
+	image, err := images.Proxy(ctx, name)
+	if err != nil {
+		return err
+	}
+	references := proxies[name]
+	tar := filepath.Join(s.Dir(), name+".tar")
+	if err := images.Write(tar, references[0], image); err != nil {
+		return err
+	}
+	for _, ref := range references {
+		if err := s.PushImage(ctx, ref, tar); err != nil {
 			return err
-		}
-		for _, ref := range references {
-			if err := s.PushImage(ctx, ref, tar); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
+	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 )
 
 // clusterVerbs are those of the local cluster.
@@ -62,8 +64,24 @@ func withCluster(dir string, do func(*cluster.Cluster) error) error {
 }
 
 // prepare starts a cluster and takes it down again, which installs and builds all
-// that is missing, and shows that this machine can run one.
-func prepare(ctx context.Context) (err error) {
+// that is missing, and shows that this machine can run one. Then it builds helm, for the tests.
+func prepare(ctx context.Context) error {
+	log := progress.To(os.Stdout)
+	if err := tryCluster(ctx, log); err != nil {
+		return err
+	}
+	for i, build := range []func(context.Context, string) error{helm.Build, helm.Build3} {
+		step := log.Step("building helm (%d/2, about 2 min when nothing is cached)", i+1)
+		err := build(ctx, ".")
+		step.Done()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tryCluster(ctx context.Context, log *progress.Log) (err error) {
 	dir, err := os.MkdirTemp("", "prepare-")
 	if err != nil {
 		return err
@@ -77,7 +95,7 @@ func prepare(ctx context.Context) (err error) {
 	if _, err = cluster.Start(ctx, o); err != nil {
 		return err
 	}
-	fmt.Println("all is there; taking this cluster down")
+	log.Say("all is there; taking this cluster down")
 	return nil
 }
 
@@ -122,8 +140,9 @@ func furnish(ctx context.Context, o cluster.Options) error {
 			return err
 		}
 	}
-	fmt.Fprintln(o.Log, "building kubectl ids")
+	step := s.Step("building kubectl ids")
 	plugin, err := s.BuildTool(ctx, "./cmd/kubectl-ids")
+	step.Done()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
@@ -101,7 +102,9 @@ func withInput(files []string, do func(io.Reader) error) error {
 }
 
 func image(ctx context.Context, dir string) error {
+	step := progress.To(os.Stdout).Step("building the image")
 	archive, err := images.Build(ctx, ".", dir)
+	step.Done()
 	if err != nil {
 		return err
 	}

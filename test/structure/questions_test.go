@@ -22,8 +22,6 @@ var planners = map[string]map[string]string{
 		// Calls are queues, from which the next is taken.
 		"Next":  "it makes the next call of those that are queued",
 		"Take":  "it takes from the account's bucket",
-		"take":  "it takes from a bucket",
-		"at":    "a bucket is filled to the moment at which it is looked at",
 		"begin": "it takes a batch from a queue",
 		"batch": "it skips what need not be called any more",
 		// What a pass asks often is worked out once.

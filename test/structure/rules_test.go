@@ -57,7 +57,7 @@ var rules = []rule{
 	{"internal/rollout/forecast", pure, []string{"api/v1alpha1", "internal/rollout"}, kubernetesTypes},
 	{"internal/rollout/recorded", pure, nil, nil},
 	{"internal/nodehealth", pure, []string{"api/v1alpha1"}, kubernetesTypes},
-	{"internal/targets", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
+	{"internal/targets", pure, []string{"api/v1alpha1", "internal/kstatus"}, append([]string{"golang.org/x/time/rate/"}, kubernetesTypes...)},
 	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
 	{"internal/detach", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
 	{"internal/kstatus", pure, []string{"api/v1alpha1"}, kubernetesTypes},

@@ -15,6 +15,21 @@ func Command(ctx context.Context, root string, arguments ...string) *exec.Cmd {
 	return command(ctx, root, "helm", arguments)
 }
 
+// Build builds helm where that was not done before, which takes minutes, in the project whose folder root is.
+func Build(ctx context.Context, root string) error { return build(Command(ctx, root, "version")) }
+
+// Build3 is Build of Helm 3.
+func Build3(ctx context.Context, root string) error {
+	return build(command(ctx, root, "helm3", []string{"version"}))
+}
+
+func build(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building helm: %w: %s", err, out)
+	}
+	return nil
+}
+
 // command is a helm that the module in a folder of tools/ builds.
 func command(ctx context.Context, root, module string, arguments []string) *exec.Cmd {
 	file := filepath.Join(root, "tools", module, "go.mod")
