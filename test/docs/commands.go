@@ -19,6 +19,8 @@ var (
 	// comment is what stands behind a command.
 	comment = regexp.MustCompile(`\s+# .*$`)
 	spaces  = regexp.MustCompile(`\s+`)
+	// anyHeading begins a section.
+	anyHeading = regexp.MustCompile(`(?m)^#{1,6} `)
 )
 
 // Pages are all Markdown files of a project, by their path in it.
@@ -53,6 +55,22 @@ func Blocks(page string, languages ...string) []string {
 		}
 	}
 	return out
+}
+
+// Section is what stands under a heading of a page, up to the next of any level, and empty where there is no
+// such heading.
+func Section(page, heading string) string {
+	// Lines of code may begin as headings do.
+	hidden := fence.ReplaceAllStringFunc(page, func(block string) string { return strings.ReplaceAll(block, "\n#", "\n ") })
+	found := regexp.MustCompile(`(?m)^#{1,6} ` + regexp.QuoteMeta(heading) + `$`).FindStringIndex(hidden)
+	if found == nil {
+		return ""
+	}
+	rest := page[found[1]:]
+	if next := anyHeading.FindStringIndex(hidden[found[1]:]); next != nil {
+		rest = rest[:next[0]]
+	}
+	return rest
 }
 
 // Commands are the command lines of a page: those of its blocks of shell, and whole
