@@ -2,6 +2,7 @@ package docs
 
 import (
 	"go/ast"
+	"slices"
 	"testing"
 )
 
@@ -11,14 +12,26 @@ const (
 )
 
 // TestListed finds every command line of the pages in the list of those that test/e2e
-// runs, and nothing else there: that test starts too late to say so.
+// runs, or among those that a page's own test runs, and nothing else there: these tests start too late to say so.
 func TestListed(t *testing.T) {
 	shown := map[string]string{}
-	for name, page := range pages(t) {
+	all := pages(t)
+	for name, page := range all {
+		played := PlayedCommands(name, page)
 		for _, command := range Commands(page) {
-			shown[command] = name
+			if !slices.Contains(played, command) {
+				shown[command] = name
+			}
 		}
 	}
+	for name, headings := range Played {
+		for _, heading := range headings {
+			if len(Commands(Section(all[name], heading))) == 0 {
+				t.Errorf("%s has no commands under %q", name, heading)
+			}
+		}
+	}
+	shownAnywhere(t, all)
 	for _, command := range Commands("```sh\n" + read(t, sessionScript) + "```\n") {
 		shown[command] = sessionScript
 	}
@@ -32,6 +45,23 @@ func TestListed(t *testing.T) {
 	for command, page := range shown {
 		if !listed[command] {
 			t.Errorf("%s shows a command that %s does not list: %s", page, runs, command)
+		}
+	}
+}
+
+// shownAnywhere finds each command line that something else is run for on a page.
+func shownAnywhere(t *testing.T, all map[string]string) {
+	t.Helper()
+	var commands []string
+	for _, page := range all {
+		commands = append(commands, Commands(page)...)
+	}
+	for command, instead := range Instead {
+		if !slices.Contains(commands, command) {
+			t.Errorf("no page shows %s", command)
+		}
+		if instead.By == "" {
+			t.Errorf("it is not said what %s is tested by", command)
 		}
 	}
 }

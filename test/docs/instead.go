@@ -1,0 +1,66 @@
+package docs
+
+// Played are the sections of pages, by their headings, whose every command a test of their own runs as it stands
+// there, but for what Instead has.
+var Played = map[string][]string{
+	// TestMoveFromADaemonSet of test/e2e
+	"docs/guides/migrate.md": {"Prepare", "Move a node", "Move a node back", "When all nodes have moved"},
+	// TestEKS of test/targets
+	"docs/guides/eks.md": {
+		"Names", "Security groups", "The load balancer", "The controller's role", "By IRSA", "By Pod Identity", "Install", "Nodes as targets", "Pods as targets",
+	},
+}
+
+// InPlace is what is run in place of a command line.
+type InPlace struct {
+	// Run gives those that follow what they need; empty where they need nothing.
+	Run string
+	// By says where what the command does is tested, or why it is not.
+	By string
+}
+
+const (
+	ofSecurityGroups = "nothing: the emulator of AWS has no security groups, and load balancers without an address"
+	ofTrust          = "TestEKSTrust of test/targets: a role of the emulator by the page's policies, and tokens of the API server"
+)
+
+// Instead are the command lines of pages that cannot run where the tests do, since they need AWS, a name in
+// DNS, or a cluster or an image that nobody here has.
+var Instead = map[string]InPlace{
+	`VPC=$(aws eks describe-cluster --name $CLUSTER --query cluster.resourcesVpcConfig.vpcId --output text)`:                    {"VPC=vpc-1", "TestEKS: the emulator's VPC"},
+	`NODES=$(aws eks describe-cluster --name $CLUSTER --query cluster.resourcesVpcConfig.clusterSecurityGroupId --output text)`: {"NODES=sg-nodes", ofSecurityGroups},
+	`SUBNETS=$(aws ec2 describe-subnets --filters Name=vpc-id,Values=$VPC Name=tag:kubernetes.io/role/elb,Values=1 --query 'Subnets[].SubnetId' --output text)`: {
+		"SUBNETS='subnet-a subnet-b'", "TestEKS: those of the emulator's VPC"},
+	`FRONT=$(aws ec2 create-security-group --group-name ingress --description 'Load balancer of the ingress' --vpc-id $VPC --query GroupId --output text)`: {"FRONT=sg-front", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $FRONT --protocol tcp --port 80 --cidr 0.0.0.0/0":                                                 {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 80 --source-group $FRONT":                                            {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 10080 --source-group $FRONT":                                         {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $FRONT --protocol tcp --port 8080 --cidr 0.0.0.0/0":                                               {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 8080 --source-group $FRONT":                                          {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 10254 --source-group $FRONT":                                         {"", ofSecurityGroups},
+
+	"aws iam create-policy --policy-name ingress-daemonset-controller --policy-document file://config/aws/policy-by-tag.json": {
+		"", "TestTagged and TestEKSTrust of test/targets, whose users have this policy"},
+	"ISSUER=$(aws eks describe-cluster --name $CLUSTER --query cluster.identity.oidc.issuer --output text)": {
+		"ISSUER=https://kubernetes.default.svc.cluster.local", ofTrust},
+	"aws iam create-open-id-connect-provider --url $ISSUER --client-id-list sts.amazonaws.com":                                                                                                                               {"", ofTrust},
+	"aws iam create-role --role-name ingress-daemonset-controller --assume-role-policy-document file://trust.json":                                                                                                           {"", ofTrust},
+	"aws iam create-role --role-name ingress-daemonset-controller --assume-role-policy-document file://config/aws/trust-pod-identity.json":                                                                                   {"", ofTrust},
+	"aws iam attach-role-policy --role-name ingress-daemonset-controller --policy-arn arn:aws:iam::$ACCOUNT:policy/ingress-daemonset-controller":                                                                             {"", ofTrust},
+	"aws eks create-addon --cluster-name $CLUSTER --addon-name eks-pod-identity-agent":                                                                                                                                       {"", ofTrust + ", which the emulator takes in the agent's place"},
+	"aws eks create-pod-identity-association --cluster-name $CLUSTER --namespace ingress-daemonset-system --service-account ingress-daemonset-controller --role-arn arn:aws:iam::$ACCOUNT:role/ingress-daemonset-controller": {"", ofTrust},
+
+	"helm install ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --create-namespace --values values.yaml": {
+		"", "test/chart renders the chart with these values, test/install installs it with others; the controller of test/targets runs with the same flags"},
+	"curl -si http://$(aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text)/": {
+		"aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text", "the rest: test/balancer sends traffic through the emulator's load balancers"},
+}
+
+// PlayedCommands are the command lines of a page that its own test runs, in their order.
+func PlayedCommands(name, page string) []string {
+	var out []string
+	for _, heading := range Played[name] {
+		out = append(out, Commands(Section(page, heading))...)
+	}
+	return out
+}
