@@ -20,6 +20,12 @@ type InPlace struct {
 }
 
 const (
+	ofChart    = "nothing: neither that chart nor its image is here; each value was looked up in the chart's source"
+	ofConvert  = "TestExamples of internal/conversion converts such objects"
+	ofOwner    = "TestHandOver of test/targets: an imitation of that controller is stopped and started"
+	ofOwnerPod = "TestHandOver of test/targets: a TargetGroupAttachment of that kind"
+	ofACME     = "nothing: no Traefik runs here, nor an ACME server"
+
 	ofSecurityGroups = "nothing: the emulator of AWS has no security groups, and load balancers without an address"
 	ofTrust          = "TestEKSTrust of test/targets: a role of the emulator by the page's policies, and tokens of the API server"
 )
@@ -54,6 +60,24 @@ var Instead = map[string]InPlace{
 		"", "test/chart renders the chart with these values, test/install installs it with others; the controller of test/targets runs with the same flags"},
 	"curl -si http://$(aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text)/": {
 		"aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text", "the rest: test/balancer sends traffic through the emulator's load balancers"},
+
+	"kubectl ids from daemonset/ingress-nginx-controller -n ingress-nginx > proxy.yaml":                                                                                                       {"", ofConvert},
+	"helm upgrade ingress-nginx ingress-nginx --repo https://kubernetes.github.io/ingress-nginx --version 4.15.1 --namespace ingress-nginx --reset-then-reuse-values --values keep-away.yaml": {"", ofChart},
+	"helm upgrade ingress-nginx ingress-nginx --repo https://kubernetes.github.io/ingress-nginx --version 4.15.1 --namespace ingress-nginx --reset-then-reuse-values --values control.yaml":   {"", ofChart},
+	"kubectl exec -n traefik deployment/traefik -- cat /data/acme.json > acme.json":                                                                                                           {"", ofACME},
+	`jq -r '.letsencrypt.Certificates[] | select(.domain.main == "www.example.com") | .certificate' acme.json | base64 -d > tls.crt`:                                                          {"", ofACME},
+	`jq -r '.letsencrypt.Certificates[] | select(.domain.main == "www.example.com") | .key' acme.json | base64 -d > tls.key`:                                                                  {"", ofACME},
+	"kubectl create secret tls www-example-com --cert=tls.crt --key=tls.key":                                                                                                                  {"", ofACME},
+	"kubectl ids from deployment/traefik -n traefik > proxy.yaml":                                                                                                                             {"", ofConvert},
+	"helm upgrade traefik traefik --repo https://traefik.github.io/charts --version 41.3.0 --namespace traefik --reset-then-reuse-values --set deployment.enabled=false":                      {"", ofChart},
+	"helm rollback traefik --namespace traefik": {"", ofChart},
+
+	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=0":               {"", ofOwner},
+	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=1":               {"", ofOwner},
+	"kubectl apply -f old.yaml -f new.yaml":                                                          {"", ofOwnerPod},
+	"kubectl wait -n kube-system tga/old tga/new --for=condition=Ready --timeout=10m":                {"", ofOwnerPod},
+	"kubectl delete tga new -n kube-system --wait=false":                                             {"", ofOwnerPod},
+	`kubectl patch tga new -n kube-system --type=merge -p '{"metadata":{"finalizers":null}}'`:        {"", ofOwnerPod},
 }
 
 // PlayedCommands are the command lines of a page that its own test runs, in their order.

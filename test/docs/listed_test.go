@@ -19,7 +19,8 @@ func TestListed(t *testing.T) {
 	for name, page := range all {
 		played := PlayedCommands(name, page)
 		for _, command := range Commands(page) {
-			if !slices.Contains(played, command) {
+			_, instead := Instead[command]
+			if !instead && !slices.Contains(played, command) {
 				shown[command] = name
 			}
 		}
