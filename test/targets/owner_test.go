@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,13 +200,15 @@ func TestHandOver(t *testing.T) {
 	f.removedAtOnce(leaving)
 
 	theController.kill()
+	restart := sync.OnceValue(theController.start)
+	t.Cleanup(func() { f.must(restart()) })
 	f.must(api.Delete(t.Context(), staying))
 	f.must(api.Get(t.Context(), client.ObjectKeyFromObject(staying), staying))
 	patch := client.MergeFrom(staying.DeepCopy())
 	staying.Finalizers = nil
 	f.must(client.IgnoreNotFound(api.Patch(t.Context(), staying, patch)))
 	last := f.own("theirs")
-	f.must(theController.start())
+	f.must(restart())
 	added := f.pod("added", "simulated-1", f.labelled("theirs"))
 	f.holds("what the owner selects", target(fresh[0]), target(fresh[1]), target(added))
 	f.must(api.Delete(t.Context(), added))
