@@ -13,6 +13,7 @@ import (
 	"io"
 	"reflect"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -92,12 +93,17 @@ var waits = map[string]struct{ operation, query, value string }{
 	"target-in-service":       {"describe-target-health", "TargetHealthDescriptions[].TargetHealth.State", "healthy"},
 }
 
-// wait waits for as long as ctx allows.
+// longestWait is after how long the CLI gives up, which looks 40 times, every 15 s.
+const longestWait = 10 * time.Minute
+
+// wait waits for longestWait at most.
 func wait(ctx context.Context, client any, what string, args []string) error {
 	w, known := waits[what]
 	if !known {
 		return fmt.Errorf("%s wait %s is not imitated", Name, what)
 	}
+	ctx, cancel := context.WithTimeout(ctx, longestWait)
+	defer cancel()
 	for {
 		answer, err := call(ctx, client, w.operation, args)
 		if err != nil {
