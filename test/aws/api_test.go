@@ -112,8 +112,8 @@ func TestRefusalsReachTheClient(t *testing.T) {
 	_, err := f.elb().RegisterTargets(t.Context(), &elb.RegisterTargetsInput{TargetGroupArn: sdk.String("arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/none/0"), Targets: targets(pod)})
 	var notFound *types.TargetGroupNotFoundException
 	f.expect("not found", errors.As(err, &notFound), true)
-	_, err = f.elb().CreateTargetGroup(t.Context(), &elb.CreateTargetGroupInput{Name: sdk.String("new")})
-	f.refused(err, "InvalidAction", "CreateTargetGroup")
+	_, err = f.elb().DescribeAccountLimits(t.Context(), &elb.DescribeAccountLimitsInput{})
+	f.refused(err, "InvalidAction", "DescribeAccountLimits")
 	_, err = f.elb().DescribeTargetHealth(t.Context(), &elb.DescribeTargetHealthInput{TargetGroupArn: f.arn("pods"), Include: []types.DescribeTargetHealthInputIncludeEnum{"All"}})
 	f.refused(err, "ValidationError", "does not model the parameter Include")
 }

@@ -5,6 +5,12 @@ package docs
 var Played = map[string][]string{
 	// TestQuickstart of test/e2e
 	"docs/quickstart.md": {"A cluster", "The image", "The controller", "Proxies on every node", "A rollout", "Remove it all"},
+	// TestMoveFromADaemonSet of test/e2e
+	"docs/guides/migrate.md": {"Prepare", "Move a node", "Move a node back", "When all nodes have moved"},
+	// TestEKS of test/targets
+	"docs/guides/eks.md": {
+		"Names", "Security groups", "The load balancer", "The controller's role", "By IRSA", "By Pod Identity", "Install", "Nodes as targets", "Pods as targets",
+	},
 }
 
 // InPlace is what is run in place of a command line.
@@ -15,7 +21,17 @@ type InPlace struct {
 	By string
 }
 
-const ofKind = "nothing: kind starts its nodes with docker, and from an image of its own; TestQuickstart has the cluster of test/e2e"
+const (
+	ofKind     = "nothing: kind starts its nodes with docker, and from an image of its own; TestQuickstart has the cluster of test/e2e"
+	ofChart    = "nothing: neither that chart nor its image is here; each value was looked up in the chart's source"
+	ofConvert  = "TestExamples of internal/conversion converts such objects"
+	ofOwner    = "TestHandOver of test/targets: an imitation of that controller is stopped and started"
+	ofOwnerPod = "TestHandOver of test/targets: a TargetGroupAttachment of that kind"
+	ofACME     = "nothing: no Traefik runs here, nor an ACME server"
+
+	ofSecurityGroups = "nothing: the emulator of AWS has no security groups, and load balancers without an address"
+	ofTrust          = "TestEKSTrust of test/targets: a role of the emulator by the page's policies, and tokens of the API server"
+)
 
 // Instead are the command lines of pages that cannot run where the tests do, since they need AWS, a name in
 // DNS, or a cluster or an image that nobody here has.
@@ -24,7 +40,52 @@ var Instead = map[string]InPlace{
 	"kind delete cluster --name ingress":                         {"", ofKind},
 	"export KUBECONFIG=$HOME/.kube/config":                       {"export KUBECONFIG=$KUBECONFIG", "TestQuickstart: that of its cluster, since whoever runs it may have another one there"},
 	// HOST is the address of the local cluster's registry.
-	"export REGISTRY=registry.example.com/ingress": {"export REGISTRY=HOST:5000/ingress", "TestQuickstart: the registry of its cluster, since nobody serves example.com"},
+	"export REGISTRY=registry.example.com/ingress":                                                                              {"export REGISTRY=HOST:5000/ingress", "TestQuickstart: the registry of its cluster, since nobody serves example.com"},
+	`VPC=$(aws eks describe-cluster --name $CLUSTER --query cluster.resourcesVpcConfig.vpcId --output text)`:                    {"VPC=vpc-1", "TestEKS: the emulator's VPC"},
+	`NODES=$(aws eks describe-cluster --name $CLUSTER --query cluster.resourcesVpcConfig.clusterSecurityGroupId --output text)`: {"NODES=sg-nodes", ofSecurityGroups},
+	`SUBNETS=$(aws ec2 describe-subnets --filters Name=vpc-id,Values=$VPC Name=tag:kubernetes.io/role/elb,Values=1 --query 'Subnets[].SubnetId' --output text)`: {
+		"SUBNETS='subnet-a subnet-b'", "TestEKS: those of the emulator's VPC"},
+	`FRONT=$(aws ec2 create-security-group --group-name ingress --description 'Load balancer of the ingress' --vpc-id $VPC --query GroupId --output text)`: {"FRONT=sg-front", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $FRONT --protocol tcp --port 80 --cidr 0.0.0.0/0":                                                 {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 80 --source-group $FRONT":                                            {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 10080 --source-group $FRONT":                                         {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $FRONT --protocol tcp --port 8080 --cidr 0.0.0.0/0":                                               {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 8080 --source-group $FRONT":                                          {"", ofSecurityGroups},
+	"aws ec2 authorize-security-group-ingress --group-id $NODES --protocol tcp --port 10254 --source-group $FRONT":                                         {"", ofSecurityGroups},
+
+	"aws iam create-policy --policy-name ingress-daemonset-controller --policy-document file://config/aws/policy-by-tag.json": {
+		"", "TestTagged and TestEKSTrust of test/targets, whose users have this policy"},
+	"ISSUER=$(aws eks describe-cluster --name $CLUSTER --query cluster.identity.oidc.issuer --output text)": {
+		"ISSUER=https://kubernetes.default.svc.cluster.local", ofTrust},
+	"aws iam create-open-id-connect-provider --url $ISSUER --client-id-list sts.amazonaws.com":                                                                                                                               {"", ofTrust},
+	"aws iam create-role --role-name ingress-daemonset-controller --assume-role-policy-document file://trust.json":                                                                                                           {"", ofTrust},
+	"aws iam create-role --role-name ingress-daemonset-controller --assume-role-policy-document file://config/aws/trust-pod-identity.json":                                                                                   {"", ofTrust},
+	"aws iam attach-role-policy --role-name ingress-daemonset-controller --policy-arn arn:aws:iam::$ACCOUNT:policy/ingress-daemonset-controller":                                                                             {"", ofTrust},
+	"aws eks create-addon --cluster-name $CLUSTER --addon-name eks-pod-identity-agent":                                                                                                                                       {"", ofTrust + ", which the emulator takes in the agent's place"},
+	"aws eks create-pod-identity-association --cluster-name $CLUSTER --namespace ingress-daemonset-system --service-account ingress-daemonset-controller --role-arn arn:aws:iam::$ACCOUNT:role/ingress-daemonset-controller": {"", ofTrust},
+
+	"helm install ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --create-namespace --values values.yaml": {
+		"", "test/chart renders the chart with these values, test/install installs it with others; the controller of test/targets runs with the same flags"},
+	"curl -si http://$(aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text)/": {
+		"aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text", "the rest: test/balancer sends traffic through the emulator's load balancers"},
+
+	"kubectl ids from daemonset/ingress-nginx-controller -n ingress-nginx > proxy.yaml":                                                                                                       {"", ofConvert},
+	"helm upgrade ingress-nginx ingress-nginx --repo https://kubernetes.github.io/ingress-nginx --version 4.15.1 --namespace ingress-nginx --reset-then-reuse-values --values keep-away.yaml": {"", ofChart},
+	"helm upgrade ingress-nginx ingress-nginx --repo https://kubernetes.github.io/ingress-nginx --version 4.15.1 --namespace ingress-nginx --reset-then-reuse-values --values control.yaml":   {"", ofChart},
+	"kubectl exec -n traefik deployment/traefik -- cat /data/acme.json > acme.json":                                                                                                           {"", ofACME},
+	`jq -r '.letsencrypt.Certificates[] | select(.domain.main == "www.example.com") | .certificate' acme.json | base64 -d > tls.crt`:                                                          {"", ofACME},
+	`jq -r '.letsencrypt.Certificates[] | select(.domain.main == "www.example.com") | .key' acme.json | base64 -d > tls.key`:                                                                  {"", ofACME},
+	"kubectl create secret tls www-example-com --cert=tls.crt --key=tls.key":                                                                                                                  {"", ofACME},
+	"kubectl ids from deployment/traefik -n traefik > proxy.yaml":                                                                                                                             {"", ofConvert},
+	"helm upgrade traefik traefik --repo https://traefik.github.io/charts --version 41.3.0 --namespace traefik --reset-then-reuse-values --set deployment.enabled=false":                      {"", ofChart},
+	"helm rollback traefik --namespace traefik": {"", ofChart},
+
+	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=0":        {"", ofOwner},
+	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=1":        {"", ofOwner},
+	"kubectl apply -f old.yaml -f new.yaml":                                                   {"", ofOwnerPod},
+	"kubectl wait -n kube-system tga/old tga/new --for=condition=Ready --timeout=10m":         {"", ofOwnerPod},
+	"kubectl delete tga new -n kube-system --wait=false":                                      {"", ofOwnerPod},
+	`kubectl patch tga new -n kube-system --type=merge -p '{"metadata":{"finalizers":null}}'`: {"", ofOwnerPod},
 }
 
 // PlayedCommands are the command lines of a page that its own test runs, in their order.

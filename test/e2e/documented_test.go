@@ -123,8 +123,6 @@ var documented = []step{
 
 	{documented: "kubectl annotate ids NAME ingressdaemonsets.mumoshu.github.io/allow-foreground-deletion=", says: "annotated"},
 	{documented: "kubectl delete ids NAME --cascade=orphan", says: "deleted"},
-	{documented: "kubectl label --overwrite node NODE example.com/ingress=moving", says: "labeled"},
-	{documented: "kubectl label --overwrite node NODE example.com/ingress=moved", says: "labeled"},
 	{documented: `kubectl patch ids NAME --type=merge -p '{"metadata":{"finalizers":null}}'`, before: stuckInDeletion, says: "patched"},
 	{documented: `kubectl patch tga NAME --type=merge -p '{"metadata":{"finalizers":null}}'`, before: targetsStuckInDeletion, says: "patched"},
 	{documented: "kubectl apply --server-side -k .", before: kustomize, run: "kubectl apply --server-side --force-conflicts -k mine", says: "serverside-applied"},

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
-	theHarness, err = harness.SetUp(ctx, cluster.Options{Nodes: lanes * nodes, Dir: dir, Packages: []string{"prometheus", "dbus-daemon"}, Log: os.Stdout})
+	theHarness, err = harness.SetUp(ctx, cluster.Options{Nodes: lanes * nodes, Dir: dir, Packages: []string{"prometheus", "dbus-daemon", "socat"}, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1

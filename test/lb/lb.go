@@ -109,6 +109,9 @@ func (b *LB) poll(ctx context.Context, reached func() (bool, error)) error {
 	}
 }
 
+// Socket is the path of HAProxy's runtime API, which people call as its management guide says.
+func (b *LB) Socket() string { return b.admin.socket }
+
 // Stop ends HAProxy at once, connections included. It may be called again.
 func (b *LB) Stop() error {
 	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

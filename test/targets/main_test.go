@@ -35,6 +35,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/access"
 	awsapi "github.com/mumoshu/ingress-daemonset-controller/test/aws/api"
+	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cli"
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
@@ -72,6 +73,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// Under that name it is what a page's commands call.
+	if filepath.Base(os.Args[0]) == cli.Name {
+		if err := cli.Run(context.Background(), os.Args[1:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	log.SetLogger(logr.Discard())
 	// The tests wait for most of their time.
@@ -171,7 +180,9 @@ func startCloud(ctx context.Context) error {
 	config := aws.Config{
 		Spec: cloud.Spec{
 			Seed: 1, Scale: 10, Region: region,
-			VPC: cloud.VPC{Subnets: []cloud.Subnet{{CIDR: netip.MustParsePrefix("10.0.0.0/8"), Zone: zone}}},
+			VPC: cloud.VPC{Subnets: []cloud.Subnet{
+				{ID: "subnet-a", CIDR: netip.MustParsePrefix("10.0.0.0/8"), Zone: zone}, {ID: "subnet-b", CIDR: netip.MustParsePrefix("192.168.0.0/16"), Zone: farZone},
+			}},
 		},
 		Access: access.Config{Users: []access.User{
 			{Name: "controller", AccessKeyID: "AKIACONTROLLER", SecretKey: "controller-secret", Policy: policy},

@@ -12,6 +12,7 @@ type balancerAnswer struct {
 	CreatedTime                                                                    time.Time
 	State                                                                          struct{ Code string }
 	AvailabilityZones                                                              members[zoneAnswer]
+	SecurityGroups                                                                 members[string]
 }
 
 type zoneAnswer struct{ ZoneName string }
@@ -21,6 +22,7 @@ func balancerOf(b cloud.BalancerView) balancerAnswer {
 		LoadBalancerArn: b.ARN, LoadBalancerName: b.Name, DNSName: b.Host, Scheme: b.Scheme, Type: string(b.Kind), VpcId: b.VPC,
 		IpAddressType: "ipv4", CreatedTime: b.Created.UTC().Truncate(time.Second),
 		AvailabilityZones: membersOf(b.Zones, func(z cloud.Zone) zoneAnswer { return zoneAnswer{z.Name} }),
+		SecurityGroups:    members[string]{b.SecurityGroups},
 	}
 	answer.State.Code = "active"
 	return answer
@@ -89,7 +91,9 @@ func describeListeners(s *Server, r request) (any, error) {
 	return struct {
 		Listeners  members[listenerAnswer]
 		NextMarker string `xml:",omitempty"`
-	}{membersOf(found, func(l cloud.ListenerView) listenerAnswer {
-		return listenerAnswer{l.ARN, l.Balancer, l.Protocol, l.Port, members[forward]{[]forward{{"forward", l.Group}}}}
-	}), next}, err
+	}{membersOf(found, listenerOf), next}, err
+}
+
+func listenerOf(l cloud.ListenerView) listenerAnswer {
+	return listenerAnswer{l.ARN, l.Balancer, l.Protocol, l.Port, members[forward]{[]forward{{"forward", l.Group}}}}
 }

@@ -34,7 +34,7 @@ func account(t tester, change func(*Spec)) *Cloud {
 	t.Helper()
 	spec := Spec{
 		Seed: 7, Scale: 10,
-		VPC: VPC{Subnets: []Subnet{{netip.MustParsePrefix("10.0.1.0/24"), zoneA}, {netip.MustParsePrefix("10.0.2.0/24"), zoneB}, {netip.MustParsePrefix("10.0.3.0/24"), "eu-central-1c"}}},
+		VPC: VPC{Subnets: []Subnet{{CIDR: netip.MustParsePrefix("10.0.1.0/24"), Zone: zoneA}, {CIDR: netip.MustParsePrefix("10.0.2.0/24"), Zone: zoneB}, {CIDR: netip.MustParsePrefix("10.0.3.0/24"), Zone: "eu-central-1c"}}},
 		Instances: []Instance{
 			{ID: "i-a", Address: netip.MustParseAddr("10.0.1.100"), Zone: zoneA},
 			{ID: "i-b", Address: netip.MustParseAddr("10.0.2.100"), Zone: zoneB},

@@ -31,8 +31,9 @@ type VPC struct {
 	Subnets []Subnet `json:"subnets"`
 }
 
-// Subnet says which zone an address is in.
+// Subnet says which zone an address is in. A load balancer that is made by the API names it by its ID.
 type Subnet struct {
+	ID   string       `json:"id,omitempty"`
 	CIDR netip.Prefix `json:"cidr"`
 	Zone string       `json:"zone"`
 }
@@ -100,6 +101,9 @@ type LoadBalancer struct {
 	Listeners  []Listener        `json:"listeners,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
+
+	// SecurityGroups are told when they are asked for; they keep nothing out.
+	SecurityGroups []string `json:"securityGroups,omitempty"`
 }
 
 // Zone is an availability zone that a balancer is enabled in, and the address it has there.
