@@ -23,7 +23,6 @@ RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections
 	rollout/controller routing/delta routing/reviewer targets/aws targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
-# These share the machine's processors and the cluster's network, and take turns.
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/... ./tools/...))
 
 GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference charts
@@ -105,10 +104,16 @@ aws-check: ## Ask a real AWS account what the tests ask its emulator (says what 
 
 # Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
 CASES ?= controller-killed|drain
+
+# test/targets takes as long as all others together, most of it waiting. What sends traffic to real
+# nodes runs alone.
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
-	@echo '== API-server and real-cluster tests, one package at a time'
-	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS))
+	@echo '== API-server and real-cluster tests, one package at a time, and test/targets beside them'
+	@log=$$(mktemp); go test -count 1 -timeout 30m ./test/targets >"$$log" 2>&1 & targets=$$!; \
+	trap 'kill $$targets 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	go test -p 1 -count 1 -timeout 30m $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
+	wait $$targets || failed=1; cat "$$log"; exit $$failed
 	@echo '== broken variants of the controller, which the tests must catch'
 	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
