@@ -131,7 +131,8 @@ func (h *Holdings) Ask(node string) wire.Request {
 func (h *Holdings) All() wire.Response {
 	there := maps.Clone(h.used)
 	maps.Copy(there, h.removed)
-	all := wire.Response{Position: h.position, TypeURL: wire.TypeURL, Resources: make([]wire.Delivery, 0, len(there))}
+	all := wire.Response{Position: h.position, TypeURL: wire.TypeURL}
+	all.Resources = slices.Grow(all.Resources, len(there))
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		c := there[name]
 		all.Resources = append(all.Resources, wire.Delivery{Name: name, Version: c.version, TypeURL: wire.TypeURL, Value: c.value})
