@@ -129,9 +129,10 @@ func (h *Holdings) Ask(node string) wire.Request {
 // All is the transaction that would bring a proxy that holds nothing to what this one uses, in the order
 // of names. It shares bytes with the Holdings, which do not change.
 func (h *Holdings) All() wire.Response {
-	all := wire.Response{Position: h.position, TypeURL: wire.TypeURL}
 	there := maps.Clone(h.used)
 	maps.Copy(there, h.removed)
+	all := wire.Response{Position: h.position, TypeURL: wire.TypeURL}
+	all.Resources = slices.Grow(all.Resources, len(there))
 	for _, name := range slices.Sorted(maps.Keys(there)) {
 		c := there[name]
 		all.Resources = append(all.Resources, wire.Delivery{Name: name, Version: c.version, TypeURL: wire.TypeURL, Value: c.value})

@@ -68,7 +68,7 @@ func (s *Subscription) openNext(ctx, following context.Context, current *opened)
 		return nil
 	}
 	select {
-	case <-time.After(current.Lifetime - min(current.Lifetime/4, earliest)):
+	case <-time.After(current.Lifetime - min(current.Lifetime/2, earliest)):
 	case <-following.Done():
 		return nil
 	}

@@ -49,16 +49,19 @@ func (p *proxy) take(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	spoken := map[string]bool{}
 	for _, name := range response.Removed {
-		if _, told := p.told[name]; !told {
-			t.Fatalf("%s is removed from who was not told of it", name)
+		if _, told := p.told[name]; !told || spoken[name] {
+			t.Fatalf("%s is removed from who was not told of it, or twice", name)
 		}
+		spoken[name] = true
 		delete(p.told, name)
 	}
 	for _, d := range response.Resources {
-		if p.told[d.Name] == d.Version {
+		if p.told[d.Name] == d.Version || spoken[d.Name] {
 			t.Fatalf("%s is told twice", d.Name)
 		}
+		spoken[d.Name] = true
 		p.told[d.Name] = d.Version
 	}
 }

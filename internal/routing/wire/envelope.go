@@ -79,7 +79,7 @@ func (m Request) Encode() ([]byte, error) {
 
 // Encode gives the message's bytes, as Request.Encode does.
 func (m Response) Encode() ([]byte, error) {
-	c := &codec{}
+	c := &codec{buf: make([]byte, 0, m.room())}
 	c.text(1, &m.Position)
 	for i := range m.Resources {
 		c.appendMessage(2, true, m.Resources[i].append)
@@ -90,6 +90,20 @@ func (m Response) Encode() ([]byte, error) {
 		c.appendText(6, name)
 	}
 	return c.encoded("response")
+}
+
+// room is at least what a message takes, and little more: it may have many megabytes.
+func (m *Response) room() int {
+	const tags = 32
+	size := tags + len(m.Position) + len(m.TypeURL) + len(m.Nonce)
+	for i := range m.Resources {
+		d := &m.Resources[i]
+		size += tags + len(d.Version) + len(d.TypeURL) + len(d.Value) + len(d.Name)
+	}
+	for _, name := range m.Removed {
+		size += tags + len(name)
+	}
+	return size
 }
 
 func (d *Delivery) append(c *codec) {
