@@ -24,7 +24,7 @@ func TestEKSValues(t *testing.T) {
 		out := template(t, "--values", file)
 		for _, want := range []string{
 			"registry.example.com/ingress-daemonset-controller:v1", "eks.amazonaws.com/role-arn: arn:aws:iam::123456789012:role/ingress-daemonset-controller",
-			"--require-group-tag", "--detach-groups-tagged=ingressdaemonsets.mumoshu.github.io/managed=true", "--cloud=aws", "--aws-region=eu-central-1", "--detach\n",
+			"--require-group-tag", "--detach-groups-tagged=ingressdaemonsets.mumoshu.github.io/managed=true", "--cloud=aws", "--aws-region=eu-central-1", `- "--detach"`,
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("the chart makes no %q of the page's values", want)
