@@ -65,7 +65,8 @@ func (a *audit) wantedBack(l *leader, at place) {
 	for other := range g.members {
 		zone := a.zone(l, g, t)
 		same := g.CrossZone || zone != "" && a.zone(l, g, other) == zone
-		if other != t && same && g.healthy(other) && !a.justBecameHealthy(l, g, other) {
+		counts := g.healthy(other) && !a.justBecameHealthy(l, g, other) && !a.w.leavesOnRecord(place{g, other})
+		if other != t && same && counts {
 			a.failf("%s is registered with %s, and nobody wants it there %s", t, g.Name, a.facts(at))
 			return
 		}

@@ -215,7 +215,7 @@ func (w *world) held() (out []string) {
 		}
 		of := false
 		for _, g := range w.groups() {
-			of = of || speaksOf(c, g) && (g.isStuck() || w.unreadableIn(g)) || g.isStuck() && w.holdsHooksOf(c, g)
+			of = of || speaksOf(c, g) && (g.isStuck() || w.unreadableIn(g)) || w.holdsHooksOf(c, g)
 			for t, m := range g.members {
 				of = of || recorded(c.Status.Groups, place{g, t}) && m.by == us && g.routes(t)
 			}
@@ -227,14 +227,16 @@ func (w *world) held() (out []string) {
 	return out
 }
 
-// holdsHooksOf reports whether what a group attachment has on record in a group may still lead to a pod
-// of another one that is deleted, whose drain hook waits for that: with the last group attachment
-// that selects it there is nobody to let it go.
+// holdsHooksOf reports whether what is on record in a group, and cannot be taken out, since calls about the
+// group fail or it is the last that serves there, may still lead to a pod of a group attachment that is
+// deleted, whose drain hook waits for that: with the last group attachment that selects the pod there
+// is nobody to let it go.
 func (w *world) holdsHooksOf(c *v1alpha1.TargetGroupAttachment, g *group) bool {
 	return c.Spec.IngressDaemonSet != nil && slices.ContainsFunc(w.pods, func(p *pod) bool {
 		n := w.node(p.node)
 		return p.set == "web" && p.held() && n != nil && slices.ContainsFunc(g.all(), func(t targets.Target) bool {
-			return (t.ID == p.address || t.ID == n.instance) && g.routes(t) && len(w.recordedBy(place{g, t})) > 0
+			stays := g.isStuck() || w.minimumHolds(g, t)
+			return stays && (t.ID == p.address || t.ID == n.instance) && g.routes(t) && len(w.recordedBy(place{g, t})) > 0
 		})
 	})
 }

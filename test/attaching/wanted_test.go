@@ -144,6 +144,16 @@ func (w *world) recordedBy(at place) (names []string) {
 	return names
 }
 
+// leavesOnRecord reports whether a target is on record as one that is being taken out: it counts for
+// nothing in favour of others.
+func (w *world) leavesOnRecord(at place) bool {
+	return slices.ContainsFunc(w.groupAttachments(), func(c *v1alpha1.TargetGroupAttachment) bool {
+		return slices.ContainsFunc(c.Status.Groups, func(g v1alpha1.AttachedGroup) bool {
+			return g.ID == at.group.ID && slices.ContainsFunc(g.Leaving, func(l v1alpha1.LeavingTarget) bool { return l.Target == at.target.String() })
+		})
+	})
+}
+
 // unreadableIn reports whether a record of the group cannot be read.
 func (w *world) unreadableIn(g *group) bool {
 	bad := func(groups []v1alpha1.AttachedGroup) bool {
