@@ -150,8 +150,9 @@ func (a *audit) cameBack(node string) {
 		if a.on[at.target.ID] != node || !s.in || m == nil || m.by != us || m.outBy != us || g.holds(at.target) {
 			continue
 		}
-		if m.outOf != node {
-			// A pod has an address by now that was taken out of another node: that comes in like any new one.
+		if m.outOf != node || a.madeSince(m.outAt, at) {
+			// A pod has an address by now that was taken out of another node, or of another pod: that comes
+			// in like any new one.
 			continue
 		}
 		known := !a.since[at].IsZero() && a.since[at].Before(a.writer.asOf()) && !g.seemsClosed() && !g.overlooked() && g.role.openSince(a.said[node].Add(-listsAgain)) && a.w.serviceMade.Before(a.writer.asOf())
@@ -159,4 +160,11 @@ func (a *audit) cameBack(node string) {
 			a.failf("Attachment %s is deleted while %s is out of %s %s", node, at.target, g.Name, a.facts(at))
 		}
 	}
+}
+
+// madeSince reports whether the pod at a target's address was made after a moment.
+func (a *audit) madeSince(moment time.Time, at place) bool {
+	return at.group.Type == targets.IP && slices.ContainsFunc(a.w.pods, func(p *pod) bool {
+		return p.address == at.target.ID && !p.ends && p.object() != nil && p.object().CreationTimestamp.After(moment)
+	})
 }
