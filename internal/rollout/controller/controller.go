@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "Failed", "Reconcile", "%s", shortened(err.Error()))
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, s.dryRun.retryAt(o.state.Revision))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, s.dryRun.retryAt(o.state.DryRun))}, nil
 }
 
 // decide observes and decides, and tells how long it took to decide. There is nothing to
