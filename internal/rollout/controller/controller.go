@@ -71,9 +71,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.sessions.end(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	if set.DeletionTimestamp == nil && releasedAgain(set) {
-		return ctrl.Result{}, r.endReleases(ctx, set)
-	}
 	s := r.sessions.pass(set)
 	o, decision, took, err := r.decide(ctx, s, set)
 	if o == nil || err != nil {
