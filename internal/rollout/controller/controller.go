@@ -79,17 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
-	s.count(o.state.Spec.Paused, decision.Status, done, took)
-	timeDetachments(req.NamespacedName, o.state, done)
-	s.tell(done)
-	again, err := r.writeStatus(ctx, o, decision.Status)
-	if err == nil {
-		// Before it stands in the status, the next pass would tell of it again.
-		timeAttachments(req.NamespacedName, o.state, decision.Status)
-		s.tick(len(decision.Status.Wave) > 0, o.state.Now)
-		r.announceSteps(o)
-		r.announceStatus(o, decision.Status)
-	}
+	again, err := r.report(ctx, o, decision.Status, done, took)
 	err = errors.Join(failed, err)
 	if onlyConflicts(err) {
 		// Something was written in between; its event may have come already.
