@@ -149,17 +149,33 @@ func TestEvictionsAreTriedLessAndLess(t *testing.T) {
 	s := &stops{refusals: map[string]refusal{}}
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		s.refused("a", now)
-		if got := s.retryAt("a", now).Sub(now); got != want {
+		if got := s.retryAt("a").Sub(now); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
 	for range 20 {
 		s.refused("a", now)
 	}
-	if got := s.retryAt("a", now).Sub(now); got != time.Minute {
+	if got := s.retryAt("a").Sub(now); got != time.Minute {
 		t.Errorf("%s at the longest", got)
 	}
-	if at := s.retryAt("b", now.Add(time.Hour)); !at.IsZero() || len(s.refusals) != 0 {
-		t.Errorf("%s, %d are kept", at, len(s.refusals))
+	if at := s.retryAt("b"); !at.IsZero() {
+		t.Errorf("what was not refused is tried again at %s", at)
+	}
+	if s.forget(now.Add(time.Minute)); len(s.refusals) != 1 {
+		t.Error("what is due is forgotten")
+	}
+}
+
+// TestRefusalsAreForgotten when their pods are long gone, also where no node goes away any more.
+func TestRefusalsAreForgotten(t *testing.T) {
+	r := newCluster(t).reconciler()
+	r.stops.refused("a", time.Now().Add(-time.Hour))
+	r.stops.refused("b", time.Now())
+	if _, err := r.Reconcile(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := r.stops.refusals["b"]; !kept || len(r.stops.refusals) != 1 {
+		t.Errorf("kept are %v", r.stops.refusals)
 	}
 }
