@@ -10,6 +10,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func wanted(generation int64, w v1alpha1.AttachmentWanted) *v1alpha1.Attachment {
@@ -141,6 +142,22 @@ func TestRivalsAreKnownByTheirImage(t *testing.T) {
 		if d.Spec.Replicas = new(int32(0)); runsDetacher(d) {
 			t.Errorf("%s, scaled to 0", image)
 		}
+	}
+}
+
+// TestAnotherMachineIsPutBack by webhooks, which know a node by its name, as the machine that it is now.
+func TestAnotherMachineIsPutBack(t *testing.T) {
+	node, out := cordoned("a"), detached("a")
+	node.Spec.Unschedulable, out.Spec.Instance = false, "i-before"
+	c := newCluster(t, node, out)
+	r := c.reconciler()
+	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) { return Answer{Done: true}, nil }}}
+	if _, err := r.Reconcile(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	now := &v1alpha1.Attachment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil || now.Spec.Wanted != v1alpha1.WantAttached || now.Spec.Instance != "i-a" {
+		t.Errorf("%+v, %v", now.Spec, err)
 	}
 }
 
