@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -110,6 +111,23 @@ func TestPodsPerNode(t *testing.T) {
 	}
 	if _, ok := v1alpha1.PodsPerNode(nil); ok {
 		t.Error("no annotation is read")
+	}
+}
+
+// TestReleasedPorts are read as they are written, and as people write them.
+func TestReleasedPorts(t *testing.T) {
+	for value, want := range map[string][]int32{
+		"": nil, "10080": {10080}, "10081, 10080,": {10080, 10081}, "10080,10080": {10080}, "all,10080": {10080}, "4294967296": nil,
+	} {
+		set := &v1alpha1.IngressDaemonSet{}
+		got := v1alpha1.ReleasedPorts(map[string]string{v1alpha1.AnnotationReleasedPorts: value})
+		v1alpha1.SetReleasedPorts(set, got)
+		if again := v1alpha1.ReleasedPorts(set.Annotations); !slices.Equal(got, want) || !slices.Equal(again, want) {
+			t.Errorf("%q is read as %v, and after it was written as %v", value, got, again)
+		}
+		if v1alpha1.SetReleasedPorts(set, nil); len(set.Annotations) > 0 {
+			t.Errorf("%q: without a port there is %v", value, set.Annotations)
+		}
 	}
 }
 

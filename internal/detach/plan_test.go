@@ -346,6 +346,13 @@ func TestANodeThatDoesNotSayWhatItIs(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	// Nobody else is told to leave it out before it is remembered what it is attached to.
+	unremembered := node("a", attachment(true, false), func(n *Node) {
+		n.Attachment.Instance, n.Attachment.Remembered, n.Instance, n.Unnamed = "i-a", false, "", true
+	})
+	if got := Plan(State{Now: now, Reasons: AllReasons, Nodes: []Node{unremembered}}).Nodes[0]; got.Patch != nil {
+		t.Errorf("%+v", got.Patch)
+	}
 	// It was taken out before it said what it is, and says so now.
 	n := node("a", attachment(true, true), annotated(v1alpha1.AnnotationNodeDetached, ""), func(n *Node) { n.Attachment.Instance, n.Instance = "", "i-a" })
 	d := Plan(State{Now: now, Reasons: AllReasons, Nodes: []Node{n}})

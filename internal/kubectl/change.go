@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -160,24 +158,14 @@ func releasePort(set *v1alpha1.IngressDaemonSet, port int32) (string, error) {
 	if slices.Contains(set.Spec.HealthCheckNodePorts, port) {
 		return "", fmt.Errorf("port %d is in spec.healthCheckNodePorts, and load balancers are to ask it: remove it there first", port)
 	}
-	var released []int32
-	for _, entry := range strings.Split(set.Annotations[v1alpha1.AnnotationReleasedPorts], ",") {
-		n, err := strconv.ParseInt(strings.TrimSpace(entry), 10, 32)
-		switch {
-		case err != nil, slices.Contains(set.Spec.HealthCheckNodePorts, int32(n)):
-			// A port that is wanted again is not to be closed when it is removed again.
-		case int32(n) == port:
-			return "", fmt.Errorf("port %d is released already", port)
-		default:
-			released = append(released, int32(n))
-		}
+	// A port that is wanted again is not to be closed when it is removed again.
+	released := slices.DeleteFunc(v1alpha1.ReleasedPorts(set.Annotations), func(other int32) bool { return slices.Contains(set.Spec.HealthCheckNodePorts, other) })
+	if slices.Contains(released, port) {
+		return "", fmt.Errorf("port %d is released already", port)
 	}
 	released = append(released, port)
 	slices.Sort(released)
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	set.Annotations[v1alpha1.AnnotationReleasedPorts] = strings.Trim(strings.ReplaceAll(fmt.Sprint(released), " ", ","), "[]")
+	v1alpha1.SetReleasedPorts(set, released)
 	return fmt.Sprintf("released port %d", port), nil
 }
 

@@ -407,3 +407,19 @@ func TestBrokenNodeWaitsForTheAnalysis(t *testing.T) {
 		}
 	}
 }
+
+// TestTimestampThatIsHeld by somebody else keeps no node from beginning: its detacher notices that it is asked
+// by us too. One that nobody holds any more is to go first.
+func TestTimestampThatIsHeld(t *testing.T) {
+	for held, want := range map[bool]string{true: "Mark n0000", false: "Stamp n0000"} {
+		s := servingFleet(2)
+		byBoth(&s.Spec)
+		s.Revision, s.Status.Wave = "r2", []string{"n0000"}
+		n := &s.Nodes[0]
+		n.Seen = &Seen{Claim: start, Attached: start.Add(-time.Minute)}
+		n.Detachment = Detachment{Held: held, Timestamp: start.Add(-time.Minute).Format(time.RFC3339)}
+		if got := steps(Plan(s)); got != want {
+			t.Errorf("held %t: got %q, want %q", held, got, want)
+		}
+	}
+}

@@ -77,12 +77,16 @@ func TestForbiddenMidway(t *testing.T) {
 		change func(s *State, n *Node)
 		want   string
 	}{
-		"marked":                    {func(*State, *Node) {}, "Unmark n0000"},
-		"asked":                     {func(_ *State, n *Node) { n.Detachment = asked }, ""},
-		"answered":                  {func(_ *State, n *Node) { n.Detachment = answered }, "Update n0000 to r2 x2"},
-		"asked by another key":      {func(_ *State, n *Node) { n.Detachment = byAnother }, "Unmark n0000, ReleaseDetachment n0000"},
-		"updated":                   {func(_ *State, n *Node) { updated(n) }, "Unmark n0000, ReleaseDetachment n0000"},
-		"updated, and to be again":  {func(s *State, n *Node) { updated(n); s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x2"},
+		"marked":                   {func(*State, *Node) {}, "Unmark n0000"},
+		"asked":                    {func(_ *State, n *Node) { n.Detachment = asked }, ""},
+		"answered":                 {func(_ *State, n *Node) { n.Detachment = answered }, "Update n0000 to r2 x2"},
+		"asked by another key":     {func(_ *State, n *Node) { n.Detachment = byAnother }, "Unmark n0000, ReleaseDetachment n0000"},
+		"updated":                  {func(_ *State, n *Node) { updated(n) }, "Unmark n0000, ReleaseDetachment n0000"},
+		"updated, and to be again": {func(s *State, n *Node) { updated(n); s.Revision, s.Revisions["r3"] = "r3", true }, "Update n0000 to r3 x2"},
+		"updated, not asked, and to be again": {func(s *State, n *Node) {
+			updated(n)
+			n.Detachment, s.Revision, s.Revisions["r3"] = Detachment{}, "r3", true
+		}, ""},
 		"leaves the set":            {func(_ *State, n *Node) { n.Wanted = false }, "Unmark n0000"},
 		"leaves the set, was asked": {func(_ *State, n *Node) { n.Wanted, n.Detachment = false, answered }, "Delete n0000"},
 		"leaves the set, not yet":   {func(_ *State, n *Node) { *n = servingNode(n.Name); n.Wanted = false }, ""},

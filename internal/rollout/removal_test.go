@@ -260,10 +260,11 @@ func TestClaimThatWaits(t *testing.T) {
 		change func(n *Node)
 		want   string
 	}{
-		"it may begin":                           {func(*Node) {}, "Mark n0000, Stamp n0001"},
-		"its health checker is being replaced":   {func(n *Node) { n.CheckersSettled = false }, "Stamp n0000, Stamp n0001"},
-		"its health checker sees nothing":        {func(n *Node) { n.Checks[0].Blind = "x" }, "Stamp n0000, Stamp n0001"},
-		"other fields of it are to be set first": {func(n *Node) { n.Deployment.Outmoded = true }, "SetFields n0000, Stamp n0001"},
+		"it may begin":                                   {func(*Node) {}, "Mark n0000, Stamp n0001"},
+		"its health checker is being replaced":           {func(n *Node) { n.CheckersSettled = false }, "Stamp n0000, Stamp n0001"},
+		"its health checker sees nothing":                {func(n *Node) { n.Checks[0].Blind = "x" }, "Stamp n0000, Stamp n0001"},
+		"somebody wants it out, and may not have it yet": {func(n *Node) { n.Deployment.Detached, n.CheckersSettled = true, false }, "Stamp n0000, Stamp n0001"},
+		"other fields of it are to be set first":         {func(n *Node) { n.Deployment.Outmoded = true }, "SetFields n0000, Stamp n0001"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := servingFleet(4)
@@ -351,6 +352,13 @@ func TestLettingGo(t *testing.T) {
 			s.Nodes[0].Exists = false
 			s.Nodes[0].Deployment.Deleting = true
 		}, "DeleteChecker 10080"},
+		"in waves, pods that end": {DeleteInWaves, func(s *State) {
+			s.Nodes = s.Nodes[:1]
+			s.Nodes[0].Deployment = nil
+			for i := range s.Nodes[0].Pods {
+				s.Nodes[0].Pods[i].Terminating = true
+			}
+		}, ""},
 		"in waves, checkers": {DeleteInWaves, nothing, "DeleteChecker 10080"},
 		"in waves, last":     {DeleteInWaves, func(s *State) { nothing(s); s.Checkers = nil }, "RemoveFinalizer"},
 		"at once":            {DeleteAtOnce, func(s *State) { s.Nodes[1].Detachment.Requested = true }, "ReleaseDetachment n0001"},

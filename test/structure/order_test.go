@@ -25,6 +25,8 @@ type order struct {
 	controller string
 	// pass are the functions that Reconcile comes to, one after the other.
 	pass []string
+	// writes are those that write beside apply, each with what that is.
+	writes map[string]string
 	// guards are the files in which reads stand that a write needs right before it, each with what
 	// it reads; counts those whose metrics are of what no pass waits for.
 	guards, counts map[string]string
@@ -35,7 +37,11 @@ type order struct {
 var orders = []order{
 	{
 		controller: "internal/rollout/controller",
-		pass:       []string{"observe", "Plan", "apply", "writeStatus", "announceSteps", "announceStatus"},
+		pass:       []string{"observe", "Plan", "apply", "writeStatus", "announceSteps", "announceStatus", "count"},
+		writes: map[string]string{
+			"writeStatus":  "the one status of a pass",
+			"addFinalizer": "without it there is no pass",
+		},
 		guards: map[string]string{
 			"guard.go": "whether what was decided upon is still so, before it is acted upon",
 			"live.go":  "of what is written that which caches leave out",
@@ -54,8 +60,8 @@ var orders = []order{
 	},
 }
 
-// TestOrder lets a controller observe without writing, act without reading but in its guards, and tell of
-// nothing before it has acted.
+// TestOrder lets a controller observe without writing, act without reading but in its guards, tell of
+// nothing before it has acted, and write where it acts.
 func TestOrder(t *testing.T) {
 	named := map[string]bool{}
 	for _, o := range orders {
@@ -105,6 +111,7 @@ func Plan() {}
 		"counts as it acts":         {observes, "r.told.Inc()", passes, "apply comes to apply, which counts"},
 		"tells before it acts":      {observes, applies, "r.observe(); Plan(); r.report(); r.apply()", "a pass comes to [observe Plan report apply], want [observe Plan apply report]"},
 		"decides before it sees":    {observes, applies, "Plan(); r.observe(); r.apply(); r.report()", "a pass comes to [Plan observe apply report], want [observe Plan apply report]"},
+		"writes beside acting":      {observes, applies, passes + "; _ = each(r.create)", "Reconcile comes to create, which writes: write it in apply, or name it among the writes of this test"},
 		"observes again as it acts": {observes, "r.observe()", passes, "apply comes to get in slip.go, which reads: read it in observe, or name its file among the guards of this test"},
 	} {
 		o := order{pass: []string{"observe", "Plan", "apply", "report"}}
@@ -213,6 +220,13 @@ func (o order) complaints(c checked) (out []string) {
 		}
 		return ", which " + act
 	})
+	// What observe comes to is told above.
+	mayWrite := append(slices.Collect(maps.Keys(o.writes)), "apply", "observe")
+	for f := range c.reached("Reconcile", mayWrite...) {
+		if slices.Contains(c.acts(f), writing) {
+			out = append(out, fmt.Sprintf("Reconcile comes to %s, which writes: write it in apply, or name it among the writes of this test", f.Name.Name))
+		}
+	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -242,8 +256,8 @@ func (c checked) comesTo(from string, these []string) (found []string) {
 	return found
 }
 
-// reached are the functions that one of a name comes to, and itself.
-func (c checked) reached(from string) map[*ast.FuncDecl]bool {
+// reached are the functions that one of a name comes to by others than some, and itself.
+func (c checked) reached(from string, but ...string) map[*ast.FuncDecl]bool {
 	reached := map[*ast.FuncDecl]bool{}
 	for next := slices.Collect(maps.Keys(c.named(from))); len(next) > 0; next = next[1:] {
 		if reached[next[0]] {
@@ -251,7 +265,7 @@ func (c checked) reached(from string) map[*ast.FuncDecl]bool {
 		}
 		reached[next[0]] = true
 		c.uses(next[0], func(used *types.Func) {
-			if f := c.functions[used]; f != nil {
+			if f := c.functions[used]; f != nil && !slices.Contains(but, used.Name()) {
 				next = append(next, f)
 			}
 		})

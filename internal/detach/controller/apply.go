@@ -298,6 +298,8 @@ type refusal struct {
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
+	// refusedFor is for how long a refusal is remembered that was due to be tried again.
+	refusedFor = 10 * time.Minute
 )
 
 func (s *stops) refused(uid string, now time.Time) {
@@ -325,10 +327,16 @@ func (s *stops) succeeded(uid string) {
 	delete(s.refusals, uid)
 }
 
-func (s *stops) retryAt(uid string, now time.Time) time.Time {
+// retryAt is when the eviction of a pod may be tried again, zero where none was refused.
+func (s *stops) retryAt(uid string) time.Time {
 	s.Lock()
 	defer s.Unlock()
-	// Those of pods that are long gone are of no use.
-	maps.DeleteFunc(s.refusals, func(_ string, r refusal) bool { return now.Sub(r.until) > 10*time.Minute })
 	return s.refusals[uid].until
+}
+
+// forget drops the refusals of pods that are long gone, since they would have been tried again.
+func (s *stops) forget(now time.Time) {
+	s.Lock()
+	defer s.Unlock()
+	maps.DeleteFunc(s.refusals, func(_ string, r refusal) bool { return now.Sub(r.until) > refusedFor })
 }

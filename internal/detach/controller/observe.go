@@ -74,7 +74,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) {
 		n := r.observeNode(o, name)
 		if n.Exists && n.Attachment != nil && n.GoesAway(r.Reasons) {
 			ctx, cancel := context.WithTimeout(ctx, patience)
-			pods, err := r.observePods(ctx, o.nodes[name], o.state.Now)
+			pods, err := r.observePods(ctx, o.nodes[name])
 			if cancel(); err != nil {
 				o.unread = append(o.unread, err)
 			}
@@ -133,7 +133,7 @@ func hasCondition(node *corev1.Node, kind corev1.NodeConditionType) bool {
 }
 
 // observePods reads the pods of one node live: no cache holds the pods of everybody.
-func (r *Reconciler) observePods(ctx context.Context, node *corev1.Node, now time.Time) ([]detach.Pod, error) {
+func (r *Reconciler) observePods(ctx context.Context, node *corev1.Node) ([]detach.Pod, error) {
 	var list corev1.PodList
 	if err := r.live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node.Name, err)
@@ -160,7 +160,7 @@ func (r *Reconciler) observePods(ctx context.Context, node *corev1.Node, now tim
 			Daemon:      daemon,
 			Tolerates:   slices.ContainsFunc(pod.Spec.Tolerations, toleratesDetaching),
 			Delete:      pod.Annotations[v1alpha1.AnnotationDisableEviction] == "true",
-			RetryAt:     r.stops.retryAt(string(pod.UID), now),
+			RetryAt:     r.stops.retryAt(string(pod.UID)),
 		})
 	}
 	return out, nil

@@ -87,6 +87,7 @@ func onlyConflicts(err error) bool {
 
 func (r *Reconciler) tell(o *observed, d detach.Decision) {
 	r.webhooks.forget(o.attachments)
+	r.stops.forget(o.state.Now)
 	counts, seen := map[detach.Phase]int{}, map[string]bool{}
 	for _, n := range d.Nodes {
 		counts[n.Phase]++
@@ -123,6 +124,9 @@ func (r *Reconciler) arrived(o *observed, d detach.NodeDecision) {
 	switch now {
 	case detach.Detaching, detach.Attaching:
 		s.begun[d.Name] = o.state.Now
+	case detach.Gone:
+		// It comes to no end, or from now on once more.
+		delete(s.begun, d.Name)
 	case detach.Detached, detach.Attached:
 		if begun, ok := s.begun[d.Name]; ok {
 			movesTook.WithLabelValues(string(now)).Observe(o.state.Now.Sub(begun).Seconds())

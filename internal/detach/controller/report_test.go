@@ -84,6 +84,31 @@ func TestWhatWasNotDoneIsNotTold(t *testing.T) {
 	})
 }
 
+// TestWhatIsStillMarkedIsNotTold to be attached: somebody deleted its Attachment, and its marks cannot be
+// removed yet.
+func TestWhatIsStillMarkedIsNotTold(t *testing.T) {
+	node := cordoned("a")
+	node.Spec.Unschedulable, node.Annotations = false, map[string]string{v1alpha1.AnnotationNodeDetaching: "true"}
+	c := newCluster(t, node)
+	r := c.reconciler()
+	r.phases.of["a"] = detach.Attaching
+	for _, step := range []struct {
+		refused error
+		want    []string
+	}{
+		{apierrors.NewConflict(corev1.Resource("nodes"), "a", errors.New("changed")), nil},
+		{nil, []string{"Normal NodeAttached every target it had takes traffic again"}},
+	} {
+		c.Refuse = func(string) error { return step.refused }
+		if _, err := r.Reconcile(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		if got := told(r); !slices.Equal(got, step.want) {
+			t.Errorf("refused by %v, and told is %q, want %q", step.refused, got, step.want)
+		}
+	}
+}
+
 // TestStepsAreLogged says each step once, of which node it is and why.
 func TestStepsAreLogged(t *testing.T) {
 	pod := &corev1.Pod{}

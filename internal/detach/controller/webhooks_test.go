@@ -10,6 +10,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func wanted(generation int64, w v1alpha1.AttachmentWanted) *v1alpha1.Attachment {
@@ -144,22 +145,54 @@ func TestRivalsAreKnownByTheirImage(t *testing.T) {
 	}
 }
 
+// TestAnotherMachineIsPutBack by webhooks, which know a node by its name, as the machine that it is now.
+func TestAnotherMachineIsPutBack(t *testing.T) {
+	node, out := cordoned("a"), detached("a")
+	node.Spec.Unschedulable, out.Spec.Instance = false, "i-before"
+	c := newCluster(t, node, out)
+	r := c.reconciler()
+	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) { return Answer{Done: true}, nil }}}
+	if _, err := r.Reconcile(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	now := &v1alpha1.Attachment{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "a"}, now); err != nil || now.Spec.Wanted != v1alpha1.WantAttached || now.Spec.Instance != "i-a" {
+		t.Errorf("%+v, %v", now.Spec, err)
+	}
+}
+
 func TestEvictionsAreTriedLessAndLess(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := &stops{refusals: map[string]refusal{}}
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		s.refused("a", now)
-		if got := s.retryAt("a", now).Sub(now); got != want {
+		if got := s.retryAt("a").Sub(now); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
 	for range 20 {
 		s.refused("a", now)
 	}
-	if got := s.retryAt("a", now).Sub(now); got != time.Minute {
+	if got := s.retryAt("a").Sub(now); got != time.Minute {
 		t.Errorf("%s at the longest", got)
 	}
-	if at := s.retryAt("b", now.Add(time.Hour)); !at.IsZero() || len(s.refusals) != 0 {
-		t.Errorf("%s, %d are kept", at, len(s.refusals))
+	if at := s.retryAt("b"); !at.IsZero() {
+		t.Errorf("what was not refused is tried again at %s", at)
+	}
+	if s.forget(now.Add(time.Minute)); len(s.refusals) != 1 {
+		t.Error("what is due is forgotten")
+	}
+}
+
+// TestRefusalsAreForgotten when their pods are long gone, also where no node goes away any more.
+func TestRefusalsAreForgotten(t *testing.T) {
+	r := newCluster(t).reconciler()
+	r.stops.refused("a", time.Now().Add(-time.Hour))
+	r.stops.refused("b", time.Now())
+	if _, err := r.Reconcile(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := r.stops.refusals["b"]; !kept || len(r.stops.refusals) != 1 {
+		t.Errorf("kept are %v", r.stops.refusals)
 	}
 }

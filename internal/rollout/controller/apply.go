@@ -41,7 +41,7 @@ const (
 func (r *Reconciler) apply(ctx context.Context, o *observed, steps []rollout.Step) (done []rollout.Step, err error) {
 	perNode := map[string][]int{}
 	carriedOut := make([]bool, len(steps))
-	errs := []error{r.grant(ctx, o)}
+	errs := []error{r.endReleases(ctx, o), r.grant(ctx, o)}
 	for i, s := range steps {
 		if s.Node != "" {
 			perNode[s.Node] = append(perNode[s.Node], i)

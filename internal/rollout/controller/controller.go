@@ -71,9 +71,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.sessions.end(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	if set.DeletionTimestamp == nil && releasedAgain(set) {
-		return ctrl.Result{}, r.endReleases(ctx, set)
-	}
 	s := r.sessions.pass(set)
 	o, decision, took, err := r.decide(ctx, s, set)
 	if o == nil || err != nil {
@@ -82,17 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", decision)
 	done, failed := r.apply(ctx, o, decision.Steps)
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
-	s.count(o.state.Spec.Paused, decision.Status, done, took)
-	timeDetachments(req.NamespacedName, o.state, done)
-	s.tell(done)
-	again, err := r.writeStatus(ctx, o, decision.Status)
-	if err == nil {
-		// Before it stands in the status, the next pass would tell of it again.
-		timeAttachments(req.NamespacedName, o.state, decision.Status)
-		s.tick(len(decision.Status.Wave) > 0, o.state.Now)
-		r.announceSteps(o)
-		r.announceStatus(o, decision.Status)
-	}
+	again, err := r.report(ctx, o, decision.Status, done, took)
 	err = errors.Join(failed, err)
 	if onlyConflicts(err) {
 		// Something was written in between; its event may have come already.
@@ -103,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.recorder.Eventf(o.set, nil, corev1.EventTypeWarning, "Failed", "Reconcile", "%s", shortened(err.Error()))
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, s.dryRun.retryAt(o.state.Revision))}, nil
+	return ctrl.Result{RequeueAfter: untilNext(r.now(), decision.WakeAt, again, o.lookAt, s.dryRun.retryAt(o.state.DryRun))}, nil
 }
 
 // decide observes and decides, and tells how long it took to decide. There is nothing to

@@ -30,27 +30,23 @@ func (d *dryRun) set(revision string, err error) {
 	}
 }
 
-// of is the answer for a revision.
+// of is the answer for a revision, nothing where its refusal has stood for so long that it is worth
+// another question.
 func (d *dryRun) of(revision string) rollout.DryRun {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.revision != revision {
+	if d.revision != revision || d.refusal != "" && !d.now().Before(d.at.Add(askAgain)) {
 		return rollout.DryRun{}
 	}
 	return rollout.DryRun{Done: revision != "", Refusal: d.refusal}
 }
 
-// retryAt is when the refusal of a revision is worth another question, which it then is; zero
-// where there is none.
-func (d *dryRun) retryAt(revision string) time.Time {
+// retryAt is until when a refusal stands that was decided upon, zero where none was.
+func (d *dryRun) retryAt(decided rollout.DryRun) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.revision != revision || d.refusal == "" {
+	if decided.Refusal == "" {
 		return time.Time{}
 	}
-	at := d.at.Add(askAgain)
-	if d.now().After(at) {
-		d.revision, d.refusal = "", ""
-	}
-	return at
+	return d.at.Add(askAgain)
 }

@@ -207,41 +207,32 @@ func (r *Reconciler) observeRetired(ctx context.Context, o *observed) error {
 // releasedPorts are the ports that somebody wants closed whoever asks them.
 func releasedPorts(set *v1alpha1.IngressDaemonSet) map[int32]bool {
 	out := map[int32]bool{}
-	for _, text := range strings.Split(set.Annotations[v1alpha1.AnnotationReleasedPorts], ",") {
-		if port, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); err == nil {
-			out[int32(port)] = true
-		}
+	for _, port := range v1alpha1.ReleasedPorts(set.Annotations) {
+		out[port] = true
 	}
 	return out
 }
 
-// releasedAgain reports whether a port was released that is in the spec again: removed once
-// more, it would close while load balancers ask it.
-func releasedAgain(set *v1alpha1.IngressDaemonSet) bool {
-	released := releasedPorts(set)
-	return slices.ContainsFunc(set.Spec.HealthCheckNodePorts, func(port int32) bool { return released[port] })
-}
-
-// endReleases forgets the releases of ports that are in the spec.
-func (r *Reconciler) endReleases(ctx context.Context, set *v1alpha1.IngressDaemonSet) error {
-	released := releasedPorts(set)
-	for _, port := range set.Spec.HealthCheckNodePorts {
-		delete(released, port)
+// endReleases forgets the releases of ports that are in the spec again: removed once more, they would
+// close while load balancers ask them. What else was decided goes by the object as it is then.
+func (r *Reconciler) endReleases(ctx context.Context, o *observed) error {
+	released := v1alpha1.ReleasedPorts(o.set.Annotations)
+	left := slices.DeleteFunc(slices.Clone(released), func(port int32) bool { return slices.Contains(o.set.Spec.HealthCheckNodePorts, port) })
+	if len(left) == len(released) || o.set.DeletionTimestamp != nil {
+		return nil
 	}
-	changed := set.DeepCopy()
-	delete(changed.Annotations, v1alpha1.AnnotationReleasedPorts)
-	if len(released) > 0 {
-		var left []string
-		for _, port := range slices.Sorted(maps.Keys(released)) {
-			left = append(left, strconv.Itoa(int(port)))
-		}
-		changed.Annotations[v1alpha1.AnnotationReleasedPorts] = strings.Join(left, ",")
-	}
-	patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager)); err != nil {
-		return fmt.Errorf("forgetting the release of a port that is wanted again: %w", client.IgnoreNotFound(err))
+	changed := o.set.DeepCopy()
+	v1alpha1.SetReleasedPorts(changed, left)
+	patch := client.MergeFromWithOptions(o.set, client.MergeFromWithOptimisticLock{})
+	err := r.client.Patch(ctx, changed, patch, client.FieldOwner(objects.FieldManager))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("forgetting the release of a port that is wanted again: %w", err)
 	}
 	r.mutations.remember(changed)
+	o.set = changed
 	return nil
 }
 

@@ -146,23 +146,28 @@ func TestThrottle(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &dryRun{now: time.Now}
-		if d.of("a").Done || !d.retryAt("a").IsZero() {
+		if d.of("a").Done || !d.retryAt(d.of("a")).IsZero() {
 			t.Error("nothing was asked")
 		}
 		d.set("a", nil)
 		time.Sleep(askAgain + time.Second)
-		if d.retryAt("a"); !d.of("a").Done || d.of("a").Refusal != "" || d.of("b").Done {
+		if !d.retryAt(d.of("a")).IsZero() || !d.of("a").Done || d.of("a").Refusal != "" || d.of("b").Done {
 			t.Errorf("what was accepted is %+v, another %+v", d.of("a"), d.of("b"))
 		}
 		d.set("b", errors.New(strings.Repeat("no ", 10000)))
-		if refused := d.of("b"); d.of("a").Done || !refused.Done || refused.Refusal == "" || len(refused.Refusal) > 2000 {
+		refused := d.of("b")
+		if d.of("a").Done || !refused.Done || refused.Refusal == "" || len(refused.Refusal) > 2000 {
 			t.Errorf("%t, %d", refused.Done, len(refused.Refusal))
 		}
-		if got := d.retryAt("b"); got != time.Now().Add(askAgain) || !d.of("b").Done {
+		if got := d.retryAt(refused); got != time.Now().Add(askAgain) || !d.of("b").Done {
 			t.Errorf("it asks again at %s", got)
 		}
-		time.Sleep(askAgain + time.Second)
-		if d.retryAt("b"); d.of("b").Done {
+		time.Sleep(askAgain - 1)
+		if !d.of("b").Done {
+			t.Error("it asks again too soon")
+		}
+		time.Sleep(1)
+		if d.of("b").Done || d.retryAt(refused).After(time.Now()) {
 			t.Error("it does not ask again about a refusal")
 		}
 	})

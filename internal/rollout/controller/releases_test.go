@@ -40,6 +40,41 @@ func TestReleaseEnds(t *testing.T) {
 	}
 }
 
+// TestReleaseOfWhatIsGone: nothing is left to be forgotten of an IngressDaemonSet that a cache still shows.
+func TestReleaseOfWhatIsGone(t *testing.T) {
+	r, _, err := newReconciler(benchSet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := benchSet()
+	gone.Name, gone.ResourceVersion = "gone", "1"
+	annotate(gone, v1alpha1.AnnotationReleasedPorts, "10080")
+	if err := r.endReleases(t.Context(), &observed{set: gone}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReleaseThatStays, since the API server does not take its end, stops no rollout.
+func TestReleaseThatStays(t *testing.T) {
+	w := newWorld(0)
+	w.addNode("n1", nil)
+	w.begin(specOfStories())
+	w.run(start.Add(time.Minute))
+	r := w.leaders[0].r
+	r.client = failing{r.client, theSet.Name}
+	set := w.set().DeepCopy()
+	annotate(set, v1alpha1.AnnotationReleasedPorts, "10080")
+	w.must(w.user("kubectl-ids").Update(ctx, set, client.FieldOwner("kubectl-ids")))
+	w.changeTemplate("r2")
+	w.run(w.now.Add(5 * time.Minute))
+	if n := w.set().Status.UpdatedNodes; n != 1 || w.set().Annotations[v1alpha1.AnnotationReleasedPorts] == "" {
+		t.Errorf("%d nodes are updated", n)
+	}
+	for _, fault := range w.audit.faults {
+		t.Error(fault)
+	}
+}
+
 // TestPortReturnsWhileItCloses: a port that is wanted again while its health checkers are
 // still taken away is answered again.
 func TestPortReturnsWhileItCloses(t *testing.T) {

@@ -21,6 +21,26 @@ import (
 // countsEvery is how often a status is written of which only counts and messages changed.
 const countsEvery = time.Second
 
+// report writes the status, makes the events of what was done when one is accepted, and then counts. It
+// returns when to decide again.
+func (r *Reconciler) report(ctx context.Context, o *observed, status v1alpha1.IngressDaemonSetStatus, done []rollout.Step, took time.Duration) (again time.Time, err error) {
+	s := o.session
+	s.tell(done)
+	again, err = r.writeStatus(ctx, o, status)
+	if err == nil {
+		r.announceSteps(o)
+		r.announceStatus(o, status)
+	}
+	s.count(o.state.Spec.Paused, status, done, took)
+	timeDetachments(s.key, o.state, done)
+	if err == nil {
+		// Before it stands in the status, the next pass would tell of it again.
+		timeAttachments(s.key, o.state, status)
+		s.tick(len(status.Wave) > 0, o.state.Now)
+	}
+	return again, err
+}
+
 // writeStatus writes the status if it changed, guarded by the resourceVersion
 // that was decided upon: of two controllers, the one that saw less is refused.
 // It returns when to decide again: at once where decisions go by what was

@@ -227,3 +227,20 @@ func TestAListIsAsOldAsItsQuestion(t *testing.T) {
 		}
 	})
 }
+
+// TestGroupsThatAreGoneAreForgotten where they were read by name, as soon as a list that was asked for
+// later does without them.
+func TestGroupsThatAreGoneAreForgotten(t *testing.T) {
+	listed := time.Now()
+	a := &account{survey: newSurvey(), moved: make(chan struct{}), groups: &listing[targets.Group]{at: listed, asked: listed}}
+	for id, asked := range map[string]time.Time{"arn:gone": listed.Add(-time.Second), "arn:new": listed.Add(time.Second)} {
+		a.survey.direct[id] = direct{targets.Group{ID: id}, asked}
+	}
+	a.renew(targets.AccountPlan{}, time.Hour)
+	if _, gone := a.group("arn:gone"); gone || len(a.survey.direct) != 1 {
+		t.Errorf("remembered are %v", a.survey.direct)
+	}
+	if _, there := a.group("arn:new"); !there {
+		t.Error("a group that is newer than the list is forgotten")
+	}
+}

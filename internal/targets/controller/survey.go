@@ -99,9 +99,12 @@ func (a *account) renew(plan targets.AccountPlan, every time.Duration) {
 	a.groups.renew(a.running, listed)
 	a.readTags(plan, every)
 	groups, _, _ := a.groups.known()
+	listedAt := a.groups.since()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.survey.sweeps.Plan(plan.Sweep, a.survey.complete(groups, a.groups.since()), time.Now())
+	// Those that are there are listed by now.
+	maps.DeleteFunc(a.survey.direct, func(_ string, d direct) bool { return d.at.Before(listedAt) })
+	a.survey.sweeps.Plan(plan.Sweep, a.survey.complete(groups, listedAt), time.Now())
 	a.move()
 }
 
