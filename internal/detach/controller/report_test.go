@@ -100,7 +100,7 @@ func TestWhatIsStillMarkedIsNotTold(t *testing.T) {
 		{nil, []string{"Normal NodeAttached every target it had takes traffic again"}},
 	} {
 		c.Refuse = func(string) error { return step.refused }
-		if _, err := r.Reconcile(t.Context(), all); err != nil {
+		if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 			t.Fatal(err)
 		}
 		if got := told(r); !slices.Equal(got, step.want) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -152,7 +153,7 @@ func TestAnotherMachineIsPutBack(t *testing.T) {
 	c := newCluster(t, node, out)
 	r := c.reconciler()
 	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) { return Answer{Done: true}, nil }}}
-	if _, err := r.Reconcile(t.Context(), all); err != nil {
+	if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 		t.Fatal(err)
 	}
 	now := &v1alpha1.Attachment{}
@@ -189,7 +190,7 @@ func TestRefusalsAreForgotten(t *testing.T) {
 	r := newCluster(t).reconciler()
 	r.stops.refused("a", time.Now().Add(-time.Hour))
 	r.stops.refused("b", time.Now())
-	if _, err := r.Reconcile(t.Context(), all); err != nil {
+	if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 		t.Fatal(err)
 	}
 	if _, kept := r.stops.refusals["b"]; !kept || len(r.stops.refusals) != 1 {
