@@ -80,7 +80,7 @@ type Attachment struct {
 // Webhook is another load balancer and its last answer about the node.
 type Webhook struct {
 	Name string
-	// Detached and Attached are whether it answered so, for the present Attachment.
+	// Detached and Attached say whether it answered so, for the present Attachment.
 	Detached, Attached bool
 	// Undone says whether it answered otherwise.
 	Undone  bool

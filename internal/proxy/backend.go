@@ -117,7 +117,7 @@ func (b *backend) failed(e *endpoint, now time.Time) {
 	b.endpoints.Failed(e, now)
 }
 
-// retry is whether the budget permits one more.
+// retry reports whether the budget permits one more.
 func (b *backend) retry(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

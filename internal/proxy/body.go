@@ -32,14 +32,14 @@ type deadliner interface{ SetReadDeadline(time.Time) error }
 type clientBody struct {
 	src  io.Reader
 	conn deadliner
-	// touched is whether somebody has begun to read, ended whether it was read to its end.
+	// touched says whether somebody has begun to read, ended whether it was read to its end.
 	touched, ended atomic.Bool
 	// status is that of the answer where reading failed, 0 where it did not.
 	status atomic.Int32
 	// left is how many bytes may come, negative for any number.
 	left int64
 
-	// keeps is whether what was read is all in kept, so that it can be sent again.
+	// keeps says whether what was read is all in kept, so that it can be sent again.
 	keeps bool
 	kept  []byte
 
@@ -201,7 +201,7 @@ func statusOfBody(err error) int {
 	return http.StatusBadRequest
 }
 
-// isWhole is whether the body is there from its first byte. Of one that was read to its end while it was
+// isWhole reports whether the body is there from its first byte. Of one that was read to its end while it was
 // sent, nobody reads any more; it is sent as one that is small.
 func (x *exchange) isWhole() bool {
 	if !x.hasBody || x.small || !x.body.touched.Load() {
@@ -215,7 +215,7 @@ func (x *exchange) isWhole() bool {
 	return true
 }
 
-// leaves gets the connection ready for an answer that may come before the body's end, and is whether it
+// leaves gets the connection ready for an answer that may come before the body's end, and reports whether it
 // has to end with it: what is left of the body would be read as the next request.
 func (x *exchange) leaves() bool {
 	switch {

@@ -29,7 +29,7 @@ type clientConn struct {
 	port  uint16
 	// peerField and portField are values of headers. Nobody changes them.
 	peerField, portField []string
-	// trusted is whether the peer is believed what it says of clients.
+	// trusted says whether the peer is believed what it says of clients.
 	trusted bool
 	// patience bounds each write.
 	patience time.Duration
@@ -38,10 +38,10 @@ type clientConn struct {
 	over net.Conn
 	s    *Server
 
-	// active is whether a request is under way, begun whether the head of one has begun to come before
+	// active says whether a request is under way, begun whether the head of one has begun to come before
 	// that, and served whether there was one before.
 	active, begun, served atomic.Bool
-	// late is whether the last read came to its deadline, told whether the client was told of that, and
+	// late says whether the last read came to its deadline, told whether the client was told of that, and
 	// ended whether it came to the connection's end.
 	late, told, ended atomic.Bool
 	lingers           atomic.Bool

@@ -24,7 +24,7 @@ type exchange struct {
 	start  time.Time
 	// status is that of the answer.
 	status int
-	// last is whether the connection ends with the answer.
+	// last says whether the connection ends with the answer.
 	last bool
 
 	// asked is what leads to the route. Its functions are made once.
@@ -41,7 +41,7 @@ type exchange struct {
 	// upgrade is the protocol to which client and endpoint are to change, empty for none.
 	upgrade string
 
-	// hasBody is whether the request has one, small whether it is read before it is sent, into kept, and
+	// hasBody says whether the request has one, small whether it is read before it is sent, into kept, and
 	// expects whether the client waits for 100 (Continue).
 	hasBody, small, expects bool
 	kept                    []byte
@@ -50,7 +50,7 @@ type exchange struct {
 	backend *backend
 	try     try
 	answer  answer
-	// shared is whether others may use its memory after its end.
+	// shared says whether others may use its memory after its end.
 	shared bool
 
 	head     upstream.Head

@@ -111,7 +111,7 @@ func (x *exchange) filterRequest(f *wire.HeaderFilter) {
 	change(x.r.Header, f)
 }
 
-// sets is whether a filter gives a value to a header.
+// sets reports whether a filter gives a value to a header.
 func sets(f *wire.HeaderFilter, name string) bool {
 	is := func(h wire.Header) bool { return strings.EqualFold(h.Name, name) }
 	return slices.ContainsFunc(f.Set, is) || slices.ContainsFunc(f.Add, is)

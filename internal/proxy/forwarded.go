@@ -65,7 +65,7 @@ func (x *exchange) clientOf(chain []string) string {
 	return x.client.peerField[0]
 }
 
-// isForwarded is whether a header tells of clients, and whether it is not one of that name, but one that
+// isForwarded reports whether a header tells of clients, and whether it is not one of that name, but one that
 // a server may take for it because it takes "_" for "-".
 func isForwarded(name string) (tells, alias bool) {
 	if strings.IndexByte(name, '_') >= 0 {

@@ -11,7 +11,7 @@ import (
 // fields are what a head is written to: upstream.Head or http.Header.
 type fields interface{ Add(name, value string) }
 
-// isHop is whether a header, by its canonical name, is about one connection or the framing of a message:
+// isHop reports whether a header, by its canonical name, is about one connection or the framing of a message:
 // each side writes its own (RFC 9110, 7.6.1). Te and Trailer are passed on in part.
 func isHop(name string) bool {
 	switch name {
@@ -42,7 +42,7 @@ func (x *exchange) writeFields(to fields) {
 	}
 }
 
-// strips is whether a header is named as one that is about the connection, and may be: those that tell of
+// strips reports whether a header is named as one that is about the connection, and may be: those that tell of
 // the client are written here, and nobody is to take them away.
 func strips(connection []string, name string) bool {
 	if tells, _ := isForwarded(name); tells {
@@ -51,7 +51,7 @@ func strips(connection []string, name string) bool {
 	return hasElement(connection, name)
 }
 
-// hasElement is whether one of the lists has an element, whatever its case.
+// hasElement reports whether one of the lists has an element, whatever its case.
 func hasElement(lists []string, element string) bool {
 	for _, list := range lists {
 		for one := range strings.SplitSeq(list, ",") {

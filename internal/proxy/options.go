@@ -51,7 +51,7 @@ func Defaults() Options {
 	}
 }
 
-// trusts is whether what a peer says of clients is believed.
+// trusts reports whether what a peer says of clients is believed.
 func (o *Options) trusts(peer netip.Addr) bool {
 	for _, p := range o.Trusted {
 		if p.Contains(peer) {

@@ -30,7 +30,7 @@ type Proxy struct {
 	// leaving are backends that were removed, and that a route may still name.
 	leaving map[string]bool
 
-	// draining is whether connections end with their next response.
+	// draining says whether connections end with their next response.
 	draining atomic.Bool
 	// under is how many requests are under way; quiet tells a drain that none is.
 	under atomic.Int64

@@ -42,7 +42,7 @@ func (x *exchange) respond() {
 	x.sendTrailer()
 }
 
-// mayHaveLength is whether a response of the status may have Content-Length (RFC 9110, 8.6).
+// mayHaveLength reports whether a response of the status may have Content-Length (RFC 9110, 8.6).
 func mayHaveLength(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }

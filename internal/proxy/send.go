@@ -17,7 +17,7 @@ type try struct {
 	// cookie is the value that the client sent, given its name where the client is to be given another.
 	cookie, given string
 	tried         []*endpoint
-	// retries are those after the request was written; again is whether the next try is one.
+	// retries are those after the request was written; again says whether the next try is one.
 	retries int
 	again   bool
 	// endpoint is the one that answered.
@@ -142,7 +142,7 @@ func (x *exchange) deadline(now time.Time) (by time.Time) {
 	return by
 }
 
-// mayRepeat notes how an endpoint failed, and is whether the request may go to another.
+// mayRepeat notes how an endpoint failed, and reports whether the request may go to another.
 func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 	t, b, now := &x.try, x.backend, time.Now()
 	if counts := &b.counts; failed.Class != upstream.Canceled {
@@ -174,7 +174,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 	return false
 }
 
-// isFault is whether a failure is held against the endpoint: it refused, reset, or did not answer in time.
+// isFault reports whether a failure is held against the endpoint: it refused, reset, or did not answer in time.
 func isFault(failed *upstream.Error) bool {
 	switch failed.Class {
 	case upstream.NotConnected:

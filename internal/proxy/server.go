@@ -39,7 +39,7 @@ type Server struct {
 	// over ends what goes on beside requests.
 	over chan struct{}
 	once sync.Once
-	// closing is whether connections are to end at once.
+	// closing says whether connections are to end at once.
 	closing atomic.Bool
 }
 

@@ -89,7 +89,7 @@ func hostOf(host string) (name string, valid bool) {
 	return strings.ToLower(name), true
 }
 
-// isMethod is whether a method is a token (RFC 9110, 9.1). That of HTTP/2 is not looked at by net/http.
+// isMethod reports whether a method is a token (RFC 9110, 9.1). That of HTTP/2 is not looked at by net/http.
 func isMethod(s string) bool {
 	for i := range len(s) {
 		if !isTokenByte(s[i]) {

@@ -16,7 +16,7 @@ const closing = time.Second
 type tunnels struct {
 	mu   sync.Mutex
 	open map[*tunnel]bool
-	// over is whether no more are to be.
+	// over says whether no more are to be.
 	over bool
 }
 
@@ -34,10 +34,10 @@ type direction struct {
 
 	// mu is held while something is written.
 	mu sync.Mutex
-	// framed is whether it is WebSocket, whose frames are followed.
+	// framed says whether it is WebSocket, whose frames are followed.
 	framed bool
 	frames frames
-	// ending is whether a frame that closes is to be written, closed whether it was.
+	// ending says whether a frame that closes is to be written, closed whether it was.
 	ending, closed bool
 }
 

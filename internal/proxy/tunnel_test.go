@@ -193,7 +193,7 @@ func TestWebSocketsAreToldOfTheEnd(t *testing.T) {
 	}
 }
 
-// isEnding is whether tunnels have been told to end, in both directions.
+// isEnding reports whether tunnels have been told to end, in both directions.
 func isEnding(s *tunnels) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ type frames struct {
 	left uint64
 }
 
-// between is whether no frame has begun that has not ended.
+// between reports whether no frame has begun that has not ended.
 func (f *frames) between() bool { return f.have == 0 && f.left == 0 }
 
 // next follows p to the end of a frame, or to its own, and gives how much that was.

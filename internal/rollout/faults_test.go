@@ -778,7 +778,7 @@ func TestDeadNodeAndBudget(t *testing.T) {
 	}
 }
 
-// TestDroppedClaim: a claim that ends without that its node was touched leaves a stamp on
+// TestDroppedClaim: a claim that ends before its node was touched leaves a stamp on
 // the Deployment; one that was touched needs none.
 func TestDroppedClaim(t *testing.T) {
 	s := servingFleet(3)

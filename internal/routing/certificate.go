@@ -21,7 +21,7 @@ const ReasonCertificateExpired = "CertificateExpired"
 
 // secret is what is known of a Secret that somebody names.
 type secret struct {
-	// answered is whether it was said how it is, or that it is not there.
+	// answered says whether it was said how it is, or that it is not there.
 	answered bool
 	// good is its last good certificate, nil for none, and leaf that which is presented.
 	good *wire.Certificate

@@ -19,7 +19,7 @@ const ReasonEndpointRefused = "EndpointRefused"
 type found struct {
 	wire.Endpoint
 	address netip.Addr
-	// second is whether its family is not the Service's first.
+	// second says whether its family is not the Service's first.
 	second bool
 }
 
@@ -55,7 +55,7 @@ func sliceport(service *corev1.Service, port uint16) (name string, direct uint16
 	return "", 0
 }
 
-// isStale is whether a slice is being deleted, or is of a Service before of the same name.
+// isStale reports whether a slice is being deleted, or is of a Service before of the same name.
 func isStale(service *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 	if slice.DeletionTimestamp != nil || slice.AddressType == discoveryv1.AddressTypeFQDN {
 		return true
@@ -94,7 +94,7 @@ func candidatesOf(service *corev1.Service, slice *discoveryv1.EndpointSlice, nam
 	return out, refused
 }
 
-// mayBeSentTo is whether an address may be a pod's: the proxy's own machine and a cloud's metadata are not.
+// mayBeSentTo reports whether an address may be a pod's: the proxy's own machine and a cloud's metadata are not.
 func mayBeSentTo(a netip.Addr) bool {
 	a = a.Unmap()
 	return a.Zone() == "" && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !a.IsMulticast() && !a.IsUnspecified()

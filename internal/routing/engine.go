@@ -40,7 +40,7 @@ type outcome struct {
 	resources []publication
 	warnings  []Event
 	status    *Status
-	// waits is whether something has not been answered yet: the outcome before stays until it is.
+	// waits says whether something has not been answered yet: the outcome before stays until it is.
 	waits bool
 	// wakeAt is when this would be another though nothing changed, zero for never.
 	wakeAt time.Time

@@ -17,7 +17,7 @@ type gateway struct {
 	// problem is why nothing of it is served, with the reason and the message of its Accepted.
 	problem   Condition
 	listeners []*gatewayListener
-	// addressed is whether it asks for addresses of its own.
+	// addressed says whether it asks for addresses of its own.
 	addressed bool
 }
 
@@ -150,7 +150,7 @@ func markConflicts(all []*gatewayListener, in []GatewayListener) {
 	}
 }
 
-// mayAttach is whether routes of a namespace may attach to a listener of a Gateway.
+// mayAttach reports whether routes of a namespace may attach to a listener of a Gateway.
 func (v *view) mayAttach(g *gateway, l *gatewayListener, namespace string) bool {
 	if len(l.kinds) == 0 {
 		return false

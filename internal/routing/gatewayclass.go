@@ -54,7 +54,7 @@ func (v *view) referredSet(p *GatewayReference) (set types.NamespacedName, probl
 // subject is who refers, or what is referred to.
 type subject struct{ group, kind, namespace, name string }
 
-// granted is whether one object may refer to another: of its own namespace, or by a ReferenceGrant there.
+// granted reports whether one object may refer to another: of its own namespace, or by a ReferenceGrant there.
 func (v *view) granted(from, to subject) bool {
 	if from.namespace == to.namespace {
 		return true

@@ -43,7 +43,7 @@ type claim struct {
 	rule     uint32
 	pathType wire.PathType
 	path     string
-	// fallback is whether it is of a default backend: any other claim goes before it.
+	// fallback says whether it is of a default backend: any other claim goes before it.
 	fallback bool
 	shares   []share
 }

@@ -87,7 +87,7 @@ func intersecting(hostnames []string, listener string) (out []string) {
 	return out
 }
 
-// covers is whether all names of one hostname are names of a wildcard, which stands for one or more labels.
+// covers reports whether all names of one hostname are names of a wildcard, which stands for one or more labels.
 func covers(wildcard, hostname string) bool {
 	return isWildcard(wildcard) && strings.HasSuffix(strings.TrimPrefix(hostname, "*"), wildcard[1:])
 }

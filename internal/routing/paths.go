@@ -30,5 +30,5 @@ func normalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isWildcard is whether a host stands for more than one name.
+// isWildcard reports whether a host stands for more than one name.
 func isWildcard(host string) bool { return strings.HasPrefix(host, "*.") }

@@ -27,7 +27,7 @@ type second struct {
 // Request counts a request, once, however often it is tried.
 func (b *Budget) Request(now time.Time) { b.at(now).requests++ }
 
-// Retry is whether a request may be tried again, and counts that if so.
+// Retry reports whether a request may be tried again, and counts that if so.
 func (b *Budget) Retry(now time.Time) bool {
 	current := b.at(now)
 	var requests, retries uint64

@@ -15,7 +15,7 @@ type Policy struct {
 	// FailTimeout; 0 is never.
 	MaxFails    uint32
 	FailTimeout time.Duration
-	// Sticky is whether cookies are given out, see Cookie.
+	// Sticky says whether cookies are given out, see Cookie.
 	Sticky bool
 }
 
@@ -28,7 +28,7 @@ type Endpoint[V any] struct {
 	Cookie string
 
 	record record
-	// usable is whether it is among those that may get requests.
+	// usable says whether it is among those that may get requests.
 	usable bool
 }
 

@@ -32,7 +32,7 @@ const (
 type Try struct {
 	Failure Failure
 	Method  string
-	// Whole is whether the body is still there from its first byte: there is none, or it was kept, see
+	// Whole says whether the body is still there from its first byte: there is none, or it was kept, see
 	// MaxBody.
 	Whole bool
 	// Retries are those that there were of this request after it was written.
@@ -41,7 +41,7 @@ type Try struct {
 	Since time.Duration
 }
 
-// Verdict is whether a request may be tried again on another endpoint.
+// Verdict says whether a request may be tried again on another endpoint.
 type Verdict uint8
 
 // Verdicts.
@@ -70,7 +70,7 @@ func Again(t Try) Verdict {
 	return Never
 }
 
-// Repeatable is whether a request of the method may be sent twice: the idempotent methods of RFC 9110,
+// Repeatable reports whether a request of the method may be sent twice: the idempotent methods of RFC 9110,
 // 9.2.2, but for TRACE.
 func Repeatable(method string) bool {
 	switch method {

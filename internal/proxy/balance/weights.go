@@ -57,7 +57,7 @@ func (w *Weights) Set(shares []wire.Share, start uint64) {
 	}
 }
 
-// are is whether the shares are those that were set last.
+// are reports whether the shares are those that were set last.
 func (w *Weights) are(shares []wire.Share) bool {
 	return slices.EqualFunc(w.shares, shares, func(a share, b wire.Share) bool {
 		return a.backend == b.Backend && a.weight == int64(b.Weight)
@@ -169,7 +169,7 @@ func compareProducts(a, b, c, d int64) int {
 	return cmp.Or(cmp.Compare(highA, highC), cmp.Compare(lowA, lowC))
 }
 
-// sameRatio is whether a of b is as much as c of d.
+// sameRatio reports whether a of b is as much as c of d.
 func sameRatio(a, b, c, d int64) bool { return compareProducts(a, d, c, b) == 0 }
 
 // rescale is n*to/from, toward 0, where |n| is at most a few times from or to.

@@ -58,10 +58,10 @@ type Subscription struct {
 
 // State is what a Subscription says of itself.
 type State struct {
-	// Applied is whether anything was, from a controller or from a snapshot: before it there is nothing to
+	// Applied says whether anything was, from a controller or from a snapshot: before it there is nothing to
 	// serve.
 	Applied bool
-	// Connected is whether a controller has told on a stream that is still open. Since is since when it is
+	// Connected says whether a controller has told on a stream that is still open. Since is since when it is
 	// so or not, zero before Run.
 	Connected bool
 	Since     time.Time

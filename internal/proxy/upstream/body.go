@@ -34,7 +34,7 @@ type body struct {
 	framing framing
 	// left are bytes that are to come: of a sized body, or of the chunk.
 	left int64
-	// within is whether a chunk has begun whose end was not read.
+	// within says whether a chunk has begun whose end was not read.
 	within bool
 	excess int64
 	// trailer are its fields, once it has been read.
@@ -43,7 +43,7 @@ type body struct {
 	err error
 }
 
-// begin expects the body of a response; head is whether it answers HEAD.
+// begin expects the body of a response; head says whether it answers HEAD.
 func (b *body) begin(in *reader, a answer, head bool) {
 	*b = body{in: in, trailer: b.trailer[:0]}
 	switch {
@@ -119,7 +119,7 @@ func (b *body) readChunks(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// nextIsHere is whether the line that begins the next chunk has been read, and after the last chunk
+// nextIsHere reports whether the line that begins the next chunk has been read, and after the last chunk
 // all the rest.
 func (b *body) nextIsHere() bool {
 	there := b.in.buf[b.in.r:b.in.w]
@@ -132,7 +132,7 @@ func (b *body) nextIsHere() bool {
 	return bytes.IndexByte(there, '\n') >= 0
 }
 
-// ready is whether there is something to give: data, or what comes after the last chunk. The end of a
+// ready reports whether there is something to give: data, or what comes after the last chunk. The end of a
 // chunk is none, nor is a size without data.
 func (b *body) ready() bool {
 	there := b.in.buf[b.in.r:b.in.w]
@@ -225,7 +225,7 @@ func (b *body) readTrailer() error {
 	}
 }
 
-// isFraming is whether a field, by its canonical name, is about the framing or where a message goes, and
+// isFraming reports whether a field, by its canonical name, is about the framing or where a message goes, and
 // has no place in a trailer (RFC 9110, 6.5.1).
 func isFraming(name string) bool {
 	switch name {

@@ -110,7 +110,7 @@ func headEnd(b []byte, from int) int {
 	}
 }
 
-// beginsLikeResponse is whether b may become a response.
+// beginsLikeResponse reports whether b may become a response.
 func beginsLikeResponse(b []byte) bool {
 	const begin = "HTTP/1."
 	n := min(len(b), len(begin))

@@ -44,7 +44,7 @@ type conn struct {
 	// since is when the last part came or was sent, bound how long the next one may take.
 	since time.Time
 	bound time.Duration
-	// last is whether no other exchange can follow.
+	// last says whether no other exchange can follow.
 	last bool
 }
 
@@ -62,7 +62,7 @@ func newConn(p *Pool, tcp *net.TCPConn) (*conn, error) {
 	return c, nil
 }
 
-// quiet is whether an idle connection has nothing to read: neither its end, nor a byte that belongs to
+// quiet reports whether an idle connection has nothing to read: neither its end, nor a byte that belongs to
 // no request.
 func (c *conn) quiet() bool {
 	c.quietly = false

@@ -139,7 +139,7 @@ func (c *conn) failed(err error, class Class, during Phase) *Error {
 	return &Error{class, during, err}
 }
 
-// uploadBroke is whether the upload ended for a reason of its own, and with it the connection.
+// uploadBroke reports whether the upload ended for a reason of its own, and with it the connection.
 func (c *conn) uploadBroke() bool {
 	if c.upload == nil || c.upload.waits {
 		return false
@@ -169,7 +169,7 @@ func (r *Response) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Ready is whether Read gives something, or the end, without a wait. Until it does not, nothing need be
+// Ready reports whether Read gives something, or the end, without a wait. Until it does not, nothing need be
 // flushed.
 func (r *Response) Ready() bool { return r.c != nil && r.c.body.ready() }
 

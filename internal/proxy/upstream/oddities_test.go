@@ -19,9 +19,9 @@ type oddity struct {
 	status int
 	body   string
 	fails  Class
-	// reused is whether another request may follow on the connection.
+	// reused says whether another request may follow on the connection.
 	reused bool
-	// ends is whether the endpoint closes the connection after the answer.
+	// ends says whether the endpoint closes the connection after the answer.
 	ends bool
 }
 

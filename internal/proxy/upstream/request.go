@@ -87,7 +87,7 @@ func (h *Head) text() []byte {
 	return text
 }
 
-// isTarget is whether a target is in origin form or asterisk form (RFC 9112, 3.2) and has no space nor
+// isTarget reports whether a target is in origin form or asterisk form (RFC 9112, 3.2) and has no space nor
 // control byte, with which what follows would be read as another request.
 func isTarget(s string) bool {
 	for i := range len(s) {
@@ -98,7 +98,7 @@ func isTarget(s string) bool {
 	return s == "*" || s != "" && s[0] == '/'
 }
 
-// isHost is whether a host can stand alone in its field. It may be empty (RFC 9110, 7.2).
+// isHost reports whether a host can stand alone in its field. It may be empty (RFC 9110, 7.2).
 func isHost(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == 0x7f || strings.IndexByte(",/?#@\\", c) >= 0 {
@@ -108,7 +108,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// expectsBody is whether a request of the method says so when it has no body (RFC 9110, 8.6).
+// expectsBody reports whether a request of the method says so when it has no body (RFC 9110, 8.6).
 func expectsBody(method string) bool {
 	return method == http.MethodPost || method == http.MethodPut || method == http.MethodPatch
 }
@@ -138,7 +138,7 @@ type Request struct {
 	// Trailer is sent after a Stream of unknown length, of what it holds then, but for fields that have
 	// no place there.
 	Trailer http.Header
-	// Expect is whether the head has "Expect: 100-continue": then Stream is not read until 100 (Continue)
+	// Expect says whether the head has "Expect: 100-continue": then Stream is not read until 100 (Continue)
 	// comes, or Options.Continue is over; and never, if a final response comes before.
 	Expect bool
 	// Deadline bounds all of the exchange; zero is none.
@@ -148,7 +148,7 @@ type Request struct {
 	Informational func(status int, fields []Header)
 }
 
-// check is whether the parts fit together.
+// check reports whether the parts fit together.
 func (q *Request) check() error {
 	h := q.Head
 	switch {

@@ -21,7 +21,7 @@ type answer struct {
 	// length is that of Content-Length, -1 where there is none.
 	length  int64
 	chunked bool
-	// close is whether it is the last response of its connection.
+	// close says whether it is the last response of its connection.
 	close   bool
 	upgrade string
 }
@@ -127,7 +127,7 @@ func (a *answer) note(h Header) (framing bool, err error) {
 	return false, nil
 }
 
-// hasElement is whether a list has an element, whatever its case.
+// hasElement reports whether a list has an element, whatever its case.
 func hasElement(list, element string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		if strings.EqualFold(strings.Trim(one, " \t"), element) {
@@ -154,7 +154,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// isText is whether a value or reason has no control byte but tabs (RFC 9110, 5.5).
+// isText reports whether a value or reason has no control byte but tabs (RFC 9110, 5.5).
 func isText(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {

@@ -66,7 +66,7 @@ type got struct {
 	status  int
 	body    string
 	trailer []Header
-	// whole is whether the body came to its end.
+	// whole says whether the body came to its end.
 	err   *Error
 	whole bool
 }

@@ -28,11 +28,11 @@ type upload struct {
 	trailer http.Header
 	stop    func()
 
-	// waits is whether it has not begun, since 100 (Continue) may come until then.
+	// waits says whether it has not begun, since 100 (Continue) may come until then.
 	waits         bool
 	continueUntil time.Time
 
-	// ending is whether its last piece is being written, so that the endpoint may have had it all.
+	// ending says whether its last piece is being written, so that the endpoint may have had it all.
 	ending atomic.Bool
 	// done is closed at its end. Then err is what became of it, and ended when that was.
 	done  chan struct{}
@@ -73,7 +73,7 @@ func (u *upload) run() {
 	}
 }
 
-// breaks is whether a request that ended so gets no response any more.
+// breaks reports whether a request that ended so gets no response any more.
 func breaks(err error) bool { return errors.As(err, &errStream{}) || isLate(err) }
 
 func (u *upload) send(piece []byte) error {
@@ -173,7 +173,7 @@ func (u *upload) wake(now time.Time) (time.Time, bool) {
 	}
 }
 
-// finish ends the upload and is whether the endpoint has had all of it. Where the response is complete
+// finish ends the upload and reports whether the endpoint has had all of it. Where the response is complete
 // and the last piece was being written, that may be its end which was not noticed: it gets a moment.
 func (u *upload) finish(complete bool) bool {
 	if u.waits {

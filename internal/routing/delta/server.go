@@ -40,7 +40,7 @@ type Report struct {
 	Stream uint64
 	// Acknowledgement is the last one. Its position is that of Commit, 0 before the first.
 	stream.Acknowledgement
-	// Ended is whether the stream is over: what it acknowledged counts no more.
+	// Ended says whether the stream is over: what it acknowledged counts no more.
 	Ended bool
 }
 

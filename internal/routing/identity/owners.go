@@ -50,7 +50,7 @@ func Verify(c Claim, o Objects) (set types.NamespacedName, err error) {
 	return set, nil
 }
 
-// controls is whether an owner of that kind, and no other of its name, is the controller of an object.
+// controls reports whether an owner of that kind, and no other of its name, is the controller of an object.
 func controls(kind schema.GroupVersionKind, owner, object metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil || ref.Kind != kind.Kind || ref.UID != owner.GetUID() || ref.UID == "" || object.GetNamespace() != owner.GetNamespace() {

@@ -13,7 +13,7 @@ type Cursor struct {
 	log *Log
 	// said are the versions that the proxy named when the stream began, by name.
 	said map[string]string
-	// begun is whether it was sent a message, at is the position of the last one, and underWay whether
+	// begun says whether it was sent a message, at is the position of the last one, and underWay whether
 	// that was not answered yet.
 	begun, underWay bool
 	at              uint64

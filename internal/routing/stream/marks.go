@@ -18,7 +18,7 @@ func (m marks) find(at uint64) (index int, found bool) {
 	return slices.BinarySearchFunc(m, at, func(m mark, at uint64) int { return cmp.Compare(m.at, at) })
 }
 
-// any is whether a stream is at a position that is not before one and is before the other.
+// any reports whether a stream is at a position that is not before one and is before the other.
 func (m marks) any(from, before uint64) bool {
 	i, _ := m.find(from)
 	return i < len(m) && m[i].at < before

@@ -61,7 +61,7 @@ func (t *Table) Apply(c Changes) Result {
 // edit is a table on its way to the next. What it shares with the one before it does not change.
 type edit struct {
 	*Table
-	// copied is whether the map of scopes is its own.
+	// copied says whether the map of scopes is its own.
 	copied bool
 }
 

@@ -28,7 +28,7 @@ type Considered struct {
 	Match *wire.Match
 	// Hostname is that of the route, empty for any.
 	Hostname string
-	// Takes is whether the request is as it asks for. Why says what is not so, or why another came
+	// Takes says whether the request is as it asks for. Why says what is not so, or why another came
 	// before it, and is empty for the one that won.
 	Takes bool
 	Why   string
@@ -74,7 +74,7 @@ func hostname(key string) string {
 type weighed struct {
 	*candidate
 	key string
-	// fits is whether the path is as it asks for, why what is not as it asks for.
+	// fits says whether the path is as it asks for, why what is not as it asks for.
 	fits bool
 	why  string
 }

@@ -120,7 +120,7 @@ func (l *Listener) before(o *Listener) int {
 		cmp.Compare(l.Name, o.Name))
 }
 
-// sameTLS is whether a request may come in at the one on a connection made to the other: both are of
+// sameTLS reports whether a request may come in at the one on a connection made to the other: both are of
 // an Ingress class and present the same certificates. Listeners of a Gateway are told apart always, as
 // its documentation of hostnames says (Gateway API v1.6, Listener).
 func (l *Listener) sameTLS(o *Listener) bool {

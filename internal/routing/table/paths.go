@@ -60,7 +60,7 @@ func cut(path string) (element, left string) {
 // nothing.
 func prefixOf(m *wire.Match) string { return strings.TrimSuffix(m.Path, "/") }
 
-// fits is whether the path is as the match asks for.
+// fits reports whether the path is as the match asks for.
 func fits(m *wire.Match, path string) bool {
 	if m.PathType == wire.Exact {
 		return m.Path == path

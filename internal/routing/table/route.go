@@ -65,8 +65,8 @@ func (c *condition) holds(get func(string) (string, bool)) bool {
 	return value == c.value
 }
 
-// takes is whether the request is as the candidate asks for, hostname and path aside, which led here.
-// Several is whether the hostname's "*" stands for more than one label.
+// takes reports whether the request is as the candidate asks for, hostname and path aside, which led here.
+// Several says whether the hostname's "*" stands for more than one label.
 func (c *candidate) takes(r *Request, several bool) bool {
 	if several && c.route.OneLabel || c.match.Method != "" && c.match.Method != r.Method {
 		return false

@@ -6,7 +6,7 @@ type store[V any] struct{ entries trie[held[V]] }
 
 type held[V any] struct {
 	value V
-	// there is whether there is a value, gone whether it was removed since.
+	// there says whether there is a value, gone whether it was removed since.
 	there, gone bool
 	// users is how many name it.
 	users int
@@ -18,7 +18,7 @@ func (s store[V]) get(hash uint64, name string) (V, bool) {
 	return h.value, h.there
 }
 
-// has is whether it is there and may be named by what comes.
+// has reports whether it is there and may be named by what comes.
 func (s store[V]) has(name string) bool {
 	h, _ := s.entries.get(hashOf(name), name)
 	return h.there && !h.gone

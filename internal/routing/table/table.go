@@ -137,7 +137,7 @@ func (t *Table) candidate(l *Listener, r *Request) *candidate {
 	return nil
 }
 
-// severalLabels is whether the key is that of a wildcard, for more than one label of the host.
+// severalLabels reports whether the key is that of a wildcard, for more than one label of the host.
 func severalLabels(host, key string) bool {
 	return key != "" && strings.IndexByte(host[:len(host)-len(key)], '.') >= 0
 }
@@ -154,7 +154,7 @@ func (t *Table) Backend(name string) (backend *wire.Backend, endpoints []wire.En
 	return backend, all.All, true
 }
 
-// Has is whether there is a resource of that name on the stream (wire.NameOf), also where it was removed
+// Has reports whether there is a resource of that name on the stream (wire.NameOf), also where it was removed
 // and is still named.
 func (t *Table) Has(full string) (found bool) {
 	kind, name, err := wire.ParseName(full)

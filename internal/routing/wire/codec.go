@@ -53,7 +53,7 @@ func (c *codec) fail(err error) {
 	}
 }
 
-// next is whether the message that is read has field n, of that type, at this place; it is then read
+// next reports whether the message that is read has field n, of that type, at this place; it is then read
 // up to its value. Fields that are not known are skipped on the way.
 func (c *codec) next(n uint64, want wireType, single bool) bool {
 	for c.err == nil && len(c.buf) > 0 {

@@ -50,7 +50,7 @@ type Listener struct {
 	Port    uint16
 	// Hostname is empty for any, "*.example.com" for names of one or more labels before that.
 	Hostname string
-	// TLS is whether connections begin with a handshake, Certificates name what is presented: that which
+	// TLS says whether connections begin with a handshake, Certificates name what is presented: that which
 	// fits the name a client asks for, the first where none fits or none is asked for. An empty first
 	// is none: such a handshake fails.
 	TLS          bool
@@ -67,7 +67,7 @@ type Route struct {
 	// for all of the listener's. A "*." stands for one or more labels, of an Ingress for one.
 	Listeners []string
 	Hostnames []string
-	// OneLabel is whether a "*." of Hostnames stands for one label only (Ingress).
+	// OneLabel says whether a "*." of Hostnames stands for one label only (Ingress).
 	OneLabel bool
 	// Matches are alternatives; none matches all requests.
 	Matches []Match
@@ -104,7 +104,7 @@ type Match struct {
 // NamedMatch is about a header, whose name is lower-case, or a parameter of the query.
 type NamedMatch struct {
 	Name, Value string
-	// Regex is whether Value is an expression of RE2 that the whole value must match.
+	// Regex says whether Value is an expression of RE2 that the whole value must match.
 	Regex bool
 }
 
