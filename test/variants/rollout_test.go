@@ -102,9 +102,9 @@ var rollouts = []variant{
 	},
 	{
 		name: "a step is told before the status stands that it is of",
-		file: "internal/rollout/controller/controller.go",
-		from: "\tagain, err := r.writeStatus(ctx, o, decision.Status)\n",
-		to:   "\tr.announceSteps(o)\n\tagain, err := r.writeStatus(ctx, o, decision.Status)\n",
+		file: "internal/rollout/controller/report.go",
+		from: "\tagain, err = r.writeStatus(ctx, o, status)\n",
+		to:   "\tr.announceSteps(o)\n\tagain, err = r.writeStatus(ctx, o, status)\n",
 		in:   "./internal/rollout/controller", tests: "TestStepsAreToldWhenAStatusStands", say: "statuses were refused, and an update is told",
 	},
 	{
