@@ -272,25 +272,10 @@ func (o *loadBalancers) detachWebhooks() ([]detaching.Webhook, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--detach-webhook %s: %w", name, err)
 		}
-		out = append(out, detaching.Webhook{Name: name, Ask: asker(client)})
+		out = append(out, detaching.Webhook{Name: name, Ask: func(ctx context.Context, r contract.Request) (detaching.Answer, error) {
+			answer, err := client.Ask(ctx, r)
+			return detaching.Answer(answer), err
+		}})
 	}
 	return out, nil
-}
-
-// asker puts a question into the words of the webhooks' contract.
-func asker(client *webhook.Client) func(context.Context, detaching.Question) (detaching.Answer, error) {
-	return func(ctx context.Context, q detaching.Question) (detaching.Answer, error) {
-		request := webhook.Request{
-			ID: q.ID, Action: webhook.Attach, Reason: q.Reason, Since: q.Since,
-			Node: webhook.Node{Name: q.Node.Name, ProviderID: q.Node.Spec.ProviderID, Labels: q.Node.Labels},
-		}
-		if q.Detach {
-			request.Action = webhook.Detach
-		}
-		for _, a := range q.Node.Status.Addresses {
-			request.Node.Addresses = append(request.Node.Addresses, webhook.Address{Type: string(a.Type), Address: a.Address})
-		}
-		answer, err := client.Ask(ctx, request)
-		return detaching.Answer{Done: answer.Done, RetryAfter: answer.RetryAfter, Message: answer.Message}, err
-	}
 }

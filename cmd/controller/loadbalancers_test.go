@@ -15,8 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	contract "github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
 	detaching "github.com/mumoshu/ingress-daemonset-controller/internal/detach/controller"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestCheck says which flag to change.
@@ -110,21 +108,19 @@ func TestTagsOf(t *testing.T) {
 // done is not out.
 func TestWhatAWebhookIsAskedAndAnswers(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-1"},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+	node := contract.Node{
+		Name: "n1", ProviderID: "aws:///z1/i-1", Labels: map[string]string{"zone": "a"}, Addresses: []contract.Address{{Type: "InternalIP", Address: "192.0.2.1"}},
 	}
 	for name, c := range map[string]struct {
-		detach bool
 		status int
 		action contract.Action
 		want   detaching.Answer
 	}{
-		"is out":          {true, http.StatusOK, contract.Detach, detaching.Answer{Done: true, Message: "3 are open"}},
-		"is not out yet":  {true, http.StatusAccepted, contract.Detach, detaching.Answer{RetryAfter: 7 * time.Second, Message: "3 are open"}},
-		"is back":         {false, http.StatusOK, contract.Attach, detaching.Answer{Done: true, Message: "3 are open"}},
-		"is not back yet": {false, http.StatusAccepted, contract.Attach, detaching.Answer{RetryAfter: 7 * time.Second, Message: "3 are open"}},
-		"cannot be told":  {true, http.StatusInternalServerError, contract.Detach, detaching.Answer{}},
+		"is out":          {http.StatusOK, contract.Detach, detaching.Answer{Done: true, Message: "3 are open"}},
+		"is not out yet":  {http.StatusAccepted, contract.Detach, detaching.Answer{RetryAfter: 7 * time.Second, Message: "3 are open"}},
+		"is back":         {http.StatusOK, contract.Attach, detaching.Answer{Done: true, Message: "3 are open"}},
+		"is not back yet": {http.StatusAccepted, contract.Attach, detaching.Answer{RetryAfter: 7 * time.Second, Message: "3 are open"}},
+		"cannot be told":  {http.StatusInternalServerError, contract.Detach, detaching.Answer{}},
 	} {
 		var asked contract.Request
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,14 +139,12 @@ func TestWhatAWebhookIsAskedAndAnswers(t *testing.T) {
 		if err != nil || len(hooks) != 1 || hooks[0].Name != "lb" {
 			t.Fatalf("%v, %v", hooks, err)
 		}
-		got, err := hooks[0].Ask(t.Context(), detaching.Question{ID: "uid/1", Detach: c.detach, Node: node, Reason: "Cordoned", Since: since})
+		want := contract.Request{ID: "uid/1", Action: c.action, Reason: "Cordoned", Since: since, Node: node}
+		got, err := hooks[0].Ask(t.Context(), want)
 		server.Close()
 		if got != c.want || (err != nil) != (c.want == detaching.Answer{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-		want := contract.Request{ID: "uid/1", Action: c.action, Reason: "Cordoned", Since: since, Node: contract.Node{
-			Name: "n1", ProviderID: "aws:///z1/i-1", Labels: map[string]string{"zone": "a"}, Addresses: []contract.Address{{Type: "InternalIP", Address: "192.0.2.1"}},
-		}}
 		if diff := cmp.Diff(want, asked); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
 	controller "github.com/mumoshu/ingress-daemonset-controller/internal/detach/controller"
 )
 
@@ -33,7 +34,7 @@ func (e *receiver) member(node string) *member {
 }
 
 // ask is what a leader's controller calls.
-func (l *leader) ask(ctx context.Context, q controller.Question) (controller.Answer, error) {
+func (l *leader) ask(ctx context.Context, q webhook.Request) (controller.Answer, error) {
 	w := l.w
 	l.thawed()
 	if err := ctx.Err(); err != nil {
@@ -61,13 +62,13 @@ func (l *leader) ask(ctx context.Context, q controller.Question) (controller.Ans
 		return controller.Answer{}, errRefused
 	}
 	w.mu.Lock()
-	m := w.edge.member(q.Node.Name)
-	w.say("the webhook is asked by %s to detach %s: %t", l.name, q.Node.Name, q.Detach)
-	if q.Detach && !m.out {
+	m, detach := w.edge.member(q.Node.Name), q.Action == webhook.Detach
+	w.say("the webhook is asked by %s to detach %s: %t", l.name, q.Node.Name, detach)
+	if detach && !m.out {
 		m.drained = time.Now().Add(drains)
 	}
-	m.out = q.Detach
-	answer := controller.Answer{Done: !q.Detach || !time.Now().Before(m.drained), RetryAfter: 2 * time.Second}
+	m.out = detach
+	answer := controller.Answer{Done: !detach || !time.Now().Before(m.drained), RetryAfter: 2 * time.Second}
 	w.mu.Unlock()
 	if !w.wait(ctx, back) {
 		return controller.Answer{}, errLost

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	corev1 "k8s.io/api/core/v1"
@@ -262,7 +263,7 @@ func TestOnlyThePodThatWasSeenIsStopped(t *testing.T) {
 	}
 	// Without the lease none is stopped, and no webhook is asked.
 	r.Leads = func() bool { return false }
-	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) {
+	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, webhook.Request) (Answer, error) {
 		t.Error("a webhook is asked")
 		return Answer{}, nil
 	}}}
@@ -449,7 +450,7 @@ func TestAWebhookIsAskedWhatIsWantedNow(t *testing.T) {
 		c := newCluster(t, append(now.objects, cordoned("a"))...)
 		asked := make(chan bool, 1)
 		r := c.reconciler()
-		r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) {
+		r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, webhook.Request) (Answer, error) {
 			asked <- true
 			return Answer{}, nil
 		}}}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,30 +28,19 @@ const (
 // Webhook is a load balancer that is asked to take a node out or to put it back.
 type Webhook struct {
 	Name string
-	// Ask is idempotent by the question's ID.
-	Ask func(context.Context, Question) (Answer, error)
+	// Ask is idempotent by the request's ID and Action.
+	Ask func(context.Context, webhook.Request) (Answer, error)
 }
 
 // while is the webhook, which is asked nothing without the lease: that is looked up right before
 // it is asked, since the process may have been frozen since that was decided.
 func (h Webhook) while(leads func() bool) Webhook {
-	return Webhook{h.Name, func(ctx context.Context, q Question) (Answer, error) {
+	return Webhook{h.Name, func(ctx context.Context, r webhook.Request) (Answer, error) {
 		if leads != nil && !leads() {
 			return Answer{}, errNotLeading
 		}
-		return h.Ask(ctx, q)
+		return h.Ask(ctx, r)
 	}}
-}
-
-// Question is what a webhook is asked.
-type Question struct {
-	// ID is the same for all that is asked about one detachment: to take the node out, and
-	// to put it back.
-	ID     string
-	Detach bool
-	Node   *corev1.Node
-	Reason string
-	Since  time.Time
 }
 
 // Answer is what a webhook answers.
@@ -130,12 +121,23 @@ func (w *webhooks) ask(a *v1alpha1.Attachment, node *corev1.Node, d detach.NodeD
 		}
 		w.open[about] = true
 		hook := w.all[slices.IndexFunc(w.all, func(h Webhook) bool { return h.Name == name })].while(leads)
-		go w.put(w.known[q], about, hook, Question{
-			ID:     detachmentID(a),
-			Detach: a.Spec.Wanted == v1alpha1.WantDetached,
-			Node:   node.DeepCopy(), Reason: string(d.Reason), Since: a.CreationTimestamp.Time,
-		})
+		go w.put(w.known[q], about, hook, request(a, node, d.Reason))
 	}
+}
+
+// request asks for a node to be where an Attachment wants it.
+func request(a *v1alpha1.Attachment, node *corev1.Node, why detach.Reason) webhook.Request {
+	r := webhook.Request{
+		ID: detachmentID(a), Action: webhook.Attach, Reason: string(why), Since: a.CreationTimestamp.Time,
+		Node: webhook.Node{Name: node.Name, ProviderID: node.Spec.ProviderID, Labels: maps.Clone(node.Labels)},
+	}
+	if a.Spec.Wanted == v1alpha1.WantDetached {
+		r.Action = webhook.Detach
+	}
+	for _, address := range node.Status.Addresses {
+		r.Node.Addresses = append(r.Node.Addresses, webhook.Address{Type: string(address.Type), Address: address.Address})
+	}
+	return r
 }
 
 // detachmentID names one detachment of a node. A number that somebody garbled is none.
@@ -148,12 +150,12 @@ func detachmentID(a *v1alpha1.Attachment) string {
 }
 
 // put asks one webhook once.
-func (w *webhooks) put(k *known, about addressee, hook Webhook, q Question) {
+func (w *webhooks) put(k *known, about addressee, hook Webhook, r webhook.Request) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	answer, err := hook.Ask(ctx, q)
+	answer, err := hook.Ask(ctx, r)
 	if err == nil && answer.Done {
-		log.FromContext(ctx).Info("carried out", "action", "AskWebhook", "node", about.node, "reason", cmp.Or(q.Reason, nothingAsks), "webhook", hook.Name, "detached", q.Detach)
+		log.FromContext(ctx).Info("carried out", "action", "AskWebhook", "node", about.node, "reason", cmp.Or(r.Reason, nothingAsks), "webhook", hook.Name, "detached", r.Action == webhook.Detach)
 	}
 	w.mu.Lock()
 	delete(w.open, about)

@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,8 +32,8 @@ func TestWebhooksAnswerWhatIsWantedNow(t *testing.T) {
 		answer Answer
 		err    error
 	}, 1)
-	asked, triggered := make(chan Question, 1), make(chan struct{}, 1)
-	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() { triggered <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+	asked, triggered := make(chan webhook.Request, 1), make(chan struct{}, 1)
+	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() { triggered <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q webhook.Request) (Answer, error) {
 		asked <- q
 		r := <-replies
 		return r.answer, r.err
@@ -40,7 +43,7 @@ func TestWebhooksAnswerWhatIsWantedNow(t *testing.T) {
 		t.Helper()
 		w.ask(a, node, detach.NodeDecision{Ask: []string{"edge"}}, nil)
 		q := <-asked
-		if q.Detach != (a.Spec.Wanted == v1alpha1.WantDetached) || q.ID == "" {
+		if (q.Action == webhook.Detach) != (a.Spec.Wanted == v1alpha1.WantDetached) || q.ID == "" {
 			t.Errorf("asked %+v", q)
 		}
 		// While one question is open no other is put.
@@ -89,8 +92,8 @@ func TestWebhooksAnswerWhatIsWantedNow(t *testing.T) {
 // TestQuestionsDoNotOvertake asks a webhook to attach a node only when it has answered to
 // detach it, whatever became of the Attachment meanwhile; and others need not wait.
 func TestQuestionsDoNotOvertake(t *testing.T) {
-	asks, go1, triggered := make(chan Question, 4), make(chan struct{}), make(chan struct{}, 4)
-	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() { triggered <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q Question) (Answer, error) {
+	asks, go1, triggered := make(chan webhook.Request, 4), make(chan struct{}), make(chan struct{}, 4)
+	w := &webhooks{known: map[question]*known{}, open: map[addressee]bool{}, trigger: func() { triggered <- struct{}{} }, all: []Webhook{{Name: "edge", Ask: func(_ context.Context, q webhook.Request) (Answer, error) {
 		asks <- q
 		<-go1
 		return Answer{Done: true}, nil
@@ -101,7 +104,7 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 	anew.UID = "another"
 	ask := detach.NodeDecision{Ask: []string{"edge"}}
 	w.ask(out, node, ask, nil)
-	if q := <-asks; !q.Detach {
+	if q := <-asks; q.Action != webhook.Detach {
 		t.Fatalf("%+v", q)
 	}
 	w.ask(back, node, ask, nil)
@@ -121,7 +124,7 @@ func TestQuestionsDoNotOvertake(t *testing.T) {
 		t.Errorf("the answer to what was wanted before counts: %+v", got)
 	}
 	w.ask(back, node, ask, nil)
-	if q := <-asks; q.Detach || q.ID != "uid/1" {
+	if q := <-asks; q.Action == webhook.Detach || q.ID != "uid/1" {
 		t.Errorf("%+v", q)
 	}
 	<-triggered
@@ -152,7 +155,7 @@ func TestAnotherMachineIsPutBack(t *testing.T) {
 	node.Spec.Unschedulable, out.Spec.Instance = false, "i-before"
 	c := newCluster(t, node, out)
 	r := c.reconciler()
-	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, Question) (Answer, error) { return Answer{Done: true}, nil }}}
+	r.webhooks.all = []Webhook{{Name: "edge", Ask: func(context.Context, webhook.Request) (Answer, error) { return Answer{Done: true}, nil }}}
 	if _, err := r.Reconcile(t.Context(), onepass.Everything); err != nil {
 		t.Fatal(err)
 	}
@@ -195,5 +198,24 @@ func TestRefusalsAreForgotten(t *testing.T) {
 	}
 	if _, kept := r.stops.refusals["b"]; !kept || len(r.stops.refusals) != 1 {
 		t.Errorf("kept are %v", r.stops.refusals)
+	}
+}
+
+// TestRequest is what the contract says of a node, and whether it is to be out.
+func TestRequest(t *testing.T) {
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}}, Spec: corev1.NodeSpec{ProviderID: "aws:///z1/i-1"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+	}
+	want := webhook.Request{ID: "uid/1", Reason: "Cordoned", Since: since, Node: webhook.Node{
+		Name: "n1", ProviderID: "aws:///z1/i-1", Labels: map[string]string{"zone": "a"}, Addresses: []webhook.Address{{Type: "InternalIP", Address: "192.0.2.1"}},
+	}}
+	for wanted, action := range map[v1alpha1.AttachmentWanted]webhook.Action{v1alpha1.WantDetached: webhook.Detach, v1alpha1.WantAttached: webhook.Attach} {
+		a := &v1alpha1.Attachment{ObjectMeta: metav1.ObjectMeta{UID: "uid", CreationTimestamp: metav1.Time{Time: since}}, Spec: v1alpha1.AttachmentSpec{Wanted: wanted}}
+		want.Action = action
+		if diff := cmp.Diff(want, request(a, node, "Cordoned")); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", wanted, diff)
+		}
 	}
 }
