@@ -278,8 +278,14 @@ func (p *pass) keepZone(id string) {
 }
 
 // rememberZones remembers those of lost instances also where nobody decides about the groups in
-// which they were found, and those of nodes that are moved: somebody may in the next pass.
+// which they were found, those of nodes that are moved, and of what is on record, which may be out
+// now and put back: somebody may decide about them in the next pass.
 func (p *pass) rememberZones() {
+	for _, records := range p.held {
+		for _, h := range records {
+			p.keepZone(h.ID)
+		}
+	}
 	for id := range p.Memory.Zones {
 		if p.hasAttachment(id) || slices.ContainsFunc(p.reached, func(g *group) bool { return g.Instances[id] }) {
 			p.keepZone(id)

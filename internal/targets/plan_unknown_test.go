@@ -357,8 +357,12 @@ func TestTheZoneOfALostNode(t *testing.T) {
 			s = d.apply(s)
 		}
 		delete(s.group().Registered, Target{"i-a", 80})
+		if zone := plan(t, s).Memory.Zones["i-a"]; zone != "z1" {
+			t.Errorf("%s: its zone is forgotten while it is out and on record, and may be put back: %q", name, zone)
+		}
+		s.Attachments[0].Object.Status.Groups = nil
 		if zone := plan(t, s).Memory.Zones["i-a"]; zone != "" {
-			t.Errorf("%s: its zone is remembered when it is not registered: %s", name, zone)
+			t.Errorf("%s: its zone is remembered when it is neither registered nor on record: %s", name, zone)
 		}
 	}
 }
