@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,9 @@ func (u *reader) shorten(example string) {
 	}
 }
 
+// placeholder is what a reader puts a name of their own for, and no part of another word.
+var placeholder = regexp.MustCompile(`\b(NAME|NODE|HOST)\b`)
+
 // follow runs one command line.
 func (u *reader) follow(ctx context.Context, s step) {
 	u.Helper()
@@ -87,7 +91,8 @@ func (u *reader) follow(ctx context.Context, s step) {
 	if s.inNetwork {
 		node = u.node.IP()
 	}
-	line = strings.NewReplacer("NAME", u.nginx.Key.Name, "NODE", node, "HOST", theHarness.HostIP()).Replace(line)
+	names := map[string]string{"NAME": u.nginx.Key.Name, "NODE": node, "HOST": theHarness.HostIP()}
+	line = placeholder.ReplaceAllStringFunc(line, func(name string) string { return names[name] })
 	if s.until > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.until)
