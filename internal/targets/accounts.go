@@ -154,7 +154,7 @@ func (p *pass) unseen(n *nodeAttachment) string {
 	}
 	switch {
 	case left == 0:
-		return ""
+		return p.leftByOthers(account, n)
 	case account.LookFailure+account.Failure != "":
 		return cmp.Or(account.LookFailure, account.Failure)
 	case left == 1:
@@ -165,6 +165,29 @@ func (p *pass) unseen(n *nodeAttachment) string {
 		why += fmt.Sprintf(", which takes %s for all, more than half of the %s of detachTimeoutSeconds: tag those that nodes are in, and start the controller with --detach-groups-tagged", takes, p.DetachTimeout)
 	}
 	return why
+}
+
+// leftByOthers says of which group somebody else took a node's instance a moment ago, so that new
+// connections may come yet; empty where nobody did. When that was is not known but for the look that
+// missed it. What is on record is waited for as what is recorded there says.
+func (p *pass) leftByOthers(account *Account, n *nodeAttachment) string {
+	for i := range account.Groups {
+		g := &account.Groups[i]
+		left, missed := g.Left[n.Spec.Instance]
+		if !missed || !g.MayHold(p.DetachTagged) || g.LeftAlone != "" || p.isRecorded(g.ID, n.Spec.Instance) {
+			continue
+		}
+		if settled := left.Add(p.SettleTimes[g.Balancer]); p.Now.Before(settled) {
+			p.wake(settled)
+			return fmt.Sprintf("%s: somebody took it out of target group %s, and new connections may come until %s", n.Spec.Instance, g.Name, settled.UTC().Format(time.TimeOnly))
+		}
+	}
+	return ""
+}
+
+// isRecorded reports whether something of an instance is on record in a group that we reach as ourselves.
+func (p *pass) isRecorded(group, instance string) bool {
+	return slices.ContainsFunc(p.held[keyOf(v1alpha1.AssumeRole{}, group)], func(h held) bool { return h.ID == instance })
 }
 
 // sweepTakes is how long it takes to look through so many groups.

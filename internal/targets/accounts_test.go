@@ -198,6 +198,10 @@ func TestANodeIsOutWhenAllWereLookedThrough(t *testing.T) {
 		"looks fail":         {func(s *State) { s.group().SweptAt, s.Accounts[0].LookFailure = time.Time{}, "denied" }, "denied"},
 		"a group of pods":    {func(s *State) { s.group().SweptAt, s.group().Type = time.Time{}, IP }, ""},
 		"without the tag":    {func(s *State) { s.group().SweptAt, s.group().Tags = time.Time{}, map[string]string{} }, ""},
+		"it left":            {func(s *State) { s.group().Left = map[string]time.Time{"i-a": asOf.Add(-30 * time.Second)} }, "i-a: somebody took it out of target group g0, and new connections may come until 12:00:29"},
+		"it left long ago":   {func(s *State) { s.group().Left = map[string]time.Time{"i-a": asOf.Add(-time.Minute)} }, ""},
+		"another left":       {func(s *State) { s.group().Left = map[string]time.Time{"i-b": asOf} }, ""},
+		"it left pods":       {func(s *State) { s.group().Left, s.group().Type = map[string]time.Time{"i-a": asOf}, IP }, ""},
 		"tags are not known": {func(s *State) { s.group().SweptAt, s.group().Tags = time.Time{}, nil }, "target group g0 is being read"},
 		"tags are refused": {func(s *State) {
 			s.group().SweptAt, s.group().Tags, s.Accounts[0].Failure = time.Time{}, nil, "reading the tags: denied"
@@ -215,6 +219,29 @@ func TestANodeIsOutWhenAllWereLookedThrough(t *testing.T) {
 		if got := plan(t, s).node("node-a"); got.Done != (c.waits == "") || got.Waits != c.waits {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestWhatOthersTakeOutIsWaitedFor until the settle time is over, though nothing is read of the group
+// any more; but what is on record is waited for by that.
+func TestWhatOthersTakeOutIsWaitedFor(t *testing.T) {
+	s := fleetOf(webGroup(Instance), nil)
+	s.Accounts[0].Groups = nil
+	swept(&s, 1, asOf)
+	s.group().Left = map[string]time.Time{"i-a": asOf}
+	s.detachment("node-a", "i-a", v1alpha1.WantDetached)
+	if d := Plan(s); d.NodeAttachments[0].Status.Done || !d.WakeAt.Equal(asOf.Add(time.Minute)) {
+		t.Errorf("to be decided again at %s: %+v", d.WakeAt, d.NodeAttachments[0].Status)
+	}
+	s.Now = asOf.Add(time.Minute)
+	if got := plan(t, s).node("node-a"); !got.Done {
+		t.Errorf("when the settle time is over: %+v", got)
+	}
+	s.Now = noon
+	s.group().ReadAt = asOf
+	s.NodeAttachments[0].Status.Groups = []v1alpha1.AttachedGroup{{ID: s.group().ID, Targets: []string{"i-a:80"}}}
+	if got := plan(t, s).node("node-a"); strings.Contains(got.Waits, "somebody") {
+		t.Errorf("on record: %+v", got)
 	}
 }
 

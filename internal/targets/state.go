@@ -132,9 +132,11 @@ type KnownGroup struct {
 	// those that were found then. That may be long ago.
 	SweptAt   time.Time
 	Instances map[string]bool
-	Live      bool
-	Answers   map[Target]Answer
-	Refused   []Refusal
+	// Left is when instances were first missing that were found before, see Seen.
+	Left    map[string]time.Time
+	Live    bool
+	Answers map[Target]Answer
+	Refused []Refusal
 	// Failing is why calls to the group fail as a whole, empty while they do not.
 	Failing string
 }

@@ -66,7 +66,7 @@ func (a *storyAccount) observed() Account {
 		g.Answers, g.Refused = a.calls.Answers(g.ID), a.calls.Refused(g.ID)
 		g.Failing, _ = a.calls.Failing(g.ID, Register)
 		seen := a.sweeps.Seen(g.ID)
-		g.SweptAt, g.Instances = seen.At, seen.Instances
+		g.SweptAt, g.Instances, g.Left = seen.At, seen.Instances, seen.Left
 	}
 	return out
 }

@@ -22,6 +22,11 @@ type Seen struct {
 	// At is when it was asked for, zero for never.
 	At        time.Time
 	Instances map[string]bool
+	// Left is when instances were first missing that the look before had found, and not as ones that
+	// drain: somebody took them out since, without a delay or longer ago than that.
+	Left map[string]time.Time
+	// in are those of Instances that did not drain.
+	in map[string]bool
 	// Failed is when the last one failed, zero where it did not.
 	Failed time.Time
 }
@@ -97,10 +102,23 @@ func (s *Sweeps) Done(id string, at time.Time, found map[Target]Health) {
 	if at.Before(s.seen[id].At) || s.wanted.Instances == nil {
 		return
 	}
-	seen := Seen{At: at, Instances: map[string]bool{}}
-	for t := range found {
-		if s.wanted.Instances[t.ID] {
-			seen.Instances[t.ID] = true
+	seen := Seen{At: at, Instances: map[string]bool{}, Left: map[string]time.Time{}, in: map[string]bool{}}
+	for t, health := range found {
+		if !s.wanted.Instances[t.ID] {
+			continue
+		}
+		seen.Instances[t.ID] = true
+		if health.Condition != Draining {
+			seen.in[t.ID] = true
+		}
+	}
+	before := s.seen[id]
+	for instance := range before.in {
+		before.Left[instance] = at
+	}
+	for instance, left := range before.Left {
+		if s.wanted.Instances[instance] && !seen.Instances[instance] {
+			seen.Left[instance] = left
 		}
 	}
 	s.seen[id] = seen

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // sweepOf is over groups of instances, one of addresses, and one without the tag.
@@ -106,5 +107,37 @@ func TestSweepsSayForWhomTheyLook(t *testing.T) {
 	s.Plan(wanted, groups, noon.Add(time.Hour))
 	if diff := cmp.Diff(map[string]time.Time{"i-b": noon.Add(time.Minute)}, s.Told()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestSweepsSeeWhatLeft: who takes an instance out says so to nobody, and it is gone from lists at once
+// where nothing drains. It is known to have left until it is found again.
+func TestSweepsSeeWhatLeft(t *testing.T) {
+	wanted, groups := sweepOf("i-a", "i-b")
+	s := NewSweeps()
+	s.Plan(wanted, groups, noon)
+	draining := map[Target]Health{{ID: "i-a", Port: 80}: {Condition: Draining}}
+	for i, look := range []struct {
+		found map[Target]Health
+		left  map[string]time.Time
+	}{
+		{nil, nil},
+		{at80("i-a", "i-b", "i-c"), nil},
+		{at80("i-b"), map[string]time.Time{"i-a": noon.Add(2 * time.Minute)}},
+		{nil, map[string]time.Time{"i-a": noon.Add(2 * time.Minute), "i-b": noon.Add(3 * time.Minute)}},
+		{at80("i-a"), map[string]time.Time{"i-b": noon.Add(3 * time.Minute)}},
+		// What drains is seen to leave.
+		{draining, map[string]time.Time{"i-b": noon.Add(3 * time.Minute)}},
+		{nil, map[string]time.Time{"i-b": noon.Add(3 * time.Minute)}},
+	} {
+		s.Done("0", noon.Add(time.Duration(i)*time.Minute), look.found)
+		if diff := cmp.Diff(look.left, s.Seen("0").Left, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("look %d: %s", i, diff)
+		}
+	}
+	delete(wanted.Instances, "i-b")
+	s.Plan(wanted, groups, noon)
+	if s.Done("0", noon.Add(time.Hour), nil); len(s.Seen("0").Left) > 0 {
+		t.Errorf("%v is kept of instances that nobody asks for", s.Seen("0").Left)
 	}
 }

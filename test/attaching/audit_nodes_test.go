@@ -79,8 +79,8 @@ func (a *audit) mustBeOut(l *leader, node, what string) {
 			if !g.routes(t) || a.on[t.ID] != node || !a.lives(t) || a.failed(t) || !a.concerns(g, t) {
 				continue
 			}
-			if m.by == them && m.inAt.After(a.shown(g)) {
-				// Somebody else registered it since the group was last read.
+			if m.by == them && (m.inAt.After(a.shown(g)) || m.outBy == them && !g.holds(t) && !a.sawIn(l, g, m)) {
+				// Somebody else registered it since the group was last read, or took it out before it was.
 				continue
 			}
 			if g.Type == targets.IP && a.w.wanted()[place{g, t}] == nil && !l.shows(t.ID, node) {
@@ -91,6 +91,11 @@ func (a *audit) mustBeOut(l *leader, node, what string) {
 			return
 		}
 	}
+}
+
+// sawIn reports whether any list showed a leader what somebody else took out while it was in.
+func (a *audit) sawIn(l *leader, g *group, m *membership) bool {
+	return slices.ContainsFunc(g.lists[l], func(shown listed) bool { return !shown.asOf.Before(m.inAt) && shown.asOf.Before(m.outAt) })
 }
 
 // takesIn is how long it takes until what a list shows is known to all loops of a leader.

@@ -306,7 +306,7 @@ func (a *account) observe(role v1alpha1.AssumeRole) targets.Account {
 			g = g.DescribedBy(held.group)
 		}
 		out.Groups = append(out.Groups, targets.KnownGroup{
-			Group: g, Registered: held.targets, ReadAt: held.at, Live: held.fresh, SweptAt: seen.At, Instances: seen.Instances,
+			Group: g, Registered: held.targets, ReadAt: held.at, Live: held.fresh, SweptAt: seen.At, Instances: seen.Instances, Left: seen.Left,
 			Answers: a.calls.Answers(g.ID), Refused: a.calls.Refused(g.ID), Failing: a.failing(g.ID),
 		})
 	}
