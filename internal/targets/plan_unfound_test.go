@@ -234,8 +234,15 @@ func (s State) atPort(port int32) State {
 	return s
 }
 
+// edited is the first attachment, which is edited instead of deleted.
+func (s State) edited() *v1alpha1.TargetGroupAttachment {
+	s.Attachments[0].Object.DeletionTimestamp = nil
+	return s.Attachments[0].Object
+}
+
 // TestWhatIsDeletedStaysForASetThatIsNotThere: where another on the group names a set that is not found, as
-// for a Service that is not, nobody knows whether it selects what one that is deleted has there.
+// for a Service that is not, nobody knows whether it selects what one has there that is deleted, or selects
+// it no more.
 func TestWhatIsDeletedStaysForASetThatIsNotThere(t *testing.T) {
 	const says = "its targets stay while it is not known whether TargetGroupAttachment next selects them: there is no IngressDaemonSet mistyped"
 	for name, c := range map[string]struct {
@@ -252,6 +259,11 @@ func TestWhatIsDeletedStaysForASetThatIsNotThere(t *testing.T) {
 			s.Attachments[0].Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(time.Time{}, "10.9.0.1:80")}
 		}, "out 10.9.0.1:80"},
 		"it is of another namespace": {func(s *State) { s.Attachments[1].Object.Namespace = "another" }, "out 10.9.0.1:80"},
+		"it names another port now":  {func(s *State) { s.edited().Spec.Port = intstr.FromInt32(90) }, ""},
+		"it names another, and next does": {func(s *State) {
+			s.edited().Spec.Port = intstr.FromInt32(90)
+			s.Attachments[1].Object.Spec.Port = intstr.FromInt32(90)
+		}, "out 10.9.0.1:80"},
 	} {
 		s := fleetOf(webGroup(IP), at80("10.9.0.1", "10.9.0.2"))
 		pod := podOf("a", "10.9.0.1")

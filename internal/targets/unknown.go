@@ -37,8 +37,9 @@ func (p *pass) moveUnknown(g *group) {
 	}
 }
 
-// keepForUnfound has what one that is deleted has on record stay where a pod lives at it that another may
-// select, whose IngressDaemonSet is not found: it may be the other's, which was mistyped.
+// keepForUnfound has what is on record of one that is deleted, or selects it no more, stay where a pod
+// lives at it that another may select, whose IngressDaemonSet is not found: it may be the other's, which
+// was mistyped.
 func (p *pass) keepForUnfound(g *group) {
 	for _, t := range g.parts {
 		if !t.setIsGone() || !t.asks() || g.binding != nil {
@@ -46,12 +47,12 @@ func (p *pass) keepForUnfound(g *group) {
 		}
 		living := p.podsAt(g, slices.DeleteFunc(slices.Clone(t.Neighbours), endsNow))
 		for _, h := range g.held {
-			ends := g.endingOf(h)
-			if ends == nil || !t.mayMean(h) || g.speakers[h.Target] != nil || !t.anyAt(g, h.Target, living) {
+			from := g.partOf(h)
+			if from == nil || from == t || h.Leaving || !t.mayMean(h) || g.speakers[h.Target] != nil || !t.anyAt(g, h.Target, living) {
 				continue
 			}
 			p.stayWanted(g, t, h, living[h.ID][0])
-			ends.leavesTo(t, t.noSet())
+			from.leavesTo(t, t.noSet())
 		}
 	}
 }
@@ -62,7 +63,7 @@ func (p *pass) stayWanted(g *group, t *part, h held, pod *corev1.Pod) {
 	g.wants = append(g.wants, t.members[len(t.members)-1].Want)
 }
 
-// leavesTo says of a part that is deleted for whom its targets stay, and why.
+// leavesTo says of a part that wants targets no more for whom they stay, and why.
 func (t *part) leavesTo(other *part, why string) {
 	t.faults = append(t.faults, fmt.Sprintf("its targets stay while it is not known whether TargetGroupAttachment %s selects them: %s", other.ref.Name, why))
 }
@@ -108,8 +109,16 @@ func (t *part) mayMean(h held) bool {
 // endingOf is the part of which something is on record that is deleted, and that nobody has begun to take
 // out; nil where there is none.
 func (g *group) endingOf(h held) *part {
+	if t := g.partOf(h); t != nil && t.Object.DeletionTimestamp != nil && !h.Leaving {
+		return t
+	}
+	return nil
+}
+
+// partOf is the part of which something is on record, nil where that is an Attachment, or is gone.
+func (g *group) partOf(h held) *part {
 	for _, t := range g.parts {
-		if t.ref == h.by && t.Object.DeletionTimestamp != nil && !h.Leaving {
+		if t.ref == h.by {
 			return t
 		}
 	}
