@@ -29,7 +29,7 @@ type step struct {
 	before, after func(context.Context, *reader)
 }
 
-// documented are all, in an order in which each is possible.
+// documented are those of a cluster that the reader has, in an order in which each is possible.
 var documented = []step{
 	{documented: "make image", says: "dist/ingress-daemonset-controller.tar"},
 	{
@@ -148,7 +148,10 @@ var documented = []step{
 		documented: "kubectl delete -k config/crd", says: "deleted",
 		after: func(ctx context.Context, u *reader) { u.must(ctx, "kubectl apply --server-side -k config/crd") },
 	},
+}
 
+// onOwnCluster are those that need no cluster, or start one.
+var onOwnCluster = []step{
 	{documented: "make help", says: "make demo"},
 	{documented: "make cluster NODES=3", local: true, says: "ready"},
 	{documented: "make cluster", local: true, says: "next: make deploy"},
@@ -228,16 +231,16 @@ var elsewhere = map[string]string{
 	"go test -count 1 ./api/... ./cmd/... ./internal/... ./test/attaching ./test/docs ./test/structure": "make test runs all of it",
 }
 
-// TestDocumentedCommands runs every command line of the documentation, in a copy of
+// TestDocumentedCommands runs every command line of the documentation that is about a cluster, in a copy of
 // the project, as a user who follows it would. test/docs holds the list against the pages.
 func TestDocumentedCommands(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patient)
-	defer cancel()
 	u := newReader(t)
-	t.Cleanup(func() { u.restore(context.WithoutCancel(ctx)) })
-	for _, s := range documented {
-		begun := time.Now()
-		u.follow(ctx, s)
-		t.Logf("%4.0f s  %s", time.Since(begun).Seconds(), s.documented)
-	}
+	t.Cleanup(u.restore)
+	u.followAll(documented)
+}
+
+// TestDocumentedOnOwnCluster runs all others, beside whatever test plays on the lanes.
+func TestDocumentedOnOwnCluster(t *testing.T) {
+	t.Parallel()
+	newReader(t).followAll(onOwnCluster)
 }

@@ -31,7 +31,7 @@ func TestQuickstart(t *testing.T) {
 	const page = "docs/quickstart.md"
 	said := map[string]string{}
 	u := newReader(t)
-	t.Cleanup(func() { u.restore(context.WithoutCancel(ctx)) })
+	t.Cleanup(u.restore)
 	// What the tests share has these too, and restore looks for objects of theirs.
 	t.Cleanup(func() { u.must(context.WithoutCancel(ctx), "kubectl apply --server-side -k config/crd") })
 	for _, line := range docs.PlayedCommands(page, string(readFile(t, filepath.Join(root, page)))) {

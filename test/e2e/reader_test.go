@@ -43,6 +43,14 @@ func newReader(t *testing.T) *reader {
 		T: t, dir: dir, bin: t.TempDir(), node: theHarness.Nodes()[0],
 		nginx: &harness.Fleet{Harness: theHarness, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}},
 	}
+	// Nothing but a test that was cut short has left the cluster.
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patient)
+		defer cancel()
+		if err := errors.Join(cluster.Down(ctx, filepath.Join(dir, ".cluster")), os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
 	copied := exec.Command("bash", "-c", `tar -C "$1" --exclude=./.git --exclude=./.cluster --exclude=./dist -cf - . | tar -C "$2" -xf -`, "bash", root, u.dir)
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -76,6 +84,18 @@ func (u *reader) shorten(example string) {
 
 // placeholder is what a reader puts a name of their own for, and no part of another word.
 var placeholder = regexp.MustCompile(`\b(NAME|NODE|HOST)\b`)
+
+// followAll runs command lines one after the other.
+func (u *reader) followAll(steps []step) {
+	u.Helper()
+	ctx, cancel := context.WithTimeout(u.Context(), 3*patient)
+	defer cancel()
+	for _, s := range steps {
+		begun := time.Now()
+		u.follow(ctx, s)
+		u.Logf("%4.0f s  %s", time.Since(begun).Seconds(), s.documented)
+	}
+}
 
 // follow runs one command line.
 func (u *reader) follow(ctx context.Context, s step) {
@@ -287,8 +307,8 @@ func keepsCRD(ctx context.Context, u *reader) {
 }
 
 // restore leaves the harness as the other tests expect it.
-func (u *reader) restore(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+func (u *reader) restore() {
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	for _, line := range []string{
 		"kubectl delete ids nginx --ignore-not-found",
@@ -299,10 +319,6 @@ func (u *reader) restore(ctx context.Context) {
 		}
 	}
 	if err := theHarness.Deploy(ctx); err != nil {
-		u.Error(err)
-	}
-	// Nothing but a test that was cut short has left it.
-	if err := errors.Join(cluster.Down(ctx, filepath.Join(u.dir, ".cluster")), os.RemoveAll(u.dir)); err != nil {
 		u.Error(err)
 	}
 }
