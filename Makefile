@@ -133,6 +133,11 @@ api-tests:
 	@echo '== broken variants of the controller, which the tests must catch'
 	@go test -count 1 -v -timeout 30m ./test/variants
 
+# Its control plane is built for 5 minutes first.
+.PHONY: oldest
+oldest: ## Run the tests that need an API server on the oldest that is supported
+	@OLDEST=1 go test -p 1 -count 1 -timeout 45m ./test/api/... ./test/install ./test/targets
+
 .PHONY: targets-tests
 targets-tests:
 	@go test -count 1 -timeout 30m ./test/targets

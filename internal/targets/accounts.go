@@ -154,7 +154,7 @@ func (p *pass) unseen(n *nodeAttachment) string {
 	}
 	switch {
 	case left == 0:
-		return p.leftByOthers(account, n)
+		return ""
 	case account.LookFailure+account.Failure != "":
 		return cmp.Or(account.LookFailure, account.Failure)
 	case left == 1:
@@ -168,21 +168,24 @@ func (p *pass) unseen(n *nodeAttachment) string {
 }
 
 // leftByOthers says of which group somebody else took a node's instance a moment ago, so that new
-// connections may come yet; empty where nobody did. When that was is not known but for the look that
-// missed it. What is on record is waited for as what is recorded there says.
-func (p *pass) leftByOthers(account *Account, n *nodeAttachment) string {
+// connections may come yet, and until when; empty where nobody did. When that was is not known but for the
+// look that missed it. What is on record is waited for as what is recorded there says.
+func (p *pass) leftByOthers(n *nodeAttachment) (why string, until time.Time) {
+	account := p.accounts[v1alpha1.AssumeRole{}]
+	if account == nil || !n.detach() {
+		return "", time.Time{}
+	}
 	for i := range account.Groups {
 		g := &account.Groups[i]
 		left, missed := g.Left[n.Spec.Instance]
 		if !missed || !g.MayHold(p.DetachTagged) || g.LeftAlone != "" || p.isRecorded(g.ID, n.Spec.Instance) {
 			continue
 		}
-		if settled := left.Add(p.SettleTimes[g.Balancer]); p.Now.Before(settled) {
-			p.wake(settled)
-			return fmt.Sprintf("%s: somebody took it out of target group %s, and new connections may come until %s", n.Spec.Instance, g.Name, settled.UTC().Format(time.TimeOnly))
+		if until = left.Add(p.SettleTimes[g.Balancer]); p.Now.Before(until) {
+			return fmt.Sprintf("%s: somebody took it out of target group %s, and new connections may come until %s", n.Spec.Instance, g.Name, until.UTC().Format(time.TimeOnly)), until
 		}
 	}
-	return ""
+	return "", time.Time{}
 }
 
 // isRecorded reports whether something of an instance is on record in a group that we reach as ourselves.

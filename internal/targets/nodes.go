@@ -13,7 +13,12 @@ import (
 // any group says that traffic may come to what is on it: also what others take out, or
 // nobody wants any more, keeps it.
 func (p *pass) decideNodeAttachment(n *nodeAttachment) {
-	if waits := p.unread(n); waits != "" {
+	waits := p.unread(n)
+	if left, until := p.leftByOthers(n); waits == "" && left != "" {
+		p.wake(until)
+		waits = left
+	}
+	if waits != "" {
 		// What stood stays while nothing else is found.
 		n.status.Done = n.answered()
 		n.status.Waits = ""

@@ -32,8 +32,12 @@ type tool struct {
 	cold    string // how long the build takes with an empty cache on 2 cores
 }
 
+// The modules that pin Kubernetes: of the version that most is tested with, and of the oldest that is
+// supported, which charts/ingress-daemonset-controller/Chart.yaml names.
+const currentKubernetes, oldestKubernetes = "kubernetes", "kubernetes131"
+
 func kubernetesTool(name, cold string) tool {
-	return tool{name: name, module: "kubernetes", pkg: "k8s.io/kubernetes/cmd/" + name, version: "k8s.io/kubernetes", cold: cold}
+	return tool{name: name, module: currentKubernetes, pkg: "k8s.io/kubernetes/cmd/" + name, version: "k8s.io/kubernetes", cold: cold}
 }
 
 func containerdTool(name, cold string) tool {
@@ -183,7 +187,7 @@ func (t tool) build(ctx context.Context, root, folder, place string, log *progre
 // compare versions and nodes report v0.0.0-master.
 func (t tool) linkerFlags(version string) string {
 	flags := []string{"-s", "-w"}
-	if t.module != "kubernetes" {
+	if t.module != currentKubernetes && t.module != oldestKubernetes {
 		return strings.Join(flags, " ")
 	}
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")

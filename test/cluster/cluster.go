@@ -45,6 +45,9 @@ type Options struct {
 	// SimulatedNodes is the number of nodes, named simulated-1 and so on, on
 	// which kwok pretends that pods run.
 	SimulatedNodes int
+	// Oldest asks for a control plane of the oldest Kubernetes that is supported, to which real nodes
+	// would be too new.
+	Oldest bool
 	// Dir is where the cluster keeps its files, by default ".cluster". Two
 	// clusters with different folders do not know of each other.
 	Dir string
@@ -70,6 +73,7 @@ type Cluster struct {
 type state struct {
 	Nodes          int  `json:"nodes"`
 	SimulatedNodes int  `json:"simulatedNodes"`
+	Oldest         bool `json:"oldest,omitempty"`
 	Isolated       bool `json:"isolated"`
 	// Server is the URL of the API server for those inside the cluster.
 	Server string `json:"server"`
@@ -83,6 +87,9 @@ type state struct {
 // It returns when every node is ready and pods can be created. When it fails
 // it leaves nothing but the logs.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Oldest && o.Nodes > 0 {
+		return nil, errors.New("start cluster: with the oldest control plane nodes can only be simulated")
+	}
 	if o.Nodes < 0 || o.Nodes > maxNodes || o.SimulatedNodes < 0 {
 		return nil, fmt.Errorf("start cluster: %d nodes and %d simulated ones: the first may be 0 to %d, the second not negative", o.Nodes, o.SimulatedNodes, maxNodes)
 	}
@@ -93,6 +100,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{dir: dir, state: state{
 		Nodes:          o.Nodes,
 		SimulatedNodes: o.SimulatedNodes,
+		Oldest:         o.Oldest,
 		Isolated:       runtime.GOOS == "linux" && os.Geteuid() == 0 && !o.withoutNamespaces,
 	}}
 	unlock, err := lock(ctx, c.path("lock"))
@@ -179,7 +187,13 @@ func (c *Cluster) prepare(ctx context.Context, packages []string, log *progress.
 }
 
 func (c *Cluster) tools() []tool {
-	tools := append([]tool{}, controlPlaneTools...)
+	var tools []tool
+	for _, t := range controlPlaneTools {
+		if c.state.Oldest && t.module == currentKubernetes {
+			t.module = oldestKubernetes
+		}
+		tools = append(tools, t)
+	}
 	if c.state.Nodes > 0 {
 		tools = append(tools, nodeTools...)
 	}

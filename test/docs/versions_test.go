@@ -25,9 +25,15 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s is not in %s", link[1], file)
 		}
 	}
+	oldest := found(t, "tools/kubernetes131/go.mod", `k8s\.io/kubernetes v([\d.]+) `)
+	asked := found(t, "charts/ingress-daemonset-controller/Chart.yaml", `kubeVersion: ">=(\d+\.\d+)\.0-0"`)
+	if oldest != asked+".0" {
+		t.Errorf("the chart asks for %s, and the oldest that is tested is %s", asked, oldest)
+	}
 	for _, line := range []string{
-		"| Kubernetes | " + found(t, "charts/ingress-daemonset-controller/Chart.yaml", `kubeVersion: ">=(\d+\.\d+)\.0-0"`) + ",",
+		"| Kubernetes | " + asked + ",",
 		"| " + found(t, "tools/kubernetes/go.mod", `k8s\.io/kubernetes v([\d.]+) `) + " ([tools/kubernetes]",
+		" " + oldest + " ([tools/kubernetes131]",
 		"| " + found(t, "tools/helm/go.mod", `helm\.sh/helm/v4 v([\d.]+) `) + " ([tools/helm]",
 		" " + found(t, "tools/helm3/go.mod", `helm\.sh/helm/v3 v([\d.]+) `) + " ([tools/helm3]",
 		"The release before is " + keptChart(t) + ".",

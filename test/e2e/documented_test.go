@@ -200,6 +200,7 @@ var elsewhere = map[string]string{
 	"make cluster-test": "make test runs it",
 	"make generate":     "make check runs it",
 	"make bench":        "it takes an hour",
+	"make oldest":       "it builds another Kubernetes first, for minutes",
 	"make demo-aws":     "test/balancer runs its cases",
 	"make soak-aws":     "it takes half an hour",
 	"make lint":         "it builds a linter first, for minutes",

@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// OldestVariable is what to set, to anything, for tests on the oldest API server that is supported.
+const OldestVariable = "OLDEST"
+
 // OnAPIServer runs the tests of a package on an API server of their own, with the controllers of Kubernetes and
 // so many simulated nodes, and takes all that down when run returns. Its folder is a new one, with this name in
 // its own. It returns the exit code, which is that of run, and 1 where there is an error, which is told.
@@ -30,7 +33,7 @@ func onAPIServer(ctx context.Context, name string, simulatedNodes int, run func(
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	c, err := cluster.Start(ctx, cluster.Options{SimulatedNodes: simulatedNodes, Dir: dir, Log: os.Stderr})
+	c, err := cluster.Start(ctx, cluster.Options{SimulatedNodes: simulatedNodes, Oldest: os.Getenv(OldestVariable) != "", Dir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
