@@ -60,7 +60,7 @@ func (o *operator) list() *cobra.Command {
 }
 
 func addEverywhere(c *cobra.Command, everywhere *bool) {
-	c.Flags().BoolVarP(everywhere, "all-namespaces", "A", false, "of all namespaces")
+	c.Flags().BoolVarP(everywhere, "all-namespaces", "A", false, "those of all namespaces")
 }
 
 // connectTo gives a client and the namespace that the flags name, empty for all.

@@ -71,7 +71,7 @@ func (o *operator) plan() *cobra.Command {
 	f.StringVarP(&a.file, "filename", "f", "", "plan with the IngressDaemonSet in this file instead of the present one")
 	f.Int64Var(&a.revision, "revision", 0, "plan to go to the template of this revision")
 	f.DurationVar(&a.ready, "ready", 0, "how long a pod takes to be ready; by default what the present pods took")
-	f.DurationVar(&a.stop, "stop", 0, "how long a pod takes to end; by default both at once and terminationGracePeriodSeconds are planned with")
+	f.DurationVar(&a.stop, "stop", 0, "how long a pod takes to end; by default there are two plans, one with no time and one with terminationGracePeriodSeconds")
 	f.DurationVar(&a.detach, "detach", 0, "how long the detacher takes to detach a node")
 	f.DurationVar(&a.attach, "attach", 0, "how long the detacher takes to attach a node")
 	f.StringVarP(&a.output, "output", "o", "", "json or yaml")

@@ -120,7 +120,7 @@ func (o *operator) abort() *cobra.Command {
 		Short: "Go back to the template that all nodes served with last; retry tries this one again",
 		Long: `Go back to the template that all nodes served with last, status.currentRevision, by a rollout
 like any other. Unlike undo it goes past revisions that never came through, and does nothing
-where the present one has. What was aborted is remembered: rollout retry tries it again.`,
+where the present one did. What was aborted is remembered: rollout retry tries it again.`,
 		Example: examples("kubectl ids rollout abort nginx"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.changeByRecord(c.Context(), args[0], abort)
@@ -137,8 +137,9 @@ func (o *operator) retry() *cobra.Command {
 - one that was aborted, by going to its template again;
 - one of which the template was rejected (failurePolicy Rollback), by an annotation on the
   template, which makes another revision of it, as rollout restart does;
-- one that is halted, because a node was not detached in time, the analysis failed or the
-  progress deadline is over, by pausing and resuming it: a change of the spec ends a halt.`,
+- one that is halted, because a node was not detached in time, the analysis failed or, with
+  failurePolicy Pause, the progress deadline is over, by pausing and resuming it: a change of
+  the spec ends a halt.`,
 		Example: examples("kubectl ids rollout retry nginx"),
 		RunE: func(c *cobra.Command, args []string) error {
 			halted := false
