@@ -73,7 +73,7 @@ func (o *loadBalancers) register() {
 	flag.DurationVar(&o.otherSettleTime, "other-floor", targets.DefaultSettleTime(targets.Application), "the same of other load balancers")
 	flag.DurationVar(&o.groupsEvery, "groups-every", time.Minute, "how often it is read which target groups there are")
 	flag.BoolVar(&o.detach, "detach", false, "take nodes out of their load balancers while a reason holds, and put them back")
-	flag.Var(&o.groupsTagged, "detach-groups-tagged", "KEY=VALUE of a tag that target groups and classic load balancers have which nodes are taken out of; may be repeated, all are needed (all groups by default)")
+	flag.Var(&o.groupsTagged, "detach-groups-tagged", "KEY=VALUE of a tag of the target groups and classic load balancers that nodes are taken out of; may be repeated, all are needed (all groups by default)")
 	flag.Var(&o.reasons, "detach-reasons", "reasons for which nodes are detached: "+reasonNames(",")+" (all by default)")
 	flag.StringVar(&o.minAttached, "detach-min-attached", "1", "how many nodes stay attached whatever reasons hold: a number, or a percentage, rounded up, of all Nodes but those of the control plane, ready or not")
 	flag.Var(&o.webhooks, "detach-webhook", "NAME=URL of a webhook that takes nodes out of another load balancer; may be repeated")
