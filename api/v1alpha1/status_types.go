@@ -236,6 +236,8 @@ const (
 	ReasonPodsLeft = "PodsLeft"
 	// ReasonTargetsHealthy: every target that should be registered is healthy.
 	ReasonTargetsHealthy = "TargetsHealthy"
+	// ReasonNoTargets: it selects nothing that should be registered, so that no target is unhealthy.
+	ReasonNoTargets = "NoTargets"
 	// ReasonTargetsNotHealthy: some targets are not registered or not healthy yet.
 	ReasonTargetsNotHealthy = "TargetsNotHealthy"
 	// ReasonTargetsLeaving: the object is deleted, and its targets are taken out.

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Warning",type=string,JSONPath=`.status.conditions[?(@.type=="Warning")].status`
 // +kubebuilder:printcolumn:name="Access",type=string,JSONPath=`.status.access.note`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Blocked",type=string,JSONPath=`.status.conditions[?(@.type=="Blocked")].message`,description="What must change before all targets can be where they should be"
 type TargetGroupAttachment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -95,6 +95,7 @@ func TestTargetGroupAttachments(t *testing.T) {
 	unblocked := says(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "")
 	for reason, want := range map[string]Standing{
 		v1alpha1.ReasonTargetsHealthy:    ready(v1alpha1.ReasonTargetsHealthy, "why"),
+		v1alpha1.ReasonNoTargets:         ready(v1alpha1.ReasonNoTargets, "why"),
 		v1alpha1.ReasonTargetsNotHealthy: reconciling(v1alpha1.ReasonTargetsNotHealthy, "why"),
 		v1alpha1.ReasonNoGroup:           reconciling(v1alpha1.ReasonNoGroup, "why"),
 		v1alpha1.ReasonGroupsUnknown:     reconciling(v1alpha1.ReasonGroupsUnknown, "why"),
@@ -106,7 +107,7 @@ func TestTargetGroupAttachments(t *testing.T) {
 		if got := OfTargetGroupAttachment(reason, "why", unblocked); got != want {
 			t.Errorf("%s: %+v", reason, got)
 		}
-		if reason == v1alpha1.ReasonTargetsHealthy {
+		if want.Condition == v1alpha1.ConditionReady {
 			want = reconciling(v1alpha1.ReasonTargetsRefused, "a pod has no target")
 		}
 		if got := OfTargetGroupAttachment(reason, "why", blocked); got != want {

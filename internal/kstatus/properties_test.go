@@ -19,7 +19,7 @@ var progressReasons = []string{
 
 // healthReasons are those for which targets are healthy or not.
 var healthReasons = []string{
-	v1alpha1.ReasonTargetsHealthy, v1alpha1.ReasonTargetsNotHealthy, v1alpha1.ReasonNoGroup, v1alpha1.ReasonGroupsUnknown, v1alpha1.ReasonTargetsRefused,
+	v1alpha1.ReasonTargetsHealthy, v1alpha1.ReasonNoTargets, v1alpha1.ReasonTargetsNotHealthy, v1alpha1.ReasonNoGroup, v1alpha1.ReasonGroupsUnknown, v1alpha1.ReasonTargetsRefused,
 	v1alpha1.ReasonGroupBound, v1alpha1.ReasonNoCloud, v1alpha1.ReasonTargetsLeaving,
 }
 

@@ -18,7 +18,7 @@ func OfTargetGroupAttachment(reason, message string, blocked metav1.Condition) S
 	switch {
 	case slices.Contains(stalls, reason):
 		return stalled(reason, message)
-	case reason != v1alpha1.ReasonTargetsHealthy:
+	case reason != v1alpha1.ReasonTargetsHealthy && reason != v1alpha1.ReasonNoTargets:
 		return reconciling(reason, message)
 	case blocked.Status == metav1.ConditionTrue:
 		return reconciling(blocked.Reason, blocked.Message)

@@ -29,7 +29,7 @@ func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments 
 	case d == nil && len(set.Status.Nodes) >= mostListed:
 		say("It has no Deployment. The status names only the first 50 nodes that do not serve.")
 	case d == nil:
-		say("It is not in the node set: spec.nodeSelector and the template's node selector and affinity decide that.")
+		say("It is not in the node set: spec.nodeSelector and the template's node selector, affinity and tolerations decide that.")
 	case len(set.Status.Nodes) >= mostListed:
 		say("It serves, or is not among the first 50 nodes that do not.")
 	default:

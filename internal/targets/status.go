@@ -90,12 +90,15 @@ type tally struct {
 	// take no new target, full why some are not recorded, and unread why it is not known yet whether they
 	// take any.
 	bound, alone, closed, full, unread, waits, faults []string
-	skipped                                           []Skip
+	// held are targets that are to be out and stay, and why.
+	held    []string
+	skipped []Skip
 }
 
 // describeEnd says what is left of a TargetGroupAttachment that is deleted, and what stands in the
 // way of its end.
 func (p *pass) describeEnd(a *attachment) {
+	a.status.ObservedGeneration = a.Object.Generation
 	n := a.tally()
 	n.skipped = nil
 	n.faults = append(n.faults, p.late(a)...)
@@ -236,7 +239,10 @@ func (n *tally) add(a *attachment, g *group, t *part) {
 			n.waits = append(n.waits, r.ID+" "+r.Message)
 		case r.Phase == Leaving, r.Phase == Held && g.leaving[r.Target]:
 			a.status.Leaving++
-		case r.Phase == Attached, r.Phase == Held:
+		case r.Phase == Held:
+			n.held = append(n.held, r.ID+" stays: "+r.Message)
+			fallthrough
+		case r.Phase == Attached:
 			a.status.Targets++
 			a.status.Healthy++
 		case r.Phase == Refused:
@@ -279,7 +285,14 @@ func (p *pass) health(a *attachment, unread string, n tally) (reason, message st
 		}
 		return v1alpha1.ReasonTargetsNotHealthy, message
 	}
-	return v1alpha1.ReasonTargetsHealthy, fmt.Sprintf("%d targets are healthy", a.status.Healthy)
+	reason, message = v1alpha1.ReasonTargetsHealthy, fmt.Sprintf("%d targets are healthy", a.status.Healthy)
+	if a.status.Targets == int32(len(n.held)) {
+		reason, message = v1alpha1.ReasonNoTargets, "it selects nothing that should be registered"
+	}
+	if len(n.held) > 0 {
+		message += ", and " + n.held[0]
+	}
+	return reason, message
 }
 
 func (p *pass) setBlocked(a *attachment, n tally) {
@@ -316,11 +329,11 @@ func (p *pass) set(list *[]metav1.Condition, c metav1.Condition) {
 // asStored is a time as the API server stores it.
 func asStored(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// events are for what began to stand in the way, or to be warned of.
+// events are for what began to stand in the way, or to be warned of, or does for another reason.
 func (a *attachment) events() (out []Event) {
 	for _, kind := range []string{v1alpha1.ConditionBlocked, v1alpha1.ConditionWarning} {
-		if meta.IsStatusConditionTrue(a.status.Conditions, kind) && !meta.IsStatusConditionTrue(a.Object.Status.Conditions, kind) {
-			now := meta.FindStatusCondition(a.status.Conditions, kind)
+		now, before := meta.FindStatusCondition(a.status.Conditions, kind), meta.FindStatusCondition(a.Object.Status.Conditions, kind)
+		if now != nil && now.Status == metav1.ConditionTrue && (before == nil || before.Status != now.Status || before.Reason != now.Reason) {
 			out = append(out, Event{now.Reason, now.Type, now.Message})
 		}
 	}

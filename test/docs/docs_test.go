@@ -223,13 +223,32 @@ func mustFind(t *testing.T, file string, found []string) []string {
 func TestTroubleshooting(t *testing.T) {
 	mentions(t, "docs/guides/troubleshooting.md", append(
 		constants(t, "api/v1alpha1/status_types.go", "Reason"),
-		slices.Concat(mapValues(t, "internal/rollout/controller/report.go", "reasons"), eventReasons(t))...))
+		slices.Concat(mapValues(t, "internal/rollout/controller/report.go", "reasons"), eventReasons(t, "internal/rollout/controller"),
+			eventReasons(t, "internal/detach/controller"), announcedReasons(t))...))
 }
 
-// eventReasons are the reasons that the controller's events name in place.
-func eventReasons(t *testing.T) []string {
+// announcedReasons are those of the events of a node that comes to a phase of its detachment.
+func announcedReasons(t *testing.T) (out []string) {
 	t.Helper()
-	const controller = "internal/rollout/controller"
+	const file = "internal/detach/controller/report.go"
+	inspect(t, file, func(n ast.Node) {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || spec.Names[0].Name != "announcements" {
+			return
+		}
+		for _, element := range spec.Values[0].(*ast.CompositeLit).Elts {
+			of := element.(*ast.KeyValueExpr).Value.(*ast.CompositeLit)
+			if reason, ok := text(of.Elts[1]); ok {
+				out = append(out, reason)
+			}
+		}
+	})
+	return mustFind(t, file, out)
+}
+
+// eventReasons are the reasons that a controller's events name in place.
+func eventReasons(t *testing.T, controller string) []string {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, controller, "*.go"))
 	if err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func tryCluster(ctx context.Context, log *progress.Log) (err error) {
 // deploy installs the controller, image included.
 func deploy(ctx context.Context, dir string) error {
 	if os.Getenv("IMAGE") != "" {
-		return errors.New("IMAGE is for other clusters: the local one gets the image that is built here")
+		return errors.New("IMAGE is for other clusters, and KUBECONFIG names none: the local one gets the image that is built here")
 	}
 	s, err := harness.Open(dir, os.Stdout)
 	if err != nil {
