@@ -458,3 +458,25 @@ func TestCountsAreOfOnesOwn(t *testing.T) {
 		t.Error("it waits for a neighbour's targets")
 	}
 }
+
+// TestNothingIsSelected is said, and so is what stays though nobody selects it any more: a selector that
+// was mistyped would read as if all were well.
+func TestNothingIsSelected(t *testing.T) {
+	for name, c := range map[string]struct {
+		selected        string
+		records         []string
+		reason, message string
+	}{
+		"nothing":             {"node-x", nil, v1alpha1.ReasonNoTargets, "it selects nothing that should be registered"},
+		"what is the last":    {"node-x", []string{"i-a:80"}, v1alpha1.ReasonNoTargets, "it selects nothing that should be registered, and i-a stays: "},
+		"one, and that stays": {"node-a", []string{"i-a:80"}, v1alpha1.ReasonTargetsHealthy, "1 targets are healthy"},
+	} {
+		s := fleetOf(webGroup(Instance), at80("i-a"))
+		s.attachment("web", onNodes(c.selected), in80(c.records...))
+		d := plan(t, s)
+		got := meta.FindStatusCondition(d.of("web").Status.Conditions, v1alpha1.ConditionReady)
+		if got.Status != metav1.ConditionTrue || got.Reason != c.reason || !strings.HasPrefix(got.Message, c.message) || len(d.calls()) > 0 {
+			t.Errorf("%s: %+v, %s", name, got, d.calls())
+		}
+	}
+}
