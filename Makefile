@@ -105,19 +105,17 @@ aws-check: ## Ask a real AWS account what the tests ask its emulator (says what 
 # Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
 CASES ?= controller-killed|drain
 
-# Most of the time they wait, so that they run side by side: what sends traffic to real nodes in one
-# part, and in the others what needs an API server.
-PARTS = api-tests targets-tests
+# test/targets takes as long as all others together, most of it waiting. What sends traffic to real
+# nodes runs alone.
 .PHONY: cluster-test
 cluster-test: prepare ## Run the API-server and real-cluster tests
-	@echo '== tests with API servers ($(PARTS)) and with real nodes, side by side'
-	@logs=$$(mktemp -d); trap 'kill $$(jobs -p) 2>/dev/null || true; rm -rf "$$logs"' EXIT; declare -A parts; failed=0; \
-	for part in $(PARTS); do $(MAKE) --no-print-directory $$part >"$$logs/$$part" 2>&1 & parts[$$part]=$$!; done; \
-	$(MAKE) --no-print-directory nodes-tests || failed=1; \
-	for part in $(PARTS); do wait $${parts[$$part]} || failed=1; echo "== $$part"; cat "$$logs/$$part"; done; exit $$failed
-
-.PHONY: nodes-tests
-nodes-tests:
+	@echo '== API-server and real-cluster tests, one package at a time, and test/targets beside them'
+	@log=$$(mktemp); go test -count 1 -timeout 30m ./test/targets >"$$log" 2>&1 & targets=$$!; \
+	trap 'kill $$targets 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	go test -p 1 -count 1 -timeout 30m $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
+	wait $$targets || failed=1; cat "$$log"; exit $$failed
+	@echo '== broken variants of the controller, which the tests must catch'
+	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
 	@go test -count 1 -v -timeout 45m ./test/e2e -skip '$(LONG)'
@@ -127,20 +125,10 @@ else
 	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
 endif
 
-.PHONY: api-tests
-api-tests:
-	@go test -p 1 -count 1 -timeout 30m $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS))
-	@echo '== broken variants of the controller, which the tests must catch'
-	@go test -count 1 -v -timeout 30m ./test/variants
-
 # Its control plane is built for 5 minutes first.
 .PHONY: oldest
 oldest: ## Run the tests that need an API server on the oldest that is supported
 	@OLDEST=1 go test -p 1 -count 1 -timeout 45m ./test/api/... ./test/install ./test/targets
-
-.PHONY: targets-tests
-targets-tests:
-	@go test -count 1 -timeout 30m ./test/targets
 
 # What is found to break a test is written to testdata/fuzz beside it. Commit that: from then
 # on the unit tests play it, too.
