@@ -91,7 +91,7 @@ soak-simulation: ## Do the first half of `make soak`, which needs no cluster
 
 .PHONY: soak-nodes
 soak-nodes: gcc ## Do the second half of `make soak` (root)
-	@go test -count 1 -v -timeout 45m ./test/e2e -run '$(LONG)'
+	@go test -count 1 -v -timeout 60m ./test/e2e -run '$(LONG)'
 	@RACE=1 go test -count 1 -v -timeout 30m ./test/e2e -run '^($(RACED_ON_NODES))$$'
 
 .PHONY: soak-aws
@@ -118,7 +118,7 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes'
-	@go test -count 1 -v -timeout 45m ./test/e2e -skip '$(LONG)'
+	@go test -count 1 -v -timeout 60m ./test/e2e -skip '$(LONG)'
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else

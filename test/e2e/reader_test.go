@@ -88,7 +88,7 @@ var placeholder = regexp.MustCompile(`\b(NAME|NODE|HOST)\b`)
 // followAll runs command lines one after the other.
 func (u *reader) followAll(steps []step) {
 	u.Helper()
-	ctx, cancel := context.WithTimeout(u.Context(), 3*patient)
+	ctx, cancel := context.WithTimeout(u.Context(), 5*patient)
 	defer cancel()
 	for _, s := range steps {
 		begun := time.Now()

@@ -58,6 +58,8 @@ func (j *judge) by(policy v1alpha1.FailurePolicy) change {
 	return rolling(func(u *v1alpha1.RollingUpdate) {
 		u.Analysis = []v1alpha1.AnalysisCheck{{
 			Name: "judge", Webhook: &v1alpha1.WebhookCheck{URL: j.URL}, IntervalSeconds: new(int32(1)), Count: new(int32(2)),
+			// It is asked again after a measurement that took too long.
+			TimeoutSeconds: new(int32(300)),
 		}}
 		u.FailurePolicy = policy
 	})
