@@ -8,23 +8,31 @@ import (
 // ended is for how long connections that were told to end may take to.
 const ended = 2 * time.Second
 
-// Drain ends the server without losing a request, and returns when it has ended. From the beginning each
-// response ends its connection (Connection: close, or GOAWAY). Connections are taken, and idle ones left
-// open, for as long as the options say; and then on until no request is under way, or for DrainTimeout
-// from the beginning on. WebSockets that go on then end with 1001. It ends early with the context.
+// Drain ends the server without losing a request, and returns when it has ended: it has Settle, and then
+// End. It ends early with the context.
 func (s *Server) Drain(ctx context.Context) {
+	s.Settle(ctx)
+	s.End(context.Background())
+}
+
+// Settle returns when End loses nothing, or as little as it may. From the beginning each response ends its
+// connection (Connection: close, or GOAWAY). Connections are taken, and idle ones left open, for as long as
+// the options say; and then on until no request is under way, or for DrainTimeout from the beginning on.
+// It returns early with the context. Changes are taken all the while, and after it until End.
+func (s *Server) Settle(ctx context.Context) {
 	begun := time.Now()
 	s.proxy.draining.Store(true)
 	ctx, cancel := context.WithDeadline(ctx, begun.Add(s.options.DrainTimeout))
 	defer cancel()
 	wait(ctx, max(s.options.DrainDelay, s.options.DrainIdle))
 	s.proxy.settle(ctx)
-	s.end()
 }
 
-// end ends tunnels and idle connections, gives the others a moment, and ends all.
-func (s *Server) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), ended)
+// End ends tunnels (WebSockets with 1001) and idle connections, gives the others a moment, which is over with
+// the context, and ends all. No changes are to be applied any more: an ended server has no table that they
+// could be held against.
+func (s *Server) End(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, ended)
 	defer cancel()
 	s.proxy.tunnels.end()
 	s.proxy.settle(ctx)

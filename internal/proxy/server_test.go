@@ -288,6 +288,24 @@ func TestDrainOfHTTP2(t *testing.T) {
 	await.True(t, "the connection has ended", func() bool { return connections() == 0 })
 }
 
+// TestSettle: between the two parts of a drain changes are taken, and requests are routed by them.
+func TestSettle(t *testing.T) {
+	s := serving(t, saying(t, "before"))
+	s.Settle(context.Background())
+	tell(t, s, backendOf(cheddar, saying(t, "after"))...)
+	c := dial(t, s, 80)
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, body := c.Response(t, "GET"); body != "after" || !r.Close {
+		t.Errorf("%s %q, close %t", r.Status, body, r.Close)
+	}
+	address := s.Addresses()[80].String()
+	s.End(context.Background())
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Error("an ended server takes connections")
+	}
+}
+
 // TestDrainEnds: after its time, whatever goes on.
 func TestDrainEnds(t *testing.T) {
 	e, _ := played(t, "never", func(s *http1.Session) { s.Hold() })
