@@ -12,7 +12,14 @@ import (
 // meanwhile: its port is bound, and connections to it are refused.
 func Closed(t testing.TB) netip.AddrPort {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	_, address := bound(t)
+	return address
+}
+
+// bound is a socket that is bound to a port of the kernel's choice until the test ends.
+func bound(t testing.TB) (socket int, at netip.AddrPort) {
+	t.Helper()
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +28,9 @@ func Closed(t testing.TB) netip.AddrPort {
 	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: address}); err != nil {
 		t.Fatal(err)
 	}
-	bound, err := unix.Getsockname(socket)
+	name, err := unix.Getsockname(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return netip.AddrPortFrom(netip.AddrFrom4(address), uint16(bound.(*unix.SockaddrInet4).Port))
+	return socket, netip.AddrPortFrom(netip.AddrFrom4(address), uint16(name.(*unix.SockaddrInet4).Port))
 }

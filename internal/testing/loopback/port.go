@@ -1,0 +1,29 @@
+package loopback
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Port is one of this machine at which nobody can listen, also not at all addresses, until Free or the end of
+// the test. No other test is given it meanwhile.
+type Port struct {
+	Number uint16
+	socket int
+}
+
+// Held is a port that somebody holds.
+func Held(t testing.TB) *Port {
+	t.Helper()
+	socket, address := bound(t)
+	return &Port{address.Port(), socket}
+}
+
+// Free lets processes of this user listen at it that share it (SO_REUSEPORT), and nobody else.
+func (p *Port) Free(t testing.TB) {
+	t.Helper()
+	if err := unix.SetsockoptInt(p.socket, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		t.Fatal(err)
+	}
+}
