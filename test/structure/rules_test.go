@@ -93,6 +93,7 @@ var rules = []rule{
 		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
+	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},

@@ -1,0 +1,110 @@
+// Command proxy takes in HTTP requests, and sends them to endpoints as a controller tells it: it is the
+// proxy that comes with the controller.
+//
+// Its files, in the order in which to open them:
+//
+//   - main.go: what runs, from the start to the end.
+//   - flags.go: flags, and what they may be.
+//   - controller.go: how it reaches a controller.
+//   - ports.go: where it listens, and where it cannot.
+//   - ready.go: whether requests are to come, and the probe that asks.
+//   - metrics.go: what it tells Prometheus.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/subscription"
+)
+
+// version is set by the linker in a release.
+var version = "of a build from source"
+
+func main() {
+	args, ready := os.Args[1:], false
+	if len(args) > 0 && args[0] == "ready" {
+		args, ready = args[1:], true
+	}
+	f, err := parse(args, ready, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		os.Exit(2)
+	case ready:
+		err = askReady(f.readySocket)
+	default:
+		err = serve(f)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		os.Exit(1)
+	}
+}
+
+// serve serves until a signal has it drain, and the drain is over.
+func serve(f flags) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log.Info("starting", "version", version)
+
+	f.options.Log = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	server := proxy.NewServer(f.options)
+	listening := &ports{server: server, log: log}
+	told := subscription.New(subscription.Options{
+		Node: f.podName, Connect: controller{f.controllerDir, f.tokenFile}.connect,
+		Apply: listening.apply, Directory: f.snapshotDir, Log: log,
+	})
+	var draining atomic.Bool
+	ready, err := listenReady(f.readySocket, log, func() string {
+		// In this order: the ports of what was applied have been tried.
+		applied := told.State().Applied
+		return state{applied, listening.unavailable(), draining.Load()}.unready()
+	})
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	if told.Restore() {
+		log.Info("serving what the last snapshot says, until a controller tells")
+	}
+
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var beside sync.WaitGroup
+	beside.Go(func() { told.Run(ctx) })
+	beside.Go(func() { listening.keepTrying(ctx) })
+	if f.metricsAddress != "" {
+		all := metrics(server.Proxy(), told.State)
+		beside.Go(func() { serveMetrics(ctx, f.metricsAddress, all, log) })
+	}
+
+	log.Info("draining, another signal ends it at once", "signal", <-signals)
+	draining.Store(true)
+	patient, hurry := context.WithCancel(context.Background())
+	defer hurry()
+	go func() {
+		log.Info("ending at once", "signal", <-signals)
+		hurry()
+	}()
+	// Endpoints change while the last requests pass, so that a controller is listened to until then, and no
+	// longer: an ended server would refuse what it is told.
+	server.Settle(patient)
+	stop()
+	beside.Wait()
+	server.End(patient)
+	log.Info("ended")
+	return nil
+}

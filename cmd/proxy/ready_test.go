@@ -1,0 +1,126 @@
+package main
+
+import (
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
+)
+
+func TestUnready(t *testing.T) {
+	held := map[uint16]string{443: "permission denied", 80: "address already in use"}
+	for name, test := range map[string]struct {
+		state state
+		want  string
+	}{
+		"all is there":               {state{applied: true}, ""},
+		"at first":                   {state{}, "no controller has told it what to serve, and there is no snapshot"},
+		"ports are held":             {state{applied: true, unavailable: held}, "it cannot listen at port 80: address already in use, port 443: permission denied"},
+		"it drains":                  {state{applied: true, draining: true}, "it drains, and then ends"},
+		"it drains, without a table": {state{draining: true}, "it drains, and then ends"},
+		"it drains, ports are held":  {state{applied: true, unavailable: held, draining: true}, "it drains, and then ends"},
+	} {
+		if got := test.state.unready(); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestReadySocket: it is its owner's alone, takes the place of one that was left behind, and of nothing else.
+func TestReadySocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "ready.sock")
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	left.Close()
+	if err := askReady(socket); err == nil {
+		t.Error("nobody is there, and is ready")
+	}
+	reason := "later"
+	r, err := listenReady(socket, slog.New(slog.DiscardHandler), func() string { return reason })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if info, err := os.Stat(socket); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	if err := askReady(socket); err == nil || err.Error() != "not ready: later" {
+		t.Errorf("asked, it says %v", err)
+	}
+	reason = ""
+	if err := askReady(socket); err != nil {
+		t.Errorf("asked, it says %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := listenReady(file, r.log, r.unready); err == nil {
+		r.Close()
+		t.Error("a socket takes the place of a file")
+	}
+	if b, _ := os.ReadFile(file); string(b) != "mine" {
+		t.Errorf("the file has %q", b)
+	}
+}
+
+// TestAnswersOfOthers: a proxy is not ready that says nothing, only a part, or does not answer in time.
+func TestAnswersOfOthers(t *testing.T) {
+	for answer, want := range map[string]string{"": "does not say why", "rea": "rea", "never": "i/o timeout"} {
+		l, err := net.Listen("unix", filepath.Join(t.TempDir(), "ready.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := make(chan error)
+		go func() { asked <- askReady(l.Addr().String()) }()
+		if answer != "never" {
+			conn, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(conn, answer)
+			conn.Close()
+		}
+		if err := <-asked; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("where the answer is %q it says %v", answer, err)
+		}
+		l.Close()
+	}
+}
+
+// TestPortsAreSaidOnce: once for as long as the reason is the same.
+func TestPortsAreSaidOnce(t *testing.T) {
+	log := &lines{}
+	server := proxy.NewServer(proxy.Defaults())
+	defer server.Close()
+	p := &ports{server: server, log: slog.New(slog.NewTextHandler(log, nil))}
+	held, denied := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", os.ErrExist)}, &net.OpError{Op: "listen", Err: os.ErrPermission}
+	for i, test := range []struct {
+		unavailable []proxy.Unavailable
+		said        int
+	}{
+		{[]proxy.Unavailable{{Port: 80, Err: held}}, 1},
+		{[]proxy.Unavailable{{Port: 80, Err: held}}, 1},
+		{[]proxy.Unavailable{{Port: 80, Err: held}, {Port: 443, Err: held}}, 2},
+		{[]proxy.Unavailable{{Port: 80, Err: denied}, {Port: 443, Err: held}}, 3},
+		{nil, 3},
+		{[]proxy.Unavailable{{Port: 80, Err: held}}, 4},
+	} {
+		p.note(test.unavailable)
+		if got := log.with("a port cannot be listened at"); got != test.said || len(p.unavailable()) != len(test.unavailable) {
+			t.Errorf("after %d it was said %d times, and %v are not listened at", i, got, p.unavailable())
+		}
+	}
+	if log.with("is listened at now") > 0 {
+		t.Error("a port that the table has no more is said to be listened at")
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/holdings"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
+)
+
+// TestFromStartToEnd: it is not ready until a controller has told it what to serve, then requests are routed.
+// When it is to end it is not ready at once, a request that is under way is answered, so are new ones, by what
+// a controller tells meanwhile, and then it ends.
+func TestFromStartToEnd(t *testing.T) {
+	begun, goOn := make(chan bool, 1), make(chan bool)
+	slow := serving(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			begun <- true
+			<-goOn
+		}
+		io.WriteString(w, "hello")
+	})
+	probed := func(p *pod, code int, said string) {
+		t.Helper()
+		probe := p.probe(t)
+		if got := probe.code(t); got != code || !strings.HasPrefix(probe.log.String(), said) || said == "" && probe.log.String() != "" {
+			t.Errorf("the probe ends with %d and %q, want %d and %q", got, probe.log, code, said)
+		}
+	}
+	r, p := newReplica(t, "first"), newPod(t)
+	probed(p, 1, "proxy: asking the proxy: ")
+	p.leadTo(t, r)
+	running := p.start(t)
+	await.True(t, "it says that it was told nothing", func() bool { return strings.Contains(p.unready(), "no controller has told it") })
+	probed(p, 1, "proxy: not ready: no controller has told it what to serve")
+	r.commit(t, all(p.port.Number, slow)...)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	probed(p, 0, "")
+	if got := p.got("/"); got != "hello" {
+		t.Errorf("answered is %q", got)
+	}
+
+	answered := make(chan string)
+	go func() { answered <- p.got("/slow") }()
+	<-begun
+	running.signal(t, syscall.SIGTERM)
+	await.True(t, "it drains", func() bool { return strings.Contains(p.unready(), "it drains") })
+	probed(p, 1, "proxy: not ready: it drains")
+	r.commit(t, all(p.port.Number, saying(t, "elsewhere"))...)
+	if refused := r.acknowledged(t, 2).Refused; len(refused) > 0 {
+		t.Errorf("refused is %v", refused)
+	}
+	if got := p.got("/"); got != "elsewhere" {
+		t.Errorf("answered is %q", got)
+	}
+	close(goOn)
+	if got := <-answered; got != "hello" {
+		t.Errorf("answered is %q", got)
+	}
+	if got := running.code(t); got != 0 || running.log.with("ended") == 0 {
+		t.Errorf("it ends with %d", got)
+	}
+	if _, err := os.Stat(p.socket()); err == nil {
+		t.Error("it leaves its socket behind")
+	}
+}
+
+// TestAnotherSignal ends it at once, whatever goes on.
+func TestAnotherSignal(t *testing.T) {
+	begun := make(chan bool, 1)
+	never := serving(t, func(_ http.ResponseWriter, r *http.Request) {
+		begun <- true
+		<-r.Context().Done()
+	})
+	r, p := newReplica(t, "first"), newPod(t)
+	p.leadTo(t, r)
+	running := p.start(t, "--drain-idle=1h", "--drain-timeout=2h")
+	r.commit(t, all(p.port.Number, never)...)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	answered := make(chan string)
+	go func() { answered <- p.got("/") }()
+	<-begun
+	running.signal(t, syscall.SIGTERM)
+	await.True(t, "it drains", func() bool { return strings.Contains(p.unready(), "it drains") })
+	running.signal(t, syscall.SIGTERM)
+	if got := running.code(t); got != 0 {
+		t.Errorf("it ends with %d", got)
+	}
+	<-answered
+}
+
+// TestKilled: started again where no controller is, it serves what the one before it was told.
+func TestKilled(t *testing.T) {
+	r, p := newReplica(t, "first"), newPod(t)
+	p.leadTo(t, r)
+	running := p.start(t)
+	told := all(p.port.Number, saying(t, "hello"))
+	r.commit(t, told...)
+	await.True(t, "there is a snapshot", func() bool {
+		b, err := os.ReadFile(filepath.Join(p.directory, "snapshot", "snapshot-1"))
+		if err != nil {
+			return false
+		}
+		s, err := holdings.DecodeSnapshot(b)
+		return err == nil && len(s.Held.Resources) == len(told)
+	})
+	r.stop()
+	running.signal(t, syscall.SIGKILL)
+	running.code(t)
+	if _, err := os.Stat(p.socket()); err != nil {
+		t.Fatalf("a proxy that is killed leaves its socket behind: %v", err)
+	}
+
+	again := p.start(t)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	if got := p.got("/"); got != "hello" {
+		t.Errorf("answered is %q", got)
+	}
+	again.saying(t, "the last snapshot")
+	again.signal(t, syscall.SIGINT)
+	if got := again.code(t); got != 0 {
+		t.Errorf("it ends with %d", got)
+	}
+}
+
+// TestPortHeld: a port that somebody else holds is named, also by the probe, and taken when it is free.
+func TestPortHeld(t *testing.T) {
+	r, p := newReplica(t, "first"), newPod(t)
+	p.port = loopback.Held(t)
+	p.leadTo(t, r)
+	running := p.start(t)
+	r.commit(t, all(p.port.Number, saying(t, "hello"))...)
+	want := fmt.Sprintf("it cannot listen at port %d: address already in use", p.port.Number)
+	await.True(t, want, func() bool { return strings.Contains(p.unready(), want) })
+	const said = "a port cannot be listened at"
+	running.saying(t, said)
+	p.port.Free(t)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	if got := p.got("/"); got != "hello" {
+		t.Errorf("answered is %q", got)
+	}
+	running.saying(t, "a port is listened at now")
+	if n := running.log.with(said); n != 1 {
+		t.Errorf("it says %d times that it is held", n)
+	}
+}
+
+// TestOtherAuthority: who is trusted, where a controller is and what token it is shown is read for each stream.
+func TestOtherAuthority(t *testing.T) {
+	one, other, p := newReplica(t, "first"), newReplica(t, "second"), newPod(t)
+	p.leadTo(t, one)
+	p.start(t)
+	one.commit(t, all(p.port.Number, saying(t, "one"))...)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	other.commit(t, all(p.port.Number, saying(t, "other"))...)
+
+	// The other controller is not believed before its authority is there.
+	p.write(t, "controller/address", other.address)
+	p.write(t, "token", "second\n")
+	one.stop()
+	await.True(t, "it comes again", func() bool { return other.connections.Load() > 1 })
+	if len(other.reports) > 0 || p.got("/") != "one" {
+		t.Error("it believes who has no certificate of an authority")
+	}
+	p.leadTo(t, other)
+	await.True(t, "the other tells it", func() bool { return p.got("/") == "other" })
+}
