@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/holdings"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
@@ -37,7 +38,7 @@ func TestFromStartToEnd(t *testing.T) {
 	r, p := newReplica(t, "first"), newPod(t)
 	probed(p, 1, "proxy: asking the proxy: ")
 	p.leadTo(t, r)
-	running := p.start(t)
+	running := p.start(t, "--max-body-bytes=3")
 	await.True(t, "it says that it was told nothing", func() bool { return strings.Contains(p.unready(), "no controller has told it") })
 	probed(p, 1, "proxy: not ready: no controller has told it what to serve")
 	r.commit(t, all(p.port.Number, slow)...)
@@ -45,6 +46,16 @@ func TestFromStartToEnd(t *testing.T) {
 	probed(p, 0, "")
 	if got := p.got("/"); got != "hello" {
 		t.Errorf("answered is %q", got)
+	}
+	// What flags say comes to where it holds.
+	response, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/", p.port.Number), "text/plain", strings.NewReader("four"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large is answered %s", response.Status)
 	}
 
 	answered := make(chan string)
@@ -90,6 +101,39 @@ func TestAnotherSignal(t *testing.T) {
 	running.signal(t, syscall.SIGTERM)
 	await.True(t, "it drains", func() bool { return strings.Contains(p.unready(), "it drains") })
 	running.signal(t, syscall.SIGTERM)
+	if got := running.code(t); got != 0 {
+		t.Errorf("it ends with %d", got)
+	}
+	<-answered
+}
+
+// TestControllerIsLeftFirst: no controller is listened to while the server ends. What it told would seem to be
+// refused.
+func TestControllerIsLeftFirst(t *testing.T) {
+	begun := make(chan bool, 1)
+	never := serving(t, func(_ http.ResponseWriter, r *http.Request) {
+		begun <- true
+		<-r.Context().Done()
+	})
+	r, p := newReplica(t, "first"), newPod(t)
+	p.leadTo(t, r)
+	running := p.start(t, "--drain-timeout=0")
+	r.commit(t, all(p.port.Number, never)...)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	answered := make(chan string, 1)
+	go func() { answered <- p.got("/") }()
+	<-begun
+	running.signal(t, syscall.SIGTERM)
+	for late, ended := time.After(patience), false; !ended; {
+		select {
+		case said := <-r.reports:
+			ended = said.Ended
+		case <-answered:
+			t.Fatal("the request was ended before the stream")
+		case <-late:
+			t.Fatal("the stream does not end")
+		}
+	}
 	if got := running.code(t); got != 0 {
 		t.Errorf("it ends with %d", got)
 	}
