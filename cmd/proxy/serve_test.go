@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 // a controller tells meanwhile, and then it ends.
 func TestFromStartToEnd(t *testing.T) {
 	begun, goOn := make(chan bool, 1), make(chan bool)
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
 	slow := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			begun <- true
@@ -71,7 +74,7 @@ func TestFromStartToEnd(t *testing.T) {
 	if got := p.got("/"); got != "elsewhere" {
 		t.Errorf("answered is %q", got)
 	}
-	close(goOn)
+	release()
 	if got := <-answered; got != "hello" {
 		t.Errorf("answered is %q", got)
 	}
