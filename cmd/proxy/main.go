@@ -69,9 +69,7 @@ func serve(f flags) error {
 	})
 	var draining atomic.Bool
 	ready, err := listenReady(f.readySocket, log, func() string {
-		// In this order: the ports of what was applied have been tried.
-		applied := told.State().Applied
-		return state{applied, listening.unavailable(), draining.Load()}.unready()
+		return look(func() bool { return told.State().Applied }, listening.unavailable, draining.Load).unready()
 	})
 	if err != nil {
 		return err

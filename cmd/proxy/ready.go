@@ -34,6 +34,13 @@ type state struct {
 	draining bool
 }
 
+// look asks for what was applied first: its ports have been tried by then.
+func look(applied func() bool, unavailable func() map[uint16]string, draining func() bool) (s state) {
+	s.applied = applied()
+	s.unavailable, s.draining = unavailable(), draining()
+	return s
+}
+
 // unready is why no requests are to come, empty where they may.
 func (s state) unready() string {
 	switch {

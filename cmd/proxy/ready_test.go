@@ -32,6 +32,19 @@ func TestUnready(t *testing.T) {
 	}
 }
 
+// TestLook: what is applied while somebody looks is not ready where its ports are held.
+func TestLook(t *testing.T) {
+	var held map[uint16]string
+	applied := func() bool {
+		held = map[uint16]string{80: "address already in use"}
+		return true
+	}
+	s := look(applied, func() map[uint16]string { return held }, func() bool { return false })
+	if s.unready() == "" {
+		t.Error("it is ready, and does not listen")
+	}
+}
+
 // TestReadySocket: it is its owner's alone, takes the place of one that was left behind, and of nothing else.
 func TestReadySocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "ready.sock")
