@@ -66,6 +66,7 @@ var rules = []rule{
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/routing/stream", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/routing/identity", pure, []string{"api/v1alpha1"}, kubernetesTypes},
+	{"internal/routing/authority", pure, nil, nil},
 	{"internal/proxy/holdings", pure, []string{"internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/conversion", pure, []string{"api/v1alpha1"}, append([]string{"go.yaml.in/yaml/v3/"}, kubernetesTypes...)},
