@@ -58,6 +58,11 @@ var orders = []order{
 		pass:       []string{"observe", "Plan", "apply", "report"},
 		guards:     map[string]string{"guard.go": "whether what was decided upon is still so, before it is acted upon"},
 	},
+	{
+		controller: "internal/routing/controller",
+		pass:       []string{"observe", "Compile", "apply", "report"},
+		guards:     map[string]string{"secrets.go": "beside the passes, each Secret that is named, when it changes"},
+	},
 }
 
 // TestOrder lets a controller observe without writing, act without reading but in its guards, tell of

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,7 +55,7 @@ func New(t testing.TB, objects ...client.Object) *API {
 	}
 	a := &API{}
 	a.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}, &v1alpha1.TargetGroupAttachment{}, &v1alpha1.Attachment{}).
+		WithStatusSubresource(&corev1.Node{}, &corev1.Pod{}, &networkingv1.Ingress{}, &v1alpha1.TargetGroupAttachment{}, &v1alpha1.Attachment{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(a.noted()).Build()
 	return a

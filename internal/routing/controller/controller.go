@@ -1,0 +1,102 @@
+// Package controller tells proxies what to serve: it watches Ingresses and what they name, has a
+// routing.Compiler make resources of them, commits these to a delta.Server, and writes statuses and events.
+//
+// observe.go reads what changed since the pass before, the Compiler compiles, apply.go commits and writes
+// statuses, report.go makes events. changes.go notes what changed, secrets.go watches Secrets, each by its
+// name: no other is ever read.
+//
+// All replicas compile and serve. Only the leader writes statuses and makes events. Kinds of the Gateway API
+// are not watched yet, though the Compiler knows them; nor are Nodes, so that an IngressDaemonSet without a
+// Service that leads to it from outside has no address in a status. What the Compiler remembers, such as the
+// last good certificates, ends with the process.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// FieldManager is the name under which statuses are written.
+const FieldManager = "ingress-daemonset-controller-routing"
+
+// Options say what is compiled, and for whom.
+type Options struct {
+	// Compile are the Compiler's.
+	Compile routing.Options
+	// Server is what proxies are told by.
+	Server *delta.Server
+	// Leads says whether no other controller can lead at this moment; nil where there is only one.
+	Leads func() bool
+}
+
+// Reconciler compiles what changed, and tells proxies of it.
+type Reconciler struct {
+	Options
+	client   client.Client
+	recorder events.EventRecorder
+	compiler *routing.Compiler
+	changes  *changes
+	secrets  *secrets
+	// objects are those that the Compiler was told of.
+	objects map[routing.Ref]client.Object
+	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
+	// name were answered for, too, nothing is committed: proxies would take what is missing for gone.
+	listed, complete bool
+	// begun are the IngressDaemonSets whose proxies were told that they have all.
+	begun map[types.NamespacedName]bool
+	// written are the versions of objects beside which their status was written.
+	written map[routing.Ref]string
+	// told are the warnings that were made events and that last.
+	told map[routing.Event]bool
+	// failures is how many passes in a row failed.
+	failures int
+}
+
+// Reconcile observes, compiles, acts and reports, once, for all that changed.
+func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
+	}
+	r.tell(o)
+	compiled := r.compiler.Compile(o.now)
+	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "classes", len(compiled.Changes))
+	failed := r.apply(ctx, compiled)
+	return ctrl.Result{RequeueAfter: until(r.report(ctx, compiled, failed), time.Now())}, nil
+}
+
+// tell tells the Compiler what was observed.
+func (r *Reconciler) tell(o *observed) {
+	for _, object := range o.there {
+		ref := refOf(object)
+		if ref.Kind != kindSecret {
+			r.objects[ref] = object
+		}
+		r.compiler.Set(compiledFrom(object))
+	}
+	for _, ref := range o.gone {
+		delete(r.objects, ref)
+		delete(r.written, ref)
+		r.compiler.Delete(ref)
+	}
+}
+
+// leads reports whether no other controller can lead at this moment.
+func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
+
+// until is the time to a moment, 0 where there is none.
+func until(at, now time.Time) time.Duration {
+	if at.IsZero() {
+		return 0
+	}
+	return max(at.Sub(now), time.Millisecond)
+}

@@ -1,0 +1,256 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const first = "backend/shop/cheese:80, endpoints/shop/cheese:80 10.1.0.1, listener/"
+
+// TestReachesAStream: an Ingress and its endpoints reach a proxy in one transaction, and so does each change.
+func TestReachesAStream(t *testing.T) {
+	in, endpoints := ingressTo("cheese", "cheese.example.com", "cheese"), slice("10.1.0.1")
+	c := newCluster(t, true, in, endpoints)
+	p := c.proxy(t)
+	c.pass(t)
+	if got := p.hear(t); !strings.HasPrefix(got, first) || !strings.Contains(got, "route/") {
+		t.Errorf("told is %s", got)
+	}
+	next := slice("10.1.0.1", "10.1.0.2")
+	c.put(t, next)
+	c.pass(t, next)
+	if got := p.hear(t); got != "endpoints/shop/cheese:80 10.1.0.1 10.1.0.2" {
+		t.Errorf("told of new endpoints is %s", got)
+	}
+	if err := c.API.WithWatch.Delete(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(t, in)
+	if got := p.hear(t); !strings.Contains(got, "-route/") || !strings.Contains(got, "-backend/shop/cheese:80") {
+		t.Errorf("told of what is gone is %s", got)
+	}
+}
+
+// TestNothingToServe: proxies for which there is nothing are told that this is all, also those of an
+// IngressDaemonSet that comes later.
+func TestNothingToServe(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		c := newCluster(t, false)
+		set, class := c.setOf(t), &networkingv1.IngressClass{ObjectMeta: named("", "web")}
+		for _, o := range []client.Object{set, class} {
+			if err := c.API.WithWatch.Delete(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if later {
+			c.pass(t)
+		}
+		set.ResourceVersion = ""
+		c.put(t, set)
+		p := c.proxy(t)
+		c.pass(t, set)
+		if got := p.hear(t); got != "" {
+			t.Errorf("told is %s", got)
+		}
+	}
+}
+
+// TestSecretsByName: a Secret is read when an Ingress names it, followed as long as one does, and no other
+// is read. Before it is known how those are that Ingresses name at first, proxies are told nothing.
+func TestSecretsByName(t *testing.T) {
+	in := ingressTo("cheese", "cheese.example.com", "cheese")
+	in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"cheese.example.com"}, SecretName: "named"}}
+	other := &corev1.Secret{ObjectMeta: named("shop", "other")}
+	c := newCluster(t, true, in, slice("10.1.0.1"), other, certificate(t, "named", "cheese.example.com"))
+	p := c.proxy(t)
+	c.pass(t)
+	if c.complete {
+		t.Error("proxies are told before it is known how the Secret is")
+	}
+	c.awaken(t)
+	if got := p.hear(t); !strings.Contains(got, "certificate/shop/named") || !strings.Contains(got, "route/") {
+		t.Errorf("told is %s", got)
+	}
+	c.put(t, certificate(t, "named", "cheese.example.com"))
+	c.awaken(t)
+	if got := p.hear(t); got != "certificate/shop/named" {
+		t.Errorf("told of a new certificate is %s", got)
+	}
+	// The API server ends watches: the next one finds what changed meanwhile.
+	c.mu.Lock()
+	ended := slices.Clone(c.watches)
+	c.mu.Unlock()
+	for _, w := range ended {
+		w.Stop()
+	}
+	c.put(t, certificate(t, "named", "cheese.example.com"))
+	c.awaken(t)
+	if got := p.hear(t); got != "certificate/shop/named" {
+		t.Errorf("told after the watch ended is %s", got)
+	}
+	if got := c.readSecrets(); got != "get shop/named, watch shop/named" {
+		t.Errorf("read are %s", got)
+	}
+	in.Spec.TLS, in.ResourceVersion = nil, ""
+	c.put(t, in)
+	c.pass(t, in)
+	if len(c.secrets.all) != 0 {
+		t.Error("a Secret is followed that nobody names any more")
+	}
+}
+
+// TestSecretMissing: one that is not there is an answer, too, and an event says so, of the Ingress.
+func TestSecretMissing(t *testing.T) {
+	in := ingressTo("cheese", "cheese.example.com", "cheese")
+	in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"cheese.example.com"}, SecretName: "missing"}}
+	c := newCluster(t, true, in, slice("10.1.0.1"))
+	p := c.proxy(t)
+	c.pass(t)
+	if n := len(c.events.Events); n != 0 {
+		t.Errorf("%d events are made before all is known", n)
+	}
+	c.awaken(t)
+	if got := p.hear(t); !strings.Contains(got, "route/") || strings.Contains(got, "certificate/") {
+		t.Errorf("told is %s", got)
+	}
+	c.pass(t)
+	if said := c.said(); len(said) != 1 || !strings.Contains(said[0], "does not exist") {
+		t.Errorf("events are %q", said)
+	}
+}
+
+// TestStatus: the leader writes where Ingresses are reached, keeps entries of others, writes nothing twice,
+// and writes anew what conflicted.
+func TestStatus(t *testing.T) {
+	in := ingressTo("cheese", "cheese.example.com", "cheese")
+	in.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "198.51.100.9"}}
+	c := newCluster(t, true, in)
+	refusals := 1
+	c.Refuse = func(string) error {
+		if refusals--; refusals >= 0 {
+			return apierrors.NewConflict(schema.GroupResource{}, "cheese", errors.New("it changed"))
+		}
+		return nil
+	}
+	if r := c.pass(t); r.RequeueAfter > conflictPause || r.RequeueAfter == 0 {
+		t.Errorf("after a conflict the next pass is in %v", r.RequeueAfter)
+	}
+	c.pass(t)
+	if got := c.addresses(t); got != "192.0.2.1 198.51.100.9" {
+		t.Errorf("the status has %s", got)
+	}
+	// The cache does not show it yet.
+	c.pass(t)
+	if got := strings.Join(c.Writes(), ", "); got != "update Ingress/status cheese, update Ingress/status cheese" {
+		t.Errorf("written is %s", got)
+	}
+	c.pass(t, in)
+	// Somebody takes it away: it is written again.
+	now := c.ingress(t)
+	now.Status.LoadBalancer.Ingress = now.Status.LoadBalancer.Ingress[1:]
+	if err := c.API.WithWatch.Status().Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(t, in)
+	if got := c.addresses(t); got != "192.0.2.1 198.51.100.9" {
+		t.Errorf("after somebody changed it the status has %s", got)
+	}
+}
+
+// TestStatusLate: a status that others wrote after this one was compiled is not overwritten.
+func TestStatusLate(t *testing.T) {
+	in := ingressTo("cheese", "cheese.example.com", "cheese")
+	c := newCluster(t, true, in)
+	c.Refuse = func(string) error {
+		c.Refuse = nil
+		now := c.ingress(t)
+		now.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "198.51.100.9"}}
+		return c.API.WithWatch.Status().Update(t.Context(), now)
+	}
+	c.pass(t)
+	c.pass(t, in)
+	if got := c.addresses(t); got != "192.0.2.1 198.51.100.9" {
+		t.Errorf("the status has %s", got)
+	}
+}
+
+// TestFollower: who does not lead tells proxies, and writes nothing.
+func TestFollower(t *testing.T) {
+	leads := false
+	c := newCluster(t, false, ingressTo("cheese", "cheese.example.com", "missing"))
+	c.Leads = func() bool { return leads }
+	p := c.proxy(t)
+	c.pass(t)
+	if got := p.hear(t); !strings.Contains(got, "route/") {
+		t.Errorf("told is %s", got)
+	}
+	if writes, said := c.Writes(), c.said(); len(writes)+len(said) != 0 {
+		t.Errorf("written is %v, events are %q", writes, said)
+	}
+	leads = true
+	c.pass(t)
+	if writes, said := c.Writes(), c.said(); len(writes) != 1 || len(said) != 1 {
+		t.Errorf("as the leader: written is %v, events are %q", writes, said)
+	}
+	c.pass(t)
+	if said := c.said(); len(said) != 0 {
+		t.Errorf("events are made again: %q", said)
+	}
+}
+
+// TestReadsFail: what could not be read is read in the next pass, and nothing is told before.
+func TestReadsFail(t *testing.T) {
+	c := newCluster(t, true, ingressTo("cheese", "cheese.example.com", "cheese"), slice("10.1.0.1"))
+	whole := c.client
+	c.client = unreadable{whole}
+	if _, err := c.Reconcile(t.Context(), everything); err == nil || c.complete {
+		t.Errorf("the pass ends with %v", err)
+	}
+	c.client = whole
+	p := c.proxy(t)
+	c.pass(t)
+	p.hear(t)
+	next := slice("10.1.0.2")
+	c.put(t, next)
+	c.client = unreadable{whole}
+	c.changes.add(refOf(next))
+	if _, err := c.Reconcile(t.Context(), everything); err == nil {
+		t.Error("the pass ends without an error")
+	}
+	c.client = whole
+	c.pass(t)
+	if got := p.hear(t); got != "endpoints/shop/cheese:80 10.1.0.2" {
+		t.Errorf("told is %s", got)
+	}
+}
+
+// TestFailedWrites: what fails is tried again after a pause that grows, and keeps no other from it.
+func TestFailedWrites(t *testing.T) {
+	c := newCluster(t, true, ingressTo("a", "a.example.com", "cheese"), ingressTo("b", "b.example.com", "cheese"))
+	c.Refuse = func(write string) error {
+		if strings.HasSuffix(write, " a") {
+			return errors.New("no")
+		}
+		return nil
+	}
+	var before time.Duration
+	for range 3 {
+		r := c.pass(t)
+		if r.RequeueAfter <= before || r.RequeueAfter > longestPause {
+			t.Errorf("the next pass is in %v, after %v", r.RequeueAfter, before)
+		}
+		before = r.RequeueAfter
+	}
+	if !slices.Contains(c.Writes(), "update Ingress/status b") {
+		t.Errorf("written is %v", c.Writes())
+	}
+}

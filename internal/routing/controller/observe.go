@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const kindSecret = "Secret"
+
+// watched are the kinds that are watched as a whole, with their lists.
+var watched = map[string]struct {
+	object client.Object
+	list   client.ObjectList
+}{
+	"IngressClass":     {&networkingv1.IngressClass{}, &networkingv1.IngressClassList{}},
+	"Ingress":          {&networkingv1.Ingress{}, &networkingv1.IngressList{}},
+	"Service":          {&corev1.Service{}, &corev1.ServiceList{}},
+	"EndpointSlice":    {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
+	"Namespace":        {&corev1.Namespace{}, &corev1.NamespaceList{}},
+	"IngressDaemonSet": {&v1alpha1.IngressDaemonSet{}, &v1alpha1.IngressDaemonSetList{}},
+}
+
+// observed is what changed since the pass before: as it is now, or that it is gone.
+type observed struct {
+	now   time.Time
+	there []client.Object
+	gone  []routing.Ref
+}
+
+func (o *observed) add(ref routing.Ref, object client.Object) {
+	if object == nil {
+		o.gone = append(o.gone, ref)
+	} else {
+		o.there = append(o.there, object)
+	}
+}
+
+// observe reads what changed; at first all there is, because it is not told of all one by one.
+func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
+	o := &observed{now: time.Now()}
+	changed := r.changes.take()
+	if err := r.read(ctx, o, changed); err != nil {
+		r.changes.add(changed...)
+		return nil, err
+	}
+	return o, nil
+}
+
+func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Ref) error {
+	if !r.listed {
+		if err := r.listAll(ctx, o); err != nil {
+			return err
+		}
+		r.listed = true
+	}
+	for _, ref := range changed {
+		if ref.Kind == kindSecret {
+			if object, answered := r.secrets.answer(ref); answered {
+				o.add(ref, object)
+			}
+			continue
+		}
+		object := watched[ref.Kind].object.DeepCopyObject().(client.Object)
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading %s: %w", ref, err)
+		}
+		if err != nil {
+			object = nil
+		}
+		o.add(ref, object)
+	}
+	return nil
+}
+
+func (r *Reconciler) listAll(ctx context.Context, o *observed) error {
+	for kind, w := range watched {
+		list := w.list.DeepCopyObject().(client.ObjectList)
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing every %s: %w", kind, err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			o.there = append(o.there, item.(client.Object))
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("reading the list of every %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// refOf names an object by its type: what is read from a cache does not say its kind.
+func refOf(object client.Object) routing.Ref {
+	return routing.Ref{Kind: reflect.TypeOf(object).Elem().Name(), Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// compiledFrom is what the Compiler is told of an object.
+func compiledFrom(object client.Object) metav1.Object {
+	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
+		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName}
+	}
+	return object
+}

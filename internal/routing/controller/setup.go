@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// SetUp registers the controller with the manager, whose cache must have every Ingress, IngressClass,
+// Service, EndpointSlice, Namespace and IngressDaemonSet. The first pass begins when it has them.
+func SetUp(mgr ctrl.Manager, o Options) error {
+	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return fmt.Errorf("making a client for Secrets: %w", err)
+	}
+	passes := onepass.Gather(0)
+	running, stop := context.WithCancel(context.Background())
+	r := New(running, o, mgr.GetClient(), live, mgr.GetEventRecorder(FieldManager), passes.Trigger)
+	all := false
+	options := onepass.Options()
+	options.NeedLeaderElection = &all
+	b := ctrl.NewControllerManagedBy(mgr).Named("routing").WatchesRawSource(passes.Triggered()).WithOptions(options)
+	for _, w := range watched {
+		b = b.Watches(w.object, r.changes.handler())
+	}
+	if err := b.Complete(r); err != nil {
+		stop()
+		return fmt.Errorf("setting up what proxies are told: %w", err)
+	}
+	// Who begins to lead writes what is to be written.
+	return mgr.Add(background{elected: mgr.Elected(), trigger: passes.Trigger, stop: stop})
+}
+
+// background runs in every replica.
+type background struct {
+	elected <-chan struct{}
+	trigger func()
+	stop    context.CancelFunc
+}
+
+var _ manager.LeaderElectionRunnable = background{}
+
+// NeedLeaderElection is of manager.LeaderElectionRunnable.
+func (background) NeedLeaderElection() bool { return false }
+
+// Start is of manager.Runnable.
+func (b background) Start(ctx context.Context) error {
+	defer b.stop()
+	select {
+	case <-b.elected:
+		b.trigger()
+		<-ctx.Done()
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// New makes a Reconciler that calls trigger for another pass, and watches Secrets until running is done. live
+// reads past the cache.
+func New(running context.Context, o Options, c client.Client, live client.WithWatch, recorder events.EventRecorder, trigger func()) *Reconciler {
+	noted := &changes{refs: map[routing.Ref]bool{}}
+	changed := func(ref routing.Ref) {
+		noted.add(ref)
+		trigger()
+	}
+	return &Reconciler{
+		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
+		secrets: &secrets{running: running, live: live, changed: changed, all: map[types.NamespacedName]*followed{}},
+		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{}, written: map[routing.Ref]string{},
+	}
+}
