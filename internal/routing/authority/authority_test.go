@@ -354,6 +354,11 @@ func TestAddress(t *testing.T) {
 	if d, err := Decide(s); err != nil || len(d.ConfigMaps) != 2 || d.ConfigMaps["a"][FileAddress] != s.Address {
 		t.Errorf("decided is %+v, %v", d, err)
 	}
+	c.configMaps["b"] = maps.Clone(c.configMaps["b"])
+	c.configMaps["b"]["note"] = "mine"
+	if d := p.settle(t, c, noon); len(c.configMaps["b"]) != 2 || d.Problem != "" {
+		t.Errorf("a file that somebody added stays: %v", c.configMaps["b"])
+	}
 	s.Address = ""
 	s.ConfigMaps = map[string]map[string]string{"a": nil}
 	if d, err := Decide(s); err != nil || len(d.ConfigMaps) != 0 {
