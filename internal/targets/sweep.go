@@ -113,11 +113,13 @@ func (s *Sweeps) Done(id string, at time.Time, found map[Target]Health) {
 		}
 	}
 	before := s.seen[id]
-	for instance := range before.in {
-		before.Left[instance] = at
-	}
-	for instance, left := range before.Left {
-		if s.wanted.Instances[instance] && !seen.Instances[instance] {
+	for instance := range s.wanted.Instances {
+		left, missed := before.Left[instance]
+		switch {
+		case seen.Instances[instance]:
+		case before.in[instance]:
+			seen.Left[instance] = at
+		case missed:
 			seen.Left[instance] = left
 		}
 	}

@@ -2,6 +2,7 @@ package targets
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -130,7 +131,11 @@ func TestSweepsSeeWhatLeft(t *testing.T) {
 		{draining, map[string]time.Time{"i-b": noon.Add(3 * time.Minute)}},
 		{nil, map[string]time.Time{"i-b": noon.Add(3 * time.Minute)}},
 	} {
-		s.Done("0", noon.Add(time.Duration(i)*time.Minute), look.found)
+		given := s.Seen("0").Left
+		kept := maps.Clone(given)
+		if s.Done("0", noon.Add(time.Duration(i)*time.Minute), look.found); !maps.Equal(given, kept) {
+			t.Errorf("look %d changes what was given before to %v", i, given)
+		}
 		if diff := cmp.Diff(look.left, s.Seen("0").Left, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("look %d: %s", i, diff)
 		}

@@ -57,8 +57,8 @@ func lively(header bool, signs int) http.HandlerFunc {
 // one of the release before, which shows none, as it was then.
 func TestPortThatHangsWhileItIsAskedToWait(t *testing.T) {
 	t.Parallel()
-	alive, dead, before := serve(t, false, lively(true, 3)), serve(t, false, lively(true, 0)), serve(t, false, lively(false, 0))
 	begin := time.Now()
+	alive, dead, before := serve(t, false, lively(true, 3)), serve(t, false, lively(true, 0)), serve(t, false, lively(false, 0))
 	for _, p := range []*port{alive, dead, before} {
 		p.await(t, "serving", serving)
 	}
