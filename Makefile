@@ -127,7 +127,7 @@ endif
 
 # Its control plane is built for 5 minutes first.
 .PHONY: oldest
-oldest: ## Run the tests that need an API server on the oldest that is supported
+oldest: ## Run the tests of the API, the controllers and the installed chart on the oldest API server that is supported
 	@OLDEST=1 go test -p 1 -count 1 -timeout 45m ./test/api/... ./test/install ./test/targets
 
 # What is found to break a test is written to testdata/fuzz beside it. Commit that: from then
