@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 )
 
@@ -41,7 +42,8 @@ func TestQuietNode(t *testing.T) {
 	clients := f.listen(nodeAddress)
 	port := clients.port()
 	set := f.ingress(node, port)
-	questions := f.checker(node, set, port)
+	checker := f.checker(node, set, port)
+	questions := &checker.questions
 	a := f.attach(v1alpha1.TargetGroupAttachmentSpec{
 		TargetType: "instance", Port: intstr.FromInt32(port), DetachFloorSeconds: new(int32(3600)), NodeSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: []string{"simulated-1", node}}},
@@ -69,13 +71,20 @@ func TestQuietNode(t *testing.T) {
 		}
 		return fmt.Errorf("%+v", a.Status.Groups)
 	})
-	clients.dial()
 	asked := questions.Load()
-	f.eventually("questions while a connection is open", func(context.Context) error {
+	f.eventually("questions while connections come", func(context.Context) error {
+		clients.dial()
 		if questions.Load() < asked+3 {
 			return fmt.Errorf("%d", questions.Load()-asked)
 		}
 		return nil
+	})
+	// How far apart a health checker looks follows what that costs: a busy machine may take so long
+	// that one connection might have come before the target left.
+	enough := time.Now()
+	f.eventually("a connection that came after the target left", func(ctx context.Context) error {
+		clients.dial()
+		return checker.cameAfter(ctx, enough)
 	})
 	if at := f.node(node).Annotations[v1alpha1.AnnotationDetachmentTimestamp]; at != "" {
 		t.Errorf("it is said to be detached at %s, while a connection is open", at)
@@ -119,11 +128,11 @@ func (f *fixture) reach(node, address string) {
 	f.must(api.Status().Patch(f.Context(), n, patch))
 }
 
-// listener has a connection that its client keeps open.
+// listener has connections that its clients keep open.
 type listener struct {
 	*fixture
 	net.Listener
-	conn net.Conn
+	conns []net.Conn
 }
 
 func (f *fixture) listen(address string) *listener {
@@ -152,12 +161,14 @@ func (l *listener) dial() {
 	l.Helper()
 	conn, err := net.Dial("tcp", l.Addr().String())
 	l.must(err)
-	l.conn = conn
+	l.conns = append(l.conns, conn)
 }
 
 func (l *listener) close() {
 	l.Helper()
-	l.must(l.conn.Close())
+	for _, conn := range l.conns {
+		l.must(conn.Close())
+	}
 }
 
 // ingress is an IngressDaemonSet on the network of one node, with its pods there.
@@ -184,9 +195,31 @@ func (f *fixture) ingress(node string, port int32) *v1alpha1.IngressDaemonSet {
 	return set
 }
 
+// checker is the health checker of a node.
+type checker struct {
+	// own is its port behind the one that counts the questions about connections.
+	own       healthclient.Port
+	questions atomic.Int32
+}
+
+// cameAfter is an error unless the health checker tells of a connection that came after that time.
+func (c *checker) cameAfter(ctx context.Context, at time.Time) error {
+	asked := time.Now()
+	ports, err := c.own.Connections(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if p.CameSeconds != nil && asked.Add(-healthclient.Ago(*p.CameSeconds)).After(at) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%+v", ports)
+}
+
 // checker runs the health checker of a node, and counts the questions about its
 // connections on their way.
-func (f *fixture) checker(node string, set *v1alpha1.IngressDaemonSet, port int32) *atomic.Int32 {
+func (f *fixture) checker(node string, set *v1alpha1.IngressDaemonSet, port int32) *checker {
 	f.Helper()
 	dir := f.TempDir()
 	path := filepath.Join(dir, "healthchecker")
@@ -208,13 +241,13 @@ func (f *fixture) checker(node string, set *v1alpha1.IngressDaemonSet, port int3
 		cmd.Wait()
 	})
 
-	questions := &atomic.Int32{}
+	c := &checker{own: healthclient.Port{Node: node, Address: "127.0.0.1", Number: int32(own)}}
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", own)})
 	at, err := net.Listen("tcp", fmt.Sprintf("%s:%d", nodeAddress, set.Spec.HealthCheckNodePorts[0]))
 	f.must(err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("connections") {
-			questions.Add(1)
+			c.questions.Add(1)
 		}
 		forward.ServeHTTP(w, r)
 	}))
@@ -222,5 +255,5 @@ func (f *fixture) checker(node string, set *v1alpha1.IngressDaemonSet, port int3
 	server.Listener = at
 	server.Start()
 	f.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	return questions
+	return c
 }
