@@ -8,6 +8,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // TestNothingIsOverWhileAttachmentsAreUnknown takes no node for out, lets go of no pod and of no
@@ -77,6 +78,21 @@ func TestWhatAnUnknownOneMaySelect(t *testing.T) {
 		"is known":          {func(_ *State, _, other *GroupAttachment) { other.Unknown = "" }, "out i-a:80, out i-b:80", false},
 		"of others":         {func(_ *State, _, other *GroupAttachment) { other.Object.Namespace = "tenant" }, "out i-a:80, out i-b:80", false},
 		"is deleted, too":   {func(_ *State, _, other *GroupAttachment) { other.Object.DeletionTimestamp = &metav1.Time{Time: noon} }, "out i-a:80, out i-b:80", false},
+		"is not known, and old is edited": {func(s *State, old, _ *GroupAttachment) {
+			old.Object.DeletionTimestamp, old.Object.Spec.Port = nil, intstr.FromInt32(90)
+			for _, id := range []string{"i-a", "i-b", "i-c"} {
+				s.group().Registered[Target{id, 90}] = Health{Condition: Healthy}
+			}
+			old.Object.Status.Groups = []v1alpha1.AttachedGroup{in80("i-a:80", "i-b:80", "i-a:90", "i-b:90", "i-c:90")}
+		}, "", true},
+		"is known, and old is edited": {func(s *State, old, other *GroupAttachment) {
+			old.Object.DeletionTimestamp, old.Object.Spec.Port = nil, intstr.FromInt32(90)
+			for _, id := range []string{"i-a", "i-b", "i-c"} {
+				s.group().Registered[Target{id, 90}] = Health{Condition: Healthy}
+			}
+			old.Object.Status.Groups = []v1alpha1.AttachedGroup{in80("i-a:80", "i-b:80", "i-a:90", "i-b:90", "i-c:90")}
+			other.Unknown = ""
+		}, "out i-a:80, out i-b:80", false},
 		"its node goes out": {func(s *State, _, _ *GroupAttachment) { s.detachment("node-a", "i-a", v1alpha1.WantDetached) }, "out i-a:80", true},
 		"it was begun before": {func(_ *State, old, _ *GroupAttachment) {
 			old.Object.Status.Groups = []v1alpha1.AttachedGroup{leaving80(time.Time{}, "i-a:80", "i-b:80")}

@@ -15,7 +15,8 @@ import (
 //   - Where another attachment speaks of the target, that attachment decides.
 //   - A target that nobody wanted when it left was not taken out for its node, and does not come back with it.
 //   - A target that is being put back is put back, also where another leader may have begun with that.
-//   - What a deleted attachment has on record stays: the target may belong to another one.
+//   - What a deleted attachment has on record stays: the target may belong to another one. What an edited
+//     one selects no more stays without a word of ours (unsynced), and that one says why.
 func (p *pass) moveUnknown(g *group) {
 	for _, t := range g.parts {
 		if !t.isUnknown() || g.binding != nil {
@@ -25,13 +26,16 @@ func (p *pass) moveUnknown(g *group) {
 		for _, h := range g.held {
 			stays := h.Leaving && h.Settled && g.isOut(h.Target)
 			moves := slices.ContainsFunc(p.on[h.ID], p.moved) || h.Leaving && g.Answers[h.Target].Register || h.by == t.ref && g.mayBePutBack(h) && mayLive(h.Target)
-			ends := g.endingOf(h)
-			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays || !moves && ends == nil {
+			if !t.mayMean(h) || g.speakers[h.Target] != nil || stays {
 				continue
 			}
-			p.stayWanted(g, t, h, nil)
-			if ends != nil {
-				ends.leavesTo(t, t.Unknown)
+			from := g.partOf(h)
+			ends := from != nil && from.Object.DeletionTimestamp != nil && !h.Leaving
+			if moves || ends {
+				p.stayWanted(g, t, h, nil)
+			}
+			if ends || from != nil && !h.Leaving && from.asks() {
+				from.leavesTo(t, t.Unknown)
 			}
 		}
 	}
@@ -104,15 +108,6 @@ func (a *attachment) selectsReadably() bool {
 // else has on record.
 func (t *part) mayMean(h held) bool {
 	return h.by == t.ref || h.by.Kind == KindGroupAttachment && h.by.Namespace == t.ref.Namespace
-}
-
-// endingOf is the part of which something is on record that is deleted, and that nobody has begun to take
-// out; nil where there is none.
-func (g *group) endingOf(h held) *part {
-	if t := g.partOf(h); t != nil && t.Object.DeletionTimestamp != nil && !h.Leaving {
-		return t
-	}
-	return nil
 }
 
 // partOf is the part of which something is on record, nil where that is an Attachment, or is gone.
