@@ -33,6 +33,8 @@ type scenario struct {
 	// it is applied.
 	example string
 	adjust  func(*v1alpha1.IngressDaemonSet)
+	// others changes the other objects of the example for its namespace; nil for nothing.
+	others func(m harness.Manifest, namespace string) error
 	// verbatim applies the example as it stands, account is a service account that
 	// it needs.
 	verbatim bool
@@ -200,6 +202,11 @@ func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *harness.Fl
 	manifest, err := theHarness.Example(s.example)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.others != nil {
+		if err := s.others(manifest, namespace); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := theHarness.MakeNamespace(ctx, namespace); err != nil {
 		t.Fatal(err)

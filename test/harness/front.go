@@ -72,19 +72,30 @@ func (s *Harness) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 const keptFor = time.Second
 
 // Send sends requests at a rate, half of them on kept connections, half through
-// each frontend of the load balancer.
-func (s *Harness) Send(ctx context.Context, rate float64) (*traffic.Process, error) {
+// each frontend of the load balancer, and as many to each host, where some are named.
+func (s *Harness) Send(ctx context.Context, rate float64, hosts ...string) (*traffic.Process, error) {
 	client, err := s.Lab(ctx, "traffic")
 	if err != nil {
 		return nil, err
 	}
-	return traffic.StartProcess(client, traffic.Options{
-		Rate: rate,
-		Streams: []traffic.Stream{
-			{Name: "http-kept", Address: s.http(), Share: 25, KeepAlive: true},
-			{Name: "http-new", Address: s.http(), Share: 25},
-			{Name: "tcp-kept", Address: s.tcp(), Share: 25, KeepAlive: true, Lifetime: keptFor},
-			{Name: "tcp-new", Address: s.tcp(), Share: 25},
-		},
-	})
+	o := traffic.Options{Rate: rate}
+	for _, host := range hosts {
+		for _, stream := range s.streams() {
+			stream.Name, stream.Host = stream.Name+" "+host, host
+			o.Streams = append(o.Streams, stream)
+		}
+	}
+	if len(hosts) == 0 {
+		o.Streams = s.streams()
+	}
+	return traffic.StartProcess(client, o)
+}
+
+func (s *Harness) streams() []traffic.Stream {
+	return []traffic.Stream{
+		{Name: "http-kept", Address: s.http(), KeepAlive: true},
+		{Name: "http-new", Address: s.http()},
+		{Name: "tcp-kept", Address: s.tcp(), KeepAlive: true, Lifetime: keptFor},
+		{Name: "tcp-new", Address: s.tcp()},
+	}
 }

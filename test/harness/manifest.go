@@ -60,12 +60,18 @@ func (m Manifest) Kind(kind string) *unstructured.Unstructured {
 	return nil
 }
 
-// Apply applies the objects to a namespace, in order.
+// Apply applies the objects in order, to a namespace those that have one.
 func (s *Harness) Apply(ctx context.Context, namespace string, m Manifest) error {
 	for _, obj := range m {
 		sent := obj.DeepCopy()
-		sent.SetNamespace(namespace)
-		err := s.WithWatch.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("harness"), client.ForceOwnership)
+		namespaced, err := s.IsObjectNamespaced(sent)
+		if err != nil {
+			return fmt.Errorf("asking whether a %s has a namespace: %w", obj.GetKind(), err)
+		}
+		if namespaced {
+			sent.SetNamespace(namespace)
+		}
+		err = s.WithWatch.Apply(ctx, client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("harness"), client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}
