@@ -34,12 +34,9 @@ type lease struct {
 
 // newLease makes the lock in a namespace, empty for that of the pod.
 func newLease(config *rest.Config, namespace string) (*lease, error) {
-	if namespace == "" {
-		content, err := os.ReadFile(namespaceFile)
-		if err != nil {
-			return nil, fmt.Errorf("finding the namespace of the Lease: set --leader-election-namespace: %w", err)
-		}
-		namespace = strings.TrimSpace(string(content))
+	namespace, err := ownNamespace(namespace)
+	if err != nil {
+		return nil, err
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -51,6 +48,18 @@ func newLease(config *rest.Config, namespace string) (*lease, error) {
 		return nil, fmt.Errorf("making the lock of the election: %w", err)
 	}
 	return &lease{Interface: lock, now: time.Now}, nil
+}
+
+// ownNamespace is the controller's: the one that a flag names, or else that of the pod.
+func ownNamespace(flagged string) (string, error) {
+	if flagged != "" {
+		return flagged, nil
+	}
+	content, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return "", fmt.Errorf("finding the namespace of the controller: set --leader-election-namespace: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
 }
 
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {

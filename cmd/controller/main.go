@@ -1,5 +1,5 @@
 // Command controller runs the controller of rollouts and, where its flags say so, those that keep
-// target groups and detach nodes from load balancers.
+// target groups, detach nodes from load balancers and tell proxies what to serve.
 package main
 
 import (
@@ -36,6 +36,7 @@ type options struct {
 	metrics           metricsFlags
 	analyses          analyses
 	loadBalancers     loadBalancers
+	proxies           proxies
 }
 
 func main() {
@@ -44,13 +45,14 @@ func main() {
 	flag.StringVar(&o.probes, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	flag.StringVar(&o.debug, "debug-bind-address", "", "address of /debug/pprof, such as 127.0.0.1:6060; empty for none")
 	flag.BoolVar(&o.elect, "leader-elect", false, "elect a leader, so that several replicas can run")
-	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease")
+	flag.StringVar(&o.electionNamespace, "leader-election-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the Lease, which is the controller's")
 	flag.IntVar(&o.verbosity, "v", 0, "verbosity of the log: 0 for what is done, 1 for conflicts, too, or 2 for every state and decision")
 	flag.Float64Var(&o.apiQPS, "kube-api-qps", 200, "requests a second to the API server on average; bursts are twice as many")
 	flag.Var(&o.detachAnnotations, "detach-annotations", "detachers beside node-detacher, each as ASK=ANSWER, or ASK where it does not answer: the key of the annotation on Nodes that annotateNodeToDetach may write, and that of the timestamp which waitForDetachmentByAnnotatedTimestamp may then read; may be repeated")
 	o.metrics.register()
 	o.analyses.register()
 	o.loadBalancers.register()
+	o.proxies.register()
 	flag.BoolVar(&o.version, "version", false, "print the version and end")
 	flag.Parse()
 	if o.version {
@@ -80,6 +82,9 @@ func run(o options) error {
 	if err := o.loadBalancers.check(); err != nil {
 		return err
 	}
+	if err := o.proxies.check(); err != nil {
+		return err
+	}
 	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
@@ -98,7 +103,7 @@ func run(o options) error {
 	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
 	settings := ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         rollout.CacheOptions(o.loadBalancers.cloud != ""),
+		Cache:                         o.proxies.keep(rollout.CacheOptions(o.loadBalancers.cloud != "")),
 		Metrics:                       o.metrics.options(),
 		HealthProbeBindAddress:        o.probes,
 		PprofBindAddress:              o.debug,
@@ -114,7 +119,7 @@ func run(o options) error {
 		if err != nil {
 			return err
 		}
-		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads = lock, lock.leads
+		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads, o.proxies.leads = lock, lock.leads, lock.leads
 	}
 	mgr, err := ctrl.NewManager(config, settings)
 	if err != nil {
@@ -125,6 +130,9 @@ func run(o options) error {
 		return err
 	}
 	if err := o.loadBalancers.setUp(context.Background(), mgr); err != nil {
+		return err
+	}
+	if err := o.proxies.setUp(mgr, o.electionNamespace); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

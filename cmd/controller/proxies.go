@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strconv"
+
+	routing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/controller"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/issuer"
+	reviewing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/reviewer"
+	"k8s.io/apimachinery/pkg/util/validation"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What the manifests have.
+const (
+	streamsAddress = ":8445"
+	streamsService = "ingress-daemonset-controller-proxies"
+)
+
+// proxies are the flags about the proxies that come with the controller.
+type proxies struct {
+	enabled          bool
+	address, service string
+
+	// leads says whether no other controller can lead at this moment; nil where there is
+	// only one.
+	leads func() bool
+}
+
+func (o *proxies) register() {
+	flag.BoolVar(&o.enabled, "proxies", false, "tell the proxies that come with the controller what to serve: the Ingresses of each IngressClass that names their IngressDaemonSet")
+	flag.StringVar(&o.address, "proxies-bind-address", streamsAddress, "address at which they are told")
+	flag.StringVar(&o.service, "proxies-service", streamsService, "name of the Service, in the controller's namespace, whose cluster IP and port they are told as that address")
+}
+
+// check says which flag to change.
+func (o *proxies) check() error {
+	switch {
+	case !o.enabled && (o.address != streamsAddress || o.service != streamsService):
+		return errors.New("--proxies-bind-address and --proxies-service need --proxies")
+	case len(validation.IsDNS1123Label(o.service)) > 0:
+		return fmt.Errorf("--proxies-service must be the name of a Service, not %q", o.service)
+	}
+	_, port, err := net.SplitHostPort(o.address)
+	if number, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || number == 0 {
+		return fmt.Errorf("--proxies-bind-address must be ADDRESS:PORT, or :PORT for all addresses, not %q", o.address)
+	}
+	return nil
+}
+
+// keep has the cache keep what proxies are told of.
+func (o *proxies) keep(c cache.Options) cache.Options {
+	if o.enabled {
+		routing.Keep(&c)
+	}
+	return c
+}
+
+// setUp registers what the flags ask for, which were checked. The namespace is that of the
+// controller, empty for that of its pod.
+func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
+	if !o.enabled {
+		return nil
+	}
+	namespace, err := ownNamespace(namespace)
+	if err != nil {
+		return err
+	}
+	certificate, err := issuer.SetUp(mgr, issuer.Options{Namespace: namespace, Service: o.service, Leads: o.leads})
+	if err != nil {
+		return err
+	}
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return fmt.Errorf("making a client for the reviews of tokens: %w", err)
+	}
+	server := delta.NewServer(delta.Options{Identify: reviewing.New(live).Identify, Report: logged(mgr.GetLogger().WithName("streams"))})
+	if err := routing.SetUp(mgr, routing.Options{Server: server, Leads: o.leads}); err != nil {
+		return err
+	}
+	return mgr.Add(&streams{
+		server: server, address: o.address, secured: delta.Present(certificate),
+		informers: mgr.GetCache(), cached: mgr.GetCache(), live: live,
+	})
+}

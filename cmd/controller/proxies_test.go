@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// TestProxiesCheck says which flag to change.
+func TestProxiesCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*proxies)
+		says   string
+	}{
+		"none":              {func(*proxies) {}, ""},
+		"all":               {func(o *proxies) { o.enabled, o.address, o.service = true, "[::1]:9443", "streams" }, ""},
+		"by default":        {func(o *proxies) { o.enabled = true }, ""},
+		"an address alone":  {func(o *proxies) { o.address = ":9443" }, "--proxies-bind-address and --proxies-service need --proxies"},
+		"a Service alone":   {func(o *proxies) { o.service = "streams" }, "need --proxies"},
+		"no port":           {func(o *proxies) { o.enabled, o.address = true, "10.0.0.1" }, `--proxies-bind-address must be ADDRESS:PORT, or :PORT for all addresses, not "10.0.0.1"`},
+		"any port":          {func(o *proxies) { o.enabled, o.address = true, ":0" }, `not ":0"`},
+		"no such port":      {func(o *proxies) { o.enabled, o.address = true, ":65536" }, `not ":65536"`},
+		"a port's name":     {func(o *proxies) { o.enabled, o.address = true, ":https" }, `not ":https"`},
+		"no Service":        {func(o *proxies) { o.enabled, o.service = true, "" }, `--proxies-service must be the name of a Service, not ""`},
+		"a Service's names": {func(o *proxies) { o.enabled, o.service = true, "ns/streams" }, `not "ns/streams"`},
+	} {
+		o := proxies{address: streamsAddress, service: streamsService}
+		c.change(&o)
+		err := o.check()
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNothingOfProxies: without the flag nothing of them is set up, and nothing more is kept.
+func TestNothingOfProxies(t *testing.T) {
+	if err := (&proxies{}).setUp(nil, ""); err != nil {
+		t.Error(err)
+	}
+	for _, enabled := range []bool{false, true} {
+		ingresses, selected := false, false
+		for object, kept := range (&proxies{enabled: enabled}).keep(rollout.CacheOptions(false)).ByObject {
+			switch object.(type) {
+			case *networkingv1.Ingress:
+				ingresses = true
+			case *discoveryv1.EndpointSlice:
+				selected = selected || kept.Label != nil
+			}
+		}
+		if ingresses != enabled || selected == enabled {
+			t.Errorf("where it is %v that proxies are told, Ingresses are kept: %v, and EndpointSlices are selected: %v", enabled, ingresses, selected)
+		}
+	}
+}
