@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +32,8 @@ import (
 var version = "of a build from source"
 
 func main() {
+	// Where the file gives a capability, as in the image, Go would not say where a panic was.
+	debug.SetTraceback("single")
 	args, ready := os.Args[1:], false
 	if len(args) > 0 && args[0] == "ready" {
 		args, ready = args[1:], true
