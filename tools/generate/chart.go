@@ -20,6 +20,7 @@ const (
 var derived = []struct{ file, from, unless string }{
 	{"templates/loadbalancers.yaml", "loadbalancers/rbac.yaml", "loadBalancers.enabled"},
 	{"templates/metrics.yaml", "metrics/rbac.yaml", "metrics.secure"},
+	{"templates/proxies.yaml", "proxies/rbac.yaml proxies/service.yaml", "proxy.enabled"},
 	{"templates/rbac.yaml", "rbac/controller.yaml rbac/healthchecker.yaml rbac/tenants.yaml", ""},
 	{"templates/policies.yaml", "policy/deletion.yaml policy/deny.yaml policy/status.yaml policy/tenants.yaml policy/warn.yaml", "admissionPolicies.enabled"},
 	{"templates/alerts.yaml", "monitoring/alerts.yaml", "prometheusRule.enabled"},
@@ -62,6 +63,7 @@ const divider = "---\n"
 // that are not Helm's, such as those of alerts, stay what they are.
 var names = strings.NewReplacer(
 	"{{", `{{ "{{" }}`,
+	"app.kubernetes.io/name: "+product, call("selectorLabels"),
 	"namespace: "+namespace, "namespace: {{ .Release.Namespace }}",
 	"kind: ServiceAccount\n  name: "+product, "kind: ServiceAccount\n  name: "+call("serviceAccountName"),
 	"name: "+product, "name: "+call("fullname"),
