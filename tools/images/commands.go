@@ -10,7 +10,8 @@ import (
 
 // Commands builds the product's own image for an architecture, named as Go does:
 // each program of the folder, statically linked, at the image's root, run as the user
-// nonroot (65532). No entrypoint is set: a pod names the command that it runs.
+// nonroot (65532). No entrypoint is set: a pod names the command that it runs. One that is
+// called proxy binds low ports, where its container may.
 func Commands(binDir, arch string, env ...string) (v1.Image, error) {
 	programs, err := os.ReadDir(binDir)
 	if err != nil {
@@ -25,6 +26,10 @@ func Commands(binDir, arch string, env ...string) (v1.Image, error) {
 	}
 	if len(t) == count {
 		return nil, fmt.Errorf("commands image: no programs in %s", binDir)
+	}
+	if proxy, is := t["/proxy"]; is {
+		proxy.xattrs = map[string]string{fileCapability: bindsLowPorts}
+		t["/proxy"] = proxy
 	}
 	return build(v1.Config{User: "65532:65532", WorkingDir: "/", Env: append([]string{"PATH=/"}, env...)}, arch, t)
 }

@@ -107,17 +107,10 @@ func addNginx(ctx context.Context, t tree, buildDir string) error {
 		}
 	}
 	controller := t["/nginx-ingress-controller"]
-	controller.xattrs = map[string]string{"security.capability": mayBindLowPorts}
+	controller.xattrs = map[string]string{fileCapability: mayBindLowPorts}
 	t["/nginx-ingress-controller"] = controller
 	return nil
 }
-
-// mayBindLowPorts is the file capability cap_net_bind_service=p: www-data binds port 80 on
-// the node's network with it. It is permitted, not effective, so that the program also
-// starts in a container without that capability.
-const mayBindLowPorts = "\x00\x00\x00\x02" + // revision 2
-	"\x00\x04\x00\x00" + "\x00\x00\x00\x00" + // permitted: bit 10; inheritable: none
-	"\x00\x00\x00\x00" + "\x00\x00\x00\x00" // the bits from 32
 
 func addHAProxy(_ context.Context, t tree, _ string) error {
 	t.folder("/usr/local/etc/haproxy", 0o755)

@@ -16,7 +16,7 @@ func (r *release) packImage(ctx context.Context) error {
 	var programs []string
 	for _, p := range r.nodes {
 		var folder string
-		for _, command := range []string{"controller", "healthchecker"} {
+		for _, command := range []string{"controller", "healthchecker", "proxy"} {
 			file, err := r.build(ctx, command, p)
 			if err != nil {
 				return err

@@ -170,7 +170,7 @@ func checkPlatform(t *testing.T, image v1.Image, machine elf.Machine) {
 	}
 	defer content.Close()
 	files := untar(t, content)
-	for _, name := range []string{"controller", "healthchecker"} {
+	for _, name := range []string{"controller", "healthchecker", "proxy"} {
 		program, err := elf.NewFile(bytes.NewReader(files[name]))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
