@@ -19,7 +19,7 @@ const (
 	panicked, raced = 2, 66
 )
 
-// WatchCrashes begins to watch for controllers and health checkers that panic or race, in
+// WatchCrashes begins to watch for controllers, health checkers and proxies of ours that panic or race, in
 // all namespaces, until ctx is over. The function that it returns tells which did.
 func (s *Harness) WatchCrashes(ctx context.Context) func() error {
 	var mu sync.Mutex
@@ -62,7 +62,7 @@ func toldToEnd(pod *corev1.Pod, t *corev1.ContainerStateTerminated) bool {
 
 // crash is how one of our containers crashed; nil where it did not.
 func crash(c corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	if c.Name != "controller" && c.Name != "healthchecker" {
+	if !slices.Contains([]string{"controller", "healthchecker", "proxy"}, c.Name) {
 		return nil
 	}
 	for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
