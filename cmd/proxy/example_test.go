@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/identity"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/issuer"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// example reads the class and the IngressDaemonSet of examples/proxy.yaml.
+func example(t *testing.T) (class networkingv1.IngressClass, set v1alpha1.IngressDaemonSet) {
+	t.Helper()
+	content, err := os.ReadFile("../../examples/proxy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := strings.Split(string(content), "\n---\n")
+	for i, into := range []any{&class, &set} {
+		if err := yaml.UnmarshalStrict([]byte(objects[i]), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return class, set
+}
+
+// TestExample: what the example says fits to what the proxy and the controller do.
+func TestExample(t *testing.T) {
+	class, set := example(t)
+	p := class.Spec.Parameters
+	if class.Spec.Controller != routing.ControllerName || *p.APIGroup != v1alpha1.Kind.Group || p.Kind != v1alpha1.Kind.Kind ||
+		*p.Scope != networkingv1.IngressClassParametersReferenceScopeNamespace || *p.Namespace != set.Namespace || p.Name != set.Name {
+		t.Errorf("the class is for %s, by %+v", class.Spec.Controller, p)
+	}
+	pod := set.Spec.Template.Spec
+	container := pod.Containers[0]
+	f, err := parse(container.Args, false, nil)
+	if err != nil || container.Command[0] != "/proxy" {
+		t.Fatalf("%v is called with wrong flags: %v", container.Command, err)
+	}
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace <= f.options.DrainTimeout {
+		t.Errorf("it is killed after %s, while it may take %s to end", grace, f.options.DrainTimeout)
+	}
+	probe := container.ReadinessProbe.Exec.Command
+	asks, err := parse(probe[2:], true, nil)
+	if err != nil || !slices.Equal(probe[:2], []string{"/proxy", "ready"}) || asks.readySocket != f.readySocket {
+		t.Errorf("the probe is %v: %v", probe, err)
+	}
+	mounted := map[string]string{}
+	for _, m := range container.VolumeMounts {
+		mounted[m.Name] = m.MountPath
+	}
+	for _, v := range pod.Volumes {
+		if v.EmptyDir != nil && (v.EmptyDir.Medium != corev1.StorageMediumMemory || mounted[v.Name] != f.snapshotDir) {
+			t.Errorf("snapshots in %s are not in memory: %+v, at %s", f.snapshotDir, v.EmptyDir, mounted[v.Name])
+		}
+		if v.Projected == nil {
+			continue
+		}
+		trust, token := v.Projected.Sources[0].ConfigMap, v.Projected.Sources[1].ServiceAccountToken
+		if trust.Name != issuer.Name || mounted[v.Name] != f.controllerDir {
+			t.Errorf("ConfigMap %s is at %s", trust.Name, mounted[v.Name])
+		}
+		if token.Audience != identity.Audience || *token.ExpirationSeconds != 600 || mounted[v.Name]+"/"+token.Path != f.tokenFile {
+			t.Errorf("the token is %+v, at %s", token, mounted[v.Name])
+		}
+	}
+	if len(mounted) != 2 || len(pod.Volumes) != 2 || *pod.AutomountServiceAccountToken {
+		t.Errorf("mounted are %v", mounted)
+	}
+}
