@@ -1,12 +1,18 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/issuer"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // TestProxiesCheck says which flag to change.
@@ -54,5 +60,31 @@ func TestNothingOfProxies(t *testing.T) {
 		if ingresses != enabled || selected == enabled {
 			t.Errorf("where it is %v that proxies are told, Ingresses are kept: %v, and EndpointSlices are selected: %v", enabled, ingresses, selected)
 		}
+	}
+}
+
+// TestManifestsOfProxies: what is installed is what the flags are by default.
+func TestManifestsOfProxies(t *testing.T) {
+	read := func(file string, into any) string {
+		t.Helper()
+		content, err := os.ReadFile("../../config/proxies/" + file)
+		if err == nil && into != nil {
+			err = yaml.UnmarshalStrict(content, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	var service corev1.Service
+	var policy networkingv1.NetworkPolicy
+	read("service.yaml", &service)
+	read("network.yaml", &policy)
+	ports := []string{fmt.Sprint(":", service.Spec.Ports[0].Port), ":" + policy.Spec.Ingress[0].Ports[0].Port.String()}
+	if service.Name != streamsService || !slices.Equal(ports, []string{streamsAddress, streamsAddress}) {
+		t.Errorf("Service %s and the NetworkPolicy have the ports %v", service.Name, ports)
+	}
+	if rights := read("rbac.yaml", nil); strings.Count(rights, "resourceNames: ["+issuer.Name+"]") != 2 {
+		t.Errorf("the rights are not to %s:\n%s", issuer.Name, rights)
 	}
 }
