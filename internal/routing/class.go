@@ -44,8 +44,23 @@ func (v *view) compileClass(k key) *outcome {
 	return out
 }
 
-// namedSet is the IngressDaemonSet that parameters name, or what is wrong with them.
-func (v *view) namedSet(p *networkingv1.IngressClassParametersReference) (set types.NamespacedName, problem string) {
+// SetsOf are the IngressDaemonSets that classes of ours name, whether they are there or not: the proxies of
+// these and of no others are told anything. Classes of the Gateway API belong here when they are watched.
+func SetsOf(classes []networkingv1.IngressClass) map[types.NamespacedName]bool {
+	sets := map[types.NamespacedName]bool{}
+	for _, c := range classes {
+		if c.Spec.Controller != ControllerName {
+			continue
+		}
+		if set, problem := setNamedBy(c.Spec.Parameters); problem == "" {
+			sets[set] = true
+		}
+	}
+	return sets
+}
+
+// setNamedBy is the name that parameters have, or what is wrong with them.
+func setNamedBy(p *networkingv1.IngressClassParametersReference) (set types.NamespacedName, problem string) {
 	switch {
 	case p == nil:
 		return set, "spec.parameters must name an IngressDaemonSet, and is missing"
@@ -54,7 +69,15 @@ func (v *view) namedSet(p *networkingv1.IngressClassParametersReference) (set ty
 	case deref(p.Scope) != networkingv1.IngressClassParametersReferenceScopeNamespace || deref(p.Namespace) == "":
 		return set, "spec.parameters must have scope Namespace and a namespace, because an IngressDaemonSet has one"
 	}
-	return v.existingSet(types.NamespacedName{Namespace: *p.Namespace, Name: p.Name})
+	return types.NamespacedName{Namespace: *p.Namespace, Name: p.Name}, ""
+}
+
+// namedSet is the IngressDaemonSet that parameters name, or what is wrong with them.
+func (v *view) namedSet(p *networkingv1.IngressClassParametersReference) (set types.NamespacedName, problem string) {
+	if set, problem = setNamedBy(p); problem != "" {
+		return set, problem
+	}
+	return v.existingSet(set)
 }
 
 // existingSet is an IngressDaemonSet, or that it is not there.
