@@ -20,7 +20,8 @@ LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
 	nodehealth/healthclient nodehealth/server onepass proxy proxy/subscription proxy/upstream \
-	rollout/controller routing/controller routing/delta routing/reviewer targets/aws targets/controller
+	rollout/controller routing/controller routing/delta routing/issuer routing/reviewer targets/aws \
+	targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/... ./tools/...))

@@ -63,6 +63,10 @@ var orders = []order{
 		pass:       []string{"observe", "Compile", "apply", "report"},
 		guards:     map[string]string{"secrets.go": "beside the passes, each Secret that is named, when it changes"},
 	},
+	{
+		controller: "internal/routing/issuer",
+		pass:       []string{"observe", "Decide", "apply", "report"},
+	},
 }
 
 // TestOrder lets a controller observe without writing, act without reading but in its guards, tell of

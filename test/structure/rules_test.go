@@ -75,6 +75,7 @@ var rules = []rule{
 	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/targets"}, nil},
 	{"internal/detach/controller", controller, []string{"api/v1alpha1", "api/v1alpha1/webhook", onepass, "internal/detach"}, nil},
 	{"internal/routing/controller", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/delta", "internal/routing/wire"}, nil},
+	{"internal/routing/issuer", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/authority", "internal/routing/delta"}, nil},
 
 	{"internal/nodehealth/server", adapter, []string{"api/v1alpha1", "internal/nodehealth"}, nil},
 	{"internal/nodehealth/connections", adapter, []string{"api/v1alpha1"}, nil},

@@ -1,17 +1,38 @@
 // Package issuer keeps the authorities of package authority: it reads their Secret and ConfigMaps, writes
 // what is decided, and has a certificate ready with which a controller shows proxies that it is one.
+//
+// Its files, in the order in which to open them:
+//
+//   - issuer.go: Options, and a pass from top to bottom.
+//   - observe.go: what a pass is made from. All of it is read past caches: who decides by what a cache has not
+//     seen yet may make a second authority.
+//   - address.go: the address that proxies are told.
+//   - sign.go: the certificate.
+//   - apply.go: the Secret is written, or ConfigMaps by what it holds, each beside the version that was read.
+//   - report.go: what people are told, and when to look again.
+//   - setup.go: what calls for a pass.
+//
+// All replicas pass, and each has its own certificate. Only the leader writes, and makes events. What was seen
+// since when stays in the process (authority.Memory): one that begins counts anew.
 package issuer
 
 import (
-	"crypto/tls"
-	"errors"
+	"context"
+	"fmt"
+	"sync/atomic"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Name is that of the Secret of authorities in the controllers' namespace, and of the ConfigMap in each
 // namespace that has proxies.
 const Name = "ingress-daemonset-controller-proxies"
+
+// FieldManager is the name under which both are written.
+const FieldManager = "ingress-daemonset-controller-issuer"
 
 // Options say where controllers are.
 type Options struct {
@@ -24,8 +45,39 @@ type Options struct {
 	Leads func() bool
 }
 
-// SetUp registers the controller with the manager. The certificate that it gives is asked for at each
-// handshake; there is an error while nobody may sign.
-func SetUp(ctrl.Manager, Options) (certificate func() (*tls.Certificate, error), err error) {
-	return nil, errors.New("not there yet")
+// Reconciler keeps authorities, and a certificate of one of them.
+type Reconciler struct {
+	Options
+	live     client.Reader
+	writer   client.Writer
+	recorder events.EventRecorder
+	random   authority.Random
+	// memory is that of the last decision.
+	memory authority.Memory
+	// certificate is what handshakes are shown, nil until somebody may sign one.
+	certificate atomic.Pointer[authority.Certificate]
+	// logged are the warnings that were logged and that last, told those that were made events.
+	logged, told map[warning]bool
 }
+
+// Reconcile observes, decides, acts and reports, once.
+func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observing: %w", err)
+	}
+	decision, err := authority.Decide(r.state(o))
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("deciding: %w", err)
+	}
+	r.memory = decision.Memory
+	// Who opens a stream waits for no write.
+	if err := r.sign(o.now, decision.Signer); err != nil {
+		return ctrl.Result{}, err
+	}
+	failed := r.apply(ctx, o, decision)
+	return ctrl.Result{RequeueAfter: r.report(ctx, o, decision, failed)}, nil
+}
+
+// leads reports whether no other controller can lead at this moment.
+func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
