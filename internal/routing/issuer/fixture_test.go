@@ -176,29 +176,16 @@ func (r *replica) pass(t *testing.T) time.Duration {
 	return result.RequeueAfter
 }
 
-// settle passes when it is due, until that is not soon.
-func (r *replica) settle(t *testing.T) time.Duration {
-	t.Helper()
-	for range 10 {
-		after := r.pass(t)
-		if after == 0 || after >= time.Second {
-			return after
-		}
-		time.Sleep(after)
-	}
-	t.Fatal("it passes on and on")
-	return 0
-}
-
 // accepted reports whether who trusts a ConfigMap's authorities accepts what a replica shows.
 func (r *replica) accepted(t *testing.T, namespace string) bool {
 	t.Helper()
 	shown, err := r.Certificate()
-	if err != nil {
+	trusted := r.c.configMap(t, namespace)
+	if err != nil || trusted == nil {
 		return false
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(r.c.configMap(t, namespace).Data[authority.FileAuthorities]))
+	roots.AppendCertsFromPEM([]byte(trusted.Data[authority.FileAuthorities]))
 	_, err = shown.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: delta.ServerName, CurrentTime: time.Now()})
 	return err == nil
 }
