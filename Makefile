@@ -23,7 +23,10 @@ RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections
 	rollout/controller routing/controller routing/delta routing/issuer routing/reviewer targets/aws \
 	targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
-UNIT_TESTS = $(filter-out $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
+# Of these, what is played whole without it: it takes eight times as long under it.
+SIMULATION := TestConvergence|TestTightNodes|TestDeletion
+# What takes longest begins first, so that at the end no processor is left idle.
+UNIT_TESTS = ./internal/targets $(filter-out %/internal/targets $(addprefix %/internal/,$(RACED)),$(shell go list ./...)) ./test/attaching
 CLUSTER_TESTS = $(filter-out %/test/attaching $(addprefix %/,$(LEFT_OUT)),$(shell go list ./test/... ./tools/...))
 
 GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference charts
@@ -58,6 +61,7 @@ check: ## Look for unformatted code, what vet finds, and stale generated files
 unit: race ## Run the tests that need nothing: unit tests and the simulation
 	@echo '== unit tests and simulation'
 	@go test -timeout 30m $(UNIT_TESTS)
+	@go test -timeout 30m ./internal/rollout/controller -run '^($(SIMULATION))$$'
 	@echo '== what kstatus, Flux and Argo CD make of recorded statuses'
 	@GOWORK=off go test -C tools/health ./...
 
@@ -86,7 +90,7 @@ soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation t
 .PHONY: soak-simulation
 soak-simulation: ## Do the first half of `make soak`, which needs no cluster
 	@seed=$(SEED); echo "== $(CHECKS) draws of each property, from seed $$seed on"; \
-	GOGC=400 go test -count 1 -v -timeout 8h ./internal/rollout/controller -run 'Convergence|Tight|Deletion' -draws=$(CHECKS) -first=$$seed; \
+	GOGC=400 go test -count 1 -v -timeout 8h ./internal/rollout/controller -run '^($(SIMULATION))$$' -draws=$(CHECKS) -first=$$seed; \
 	go test -count 1 -v -timeout 8h ./test/attaching -run TestAttaching -draws=$(CHECKS) -first=$$seed; \
 	go test -count 1 -v -timeout 2h ./internal/targets -run Convergence -rapid.seed=$$((seed + 1)) -rapid.checks=$(CHECKS)
 

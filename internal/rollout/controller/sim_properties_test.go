@@ -18,15 +18,15 @@ import (
 // TestConvergence lets anything happen to any fleet and holds every single
 // write against the promises; when the faults end, the fleet must come to rest,
 // and when the spec permits, at what the spec wants.
-func TestConvergence(t *testing.T) { holds(t, converges, 200) }
+func TestConvergence(t *testing.T) { holds(t, converges, 600) }
 
 // TestTightNodes rolls out where no node has room for a pod more than it has,
 // ever, and the spec says to do without: it must end all the same, also when the
 // spec first said to surge.
-func TestTightNodes(t *testing.T) { holds(t, endsOnTightNodes, 20) }
+func TestTightNodes(t *testing.T) { holds(t, endsOnTightNodes, 60) }
 
 // TestDeletion deletes the object in the middle of things.
-func TestDeletion(t *testing.T) { holds(t, isDeleted, 40) }
+func TestDeletion(t *testing.T) { holds(t, isDeleted, 120) }
 
 // property plays a scenario that is drawn, and says what is amiss then.
 type property func(*rapid.T) string
@@ -34,7 +34,7 @@ type property func(*rapid.T) string
 // holds plays draws from -first on, one on each processor at a time: so many, or as many
 // as -draws says.
 func holds(t *testing.T, p property, many int) {
-	if *draws > 0 {
+	if many /= fewer; *draws > 0 {
 		many = *draws
 	}
 	var draw atomic.Int64
