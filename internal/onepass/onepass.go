@@ -1,4 +1,5 @@
-// Package onepass calls for the passes of a controller each of which is over all objects at once.
+// Package onepass calls for the passes of a controller each of which is over all objects at once, and says when
+// what failed in one is tried again.
 package onepass
 
 import (

@@ -40,7 +40,8 @@ var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
 // through.
 const healthclient = "internal/nodehealth/healthclient"
 
-// onepass calls for the passes of controllers that pass over all objects at once.
+// onepass calls for the passes of controllers that pass over all objects at once, and says of any when what
+// failed in one is tried again.
 const onepass = "internal/onepass"
 
 // rules name every package that is shipped, in the order in which a newcomer should open them:
@@ -71,7 +72,7 @@ var rules = []rule{
 	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/conversion", pure, []string{"api/v1alpha1"}, append([]string{"go.yaml.in/yaml/v3/"}, kubernetesTypes...)},
 
-	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, "internal/rollout", "internal/rollout/objects"}, nil},
+	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/rollout", "internal/rollout/objects"}, nil},
 	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/targets"}, nil},
 	{"internal/detach/controller", controller, []string{"api/v1alpha1", "api/v1alpha1/webhook", onepass, "internal/detach"}, nil},
 	{"internal/routing/controller", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/delta", "internal/routing/wire"}, nil},

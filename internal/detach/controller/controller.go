@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -53,8 +54,7 @@ type Reconciler struct {
 	stops    *stops
 	phases   *phases
 	gone     map[string]gone
-	// failures is how many passes in a row failed.
-	failures int
+	retries  onepass.Retries
 }
 
 // gone is since when this process has seen a node gone, and for how long it had been
@@ -73,13 +73,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	d := detach.Plan(o.state)
 	log.FromContext(ctx).V(2).Info("decided", "state", o.state, "decision", d)
 	failed := r.apply(ctx, o, d)
-	return ctrl.Result{RequeueAfter: until(r.report(ctx, o, d, failed), time.Now())}, nil
-}
-
-// until is the time to a moment, 0 where there is none.
-func until(at, now time.Time) time.Duration {
-	if at.IsZero() {
-		return 0
-	}
-	return max(at.Sub(now), time.Millisecond)
+	return onepass.Next(r.report(ctx, o, d, failed)), nil
 }

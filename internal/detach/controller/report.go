@@ -2,14 +2,12 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -42,47 +40,13 @@ type phases struct {
 	returning map[string]bool
 }
 
-const (
-	// conflictPause is after how long what conflicted is tried again, retryPause and
-	// longestPause bound that of what failed.
-	conflictPause = 100 * time.Millisecond
-	retryPause    = time.Second
-	longestPause  = 10 * time.Second
-)
-
 // report tells of what changed, and says when to look again. What failed is tried again,
 // and nothing that is due waits for that.
 func (r *Reconciler) report(ctx context.Context, o *observed, d detach.Decision, failed error) (again time.Time) {
 	r.tell(o, d)
-	again = d.WakeAt
-	sooner := func(at time.Time) {
-		if again.IsZero() || at.Before(again) {
-			again = at
-		}
-	}
 	// Nobody tells when an eviction that was refused a moment ago may succeed.
-	if at := r.stops.next(time.Now()); !at.IsZero() {
-		sooner(at)
-	}
-	switch {
-	case failed == nil:
-		r.failures = 0
-	case onlyConflicts(failed):
-		sooner(time.Now().Add(conflictPause))
-	default:
-		log.FromContext(ctx).Error(failed, "writing failed")
-		sooner(time.Now().Add(min(retryPause<<min(r.failures, 10), longestPause)))
-		r.failures++
-	}
-	return again
-}
-
-// onlyConflicts reports whether nothing went wrong but writes to what has changed.
-func onlyConflicts(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !onlyConflicts(e) })
-	}
-	return apierrors.IsConflict(err)
+	due := onepass.Earliest(d.WakeAt, r.stops.next(time.Now()))
+	return r.retries.Again(ctx, due, failed)
 }
 
 func (r *Reconciler) tell(o *observed, d detach.Decision) {

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	keepClaims(&decision.Status, o.state.Status.Wave, decision.Steps, done)
 	again, err := r.report(ctx, o, decision.Status, done, took)
 	err = errors.Join(failed, err)
-	if onlyConflicts(err) {
+	if onepass.OnlyConflicts(err) {
 		// Something was written in between; its event may have come already.
 		log.FromContext(ctx).V(1).Info("observed state was outdated", "error", err)
 		return ctrl.Result{RequeueAfter: 100 * time.Millisecond}, nil
@@ -138,24 +138,4 @@ func untilNext(now time.Time, moments ...time.Time) time.Duration {
 		}
 	}
 	return next
-}
-
-// onlyConflicts reports whether nothing went wrong but writes guarded by an outdated
-// resourceVersion or UID.
-func onlyConflicts(err error) bool {
-	if err == nil {
-		return false
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		// A patch with another UID is taken for an attempt to change it.
-		cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
-		return apierrors.IsConflict(err) || cause.Field == "metadata.uid"
-	}
-	for _, e := range joined.Unwrap() {
-		if !onlyConflicts(e) {
-			return false
-		}
-	}
-	return true
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
@@ -161,14 +162,14 @@ func TestAReplicaSetThatIsGone(t *testing.T) {
 	d := benchDeployment(set, "node-1")
 	o := &observed{set: set, nodes: map[string]*nodeObjects{"node-1": {deployment: d}}}
 	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", ReplicaSet: "gone", Hold: &v1alpha1.Hold{}}
-	if err := r.carryOut(t.Context(), o, hold); !onlyConflicts(err) || !strings.Contains(err.Error(), "deployments") {
+	if err := r.carryOut(t.Context(), o, hold); !onepass.OnlyConflicts(err) || !strings.Contains(err.Error(), "deployments") {
 		t.Errorf("where the Deployment is gone: got %v", err)
 	}
 	d.ResourceVersion = ""
 	if err := r.client.Create(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.carryOut(t.Context(), o, hold); !onlyConflicts(err) || !strings.Contains(err.Error(), "replicasets") {
+	if err := r.carryOut(t.Context(), o, hold); !onepass.OnlyConflicts(err) || !strings.Contains(err.Error(), "replicasets") {
 		t.Errorf("where the ReplicaSet is gone: got %v", err)
 	}
 }

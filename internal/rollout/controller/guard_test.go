@@ -12,6 +12,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth/healthclient"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
@@ -88,7 +89,7 @@ func TestClaimsOfAFrozenController(t *testing.T) {
 			r, o, mark := frozen(t)
 			test.meanwhile(t, r, o)
 			done, err := r.apply(t.Context(), o, []rollout.Step{mark})
-			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
+			if refused := len(done) == 0; refused != test.refused || refused && !onepass.OnlyConflicts(err) {
 				t.Errorf("refused: %t, %v", refused, err)
 			}
 			d := o.nodes["node-1"].deployment.DeepCopy()
@@ -116,7 +117,7 @@ func TestOrphanThatIsLeft(t *testing.T) {
 			}
 		}
 		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Create, Node: "node-2", Revision: "r1", Replicas: 2}})
-		if len(done) == 0 != deleted || deleted && !onlyConflicts(err) {
+		if len(done) == 0 != deleted || deleted && !onepass.OnlyConflicts(err) {
 			t.Errorf("deleted %t: done %v, %v", deleted, done, err)
 		}
 	}
@@ -216,7 +217,7 @@ func TestCheckersThatAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		made := r.live.Get(t.Context(), client.ObjectKeyFromObject(binding), binding.DeepCopyObject().(client.Object)) == nil
-		if adopted := controlledBy(now, o.set.UID); adopted == deleted || made == deleted || len(done) == 0 != deleted || deleted && !onlyConflicts(err) || !deleted && err != nil {
+		if adopted := controlledBy(now, o.set.UID); adopted == deleted || made == deleted || len(done) == 0 != deleted || deleted && !onepass.OnlyConflicts(err) || !deleted && err != nil {
 			t.Errorf("deleted %t: adopted %t, made %t, done %v, %v", deleted, adopted, made, done, err)
 		}
 	}
@@ -241,7 +242,7 @@ func TestPortThatIsWantedAgain(t *testing.T) {
 		}
 		done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.DeleteChecker, Port: 10080}})
 		gone := apierrors.IsNotFound(r.live.Get(t.Context(), client.ObjectKeyFromObject(ds), ds.DeepCopy()))
-		if gone == changed || len(done) == 0 != changed || changed && !onlyConflicts(err) {
+		if gone == changed || len(done) == 0 != changed || changed && !onepass.OnlyConflicts(err) {
 			t.Errorf("changed %t: gone %t, done %v, %v", changed, gone, done, err)
 		}
 	}
@@ -271,7 +272,7 @@ func TestNodeThatASuccessorTookOut(t *testing.T) {
 		if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
 			t.Fatal(err)
 		}
-		if _, marked := v1alpha1.MarkOf(live.Annotations); marked != changed || len(done) == 0 != changed || changed && !onlyConflicts(err) {
+		if _, marked := v1alpha1.MarkOf(live.Annotations); marked != changed || len(done) == 0 != changed || changed && !onepass.OnlyConflicts(err) {
 			t.Errorf("changed %t: marked %t, done %v, %v", changed, marked, done, err)
 		}
 	}
@@ -334,7 +335,7 @@ func TestUnmarkOnAnOldLook(t *testing.T) {
 				}
 			}
 			done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.Unmark, Node: "node-1"}})
-			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
+			if refused := len(done) == 0; refused != test.refused || refused && !onepass.OnlyConflicts(err) {
 				t.Errorf("refused: %t, %v", refused, err)
 			}
 			if err := r.live.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
@@ -384,7 +385,7 @@ func TestHoldBackOnAnOldLook(t *testing.T) {
 			}
 			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Replicas: 1, Keep: true, Hold: &v1alpha1.Hold{Revision: "r1"}}
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
-			if refused := len(done) == 0; refused != test.refused || refused && !onlyConflicts(err) {
+			if refused := len(done) == 0; refused != test.refused || refused && !onepass.OnlyConflicts(err) {
 				t.Errorf("refused: %t, %v", refused, err)
 			}
 		})
@@ -441,7 +442,7 @@ func TestGoesWhenEveryNodeIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove := []rollout.Step{{Action: rollout.RemoveFinalizer}}
-	if done, err := r.apply(t.Context(), o, remove); len(done) > 0 || !onlyConflicts(err) {
+	if done, err := r.apply(t.Context(), o, remove); len(done) > 0 || !onepass.OnlyConflicts(err) {
 		t.Errorf("it goes while a Node asks for its detachment: %v", err)
 	}
 	node.Annotations = nil
@@ -485,7 +486,7 @@ func TestGoesWhenEveryDeploymentWasSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			done, err := r.apply(t.Context(), o, []rollout.Step{{Action: rollout.RemoveFinalizer}})
-			if goes := len(done) > 0; goes != test.goes || !goes && !onlyConflicts(err) {
+			if goes := len(done) > 0; goes != test.goes || !goes && !onepass.OnlyConflicts(err) {
 				t.Errorf("it goes: %t, %v", goes, err)
 			}
 		})
@@ -527,7 +528,7 @@ func TestHoldBackWhereATaintEvicts(t *testing.T) {
 			}
 			hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &v1alpha1.Hold{Revision: "r1"}}
 			done, err := r.apply(t.Context(), o, []rollout.Step{hold})
-			if held := len(done) > 0; held != test.held || !held && !onlyConflicts(err) {
+			if held := len(done) > 0; held != test.held || !held && !onepass.OnlyConflicts(err) {
 				t.Errorf("held back: %t, %v", held, err)
 			}
 		})
@@ -590,7 +591,7 @@ func TestHoldBackInsists(t *testing.T) {
 		}
 	}}
 	hold := rollout.Step{Action: rollout.HoldBack, Node: "node-1", Keep: true, Hold: &v1alpha1.Hold{Revision: "r1"}}
-	if done, err := r.apply(t.Context(), o, []rollout.Step{hold}); len(done) > 0 || !onlyConflicts(err) {
+	if done, err := r.apply(t.Context(), o, []rollout.Step{hold}); len(done) > 0 || !onepass.OnlyConflicts(err) {
 		t.Errorf("held back although a pod got ready: %v", err)
 	}
 	r.live = reads
@@ -927,7 +928,7 @@ func TestEveryPageIsLookedAt(t *testing.T) {
 		}
 		r.live = pages
 		switch err := r.everyNodeReleased(t.Context(), set); {
-		case asked < 3 && (!apierrors.IsConflict(err) || !onlyConflicts(err) || pages.read != asked+1):
+		case asked < 3 && (!apierrors.IsConflict(err) || !onepass.OnlyConflicts(err) || pages.read != asked+1):
 			t.Errorf("a Node on page %d asks: %v, %d pages read", asked+1, err, pages.read)
 		case asked == 3 && (err != nil || pages.read != 3):
 			t.Errorf("no Node asks: %v, %d pages read", err, pages.read)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"reflect"
@@ -25,10 +24,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func deployment(version string) *appsv1.Deployment {
@@ -373,25 +369,6 @@ func TestTransformedPodsShareTheirMaps(t *testing.T) {
 	}
 	if len(labels) != 1 || len(annotations) != 2 {
 		t.Errorf("%d maps of labels and %d of annotations", len(labels), len(annotations))
-	}
-}
-
-func TestOnlyConflicts(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("outdated"))
-	wrapped := fmt.Errorf("writing: %w", conflict)
-	invalid := func(name string) error {
-		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n", field.ErrorList{field.Invalid(field.NewPath("metadata", name), "x", "no")})
-	}
-	for _, c := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false}, {conflict, true}, {wrapped, true}, {invalid("uid"), true}, {invalid("annotations"), false}, {errors.New("x"), false},
-		{errors.Join(conflict, wrapped), true}, {errors.Join(errors.Join(conflict), wrapped), true}, {errors.Join(conflict, errors.New("x")), false},
-	} {
-		if got := onlyConflicts(c.err); got != c.want {
-			t.Errorf("%v: got %t", c.err, got)
-		}
 	}
 }
 

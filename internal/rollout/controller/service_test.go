@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -327,7 +328,7 @@ func TestSlicesOfAnOldLook(t *testing.T) {
 	e.orphanSlices()
 	e.must(e.r.client.Delete(t.Context(), e.set.DeepCopy())) // whose finalizer keeps it
 	e.seen.nodes[benchNode(0).Name].pods = nil
-	if err := e.publish(); !onlyConflicts(err) {
+	if err := e.publish(); !onepass.OnlyConflicts(err) {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff(before, e.published()); diff != "" {
@@ -460,7 +461,7 @@ func TestGoesWhenEverySliceIsLeft(t *testing.T) {
 			}
 			e.r.client = interceptor.NewClient(e.r.client.(client.WithWatch), test.api)
 			done, err := e.r.apply(t.Context(), o, []rollout.Step{{Action: rollout.RemoveFinalizer}})
-			if goes := len(done) > 0; goes != test.goes || !goes && !onlyConflicts(err) {
+			if goes := len(done) > 0; goes != test.goes || !goes && !onepass.OnlyConflicts(err) {
 				t.Errorf("it goes: %t, %v", goes, err)
 			}
 			for _, s := range e.slices() {

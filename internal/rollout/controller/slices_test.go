@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -20,7 +21,7 @@ func TestSliceThatAnotherWroteStays(t *testing.T) {
 		e.must(e.r.client.Update(t.Context(), &slice, client.FieldOwner("another")))
 	}
 	o.nodes[benchNode(0).Name].pods = nil
-	if err := e.r.publish(t.Context(), o, o.published); !onlyConflicts(err) {
+	if err := e.r.publish(t.Context(), o, o.published); !onepass.OnlyConflicts(err) {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff(before, e.published()); diff != "" {

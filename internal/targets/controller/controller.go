@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	r.date(ctx, o, &d)
 	log.FromContext(ctx).V(2).Info("decided", "groups", len(d.Groups))
 	done := r.apply(ctx, o, d)
-	return ctrl.Result{RequeueAfter: until(r.report(ctx, o, d, done), time.Now())}, nil
+	return onepass.Next(r.report(ctx, o, d, done)), nil
 }
 
 // date has the age of a decision count from now, and tells users where one after another took too long:
@@ -121,14 +122,4 @@ func (r *Reconciler) date(ctx context.Context, o *observed, d *targets.Decision)
 	if before != nil {
 		r.tooSlow = err.Error()
 	}
-}
-
-// until is the time to a moment.
-func until(at, now time.Time) time.Duration { return max(at.Sub(now), time.Millisecond) }
-
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

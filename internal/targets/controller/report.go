@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -43,24 +44,24 @@ func (r *Reconciler) report(ctx context.Context, o *observed, d targets.Decision
 		}
 	}
 	r.untold = slices.DeleteFunc(r.untold, r.tell)
-	again = earliest(d.WakeAt, o.state.Now.Add(r.GroupsEvery))
+	again = onepass.Earliest(d.WakeAt, o.state.Now.Add(r.GroupsEvery))
 	for ref, one := range done.begun {
 		switch {
 		case !one.ended():
 		case one.err != nil && !harmless(one.err):
 			logger.Error(one.err, "writing failed", "kind", ref.Kind, "namespace", ref.Namespace, "name", ref.Name)
 		case one.err != nil:
-			again = earliest(again, now.Add(conflictPause))
+			again = onepass.Earliest(again, now.Add(conflictPause))
 		}
 	}
 	if done.gates != nil {
 		logger.Error(done.gates, "writing readiness gates failed")
-		again = earliest(again, now.Add(firstRetry))
+		again = onepass.Earliest(again, now.Add(firstRetry))
 	}
 	if done.again {
-		again = earliest(again, now.Add(conflictPause))
+		again = onepass.Earliest(again, now.Add(conflictPause))
 	}
-	return earliest(again, r.writes.next())
+	return onepass.Earliest(again, r.writes.next())
 }
 
 // counted is a number of targets of a group.

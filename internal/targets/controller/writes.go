@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -151,7 +152,7 @@ func (w *writes) next() (at time.Time) {
 	defer w.mu.Unlock()
 	for _, one := range w.of {
 		if one.ended() && one.failures > 0 {
-			at = earliest(at, one.retryAt)
+			at = onepass.Earliest(at, one.retryAt)
 		}
 	}
 	return at
