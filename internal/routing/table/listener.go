@@ -157,7 +157,7 @@ func newCertificate(told *wire.Certificate) (*certificate, error) {
 // Certificate gives what a TLS connection to that address is presented, nil for an alert instead. The
 // name is what the client asks for (SNI), lower-case, empty where it asks for none. Of the certificates
 // of the listener for that name it is the first that is for the name, an exact name before a wildcard,
-// or else the first that is there.
+// or else the first that is there, before an empty name: that says that none is presented instead.
 func (t *Table) Certificate(local netip.Addr, port uint16, name string) *tls.Certificate {
 	l := t.scope(local, port, true).find(name)
 	if l == nil {
@@ -174,6 +174,9 @@ func (t *Table) Certificate(local netip.Addr, port uint16, name string) *tls.Cer
 		}
 	}
 	for _, of := range l.Certificates {
+		if of == "" {
+			break
+		}
 		if c, found := t.certificates.get(hashOf(of), of); found {
 			return c.tls
 		}
