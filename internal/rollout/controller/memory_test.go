@@ -226,7 +226,7 @@ func TestTransforms(t *testing.T) {
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10350}},
 		Images:          []corev1.ContainerImage{{Names: []string{strings.Repeat("x", 10000)}}},
 		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure}, {Type: corev1.NodeReady, Reason: "KubeletReady"}},
-		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.1"}},
 	}}
 	for _, obj := range []any{d, pod, node} {
 		for _, transform := range []func(any) (any, error){transformDeployment, transformPod, transformNode} {
@@ -250,7 +250,7 @@ func TestTransforms(t *testing.T) {
 	kept := corev1.NodeStatus{
 		DaemonEndpoints: node.Status.DaemonEndpoints,
 		Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Reason: "KubeletReady"}},
-		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+		Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.1"}},
 	}
 	if diff := cmp.Diff(kept, node.Status); diff != "" {
 		t.Errorf("status of a node: %s", diff)

@@ -115,8 +115,8 @@ func trimmedContainers(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// transformNode keeps of the status whether the kubelet is ready, where it listens, and where health
-// checks reach the node.
+// transformNode keeps of the status whether the kubelet is ready, where it listens, and where the node is
+// reached.
 func transformNode(obj any) (any, error) {
 	if node, ok := obj.(*corev1.Node); ok {
 		node.ManagedFields = nil
@@ -124,7 +124,7 @@ func transformNode(obj any) (any, error) {
 		s := node.Status
 		node.Status = corev1.NodeStatus{
 			Conditions:      those(s.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }),
-			Addresses:       those(s.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP }),
+			Addresses:       those(s.Addresses, isIP),
 			DaemonEndpoints: s.DaemonEndpoints,
 		}
 		for i := range node.Status.Conditions {
@@ -132,6 +132,11 @@ func transformNode(obj any) (any, error) {
 		}
 	}
 	return obj, nil
+}
+
+// isIP leaves out names. Health checks reach a node at an internal address, clients at an external one, if it has any.
+func isIP(a corev1.NodeAddress) bool {
+	return a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP
 }
 
 // those are copies of what is to be kept, and nothing that would hold on to the others.
