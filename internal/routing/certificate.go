@@ -21,8 +21,9 @@ const ReasonCertificateExpired = "CertificateExpired"
 
 // secret is what is known of a Secret that somebody names.
 type secret struct {
-	// answered says whether it was said how it is, or that it is not there.
-	answered bool
+	// answered says whether it was said how it is, that it is not there, or, where it is unread, that nobody
+	// could tell.
+	answered, unread bool
 	// good is its last good certificate, nil for none, and leaf that which is presented.
 	good *wire.Certificate
 	leaf *x509.Certificate
@@ -32,14 +33,24 @@ type secret struct {
 
 // serves is what is wrong, and what comes of it.
 func (s secret) serves() string {
-	if s.good == nil {
-		return s.problem + ": handshakes that need it fail"
+	switch {
+	case s.good != nil:
+		return s.problem + ": its last good certificate is presented"
+	case s.unread:
+		return s.problem + ": proxies that have its certificate from before go on presenting it, handshakes that need it fail at others"
 	}
-	return s.problem + ": its last good certificate is presented"
+	return s.problem + ": handshakes that need it fail"
 }
 
-// unfit are those of hosts that the certificate is not for.
+// named reports whether listeners name its certificate. They do, too, where it is not known: a proxy that has it
+// keeps it for as long as a listener names it.
+func (s secret) named() bool { return s.good != nil || s.unread }
+
+// unfit are those of hosts that the certificate, where it is known, is not for.
 func (s secret) unfit(hosts []string) (out []string) {
+	if s.leaf == nil {
+		return nil
+	}
 	for _, host := range hosts {
 		name := host
 		if isWildcard(host) {
@@ -57,8 +68,8 @@ func (s secret) unfit(hosts []string) (out []string) {
 	return out
 }
 
-// WantedSecrets are those that objects name, in the order of their names. Each is answered for by Set
-// or Delete; until then what needs it stays as it was, or is not told proxies. What is older than
+// WantedSecrets are those that objects name, in the order of their names. Each is answered for by Set,
+// Delete or Unreadable; until then what needs it stays as it was, or is not told proxies. What is older than
 // others may then come after them: whoever begins serves nothing before all are answered for. One
 // that nobody names any more is forgotten.
 func (c *Compiler) WantedSecrets() (out []types.NamespacedName) {
@@ -88,6 +99,7 @@ func (c *Compiler) setSecret(object *corev1.Secret) {
 	good := wire.Certificate{Chain: bytes.Clone(object.Data[corev1.TLSCertKey]), Key: bytes.Clone(object.Data[corev1.TLSPrivateKeyKey])}
 	leaf, err := parseCertificate(good)
 	c.answer(types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, func(s *secret) {
+		s.unread = false
 		if err != nil {
 			s.problem = err.Error()
 			return
@@ -97,7 +109,13 @@ func (c *Compiler) setSecret(object *corev1.Secret) {
 }
 
 func (c *Compiler) deleteSecret(n types.NamespacedName) {
-	c.answer(n, func(s *secret) { s.problem = "does not exist" })
+	c.answer(n, func(s *secret) { s.problem, s.unread = "does not exist", false })
+}
+
+// Unreadable tells that nobody can tell how a Secret is, and why. What needs it does not wait for it any more, and
+// nothing is taken from proxies that have its certificate from before: until Set or Delete tells.
+func (c *Compiler) Unreadable(n types.NamespacedName, why string) {
+	c.answer(n, func(s *secret) { s.problem, s.unread = "cannot be read ("+why+")", true })
 }
 
 // answer notes what is known of a Secret that is wanted.

@@ -126,7 +126,7 @@ func (v *view) readCertificates(object *Gateway, in *GatewayListener, l *gateway
 			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: message}
 			out.warnings = append(out.warnings, Event{refOf(object), ReasonInvalidCertificate, message})
 		}
-		if s.good != nil {
+		if s.named() {
 			l.certificates = append(l.certificates, n)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -79,24 +80,36 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 type model struct {
 	*Compiler
 	secrets map[types.NamespacedName]*corev1.Secret
+	// unread are those that nobody may read.
+	unread map[types.NamespacedName]bool
 }
 
 func newModel(o Options) *model {
-	return &model{New(o), map[types.NamespacedName]*corev1.Secret{}}
+	return &model{New(o), map[types.NamespacedName]*corev1.Secret{}, map[types.NamespacedName]bool{}}
 }
 
 func (m *model) set(object metav1.Object) {
 	if s, ok := object.(*corev1.Secret); ok {
-		m.secrets[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = s
+		n := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+		m.secrets[n] = s
+		delete(m.unread, n)
 	}
 	m.Set(object)
 }
 
 func (m *model) delete(ref Ref) {
 	if ref.Kind == "Secret" {
-		delete(m.secrets, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+		n := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+		delete(m.secrets, n)
+		delete(m.unread, n)
 	}
 	m.Delete(ref)
+}
+
+// refuse lets nobody read a Secret until it is set or deleted.
+func (m *model) refuse(n types.NamespacedName) {
+	m.unread[n] = true
+	m.Unreadable(n, "forbidden")
 }
 
 // compile compiles until every Secret that is wanted was answered for.
@@ -112,9 +125,12 @@ func (m *model) compile(now time.Time) (out Result) {
 			return out
 		}
 		for _, n := range unanswered {
-			if s := m.secrets[n]; s != nil {
+			switch s := m.secrets[n]; {
+			case m.unread[n]:
+				m.Unreadable(n, "forbidden")
+			case s != nil:
 				m.Set(s)
-			} else {
+			default:
 				m.Delete(Ref{"Secret", n.Namespace, n.Name})
 			}
 		}
@@ -159,6 +175,10 @@ func objectOfKind(t *testing.T, kind string) metav1.Object {
 		return &corev1.Secret{}
 	case "Namespace":
 		return &corev1.Namespace{}
+	case "Deployment":
+		return &appsv1.Deployment{}
+	case "Node":
+		return &corev1.Node{}
 	case "IngressDaemonSet":
 		return &IngressDaemonSet{}
 	case "GatewayClass":

@@ -79,10 +79,10 @@ func (c *claimant) loses(at place, winner *claimant) []Event {
 	if c.fallback && !winner.fallback {
 		why = "a rule of which goes before default backends"
 	}
-	return []Event{{ingressRef(c.object), ReasonConflict, fmt.Sprintf("%s belongs to Ingress %s/%s, %s", at, winner.object.Namespace, winner.object.Name, why)}}
+	return []Event{{refTo(c.object), ReasonConflict, fmt.Sprintf("%s belongs to Ingress %s/%s, %s", at, winner.object.Namespace, winner.object.Name, why)}}
 }
 
-func ingressRef(o wire.Object) Ref { return Ref{o.Kind, o.Namespace, o.Name} }
+func refTo(o wire.Object) Ref { return Ref{o.Kind, o.Namespace, o.Name} }
 
 // route is what proxies are told of a claim.
 func (c *claimant) route(k key) wire.Resource {

@@ -250,7 +250,7 @@ func (i *ingressCompiler) takeCertificates() {
 		if s.problem != "" {
 			i.warn(ReasonInvalidCertificate, "Secret %s %s", n, s.serves())
 		}
-		if s.good == nil {
+		if !s.named() {
 			continue
 		}
 		use := certificateUse{secret: n}

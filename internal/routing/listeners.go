@@ -115,7 +115,7 @@ func (v *view) defaultCertificate(k key, out *outcome) string {
 	if s.problem != "" {
 		out.warnings = append(out.warnings, Event{Ref{"Secret", n.Namespace, n.Name}, ReasonInvalidCertificate, "the default certificate " + s.serves()})
 	}
-	if s.good == nil {
+	if !s.named() {
 		return ""
 	}
 	out.joins = append(out.joins, certificateOf(k.set, n))
@@ -137,7 +137,7 @@ func (v *view) certificates(k key, out *outcome) (names []string) {
 				if !owned {
 					owners[host] = certificateOwner{in.object, use.secret}
 				} else if owner.secret != use.secret {
-					out.warnings = append(out.warnings, Event{ingressRef(in.object), ReasonConflict, fmt.Sprintf(
+					out.warnings = append(out.warnings, Event{refTo(in.object), ReasonConflict, fmt.Sprintf(
 						"the certificate for %q is that of Secret %s, which Ingress %s/%s names before", host, owner.secret, owner.object.Namespace, owner.object.Name)})
 				}
 			}

@@ -7,12 +7,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // fill makes what a Secret's stringData says: hosts of its certificate, and what is wrong with it
@@ -117,5 +119,54 @@ func TestExpiry(t *testing.T) {
 	}
 	if !r.WakeAt.IsZero() {
 		t.Errorf("it wakes again at %s", r.WakeAt)
+	}
+}
+
+// TestUnreadable: what needs a Secret that nobody may read waits for it no more, and listeners name its
+// certificate, so that proxies that have it keep it. When it can be read, it is told.
+func TestUnreadable(t *testing.T) {
+	m := newModel(Options{DefaultCertificate: types.NamespacedName{Namespace: "ingress", Name: "default"}})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	m.set(classFor("ids", "proxy"))
+	m.set(serviceAt("default", "web", 80))
+	in := ingressFor("default", "web", "ids", "web.example", "web")
+	in.Spec.TLS = tlsOf("key", "web.example")
+	m.set(in)
+	n := types.NamespacedName{Namespace: "default", Name: "key"}
+	m.refuse(n)
+	m.refuse(m.options.DefaultCertificate)
+	m.compile(noon)
+	named := func() []string {
+		for _, r := range m.Resources(proxySet) {
+			if r.Listener != nil && r.Listener.TLS {
+				return r.Listener.Certificates
+			}
+		}
+		return nil
+	}
+	if got := names(m.Resources(proxySet)); len(got) != 5 || !slices.Equal(named(), []string{"ingress/default", "default/key"}) {
+		t.Errorf("unread, published are %v, and named certificates %v", got, named())
+	}
+	if w := m.Warnings(); len(w) != 2 || !strings.Contains(w[0].Message, "Secret default/key cannot be read (forbidden)") || !strings.Contains(w[0].Message, "from before") {
+		t.Errorf("warnings are %v", w)
+	}
+	s := &corev1.Secret{ObjectMeta: meta("default", "key"), StringData: map[string]string{"hosts": "web.example"}}
+	fill(t, s)
+	m.set(s)
+	if r := m.compile(noon); len(r.Changes) != 1 || len(r.Changes[0].Changed) != 1 || r.Changes[0].Changed[0].Certificate == nil {
+		t.Errorf("when it is read, changes are %+v", r.Changes)
+	}
+	if got := m.Warnings(); len(got) != 1 {
+		t.Errorf("when it is read, warnings are %v", got)
+	}
+	m.refuse(n)
+	m.compile(noon)
+	if w := m.Warnings(); len(w) != 2 || !strings.Contains(w[0].Message, "last good certificate") {
+		t.Errorf("unread again, warnings are %v", w)
+	}
+	m.delete(Ref{"Secret", "ingress", "default"})
+	m.compile(noon)
+	if !slices.Equal(named(), []string{"", "default/key"}) {
+		t.Errorf("where the default one is gone, named certificates are %v", named())
 	}
 }

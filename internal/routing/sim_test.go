@@ -31,6 +31,9 @@ func TestAsFresh(t *testing.T) {
 		for _, ref := range slices.SortedFunc(maps.Keys(w.objects), compareRefs) {
 			fresh.set(w.objects[ref])
 		}
+		for n := range w.unread {
+			fresh.refuse(n)
+		}
 		fresh.compile(noon)
 		if diff := cmp.Diff(asText(t, fresh.Compiler), asText(t, w.Compiler)); diff != "" {
 			t.Fatalf("the compiler is not as a fresh one (-fresh +compiler):\n%s", diff)
@@ -74,6 +77,10 @@ func (w *world) compileNow(t *rapid.T) {
 func (w *world) happen(t *rapid.T, secrets []metav1.Object) {
 	object := anObject(t, secrets)
 	ref := refOf(object)
+	if ref.Kind == "Secret" && rapid.IntRange(0, 3).Draw(t, "unread") == 0 {
+		w.refuse(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+		return
+	}
 	if rapid.IntRange(0, 3).Draw(t, "goes") == 0 {
 		w.delete(ref)
 		delete(w.objects, ref)
