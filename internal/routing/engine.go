@@ -76,19 +76,15 @@ func (c *Compiler) Compile(now time.Time) Result {
 	for f := defaultClassUnit; f < units; f++ {
 		for _, k := range c.dirtyOf(f) {
 			c.compile(k)
-			c.keep(k)
+			c.forget(k)
 		}
 	}
 	return c.result()
 }
 
-// keep remembers what a unit came to, where objects may not tell it again, and forgets what nobody names.
-func (c *Compiler) keep(k key) {
-	o := c.outcomes[k]
-	switch {
-	case k.fact == addressUnit && o != nil:
-		c.remember(o.value.(*addresses).all)
-	case k.fact == wantedUnit && o == nil:
+// forget forgets a Secret that nobody names any more.
+func (c *Compiler) forget(k key) {
+	if k.fact == wantedUnit && c.outcomes[k] == nil {
 		delete(c.secrets, k.namespaced())
 	}
 }

@@ -3,6 +3,8 @@ package routing
 import (
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,16 @@ func serviceAt(namespace, name string, ports ...int32) *corev1.Service {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: p})
 	}
 	return s
+}
+
+// nodeDeployment is the Deployment of an IngressDaemonSet's node, with a ready pod.
+func nodeDeployment(set, node string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: meta("ingress", set+"-"+node)}
+	d.Labels, d.Annotations = map[string]string{v1alpha1.LabelName: set}, map[string]string{v1alpha1.AnnotationNode: node}
+	owner, yes := meta("ingress", set), true
+	d.OwnerReferences = []metav1.OwnerReference{{Kind: "IngressDaemonSet", Name: set, UID: owner.UID, Controller: &yes}}
+	d.Status.ReadyReplicas = 1
+	return d
 }
 
 // pathOf is a path to port 80 of a Service.

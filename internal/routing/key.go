@@ -23,12 +23,14 @@ const (
 	gatewayObject
 	routeObject
 	grantObject
-	// ingressClasses are all of them, slicesOf those of a Service, grantsIn those of a namespace.
+	deploymentObject
+	nodeObject
+	// ingressClasses are all of them, slicesOf those of a Service, grantsIn those of a namespace,
+	// nodeDeployments those with the label of an IngressDaemonSet.
 	ingressClasses
 	slicesOf
 	grantsIn
-	// knownAddresses are those at which IngressDaemonSets were ever reached.
-	knownAddresses
+	nodeDeployments
 )
 
 // Units, in the order in which they are compiled: each reads only objects and units before it, and

@@ -3,7 +3,9 @@ package routing
 import (
 	"fmt"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -17,13 +19,11 @@ type IngressDaemonSet struct {
 	metav1.ObjectMeta `json:"metadata"`
 	// ServiceName is the Service that leads to it, empty for none.
 	ServiceName string `json:"serviceName,omitempty"`
-	// ServingNodes are the addresses of nodes that serve, in any order.
-	ServingNodes []string `json:"servingNodes,omitempty"`
 }
 
 // Set tells of an object that is there, and how it is now: an IngressClass, Ingress, Service,
-// EndpointSlice, Secret or Namespace of the API, or a kind of this package. It is not changed
-// afterwards. A Secret that nobody names is not kept, see WantedSecrets.
+// EndpointSlice, Secret, Namespace, Node or Deployment (of a node) of the API, or a kind of this package. It is not
+// changed afterwards. A Secret that nobody names is not kept, see WantedSecrets.
 func (c *Compiler) Set(object metav1.Object) {
 	k := objectKey(refOf(object))
 	if s, ok := object.(*corev1.Secret); ok {
@@ -71,6 +71,7 @@ func (c *Compiler) objectChanged(k key, before, after any) {
 var kinds = map[string]fact{
 	"IngressClass": ingressClassObject, "Ingress": ingressObject, "Service": serviceObject,
 	"EndpointSlice": sliceObject, "Secret": secretObject, "IngressDaemonSet": setObject, "Namespace": namespaceObject,
+	"Deployment": deploymentObject, "Node": nodeObject,
 	"GatewayClass": gatewayClassObject, "Gateway": gatewayObject, "HTTPRoute": routeObject, "ReferenceGrant": grantObject,
 }
 
@@ -100,6 +101,10 @@ func kindOf(object metav1.Object) string {
 		return "Secret"
 	case *corev1.Namespace:
 		return "Namespace"
+	case *appsv1.Deployment:
+		return "Deployment"
+	case *corev1.Node:
+		return "Node"
 	case *IngressDaemonSet:
 		return "IngressDaemonSet"
 	case *GatewayClass:
@@ -141,26 +146,16 @@ func listOf(object any) (list key, listed bool) {
 		return key{fact: ingressClasses}, true
 	case *discoveryv1.EndpointSlice:
 		return key{fact: slicesOf, namespace: o.Namespace, name: o.Labels[discoveryv1.LabelServiceName]}, true
+	case *appsv1.Deployment:
+		return deploymentsOf(o.Namespace, o.Labels[v1alpha1.LabelName]), true
 	case *ReferenceGrant:
 		return key{fact: grantsIn, namespace: o.Namespace}, true
 	}
 	return key{}, false
 }
 
-// remember keeps the addresses that an IngressDaemonSet has: such entries of a status are ours, also
-// when it does not have them any more.
-func (c *Compiler) remember(addresses []string) {
-	for _, a := range addresses {
-		if !c.addresses[a] {
-			c.addresses[a] = true
-			c.touch(key{fact: knownAddresses})
-		}
-	}
-}
-
 // recall takes what the process before remembered.
 func (c *Compiler) recall(m Memory) {
-	c.remember(m.Addresses)
 	for n, good := range m.Certificates {
 		if leaf, err := parseCertificate(good); err == nil {
 			c.secrets[n] = &secret{good: &good, leaf: leaf}
@@ -170,7 +165,7 @@ func (c *Compiler) recall(m Memory) {
 
 // Memory is what the next process should be given.
 func (c *Compiler) Memory() Memory {
-	m := Memory{Certificates: map[types.NamespacedName]wire.Certificate{}, Addresses: sortedKeys(c.addresses)}
+	m := Memory{Certificates: map[types.NamespacedName]wire.Certificate{}}
 	for n, s := range c.secrets {
 		if s.good != nil {
 			m.Certificates[n] = *s.good

@@ -13,7 +13,7 @@
 //	ingress.go      one Ingress: its claims on hosts and paths, its certificates
 //	shares.go       which services of one path get which part; weights.go: the annotation
 //	host.go         one host of one IngressDaemonSet: who claims a path first has it
-//	status.go       status.loadBalancer of an Ingress
+//	status.go       status.loadBalancer of an Ingress; nodes.go: where an IngressDaemonSet is reached at its nodes
 //	listeners.go    the listeners of an Ingress class
 //	backend.go      a Service port; policy.go: our annotations on it; endpoints.go: its EndpointSlices
 //	certificate.go  Secrets: the last good one serves on
@@ -31,6 +31,7 @@
 package routing
 
 import (
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -56,8 +57,6 @@ type Options struct {
 type Memory struct {
 	// Certificates are the last good ones of Secrets that are named.
 	Certificates map[types.NamespacedName]wire.Certificate
-	// Addresses are all at which an IngressDaemonSet was ever reached: such entries of a status are ours.
-	Addresses []string
 }
 
 // Ref names an object. Kinds are those of the API, such as Ingress or Service.
@@ -76,8 +75,6 @@ type Compiler struct {
 	options Options
 	objects map[key]any
 	secrets map[types.NamespacedName]*secret
-	// addresses are all at which an IngressDaemonSet was ever reached.
-	addresses map[string]bool
 	engine
 }
 
@@ -90,8 +87,7 @@ func New(options Options) *Compiler {
 		options.HTTPSPort = 443
 	}
 	c := &Compiler{
-		options: options, objects: map[key]any{}, secrets: map[types.NamespacedName]*secret{},
-		addresses: map[string]bool{}, engine: newEngine(),
+		options: options, objects: map[key]any{}, secrets: map[types.NamespacedName]*secret{}, engine: newEngine(),
 	}
 	c.recall(options.Memory)
 	return c
@@ -135,15 +131,34 @@ type Event struct {
 type Status struct {
 	Object Ref
 	// Generation is what of the object was read.
-	Generation int64
-	// Ingress is the whole list of status.loadBalancer, with the entries of others that were there.
+	Generation   int64
 	Ingress      *IngressStatus
 	GatewayClass *GatewayClassStatus
 	Gateway      *GatewayStatus
 	HTTPRoute    *RouteStatus
 }
 
-// IngressStatus is the status of an Ingress.
+// IngressStatus is the status of an Ingress, and on record which of it is ours: both are written at once.
 type IngressStatus struct {
+	// LoadBalancer is the whole list of status.loadBalancer, with the entries of others that were there.
 	LoadBalancer []networkingv1.IngressLoadBalancerIngress
+	// Addresses is the value of AnnotationAddresses, empty for none.
+	Addresses string
+}
+
+// Origin is the object that a resource comes from.
+func Origin(r wire.Resource) Ref {
+	switch {
+	case r.Route != nil:
+		return refTo(r.Route.Object)
+	case r.Listener != nil:
+		return refTo(r.Listener.Object)
+	}
+	// The name of a certificate is its Secret's, and that of a backend begins with its Service's.
+	namespace, name, _ := strings.Cut(r.Name, "/")
+	if r.Certificate != nil {
+		return Ref{"Secret", namespace, name}
+	}
+	service, _, _ := strings.Cut(name, ":")
+	return Ref{"Service", namespace, service}
 }

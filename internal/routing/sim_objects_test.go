@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -19,6 +20,7 @@ var (
 	someHosts      = []string{"", "one.example", "two.example", "*.example"}
 	someClasses    = []string{"ids", "second", "nginx"}
 	someSets       = []string{"proxy", "other"}
+	someNodes      = []string{"one", "two"}
 )
 
 // anObject is a random one, of few names.
@@ -26,7 +28,7 @@ func anObject(t *rapid.T, secrets []metav1.Object) metav1.Object {
 	if rapid.IntRange(0, 2).Draw(t, "gateways") == 0 {
 		return aGatewayObject(t)
 	}
-	switch rapid.IntRange(0, 11).Draw(t, "kind") {
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
 	case 0:
 		return aClass(t)
 	case 1:
@@ -37,6 +39,10 @@ func anObject(t *rapid.T, secrets []metav1.Object) metav1.Object {
 		return aSlice(t)
 	case 6:
 		return rapid.SampledFrom(secrets).Draw(t, "secret")
+	case 7:
+		return aNode(t)
+	case 8:
+		return aDeployment(t)
 	}
 	return anIngress(t)
 }
@@ -67,12 +73,33 @@ func aClass(t *rapid.T) metav1.Object {
 
 func aSet(t *rapid.T) metav1.Object {
 	s := &IngressDaemonSet{ObjectMeta: meta("ingress", of(t, "set", someSets))}
-	s.ServingNodes = of(t, "nodes", [][]string{nil, {"192.0.2.1"}, {"192.0.2.2", "192.0.2.1"}})
+	s.ServiceName = of(t, "service", []string{"", "", "balancer"})
 	return s
+}
+
+func aNode(t *rapid.T) metav1.Object {
+	n := &corev1.Node{ObjectMeta: meta("", of(t, "node", someNodes))}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: of(t, "address", []string{"192.0.2.1", "192.0.2.2"})}}
+	if rapid.IntRange(0, 2).Draw(t, "detaching") == 0 {
+		n.Annotations = map[string]string{v1alpha1.AnnotationNodeDetaching: "true"}
+	}
+	return n
+}
+
+func aDeployment(t *rapid.T) metav1.Object {
+	set, node := of(t, "set", someSets), of(t, "node", someNodes)
+	d := nodeDeployment(set, node)
+	d.Name = of(t, "deployment", someNames)
+	d.Status.ReadyReplicas = int32(rapid.IntRange(0, 1).Draw(t, "ready"))
+	return d
 }
 
 func aService(t *rapid.T) metav1.Object {
 	s := &corev1.Service{ObjectMeta: someMeta(t)}
+	if rapid.IntRange(0, 5).Draw(t, "balancer") == 0 {
+		s.Namespace, s.Name = "ingress", "balancer"
+		s.Spec.ExternalIPs = of(t, "external", [][]string{nil, {"192.0.2.1"}, {"198.51.100.1"}})
+	}
 	s.UID = types.UID(of(t, "uid", []string{"1", "2"}))
 	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: int32(of(t, "port", []int{80, 81}))}}
 	switch rapid.IntRange(0, 6).Draw(t, "odd") {
@@ -131,6 +158,12 @@ func anIngress(t *rapid.T) metav1.Object {
 		in.Annotations[AnnotationServiceWeights] = of(t, "weights", []string{"x: 50%\ny: 50%", "w: 10%\nx: 40%", "x"})
 	}
 	in.Status.LoadBalancer.Ingress = of(t, "entries", [][]networkingv1.IngressLoadBalancerIngress{nil, {{IP: "192.0.2.1"}}, {{Hostname: "foreign.example"}}})
+	if rapid.Bool().Draw(t, "recorded") {
+		if in.Annotations == nil {
+			in.Annotations = map[string]string{}
+		}
+		in.Annotations[AnnotationAddresses] = of(t, "record", []string{"192.0.2.1", "192.0.2.2", "192.0.2.1,192.0.2.2"})
+	}
 	return in
 }
 

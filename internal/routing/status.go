@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,7 +23,7 @@ func (v *view) compileAddresses(k key) *outcome {
 	}
 	all := v.serviceAddresses(types.NamespacedName{Namespace: set.Namespace, Name: set.ServiceName})
 	if len(all) == 0 {
-		all = slices.Clone(set.ServingNodes)
+		all = v.servingNodes(set)
 	}
 	slices.Sort(all)
 	return &outcome{value: &addresses{slices.Compact(all)}}
@@ -48,43 +49,71 @@ func (v *view) serviceAddresses(n types.NamespacedName) (out []string) {
 	return append(out, service.Spec.ExternalIPs...)
 }
 
-// compileIngressStatus says where an Ingress is reached. What others wrote there stays; an Ingress of
-// another class is left alone.
+// AnnotationAddresses on an Ingress is which entries of its status are ours, separated by commas: all others are
+// somebody else's, also where they are equal to ours (docs/adr/0032).
+const AnnotationAddresses = "ingressdaemonsets.mumoshu.github.io/addresses"
+
+// compileIngressStatus says where an Ingress is reached. What others wrote there stays, and where nothing of ours
+// serves it, that alone.
 func (v *view) compileIngressStatus(k key) *outcome {
 	object := v.ingress(k.namespaced())
 	if object == nil {
 		return nil
 	}
-	in := value[ingress](v, keyOf(ingressUnit, k.namespaced()))
-	if in == nil {
+	current, recorded := object.Status.LoadBalancer.Ingress, object.Annotations[AnnotationAddresses]
+	next := merge(current, recorded, v.reachedAt(object))
+	if next.Addresses == recorded && slices.EqualFunc(current, next.LoadBalancer, sameEntry) {
 		return &outcome{}
 	}
-	wanted := value[addresses](v, keyOf(addressUnit, in.set))
-	if wanted == nil {
-		return &outcome{}
-	}
-	current := object.Status.LoadBalancer.Ingress
-	next := v.mergeEntries(current, wanted.all)
-	if reflect.DeepEqual(current, next) || len(current)+len(next) == 0 {
-		return &outcome{}
-	}
-	return &outcome{status: &Status{Object: refOf(object), Generation: object.Generation, Ingress: &IngressStatus{next}}}
+	return &outcome{status: &Status{Object: refOf(object), Generation: object.Generation, Ingress: &next}}
 }
 
-// mergeEntries has the wanted ones, and those of others after them.
-func (v *view) mergeEntries(current []networkingv1.IngressLoadBalancerIngress, wanted []string) (out []networkingv1.IngressLoadBalancerIngress) {
-	v.reads[key{fact: knownAddresses}] = true
-	for _, address := range wanted {
-		if _, err := netip.ParseAddr(address); err == nil {
-			out = append(out, networkingv1.IngressLoadBalancerIngress{IP: address})
-		} else {
-			out = append(out, networkingv1.IngressLoadBalancerIngress{Hostname: address})
-		}
+// reachedAt is where an Ingress is reached: at nothing of ours where its class is not, or is of no use.
+func (v *view) reachedAt(in *networkingv1.Ingress) []string {
+	c := value[class](v, key{fact: classUnit, name: v.classOf(in)})
+	if c == nil || c.problem != "" {
+		return nil
 	}
+	if a := value[addresses](v, keyOf(addressUnit, c.set)); a != nil {
+		return a.all
+	}
+	return nil
+}
+
+// merge has the wanted entries and, after them, those of others. One that somebody else has, too, stays his: it is
+// not put on record, and outlasts our wish.
+func merge(current []networkingv1.IngressLoadBalancerIngress, recorded string, wanted []string) (out IngressStatus) {
+	ours, theirs := map[string]bool{}, map[string]bool{}
+	for address := range strings.SplitSeq(recorded, ",") {
+		ours[address] = address != ""
+	}
+	var others []networkingv1.IngressLoadBalancerIngress
+	var own []string
 	for _, entry := range current {
-		if !v.c.addresses[entry.IP] && !v.c.addresses[entry.Hostname] {
-			out = append(out, entry)
+		address := entry.IP + entry.Hostname
+		if ours[address] && sameEntry(entry, entryOf(address)) {
+			// One more of it is not ours.
+			delete(ours, address)
+			continue
+		}
+		theirs[entry.IP], theirs[entry.Hostname] = true, true
+		others = append(others, entry)
+	}
+	for _, address := range wanted {
+		if !theirs[address] {
+			own = append(own, address)
+			out.LoadBalancer = append(out.LoadBalancer, entryOf(address))
 		}
 	}
+	out.LoadBalancer, out.Addresses = append(out.LoadBalancer, others...), strings.Join(own, ",")
 	return out
 }
+
+func entryOf(address string) networkingv1.IngressLoadBalancerIngress {
+	if _, err := netip.ParseAddr(address); err == nil {
+		return networkingv1.IngressLoadBalancerIngress{IP: address}
+	}
+	return networkingv1.IngressLoadBalancerIngress{Hostname: address}
+}
+
+func sameEntry(a, b networkingv1.IngressLoadBalancerIngress) bool { return reflect.DeepEqual(a, b) }
