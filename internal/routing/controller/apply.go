@@ -1,20 +1,24 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// patience is how long the write of one status may take.
+// patience is how long the write of one status may take, and for how long proxies wait for a Secret.
 const patience = 10 * time.Second
 
 // apply has the Secrets watched that are named now, tells proxies, and writes statuses. Proxies are told
@@ -55,11 +59,44 @@ func (r *Reconciler) commitOne(ctx context.Context, set types.NamespacedName, ch
 		names = append(names, wire.FullName(n.Kind, n.Name))
 	}
 	r.begun[set] = true
+	changed = r.withWithheld(set, changed, names)
 	position, refused := r.Server.Commit(set, changed, names)
 	log.FromContext(ctx).V(1).Info("committed", "ingressdaemonset", set, "position", position, "changed", len(changed), "removed", len(removed))
-	for _, refusal := range refused {
-		log.FromContext(ctx).Error(errors.New(refusal.Reason), "a resource cannot be told proxies", "ingressdaemonset", set, "resource", refusal.Name)
+	r.withhold(set, changed, refused)
+}
+
+// withheld is a resource that proxies cannot be told, and why it was so first.
+type withheld struct {
+	wire.Resource
+	reason string
+}
+
+// withWithheld has the withheld ones after what changed: there may be room for them by now.
+func (r *Reconciler) withWithheld(set types.NamespacedName, changed []wire.Resource, removed []string) []wire.Resource {
+	over := map[string]bool{}
+	for _, name := range removed {
+		over[name] = true
 	}
+	for _, c := range changed {
+		over[wire.NameOf(c)] = true
+	}
+	before := r.withheld[set]
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !over[name] {
+			changed = append(changed, before[name].Resource)
+		}
+	}
+	return changed
+}
+
+// withhold notes what was refused.
+func (r *Reconciler) withhold(set types.NamespacedName, changed []wire.Resource, refused []wire.Refusal) {
+	before, now := r.withheld[set], map[string]withheld{}
+	for _, refusal := range refused {
+		at := slices.IndexFunc(changed, func(c wire.Resource) bool { return wire.NameOf(c) == refusal.Name })
+		now[refusal.Name] = withheld{changed[at], cmp.Or(before[refusal.Name].reason, refusal.Reason)}
+	}
+	r.withheld[set] = now
 }
 
 // writeStatuses writes those that differ, where this process leads. One that fails keeps no other from it.
@@ -77,7 +114,8 @@ func (r *Reconciler) writeStatuses(ctx context.Context) error {
 }
 
 // writeStatus writes beside the version that was compiled, so that no entry of somebody else is lost. That
-// version is not written beside again: the cache is late.
+// version is not written beside again: the cache is late. Which entries are ours is written with them: the API
+// server takes annotations of an Ingress with its status.
 func (r *Reconciler) writeStatus(ctx context.Context, s routing.Status) error {
 	in, is := r.objects[s.Object].(*networkingv1.Ingress)
 	if !is || s.Ingress == nil || r.written[s.Object] == in.ResourceVersion {
@@ -87,6 +125,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, s routing.Status) error {
 	defer cancel()
 	version, next := in.ResourceVersion, in.DeepCopy()
 	next.Status.LoadBalancer.Ingress = s.Ingress.LoadBalancer
+	if s.Ingress.Addresses == "" {
+		delete(next.Annotations, routing.AnnotationAddresses)
+	} else {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, routing.AnnotationAddresses, s.Ingress.Addresses)
+	}
 	if err := r.client.Status().Update(ctx, next, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing its status: %w", err)
 	}

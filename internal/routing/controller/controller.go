@@ -6,16 +6,15 @@
 // name: no other is ever read.
 //
 // All replicas compile and serve. Only the leader writes statuses and makes events. Kinds of the Gateway API
-// are not watched yet, though the Compiler knows them; nor are Nodes, so that an IngressDaemonSet without a
-// Service that leads to it from outside has no address in a status. What the Compiler remembers, such as the
-// last good certificates, ends with the process.
+// are not watched yet, though the Compiler knows them. What the Compiler remembers, the last good certificates,
+// ends with the process.
 package controller
 
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,16 +48,17 @@ type Reconciler struct {
 	// objects are those that the Compiler was told of.
 	objects map[routing.Ref]client.Object
 	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
-	// name were answered for, too, nothing is committed: proxies would take what is missing for gone.
+	// name were answered for, too, or cannot be, nothing is committed: proxies would take what is missing for gone.
 	listed, complete bool
 	// begun are the IngressDaemonSets whose proxies were told that they have all.
 	begun map[types.NamespacedName]bool
+	// withheld are resources that proxies cannot be told, by IngressDaemonSet and name on the stream.
+	withheld map[types.NamespacedName]map[string]withheld
 	// written are the versions of objects beside which their status was written.
 	written map[routing.Ref]string
 	// told are the warnings that were made events and that last.
-	told map[routing.Event]bool
-	// failures is how many passes in a row failed.
-	failures int
+	told    map[routing.Event]bool
+	retries onepass.Retries
 }
 
 // Reconcile observes, compiles, acts and reports, once, for all that changed.
@@ -71,7 +71,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	compiled := r.compiler.Compile(o.now)
 	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "classes", len(compiled.Changes))
 	failed := r.apply(ctx, compiled)
-	return ctrl.Result{RequeueAfter: until(r.report(ctx, compiled, failed), time.Now())}, nil
+	return onepass.Next(r.report(ctx, compiled, failed)), nil
 }
 
 // tell tells the Compiler what was observed.
@@ -88,15 +88,10 @@ func (r *Reconciler) tell(o *observed) {
 		delete(r.written, ref)
 		r.compiler.Delete(ref)
 	}
+	for n, why := range o.unreadable {
+		r.compiler.Unreadable(n, why)
+	}
 }
 
 // leads reports whether no other controller can lead at this moment.
 func (r *Reconciler) leads() bool { return r.Leads == nil || r.Leads() }
-
-// until is the time to a moment, 0 where there is none.
-func until(at, now time.Time) time.Duration {
-	if at.IsZero() {
-		return 0
-	}
-	return max(at.Sub(now), time.Millisecond)
-}

@@ -38,6 +38,12 @@ func TestReachesAStream(t *testing.T) {
 	if got := p.hear(t); !strings.Contains(got, "-route/") || !strings.Contains(got, "-backend/shop/cheese:80") {
 		t.Errorf("told of what is gone is %s", got)
 	}
+	if left := c.changes.take(); len(left) != 0 {
+		t.Errorf("the next pass would read %v once more", left)
+	}
+	if len(c.written) != 0 {
+		t.Errorf("the write of what is gone is remembered: %v", c.written)
+	}
 }
 
 // TestNothingToServe: proxies for which there is nothing are told that this is all, also those of an
@@ -106,13 +112,18 @@ func TestSecretsByName(t *testing.T) {
 	if len(c.secrets.all) != 0 {
 		t.Error("a Secret is followed that nobody names any more")
 	}
+	for ref := range c.objects {
+		if ref.Kind == kindSecret {
+			t.Errorf("%s is kept beside the Compiler", ref)
+		}
+	}
 }
 
 // TestSecretMissing: one that is not there is an answer, too, and an event says so, of the Ingress.
 func TestSecretMissing(t *testing.T) {
 	in := ingressTo("cheese", "cheese.example.com", "cheese")
 	in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"cheese.example.com"}, SecretName: "missing"}}
-	c := newCluster(t, true, in, slice("10.1.0.1"))
+	c := newCluster(t, true, in, ingressTo("other", "other.example.com", "missing"), slice("10.1.0.1"))
 	p := c.proxy(t)
 	c.pass(t)
 	if n := len(c.events.Events); n != 0 {
@@ -123,7 +134,7 @@ func TestSecretMissing(t *testing.T) {
 		t.Errorf("told is %s", got)
 	}
 	c.pass(t)
-	if said := c.said(); len(said) != 1 || !strings.Contains(said[0], "does not exist") {
+	if said := c.said(); len(said) != 2 || !strings.Contains(said[0], "Secret shop/missing does not exist") {
 		t.Errorf("events are %q", said)
 	}
 }
@@ -141,7 +152,7 @@ func TestStatus(t *testing.T) {
 		}
 		return nil
 	}
-	if r := c.pass(t); r.RequeueAfter > conflictPause || r.RequeueAfter == 0 {
+	if r := c.pass(t); r.RequeueAfter > 100*time.Millisecond || r.RequeueAfter == 0 {
 		t.Errorf("after a conflict the next pass is in %v", r.RequeueAfter)
 	}
 	c.pass(t)
@@ -245,7 +256,7 @@ func TestFailedWrites(t *testing.T) {
 	var before time.Duration
 	for range 3 {
 		r := c.pass(t)
-		if r.RequeueAfter <= before || r.RequeueAfter > longestPause {
+		if r.RequeueAfter <= before || r.RequeueAfter > 10*time.Second {
 			t.Errorf("the next pass is in %v, after %v", r.RequeueAfter, before)
 		}
 		before = r.RequeueAfter

@@ -30,6 +30,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
@@ -54,6 +55,8 @@ type cluster struct {
 	wake chan struct{}
 
 	mu sync.Mutex
+	// forbidden says whether no Secret may be read.
+	forbidden bool
 	// secretsRead are those that were read or watched, closed ends their watches.
 	secretsRead []string
 	watches     []watch.Interface
@@ -61,7 +64,13 @@ type cluster struct {
 
 func newCluster(t *testing.T, leads bool, objects ...client.Object) *cluster {
 	t.Helper()
-	c := &cluster{API: fakeapi.New(t, append(base(), objects...)...), events: events.NewFakeRecorder(100), wake: make(chan struct{}, 1)}
+	return replicaOf(t, fakeapi.New(t, append(base(), objects...)...), leads)
+}
+
+// replicaOf is another process on the same API server.
+func replicaOf(t *testing.T, api *fakeapi.API, leads bool) *cluster {
+	t.Helper()
+	c := &cluster{API: api, events: events.NewFakeRecorder(100), wake: make(chan struct{}, 1)}
 	server := delta.NewServer(delta.Options{
 		Identify: func(context.Context) (delta.Peer, error) {
 			return delta.Peer{IngressDaemonSet: web, Pod: "web-0", UID: "web-0-uid"}, nil
@@ -107,6 +116,12 @@ func (s secretsOf) Watch(ctx context.Context, list client.ObjectList, opts ...cl
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	name, _ := o.FieldSelector.RequiresExactMatch("metadata.name")
 	s.note(fmt.Sprintf("watch %s/%s", o.Namespace, name))
+	s.c.mu.Lock()
+	forbidden := s.c.forbidden
+	s.c.mu.Unlock()
+	if forbidden {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, errors.New("no right to watch it"))
+	}
 	w, err := s.WithWatch.Watch(ctx, list, client.InNamespace(o.Namespace))
 	if err == nil {
 		s.c.mu.Lock()
@@ -122,6 +137,63 @@ func (s secretsOf) note(what string) {
 	if !slices.Contains(s.c.secretsRead, what) {
 		s.c.secretsRead = append(s.c.secretsRead, what)
 	}
+}
+
+// moody is an API server of which Secrets are absent, forbidden, or that hangs.
+type moody struct {
+	client.WithWatch
+	mu    sync.Mutex
+	mode  string
+	tried int
+}
+
+func (m *moody) become(mode string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mode = mode
+}
+
+func (m *moody) tries() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tried
+}
+
+func (m *moody) Watch(ctx context.Context, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+	m.mu.Lock()
+	m.tried++
+	mode := m.mode
+	m.mu.Unlock()
+	switch mode {
+	case "absent":
+		return watch.NewRaceFreeFake(), nil
+	case "hangs":
+		<-ctx.Done()
+	}
+	return nil, errors.New("no right to watch it")
+}
+
+func (m *moody) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
+}
+
+// silent answers no write of a status.
+type silent struct{ client.Client }
+
+func (s silent) Status() client.SubResourceWriter { return silentStatus{s.Client.Status()} }
+
+type silentStatus struct{ client.SubResourceWriter }
+
+func (silentStatus) Update(ctx context.Context, _ client.Object, _ ...client.SubResourceUpdateOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// forbid says whether Secrets may be read from now on.
+func (c *cluster) forbid(forbidden bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forbidden = forbidden
 }
 
 // readSecrets are those that were read or watched, once each.
@@ -160,6 +232,12 @@ type proxy struct{ *delta.Client }
 
 func (c *cluster) proxy(t *testing.T) proxy {
 	t.Helper()
+	return c.proxyWith(t, wire.Request{Node: "web-0", TypeURL: wire.TypeURL})
+}
+
+// proxyWith is a stream that begins with a request.
+func (c *cluster) proxyWith(t *testing.T, first wire.Request) proxy {
+	t.Helper()
 	connection, err := delta.Dial(c.target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +249,7 @@ func (c *cluster) proxy(t *testing.T) proxy {
 	})
 	p, err := delta.Open(ctx, connection)
 	if err == nil {
-		err = p.Send(wire.Request{Node: "web-0", TypeURL: wire.TypeURL})
+		err = p.Send(first)
 	}
 	if err != nil {
 		t.Fatal(err)

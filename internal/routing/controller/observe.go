@@ -8,12 +8,14 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,6 +31,8 @@ var watched = map[string]struct {
 	"Service":          {&corev1.Service{}, &corev1.ServiceList{}},
 	"EndpointSlice":    {&discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}},
 	"Namespace":        {&corev1.Namespace{}, &corev1.NamespaceList{}},
+	"Node":             {&corev1.Node{}, &corev1.NodeList{}},
+	"Deployment":       {&appsv1.Deployment{}, &appsv1.DeploymentList{}},
 	"IngressDaemonSet": {&v1alpha1.IngressDaemonSet{}, &v1alpha1.IngressDaemonSetList{}},
 }
 
@@ -37,6 +41,8 @@ type observed struct {
 	now   time.Time
 	there []client.Object
 	gone  []routing.Ref
+	// unreadable are Secrets of which nobody can tell how they are, and why.
+	unreadable map[types.NamespacedName]string
 }
 
 func (o *observed) add(ref routing.Ref, object client.Object) {
@@ -49,7 +55,7 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 
 // observe reads what changed; at first all there is, because it is not told of all one by one.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{now: time.Now()}
+	o := &observed{now: time.Now(), unreadable: map[types.NamespacedName]string{}}
 	changed := r.changes.take()
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)
@@ -67,9 +73,7 @@ func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Re
 	}
 	for _, ref := range changed {
 		if ref.Kind == kindSecret {
-			if object, answered := r.secrets.answer(ref); answered {
-				o.add(ref, object)
-			}
+			r.secrets.observe(ref, o)
 			continue
 		}
 		object := watched[ref.Kind].object.DeepCopyObject().(client.Object)

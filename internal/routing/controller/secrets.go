@@ -10,6 +10,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,8 @@ type secrets struct {
 	live client.WithWatch
 	// changed is told when there is another answer.
 	changed func(routing.Ref)
+	// patience is after how long without an answer a Secret is given up, until there is one.
+	patience time.Duration
 
 	mu  sync.Mutex
 	all map[types.NamespacedName]*followed
@@ -31,10 +34,13 @@ type secrets struct {
 
 // followed is a Secret that is wanted.
 type followed struct {
-	stop context.CancelFunc
+	stop func()
 	// answered says whether it is known how it is; object is nil where it is not there.
 	answered bool
 	object   *corev1.Secret
+	// err is why it is not known, as of the last try; unreadable is that of when it was given up.
+	err        error
+	unreadable string
 }
 
 // want follows these and no others.
@@ -47,8 +53,10 @@ func (s *secrets) want(names []types.NamespacedName) {
 		if s.all[n] != nil {
 			continue
 		}
-		ctx, stop := context.WithCancel(s.running)
-		f := &followed{stop: stop}
+		ctx, cancel := context.WithCancel(s.running)
+		f := &followed{err: fmt.Errorf("the API server does not answer for %v", s.patience)}
+		over := time.AfterFunc(s.patience, func() { s.giveUp(n, f) })
+		f.stop = func() { over.Stop(); cancel() }
 		s.all[n] = f
 		go s.follow(ctx, n, f)
 	}
@@ -60,18 +68,47 @@ func (s *secrets) want(names []types.NamespacedName) {
 	}
 }
 
-// answer is how a Secret is, nil for not there, once that is known.
-func (s *secrets) answer(ref routing.Ref) (object client.Object, answered bool) {
+// observe tells how a Secret is, once that is known, or that it cannot be.
+func (s *secrets) observe(ref routing.Ref, o *observed) {
+	n := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.all[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]
-	switch {
-	case f == nil || !f.answered:
-		return nil, false
-	case f.object == nil:
-		return nil, true
+	switch f := s.all[n]; {
+	case f == nil:
+	case f.answered && f.object == nil:
+		o.add(ref, nil)
+	case f.answered:
+		o.add(ref, f.object)
+	case f.unreadable != "":
+		o.unreadable[n] = f.unreadable
 	}
-	return f.object, true
+}
+
+// object is a Secret that is wanted and is there, nil for any other.
+func (s *secrets) object(ref routing.Ref) runtime.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.all[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]; f != nil && f.object != nil {
+		return f.object
+	}
+	return nil
+}
+
+// giveUp says of a Secret that is not known yet that it cannot be read. It is followed all the same.
+func (s *secrets) giveUp(n types.NamespacedName, f *followed) {
+	s.mu.Lock()
+	given := !f.answered && s.all[n] == f
+	if given {
+		f.unreadable = f.err.Error()
+	}
+	s.mu.Unlock()
+	if given {
+		s.changed(refOfSecret(n))
+	}
+}
+
+func refOfSecret(n types.NamespacedName) routing.Ref {
+	return routing.Ref{Kind: kindSecret, Namespace: n.Namespace, Name: n.Name}
 }
 
 const (
@@ -89,6 +126,9 @@ func (s *secrets) follow(ctx context.Context, n types.NamespacedName, f *followe
 		}
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "a Secret cannot be watched", "secret", n)
+			s.mu.Lock()
+			f.err = err
+			s.mu.Unlock()
 		}
 		pause := min(firstRetry<<min(retries, 10), lastRetry)
 		select {
@@ -139,7 +179,7 @@ func (s *secrets) read(ctx context.Context, n types.NamespacedName, f *followed)
 	f.answered, f.object = true, object
 	s.mu.Unlock()
 	if !same {
-		s.changed(routing.Ref{Kind: kindSecret, Namespace: n.Namespace, Name: n.Name})
+		s.changed(refOfSecret(n))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // SetUp registers the controller with the manager, whose cache must have every Ingress, IngressClass,
-// Service, EndpointSlice, Namespace and IngressDaemonSet. The first pass begins when it has them.
+// Service, EndpointSlice, Namespace, Node, IngressDaemonSet and Deployment of one. The first pass begins when it has them.
 func SetUp(mgr ctrl.Manager, o Options) error {
 	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -72,7 +72,8 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 	}
 	return &Reconciler{
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
-		secrets: &secrets{running: running, live: live, changed: changed, all: map[types.NamespacedName]*followed{}},
+		secrets: &secrets{running: running, live: live, changed: changed, patience: patience, all: map[types.NamespacedName]*followed{}},
 		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{}, written: map[routing.Ref]string{},
+		withheld: map[types.NamespacedName]map[string]withheld{},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -87,7 +88,7 @@ func (a *API) noted() interceptor.Funcs {
 			})
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return a.write("update", o, sub, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
+			return a.write("update", o, sub, func() error { return updateSubResource(ctx, c, sub, o, opts) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			return a.write("patch", o, sub, func() error {
@@ -101,6 +102,18 @@ func (a *API) noted() interceptor.Funcs {
 			return a.write("create", o, sub, func() error { return a.evict(body) })
 		},
 	}
+}
+
+// updateSubResource takes the annotations of an Ingress with its status, as the API server does; the client
+// beneath takes none.
+func updateSubResource(ctx context.Context, c client.Client, sub string, o client.Object, opts []client.SubResourceUpdateOption) error {
+	annotations := o.GetAnnotations()
+	err := c.SubResource(sub).Update(ctx, o, opts...)
+	if _, is := o.(*networkingv1.Ingress); !is || err != nil || maps.Equal(annotations, o.GetAnnotations()) {
+		return err
+	}
+	o.SetAnnotations(annotations)
+	return c.Update(ctx, o)
 }
 
 // write notes a write, and makes it unless it is refused.
