@@ -76,10 +76,12 @@ func TestFollower(t *testing.T) {
 			t.Error("alone it writes, or shows a certificate")
 		}
 		leader := c.replica(true)
-		leader.settle(t)
+		if leader.settle(t); !leader.accepted(t, "edge") {
+			t.Fatal("proxies do not accept what the leader shows")
+		}
 		c.wrote()
 		if after := follower.settle(t); after != 6*time.Hour || !follower.accepted(t, "edge") {
-			t.Errorf("proxies do not accept what it shows, and it looks again after %v", after)
+			t.Fatalf("proxies do not accept what it shows, or it looks again after %v", after)
 		}
 		one, _ := leader.Certificate()
 		other, _ := follower.Certificate()
