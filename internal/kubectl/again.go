@@ -1,6 +1,8 @@
 package kubectl
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +14,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // abort puts the template back that all nodes served with last, and remembers the present one.
@@ -34,11 +39,15 @@ func abort(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) 
 		set.Annotations = map[string]string{}
 	}
 	set.Annotations[v1alpha1.AnnotationAborted] = present + "/" + objects.Revision(objects.Template(set))
-	done := fmt.Sprintf("aborted, goes back to revision %d", number)
+	return fmt.Sprintf("aborted, goes back to revision %d", number) + whenResumed(set), nil
+}
+
+// whenResumed is what a change of the template waits for, empty where it waits for nobody.
+func whenResumed(set *v1alpha1.IngressDaemonSet) string {
 	if set.Spec.Paused {
-		done += " when it is resumed"
+		return " when it is resumed (run rollout resume)"
 	}
-	return done, nil
+	return ""
 }
 
 // tryAgain tries what was aborted or rejected again.
@@ -46,6 +55,12 @@ func tryAgain(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevisio
 	present := objects.Revision(objects.Template(set))
 	aborted, wentBackTo, _ := strings.Cut(set.Annotations[v1alpha1.AnnotationAborted], "/")
 	switch r := set.Status.Rejected; {
+	case r != nil && r.Revision == present:
+		// Also where somebody had gone back to it: that was before.
+		if _, err := restart(set, now); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("tries revision %s again, as %s", present, objects.Revision(objects.Template(set))), nil
 	case aborted != "" && wentBackTo == present:
 		t, number, err := templateOf(records, aborted)
 		if err != nil {
@@ -53,16 +68,29 @@ func tryAgain(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevisio
 		}
 		set.Spec.Template = t
 		delete(set.Annotations, v1alpha1.AnnotationAborted)
-		return fmt.Sprintf("tries revision %d again", number), nil
-	case r != nil && r.Revision == present:
-		if _, err := restart(set, now); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("tries revision %s again, as %s", present, objects.Revision(objects.Template(set))), nil
+		return fmt.Sprintf("tries revision %d again", number) + whenResumed(set), nil
 	case set.Spec.Paused:
 		return "", errors.New("it is paused (run rollout resume first)")
 	}
 	return "", errors.New("there is nothing to try again: no rollout was aborted, rejected or halted")
+}
+
+// goOn ends a halt, which lasts until the spec changes: spec.paused is written out as false, or left out
+// where it is. That means the same, and is another spec. It is one write, so that nobody is left with a
+// rollout that is paused.
+func goOn(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet) (client.Patch, string, error) {
+	// Once it is read into its type, nobody can tell whether it was written out.
+	stored := &unstructured.Unstructured{}
+	stored.SetGroupVersionKind(v1alpha1.Kind)
+	if err := api.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil {
+		return nil, "", err
+	}
+	var paused any = false
+	if _, written, _ := unstructured.NestedBool(stored.Object, "spec", "paused"); written {
+		paused = nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": set.ResourceVersion}, "spec": map[string]any{"paused": paused}})
+	return client.RawPatch(types.MergePatchType, patch), "tried again", err
 }
 
 // isHalted reports whether the rollout stands until the spec changes. One that is paused stands for that.

@@ -127,7 +127,7 @@ func undo(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision, n
 					present, r.Revision, r.Revision)
 			}
 			set.Spec.Template = t
-			return fmt.Sprintf("rolled back to revision %d", r.Revision), nil
+			return fmt.Sprintf("rolled back to revision %d", r.Revision) + whenResumed(set), nil
 		}
 	}
 	if number != 0 {

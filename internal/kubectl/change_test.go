@@ -254,9 +254,9 @@ func TestExplanation(t *testing.T) {
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "old", CreationTimestamp: ago(time.Hour), DeletionTimestamp: &deleted, Labels: map[string]string{v1alpha1.LabelRevision: "aaaaaaaaaa"}}},
 	}
-	golden.Equal(t, *update, filepath.Join("testdata", "explain.txt"), explanation(set, node, []appsv1.Deployment{d}, pods, nil, now))
+	golden.Equal(t, *update, filepath.Join("testdata", "explain.txt"), explanation(set, node.Name, node, []appsv1.Deployment{d}, pods, nil, now))
 	node.Name, node.Annotations = "node-9", nil
-	golden.Equal(t, *update, filepath.Join("testdata", "explain-not-in-set.txt"), explanation(set, node, nil, nil, nil, now))
+	golden.Equal(t, *update, filepath.Join("testdata", "explain-not-in-set.txt"), explanation(set, node.Name, node, nil, nil, nil, now))
 }
 
 // TestExplanationReadsTheMark as the health checkers do: under the key on record, else
@@ -284,7 +284,7 @@ func TestExplanationReadsTheMark(t *testing.T) {
 			d.Annotations[key] = value
 		}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
-		text := explanation(set, node, []appsv1.Deployment{d}, nil, nil, now)
+		text := explanation(set, node.Name, node, []appsv1.Deployment{d}, nil, nil, now)
 		_, mark, marked := strings.Cut(text, "made to fail by the mark ")
 		mark, _, _ = strings.Cut(mark, "\n")
 		if marked != (c.says != "") || mark != c.says {
@@ -303,7 +303,7 @@ func TestExplanationReadsTheHold(t *testing.T) {
 	} {
 		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNode: "node-1", v1alpha1.AnnotationHold: value}}}
 		d.Spec.Replicas = new(int32(2))
-		text := explanation(midway(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, []appsv1.Deployment{d}, nil, nil, now)
+		text := explanation(midway(), "node-1", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, []appsv1.Deployment{d}, nil, nil, now)
 		if line := text[strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1:]; strings.Join(strings.Fields(line), " ") != strings.Join(strings.Fields(says), " ") {
 			t.Errorf("%q: %q, want %q", value, line, says)
 		}

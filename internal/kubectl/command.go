@@ -112,10 +112,25 @@ func (o *operator) get(ctx context.Context, name string) (client.WithWatch, *v1a
 	return c, set, c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, set)
 }
 
-// change patches the IngressDaemonSet with what edit makes of it, again where only the
-// status or the metadata changed meanwhile, up to four times. A spec that somebody else changed is not what
-// the caller saw: an undo after theirs would take that back.
-func (o *operator) change(ctx context.Context, name string, edit func(client.Client, *v1alpha1.IngressDaemonSet) (done string, err error)) error {
+// edit changes an IngressDaemonSet, and says what it did.
+type edit func(client.Client, *v1alpha1.IngressDaemonSet) (done string, err error)
+
+// change patches the IngressDaemonSet with what edit makes of it.
+func (o *operator) change(ctx context.Context, name string, edit edit) error {
+	return o.write(ctx, name, edit.patch)
+}
+
+// patch is the difference that it makes, of this version of the object alone.
+func (e edit) patch(api client.Client, set *v1alpha1.IngressDaemonSet) (client.Patch, string, error) {
+	before := set.DeepCopy()
+	done, err := e(api, set)
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), done, err
+}
+
+// write patches the IngressDaemonSet, again where only the status or the metadata changed meanwhile, up to
+// four times. A spec that somebody else changed is not what the caller saw: an undo after theirs would take
+// that back.
+func (o *operator) write(ctx context.Context, name string, decide func(client.Client, *v1alpha1.IngressDaemonSet) (client.Patch, string, error)) error {
 	seen := int64(0)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		c, set, err := o.get(ctx, name)
@@ -126,12 +141,10 @@ func (o *operator) change(ctx context.Context, name string, edit func(client.Cli
 			return fmt.Errorf("somebody else changed the spec of ingressdaemonset %q at the same time, and nothing was done here: see what it is now, and try again", name)
 		}
 		seen = set.Generation
-		before := set.DeepCopy()
-		done, err := edit(c, set)
+		patch, done, err := decide(c, set)
 		if err != nil {
 			return err
 		}
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		err = c.Patch(ctx, set, patch, client.FieldOwner(fieldManager))
 		if err == nil {
 			fmt.Fprintf(o.streams.Out, "ingressdaemonset.%s/%s %s\n", v1alpha1.GroupVersion.Group, name, done)

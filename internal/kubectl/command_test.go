@@ -120,6 +120,7 @@ func TestReleasePort(t *testing.T) {
 		{"10079", "", "port 10079 is released already", "10079, 10080,x"},
 		{"10083", "", `no health checker of ingressdaemonset "nginx" answers on port 10083`, "10079, 10080,x"},
 		{"http", "", `"http" is not a port`, "10079, 10080,x"},
+		{"0", "", `"0" is not a port`, "10079, 10080,x"},
 		{"65616", "", `"65616" is not a port`, "10079, 10080,x"},
 		{"10082", "nginx released port 10082", "", "10079,10082"},
 		{"10081", "nginx released port 10081", "", "10079,10081,10082"},

@@ -12,16 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// explanation says why a node is in its state, from what stands in the objects. Events are those that
-// warn of pods.
-func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments []appsv1.Deployment, pods []corev1.Pod, events []corev1.Event, now time.Time) string {
+// explanation says why a node is in its state, from what stands in the objects. The Node is nil where it is
+// gone, events are those that warn of pods.
+func explanation(set *v1alpha1.IngressDaemonSet, name string, node *corev1.Node, deployments []appsv1.Deployment, pods []corev1.Pod, events []corev1.Event, now time.Time) string {
 	var b strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	say("Node %s of IngressDaemonSet %s/%s", node.Name, set.Namespace, set.Name)
+	say := func(format string, args ...any) { b.WriteString(printable(fmt.Sprintf(format, args...)) + "\n") }
+	say("Node %s of IngressDaemonSet %s/%s", name, set.Namespace, set.Name)
 	say("")
-	i := slices.IndexFunc(set.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == node.Name })
-	inWave := slices.Contains(set.Status.Wave, node.Name)
-	d := deploymentOf(deployments, node.Name)
+	i := slices.IndexFunc(set.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name })
+	inWave := slices.Contains(set.Status.Wave, name)
+	d := deploymentOf(deployments, name)
 	switch {
 	case i >= 0:
 		n := set.Status.Nodes[i]
@@ -46,7 +46,11 @@ func explanation(set *v1alpha1.IngressDaemonSet, node *corev1.Node, deployments 
 	} else if !inWave && a != nil && a.Phase != v1alpha1.AnalysisPassed {
 		say("No node begins before the last wave has passed its analysis: %s.", analysisInWords(a))
 	}
-	if !objects.NodeReady(node) {
+	switch {
+	case node == nil:
+		say("There is no such Node any more.")
+		node = &corev1.Node{}
+	case !objects.NodeReady(node):
 		say("The Node is NotReady, so it counts as out, whatever its pods do.")
 	}
 	if node.Spec.Unschedulable {

@@ -42,6 +42,10 @@ type fakeAPI struct {
 	// beforePatch is what somebody else does just before a patch arrives, once; beforeWatch just before a
 	// watch begins, once.
 	beforePatch, beforeWatch func()
+	// afterWatch is what somebody else does when a watch has told what there is, which ends it, once.
+	afterWatch func()
+	// away is how many requests are told that the API server is not available.
+	away int
 }
 
 // kind is a resource that discovery tells of.
@@ -175,6 +179,23 @@ func (f *fakeAPI) putFleet(set *v1alpha1.IngressDaemonSet, on fleet) {
 	}
 }
 
+// write changes an object as it is stored.
+func (f *fakeAPI) write(k kind, name string, change func(*unstructured.Unstructured)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	path := k.collection() + "/" + name
+	u := f.objects[path].DeepCopy()
+	change(u)
+	f.store(path, u)
+}
+
+// remove deletes an object.
+func (f *fakeAPI) remove(k kind, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.objects, k.collection()+"/"+name)
+}
+
 // read gives an object as it is stored.
 func (f *fakeAPI) read(k kind, name string, into runtime.Object) {
 	f.t.Helper()
@@ -197,15 +218,19 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer f.mu.Unlock()
 	f.asked++
 	code, answer := f.answer(req)
+	if f.away > 0 {
+		f.away--
+		code, answer = http.StatusServiceUnavailable, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonServiceUnavailable, Code: http.StatusServiceUnavailable}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
 // happens lets something happen once, if it is its time.
-func (f *fakeAPI) happens(now bool, what *func()) {
+func (f *fakeAPI) happens(now bool, what *func()) (happened bool) {
 	if !now {
-		return
+		return false
 	}
 	f.mu.Lock()
 	happens := *what
@@ -214,6 +239,7 @@ func (f *fakeAPI) happens(now bool, what *func()) {
 	if happens != nil {
 		happens()
 	}
+	return happens != nil
 }
 
 // watch tells of objects that are newer than the version that the request names, until nobody listens.
@@ -236,6 +262,9 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": u.Object})
 		}
 		w.(http.Flusher).Flush()
+		if f.happens(true, &f.afterWatch) {
+			return
+		}
 		select {
 		case <-req.Context().Done():
 			return

@@ -10,6 +10,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -82,6 +83,19 @@ func TestExplainSaysWhy(t *testing.T) {
 	}
 	if out, err := f.ids("explain", "nginx", "node-2"); err != nil || !strings.Contains(out, "nginx-node-2-0, terminating, revision") || !strings.Contains(out, "nginx-node-2-1, ready, revision") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestExplainOfANodeThatIsGone tells what is left of it, as long as anything is.
+func TestExplainOfANodeThatIsGone(t *testing.T) {
+	f := unreadyFleet(t)
+	f.remove(kindNode, "node-1")
+	out, err := f.ids("explain", "nginx", "node-1")
+	if err != nil || !strings.Contains(out, "It is Unavailable: no pod is ready") || !strings.Contains(out, "There is no such Node any more.\n") || !strings.Contains(out, "nginx-node-1-0, not ready") || strings.Contains(out, "NotReady") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := f.ids("explain", "nginx", "node-9"); !apierrors.IsNotFound(err) {
+		t.Errorf("one that never was: %v\n%s", err, out)
 	}
 }
 

@@ -3,12 +3,14 @@ package kubectl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,10 +87,11 @@ func (o *operator) explain() *cobra.Command {
 				return err
 			}
 			n := &corev1.Node{}
-			if err := api.Get(c.Context(), types.NamespacedName{Name: args[1]}, n); err != nil {
-				return err
+			missing := api.Get(c.Context(), types.NamespacedName{Name: args[1]}, n)
+			if missing != nil && !apierrors.IsNotFound(missing) {
+				return missing
 			}
-			onNode := client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name), v1alpha1.LabelNode: v1alpha1.LabelValue(n.Name)}
+			onNode := client.MatchingLabels{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name), v1alpha1.LabelNode: v1alpha1.LabelValue(args[1])}
 			var deployments appsv1.DeploymentList
 			var pods corev1.PodList
 			for _, list := range []client.ObjectList{&deployments, &pods} {
@@ -96,8 +99,15 @@ func (o *operator) explain() *cobra.Command {
 					return err
 				}
 			}
+			if missing != nil {
+				// What was on it may still be there.
+				if listed := slices.ContainsFunc(set.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == args[1] }); !listed && len(deployments.Items)+len(pods.Items) == 0 {
+					return missing
+				}
+				n = nil
+			}
 			events := warningsOf(c.Context(), api, set.Namespace)
-			_, err = fmt.Fprint(o.streams.Out, explanation(set, n, deployments.Items, pods.Items, events, time.Now()))
+			_, err = fmt.Fprint(o.streams.Out, explanation(set, args[1], n, deployments.Items, pods.Items, events, time.Now()))
 			return err
 		},
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -50,14 +52,15 @@ func (f statusFlags) run(ctx context.Context, o *operator, name string) error {
 	if err != nil {
 		return err
 	}
-	last := ""
+	last, seen := "", false
 	see := func(set *v1alpha1.IngressDaemonSet) (bool, error) {
+		seen = true
 		if present := objects.Revision(objects.Template(set)); hash != "" && present != hash {
 			return true, fmt.Errorf("revision %d (%s) is not what is rolled out: the template is that of %s", f.revision, hash, present)
 		}
 		line, done, err := progress(set)
 		if err == nil && line != last {
-			fmt.Fprintln(o.streams.Out, line)
+			fmt.Fprintln(o.streams.Out, printable(line))
 		}
 		last = line
 		return done, err
@@ -69,10 +72,31 @@ func (f statusFlags) run(ctx context.Context, o *operator, name string) error {
 		}
 		return err
 	}
-	if err := o.follow(ctx, name, see); err != nil {
-		return err
+	for {
+		err := o.follow(ctx, name, see)
+		switch {
+		case err == nil:
+			return context.Cause(ctx)
+		case !seen || !passes(err):
+			return err
+		}
+		// The rollout goes on, or stands, whether or not anybody can look: who waits for it waits on.
+		fmt.Fprintf(o.streams.ErrOut, "The API server is asked again: %v\n", err)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(askedAgain):
+		}
 	}
-	return context.Cause(ctx)
+}
+
+// askedAgain is after how long an API server is asked again that did not answer.
+const askedAgain = time.Second
+
+// passes reports whether an error is of an API server that is away, or overloaded, for a while.
+func passes(err error) bool {
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
 // hashOf is the hash of a revision by its number; empty for 0, which is whatever is rolled out.
@@ -105,9 +129,9 @@ func (o *operator) undo() *cobra.Command {
 			if err := notNegative("to-revision", revision); err != nil {
 				return err
 			}
-			return o.changeByRecord(c.Context(), args[0], func(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) (string, error) {
+			return o.change(c.Context(), args[0], byRecord(c.Context(), func(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) (string, error) {
 				return undo(set, records, revision)
-			})
+			}))
 		},
 	}
 	c.Flags().Int64Var(&revision, "to-revision", 0, "the revision to go back to; 0 for the one before the present")
@@ -123,7 +147,7 @@ like any other. Unlike undo it goes past revisions that never came through, and 
 where the present one did. What was aborted is remembered: rollout retry tries it again.`,
 		Example: examples("kubectl ids rollout abort nginx"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.changeByRecord(c.Context(), args[0], abort)
+			return o.change(c.Context(), args[0], byRecord(c.Context(), abort))
 		},
 	}
 }
@@ -138,41 +162,36 @@ func (o *operator) retry() *cobra.Command {
 - one of which the template was rejected (failurePolicy Rollback), by an annotation on the
   template, which makes another revision of it, as rollout restart does;
 - one that is halted, because a node was not detached in time, the analysis failed or, with
-  failurePolicy Pause, the progress deadline is over, by pausing and resuming it: a change of
-  the spec ends a halt.`,
+  failurePolicy Pause, the progress deadline is over: a change of the spec ends a halt, and
+  spec.paused is written that means nothing else than before.`,
 		Example: examples("kubectl ids rollout retry nginx"),
 		RunE: func(c *cobra.Command, args []string) error {
-			halted := false
-			err := o.changeByRecord(c.Context(), args[0], func(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) (done string, err error) {
-				if halted = isHalted(set); halted {
-					return pause(set)
-				}
+			again := byRecord(c.Context(), func(set *v1alpha1.IngressDaemonSet, records []appsv1.ControllerRevision) (string, error) {
 				return tryAgain(set, records, time.Now())
 			})
-			if err != nil || !halted {
-				return err
-			}
-			if err := o.change(c.Context(), args[0], func(_ client.Client, set *v1alpha1.IngressDaemonSet) (string, error) { return resume(set) }); err != nil {
-				return fmt.Errorf("it is paused now, and does not go on before kubectl ids rollout resume %s: %w", args[0], err)
-			}
-			return nil
+			return o.write(c.Context(), args[0], func(api client.Client, set *v1alpha1.IngressDaemonSet) (client.Patch, string, error) {
+				if isHalted(set) {
+					return goOn(c.Context(), api, set)
+				}
+				return again.patch(api, set)
+			})
 		},
 	}
 }
 
-// changeByRecord is change for what needs the revisions on record.
-func (o *operator) changeByRecord(ctx context.Context, name string, edit func(*v1alpha1.IngressDaemonSet, []appsv1.ControllerRevision) (done string, err error)) error {
-	return o.change(ctx, name, func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {
+// byRecord is an edit that needs the revisions on record.
+func byRecord(ctx context.Context, change func(*v1alpha1.IngressDaemonSet, []appsv1.ControllerRevision) (done string, err error)) edit {
+	return func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {
 		records, err := recorded(ctx, api, set)
 		if err != nil {
 			return "", err
 		}
-		return edit(set, records)
-	})
+		return change(set, records)
+	}
 }
 
-// edit is a command that changes the spec.
-func (o *operator) edit(use, short string, edit func(*v1alpha1.IngressDaemonSet) (string, error)) *cobra.Command {
+// changing is a command that changes the spec.
+func (o *operator) changing(use, short string, edit func(*v1alpha1.IngressDaemonSet) (string, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " NAME", Short: short, Example: examples("kubectl ids rollout " + use + " nginx"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -182,22 +201,22 @@ func (o *operator) edit(use, short string, edit func(*v1alpha1.IngressDaemonSet)
 }
 
 func (o *operator) pause() *cobra.Command {
-	return o.edit("pause", "Start no further node; those under way come to their end", pause)
+	return o.changing("pause", "Start no further node; those under way come to their end", pause)
 }
 
 func (o *operator) resume() *cobra.Command {
-	return o.edit("resume", "Go on with a paused rollout", resume)
+	return o.changing("resume", "Go on with a paused rollout", resume)
 }
 
 func (o *operator) restart() *cobra.Command {
-	return o.edit("restart", "Replace all pods, by a rollout like any other", func(set *v1alpha1.IngressDaemonSet) (string, error) {
+	return o.changing("restart", "Replace all pods, by a rollout like any other", func(set *v1alpha1.IngressDaemonSet) (string, error) {
 		return restart(set, time.Now())
 	})
 }
 
 func (o *operator) promote() *cobra.Command {
 	past := false
-	c := o.edit("promote", "Go past the analysis of the last wave, or with --partition past the partition", func(set *v1alpha1.IngressDaemonSet) (string, error) {
+	c := o.changing("promote", "Go past the analysis of the last wave, or with --partition past the partition", func(set *v1alpha1.IngressDaemonSet) (string, error) {
 		if past {
 			return promoteFleet(set)
 		}
@@ -230,7 +249,7 @@ func (o *operator) releasePort() *cobra.Command {
 		Example: examples("kubectl ids port release nginx 10079"),
 		RunE: func(c *cobra.Command, args []string) error {
 			port, err := strconv.ParseUint(args[1], 10, 16)
-			if err != nil {
+			if err != nil || port == 0 {
 				return fmt.Errorf("%q is not a port", args[1])
 			}
 			return o.change(c.Context(), args[0], func(api client.Client, set *v1alpha1.IngressDaemonSet) (string, error) {

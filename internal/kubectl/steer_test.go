@@ -3,13 +3,15 @@ package kubectl
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // recordedFleet stores midway, with three revisions on record: the third is the present one, the first
@@ -91,9 +93,7 @@ func TestNothingToAbort(t *testing.T) {
 // TestRetryOfWhatStands: a halt ends with a change of the spec, a rejection with one of the template.
 func TestRetryOfWhatStands(t *testing.T) {
 	stands := func(reason string) func(*v1alpha1.IngressDaemonSet) {
-		return func(set *v1alpha1.IngressDaemonSet) {
-			set.Status.Conditions[1].Reason, set.Status.Conditions[1].Status = reason, metav1.ConditionFalse
-		}
+		return func(set *v1alpha1.IngressDaemonSet) { stopped(reason)(set, &set.Status.Conditions[1]) }
 	}
 	for name, c := range map[string]struct {
 		change     func(*v1alpha1.IngressDaemonSet)
@@ -101,13 +101,13 @@ func TestRetryOfWhatStands(t *testing.T) {
 		template   bool
 		says       string
 	}{
-		"not detached in time":         {stands(v1alpha1.ReasonDetachTimedOut), 4, false, "nginx resumed"},
-		"analysis failed":              {stands(v1alpha1.ReasonAnalysisFailed), 4, false, "nginx resumed"},
+		"not detached in time":         {stands(v1alpha1.ReasonDetachTimedOut), 3, false, "nginx tried again"},
+		"analysis failed":              {stands(v1alpha1.ReasonAnalysisFailed), 3, false, "nginx tried again"},
 		"too slow, which is only told": {stands(v1alpha1.ReasonProgressDeadlineExceeded), 2, false, "there is nothing to try again"},
 		"too slow": {func(set *v1alpha1.IngressDaemonSet) {
 			stands(v1alpha1.ReasonProgressDeadlineExceeded)(set)
 			set.Spec.UpdateStrategy.RollingUpdate.FailurePolicy = v1alpha1.PauseOnFailure
-		}, 4, false, "nginx resumed"},
+		}, 3, false, "nginx tried again"},
 		"rejected": {func(set *v1alpha1.IngressDaemonSet) {
 			set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: objects.Revision(objects.Template(set))}
 		}, 3, true, "again, as "},
@@ -127,6 +127,68 @@ func TestRetryOfWhatStands(t *testing.T) {
 				t.Errorf("%v, %s: generation %d, another template %t, paused %t", err, out, after.Generation, changed, after.Spec.Paused)
 			}
 		})
+	}
+}
+
+// TestRetryOfAHalt is one write, however often: nothing is half done where that fails, and nothing of the spec
+// means anything else.
+func TestRetryOfAHalt(t *testing.T) {
+	f, stored := recordedFleet(t, func(set *v1alpha1.IngressDaemonSet) {
+		stopped(v1alpha1.ReasonAnalysisFailed)(set, &set.Status.Conditions[1])
+	})
+	for generation := int64(3); generation < 6; generation++ {
+		before, writes := stored(), 0
+		f.beforePatch = func() { writes++ }
+		out, err := f.ids("rollout", "retry", "nginx")
+		after := stored()
+		if err != nil || writes != 1 || !strings.Contains(out, "nginx tried again") || after.Generation != generation || !reflect.DeepEqual(after.Spec, before.Spec) {
+			t.Fatalf("%v, %s: %d writes, generation %d", err, out, writes, after.Generation)
+		}
+		after.Status.ObservedGeneration, after.Status.Conditions[1].ObservedGeneration = generation, generation
+		f.put(kindSet, after)
+		if generation == 3 {
+			f.write(kindSet, "nginx", func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, false, "spec", "paused") })
+		}
+	}
+}
+
+// TestRetryOfAHaltThatIsPaused at the same time leaves that as it is.
+func TestRetryOfAHaltThatIsPaused(t *testing.T) {
+	f, stored := recordedFleet(t, func(set *v1alpha1.IngressDaemonSet) {
+		stopped(v1alpha1.ReasonAnalysisFailed)(set, &set.Status.Conditions[1])
+	})
+	f.beforePatch = func() {
+		if out, err := f.ids("rollout", "pause", "nginx"); err != nil {
+			t.Errorf("%v, %s", err, out)
+		}
+	}
+	if out, err := f.ids("rollout", "retry", "nginx"); err == nil || !strings.Contains(err.Error(), "somebody else changed the spec") || !stored().Spec.Paused {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// TestPausedChangesSayWhatTheyWaitFor: nothing moves before somebody resumes.
+func TestPausedChangesSayWhatTheyWaitFor(t *testing.T) {
+	f, _ := recordedFleet(t, func(set *v1alpha1.IngressDaemonSet) { set.Spec.Paused = true })
+	for _, command := range []string{"undo", "abort", "retry"} {
+		if out, err := f.ids("rollout", command, "nginx"); err != nil || !strings.Contains(out, "when it is resumed") {
+			t.Errorf("%s: %v, %s", command, err, out)
+		}
+	}
+}
+
+// TestRetryOfTheLastFailure: a template that somebody went back to, and that is rejected then, is what is
+// tried again, and not what was aborted before.
+func TestRetryOfTheLastFailure(t *testing.T) {
+	f, stored := recordedFleet(t, func(*v1alpha1.IngressDaemonSet) {})
+	if out, err := f.ids("rollout", "abort", "nginx"); err != nil {
+		t.Fatalf("%v, %s", err, out)
+	}
+	set := stored()
+	set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: objects.Revision(objects.Template(set))}
+	f.put(kindSet, set)
+	if out, err := f.ids("rollout", "retry", "nginx"); err != nil || !strings.Contains(out, "again, as ") || imageOf(stored()) != "nginx:1.20" {
+		t.Errorf("%v, %s: the spec has %s", err, out, imageOf(stored()))
 	}
 }
 
@@ -167,7 +229,9 @@ func TestRolloutStatusOnce(t *testing.T) {
 	if out, err := f.ids("rollout", "status", "nginx", "--watch=false"); err != nil || !strings.Contains(out, "1 of 4 nodes are updated") {
 		t.Errorf("under way: %v, %s", err, out)
 	}
-	f, _ = recordedFleet(t, func(set *v1alpha1.IngressDaemonSet) { set.Status.Conditions[1].Reason = v1alpha1.ReasonDetachTimedOut })
+	f, _ = recordedFleet(t, func(set *v1alpha1.IngressDaemonSet) {
+		stopped(v1alpha1.ReasonDetachTimedOut)(set, &set.Status.Conditions[1])
+	})
 	if out, err := f.ids("rollout", "status", "nginx", "--watch=false"); err == nil || !strings.Contains(err.Error(), v1alpha1.ReasonDetachTimedOut) {
 		t.Errorf("halted: %v, %s", err, out)
 	}
@@ -183,6 +247,27 @@ func TestRolloutStatusWaits(t *testing.T) {
 	}
 	if out, err := f.ids("rollout", "status", "nginx", "--revision", "3"); err != nil || !strings.Contains(out, "successfully rolled out: 4 of 4 nodes") {
 		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// TestRolloutStatusOutlastsTheAPIServer once it has seen the rollout: that goes on meanwhile. One that is away
+// from the first on may be no API server.
+func TestRolloutStatusOutlastsTheAPIServer(t *testing.T) {
+	f, stored := recordedFleet(t, func(*v1alpha1.IngressDaemonSet) {})
+	f.afterWatch = func() {
+		set := stored()
+		set.Status.Conditions[1].Reason, set.Status.UpdatedNodes = v1alpha1.ReasonComplete, 4
+		f.put(kindSet, set)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.away = 1
+	}
+	if out, err := f.ids("rollout", "status", "nginx"); err != nil || !strings.Contains(out, "1 of 4 nodes are updated") || !strings.Contains(out, "successfully rolled out") || f.away > 0 {
+		t.Errorf("%v, %s", err, out)
+	}
+	f.away = 1
+	if out, err := f.ids("rollout", "status", "nginx"); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("from the first on: %v, %s", err, out)
 	}
 }
 

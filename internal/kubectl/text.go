@@ -2,13 +2,17 @@ package kubectl
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
@@ -92,7 +96,7 @@ func tree(set *v1alpha1.IngressDaemonSet, remaining string, reasons map[string][
 		facts = append(facts, [2]string{"waits", "the controller has not seen the present spec yet"})
 	}
 	for _, f := range facts {
-		fmt.Fprintf(&b, "%s %-10s %s\n", look.branch(false), f[0], f[1])
+		fmt.Fprintf(&b, "%s %-10s %s\n", look.branch(false), f[0], printable(f[1]))
 	}
 	nodes := nodeRows(set, reasons, now, look)
 	fmt.Fprintf(&b, "%s %s\n", look.branch(len(nodes) == 0), "conditions")
@@ -148,7 +152,8 @@ func (s style) bar(part, whole int32) string {
 		return text
 	}
 	const width = 20
-	full := int(part) * width / int(whole)
+	// A status may count nodes that were updated before they left the node set.
+	full := min(width, int(part)*width/int(whole))
 	return s.paint(green, strings.Repeat("█", full)) + strings.Repeat("░", width-full) + " " + text
 }
 
@@ -207,7 +212,7 @@ func nodeRows(set *v1alpha1.IngressDaemonSet, reasons map[string][]string, now t
 		if slices.Contains(set.Status.Wave, n.Name) {
 			mark = "*"
 		}
-		rows = append(rows, []string{mark + " " + n.Name, look.paint(colours[n.State], string(n.State)), age(n.Since, now), n.Reason})
+		rows = append(rows, []string{mark + " " + n.Name, look.paint(cmp.Or(colours[n.State], plain), string(n.State)), age(n.Since, now), n.Reason})
 		for _, reason := range reasons[n.Name] {
 			if _, why, _ := strings.Cut(reason, ": "); !strings.Contains(n.Reason, why) {
 				rows = append(rows, []string{"", look.paint(green, ""), "", reason})
@@ -229,7 +234,11 @@ func columns(rows [][]string, indent string) string {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = printable(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	_ = w.Flush()
 	var out strings.Builder
@@ -238,6 +247,31 @@ func columns(rows [][]string, indent string) string {
 	}
 	return out.String()
 }
+
+// printable is a text in one line that steers no terminal but by our colours: messages come from
+// whoever runs pods, and a terminal obeys what it is sent.
+func printable(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '\x1b' && ourColours.MatchString(text):
+			size = strings.IndexByte(text, 'm') + 1
+			b.WriteString(text[:size])
+		case unicode.IsSpace(r):
+			b.WriteByte(' ')
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			b.WriteRune(utf8.RuneError)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// ourColours begins with what paint writes.
+var ourColours = regexp.MustCompile("^\x1b\\[(?:0|" + strings.Join([]string{plain, green, yellow, red}, "|") + ")m")
 
 func images(spec *corev1.PodSpec) []string {
 	var out []string
@@ -260,9 +294,10 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 		return fmt.Sprintf("ingressdaemonset %q successfully rolled out: %d of %d nodes serve the present template", set.Name, s.UpdatedNodes, s.DesiredNodes), true, nil
 	case v1alpha1.ReasonRollingBack:
 		return fmt.Sprintf("Rolling back ingressdaemonset %q: %s...", set.Name, c.Message), false, nil
-	case v1alpha1.ReasonDetachTimedOut, v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonAnalysisFailed,
-		v1alpha1.ReasonRolledBack, v1alpha1.ReasonDeploymentRefused:
-		return "", true, fmt.Errorf("ingressdaemonset %q: %s: %s", set.Name, c.Reason, c.Message)
+	}
+	// Also for a reason that only a newer controller knows.
+	if c.Status == metav1.ConditionFalse && c.Reason != v1alpha1.ReasonPaused {
+		return "", true, fmt.Errorf("ingressdaemonset %q: %s: %s", set.Name, c.Reason, printable(c.Message))
 	}
 	line = fmt.Sprintf("Waiting for ingressdaemonset %q: %d of %d nodes are updated", set.Name, s.UpdatedNodes, s.DesiredNodes)
 	if b := apimeta.FindStatusCondition(s.Conditions, v1alpha1.ConditionBlocked); b != nil && b.Status == metav1.ConditionTrue {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/kstatus"
@@ -77,6 +78,13 @@ func TestTree(t *testing.T) {
 	golden.Equal(t, *update, filepath.Join("testdata", "status-new.txt"), tree(&v1alpha1.IngressDaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, "", nil, now, style{}, false))
 }
 
+// stopped is a rollout that does not go on.
+func stopped(reason string) func(*v1alpha1.IngressDaemonSet, *metav1.Condition) {
+	return func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) {
+		c.Reason, c.Status = reason, metav1.ConditionFalse
+	}
+}
+
 func TestProgress(t *testing.T) {
 	set := func(change func(*v1alpha1.IngressDaemonSet, *metav1.Condition)) *v1alpha1.IngressDaemonSet {
 		s := midway()
@@ -92,15 +100,15 @@ func TestProgress(t *testing.T) {
 		"under way": {midway(), "1 of 4 nodes are updated, under way: node-2...", false, false},
 		"not seen":  {set(func(s *v1alpha1.IngressDaemonSet, _ *metav1.Condition) { s.Generation = 3 }), "controller to see", false, false},
 		"complete":  {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonComplete }), "successfully rolled out", true, false},
-		"paused":    {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonPaused }), "paused", false, false},
-		"halted":    {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonDetachTimedOut }), "", true, true},
-		"too slow": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) {
-			c.Reason = v1alpha1.ReasonProgressDeadlineExceeded
-		}), "", true, true},
+		"paused":    {set(stopped(v1alpha1.ReasonPaused)), "paused", false, false},
+		"halted":    {set(stopped(v1alpha1.ReasonDetachTimedOut)), "", true, true},
+		"too slow":  {set(stopped(v1alpha1.ReasonProgressDeadlineExceeded)), "", true, true},
+		"stands for a reason that a newer controller knows": {set(stopped("MoonIsFull")), "", true, true},
 		"rolling back": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonRollingBack }), "Rolling back", false, false},
-		"rolled back":  {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonRolledBack }), "", true, true},
+		"rolled back":  {set(stopped(v1alpha1.ReasonRolledBack)), "", true, true},
+		"refused":      {set(stopped(v1alpha1.ReasonDeploymentRefused)), "", true, true},
 		"analysing":    {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonAnalyzing }), "the last wave is analysed", false, false},
-		"failed":       {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonAnalysisFailed }), "", true, true},
+		"failed":       {set(stopped(v1alpha1.ReasonAnalysisFailed)), "", true, true},
 		"blocked": {set(func(s *v1alpha1.IngressDaemonSet, _ *metav1.Condition) {
 			b := &s.Status.Conditions[3]
 			b.Status, b.Message = metav1.ConditionTrue, "no such class"
@@ -112,5 +120,54 @@ func TestProgress(t *testing.T) {
 				t.Errorf("got %q, %t, %v", line, done, err)
 			}
 		})
+	}
+}
+
+// TestPrintable: what a message holds steers no terminal, and breaks no line or column.
+func TestPrintable(t *testing.T) {
+	const colour = "\x1b[31mred\x1b[0m \x1b[39mplain"
+	for text, want := range map[string]string{
+		"":                        "",
+		"磁盘已满 e\u0301 ✓":          "磁盘已满 e\u0301 ✓",
+		colour:                    colour,
+		"a\tb\nc\r\nd":            "a b c  d",
+		"\x1b]0;title\a":          "�]0;title�",
+		"\x1b[2J\x1b[1;1Hgone":    "�[2J�[1;1Hgone",
+		"\x1b[8mhidden\x1b[31":    "�[8mhidden�[31",
+		"\xff\xfe of no encoding": "�� of no encoding",
+		"\u202eback\u009b2J":      "�back�2J",
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%q gives %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestMessagesSteerNoTerminal, wherever they are shown: they come from whoever runs pods.
+func TestMessagesSteerNoTerminal(t *testing.T) {
+	const message = "exit code 1: \x1b[2J\xff\nall is well\t"
+	set := midway()
+	set.Status.Nodes[0].Reason, set.Status.Conditions[3].Message, set.Status.Conditions[3].Status = message, message, metav1.ConditionTrue
+	set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: "bbbbbbbbbb", Message: message}
+	set.Status.Analysis = &v1alpha1.AnalysisStatus{Phase: v1alpha1.AnalysisMeasuring, Checks: []v1alpha1.AnalysisCheckStatus{{Name: "shop", Message: message}}}
+	reasons := map[string][]string{"node-4": {"pod a: " + message}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}
+	for name, text := range map[string]string{
+		"status": tree(set, "", reasons, now, style{}, false), "explain": explanation(set, node.Name, node, nil, nil, nil, now),
+		"list": columns(fleetRows([]v1alpha1.IngressDaemonSet{*set}, true, true, now, style{}), ""), "top": topText([]v1alpha1.IngressDaemonSet{*set}, true, now, style{}),
+	} {
+		if !strings.Contains(text, "exit code 1: �[2J� all is well") || strings.ContainsAny(text, "\x1b\t") || !utf8.ValidString(text) || strings.Contains(text, "\nall") {
+			t.Errorf("%s:\n%q", name, text)
+		}
+	}
+}
+
+// TestOddStatuses shows those that an older or newer controller, or nobody's, wrote.
+func TestOddStatuses(t *testing.T) {
+	set := midway()
+	set.Status.UpdatedNodes, set.Status.Nodes[0].State = 9, "Levitating"
+	text := tree(set, "", nil, now, style{terminal: true}, false)
+	if !strings.Contains(text, strings.Repeat("█", 20)+"\x1b[0m 9 of 4") || !strings.Contains(text, "* node-2   \x1b[39mLevitating\x1b[0m ") {
+		t.Error(text)
 	}
 }

@@ -49,13 +49,13 @@ func (o *operator) showVersion() *cobra.Command {
 			text := versionText(o.version, found)
 			if output != "" {
 				var failed error
-				if text, failed = encoded(map[string]any{"client": o.version, "controllers": found}, output); failed != nil {
+				if text, failed = encoded(map[string]any{"client": o.version, "controllers": append([]controllerVersion{}, found...)}, output); failed != nil {
 					return failed
 				}
 			}
 			fmt.Fprint(o.streams.Out, text)
 			if err == nil && !clientOnly && len(found) == 0 {
-				err = fmt.Errorf("no controller is installed: there is no Deployment with the label %s=%s", labelOfName, controllerName)
+				err = fmt.Errorf("no controller was found: no Deployment has the label %s=%s, but for one that nameOverride of the chart gave another", labelOfName, controllerName)
 			}
 			return err
 		},

@@ -22,8 +22,11 @@ func controllerOf(image, version string) *appsv1.Deployment {
 // TestVersion shows both versions, so that a difference is seen.
 func TestVersion(t *testing.T) {
 	f := newFakeAPI(t)
-	if out, err := f.ids("version"); err == nil || !strings.Contains(err.Error(), "no controller is installed") || !strings.Contains(out, "v0\n") {
+	if out, err := f.ids("version"); err == nil || !strings.Contains(err.Error(), "no controller was found") || !strings.Contains(out, "v0\n") {
 		t.Errorf("without a controller: %v\n%s", err, out)
+	}
+	if out, err := f.ids("version", "-o", "json"); err == nil || !strings.Contains(out, `"controllers": []`) {
+		t.Errorf("without a controller, for programs: %v\n%s", err, out)
 	}
 	f.put(kindDeployment, controllerOf("mumoshu/ingress-daemonset-controller:v0.2.0", ""))
 	f.put(kindDeployment, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}})
