@@ -123,6 +123,25 @@ func TestReadmeOfValues(t *testing.T) {
 	}
 }
 
+// TestValuesThatSayNothing: null unsets a value, as everywhere in Helm, and 0 does not.
+func TestValuesThatSayNothing(t *testing.T) {
+	for set, want := range map[string]map[string]any{
+		"podDisruptionBudget.maxUnavailable=null":                                       {"maxUnavailable": float64(1)},
+		"podDisruptionBudget.maxUnavailable=null,podDisruptionBudget.minAvailable=null": {"maxUnavailable": float64(1)},
+		"podDisruptionBudget.maxUnavailable=null,podDisruptionBudget.minAvailable=1":    {"minAvailable": float64(1)},
+		"podDisruptionBudget.minAvailable=0":                                            {"minAvailable": float64(0)},
+		"podDisruptionBudget.minAvailable=null,podDisruptionBudget.maxUnavailable=50%":  {"maxUnavailable": "50%"},
+		"podDisruptionBudget.maxUnavailable=0,podDisruptionBudget.minAvailable=null":    {"maxUnavailable": float64(0)},
+	} {
+		budget := objects(t, strings.NewReader(template(t, "--set", set)))["PodDisruptionBudget ingress-daemonset-controller"]
+		spec := budget["spec"].(map[string]any)
+		delete(spec, "selector")
+		if diff := cmp.Diff(want, spec); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", set, diff)
+		}
+	}
+}
+
 // TestWrongValues are refused with what to change.
 func TestWrongValues(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{

@@ -41,6 +41,11 @@ app.kubernetes.io/name: {{ include "ingress-daemonset-controller.name" . | quote
 {{- toYaml (merge $standard .Values.podLabels .Values.commonLabels) }}
 {{- end }}
 
+{{/* Whether a value says something, also where that is 0: neither an empty text nor null. */}}
+{{- define "ingress-daemonset-controller.isSet" -}}
+{{- if not (or (kindIs "invalid" .) (eq (toString .) "")) }}set{{ end }}
+{{- end }}
+
 {{/* The reference of an image: of repository, tag and digest. */}}
 {{- define "ingress-daemonset-controller.reference" -}}
 {{ .repository }}{{ with .tag }}:{{ . }}{{ end }}{{ with .digest }}@{{ . }}{{ end }}

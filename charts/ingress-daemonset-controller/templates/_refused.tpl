@@ -38,7 +38,7 @@
 {{- end }}
 {{- end }}
 {{- with .Values.podDisruptionBudget }}
-{{- if and (ne (toString .maxUnavailable) "") (ne (toString .minAvailable) "") }}
+{{- if and (include "ingress-daemonset-controller.isSet" .maxUnavailable) (include "ingress-daemonset-controller.isSet" .minAvailable) }}
 {{- fail "podDisruptionBudget.maxUnavailable and podDisruptionBudget.minAvailable are both set: set one" }}
 {{- end }}
 {{- end }}
