@@ -191,6 +191,8 @@ const (
 	ReasonTooFewNodesServing = "TooFewNodesServing"
 	// ReasonNoNodes: no node is selected.
 	ReasonNoNodes = "NoNodes"
+	// ReasonBeingDeleted: nodes are released, since the object is being deleted.
+	ReasonBeingDeleted = "BeingDeleted"
 	// ReasonNodesNotServing: some nodes do not serve and are not under way. Blocked: the last wave
 	// cannot be measured for it.
 	ReasonNodesNotServing = "NodesNotServing"

@@ -141,7 +141,7 @@ func (p *planner) setConditions(finished bool) {
 	least := max(1, min(int32(p.minServing), s.DesiredNodes))
 	switch {
 	case p.Deletion != NotDeleted:
-		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "the IngressDaemonSet is being deleted")
+		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonBeingDeleted, "the IngressDaemonSet is being deleted")
 	case s.DesiredNodes == 0:
 		p.set(v1alpha1.ConditionAvailable, false, v1alpha1.ReasonNoNodes, "no node matches the template's nodeSelector, affinity and tolerations and spec.nodeSelector")
 	case s.ServingNodes+s.DegradedNodes >= least:

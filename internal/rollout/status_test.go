@@ -25,6 +25,7 @@ func TestConditions(t *testing.T) {
 		{available, v1alpha1.ReasonNodesServing, "True", func(*State) {}, ""},
 		{available, v1alpha1.ReasonTooFewNodesServing, "False", func(s *State) { each(s, func(n *Node) { n.Ready = false }) }, ""},
 		{available, v1alpha1.ReasonNoNodes, "False", func(s *State) { s.Nodes = nil }, "nodeSelector"},
+		{available, v1alpha1.ReasonBeingDeleted, "False", func(s *State) { s.Deletion = DeleteInWaves }, "is being deleted"},
 		{progressing, v1alpha1.ReasonComplete, "True", func(*State) {}, "serves"},
 		{progressing, v1alpha1.ReasonComplete, "True", func(s *State) { s.Nodes = nil }, "nothing is proven"},
 		{progressing, v1alpha1.ReasonRollingOut, "True", outdate, ""},
