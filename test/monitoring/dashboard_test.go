@@ -120,7 +120,8 @@ var rows = []row{
 		{kind: "timeseries", title: "Until pods are replaced", width: 6, about: "From the mark of a node: graces, health checkers, detacher.", unit: "s", queries: quantiles("ingressdaemonset_detach_seconds", "{"+ofSet+"}", "")},
 		{kind: "timeseries", title: "Until nodes serve again", width: 6, about: "From the removal of their mark.", unit: "s", queries: quantiles("ingressdaemonset_attach_seconds", "{"+ofSet+"}", "")},
 		{kind: "timeseries", title: "Under way without a break", width: 6, about: "While status.wave names a node, of each fleet.", unit: "s", queries: quantiles("ingressdaemonset_wave_seconds", "{"+ofSet+"}", "")},
-		{kind: "timeseries", title: "Out of load balancers, and back", width: 6, about: "With --detach: from the first step of a node to the last.", unit: "s", queries: quantiles("ingressdaemonset_node_move_seconds", "", "to")},
+		{kind: "timeseries", title: "Out of load balancers, and back", width: 6, about: "With --detach: from the first step of a node to the last; and of those that are under way now the longest.", unit: "s", queries: append(quantiles("ingressdaemonset_node_move_seconds", "", "to"),
+			query{"max by (station) (ingressdaemonset_longest_move_seconds)", "{{station}}, the longest now"})},
 	}},
 	{"How is the controller, and the cloud?", 7, []panel{
 		{kind: "timeseries", title: "Calls to the cloud", width: 6, about: "By kind and outcome. Failed and Throttled are tried again.", unit: "cps", queries: []query{

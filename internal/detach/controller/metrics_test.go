@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
@@ -25,6 +27,55 @@ func moves(t *testing.T) map[string][2]float64 {
 		}
 	}
 	return out
+}
+
+// TestLongestMove is that of the node that is longest under way: also where others come and go, and where
+// nothing happens any more.
+func TestLongestMove(t *testing.T) {
+	longest := func() map[string]float64 {
+		t.Helper()
+		families, err := metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]float64{}
+		for _, family := range families {
+			for _, m := range family.Metric {
+				if family.GetName() == "ingressdaemonset_longest_move_seconds" {
+					out[m.Label[0].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		return out
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newCluster(t).reconciler()
+		at := func(nodes map[string]detach.Phase) {
+			d := detach.Decision{}
+			for name, phase := range nodes {
+				d.Nodes = append(d.Nodes, detach.NodeDecision{Name: name, Phase: phase})
+			}
+			r.tell(&observed{state: detach.State{Now: time.Now()}}, d)
+		}
+		for _, step := range []struct {
+			nodes map[string]detach.Phase
+			want  map[string]float64
+		}{
+			{nil, map[string]float64{"Detaching": 0, "Attaching": 0}},
+			{map[string]detach.Phase{"stands": detach.Attaching, "held": detach.Held}, map[string]float64{"Detaching": 0, "Attaching": 60}},
+			{map[string]detach.Phase{"stands": detach.Attaching, "a": detach.Detaching}, map[string]float64{"Detaching": 60, "Attaching": 120}},
+			{map[string]detach.Phase{"stands": detach.Attaching, "a": detach.Detached, "b": detach.Detaching}, map[string]float64{"Detaching": 60, "Attaching": 180}},
+			{map[string]detach.Phase{"stands": detach.Attaching, "b": detach.Attaching}, map[string]float64{"Detaching": 0, "Attaching": 240}},
+			{map[string]detach.Phase{"b": detach.Attaching}, map[string]float64{"Detaching": 0, "Attaching": 120}},
+			{map[string]detach.Phase{"b": detach.Gone}, map[string]float64{"Detaching": 0, "Attaching": 0}},
+		} {
+			at(step.nodes)
+			time.Sleep(time.Minute)
+			if got := longest(); !maps.Equal(got, step.want) {
+				t.Errorf("%v: %v, want %v", step.nodes, got, step.want)
+			}
+		}
+	})
 }
 
 // TestMovesAreTimed from their first step to their end: a node that is gone comes to none, however long

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
@@ -19,9 +20,48 @@ var (
 		Name: "ingressdaemonset_node_move_seconds", Help: "How long nodes took from the first step of their detachment, or attachment, to its end, in seconds.",
 		Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 3600},
 	}, []string{"to"})
+	longestMove = &oldest{help: prometheus.NewDesc("ingressdaemonset_longest_move_seconds",
+		"For how long that node is on its way out, or back, which is longest, in seconds; 0 where none is.", []string{"station"}, nil)}
 )
 
-func init() { metrics.Registry.MustRegister(nodesByPhase, movesTook) }
+func init() { metrics.Registry.MustRegister(nodesByPhase, movesTook, longestMove) }
+
+// oldest tells when it is asked how old what is oldest is: where a node stands still, nothing else happens
+// by which that could be counted.
+type oldest struct {
+	help  *prometheus.Desc
+	mu    sync.Mutex
+	since map[detach.Phase]time.Time
+}
+
+// set is told since when each node is at its phase.
+func (o *oldest) set(p *phases) {
+	since := map[detach.Phase]time.Time{}
+	for name, begun := range p.begun {
+		if first, there := since[p.of[name]]; !there || begun.Before(first) {
+			since[p.of[name]] = begun
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.since = since
+}
+
+// Describe is of prometheus.Collector.
+func (o *oldest) Describe(out chan<- *prometheus.Desc) { out <- o.help }
+
+// Collect is of prometheus.Collector.
+func (o *oldest) Collect(out chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, phase := range []detach.Phase{detach.Detaching, detach.Attaching} {
+		age := 0.0
+		if begun, there := o.since[phase]; there {
+			age = time.Since(begun).Seconds()
+		}
+		out <- prometheus.MustNewConstMetric(o.help, prometheus.GaugeValue, age, string(phase))
+	}
+}
 
 // announcements are the events of a node that comes to a phase.
 var announcements = map[detach.Phase]struct{ kind, reason, text string }{
@@ -69,6 +109,7 @@ func (r *Reconciler) tell(o *observed, d detach.Decision) {
 	for _, s := range []detach.Phase{detach.Held, detach.Detaching, detach.Detached, detach.Attaching, detach.Gone} {
 		nodesByPhase.WithLabelValues(string(s)).Set(float64(counts[s]))
 	}
+	longestMove.set(r.phases)
 }
 
 // arrived tells of a node that came to a phase.
