@@ -188,6 +188,24 @@ func TestTheyAgree(t *testing.T) {
 	}
 }
 
+// TestLeftBehind: a controller that does not know these conditions leaves those of a newer one as they were,
+// and they do not speak of what it does with a later spec. kstatus does not look at that.
+func TestLeftBehind(t *testing.T) {
+	for _, kind := range []string{"IngressDaemonSet", "TargetGroupAttachment"} {
+		for _, left := range []string{"Ready", "Reconciling", "Stalled"} {
+			s := state{Object: map[string]any{
+				"apiVersion": "ingressdaemonsets.mumoshu.github.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "old", "generation": int64(4)},
+				"status": map[string]any{"observedGeneration": int64(4), "conditions": []any{
+					map[string]any{"type": left, "status": "True", "reason": "Complete", "message": "all serve", "observedGeneration": int64(3)},
+				}},
+			}}
+			if v := judge(t, s); v.flux != "InProgress" || v.argo != "Progressing" {
+				t.Errorf("%s of a %s: %+v", left, kind, v)
+			}
+		}
+	}
+}
+
 // TestUnobserved: an object that no controller has seen is not current, be it new, or of a controller that
 // does not know these conditions.
 func TestUnobserved(t *testing.T) {
