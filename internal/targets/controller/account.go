@@ -42,6 +42,8 @@ type account struct {
 	cloud      Cloud
 	connect    func() (Cloud, error)
 	connecting sync.Mutex
+	// role is the ARN of that role, empty for the controller's own.
+	role string
 	// refused is why nothing is ever asked as the role, empty where it may be assumed.
 	refused string
 	// outcome tells what a failed call asks for.
@@ -71,7 +73,7 @@ type account struct {
 // newAccount is not connected yet.
 func (r *Reconciler) newAccount(role v1alpha1.AssumeRole) *account {
 	a := &account{
-		outcome: r.Outcome, random: r.Random, trigger: r.trigger, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
+		role: role.ARN, outcome: r.Outcome, random: r.Random, trigger: r.trigger, leads: r.Leads, calls: targets.NewCalls(r.Rate, r.Burst),
 		inventory: map[string]inventory{}, moved: make(chan struct{}), background: r.background, survey: newSurvey(),
 	}
 	as := &role
@@ -249,7 +251,21 @@ func (a *account) countedList(ctx context.Context) ([]targets.Group, error) {
 		outcome = a.outcome(err)
 	}
 	callsMade.WithLabelValues("List", outcome.String()).Inc()
+	a.tellOfList(ctx, len(groups), err)
 	return groups, err
+}
+
+// tellOfList logs when the cloud answers for the first time, by which is seen that it takes the credentials,
+// and when that begins or ends to fail.
+func (a *account) tellOfList(ctx context.Context, found int, err error) {
+	_, read, failure := a.groups.known()
+	logger := log.FromContext(ctx).WithName("targets").WithValues("role", a.role)
+	switch {
+	case err != nil && failure == "":
+		logger.Error(err, "the cloud does not list its target groups")
+	case err == nil && (!read || failure != ""):
+		logger.Info("the cloud lists its target groups", "groups", found)
+	}
 }
 
 // connected is the cloud. The first that asks connects, and calls are made from then on.

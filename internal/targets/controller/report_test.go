@@ -96,6 +96,32 @@ func TestCallsAreLogged(t *testing.T) {
 	}
 }
 
+// TestListsAreLogged when the cloud answers first, and when that begins or ends to fail, and not each time.
+func TestListsAreLogged(t *testing.T) {
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	synctest.Test(t, func(t *testing.T) {
+		cloud := &fakeCloud{calls: make(chan string, 10)}
+		a := accountOf(cloud, func() {})
+		a.role = "arn:role"
+		a.groups = &listing[targets.Group]{what: "reading the target groups", list: a.countedList, trigger: func() {}}
+		for _, failure := range []error{nil, nil, errors.New("denied"), errors.New("denied again"), nil, nil} {
+			cloud.err = failure
+			time.Sleep(failedAgain)
+			a.groups.renew(logr.NewContext(t.Context(), logger), 0)
+			synctest.Wait()
+		}
+	})
+	want := []string{
+		`"logger"="targets" "level"=0 "msg"="the cloud lists its target groups" "role"="arn:role" "groups"=1`,
+		`"logger"="targets" "msg"="the cloud does not list its target groups" "error"="denied" "role"="arn:role"`,
+		`"logger"="targets" "level"=0 "msg"="the cloud lists its target groups" "role"="arn:role" "groups"=1`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestWritesAreLogged says of each finalizer and each drain hook that was written which, and why, once,
 // and nothing of one that was refused.
 func TestWritesAreLogged(t *testing.T) {
