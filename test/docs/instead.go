@@ -82,10 +82,12 @@ var Instead = map[string]InPlace{
 	"helm upgrade traefik traefik --repo https://traefik.github.io/charts --version 41.3.0 --namespace traefik --reset-then-reuse-values --set deployment.enabled=false": {"", ofChart},
 	"helm rollback traefik --namespace traefik":                                                                                                                          {"", ofChart},
 
-	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=0":        {"", ofOwner},
-	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=1":        {"", ofOwner},
-	"kubectl apply -f old.yaml -f new.yaml":                                                   {"", ofOwnerPod},
-	"kubectl wait -n kube-system tga/old tga/new --for=condition=Ready --timeout=10m":         {"", ofOwnerPod},
+	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=0": {"", ofOwner},
+	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=1": {"", ofOwner},
+	"kubectl apply -f old.yaml -f new.yaml":                                            {"", ofOwnerPod},
+	"kubectl wait -n kube-system tga/old tga/new --for=condition=Ready --timeout=10m":  {"", ofOwnerPod},
+	"kubectl -n ingress-daemonset-system wait pod -l app.kubernetes.io/name=ingress-daemonset-controller --for=delete --timeout=2m": {
+		"", "TestHandOver of test/targets, whose controller has ended when that goes on"},
 	"kubectl delete tga new -n kube-system --wait=false":                                      {"", ofOwnerPod},
 	`kubectl patch tga new -n kube-system --type=merge -p '{"metadata":{"finalizers":null}}'`: {"", ofOwnerPod},
 }

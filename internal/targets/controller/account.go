@@ -238,7 +238,7 @@ func (a *account) done(call targets.Call, outcome targets.Outcome, why string) {
 	a.calls.Done(time.Now(), call, outcome, why, a.random())
 	a.move()
 	a.mu.Unlock()
-	callsMade.WithLabelValues(call.Kind.String(), outcome.String()).Inc()
+	callsMade.WithLabelValues(call.Kind.String(), outcome.String(), a.role).Inc()
 	a.trigger()
 }
 
@@ -250,7 +250,7 @@ func (a *account) countedList(ctx context.Context) ([]targets.Group, error) {
 	if err != nil {
 		outcome = a.outcome(err)
 	}
-	callsMade.WithLabelValues("List", outcome.String()).Inc()
+	callsMade.WithLabelValues("List", outcome.String(), a.role).Inc()
 	a.tellOfList(ctx, len(groups), err)
 	return groups, err
 }

@@ -15,8 +15,8 @@ import (
 
 var (
 	callsMade = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "ingressdaemonset_cloud_calls_total", Help: "Calls to the cloud's load balancers, by kind and outcome.",
-	}, []string{"kind", "outcome"})
+		Name: "ingressdaemonset_cloud_calls_total", Help: "Calls to the cloud's load balancers, by kind, outcome and the role that is assumed for them.",
+	}, []string{"kind", "outcome", "role"})
 	groupTargets = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "ingressdaemonset_group_targets", Help: "Targets of each group that something is kept in, also those that others registered, by their health as the cloud calls it. id is the ARN of a target group, or the name of a classic load balancer.",
 	}, []string{"group", "id", "health"})

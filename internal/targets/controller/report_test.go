@@ -113,9 +113,9 @@ func TestListsAreLogged(t *testing.T) {
 		}
 	})
 	want := []string{
-		`"logger"="targets" "level"=0 "msg"="the cloud lists its target groups" "role"="arn:role" "groups"=1`,
-		`"logger"="targets" "msg"="the cloud does not list its target groups" "error"="denied" "role"="arn:role"`,
-		`"logger"="targets" "level"=0 "msg"="the cloud lists its target groups" "role"="arn:role" "groups"=1`,
+		`"level"=0 "msg"="the cloud lists its target groups" "role"="arn:role" "groups"=1`,
+		`"msg"="the cloud does not list its target groups" "error"="denied" "role"="arn:role"`,
+		`"level"=0 "msg"="the cloud lists its target groups" "role"="arn:role" "groups"=1`,
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
@@ -219,18 +219,22 @@ func TestTargetsAreCounted(t *testing.T) {
 	}
 }
 
-// TestListsAreCounted: where the cloud cannot be reached, nothing else tells of it.
+// TestListsAreCounted by role: where the cloud cannot be reached, nothing else tells of it, and one account that
+// answers says nothing of another.
 func TestListsAreCounted(t *testing.T) {
 	r := reconcilerOf(t, fakeapi.New(t))
 	r.Connect = func(*v1alpha1.AssumeRole, func(context.Context) error) (Cloud, error) {
 		return nil, errors.New("no credentials")
 	}
 	r.Outcome = func(error) targets.Outcome { return targets.Throttled }
-	before := reported(t, "ingressdaemonset_cloud_calls_total")["List Throttled"]
-	if _, err := r.newAccount(v1alpha1.AssumeRole{}).groups.list(t.Context()); err == nil {
+	const counted = "List Throttled arn:role"
+	role := v1alpha1.AssumeRole{ARN: "arn:role"}
+	r.Roles = []v1alpha1.AssumeRole{role}
+	before := reported(t, "ingressdaemonset_cloud_calls_total")[counted]
+	if _, err := r.newAccount(role).groups.list(t.Context()); err == nil {
 		t.Fatal("groups are listed without credentials")
 	}
-	if got := reported(t, "ingressdaemonset_cloud_calls_total")["List Throttled"]; got != before+1 {
+	if got := reported(t, "ingressdaemonset_cloud_calls_total")[counted]; got != before+1 {
 		t.Errorf("%v lists are counted, after %v", got, before)
 	}
 }
