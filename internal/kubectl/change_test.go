@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -306,6 +307,24 @@ func TestExplanationReadsTheHold(t *testing.T) {
 		text := explanation(midway(), "node-1", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, []appsv1.Deployment{d}, nil, nil, now)
 		if line := text[strings.LastIndex(strings.TrimSuffix(text, "\n"), "\n")+1:]; strings.Join(strings.Fields(line), " ") != strings.Join(strings.Fields(says), " ") {
 			t.Errorf("%q: %q, want %q", value, line, says)
+		}
+	}
+}
+
+// TestHeldBy tells this IngressDaemonSet from others that ask for a node, and both from people.
+func TestHeldBy(t *testing.T) {
+	for want, askers := range map[string][]types.UID{
+		", set by somebody else":                            nil,
+		", asked for by this IngressDaemonSet":              {"1"},
+		", asked for by 2 other IngressDaemonSets":          {"2", "3"},
+		", asked for by this and 1 other IngressDaemonSets": {"1", "2"},
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"example.com/other": ""}}}
+		for _, uid := range askers {
+			node.Annotations[v1alpha1.DetachmentRequestKey(uid)] = ""
+		}
+		if got := heldBy(midway(), node); got != want {
+			t.Errorf("%v: %q, want %q", askers, got, want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -35,6 +36,8 @@ type fakeAPI struct {
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured
 	version int
+	// removed are those that were deleted.
+	removed map[string]*unstructured.Unstructured
 	// changed is closed when an object is stored, and made anew.
 	changed chan struct{}
 	// asked counts the requests.
@@ -44,6 +47,8 @@ type fakeAPI struct {
 	beforePatch, beforeWatch func()
 	// afterWatch is what somebody else does when a watch has told what there is, which ends it, once.
 	afterWatch func()
+	// expired says that the next watch is told that it is too old.
+	expired bool
 	// away is how many requests are told that the API server is not available.
 	away int
 }
@@ -82,7 +87,7 @@ func (k kind) collection() string {
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
-	f := &fakeAPI{t: t, objects: map[string]*unstructured.Unstructured{}, changed: make(chan struct{})}
+	f := &fakeAPI{t: t, objects: map[string]*unstructured.Unstructured{}, removed: map[string]*unstructured.Unstructured{}, changed: make(chan struct{})}
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	f.url = server.URL
@@ -193,7 +198,11 @@ func (f *fakeAPI) write(k kind, name string, change func(*unstructured.Unstructu
 func (f *fakeAPI) remove(k kind, name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.objects, k.collection()+"/"+name)
+	path := k.collection() + "/" + name
+	u := f.objects[path].DeepCopy()
+	f.store(path, u)
+	delete(f.objects, path)
+	f.removed[path] = u
 }
 
 // read gives an object as it is stored.
@@ -256,10 +265,27 @@ func (f *fakeAPI) watch(w http.ResponseWriter, req *http.Request) {
 				news = append(news, u)
 			}
 		}
+		var gone []*unstructured.Unstructured
+		for path, u := range f.removed {
+			if version, _ := strconv.Atoi(u.GetResourceVersion()); version > told && within(path, req) {
+				gone = append(gone, u)
+			}
+		}
 		told = f.version
+		expired := f.expired
+		f.expired = false
 		f.mu.Unlock()
+		if expired {
+			status := apierrors.NewResourceExpired("too old resource version").Status()
+			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ERROR", "object": status})
+			return
+		}
 		for _, u := range news {
 			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": u.Object})
+		}
+		for _, u := range gone {
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "DELETED", "object": u.Object})
 		}
 		w.(http.Flusher).Flush()
 		if f.happens(true, &f.afterWatch) {
@@ -292,12 +318,16 @@ func (f *fakeAPI) matching(req *http.Request) []*unstructured.Unstructured {
 		about, _, _ := unstructured.NestedString(u.Object, "involvedObject", "kind")
 		kind, _, _ := unstructured.NestedString(u.Object, "type")
 		own := fields.Set{"metadata.name": u.GetName(), "involvedObject.kind": about, "type": kind}
-		within := strings.HasPrefix(path, req.URL.Path+"/") || strings.HasPrefix(strings.Replace(path, "/namespaces/default", "", 1), req.URL.Path+"/")
-		if within && labelled.Matches(labels.Set(u.GetLabels())) && fielded.Matches(own) {
+		if within(path, req) && labelled.Matches(labels.Set(u.GetLabels())) && fielded.Matches(own) {
 			found = append(found, u)
 		}
 	}
 	return found
+}
+
+// within reports whether an object is in the collection that a request is for.
+func within(path string, req *http.Request) bool {
+	return strings.HasPrefix(path, req.URL.Path+"/") || strings.HasPrefix(strings.Replace(path, "/namespaces/default", "", 1), req.URL.Path+"/")
 }
 
 func (f *fakeAPI) answer(req *http.Request) (int, any) {

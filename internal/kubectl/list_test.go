@@ -84,6 +84,19 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestTopForgets what is deleted.
+func TestTopForgets(t *testing.T) {
+	f := newFakeAPI(t)
+	for _, set := range fleets()[:2] {
+		f.put(kindSet, &set)
+	}
+	f.beforeWatch = func() { f.remove(kindSet, "degraded") }
+	out, err := f.idsUntil("1 IngressDaemonSets: 1 Complete", "top")
+	if err != nil && !errors.Is(err, errInterrupted) || !strings.Contains(out, "2 IngressDaemonSets: 2 Complete") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestTop shows all that there are, and again what changes.
 func TestTop(t *testing.T) {
 	f := newFakeAPI(t)

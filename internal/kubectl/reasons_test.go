@@ -62,6 +62,23 @@ func TestStatusSaysWhy(t *testing.T) {
 	}
 }
 
+// TestStatusForPrograms is the object, which tells what it is.
+func TestStatusForPrograms(t *testing.T) {
+	f := newFakeAPI(t)
+	f.put(kindSet, midway())
+	for output, want := range map[string][]string{
+		"yaml": {"kind: IngressDaemonSet\n", "apiVersion: " + v1alpha1.GroupVersion.String() + "\n", "servingNodes: 2\n"},
+		"json": {`"kind": "IngressDaemonSet"`, `"apiVersion": "` + v1alpha1.GroupVersion.String() + `"`, `"servingNodes": 2`},
+	} {
+		out, err := f.ids("status", "nginx", "-o", output)
+		for _, line := range want {
+			if err != nil || !strings.Contains(out, line) {
+				t.Errorf("%s: %v: it does not say %q:\n%s", output, err, line, out)
+			}
+		}
+	}
+}
+
 // TestTreeSaysWhy below a node, in the column of what it waits for.
 func TestTreeSaysWhy(t *testing.T) {
 	reasons := map[string][]string{"node-2": {"pod a: container nginx waits: ErrImagePull", "pod b: an older pod is terminating"}, "node-9": {"pod c: unknown"}}

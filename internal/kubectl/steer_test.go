@@ -111,6 +111,10 @@ func TestRetryOfWhatStands(t *testing.T) {
 		"rejected": {func(set *v1alpha1.IngressDaemonSet) {
 			set.Status.Rejected = &v1alpha1.RejectedRevision{Revision: objects.Revision(objects.Template(set))}
 		}, 3, true, "again, as "},
+		"of a spec that was changed since": {func(set *v1alpha1.IngressDaemonSet) {
+			stands(v1alpha1.ReasonDetachTimedOut)(set)
+			set.Generation = 3
+		}, 3, false, "there is nothing to try again"},
 		"paused":  {func(set *v1alpha1.IngressDaemonSet) { set.Spec.Paused = true }, 2, false, "it is paused (run rollout resume first)"},
 		"rolling": {func(*v1alpha1.IngressDaemonSet) {}, 2, false, "there is nothing to try again"},
 	} {
@@ -246,6 +250,20 @@ func TestRolloutStatusWaits(t *testing.T) {
 		f.put(kindSet, set)
 	}
 	if out, err := f.ids("rollout", "status", "nginx", "--revision", "3"); err != nil || !strings.Contains(out, "successfully rolled out: 4 of 4 nodes") {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// TestRolloutStatusOutlastsItsWatch, of which the API server knows no more where it was.
+func TestRolloutStatusOutlastsItsWatch(t *testing.T) {
+	f, stored := recordedFleet(t, func(*v1alpha1.IngressDaemonSet) {})
+	f.expired = true
+	f.beforeWatch = func() {
+		set := stored()
+		set.Status.Conditions[1].Reason, set.Status.UpdatedNodes = v1alpha1.ReasonComplete, 4
+		f.put(kindSet, set)
+	}
+	if out, err := f.ids("rollout", "status", "nginx"); err != nil || !strings.Contains(out, "successfully rolled out") || f.expired {
 		t.Errorf("%v, %s", err, out)
 	}
 }

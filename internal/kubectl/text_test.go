@@ -99,10 +99,13 @@ func TestProgress(t *testing.T) {
 	}{
 		"under way": {midway(), "1 of 4 nodes are updated, under way: node-2...", false, false},
 		"not seen":  {set(func(s *v1alpha1.IngressDaemonSet, _ *metav1.Condition) { s.Generation = 3 }), "controller to see", false, false},
-		"complete":  {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonComplete }), "successfully rolled out", true, false},
-		"paused":    {set(stopped(v1alpha1.ReasonPaused)), "paused", false, false},
-		"halted":    {set(stopped(v1alpha1.ReasonDetachTimedOut)), "", true, true},
-		"too slow":  {set(stopped(v1alpha1.ReasonProgressDeadlineExceeded)), "", true, true},
+		"only the condition is not of it": {set(func(s *v1alpha1.IngressDaemonSet, c *metav1.Condition) {
+			s.Generation, s.Status.ObservedGeneration, c.Reason = 3, 3, v1alpha1.ReasonComplete
+		}), "controller to see", false, false},
+		"complete": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonComplete }), "successfully rolled out", true, false},
+		"paused":   {set(stopped(v1alpha1.ReasonPaused)), "paused", false, false},
+		"halted":   {set(stopped(v1alpha1.ReasonDetachTimedOut)), "", true, true},
+		"too slow": {set(stopped(v1alpha1.ReasonProgressDeadlineExceeded)), "", true, true},
 		"stands for a reason that a newer controller knows": {set(stopped("MoonIsFull")), "", true, true},
 		"rolling back": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonRollingBack }), "Rolling back", false, false},
 		"rolled back":  {set(stopped(v1alpha1.ReasonRolledBack)), "", true, true},
