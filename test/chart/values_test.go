@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
@@ -142,6 +143,31 @@ func TestValuesThatSayNothing(t *testing.T) {
 	}
 }
 
+// TestImages: which images run, by what of each is named. Health checkers have the controller's, as far as
+// nothing else is named for them.
+func TestImages(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	usual := "mumoshu/ingress-daemonset-controller"
+	for set, want := range map[string][2]string{
+		"image.tag=v1":                        {usual + ":v1", usual + ":v1"},
+		"image.digest=" + digest:              {usual + "@" + digest, usual + "@" + digest},
+		"image.tag=v1,image.digest=" + digest: {usual + ":v1@" + digest, usual + ":v1@" + digest},
+		"image.repository=one,image.tag=v1,healthChecker.image.tag=v2":                             {"one:v1", "one:v2"},
+		"image.tag=v1,healthChecker.image.repository=other":                                        {usual + ":v1", "other:v1"},
+		"healthChecker.image.repository=other":                                                     {usual + ":latest", "other:latest"},
+		"image.tag=v1,healthChecker.image.repository=other,healthChecker.image.digest=" + digest:   {usual + ":v1", "other@" + digest},
+		"image.repository=one,image.tag=v1,image.digest=" + digest + ",healthChecker.image.tag=v2": {"one:v1@" + digest, "one:v2"},
+	} {
+		deployment := objects(t, strings.NewReader(template(t, "--set", set)))["Deployment ingress-daemonset-controller"]
+		containers, _, _ := unstructured.NestedSlice(deployment, "spec", "template", "spec", "containers")
+		controller := containers[0].(map[string]any)
+		checker := controller["env"].([]any)[0].(map[string]any)
+		if got := [2]string{controller["image"].(string), checker["value"].(string)}; got != want {
+			t.Errorf("%s: %v, want %v", set, got, want)
+		}
+	}
+}
+
 // TestWrongValues are refused with what to change.
 func TestWrongValues(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
@@ -167,6 +193,9 @@ func TestWrongValues(t *testing.T) {
 		{"--set", "env[0].name=HEALTHCHECKER_IMAGE,env[0].value=a", "set healthChecker.image"},
 		{"--set", "env[0].name=POD_NAMESPACE,env[0].value=a", "leave it out"},
 		{"--set", "extraVolumes[0].name=assume-roles", "give it another name"},
+		{"--set", "extraVolumes[0].name=analysis-secret", "give it another name"},
+		{"--set", "extraVolumes[0].name=analysis-providers", "give it another name"},
+		{"--set", "fullnameOverride=" + strings.Repeat("a", 51), "maxLength: got 51, want 50"},
 		{"--set", "extraVolumeMounts[0].name=webhook", "missing property 'mountPath'"},
 		{"--set", "podMonitor.enabled=true,serviceMonitor.enabled=true", "set one"},
 		{"--set", "podMonitor.interval=often", "does not match pattern"},

@@ -58,7 +58,7 @@ func registered(t *testing.T) map[string]metric {
 		if parts == nil {
 			continue
 		}
-		m := metric{name: parts[1], kind: kindOf(t, description), help: parts[2]}
+		m := metric{name: parts[1], kind: kindOf(t, parts[1], description), help: parts[2]}
 		if parts[3] != "" {
 			m.labels = strings.Split(parts[3], ",")
 		}
@@ -71,7 +71,7 @@ func registered(t *testing.T) map[string]metric {
 }
 
 // kindOf is the type of a metric. A registry gives what it has of a description to whoever registers it again.
-func kindOf(t *testing.T, description *prometheus.Desc) string {
+func kindOf(t *testing.T, name string, description *prometheus.Desc) string {
 	t.Helper()
 	same, registered := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Registry.Register(double{description}))
 	if !registered {
@@ -84,6 +84,16 @@ func kindOf(t *testing.T, description *prometheus.Desc) string {
 		return "counter"
 	case *prometheus.HistogramVec, prometheus.Histogram:
 		return "histogram"
+	}
+	// What a collector of its own tells of a metric, it tells at any time.
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return strings.ToLower(family.GetType().String())
+		}
 	}
 	t.Fatalf("of what type is %s?", description)
 	return ""
