@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -41,11 +42,11 @@ var endings = []ending{
 // backendNodePort is of the Service in the control, which kube-proxy leads to endpoints.
 const backendNodePort = 30090
 
-// TestProxyEndpoints scales backends up and down for two minutes, which end in every way: no request is
-// lost. In the control kube-proxy leads to the endpoints that exit at once.
+// TestProxyEndpoints scales backends down and up for two minutes, which end in every way: no request is
+// lost. In the control kube-proxy leads to the endpoints that exit at once. It runs alone, because pods that
+// come and go take the machine.
 func TestProxyEndpoints(t *testing.T) {
-	t.Parallel()
-	on := taken(t)
+	on := alone(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	if err := pushBackend(ctx); err != nil {
@@ -62,23 +63,25 @@ func TestProxyEndpoints(t *testing.T) {
 			}
 		}
 	}
-	if err := waitScaled(ctx, fleet.Key.Namespace, most); err != nil {
-		t.Fatal(err)
+	for _, host := range hosts {
+		if err := waitScaled(ctx, client.ObjectKey{Namespace: fleet.Key.Namespace, Name: host}, most); err != nil {
+			t.Fatal(err)
+		}
 	}
 	front, err := fleet.Front(ctx, hostTold)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer front.Stop()
-	client, err := fleet.Send(ctx, rate, hosts...)
+	sender, err := fleet.Send(ctx, rate, hosts...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Stop()
+	defer sender.Stop()
 	if err := scale(ctx, fleet.Key.Namespace, 2*time.Minute, func() bool { return false }); err != nil {
 		t.Error(err)
 	}
-	report, err := client.Stop()
+	report, err := sender.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,15 +100,15 @@ func controlEndpoints(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 		t.Fatal(err)
 	}
 	defer front.Stop()
-	client, err := fleet.Send(ctx, rate)
+	sender, err := fleet.Send(ctx, rate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Stop()
-	if err := scale(ctx, fleet.Key.Namespace, 2*time.Minute, func() bool { return client.Snapshot().Failed > 0 }); err != nil {
+	defer sender.Stop()
+	if err := scale(ctx, fleet.Key.Namespace, 2*time.Minute, func() bool { return sender.Snapshot().Failed > 0 }); err != nil {
 		t.Error(err)
 	}
-	control, err := client.Stop()
+	control, err := sender.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,18 +121,21 @@ func controlEndpoints(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 // most is how many pods each backend has, at most.
 const most = 10
 
-// scale has every backend have one pod and most of them in turn, for a time or until done.
+// steps are how many pods a backend has in turn: it loses most at once, and gets them back few at a time, because
+// what starts them takes the machine that has to answer meanwhile.
+var steps = []int32{1, 4, 7, most}
+
+// scale takes one backend after the other through all steps, for a time or until done.
 func scale(ctx context.Context, namespace string, during time.Duration, done func() bool) error {
-	for begun := time.Now(); time.Since(begun) < during && !done(); {
-		for _, replicas := range []int32{1, most} {
-			for _, e := range endings {
-				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: e.name}}
-				patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
-				if err := theHarness.Patch(ctx, deployment, patch); err != nil {
-					return err
-				}
+	for begun, i := time.Now(), 0; time.Since(begun) < during && !done(); i++ {
+		key := client.ObjectKey{Namespace: namespace, Name: endings[i%len(endings)].name}
+		for _, replicas := range steps {
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+			if err := theHarness.Patch(ctx, deployment, patch); err != nil {
+				return err
 			}
-			if err := waitScaled(ctx, namespace, replicas); err != nil {
+			if err := waitScaled(ctx, key, replicas); err != nil {
 				return err
 			}
 		}
@@ -137,23 +143,15 @@ func scale(ctx context.Context, namespace string, during time.Duration, done fun
 	return nil
 }
 
-// waitScaled waits until each backend has so many pods, all of them ready, and no other is left.
-func waitScaled(ctx context.Context, namespace string, replicas int32) error {
-	return harness.Wait(ctx, fmt.Sprintf("%d pods of each backend", replicas), func() (bool, error) {
-		for _, e := range endings {
-			deployment := &appsv1.Deployment{}
-			if err := theHarness.Get(ctx, client.ObjectKey{Namespace: namespace, Name: e.name}, deployment); err != nil {
-				return false, err
-			}
-			pods := &corev1.PodList{}
-			if err := theHarness.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": e.name}); err != nil {
-				return false, err
-			}
-			if deployment.Status.ReadyReplicas != replicas || len(pods.Items) != int(replicas) {
-				return false, nil
-			}
+// waitScaled waits until a backend has so many pods, all of them ready, and no other is left.
+func waitScaled(ctx context.Context, key client.ObjectKey, replicas int32) error {
+	return harness.Wait(ctx, fmt.Sprintf("%d pods of %s", replicas, key.Name), func() (bool, error) {
+		deployment, pods := &appsv1.Deployment{}, &corev1.PodList{}
+		if err := theHarness.Get(ctx, key, deployment); err != nil {
+			return false, err
 		}
-		return true, nil
+		err := theHarness.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{"app": key.Name})
+		return deployment.Status.ReadyReplicas == replicas && len(pods.Items) == int(replicas), err
 	})
 }
 
