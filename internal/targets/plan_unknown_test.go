@@ -74,10 +74,10 @@ func TestWhatAnUnknownOneMaySelect(t *testing.T) {
 		calls  string
 		kept   bool
 	}{
-		"is not known":      {func(*State, *GroupAttachment, *GroupAttachment) {}, "", true},
-		"is known":          {func(_ *State, _, other *GroupAttachment) { other.Unknown = "" }, "out i-a:80, out i-b:80", false},
-		"of others":         {func(_ *State, _, other *GroupAttachment) { other.Object.Namespace = "tenant" }, "out i-a:80, out i-b:80", false},
-		"is deleted, too":   {func(_ *State, _, other *GroupAttachment) { other.Object.DeletionTimestamp = &metav1.Time{Time: noon} }, "out i-a:80, out i-b:80", false},
+		"is not known":    {func(*State, *GroupAttachment, *GroupAttachment) {}, "", true},
+		"is known":        {func(_ *State, _, other *GroupAttachment) { other.Unknown = "" }, "out i-a:80, out i-b:80", false},
+		"of others":       {func(_ *State, _, other *GroupAttachment) { other.Object.Namespace = "tenant" }, "out i-a:80, out i-b:80", false},
+		"is deleted, too": {func(_ *State, _, other *GroupAttachment) { other.Object.DeletionTimestamp = &metav1.Time{Time: noon} }, "out i-a:80, out i-b:80", false},
 		"is not known, and old is edited": {func(s *State, old, _ *GroupAttachment) {
 			old.Object.DeletionTimestamp, old.Object.Spec.Port = nil, intstr.FromInt32(90)
 			for _, id := range []string{"i-a", "i-b", "i-c"} {
