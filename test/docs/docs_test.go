@@ -224,7 +224,29 @@ func TestTroubleshooting(t *testing.T) {
 	mentions(t, "docs/guides/troubleshooting.md", append(
 		constants(t, "api/v1alpha1/status_types.go", "Reason"),
 		slices.Concat(mapValues(t, "internal/rollout/controller/report.go", "reasons"), eventReasons(t, "internal/rollout/controller"),
-			eventReasons(t, "internal/detach/controller"), announcedReasons(t))...))
+			eventReasons(t, "internal/detach/controller"), announcedReasons(t),
+			reasons(t, "internal/routing"), reasons(t, "internal/routing/controller"), reasons(t, "internal/routing/issuer"))...))
+}
+
+// reasons are the constants of a package that are reasons of events.
+func reasons(t *testing.T, of string) (out []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, of, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		inspect(t, filepath.Join(of, filepath.Base(file)), func(n ast.Node) {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") || len(spec.Values) == 0 {
+				return
+			}
+			if value, ok := text(spec.Values[0]); ok {
+				out = append(out, value)
+			}
+		})
+	}
+	return mustFind(t, of, out)
 }
 
 // announcedReasons are those of the events of a node that comes to a phase of its detachment.

@@ -29,11 +29,14 @@ func (r *Reconciler) warn() {
 	r.told = last
 }
 
+// ReasonNotTold: proxies cannot be told of what an object asks for.
+const ReasonNotTold = "NotTold"
+
 // untold are warnings about what proxies cannot be told.
 func (r *Reconciler) untold() (out []routing.Event) {
 	for set, all := range r.withheld {
 		for name, w := range all {
-			out = append(out, routing.Event{Object: routing.Origin(w.Resource), Reason: "NotTold", Message: fmt.Sprintf(
+			out = append(out, routing.Event{Object: routing.Origin(w.Resource), Reason: ReasonNotTold, Message: fmt.Sprintf(
 				"the proxies of IngressDaemonSet %s cannot be told of %s: %s", set, name, w.reason)})
 		}
 	}
