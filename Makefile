@@ -110,6 +110,10 @@ aws-check: ## Ask a real AWS account what the tests ask its emulator (says what 
 # Of the cases of `make demo-aws`, those that take in most of the others: all take 25 minutes.
 CASES ?= controller-killed|drain
 
+# One half of test/e2e, by time: what follows pages as a reader would, or takes the controller, the API server or a
+# node away.
+SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration|TestAPIServerDown|TestNodeShutdown
+
 # test/targets takes as long as all others together, most of it waiting. What sends traffic to real
 # nodes runs alone.
 .PHONY: cluster-test
@@ -122,8 +126,11 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 	@echo '== broken variants of the controller, which the tests must catch'
 	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
-	@echo '== rollouts on real nodes'
-	@go test -count 1 -v -timeout 60m ./test/e2e -skip '$(LONG)'
+	@echo '== rollouts on real nodes, and beside them the documented commands and what ends a whole cluster, on another'
+	@log=$$(mktemp); E2E_CLUSTER=ids-e2e-2 go test -count 1 -v -timeout 60m ./test/e2e -run '$(SECOND_HALF)' -skip '$(LONG)' >"$$log" 2>&1 & second=$$!; \
+	trap 'kill $$second 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
+	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(LONG)' || failed=1; \
+	wait $$second || failed=1; cat "$$log"; exit $$failed
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else

@@ -36,7 +36,6 @@ type rejection struct {
 // TestBadConfiguration rolls out an nginx that answers one path with 500. An HTTP
 // check catches it on the canary node.
 func TestBadConfiguration(t *testing.T) {
-	t.Parallel()
 	rejection{
 		example: "nginx.yaml", loses: true,
 		configuration: "server { listen 80 reuseport; location / { add_header X-Node \"${NODE_NAME}\" always; return 500; } location /fine { return 200; } }\n" +
@@ -45,14 +44,13 @@ func TestBadConfiguration(t *testing.T) {
 			{Name: "fine", HTTP: &v1alpha1.HTTPCheck{Port: 80, Path: "/fine"}, IntervalSeconds: new(int32(1))},
 			{Name: "path", HTTP: &v1alpha1.HTTPCheck{Port: 80, Path: "/"}, IntervalSeconds: new(int32(1)), Count: new(int32(3)), FailureLimit: new(int32(1))},
 		},
-	}.run(t, taken(t))
+	}.run(t)
 }
 
 // TestBadConfigurationSeenByPrometheus rolls out an HAProxy that answers with 500.
 // A real Prometheus scrapes the proxies, and its query tells.
 func TestBadConfigurationSeenByPrometheus(t *testing.T) {
-	on := alone(t)
-	address := startPrometheus(t, on)
+	address := startPrometheus(t)
 	rejection{
 		example: "haproxy.yaml", loses: true,
 		configuration: "defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n" +
@@ -65,22 +63,21 @@ func TestBadConfigurationSeenByPrometheus(t *testing.T) {
 				Query: `max(haproxy_frontend_http_responses_total{node=~"$(NODES)",proxy="http",code="5xx"})`,
 			},
 		}},
-	}.run(t, on)
+	}.run(t)
 }
 
 // TestNeverReady rolls out pods that never become ready. The deadline takes them
 // back; it cost no second node and no request.
 func TestNeverReady(t *testing.T) {
-	t.Parallel()
 	rejection{
 		example: "nginx.yaml",
 		spoil: func(set *v1alpha1.IngressDaemonSet) {
 			set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/nowhere"
 		},
-	}.run(t, taken(t))
+	}.run(t)
 }
 
-func (r rejection) run(t *testing.T, on *lane) {
+func (r rejection) run(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	s := scenario{example: r.example, adjust: func(set *v1alpha1.IngressDaemonSet) {
@@ -88,7 +85,7 @@ func (r rejection) run(t *testing.T, on *lane) {
 		u.FailurePolicy, u.Analysis = v1alpha1.RollBackOnFailure, r.checks
 		set.Spec.ProgressDeadlineSeconds = new(int32(20))
 	}}
-	fleet := s.open(ctx, t, on)
+	fleet := s.open(ctx, t)
 	before, err := fleet.Pods(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -209,12 +206,12 @@ func (r rejection) judge(t *testing.T, report traffic.Report, canary string) {
 	}
 }
 
-// startPrometheus scrapes the proxies of every node of a lane, and gives its address.
-func startPrometheus(t *testing.T, on *lane) string {
+// startPrometheus scrapes the proxies of every node, and gives its address.
+func startPrometheus(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	var targets strings.Builder
-	for _, n := range on.Nodes() {
+	for _, n := range theHarness.Nodes() {
 		fmt.Fprintf(&targets, "  - {targets: ['%s:10254'], labels: {node: %s}}\n", n.IP(), n.Name())
 	}
 	config := "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: proxies\n  static_configs:\n" + targets.String()

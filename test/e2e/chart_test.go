@@ -21,7 +21,6 @@ const (
 // TestChartOfTheReleaseBefore does what TestReleaseBefore does by the commands of the guide for Helm: it
 // upgrades the chart of the release before, so that the CRDs move into the release, and rolls that back.
 func TestChartOfTheReleaseBefore(t *testing.T) {
-	on := alone(t)
 	old, present := buildBefore(t), pushPresent(t)
 	home := t.TempDir()
 	run := func(ctx context.Context, arguments ...string) error {
@@ -57,7 +56,7 @@ func TestChartOfTheReleaseBefore(t *testing.T) {
 	thereAndBack(old, present,
 		func(ctx context.Context) error { return errors.Join(run(ctx, rollback...), old.installed(ctx)) },
 		func(ctx context.Context) error { return errors.Join(run(ctx, upgrade...), present.installed(ctx)) },
-	).run(t, on)
+	).run(t)
 }
 
 // removeInstallation takes away what kubectl has installed of the controller.

@@ -87,15 +87,11 @@ func surging(set *appsv1.DaemonSet) {
 // TestComparison rolls the templates of examples/ out in each way, one node at a time, behind the same load
 // balancer and under the same traffic, and prints what each has lost: the table of docs/comparison.md.
 func TestComparison(t *testing.T) {
-	t.Parallel()
-	nodePort.Lock()
-	t.Cleanup(nodePort.Unlock)
-	on := taken(t)
 	table := strings.Builder{}
 	table.WriteString("| rolled out | the load balancer asks | requests | failed | took |\n| --- | --- | --- | --- | --- |\n")
 	for _, c := range contenders {
 		t.Run(c.name, func(t *testing.T) {
-			report, took := c.play(t, on)
+			report, took := c.play(t)
 			fmt.Fprintf(&table, "| %s | %s | %d | %d | %.0f s |\n", c.name, c.asks, report.Requests, report.Failed, took.Seconds())
 		})
 	}
@@ -120,7 +116,7 @@ func writeComparison(t *testing.T, table string) {
 
 // play rolls the contender out under traffic. It takes from the change of the template until all that is
 // left has the new one and is available.
-func (c contender) play(t *testing.T, on *lane) (report traffic.Report, took time.Duration) {
+func (c contender) play(t *testing.T) (report traffic.Report, took time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	check := func(err error) {
@@ -129,12 +125,12 @@ func (c contender) play(t *testing.T, on *lane) (report traffic.Report, took tim
 			t.Fatal(err)
 		}
 	}
-	rollout := c.apply(ctx, t, on)
+	rollout := c.apply(ctx, t)
 	check(harness.Wait(ctx, "all nodes to serve", func() (bool, error) { return rollout.complete(ctx) }))
-	front, err := on.Front(ctx, c.ports)
+	front, err := theHarness.Front(ctx, c.ports)
 	check(err)
 	defer front.Stop()
-	sending, err := on.Send(ctx, rate)
+	sending, err := theHarness.Send(ctx, rate)
 	check(err)
 	defer sending.Stop()
 	check(flows(ctx, sending))
@@ -142,7 +138,7 @@ func (c contender) play(t *testing.T, on *lane) (report traffic.Report, took tim
 	check(rollout.change(ctx))
 	check(harness.Wait(ctx, "the rollout to end", func() (bool, error) { return rollout.complete(ctx) }))
 	took = time.Since(changed)
-	for _, n := range on.Nodes() {
+	for _, n := range theHarness.Nodes() {
 		check(front.WaitUp(ctx, n.Name()))
 	}
 	check(flows(ctx, sending))
@@ -182,8 +178,8 @@ type rolledOut struct {
 	complete func(context.Context) (bool, error)
 }
 
-// apply applies the contender to a namespace of its own on the lane.
-func (c contender) apply(ctx context.Context, t *testing.T, on *lane) rolledOut {
+// apply applies the contender to a namespace of its own.
+func (c contender) apply(ctx context.Context, t *testing.T) rolledOut {
 	t.Helper()
 	manifest, err := theHarness.Example(c.example)
 	if err != nil {
@@ -193,10 +189,7 @@ func (c contender) apply(ctx context.Context, t *testing.T, on *lane) rolledOut 
 	if err := theHarness.MakeNamespace(ctx, key.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { scenario{}.close(t, on, key.Namespace) })
-	if err := manifest.AdjustSet(on.keep); err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { scenario{}.close(t, key.Namespace) })
 	if c.native != nil {
 		if err := c.convert(manifest); err != nil {
 			t.Fatal(err)
@@ -208,7 +201,7 @@ func (c contender) apply(ctx context.Context, t *testing.T, on *lane) rolledOut 
 	if c.native != nil {
 		return rolloutOfDaemonSet(key)
 	}
-	return rolloutOfFleet(&harness.Fleet{Harness: on.Harness, Key: key})
+	return rolloutOfFleet(&harness.Fleet{Harness: theHarness, Key: key})
 }
 
 // convert puts a DaemonSet in the place of the manifest's IngressDaemonSet, to which its Service leads.

@@ -240,8 +240,7 @@ func TestDocumentedCommands(t *testing.T) {
 	u.followAll(documented)
 }
 
-// TestDocumentedOnOwnCluster runs all others, beside whatever test plays on the lanes.
+// TestDocumentedOnOwnCluster runs all others, one after another.
 func TestDocumentedOnOwnCluster(t *testing.T) {
-	t.Parallel()
 	newReader(t).followAll(onOwnCluster)
 }

@@ -46,18 +46,17 @@ const backendNodePort = 30090
 // lost. In the control kube-proxy leads to the endpoints that exit at once. It runs alone, because pods that
 // come and go take the machine.
 func TestProxyEndpoints(t *testing.T) {
-	on := alone(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	if err := pushBackend(ctx); err != nil {
 		t.Fatal(err)
 	}
 	s := scenario{example: "proxy.yaml", others: answerAll}
-	fleet := s.open(ctx, t, on)
+	fleet := s.open(ctx, t)
 	var hosts []string
 	for _, e := range endings {
 		hosts = append(hosts, e.name)
-		for _, object := range e.objects(fleet.Key.Namespace, on) {
+		for _, object := range e.objects(fleet.Key.Namespace) {
 			if err := theHarness.Create(ctx, object); err != nil {
 				t.Fatal(err)
 			}
@@ -155,9 +154,9 @@ func waitScaled(ctx context.Context, key client.ObjectKey, replicas int32) error
 	})
 }
 
-// objects are a Deployment on the nodes of a lane, its Service, and the Ingress that leads to it, of the class
+// objects are a Deployment, its Service, and the Ingress that leads to it, of the class
 // of the namespace's name.
-func (e ending) objects(namespace string, on *lane) []client.Object {
+func (e ending) objects(namespace string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: e.name}
 	labels := map[string]string{"app": e.name}
 	container := corev1.Container{
@@ -178,7 +177,6 @@ func (e ending) objects(namespace string, on *lane) []client.Object {
 		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(most)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{laneLabel: on.value()}, Tolerations: []corev1.Toleration{{Key: laneLabel, Operator: corev1.TolerationOpExists}},
 				Containers: []corev1.Container{container},
 			}},
 		}},

@@ -54,7 +54,7 @@ func TestSingleEvents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	s := scenario{example: "nginx.yaml"}
-	fleet := s.open(ctx, t, alone(t))
+	fleet := s.open(ctx, t)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	report := s.underTraffic(ctx, t, fleet, hostTold, fleet.Tell(watching), func(_ *lb.LB, client *traffic.Process) error {

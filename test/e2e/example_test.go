@@ -9,5 +9,5 @@ func TestExample(t *testing.T) {
 	scenario{
 		example: "ingressdaemonset.yaml", verbatim: true, account: "nginx-ingress-serviceaccount",
 		told: hostTold, untold: hostUntold, detacher: true,
-	}.run(t, alone(t))
+	}.run(t)
 }

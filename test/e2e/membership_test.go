@@ -20,25 +20,23 @@ const poolLabel = "e2e/pool"
 // TestSmallerPool takes two nodes out of the set by changing its selector: they leave the
 // load balancer one after the other, and keep their health checkers until then.
 func TestSmallerPool(t *testing.T) {
-	t.Parallel()
-	on := taken(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	for i, pool := range []string{"large", "large", "small"} {
 		label := poolLabel + "=" + pool
-		if out, err := theHarness.Kubectl(ctx, "label", "--overwrite", "node", on.Nodes()[i].Name(), label).CombinedOutput(); err != nil {
+		if out, err := theHarness.Kubectl(ctx, "label", "--overwrite", "node", theHarness.Nodes()[i].Name(), label).CombinedOutput(); err != nil {
 			t.Fatalf("labelling: %v: %s", err, out)
 		}
 	}
 	t.Cleanup(func() { _ = theHarness.Kubectl(context.Background(), "label", "nodes", "--all", poolLabel+"-").Run() })
 	s := scenario{example: "nginx.yaml", told: hostTold}
-	fleet := s.open(ctx, t, on)
-	front, err := on.Front(ctx, s.told)
+	fleet := s.open(ctx, t)
+	front, err := theHarness.Front(ctx, s.told)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer front.Stop()
-	sender, err := on.Send(ctx, rate)
+	sender, err := theHarness.Send(ctx, rate)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestMoveFromADaemonSet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	t.Cleanup(func() { _ = theHarness.Kubectl(context.Background(), "label", "nodes", "--all", movedLabel+"-").Run() })
-	m := openMove(ctx, t, alone(t))
+	m := openMove(ctx, t)
 	m.play(ctx, "Prepare", nil)
 	first := m.fleet.Nodes()[0]
 
@@ -66,16 +66,16 @@ type move struct {
 	front                *lb.LB
 }
 
-// openMove has the page's DaemonSet run on every node of the lane.
-func openMove(ctx context.Context, t *testing.T, on *lane) *move {
+// openMove has the page's DaemonSet run on every node.
+func openMove(ctx context.Context, t *testing.T) *move {
 	t.Helper()
 	namespace := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
 	m := &move{
 		T: t, page: string(readFile(t, filepath.Join(root, movePage))), dir: t.TempDir(), bin: t.TempDir(),
-		fleet: &harness.Fleet{Harness: on.Harness, Key: types.NamespacedName{Namespace: namespace, Name: "nginx"}},
+		fleet: &harness.Fleet{Harness: theHarness, Key: types.NamespacedName{Namespace: namespace, Name: "nginx"}},
 	}
 	m.must(theHarness.MakeNamespace(ctx, namespace))
-	t.Cleanup(func() { scenario{}.close(t, on, namespace) })
+	t.Cleanup(func() { scenario{}.close(t, namespace) })
 	m.install(ctx)
 	m.must(theHarness.Apply(ctx, namespace, m.manifest()))
 	m.run(ctx, "kubectl rollout status daemonset/nginx --timeout=3m", nil)

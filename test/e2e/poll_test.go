@@ -17,7 +17,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 )
 
-// poll asks a port of every node of a lane ten times a second, as a program of this project does,
+// poll asks a port of every node ten times a second, as a program of this project does,
 // and records what is answered.
 type poll struct {
 	cancel context.CancelFunc

@@ -11,11 +11,10 @@ import (
 // TestProxy rolls out the proxy that comes with the controller. In the control the load balancer asks what
 // an Ingress serves.
 func TestProxy(t *testing.T) {
-	t.Parallel()
 	scenario{
 		example: "proxy.yaml", others: answerAll,
 		told: hostTold, untold: harness.Ports{Traffic: 80, Check: 80},
-	}.run(t, taken(t))
+	}.run(t)
 }
 
 // answerAll has a class of the namespace's name lead to the namespace's own proxies, and the Ingress answer any

@@ -28,15 +28,13 @@ const mostPerAttempt = 20
 // the kubelet rejects each: the pods that serve stay, the rejected ones are few
 // and tried again ever more rarely, and the fleet recovers when it is told how.
 func TestRejectedPods(t *testing.T) {
-	t.Parallel()
-	on := taken(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
 	tight := scenario{example: "nginx.yaml", adjust: func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{}
 		set.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("800m")}
 	}}
-	fleet := tight.open(ctx, t, on)
+	fleet := tight.open(ctx, t)
 	before, err := fleet.Pods(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -98,13 +96,11 @@ func allServe(ctx context.Context, fleet *harness.Fleet, before map[types.UID]*c
 // node: that node is named, no pod is Failed, and no other node is touched for a
 // rollout until it serves.
 func TestPortHeld(t *testing.T) {
-	t.Parallel()
-	on := taken(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	holder := holdPort(ctx, t, on.Nodes()[0], 80)
+	holder := holdPort(ctx, t, theHarness.Nodes()[0], 80)
 	held := scenario{example: "nginx.yaml"}
-	fleet := held.apply(ctx, t, on)
+	fleet := held.apply(ctx, t)
 	failed := fleet.WatchFailed(ctx)
 	if err := fleet.WaitStatus(ctx, "two nodes to serve", func(s v1alpha1.IngressDaemonSetStatus) bool { return s.ServingNodes == nodes-1 }); err != nil {
 		t.Fatal(err)

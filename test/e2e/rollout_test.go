@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,14 +28,12 @@ var (
 )
 
 func TestHostNetwork(t *testing.T) {
-	t.Parallel()
-	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.run(t, taken(t))
+	scenario{example: "nginx.yaml", told: hostTold, untold: hostUntold}.run(t)
 }
 
 // TestHostNetworkCaddy removes the health-check port that the load balancer asks.
 func TestHostNetworkCaddy(t *testing.T) {
-	t.Parallel()
-	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.run(t, taken(t))
+	scenario{example: "caddy.yaml", told: hostTold, untold: hostUntold, during: removePort}.run(t)
 }
 
 // removePort replaces a health-check port while a node is under way. The old one goes on
@@ -79,8 +76,7 @@ func removePort(ctx context.Context, t *testing.T, fleet *harness.Fleet, front *
 // TestOrphaned deletes the IngressDaemonSet without its pods while a node is under way,
 // and makes it again: it adopts the pods, and goes on with the others.
 func TestOrphaned(t *testing.T) {
-	t.Parallel()
-	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.run(t, taken(t))
+	scenario{example: "haproxy.yaml", told: hostTold, untold: hostUntold, during: orphan}.run(t)
 }
 
 func orphan(ctx context.Context, t *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
@@ -146,44 +142,33 @@ func adopted(ctx context.Context, fleet *harness.Fleet, left map[types.UID]*core
 	return nil
 }
 
-// nodePort is for who has examples/nodeport.yaml or service.yaml: both take the same port of all nodes.
-var nodePort sync.Mutex
-
 func TestNodePort(t *testing.T) {
-	t.Parallel()
-	nodePort.Lock()
-	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "nodeport.yaml",
 		told:    harness.Ports{Traffic: 30080, Check: 10080},
 		untold:  harness.Ports{Traffic: 30080, Check: 30080},
-	}.run(t, taken(t))
+	}.run(t)
 }
 
 // TestService has kube-proxy answer the load balancer's health checks.
 func TestService(t *testing.T) {
-	t.Parallel()
-	nodePort.Lock()
-	t.Cleanup(nodePort.Unlock)
 	scenario{
 		example: "service.yaml",
 		told:    harness.Ports{Traffic: 30080, Check: 30081},
 		untold:  harness.Ports{Traffic: 30080, Check: 30080},
-	}.run(t, taken(t))
+	}.run(t)
 }
 
 // TestNodeDetacher has the load balancer ask the proxy itself: only the detacher
 // takes nodes out.
 func TestNodeDetacher(t *testing.T) {
-	t.Parallel()
 	scenario{
 		example: "node-detacher.yaml", told: hostUntold, untold: hostUntold, detacher: true,
-	}.run(t, taken(t))
+	}.run(t)
 }
 
 // TestRollback goes back to the first template while a node is under way.
 func TestRollback(t *testing.T) {
-	t.Parallel()
 	scenario{
 		example: "haproxy.yaml", told: hostTold, untold: hostUntold, final: "1",
 		during: func(ctx context.Context, _ *testing.T, fleet *harness.Fleet, _ *lb.LB) error {
@@ -192,7 +177,7 @@ func TestRollback(t *testing.T) {
 			}
 			return fleet.Change(ctx, harness.SetVersion("1"))
 		},
-	}.run(t, taken(t))
+	}.run(t)
 }
 
 // longestTakeover is how long a rollout may wait for another leader.
@@ -225,7 +210,7 @@ func TestControllerKilled(t *testing.T) {
 			}
 			return nil
 		},
-	}.run(t, alone(t))
+	}.run(t)
 }
 
 // TestAPIServerDown stops the API server for a minute while a node is under way.
@@ -242,5 +227,5 @@ func TestAPIServerDown(t *testing.T) {
 			time.Sleep(time.Minute)
 			return fleet.StartAPIServer(ctx)
 		},
-	}.run(t, alone(t))
+	}.run(t)
 }

@@ -50,11 +50,11 @@ type scenario struct {
 	final string
 }
 
-// run runs the scenario on a lane, then its control on the same fleet.
-func (s scenario) run(t *testing.T, on *lane) {
+// run runs the scenario, then its control on the same fleet.
+func (s scenario) run(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	fleet := s.open(ctx, t, on)
+	fleet := s.open(ctx, t)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	story := fleet.Tell(watching)
@@ -83,7 +83,7 @@ func losesNothing(t *testing.T, report traffic.Report) {
 	}
 }
 
-// underTraffic sends requests through a load balancer in front of the fleet's lane while act runs.
+// underTraffic sends requests through a load balancer in front of the nodes while act runs.
 // There is a story where the load balancer is told.
 func (s scenario) underTraffic(ctx context.Context, t *testing.T, fleet *harness.Fleet, ports harness.Ports, story *harness.Story, act func(*lb.LB, *traffic.Process) error) traffic.Report {
 	t.Helper()
@@ -186,17 +186,17 @@ func loses(ctx context.Context, fleet *harness.Fleet, client *traffic.Process) e
 	})
 }
 
-// open applies the example to a namespace of its own and waits until it serves on the lane.
-func (s scenario) open(ctx context.Context, t *testing.T, on *lane) *harness.Fleet {
+// open applies the example to a namespace of its own and waits until it serves.
+func (s scenario) open(ctx context.Context, t *testing.T) *harness.Fleet {
 	t.Helper()
-	fleet := s.apply(ctx, t, on)
+	fleet := s.apply(ctx, t)
 	if err := fleet.WaitServing(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return fleet
 }
 
-func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *harness.Fleet {
+func (s scenario) apply(ctx context.Context, t *testing.T) *harness.Fleet {
 	t.Helper()
 	namespace := fmt.Sprintf("e2e-%d", time.Now().UnixNano())
 	manifest, err := theHarness.Example(s.example)
@@ -211,11 +211,11 @@ func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *harness.Fl
 	if err := theHarness.MakeNamespace(ctx, namespace); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.close(t, on, namespace) })
-	fleet := &harness.Fleet{Harness: on.Harness, Key: types.NamespacedName{
+	t.Cleanup(func() { s.close(t, namespace) })
+	fleet := &harness.Fleet{Harness: theHarness, Key: types.NamespacedName{
 		Namespace: namespace, Name: manifest.Kind("IngressDaemonSet").GetName()}}
 	if !s.verbatim {
-		if err := manifest.AdjustSet(func(set *v1alpha1.IngressDaemonSet) { s.adjusted(set, on) }); err != nil {
+		if err := manifest.AdjustSet(s.adjusted); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,9 +231,8 @@ func (s scenario) apply(ctx context.Context, t *testing.T, on *lane) *harness.Fl
 	return fleet
 }
 
-func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet, on *lane) {
+func (s scenario) adjusted(set *v1alpha1.IngressDaemonSet) {
 	shorten(set)
-	on.keep(set)
 	if s.adjust != nil {
 		s.adjust(set)
 	}
@@ -259,14 +258,14 @@ func shorten(set *v1alpha1.IngressDaemonSet) {
 	}
 }
 
-func (s scenario) close(t *testing.T, on *lane, namespace string) {
+func (s scenario) close(t *testing.T, namespace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	if err := theHarness.RemoveNamespace(ctx, namespace); err != nil {
 		t.Error(err)
 	}
 	if s.detacher {
-		if err := clearTimestamps(ctx, on.Harness); err != nil {
+		if err := clearTimestamps(ctx, theHarness); err != nil {
 			t.Error(err)
 		}
 	}

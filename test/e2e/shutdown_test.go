@@ -26,10 +26,9 @@ const noticed = 5 * time.Second
 // taken it out, and a node that is away holds up neither the other nodes nor their health
 // checkers, nor what is known to be good.
 func TestNodeShutdown(t *testing.T) {
-	on := alone(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	node := on.Nodes()[nodes-1]
+	node := theHarness.Nodes()[nodes-1]
 	systemd := startLogind(ctx, t, node, time.Minute)
 	s := scenario{example: "nginx.yaml", adjust: func(set *v1alpha1.IngressDaemonSet) {
 		set.Spec.DrainHook = &v1alpha1.DrainHook{LingerSeconds: new(int32(3)), StopSeconds: new(int32(5))}
@@ -40,7 +39,7 @@ func TestNodeShutdown(t *testing.T) {
 		u := set.Spec.UpdateStrategy.RollingUpdate
 		u.MaxUnavailableNodes, u.FailurePolicy = new(intstr.FromInt32(2)), v1alpha1.RollBackOnFailure
 	}}
-	fleet := s.open(ctx, t, on)
+	fleet := s.open(ctx, t)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	// Whatever happens, the next test finds the node powered on.

@@ -30,7 +30,6 @@ type release struct{ root, image string }
 // back to it in the middle of the next. A node at least is left to the other controller,
 // with health checkers that are not its own: these are replaced only then.
 func TestReleaseBefore(t *testing.T) {
-	on := alone(t)
 	old, present := buildBefore(t), pushPresent(t)
 	t.Cleanup(func() {
 		if err := theHarness.Deploy(context.Background()); err != nil {
@@ -40,7 +39,7 @@ func TestReleaseBefore(t *testing.T) {
 	if err := old.install(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	thereAndBack(old, present, old.install, present.install).run(t, on)
+	thereAndBack(old, present, old.install, present.install).run(t)
 }
 
 // thereAndBack goes from one release to another in the middle of a rollout, and back in the middle of the

@@ -112,7 +112,7 @@ func (f *Fleet) CheckReplaced(ctx context.Context, before map[types.UID]*corev1.
 	return f.CheckUnmarked(ctx)
 }
 
-// CheckUnmarked is an error where a Deployment of the fleet or a Node of its lane carries a mark
+// CheckUnmarked is an error where a Deployment of the fleet or a Node carries a mark
 // of ours.
 func (f *Fleet) CheckUnmarked(ctx context.Context) error {
 	deployments := &appsv1.DeploymentList{}

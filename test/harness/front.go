@@ -12,20 +12,14 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 )
 
-// frontends are how many the load balancer has; those of the first lane are on firstPort and the
-// one after it, those of the next lane follow.
+// Where the load balancer's frontends are.
 const (
-	firstPort = 8080
-	frontends = 2
+	httpPort = 8080
+	tcpPort  = 8081
 )
 
-// http and tcp are the addresses of the lane's frontends.
-func (s *Harness) http() string { return s.frontend(0) }
-func (s *Harness) tcp() string  { return s.frontend(1) }
-
-func (s *Harness) frontend(number int) string {
-	return net.JoinHostPort(s.HostIP(), strconv.Itoa(firstPort+s.lane*frontends+number))
-}
+func (s *Harness) http() string { return net.JoinHostPort(s.HostIP(), strconv.Itoa(httpPort)) }
+func (s *Harness) tcp() string  { return net.JoinHostPort(s.HostIP(), strconv.Itoa(tcpPort)) }
 
 // Ports are where the load balancer finds the proxy on each node, and what it
 // asks for the node's health; on the path /, where Path is empty.

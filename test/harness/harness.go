@@ -40,15 +40,12 @@ var proxies = map[string][]string{
 	"caddy":   {"docker.io/library/caddy:2.6"},
 }
 
-// Harness is a cluster with the controller on it, or a lane of one.
+// Harness is a cluster with the controller on it.
 type Harness struct {
 	*cluster.Cluster
 	client.WithWatch
 	root string
 	log  *progress.Log
-	// lane is its number, from 0 on, and nodes are its own; a whole harness is lane 0 with all nodes.
-	lane  int
-	nodes []*cluster.Node
 }
 
 // Open attaches to the cluster in dir.
@@ -93,7 +90,7 @@ func on(c *cluster.Cluster, log io.Writer) (*Harness, error) {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	root, err := moduleRoot(context.Background())
-	return &Harness{Cluster: c, WithWatch: api, root: root, log: progress.To(log), nodes: c.Nodes()}, err
+	return &Harness{Cluster: c, WithWatch: api, root: root, log: progress.To(log)}, err
 }
 
 // Connect is a client that knows Kubernetes' kinds and this project's.
