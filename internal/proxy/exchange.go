@@ -76,10 +76,11 @@ func (x *exchange) begin(w http.ResponseWriter, r *http.Request) {
 // clear forgets the request, and keeps the memory.
 func (x *exchange) clear() {
 	clear(x.try.tried)
+	clear(x.try.unreached)
 	clear(x.answer.header)
 	*x = exchange{
 		p: x.p, asked: table.Request{Header: x.asked.Header, Query: x.asked.Query},
-		kept: x.kept[:0], try: try{tried: x.try.tried[:0]},
+		kept: x.kept[:0], try: try{tried: x.try.tried[:0], unreached: x.try.unreached[:0]},
 		head: x.head, response: x.response, inform: x.inform, stop: x.stop,
 	}
 }

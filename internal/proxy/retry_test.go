@@ -145,6 +145,59 @@ func TestOnlyEndpoint(t *testing.T) {
 	}
 }
 
+// TestRetryAfterRefusals: a request whose connection was reset is tried again there also after all others
+// refused: none of these saw it.
+func TestRetryAfterRefusals(t *testing.T) {
+	var n atomic.Int64
+	only, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
+		if n.Add(1) == 1 {
+			s.Reset()
+			return
+		}
+		s.Say(hello)
+	})
+	s := started(t)
+	tell(t, s, append(patient(nowhere(t, "a"), only, nowhere(t, "b")), web(), route("all"))...)
+	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+		t.Error(text)
+	}
+}
+
+// TestRetriesConnect: what is tried again is sent on a new connection: those that are idle may be of processes
+// that end together.
+func TestRetriesConnect(t *testing.T) {
+	var fail atomic.Bool
+	server := func(uid string) (wire.Endpoint, *http1.Server) {
+		return played(t, uid, func(s *http1.Session) {
+			for {
+				s.Head()
+				if fail.Load() {
+					s.Reset()
+					return
+				}
+				s.Say(hello)
+			}
+		})
+	}
+	a, first := server("a")
+	b, second := server("b")
+	s := started(t)
+	tell(t, s, append(patient(a, b), web(), route("all"))...)
+	c := clientAt(t, s, 80)
+	for range 4 {
+		if text := got(t, c, "http://a/"); text != "200 hello" {
+			t.Fatal(text)
+		}
+	}
+	before := first.Connections() + second.Connections()
+	fail.Store(true)
+	got(t, c, "http://a/")
+	if more := first.Connections() + second.Connections() - before; more != 2 {
+		t.Errorf("%d new connections for 2 retries", more)
+	}
+}
+
 // TestEjection: an endpoint that fails is left out, and the last one never is.
 func TestEjection(t *testing.T) {
 	bad, server := resetting(t, "bad")

@@ -12,14 +12,15 @@ import (
 
 // try is what is known of a request's tries.
 type try struct {
-	// since is when the first endpoint was chosen.
+	// since is when the first endpoint was chosen, or the first after the request was written.
 	since time.Time
 	// cookie is the value that the client sent, given its name where the client is to be given another.
 	cookie, given string
 	tried         []*endpoint
-	// retries are those after the request was written; again says whether the next try is one.
+	// unreached are those of them that never saw the request.
+	unreached []*endpoint
+	// retries are those after the request was written.
 	retries int
-	again   bool
 	// endpoint is the one that answered.
 	endpoint *endpoint
 	// cancel ends the response, of h2c alone.
@@ -53,9 +54,9 @@ func (x *exchange) send() (status int) {
 	status = http.StatusServiceUnavailable
 	for now := t.since; ; now = time.Now() {
 		e := b.next(now, t.cookie, t.tried)
-		if e == nil && t.again {
+		if e == nil && t.retries > 0 {
 			// There is no other: one that answered nothing may answer on another connection.
-			e = b.next(now, t.cookie, nil)
+			e = b.next(now, t.cookie, t.unreached)
 		}
 		if e == nil {
 			return status
@@ -114,7 +115,9 @@ func (x *exchange) giveTo(e *endpoint, now time.Time) *upstream.Error {
 		return x.giveToH2C(e.Value, now)
 	}
 	q := &x.request
-	*q = upstream.Request{Head: &x.head, Deadline: x.deadline(now), Informational: x.inform}
+	// One that is ending may have left idle connections as they are, but takes no new one: so what may be
+	// retried a few times is not spent on those that end together.
+	*q = upstream.Request{Head: &x.head, Fresh: x.try.retries > 0, Deadline: x.deadline(now), Informational: x.inform}
 	switch {
 	case x.small:
 		q.Body = x.kept
@@ -151,7 +154,6 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 	if isFault(failed) {
 		b.failed(e, now)
 	}
-	t.again = false
 	if late := x.route.Timeout; late > 0 && now.Sub(x.start) >= time.Duration(late)*time.Millisecond {
 		return false
 	}
@@ -160,6 +162,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 		Whole: x.isWhole(),
 	}) {
 	case balance.Free:
+		t.unreached = append(t.unreached, e)
 		return true
 	case balance.Budgeted:
 		if !b.retry(now) {
@@ -168,7 +171,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 		}
 		b.counts.retries.Add(1)
 		t.retries++
-		t.again = true
+		t.since = now
 		return true
 	}
 	return false

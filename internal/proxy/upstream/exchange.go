@@ -37,7 +37,7 @@ func (p *Pool) Do(ctx context.Context, q *Request, r *Response) error {
 		return &Error{Invalid, Sending, err}
 	}
 	for {
-		c, reused, failed := p.take(ctx, q.Deadline)
+		c, reused, failed := p.take(ctx, q)
 		if failed != nil {
 			return failed
 		}

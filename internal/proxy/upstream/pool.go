@@ -59,15 +59,19 @@ func (p *Pool) Idle() int {
 
 // take is a connection that can be used: the one that was used last, since it is the likeliest to be
 // open still, or a new one. reused tells which.
-func (p *Pool) take(ctx context.Context, deadline time.Time) (c *conn, reused bool, failed *Error) {
+func (p *Pool) take(ctx context.Context, q *Request) (c *conn, reused bool, failed *Error) {
 	now := time.Now()
-	for c := p.pop(); c != nil; c = p.pop() {
+	for !q.Fresh {
+		c := p.pop()
+		if c == nil {
+			break
+		}
 		if !c.expired(now) && c.quiet() {
 			return c, true, nil
 		}
 		c.close()
 	}
-	c, failed = p.connect(ctx, now, deadline)
+	c, failed = p.connect(ctx, now, q.Deadline)
 	return c, false, failed
 }
 

@@ -141,6 +141,8 @@ type Request struct {
 	// Expect says whether the head has "Expect: 100-continue": then Stream is not read until 100 (Continue)
 	// comes, or Options.Continue is over; and never, if a final response comes before.
 	Expect bool
+	// Fresh says whether it is sent on a new connection, never on one that was idle.
+	Fresh bool
 	// Deadline bounds all of the exchange; zero is none.
 	Deadline time.Time
 	// Informational is told of each 1xx response but 101: of 100 (Continue) once at most, and only while
