@@ -22,9 +22,10 @@ const annotationClass = "kubernetes.io/ingress.class"
 
 // class is an IngressClass of ours.
 type class struct {
-	// set is the IngressDaemonSet whose proxies serve it, problem why there is none.
-	set     types.NamespacedName
-	problem string
+	// set is the IngressDaemonSet whose proxies serve it, problem why none is named, and missing that it is not
+	// there: its pods may serve on, whoever deleted it.
+	set              types.NamespacedName
+	problem, missing string
 }
 
 // defaultClass is the name of the class of Ingresses that name none.
@@ -36,9 +37,9 @@ func (v *view) compileClass(k key) *outcome {
 		return nil
 	}
 	c := &class{}
-	c.set, c.problem = v.namedSet(object.Spec.Parameters)
 	out := &outcome{value: c}
-	if c.problem == "" {
+	if c.set, c.problem = setNamedBy(object.Spec.Parameters); c.problem == "" {
+		_, c.missing = v.existingSet(c.set)
 		out.joins = []key{listenersOf(c.set)}
 	}
 	return out
@@ -70,14 +71,6 @@ func setNamedBy(p *networkingv1.IngressClassParametersReference) (set types.Name
 		return set, "spec.parameters must have scope Namespace and a namespace, because an IngressDaemonSet has one"
 	}
 	return types.NamespacedName{Namespace: *p.Namespace, Name: p.Name}, ""
-}
-
-// namedSet is the IngressDaemonSet that parameters name, or what is wrong with them.
-func (v *view) namedSet(p *networkingv1.IngressClassParametersReference) (set types.NamespacedName, problem string) {
-	if set, problem = setNamedBy(p); problem != "" {
-		return set, problem
-	}
-	return v.existingSet(set)
 }
 
 // existingSet is an IngressDaemonSet, or that it is not there.

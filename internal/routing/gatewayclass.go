@@ -19,7 +19,10 @@ var Features = []string{
 }
 
 // gatewayClass is a GatewayClass of ours.
-type gatewayClass class
+type gatewayClass struct {
+	set     types.NamespacedName
+	problem string
+}
 
 func (v *view) compileGatewayClass(k key) *outcome {
 	object := read[GatewayClass](v, gatewayClassObject, k.namespaced())

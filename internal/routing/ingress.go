@@ -73,8 +73,10 @@ func (v *view) compileIngress(k key) *outcome {
 	if message, differ := classesDiffer(in); differ {
 		i.warn(ReasonClassesDiffer, "%s", message)
 	}
+	if c.problem+c.missing != "" {
+		i.warn(ReasonInvalidParameters, "IngressClass %s: %s", v.classOf(in), c.problem+c.missing)
+	}
 	if c.problem != "" {
-		i.warn(ReasonInvalidParameters, "IngressClass %s: %s", v.classOf(in), c.problem)
 		return &i.outcome
 	}
 	i.result = ingress{object: objectOf(in), set: c.set, claims: map[string][]claim{}}

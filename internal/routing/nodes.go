@@ -70,7 +70,9 @@ func addressesOf(node *corev1.Node) (out []string) {
 
 func addressesOfType(node *corev1.Node, kind corev1.NodeAddressType) (out []netip.Addr) {
 	for _, a := range node.Status.Addresses {
-		if address, err := netip.ParseAddr(a.Address); err == nil && a.Type == kind {
+		address, err := netip.ParseAddr(a.Address)
+		// The API server refuses others in a status, all of it.
+		if address = address.Unmap(); err == nil && a.Type == kind && address.Zone() == "" && address.IsGlobalUnicast() {
 			out = append(out, address)
 		}
 	}

@@ -14,28 +14,30 @@ import (
 // addresses are where an IngressDaemonSet is reached: addresses and host names.
 type addresses struct{ all []string }
 
-// compileAddresses asks the IngressDaemonSet's Service; where that leads nowhere from outside, nodes that
+// compileAddresses asks the IngressDaemonSet's Service; where that is not to lead there from outside, nodes that
 // serve are where it is reached.
 func (v *view) compileAddresses(k key) *outcome {
 	set := v.set(k.namespaced())
 	if set == nil {
 		return nil
 	}
-	all := v.serviceAddresses(types.NamespacedName{Namespace: set.Namespace, Name: set.ServiceName})
-	if len(all) == 0 {
+	all, leads := v.serviceAddresses(types.NamespacedName{Namespace: set.Namespace, Name: set.ServiceName})
+	if !leads {
 		all = v.servingNodes(set)
 	}
 	slices.Sort(all)
 	return &outcome{value: &addresses{slices.Compact(all)}}
 }
 
-func (v *view) serviceAddresses(n types.NamespacedName) (out []string) {
+// serviceAddresses are those at which a Service leads into the cluster, and whether it is to: a load balancer
+// takes a while to have one.
+func (v *view) serviceAddresses(n types.NamespacedName) (out []string, leads bool) {
 	if n.Name == "" {
-		return nil
+		return nil, false
 	}
 	service := v.service(n)
 	if service == nil {
-		return nil
+		return nil, false
 	}
 	if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		for _, in := range service.Status.LoadBalancer.Ingress {
@@ -46,38 +48,44 @@ func (v *view) serviceAddresses(n types.NamespacedName) (out []string) {
 			}
 		}
 	}
-	return append(out, service.Spec.ExternalIPs...)
+	out = append(out, service.Spec.ExternalIPs...)
+	return out, len(out) > 0 || service.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
 // AnnotationAddresses on an Ingress is which entries of its status are ours, separated by commas: all others are
 // somebody else's, also where they are equal to ours (docs/adr/0032).
 const AnnotationAddresses = "ingressdaemonsets.mumoshu.github.io/addresses"
 
-// compileIngressStatus says where an Ingress is reached. What others wrote there stays, and where nothing of ours
-// serves it, that alone.
+// compileIngressStatus says where an Ingress is reached. What others wrote there stays, and where its class is not
+// ours, that alone. All stays while it is not known where it is reached: an empty list takes its name out of DNS,
+// and makes nothing answer.
 func (v *view) compileIngressStatus(k key) *outcome {
 	object := v.ingress(k.namespaced())
 	if object == nil {
 		return nil
 	}
+	wanted, ours := v.reachedAt(object)
+	if ours && len(wanted) == 0 {
+		return &outcome{}
+	}
 	current, recorded := object.Status.LoadBalancer.Ingress, object.Annotations[AnnotationAddresses]
-	next := merge(current, recorded, v.reachedAt(object))
+	next := merge(current, recorded, wanted)
 	if next.Addresses == recorded && slices.EqualFunc(current, next.LoadBalancer, sameEntry) {
 		return &outcome{}
 	}
 	return &outcome{status: &Status{Object: refOf(object), Generation: object.Generation, Ingress: &next}}
 }
 
-// reachedAt is where an Ingress is reached: at nothing of ours where its class is not, or is of no use.
-func (v *view) reachedAt(in *networkingv1.Ingress) []string {
+// reachedAt is where an Ingress is reached, and whether its class is ours, and of use.
+func (v *view) reachedAt(in *networkingv1.Ingress) (wanted []string, ours bool) {
 	c := value[class](v, key{fact: classUnit, name: v.classOf(in)})
 	if c == nil || c.problem != "" {
-		return nil
+		return nil, false
 	}
 	if a := value[addresses](v, keyOf(addressUnit, c.set)); a != nil {
-		return a.all
+		return a.all, true
 	}
-	return nil
+	return nil, true
 }
 
 // merge has the wanted entries and, after them, those of others. One that somebody else has, too, stays his: it is

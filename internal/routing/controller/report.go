@@ -22,7 +22,7 @@ func (r *Reconciler) warn() {
 	if r.leads() && r.complete {
 		for _, w := range append(r.compiler.Warnings(), r.untold()...) {
 			if last[w] = true; !r.told[w] {
-				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%s", w.Message)
+				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%.1000s", w.Message)
 			}
 		}
 	}

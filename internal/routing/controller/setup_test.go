@@ -162,8 +162,7 @@ func TestEachKindIsHeard(t *testing.T) {
 	}
 	base := base()
 	set, class, service := base[0].(*v1alpha1.IngressDaemonSet), base[1].(*networkingv1.IngressClass), base[3].(*corev1.Service)
-	other, node, pods := ingressTo("other", "other.example.com", "cheese"), &corev1.Node{ObjectMeta: named("", "n1")}, deploymentOn("n1")
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.7"}}
+	other, node, pods := ingressTo("other", "other.example.com", "cheese"), nodeAt("n1", "192.0.2.7"), deploymentOn("n1")
 	namespace := &corev1.Namespace{ObjectMeta: named("", "shop")}
 	put := func(o client.Object) func() { return func() { w.put(t, o) } }
 	gone := func(o client.Object) func() { return func() { w.delete(t, o) } }
@@ -199,36 +198,49 @@ func TestEachKindIsHeard(t *testing.T) {
 			class.Spec.Controller = routing.ControllerName
 			w.put(t, class)
 		}, "listener/", "192.0.2.1"},
-		{"IngressDaemonSet goes", gone(set), "-listener/", ""},
-		{"IngressDaemonSet comes", put(set), "listener/", "192.0.2.1"},
-		{"IngressDaemonSet changes", func() {
+		{"another Node comes", put(nodeAt("n2", "192.0.2.8")), "", "192.0.2.1"},
+		{"its Deployment comes", put(deploymentOn("n2")), "", "192.0.2.1"},
+		// Its pods serve on, and are told on.
+		{"IngressDaemonSet goes", func() {
+			w.delete(t, set)
+			await.True(t, "an event of the class", func() bool { return strings.Contains(strings.Join(w.said(), " "), routing.ReasonInvalidParameters) })
+		}, "", "192.0.2.1"},
+		{"IngressDaemonSet comes", func() {
 			set.Spec.ServiceName = ""
 			w.put(t, set)
-		}, "", ""},
-		{"Node comes", put(node), "", ""},
-		{"Deployment comes", put(pods), "", "192.0.2.7"},
+		}, "", "192.0.2.8"},
+		{"IngressDaemonSet changes", func() {
+			set.Spec.ServiceName = "entry"
+			w.put(t, set)
+		}, "", "192.0.2.1"},
+		{"IngressDaemonSet changes back", func() {
+			set.Spec.ServiceName = ""
+			w.put(t, set)
+		}, "", "192.0.2.8"},
+		{"Deployment comes", put(pods), "", "192.0.2.8"},
+		{"Node comes", put(node), "", "192.0.2.7 192.0.2.8"},
 		{"Deployment changes", func() {
 			pods.Annotations[v1alpha1.DefaultMarkKey] = ""
 			w.put(t, pods)
-		}, "", ""},
+		}, "", "192.0.2.8"},
 		{"Deployment changes back", func() {
 			delete(pods.Annotations, v1alpha1.DefaultMarkKey)
 			w.put(t, pods)
-		}, "", "192.0.2.7"},
+		}, "", "192.0.2.7 192.0.2.8"},
 		{"Node changes", func() {
 			node.Annotations = map[string]string{v1alpha1.AnnotationNodeDetaching: "true"}
 			w.put(t, node)
-		}, "", ""},
+		}, "", "192.0.2.8"},
 		{"Node changes back", func() {
 			node.Annotations = nil
 			w.put(t, node)
-		}, "", "192.0.2.7"},
-		{"Node goes", gone(node), "", ""},
-		{"Node comes again", put(node), "", "192.0.2.7"},
-		{"Deployment goes", gone(pods), "", ""},
-		{"Namespace comes", put(namespace), "", ""},
-		{"Namespace changes", put(namespace), "", ""},
-		{"Namespace goes", gone(namespace), "", ""},
+		}, "", "192.0.2.7 192.0.2.8"},
+		{"Node goes", gone(node), "", "192.0.2.8"},
+		{"Node comes again", put(node), "", "192.0.2.7 192.0.2.8"},
+		{"Deployment goes", gone(pods), "", "192.0.2.8"},
+		{"Namespace comes", put(namespace), "", "192.0.2.8"},
+		{"Namespace changes", put(namespace), "", "192.0.2.8"},
+		{"Namespace goes", gone(namespace), "", "192.0.2.8"},
 	} {
 		step.do()
 		if step.told != "" {
