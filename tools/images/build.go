@@ -27,7 +27,12 @@ func Build(ctx context.Context, root, dir string) (archive string, err error) {
 		args, cgo = []string{"build", "-race", "-tags=netgo,osusergo", "-ldflags=-linkmode=external -extldflags=-static"}, "1"
 		env = []string{"GORACE=halt_on_error=1"}
 	}
-	build := exec.CommandContext(ctx, "go", append(args, "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker", "./cmd/proxy")...)
+	args = append(args, "-o", bin+"/", "./cmd/controller", "./cmd/healthchecker")
+	// Releases before had none.
+	if _, err := os.Stat(filepath.Join(root, "cmd", "proxy")); err == nil {
+		args = append(args, "./cmd/proxy")
+	}
+	build := exec.CommandContext(ctx, "go", args...)
 	build.Dir, build.Env = root, append(os.Environ(), "GOWORK=off", "GOOS=linux", "CGO_ENABLED="+cgo)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the commands: %w: %s", err, out)
