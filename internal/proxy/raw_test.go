@@ -299,6 +299,10 @@ func TestFloods(t *testing.T) {
 		"RESET": resets(30_000),
 	} {
 		c := dial(t, s, 80)
+		// The race detector makes so many streams slow.
+		if err := c.Conn.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
 		go func() {
 			io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"+flood)
 			if name == "RESET" {
