@@ -73,17 +73,10 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("--detach-annotations: %w", err)
 	}
-	if err := o.metrics.check(); err != nil {
-		return err
-	}
-	if err := o.analyses.check(); err != nil {
-		return err
-	}
-	if err := o.loadBalancers.check(); err != nil {
-		return err
-	}
-	if err := o.proxies.check(); err != nil {
-		return err
+	for _, check := range []func() error{o.metrics.check, o.analyses.check, o.loadBalancers.check, o.proxies.check} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
 	ctrl.SetLogger(log)
