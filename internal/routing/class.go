@@ -39,7 +39,7 @@ func (v *view) compileClass(k key) *outcome {
 	c := &class{}
 	out := &outcome{value: c}
 	if c.set, c.problem = setNamedBy(object.Spec.Parameters); c.problem == "" {
-		_, c.missing = v.existingSet(c.set)
+		c.missing = v.missing(c.set)
 		out.joins = []key{listenersOf(c.set)}
 	}
 	return out
@@ -73,12 +73,12 @@ func setNamedBy(p *networkingv1.IngressClassParametersReference) (set types.Name
 	return types.NamespacedName{Namespace: *p.Namespace, Name: p.Name}, ""
 }
 
-// existingSet is an IngressDaemonSet, or that it is not there.
-func (v *view) existingSet(n types.NamespacedName) (set types.NamespacedName, problem string) {
+// missing says that an IngressDaemonSet is not there, empty where it is.
+func (v *view) missing(n types.NamespacedName) string {
 	if v.set(n) == nil {
-		return set, fmt.Sprintf("there is no IngressDaemonSet %s", n)
+		return fmt.Sprintf("there is no IngressDaemonSet %s", n)
 	}
-	return n, ""
+	return ""
 }
 
 // compileDefaultClass takes, of several defaults, the newest, and of these the first by name, as the

@@ -51,7 +51,11 @@ func (v *view) referredSet(p *GatewayReference) (set types.NamespacedName, probl
 	case deref(p.Namespace) == "":
 		return set, "spec.parametersRef must have a namespace, because an IngressDaemonSet has one"
 	}
-	return v.existingSet(types.NamespacedName{Namespace: *p.Namespace, Name: p.Name})
+	named := types.NamespacedName{Namespace: *p.Namespace, Name: p.Name}
+	if problem = v.missing(named); problem != "" {
+		return set, problem
+	}
+	return named, ""
 }
 
 // subject is who refers, or what is referred to.
