@@ -21,6 +21,20 @@ func resetting(t testing.TB, uid string) (wire.Endpoint, *http1.Server) {
 	})
 }
 
+// resettingOnce resets its first connection, and answers on others.
+func resettingOnce(t testing.TB) wire.Endpoint {
+	var n atomic.Int64
+	e, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
+		if n.Add(1) == 1 {
+			s.Reset()
+			return
+		}
+		s.Say(hello)
+	})
+	return e
+}
+
 // patient are endpoints that are never left out.
 func patient(endpoints ...wire.Endpoint) []wire.Resource {
 	all := backendOf(cheddar, endpoints...)
@@ -130,15 +144,7 @@ func TestRetriesAreFew(t *testing.T) {
 // TestOnlyEndpoint: a request whose connection was reset is tried again on another of the same endpoint,
 // where there is no other.
 func TestOnlyEndpoint(t *testing.T) {
-	var n atomic.Int64
-	only, _ := played(t, "only", func(s *http1.Session) {
-		s.Head()
-		if n.Add(1) == 1 {
-			s.Reset()
-			return
-		}
-		s.Say(hello)
-	})
+	only := resettingOnce(t)
 	s := serving(t, only)
 	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
 		t.Error(text)
@@ -148,15 +154,7 @@ func TestOnlyEndpoint(t *testing.T) {
 // TestRetryAfterRefusals: a request whose connection was reset is tried again there also after all others
 // refused: none of these saw it.
 func TestRetryAfterRefusals(t *testing.T) {
-	var n atomic.Int64
-	only, _ := played(t, "only", func(s *http1.Session) {
-		s.Head()
-		if n.Add(1) == 1 {
-			s.Reset()
-			return
-		}
-		s.Say(hello)
-	})
+	only := resettingOnce(t)
 	s := started(t)
 	tell(t, s, append(patient(nowhere(t, "a"), only, nowhere(t, "b")), web(), route("all"))...)
 	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
