@@ -40,7 +40,10 @@ func (r *Retries) Again(ctx context.Context, due time.Time, failed error) time.T
 		r.failures = 0
 		return due
 	}
-	return Earliest(due, time.Now().Add(r.pause(ctx, failed)))
+	if !OnlyConflicts(failed) {
+		log.FromContext(ctx).Error(failed, "writing failed")
+	}
+	return Earliest(due, time.Now().Add(r.Pause(failed)))
 }
 
 // Earliest is the earlier of two moments that are not zero.
@@ -51,11 +54,11 @@ func Earliest(a, b time.Time) time.Time {
 	return a
 }
 
-func (r *Retries) pause(ctx context.Context, failed error) time.Duration {
+// Pause is after how long what failed is tried again.
+func (r *Retries) Pause(failed error) time.Duration {
 	if OnlyConflicts(failed) {
 		return conflictPause
 	}
-	log.FromContext(ctx).Error(failed, "writing failed")
 	r.failures++
 	return min(retryPause<<min(r.failures-1, 10), longestPause)
 }

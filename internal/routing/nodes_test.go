@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -62,6 +63,23 @@ func TestServingNodes(t *testing.T) {
 		if diff := cmp.Diff(want, r.Statuses); diff != "" {
 			t.Errorf("a node %s: statuses are wrong (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// TestManyNodes: each Ingress has a copy of the addresses, so that there are not more than DNS has use for.
+func TestManyNodes(t *testing.T) {
+	m := newModel(Options{})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	m.set(classFor("ids", "proxy"))
+	m.set(ingressFor("default", "web", "ids", "web.example", "web"))
+	for i := range mostAddresses + 1 {
+		name := fmt.Sprintf("node-%03d", i)
+		m.set(nodeDeployment("proxy", name))
+		m.set(nodeAt(name, fmt.Sprintf("192.0.2.%d", i+100)))
+	}
+	got := m.compile(noon).Statuses[0].Ingress.LoadBalancer
+	if n := len(got); n != mostAddresses || got[0].IP != "192.0.2.100" || got[n-1].IP != "192.0.2.163" {
+		t.Errorf("%d addresses: %v", n, got)
 	}
 }
 

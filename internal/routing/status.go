@@ -26,8 +26,12 @@ func (v *view) compileAddresses(k key) *outcome {
 		all = v.servingNodes(set)
 	}
 	slices.Sort(all)
-	return &outcome{value: &addresses{slices.Compact(all)}}
+	all = slices.Compact(all)
+	return &outcome{value: &addresses{all[:min(len(all), mostAddresses)]}}
 }
+
+// mostAddresses are in a status: each Ingress has a copy of them. An answer of DNS has no use for more.
+const mostAddresses = 64
 
 // serviceAddresses are those at which a Service leads into the cluster, and whether it is to: a load balancer
 // takes a while to have one.

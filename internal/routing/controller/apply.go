@@ -3,30 +3,24 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// patience is how long the write of one status may take, and for how long proxies wait for a Secret.
+// patience is for how long proxies wait for a Secret.
 const patience = 10 * time.Second
 
-// apply has the Secrets watched that are named now, tells proxies, and writes statuses. Proxies are told
-// first: they wait for no write.
-func (r *Reconciler) apply(ctx context.Context, compiled routing.Result) error {
+// apply has the Secrets watched that are named now, tells proxies, and has statuses written.
+func (r *Reconciler) apply(ctx context.Context, compiled routing.Result) {
 	r.secrets.want(r.compiler.WantedSecrets())
 	r.commit(ctx, compiled.Changes)
-	return r.writeStatuses(ctx)
+	r.statuses.want(r.compiler.Statuses(), r.objects)
 }
 
 // commit tells proxies of changes; at first of all there is, when that is known.
@@ -97,42 +91,4 @@ func (r *Reconciler) withhold(set types.NamespacedName, changed []wire.Resource,
 		now[refusal.Name] = withheld{changed[at], cmp.Or(before[refusal.Name].reason, refusal.Reason)}
 	}
 	r.withheld[set] = now
-}
-
-// writeStatuses writes those that differ, where this process leads. One that fails keeps no other from it.
-func (r *Reconciler) writeStatuses(ctx context.Context) error {
-	var failed []error
-	for _, s := range r.compiler.Statuses() {
-		if !r.leads() {
-			break
-		}
-		if err := r.writeStatus(ctx, s); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", s.Object, err))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// writeStatus writes beside the version that was compiled, so that no entry of somebody else is lost. That
-// version is not written beside again: the cache is late. Which entries are ours is written with them: the API
-// server takes annotations of an Ingress with its status.
-func (r *Reconciler) writeStatus(ctx context.Context, s routing.Status) error {
-	in, is := r.objects[s.Object].(*networkingv1.Ingress)
-	if !is || s.Ingress == nil || r.written[s.Object] == in.ResourceVersion {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	version, next := in.ResourceVersion, in.DeepCopy()
-	next.Status.LoadBalancer.Ingress = s.Ingress.LoadBalancer
-	if s.Ingress.Addresses == "" {
-		delete(next.Annotations, routing.AnnotationAddresses)
-	} else {
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, routing.AnnotationAddresses, s.Ingress.Addresses)
-	}
-	if err := r.client.Status().Update(ctx, next, client.FieldOwner(FieldManager)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing its status: %w", err)
-	}
-	r.written[s.Object] = version
-	return nil
 }

@@ -1,9 +1,9 @@
 // Package controller tells proxies what to serve: it watches Ingresses and what they name, has a
 // routing.Compiler make resources of them, commits these to a delta.Server, and writes statuses and events.
 //
-// observe.go reads what changed since the pass before, the Compiler compiles, apply.go commits and writes
-// statuses, report.go makes events. changes.go notes what changed, secrets.go watches Secrets, each by its
-// name: no other is ever read.
+// observe.go reads what changed since the pass before, the Compiler compiles, apply.go commits, report.go makes
+// events. changes.go notes what changed, secrets.go watches Secrets, each by its name: no other is ever read.
+// statuses.go writes statuses, by passes of its own.
 //
 // All replicas compile and serve. Only the leader writes statuses and makes events. Kinds of the Gateway API
 // are not watched yet, though the Compiler knows them. What the Compiler remembers, the last good certificates,
@@ -45,6 +45,7 @@ type Reconciler struct {
 	compiler *routing.Compiler
 	changes  *changes
 	secrets  *secrets
+	statuses *statuses
 	// objects are those that the Compiler was told of.
 	objects map[routing.Ref]client.Object
 	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
@@ -54,11 +55,8 @@ type Reconciler struct {
 	begun map[types.NamespacedName]bool
 	// withheld are resources that proxies cannot be told, by IngressDaemonSet and name on the stream.
 	withheld map[types.NamespacedName]map[string]withheld
-	// written are the versions of objects beside which their status was written.
-	written map[routing.Ref]string
 	// told are the warnings that were made events and that last.
-	told    map[routing.Event]bool
-	retries onepass.Retries
+	told map[routing.Event]bool
 }
 
 // Reconcile observes, compiles, acts and reports, once, for all that changed.
@@ -70,8 +68,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	r.tell(o)
 	compiled := r.compiler.Compile(o.now)
 	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "classes", len(compiled.Changes))
-	failed := r.apply(ctx, compiled)
-	return onepass.Next(r.report(ctx, compiled, failed)), nil
+	r.apply(ctx, compiled)
+	r.report()
+	return onepass.Next(compiled.WakeAt), nil
 }
 
 // tell tells the Compiler what was observed.
@@ -85,7 +84,6 @@ func (r *Reconciler) tell(o *observed) {
 	}
 	for _, ref := range o.gone {
 		delete(r.objects, ref)
-		delete(r.written, ref)
 		r.compiler.Delete(ref)
 	}
 	for n, why := range o.unreadable {

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -97,7 +98,7 @@ func replicaOf(t *testing.T, api *fakeapi.API, leads bool) *cluster {
 		default:
 		}
 	}
-	c.Reconciler = New(t.Context(), Options{Server: server, Leads: func() bool { return leads }}, c.API, secretsOf{c.API, c}, c.events, trigger)
+	c.Reconciler = New(t.Context(), Options{Server: server, Leads: func() bool { return leads }}, c.API, secretsOf{c.API, c}, c.events, trigger, func() {})
 	return c
 }
 
@@ -203,7 +204,7 @@ func (c *cluster) readSecrets() string {
 	return strings.Join(slices.Sorted(slices.Values(c.secretsRead)), ", ")
 }
 
-// pass makes a pass, told of what changed.
+// pass makes a pass, told of what changed, and one of statuses.
 func (c *cluster) pass(t *testing.T, changed ...client.Object) ctrl.Result {
 	t.Helper()
 	for _, o := range changed {
@@ -212,6 +213,13 @@ func (c *cluster) pass(t *testing.T, changed ...client.Object) ctrl.Result {
 	result, err := c.Reconcile(t.Context(), ctrl.Request{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	again, err := c.statuses.Reconcile(t.Context(), ctrl.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.RequeueAfter == 0 || again.RequeueAfter > 0 && again.RequeueAfter < result.RequeueAfter {
+		return again
 	}
 	return result
 }
@@ -291,14 +299,16 @@ func (p proxy) hear(t *testing.T) string {
 // put stores an object, new or changed.
 func (c *cluster) put(t *testing.T, o client.Object) {
 	t.Helper()
-	before := o.DeepCopyObject().(client.Object)
-	err := c.API.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(o), before)
-	if apierrors.IsNotFound(err) {
-		err = c.API.WithWatch.Create(t.Context(), o)
-	} else if err == nil {
+	// Its status may be written meanwhile.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		before := o.DeepCopyObject().(client.Object)
+		err := c.API.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(o), before)
+		if apierrors.IsNotFound(err) {
+			return c.API.WithWatch.Create(t.Context(), o)
+		}
 		o.SetResourceVersion(before.GetResourceVersion())
-		err = c.API.WithWatch.Update(t.Context(), o)
-	}
+		return errors.Join(err, c.API.WithWatch.Update(t.Context(), o))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -194,7 +196,7 @@ func TestSecretsPatience(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			live, begun := &moody{mode: mode}, time.Now()
 			var told []time.Duration
-			r := New(t.Context(), Options{}, nil, live, nil, func() { told = append(told, time.Since(begun)) })
+			r := New(t.Context(), Options{}, nil, live, nil, func() { told = append(told, time.Since(begun)) }, func() {})
 			observe := func() (gone int, why string) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -230,18 +232,99 @@ func TestSecretsPatience(t *testing.T) {
 	}
 }
 
-// TestHangingWrite: a write that gets no answer is given up, and keeps no other from being made.
+// TestHangingWrite: a write that gets no answer is given up, and keeps no other from being made, nor proxies from
+// being told what changes meanwhile.
 func TestHangingWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fakeapi.New(t, append(base(), ingressTo("a", "a.example.com", "cheese"), ingressTo("b", "b.example.com", "cheese"))...)
 		server := delta.NewServer(delta.Options{})
-		r := New(t.Context(), Options{Server: server}, silent{api}, api, events.NewFakeRecorder(100), func() {})
+		writes := 0
+		r := New(t.Context(), Options{Server: server}, silent{api}, api, events.NewFakeRecorder(100), func() {}, func() { writes++ })
 		begun := time.Now()
+		pass := func() {
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pass(); time.Since(begun) != 0 || writes != 1 {
+			t.Errorf("the pass took %v, and %d passes of statuses are called for", time.Since(begun), writes)
+		}
+		ended := make(chan time.Duration)
+		go func() {
+			_, _ = r.statuses.Reconcile(t.Context(), ctrl.Request{})
+			ended <- time.Since(begun)
+		}()
+		time.Sleep(time.Second)
+		if pass(); time.Since(begun) != time.Second {
+			t.Errorf("a pass beside it took until %v", time.Since(begun))
+		}
+		if took := <-ended; took != 2*writeTime {
+			t.Errorf("both writes took %v", took)
+		}
+	})
+}
+
+// refusing refuses writes of statuses, and notes when.
+type refusing struct {
+	client.Client
+	err error
+	at  *[]time.Duration
+	of  time.Time
+}
+
+func (c refusing) Status() client.SubResourceWriter { return refusingStatus{c.Client.Status(), c} }
+
+type refusingStatus struct {
+	client.SubResourceWriter
+	refusing
+}
+
+func (s refusingStatus) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	*s.at = append(*s.at, time.Since(s.of))
+	return s.err
+}
+
+// TestRefusedStatus: a status that cannot be written is tried again after a pause that grows, however often
+// proxies are told something meanwhile.
+func TestRefusedStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fakeapi.New(t, append(base(), ingressTo("a", "a.example.com", "cheese"))...)
+		var at []time.Duration
+		c := refusing{api, errors.New("denied"), &at, time.Now()}
+		r := New(t.Context(), Options{Server: delta.NewServer(delta.Options{})}, c, api, events.NewFakeRecorder(100), func() {}, func() {})
+		for time.Since(c.of) < 20*time.Second {
+			_, err := r.Reconcile(t.Context(), ctrl.Request{})
+			_, failed := r.statuses.Reconcile(t.Context(), ctrl.Request{})
+			if err != nil || failed != nil {
+				t.Fatal(err, failed)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second}; !slices.Equal(at, want) {
+			t.Errorf("tried after %v, want %v", at, want)
+		}
+	})
+}
+
+// TestPaceOfStatuses: where the addresses of many Ingresses change at once, a hundred are written, and then ten a
+// second.
+func TestPaceOfStatuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := base()
+		for i := range 150 {
+			objects = append(objects, ingressTo(fmt.Sprintf("in-%03d", i), fmt.Sprintf("in-%03d.example.com", i), "cheese"))
+		}
+		api := fakeapi.New(t, objects...)
+		r := New(t.Context(), Options{Server: delta.NewServer(delta.Options{})}, api, api, events.NewFakeRecorder(1000), func() {}, func() {})
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begun); took != 2*patience {
-			t.Errorf("the pass took %v", took)
+		begun := time.Now()
+		if _, err := r.statuses.Reconcile(t.Context(), ctrl.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun).Round(time.Millisecond); took != 5*time.Second || len(api.Writes()) != 150 {
+			t.Errorf("%d writes took %v", len(api.Writes()), took)
 		}
 	})
 }
@@ -294,10 +377,10 @@ func TestRoomAgain(t *testing.T) {
 	if _, withheld := c.withheld[web]["backend/shop/s41:80"]; !withheld || len(c.withheld[web]) != 1 {
 		t.Fatalf("%d are withheld", len(c.withheld[web]))
 	}
-	c.warn()
+	c.report()
 	small := wire.Resource{Name: "shop/small:80", Backend: &wire.Backend{Port: 80}}
 	c.commitOne(t.Context(), web, []wire.Resource{small, backend("another")}, nil)
-	c.warn()
+	c.report()
 	if said := c.said(); len(c.withheld[web]) != 2 || len(said) != 2 || !strings.Contains(said[0], "more than") {
 		t.Errorf("%d are withheld, events are %q", len(c.withheld[web]), said)
 	}

@@ -1,23 +1,15 @@
 package controller
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// report tells of warnings, and says when to look again.
-func (r *Reconciler) report(ctx context.Context, compiled routing.Result, failed error) (again time.Time) {
-	r.warn()
-	return r.retries.Again(ctx, compiled.WakeAt, failed)
-}
-
-// warn makes an event of each warning, once for as long as it lasts. Who begins to lead makes them of all.
-func (r *Reconciler) warn() {
+// report makes an event of each warning, once for as long as it lasts. Who begins to lead makes them of all.
+func (r *Reconciler) report() {
 	last := map[routing.Event]bool{}
 	if r.leads() && r.complete {
 		for _, w := range append(r.compiler.Warnings(), r.untold()...) {

@@ -20,9 +20,9 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("making a client for Secrets: %w", err)
 	}
-	passes := onepass.Gather(0)
+	passes, writes := onepass.Gather(0), onepass.Gather(0)
 	running, stop := context.WithCancel(context.Background())
-	r := New(running, o, mgr.GetClient(), live, mgr.GetEventRecorder(FieldManager), passes.Trigger)
+	r := New(running, o, mgr.GetClient(), live, mgr.GetEventRecorder(FieldManager), passes.Trigger, writes.Trigger)
 	all := false
 	options := onepass.Options()
 	options.NeedLeaderElection = &all
@@ -33,6 +33,11 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	if err := b.Complete(r); err != nil {
 		stop()
 		return fmt.Errorf("setting up what proxies are told: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("routing-statuses").WatchesRawSource(writes.Triggered()).WithOptions(options).Complete(r.statuses)
+	if err != nil {
+		stop()
+		return fmt.Errorf("setting up the statuses of Ingresses: %w", err)
 	}
 	// Who begins to lead writes what is to be written.
 	return mgr.Add(background{elected: mgr.Elected(), trigger: passes.Trigger, stop: stop})
@@ -62,18 +67,20 @@ func (b background) Start(ctx context.Context) error {
 	return nil
 }
 
-// New makes a Reconciler that calls trigger for another pass, and watches Secrets until running is done. live
-// reads past the cache.
-func New(running context.Context, o Options, c client.Client, live client.WithWatch, recorder events.EventRecorder, trigger func()) *Reconciler {
+// New makes a Reconciler that calls trigger for another pass, and write for one of its statuses, and watches
+// Secrets until running is done. live reads past the cache.
+func New(running context.Context, o Options, c client.Client, live client.WithWatch, recorder events.EventRecorder, trigger, write func()) *Reconciler {
 	noted := &changes{refs: map[routing.Ref]bool{}}
 	changed := func(ref routing.Ref) {
 		noted.add(ref)
 		trigger()
 	}
-	return &Reconciler{
+	r := &Reconciler{
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
 		secrets: &secrets{running: running, live: live, changed: changed, patience: patience, all: map[types.NamespacedName]*followed{}},
-		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{}, written: map[routing.Ref]string{},
+		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{},
 		withheld: map[types.NamespacedName]map[string]withheld{},
 	}
+	r.statuses = newStatuses(c, r.leads, write)
+	return r
 }
