@@ -80,7 +80,8 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the reviews of tokens: %w", err)
 	}
-	server := delta.NewServer(delta.Options{Identify: reviewing.New(live).Identify, Report: logged(mgr.GetLogger().WithName("streams"))})
+	log := mgr.GetLogger().WithName("streams")
+	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: logged(log)})
 	if err := routing.SetUp(mgr, routing.Options{Server: server, Leads: o.leads}); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (s *streams) serve(ctx context.Context, listener net.Listener) error {
 	// Streams have no end of their own that could be waited for. What was under way comes again, from the
 	// replica that a proxy reaches next.
 	context.AfterFunc(ctx, g.Stop)
-	if err := g.Serve(listener); err != nil && ctx.Err() == nil {
+	if err := g.Serve(s.server.Bound(listener)); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serving proxies: %w", err)
 	}
 	return nil

@@ -5,6 +5,7 @@
 //
 //   - codec.go: the method, and messages as the bytes that they are.
 //   - server.go: Server, of the logs of all classes; whom it lets in, and what it reports.
+//   - strangers.go: the connections of who was not let in yet.
 //   - serve.go: one stream of it.
 //   - client.go: Client, the proxy's end of a stream.
 //   - credentials.go: how each end knows the other.

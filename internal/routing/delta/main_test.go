@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -42,7 +43,7 @@ func serve(t *testing.T, identify func(context.Context) (Peer, error), options .
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		g.Serve(l)
+		g.Serve(s.Bound(l))
 	}()
 	t.Cleanup(func() {
 		g.Stop()
@@ -131,4 +132,9 @@ func (s *served) report(t *testing.T) Report {
 
 func backend(name string, port uint16) wire.Resource {
 	return wire.Resource{Name: name, Backend: &wire.Backend{Port: port}}
+}
+
+// withHeader opens streams with that as their token.
+func withHeader(t *testing.T, token string) context.Context {
+	return metadata.AppendToOutgoingContext(t.Context(), "authorization", bearer+token)
 }

@@ -38,10 +38,11 @@ type peerStream struct {
 
 // serve serves a stream until it ends.
 func (s *Server) serve(g grpc.ServerStream) error {
-	peer, err := s.options.Identify(g.Context())
+	peer, err := s.identify(g.Context())
 	if err != nil {
 		return err
 	}
+	s.strangers.letIn(g.Context())
 	p := newStream(g, peer)
 	defer p.end()
 	s.enter(p)
@@ -71,6 +72,12 @@ func (s *Server) serve(g grpc.ServerStream) error {
 		s.options.Report(said)
 	}()
 	return p.run()
+}
+
+func (s *Server) identify(stream context.Context) (Peer, error) {
+	ctx, cancel := context.WithTimeout(stream, identifying)
+	defer cancel()
+	return s.options.Identify(ctx)
 }
 
 func newStream(g grpc.ServerStream, peer Peer) *peerStream {

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,10 +45,24 @@ type Report struct {
 	Ended bool
 }
 
+// Bounds of what strangers may ask for.
+const (
+	// maxStreams is how many streams one connection may have. A proxy has one.
+	maxStreams = 8
+	// maxHeaders is how long the headers of one may be: a token has one or two kilobytes.
+	maxHeaders = 64 << 10
+	// idle is for how long a connection may have none.
+	idle = 10 * time.Second
+	// identifying is how long it may take to say who opens one.
+	identifying = 10 * time.Second
+)
+
 // Server serves streams to the proxies of all classes, each from the log of its IngressDaemonSet.
 type Server struct {
-	options Options
-	streams atomic.Uint64
+	options   Options
+	streams   atomic.Uint64
+	complete  atomic.Bool
+	strangers strangers
 
 	mu      sync.Mutex
 	classes map[types.NamespacedName]*class
@@ -64,14 +79,15 @@ type class struct {
 
 // NewServer has an empty log for each class: its streams wait until that has its first Commit.
 func NewServer(o Options) *Server {
-	return &Server{options: o, classes: map[types.NamespacedName]*class{}, open: map[*peerStream]bool{}}
+	return &Server{options: o, strangers: strangers{most: maxStrangers}, classes: map[types.NamespacedName]*class{}, open: map[*peerStream]bool{}}
 }
 
 // GRPC is a server of gRPC with the method. Options say at least how it is secured.
 func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
 	g := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(wire.MaxMessage),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive, Timeout: keepAlive}),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive, Timeout: keepAlive, MaxConnectionIdle: idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepAlive / 2}),
 	}, options...)...)
 	handled := described
@@ -79,6 +95,9 @@ func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{handled}}, s)
 	return g
 }
+
+// Bound is a listener for GRPC's server that bounds the connections on which nobody was let in yet.
+func (s *Server) Bound(l net.Listener) net.Listener { return bounded{l, &s.strangers} }
 
 // Commit tells the proxies of an IngressDaemonSet of changes, see stream.Log.Commit.
 func (s *Server) Commit(set types.NamespacedName, changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {

@@ -1,11 +1,14 @@
 // Package reviewer lets proxies in: it asks the API server whose token a stream was opened with, reads the
-// pod and its owners, and has package identity decide.
+// pod and its owners, and has package identity decide. slots.go bounds how many are asked about at once.
 package reviewer
 
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/identity"
@@ -20,18 +23,39 @@ import (
 )
 
 // Reviewer is for delta.Options.Identify.
-type Reviewer struct{ api client.Client }
+type Reviewer struct {
+	api   client.Client
+	slots *slots
+	log   logr.Logger
+	// saySkew says once that clocks are apart.
+	saySkew sync.Once
+}
 
 // New asks the API server itself: a cache may still have a pod that is gone, or not yet one that asks.
-func New(live client.Client) *Reviewer { return &Reviewer{live} }
+func New(live client.Client, log logr.Logger) *Reviewer {
+	return &Reviewer{api: live, slots: newSlots(), log: log}
+}
 
 // Identify says which proxy opens a stream, by its token: PermissionDenied for whoever is none, Unavailable
-// where the API server does not answer.
+// where the API server does not answer, ResourceExhausted where too many are asked about before.
 func (r *Reviewer) Identify(ctx context.Context) (delta.Peer, error) {
 	token := delta.TokenOf(ctx)
 	if token == "" {
 		return delta.Peer{}, status.Error(codes.PermissionDenied, "there is no token")
 	}
+	leave, err := r.slots.enter(ctx, token)
+	if err != nil {
+		return delta.Peer{}, err
+	}
+	defer leave()
+	peer, err := r.review(ctx, token)
+	if err == nil {
+		r.slots.remember(token)
+	}
+	return peer, err
+}
+
+func (r *Reviewer) review(ctx context.Context, token string) (delta.Peer, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{identity.Audience}}}
 	if err := r.api.Create(ctx, review); err != nil {
 		return delta.Peer{}, unanswered("review a token", err)
@@ -48,7 +72,25 @@ func (r *Reviewer) Identify(ctx context.Context) (delta.Peer, error) {
 	if err != nil {
 		return delta.Peer{}, status.Error(codes.PermissionDenied, err.Error())
 	}
-	return delta.Peer{IngressDaemonSet: set, Pod: claim.Pod.Name, UID: claim.UID, Until: claim.Until}, nil
+	return delta.Peer{IngressDaemonSet: set, Pod: claim.Pod.Name, UID: claim.UID, Until: r.until(claim)}, nil
+}
+
+// shortest is how long a stream lasts at least. The API server has found its token valid by a clock of its own: where
+// this one is ahead, streams would end before they begin.
+const shortest = time.Minute
+
+// until is when the stream of who claims that ends.
+func (r *Reviewer) until(c identity.Claim) time.Time {
+	now := time.Now()
+	if c.Until.Before(now.Add(-shortest)) {
+		r.saySkew.Do(func() {
+			r.log.Info("the clock of this controller is ahead of the API server's: proxies open their streams again every minute", "at least by", now.Sub(c.Until))
+		})
+	}
+	if earliest := now.Add(shortest); c.Until.Before(earliest) {
+		return earliest
+	}
+	return c.Until
 }
 
 // unanswered is what is said where the API server did not answer: what it said is for the log of the
