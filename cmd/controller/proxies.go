@@ -85,8 +85,12 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if err := routing.SetUp(mgr, routing.Options{Server: server, Leads: o.leads}); err != nil {
 		return err
 	}
-	return mgr.Add(&streams{
+	s := &streams{
 		server: server, address: o.address, secured: delta.Present(certificate),
 		informers: mgr.GetCache(), cached: mgr.GetCache(), live: live,
-	})
+	}
+	if err := mgr.AddReadyzCheck("proxies", s.ready); err != nil {
+		return fmt.Errorf("adding to what says whether the controller is ready: %w", err)
+	}
+	return mgr.Add(s)
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -24,6 +27,8 @@ const (
 	handshakeTakes = 10 * time.Second
 	// lookEvery is how often it is looked whose pod is gone, beside when a pod goes.
 	lookEvery = 10 * time.Second
+	// bindEvery is how often it is tried to have the address, where somebody else has it.
+	bindEvery = time.Second
 )
 
 // streams serves proxies their streams, in every replica, and ends those whose pod is gone.
@@ -34,6 +39,11 @@ type streams struct {
 	// informers and cached have at least all pods of IngressDaemonSets, live reads past them.
 	informers    cache.Informers
 	cached, live client.Reader
+
+	mu sync.Mutex
+	// bound says whether the address is this replica's, and unbound why it is not.
+	bound   bool
+	unbound error
 }
 
 var _ manager.LeaderElectionRunnable = &streams{}
@@ -43,11 +53,53 @@ func (*streams) NeedLeaderElection() bool { return false }
 
 // Start is of manager.Runnable. It ends when all streams have.
 func (s *streams) Start(ctx context.Context) error {
-	listener, err := net.Listen("tcp", s.address)
-	if err != nil {
-		return fmt.Errorf("serving proxies: %w", err)
+	listener := s.bind(ctx)
+	if listener == nil {
+		return nil
 	}
 	return s.serve(ctx, listener)
+}
+
+// bind waits for the address until it has it, nil where the context ends before: what else the controller does
+// goes on without.
+func (s *streams) bind(ctx context.Context) net.Listener {
+	for {
+		listener, err := net.Listen("tcp", s.address)
+		s.noteBound(ctx, err)
+		if err == nil {
+			return listener
+		}
+		select {
+		case <-time.After(bindEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// noteBound says why the address cannot be had, once for as long as it cannot.
+func (s *streams) noteBound(ctx context.Context, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.unbound == nil {
+		ctrl.LoggerFrom(ctx).Error(err, "proxies cannot be told anything until the address is free", "address", s.address)
+	}
+	s.bound, s.unbound = err == nil, err
+}
+
+// ready is why proxies cannot be told yet, for /readyz: they had better ask another replica.
+func (s *streams) ready(*http.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.unbound != nil:
+		return fmt.Errorf("serving proxies: %w", s.unbound)
+	case !s.bound:
+		return errors.New("serving proxies has not begun")
+	case !s.server.IsComplete():
+		return errors.New("it is not known yet what proxies are to be told")
+	}
+	return nil
 }
 
 func (s *streams) serve(ctx context.Context, listener net.Listener) error {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
@@ -86,6 +89,7 @@ func newReplica(t *testing.T) *replica {
 		},
 		Report: func(delta.Report) {},
 	})
+	server.Commit(web, nil, nil)
 	r := &replica{pods: pods, done: make(chan error, 1), at: listener.Addr().String(), streams: &streams{
 		server: server, secured: insecure.NewCredentials(), informers: informers, cached: reader{pod: proxyPod()}, live: reader{pod: proxyPod()},
 	}}
@@ -111,7 +115,6 @@ func (r *replica) open(t *testing.T) *delta.Client {
 	if err := c.Send(wire.Request{Node: "web-0", TypeURL: wire.TypeURL}); err != nil {
 		t.Fatal(err)
 	}
-	r.server.Commit(web, nil, nil)
 	first, err := c.Receive()
 	if err != nil {
 		t.Fatal(err)
@@ -170,8 +173,7 @@ func TestGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReplica(t)
 			r.open(t)
-			looking := *r.streams
-			looking.cached, looking.live = c.cached, c.live
+			looking := &streams{server: r.server, cached: c.cached, live: c.live}
 			if gone := looking.gone(t.Context()); slices.Equal(gone, []types.UID{"uid"}) != c.gone {
 				t.Errorf("gone are %v", gone)
 			}
@@ -198,11 +200,57 @@ func TestReplicaEnds(t *testing.T) {
 	r.left(t)
 }
 
-// TestReplicaWithoutItsPort ends with what it is.
+// TestReplicaWithoutItsPort: while somebody else has its port the controller goes on, and is not ready. When the port is
+// free proxies are told, and when it is known what, it is ready.
 func TestReplicaWithoutItsPort(t *testing.T) {
 	r := newReplica(t)
-	r.address = r.at
-	if err := r.Start(t.Context()); err == nil {
-		t.Error("two serve at one address")
+	late := &streams{server: r.server, address: r.at, secured: r.secured, informers: r.informers, cached: r.cached, live: r.live}
+	if err := late.ready(nil); err == nil || !strings.Contains(err.Error(), "not begun") {
+		t.Errorf("before it starts: %v", err)
+	}
+	var said []string
+	logger := funcr.New(func(_, line string) { said = append(said, line) }, funcr.Options{})
+	ctx, stop := context.WithCancel(ctrl.LoggerInto(t.Context(), logger))
+	ended := make(chan error, 1)
+	go func() { ended <- late.Start(ctx) }()
+	await.True(t, "it says why it is not ready", func() bool {
+		err := late.ready(nil)
+		return err != nil && strings.Contains(err.Error(), "address already in use")
+	})
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	await.True(t, "it waits only for what proxies are to be told", func() bool {
+		err := late.ready(nil)
+		return err != nil && strings.Contains(err.Error(), "not known yet")
+	})
+	r.open(t)
+	r.server.Complete()
+	if err := late.ready(nil); err != nil {
+		t.Errorf("it is not ready: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(said) != 1 {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// TestReplicaEndsWithoutItsPort: it does not wait for what it cannot have.
+func TestReplicaEndsWithoutItsPort(t *testing.T) {
+	r := newReplica(t)
+	ctx, stop := context.WithCancel(t.Context())
+	late := &streams{server: r.server, address: r.at}
+	ended := make(chan error, 1)
+	go func() { ended <- late.Start(ctx) }()
+	await.True(t, "it waits", func() bool {
+		return late.ready(nil) != nil && late.ready(nil).Error() != "serving proxies has not begun"
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -108,8 +108,8 @@ func TestNextOpensFirst(t *testing.T) {
 	r, p := newReplica(t), newProxy("")
 	r.lifetime.Store(int64(4 * time.Second))
 	p.goTo(r)
-	p.run(t)
 	r.Commit(web, []wire.Resource{backend("a", "")}, nil)
+	p.run(t)
 	if first := r.acknowledged(t, 1); first.Stream != 1 || first.Until.IsZero() {
 		t.Errorf("acknowledged is %+v", first)
 	}

@@ -45,6 +45,20 @@ func (r *Reconciler) commit(ctx context.Context, changes []routing.Change) {
 			r.commitOne(ctx, set, nil, nil)
 		}
 	}
+	r.Server.Complete()
+	r.forget()
+}
+
+// forget lets go what is kept of IngressDaemonSets that are there no more and whose proxies are told nothing.
+func (r *Reconciler) forget() {
+	for set := range r.begun {
+		ref := routing.Ref{Kind: "IngressDaemonSet", Namespace: set.Namespace, Name: set.Name}
+		if r.objects[ref] == nil && !slices.Contains(r.compiler.IngressDaemonSets(), set) {
+			delete(r.begun, set)
+			delete(r.withheld, set)
+			r.Server.Forget(set)
+		}
+	}
 }
 
 func (r *Reconciler) commitOne(ctx context.Context, set types.NamespacedName, changed []wire.Resource, removed []routing.ResourceName) {

@@ -21,6 +21,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -235,8 +236,10 @@ func (c *cluster) awaken(t *testing.T) {
 	}
 }
 
-// proxy is a stream of one.
-type proxy struct{ *delta.Client }
+// proxy is a stream of one, which is opened when it is to hear of something, and as soon as the controller has all.
+type proxy struct {
+	open func(*testing.T) *delta.Client
+}
 
 func (c *cluster) proxy(t *testing.T) proxy {
 	t.Helper()
@@ -255,22 +258,33 @@ func (c *cluster) proxyWith(t *testing.T, first wire.Request) proxy {
 		cancel()
 		connection.Close()
 	})
-	p, err := delta.Open(ctx, connection)
-	if err == nil {
-		err = p.Send(first)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return proxy{p}
+	var p *delta.Client
+	return proxy{func(t *testing.T) *delta.Client {
+		t.Helper()
+		if p != nil {
+			return p
+		}
+		err := await.NoError(ctx, func() (err error) {
+			p, err = delta.Open(ctx, connection)
+			return err
+		})
+		if err == nil {
+			err = p.Send(first)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}}
 }
 
 // hear is the next transaction, in short, which the proxy takes.
 func (p proxy) hear(t *testing.T) string {
 	t.Helper()
-	r, err := p.Receive()
+	stream := p.open(t)
+	r, err := stream.Receive()
 	if err == nil {
-		err = p.Send(wire.Request{TypeURL: wire.TypeURL, Nonce: r.Nonce})
+		err = stream.Send(wire.Request{TypeURL: wire.TypeURL, Nonce: r.Nonce})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -365,6 +379,13 @@ var everything = ctrl.Request{}
 type unreadable struct{ client.Client }
 
 func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("away")
+}
+
+// ungettable is one of which lists can be read.
+type ungettable struct{ client.Client }
+
+func (ungettable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return errors.New("away")
 }
 

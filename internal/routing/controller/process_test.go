@@ -111,9 +111,10 @@ type holder struct {
 // take takes the next transaction.
 func (h *holder) take(t *testing.T, p proxy) {
 	t.Helper()
-	r, err := p.Receive()
+	stream := p.open(t)
+	r, err := stream.Receive()
 	if err == nil {
-		err = p.Send(h.Take(r, func(c table.Changes) table.Result {
+		err = stream.Send(h.Take(r, func(c table.Changes) table.Result {
 			result := h.table.Apply(c)
 			h.table = result.Table
 			return result

@@ -62,6 +62,7 @@ func TestBurst(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &played{ctx: ctx, requests: make(chan []byte, 10), begun: time.Now()}
 		s := NewServer(Options{Identify: ofWeb, Report: func(Report) {}})
+		s.Commit(web, nil, nil)
 		p.request(wire.Request{TypeURL: wire.TypeURL})
 		ended := make(chan error)
 		go func() { ended <- s.serve(p) }()
@@ -72,7 +73,7 @@ func TestBurst(t *testing.T) {
 		time.Sleep(time.Second)
 		cancel()
 		<-ended
-		want := []string{"100ms a=1", "110ms a=5", "120ms a=6", "200ms a=7", "230ms a=8"}
+		want := []string{"0s ", "100ms a=1", "110ms a=5", "120ms a=6", "200ms a=7", "230ms a=8"}
 		if diff := cmp.Diff(want, p.told); diff != "" {
 			t.Error(diff)
 		}

@@ -67,6 +67,7 @@ func TestTokenGoesToControllersOnly(t *testing.T) {
 				shown <- TokenOf(ctx)
 				return web0, nil
 			}, grpc.Creds(Present(func() (*tls.Certificate, error) { return &test.certificate, nil })))
+			s.Commit(web, nil, nil)
 			trust, err := Trust(test.authorities)
 			if err != nil {
 				t.Fatal(err)
@@ -118,6 +119,7 @@ func TestLifetime(t *testing.T) {
 		p.Until = time.Now().Add(-time.Second)
 		return p, nil
 	})
+	expired.Commit(web, nil, nil)
 	c, err := Open(t.Context(), expired.dial(t))
 	if err == nil {
 		_, err = c.Receive()
@@ -143,7 +145,9 @@ func TestLifetime(t *testing.T) {
 	if _, err := c.Receive(); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("the stream of a pod that is gone ends with %v", err)
 	}
-	without, _ := serve(t, ofWeb).subscribe(t, nil)
+	forEver := serve(t, ofWeb)
+	forEver.Commit(web, nil, nil)
+	without, _ := forEver.subscribe(t, nil)
 	if without.Lifetime != 0 {
 		t.Errorf("a stream without an end says %v", without.Lifetime)
 	}

@@ -14,16 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestStream: a stream is told what there is when the log is complete, and then each change, and what it
-// answers is reported.
+// TestStream: a stream is told what there is, and then each change, and what it answers is reported.
 func TestStream(t *testing.T) {
 	s := serve(t, ofWeb)
-	c, cancel := s.subscribe(t, nil)
-	want := []Report{{Peer: web0, Stream: 1}}
-	got := []Report{s.report(t)}
 	if position, refused := s.Commit(web, []wire.Resource{backend("a", 1), backend("b", 1)}, nil); position != 1 || refused != nil {
 		t.Fatalf("the first commit is at %d, and refused are %v", position, refused)
 	}
+	c, cancel := s.subscribe(t, nil)
+	want := []Report{{Peer: web0, Stream: 1}}
+	got := []Report{s.report(t)}
 	answer(t, c, hear(t, c, "a=1 b=1"))
 	want, got = append(want, Report{web0, 1, stream.Acknowledgement{Position: 1}, false}), append(got, s.report(t))
 	s.Commit(web, []wire.Resource{backend("a", 2)}, []string{"backend/b"})
@@ -98,6 +97,7 @@ func TestNotIdentified(t *testing.T) {
 // TestRequestsRefused: a stream of another type is not served, nor is what is no request.
 func TestRequestsRefused(t *testing.T) {
 	s := serve(t, ofWeb)
+	s.Commit(web, nil, nil)
 	for name, first := range map[string][]byte{"another type": []byte("\x12\x05other"), "no request": []byte("\x12\xff")} {
 		t.Run(name, func(t *testing.T) {
 			g, err := s.dial(t).NewStream(t.Context(), &described, "/"+service+"/"+method)
@@ -113,6 +113,7 @@ func TestRequestsRefused(t *testing.T) {
 		})
 	}
 	c, _ := s.subscribe(t, nil)
+	hear(t, c, "")
 	if err := c.stream.SendMsg([][]byte{[]byte("\xff")}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,9 @@ func TestRequestsRefused(t *testing.T) {
 // TestHalfClosed: a stream ends in peace where the proxy says that it has nothing more to say.
 func TestHalfClosed(t *testing.T) {
 	s := serve(t, ofWeb)
+	s.Commit(web, nil, nil)
 	c, _ := s.subscribe(t, nil)
+	hear(t, c, "")
 	if err := c.stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}

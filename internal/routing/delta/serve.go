@@ -45,7 +45,9 @@ func (s *Server) serve(g grpc.ServerStream) error {
 	s.strangers.letIn(g.Context())
 	p := newStream(g, peer)
 	defer p.end()
-	s.enter(p)
+	if !s.enter(p) {
+		return status.Error(codes.Unavailable, "this controller does not know yet all that there is to serve")
+	}
 	defer s.leave(p)
 	if err := g.SendHeader(lifetime(peer)); err != nil {
 		return err
@@ -58,7 +60,6 @@ func (s *Server) serve(g grpc.ServerStream) error {
 	if first.TypeURL != wire.TypeURL {
 		return status.Errorf(codes.InvalidArgument, "type %q is not served", first.TypeURL)
 	}
-	p.class = s.class(peer.IngressDaemonSet)
 	p.cursor = p.class.begin(first.Versions)
 	said := Report{Peer: peer, Stream: s.streams.Add(1)}
 	p.report = func(a stream.Acknowledgement) {

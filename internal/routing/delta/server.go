@@ -71,13 +71,16 @@ type Server struct {
 
 // class is the log of an IngressDaemonSet.
 type class struct {
+	// over says that it goes when its last stream has ended. It is the Server's.
+	over bool
+
 	mu  sync.Mutex
 	log *stream.Log
 	// changed is closed with the next commit.
 	changed chan struct{}
 }
 
-// NewServer has an empty log for each class: its streams wait until that has its first Commit.
+// NewServer lets nobody in of a class before its first Commit.
 func NewServer(o Options) *Server {
 	return &Server{options: o, strangers: strangers{most: maxStrangers}, classes: map[types.NamespacedName]*class{}, open: map[*peerStream]bool{}}
 }
@@ -104,6 +107,37 @@ func (s *Server) Commit(set types.NamespacedName, changed []wire.Resource, remov
 	return s.class(set).commit(changed, removed)
 }
 
+// Complete notes that every class that there is has had its first Commit. Before it, IsComplete says, proxies
+// are better served by another replica.
+func (s *Server) Complete() { s.complete.Store(true) }
+
+// IsComplete reports whether Complete was called.
+func (s *Server) IsComplete() bool { return s.complete.Load() }
+
+// Forget lets a class go that is there no more, when its last stream has ended, unless there is another Commit.
+func (s *Server) Forget(set types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.classes[set]; c != nil {
+		c.over = true
+		s.drop(set)
+	}
+}
+
+// drop lets a class go that is over and has no stream.
+func (s *Server) drop(set types.NamespacedName) {
+	c := s.classes[set]
+	if c == nil || !c.over {
+		return
+	}
+	for p := range s.open {
+		if p.class == c {
+			return
+		}
+	}
+	delete(s.classes, set)
+}
+
 // End ends the streams of those peers for which it holds that they are gone. Who is let in at the same time
 // may be missed: ask again.
 func (s *Server) End(gone func(Peer) bool) {
@@ -116,19 +150,27 @@ func (s *Server) End(gone func(Peer) bool) {
 	}
 }
 
-// enter and leave keep the streams that are open.
-func (s *Server) enter(p *peerStream) {
+// enter and leave keep the streams that are open. None is of a class that is not there: all that its proxies
+// have would be gone for them.
+func (s *Server) enter(p *peerStream) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.class = s.classes[p.peer.IngressDaemonSet]
+	if p.class == nil {
+		return false
+	}
 	s.open[p] = true
+	return true
 }
 
 func (s *Server) leave(p *peerStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, p)
+	s.drop(p.peer.IngressDaemonSet)
 }
 
+// class is that of a Commit.
 func (s *Server) class(set types.NamespacedName) *class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,6 +179,7 @@ func (s *Server) class(set types.NamespacedName) *class {
 		c = &class{log: stream.New(), changed: make(chan struct{})}
 		s.classes[set] = c
 	}
+	c.over = false
 	return c
 }
 

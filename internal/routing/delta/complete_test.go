@@ -1,0 +1,48 @@
+package delta
+
+import (
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// TestNotComplete: a replica that does not know yet what there is for a class lets nobody in, so that a proxy asks
+// another and keeps what it has; nor does one for which there is no such class any more.
+func TestNotComplete(t *testing.T) {
+	s := serve(t, ofWeb)
+	refused := func(when string) {
+		t.Helper()
+		if _, err := Open(t.Context(), s.dial(t)); status.Code(err) != codes.Unavailable {
+			t.Errorf("%s: %v; want Unavailable", when, err)
+		}
+	}
+	refused("before the first commit")
+	if s.IsComplete() || len(s.classes) != 0 {
+		t.Errorf("it is complete: %t, with %d classes", s.IsComplete(), len(s.classes))
+	}
+	s.Commit(web, nil, nil)
+	s.Complete()
+	c, cancel := s.subscribe(t, map[string]string{"backend/a": "1"})
+	answer(t, c, hear(t, c, "-backend/a"))
+	s.Forget(web)
+	s.Commit(web, []wire.Resource{backend("b", 1)}, nil)
+	answer(t, c, hear(t, c, "b=1"))
+	s.Forget(web)
+	s.Forget(web)
+	if len(s.classes) != 1 {
+		t.Error("a class with a stream is forgotten")
+	}
+	cancel()
+	await.True(t, "the class goes with its last stream", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.classes) == 0
+	})
+	refused("after it was forgotten")
+	if !s.IsComplete() {
+		t.Error("it is complete no more")
+	}
+}
