@@ -186,9 +186,22 @@ func (p *peerStream) tell() (changed <-chan struct{}, err error) {
 	if !owed {
 		return changed, nil
 	}
-	if err := p.SendMsg(m.Parts); err != nil {
+	if err := p.send(m.Parts); err != nil {
 		return nil, err
 	}
 	p.gathering = time.After(burst)
 	return nil, nil
+}
+
+// send waits for a peer that does not read for no longer than its stream lasts. What waits then ends with the
+// stream, which does when run returns.
+func (p *peerStream) send(parts [][]byte) error {
+	sent := make(chan error, 1)
+	go func() { sent <- p.SendMsg(parts) }()
+	select {
+	case err := <-sent:
+		return err
+	case <-p.ctx.Done():
+		return p.over()
+	}
 }
