@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -259,5 +260,51 @@ func TestFailedWrites(t *testing.T) {
 	}
 	if !slices.Contains(c.Writes(), "update Ingress/status b") {
 		t.Errorf("written is %v", c.Writes())
+	}
+}
+
+// TestListedWhole: what was listed in a pass in which another read failed is listed again.
+func TestListedWhole(t *testing.T) {
+	c := newCluster(t, true, ingressTo("cheese", "cheese.example.com", "cheese"), slice("10.1.0.1"))
+	whole := c.client
+	c.client = ungettable{whole}
+	c.changes.add(refOf(slice()))
+	if _, err := c.Reconcile(t.Context(), everything); err == nil {
+		t.Error("the pass ends without an error")
+	}
+	c.client = whole
+	p := c.proxy(t)
+	c.pass(t)
+	if got := p.hear(t); !strings.HasPrefix(got, first) {
+		t.Errorf("told is %s", got)
+	}
+}
+
+// TestForgotten: of an IngressDaemonSet that is gone nothing is kept when no class names it any more, and until
+// then its proxies are told on.
+func TestForgotten(t *testing.T) {
+	in := ingressTo("cheese", "cheese.example.com", "cheese")
+	c := newCluster(t, true, in, slice("10.1.0.1"))
+	if c.pass(t); !c.Server.IsComplete() {
+		t.Error("it is not ready though it has all")
+	}
+	set, class := c.setOf(t), &networkingv1.IngressClass{ObjectMeta: named("", "web")}
+	kept := func() string { return fmt.Sprint(len(c.begun), len(c.withheld)) }
+	for _, step := range []struct {
+		goes client.Object
+		want string
+	}{{set, "1 1"}, {class, "0 0"}} {
+		if err := c.API.WithWatch.Delete(t.Context(), step.goes); err != nil {
+			t.Fatal(err)
+		}
+		if c.pass(t, step.goes); kept() != step.want {
+			t.Errorf("when %s is gone, kept is %s, want %s", refOf(step.goes), kept(), step.want)
+		}
+	}
+	c.put(t, base()[0])
+	c.put(t, base()[1])
+	c.pass(t, set, class)
+	if got := c.proxy(t).hear(t); !strings.HasPrefix(got, first) {
+		t.Errorf("when they are there again, told is %s", got)
 	}
 }

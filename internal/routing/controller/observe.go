@@ -53,13 +53,20 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 	}
 }
 
-// observe reads what changed; at first all there is, because it is not told of all one by one.
+// observe reads what changed; at first all there is, because it is not told of all one by one. What could be read
+// counts for nothing where something could not: the Compiler is told of all of it, or the next pass reads it again.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: time.Now(), unreadable: map[types.NamespacedName]string{}}
 	changed := r.changes.take()
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)
 		return nil, err
+	}
+	r.listed = true
+	for _, object := range o.there {
+		if secret, is := object.(*corev1.Secret); is {
+			r.secrets.told(secret)
+		}
 	}
 	return o, nil
 }
@@ -69,7 +76,6 @@ func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Re
 		if err := r.listAll(ctx, o); err != nil {
 			return err
 		}
-		r.listed = true
 	}
 	for _, ref := range changed {
 		if ref.Kind == kindSecret {

@@ -7,6 +7,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +17,7 @@ import (
 // SetUp registers the controller with the manager, whose cache must have every Ingress, IngressClass,
 // Service, EndpointSlice, Namespace, Node, IngressDaemonSet and Deployment of one. The first pass begins when it has them.
 func SetUp(mgr ctrl.Manager, o Options) error {
-	live, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	live, err := client.NewWithWatch(unpaced(mgr.GetConfig()), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("making a client for Secrets: %w", err)
 	}
@@ -41,6 +42,13 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	}
 	// Who begins to lead writes what is to be written.
 	return mgr.Add(background{elected: mgr.Elected(), trigger: passes.Trigger, stop: stop})
+}
+
+// unpaced has no bound on requests in a second, see secrets.
+func unpaced(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.QPS, config.RateLimiter = -1, nil
+	return config
 }
 
 // background runs in every replica.
@@ -77,7 +85,7 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 	}
 	r := &Reconciler{
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
-		secrets: &secrets{running: running, live: live, changed: changed, patience: patience, all: map[types.NamespacedName]*followed{}},
+		secrets: newSecrets(running, live, changed),
 		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{},
 		withheld: map[types.NamespacedName]map[string]withheld{},
 	}
