@@ -26,8 +26,13 @@ type Passes struct {
 
 // Gather makes Passes of which each is for all events of so long a moment.
 func Gather(moment time.Duration) *Passes {
+	return GatherFor(func() time.Duration { return moment })
+}
+
+// GatherFor is Gather with a moment that is asked for at each event.
+func GatherFor(moment func() time.Duration) *Passes {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(q queue) { q.AddAfter(Everything, moment) }
+	add := func(q queue) { q.AddAfter(Everything, moment()) }
 	return &Passes{
 		Funcs: handler.Funcs{
 			CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { add(q) },

@@ -17,7 +17,8 @@ func TestEventsAreGathered(t *testing.T) {
 		const moment = 50 * time.Millisecond
 		queue := workqueue.NewTypedRateLimitingQueue[reconcile.Request](Options().RateLimiter)
 		defer queue.ShutDown()
-		passes := Gather(moment)
+		var now time.Duration = moment
+		passes := GatherFor(func() time.Duration { return now })
 		if err := passes.Triggered().Start(t.Context(), queue); err != nil {
 			t.Fatal(err)
 		}
@@ -46,6 +47,13 @@ func TestEventsAreGathered(t *testing.T) {
 		synctest.Wait()
 		if n := queue.Len(); n != 1 {
 			t.Errorf("%d passes are triggered, want one", n)
+		}
+		queue.Get()
+		queue.Done(Everything)
+		now = 0
+		passes.Create(t.Context(), event.CreateEvent{Object: pod}, queue)
+		if n := queue.Len(); n != 1 {
+			t.Errorf("after another moment %d passes are called for, want one at once", n)
 		}
 	})
 }

@@ -56,6 +56,8 @@ type Reconciler struct {
 	memory authority.Memory
 	// certificate is what handshakes are shown, nil until somebody may sign one.
 	certificate atomic.Pointer[authority.Certificate]
+	// namespaces are those that have proxies, as of the last pass.
+	namespaces atomic.Pointer[map[string]bool]
 	// logged are the warnings that were logged and that last, told those that were made events.
 	logged, told map[warning]bool
 }

@@ -51,6 +51,11 @@ func (r *Reconciler) observe(ctx context.Context) (o *observed, err error) {
 	if o.namespaces, err = r.readNamespaces(ctx); err != nil {
 		return nil, err
 	}
+	there := map[string]bool{}
+	for name := range o.namespaces {
+		there[name] = true
+	}
+	r.namespaces.Store(&there)
 	for name, n := range o.namespaces {
 		if n.configMap, err = get(ctx, r.live, name, Name, &corev1.ConfigMap{}); err != nil {
 			return nil, fmt.Errorf("reading the ConfigMap in namespace %s: %w", name, err)

@@ -24,8 +24,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// gatherFor is how long events are gathered before a pass, which reads all anew.
-const gatherFor = 100 * time.Millisecond
+// How long events are gathered before a pass, which reads all anew: until there is a certificate proxies wait for it,
+// afterwards nobody does.
+const (
+	gatherAtFirst = 100 * time.Millisecond
+	gatherFor     = time.Second
+)
 
 // SetUp registers the controller with the manager. The certificate that it gives is asked for at each
 // handshake; there is an error while nobody may sign.
@@ -38,7 +42,7 @@ func SetUp(mgr ctrl.Manager, o Options) (certificate func() (*tls.Certificate, e
 		return nil, fmt.Errorf("registering a cache of what has a name: %w", err)
 	}
 	r := New(o, mgr.GetAPIReader(), mgr.GetClient(), mgr.GetEventRecorder(FieldManager))
-	passes := onepass.Gather(gatherFor)
+	passes := onepass.GatherFor(r.moment)
 	all := false
 	options := onepass.Options()
 	options.NeedLeaderElection = &all
@@ -49,7 +53,11 @@ func SetUp(mgr ctrl.Manager, o Options) (certificate func() (*tls.Certificate, e
 		WatchesRawSource(passes.Triggered()).
 		WithOptions(options)
 	for _, object := range watchedByName() {
-		b = b.WatchesRawSource(source.Kind[client.Object](named, object, passes))
+		heard := func(client.Object) bool { return true }
+		if object.GetObjectKind().GroupVersionKind().Kind == "ConfigMap" {
+			heard = r.hasProxies
+		}
+		b = b.WatchesRawSource(source.Kind[client.Object](named, object, passes, predicate.NewPredicateFuncs(heard)))
 	}
 	if err := b.Complete(r); err != nil {
 		return nil, fmt.Errorf("setting up who signs: %w", err)
@@ -65,6 +73,21 @@ func SetUp(mgr ctrl.Manager, o Options) (certificate func() (*tls.Certificate, e
 // New makes a Reconciler. live reads past the cache.
 func New(o Options, live client.Reader, writer client.Writer, recorder events.EventRecorder) *Reconciler {
 	return &Reconciler{Options: o, live: live, writer: writer, recorder: recorder, random: rand.Reader}
+}
+
+// moment is how long events are gathered.
+func (r *Reconciler) moment() time.Duration {
+	if r.certificate.Load() == nil {
+		return gatherAtFirst
+	}
+	return gatherFor
+}
+
+// hasProxies reports whether an object's namespace has any, as of the last pass: anybody may write a ConfigMap with the
+// name of ours into his own. When that gets proxies a pass notes it, and reads the ConfigMap afterwards.
+func (r *Reconciler) hasProxies(o client.Object) bool {
+	namespaces := r.namespaces.Load()
+	return namespaces != nil && (*namespaces)[o.GetNamespace()]
 }
 
 // comingsAndGoings leave out changes of what is there and stays.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -257,12 +258,12 @@ func TestSetUp(t *testing.T) {
 			if now := passes.Load(); now != last {
 				last, since = now, time.Now()
 			}
-			return time.Since(since) > 3*gatherFor
+			return time.Since(since) > gatherFor*3/2
 		})
 	}
 	for what, change := range map[string]func(){
 		"the Secret changes":           func() { c.put(t, changed(c.secret(t))) },
-		"a ConfigMap changes":          func() { c.put(t, &corev1.ConfigMap{ObjectMeta: named("other", Name)}) },
+		"a ConfigMap changes":          func() { c.put(t, &corev1.ConfigMap{ObjectMeta: named("edge", Name)}) },
 		"the Service changes":          func() { c.put(t, changed(service())) },
 		"a class changes":              func() { c.put(t, changed(classOf("edge"))) },
 		"an IngressDaemonSet comes":    func() { c.put(t, proxies("other")[1]) },
@@ -274,8 +275,13 @@ func TestSetUp(t *testing.T) {
 		await.True(t, "there is a pass when "+what, func() bool { return passes.Load() > before })
 	}
 	atRest()
+	before := passes.Load()
+	c.put(t, &corev1.ConfigMap{ObjectMeta: named("tenant", Name)})
+	if atRest(); passes.Load() != before {
+		t.Error("there is a pass for a ConfigMap of a namespace that has no proxies")
+	}
 	l.elected.Store(true)
-	await.True(t, "it writes what is missing", func() bool { return c.configMap(t, "edge") != nil })
+	await.True(t, "it writes what is missing", func() bool { return c.configMap(t, "edge").Data[authority.FileAddress] != "" })
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.wide) != 0 {
