@@ -33,10 +33,10 @@ type failures struct {
 func (r *Reconciler) apply(ctx context.Context, o *observed, d authority.Decision) failures {
 	failed := failures{configMaps: map[string]error{}}
 	if d.Secret != nil {
-		failed.secret = unquoted(r.write(ctx, secretWith(o.secret, r.Namespace, d.Secret)))
+		failed.secret = unquoted(r.writeSecret(ctx, secretWith(o.secret, r.Namespace, d.Secret)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.ConfigMaps)) {
-		if err := r.write(ctx, configMapWith(o.namespaces[name].configMap, name, d.ConfigMaps[name])); err != nil {
+		if err := r.writeConfigMap(ctx, configMapWith(o.namespaces[name].configMap, name, d.ConfigMaps[name])); err != nil {
 			failed.configMaps[name] = err
 		}
 	}
@@ -72,6 +72,26 @@ func label(o client.Object) {
 	maps.Copy(labels, o.GetLabels())
 	labels["app.kubernetes.io/managed-by"] = "ingress-daemonset-controller"
 	o.SetLabels(labels)
+}
+
+// What is immutable is not tried: the API server would refuse it each time, and does not say what helps.
+var (
+	errSecretImmutable    = errors.New("it is immutable: replace it by one with the same data that is not, because proxies trust no new authority at once")
+	errConfigMapImmutable = errors.New("it is immutable: delete it, and it is made anew")
+)
+
+func (r *Reconciler) writeSecret(ctx context.Context, s *corev1.Secret) error {
+	if s.Immutable != nil && *s.Immutable {
+		return errSecretImmutable
+	}
+	return r.write(ctx, s)
+}
+
+func (r *Reconciler) writeConfigMap(ctx context.Context, c *corev1.ConfigMap) error {
+	if c.Immutable != nil && *c.Immutable {
+		return errConfigMapImmutable
+	}
+	return r.write(ctx, c)
 }
 
 // write writes an object beside the version that was read, or makes it where there was none, unless another

@@ -183,3 +183,42 @@ func TestOneNamespaceFails(t *testing.T) {
 		}
 	})
 }
+
+// TestImmutable: what was made immutable is not written again and again, and an event says what to do about it.
+func TestImmutable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := installed(t)
+		yes := true
+		files, keys := c.configMap(t, "edge"), c.secret(t)
+		files.Immutable, files.Data[authority.FileAddress] = &yes, "10.0.0.9:9443"
+		c.put(t, files)
+		r.settle(t)
+		events, _ := r.said()
+		if len(events) != 1 || !strings.Contains(events[0], "IngressDaemonSet edge/web") || !strings.Contains(events[0], "immutable: delete it") {
+			t.Errorf("events are %q", events)
+		}
+		c.remove(t, files)
+		if r.settle(t); c.configMap(t, "edge").Immutable != nil || !r.accepted(t, "edge") {
+			t.Error("it is not made anew")
+		}
+		c.wrote()
+		keys.Immutable = &yes
+		c.put(t, keys)
+		// Some day another authority is due.
+		time.Sleep(300 * 24 * time.Hour)
+		r.settle(t)
+		events, _ = r.said()
+		if len(events) != 1 || !strings.Contains(events[0], "Secret system/"+Name) || !strings.Contains(events[0], "immutable: replace it") {
+			t.Errorf("events are %q", events)
+		}
+		if wrote := c.wrote(); strings.Contains(wrote, "Secret") {
+			t.Errorf("written is %s", wrote)
+		}
+		keys.Immutable = nil
+		c.put(t, keys)
+		if r.settle(t); !strings.Contains(c.wrote(), "update Secret system") {
+			t.Error("it is not written when it can be")
+		}
+		r.quiet(t, "when both can be written")
+	})
+}
