@@ -21,9 +21,8 @@ const ReasonCertificateExpired = "CertificateExpired"
 
 // secret is what is known of a Secret that somebody names.
 type secret struct {
-	// answered says whether it was said how it is, that it is not there, or, where it is unread, that nobody
-	// could tell.
-	answered, unread bool
+	// answered says whether it was said how it is, that it is not there, or that nobody can tell.
+	answered bool
 	// good is its last good certificate, nil for none, and leaf that which is presented.
 	good *wire.Certificate
 	leaf *x509.Certificate
@@ -31,20 +30,14 @@ type secret struct {
 	problem string
 }
 
-// serves is what is wrong, and what comes of it.
+// serves is what is wrong, and what comes of it. Listeners name its certificate also where no good one is known: a
+// proxy that has one, of a controller before, keeps it for as long as a listener names it.
 func (s secret) serves() string {
-	switch {
-	case s.good != nil:
+	if s.good != nil {
 		return s.problem + ": its last good certificate is presented"
-	case s.unread:
-		return s.problem + ": proxies that have its certificate from before go on presenting it, handshakes that need it fail at others"
 	}
-	return s.problem + ": handshakes that need it fail"
+	return s.problem + ": proxies that have its certificate from before go on presenting it, handshakes that need it fail at others"
 }
-
-// named reports whether listeners name its certificate. They do, too, where it is not known: a proxy that has it
-// keeps it for as long as a listener names it.
-func (s secret) named() bool { return s.good != nil || s.unread }
 
 // unfit are those of hosts that the certificate, where it is known, is not for.
 func (s secret) unfit(hosts []string) (out []string) {
@@ -99,7 +92,6 @@ func (c *Compiler) setSecret(object *corev1.Secret) {
 	good := wire.Certificate{Chain: bytes.Clone(object.Data[corev1.TLSCertKey]), Key: bytes.Clone(object.Data[corev1.TLSPrivateKeyKey])}
 	leaf, err := parseCertificate(good)
 	c.answer(types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, func(s *secret) {
-		s.unread = false
 		if err != nil {
 			s.problem = err.Error()
 			return
@@ -109,13 +101,13 @@ func (c *Compiler) setSecret(object *corev1.Secret) {
 }
 
 func (c *Compiler) deleteSecret(n types.NamespacedName) {
-	c.answer(n, func(s *secret) { s.problem, s.unread = "does not exist", false })
+	c.answer(n, func(s *secret) { s.problem = "does not exist" })
 }
 
 // Unreadable tells that nobody can tell how a Secret is, and why. What needs it does not wait for it any more, and
 // nothing is taken from proxies that have its certificate from before: until Set or Delete tells.
 func (c *Compiler) Unreadable(n types.NamespacedName, why string) {
-	c.answer(n, func(s *secret) { s.problem, s.unread = "cannot be read ("+why+")", true })
+	c.answer(n, func(s *secret) { s.problem = "cannot be read (" + why + ")" })
 }
 
 // answer notes what is known of a Secret that is wanted.

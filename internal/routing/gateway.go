@@ -27,6 +27,8 @@ type gatewayListener struct {
 	port           uint16
 	https          bool
 	certificates   []types.NamespacedName
+	// usable says whether a good one is known.
+	usable bool
 	// unserved is why it is not accepted, unresolved why its references are not resolved, conflict why
 	// it conflicts: their Reasons are empty where that is not so.
 	unserved, unresolved, conflict Condition
@@ -126,9 +128,7 @@ func (v *view) readCertificates(object *Gateway, in *GatewayListener, l *gateway
 			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: message}
 			out.warnings = append(out.warnings, Event{refOf(object), ReasonInvalidCertificate, message})
 		}
-		if s.named() {
-			l.certificates = append(l.certificates, n)
-		}
+		l.certificates, l.usable = append(l.certificates, n), l.usable || s.good != nil
 	}
 }
 
@@ -255,7 +255,7 @@ func (l *gatewayListener) status(attached int32) ListenerStatus {
 		resolved = Condition{"ResolvedRefs", "False", l.unresolved.Reason, l.unresolved.Message}
 	}
 	s.Conditions = []Condition{accepted, conflicted, resolved}
-	if !l.accepted() || l.https && len(l.certificates) == 0 {
+	if !l.accepted() || l.https && !l.usable {
 		s.Conditions = append(s.Conditions, Condition{"Programmed", "False", "Invalid", "the listener cannot be served"})
 	}
 	return s

@@ -235,7 +235,7 @@ func countPaths(in *networkingv1.Ingress) (n int) {
 	return n
 }
 
-// takeCertificates uses the last good certificate of each Secret. Until all were answered for, the
+// takeCertificates names the certificate of each Secret, of which the last good one is told. Until all were answered for, the
 // Ingress stays as it was.
 func (i *ingressCompiler) takeCertificates() {
 	for _, entry := range i.in.Spec.TLS {
@@ -251,9 +251,6 @@ func (i *ingressCompiler) takeCertificates() {
 		}
 		if s.problem != "" {
 			i.warn(ReasonInvalidCertificate, "Secret %s %s", n, s.serves())
-		}
-		if !s.named() {
-			continue
 		}
 		use := certificateUse{secret: n}
 		for _, host := range entry.Hosts {

@@ -92,9 +92,9 @@ func (g *gateway) listenerName(section string) string {
 // listenForIngresses presents certificates of older Ingresses first; before them goes the default one,
 // or none, so that no Ingress's certificate is presented for a name that it does not fit.
 func (v *view) listenForIngresses(k key, out *outcome) {
-	first := v.defaultCertificate(k, out)
+	first := v.defaultCertificates(k, out)
 	object := wire.Object{Kind: "IngressDaemonSet", Namespace: k.set.Namespace, Name: k.set.Name}
-	certificates := append([]string{first}, v.certificates(k, out)...)
+	certificates := append(first, v.certificates(k, out)...)
 	out.resources = []publication{
 		published(k.set, wire.Resource{Name: httpListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPPort}}),
 		published(k.set, wire.Resource{Name: httpsListener(k.set), Listener: &wire.Listener{
@@ -103,11 +103,12 @@ func (v *view) listenForIngresses(k key, out *outcome) {
 	}
 }
 
-// defaultCertificate is the name of that which is presented where no other fits, empty for none.
-func (v *view) defaultCertificate(k key, out *outcome) string {
+// defaultCertificates are the name of that which is presented where no other fits, and the empty one, so that none is
+// where a proxy does not have that.
+func (v *view) defaultCertificates(k key, out *outcome) []string {
 	n := v.c.options.DefaultCertificate
 	if n.Name == "" {
-		return ""
+		return []string{""}
 	}
 	out.joins = append(out.joins, keyOf(wantedUnit, n))
 	s := v.secret(n)
@@ -115,11 +116,8 @@ func (v *view) defaultCertificate(k key, out *outcome) string {
 	if s.problem != "" {
 		out.warnings = append(out.warnings, Event{Ref{"Secret", n.Namespace, n.Name}, ReasonInvalidCertificate, "the default certificate " + s.serves()})
 	}
-	if !s.named() {
-		return ""
-	}
 	out.joins = append(out.joins, certificateOf(k.set, n))
-	return n.String()
+	return []string{n.String(), ""}
 }
 
 // certificates are the names of those of Ingresses. Of two for one host the older Ingress's is

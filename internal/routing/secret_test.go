@@ -144,7 +144,7 @@ func TestUnreadable(t *testing.T) {
 		}
 		return nil
 	}
-	if got := names(m.Resources(proxySet)); len(got) != 5 || !slices.Equal(named(), []string{"ingress/default", "default/key"}) {
+	if got := names(m.Resources(proxySet)); len(got) != 5 || !slices.Equal(named(), []string{"ingress/default", "", "default/key"}) {
 		t.Errorf("unread, published are %v, and named certificates %v", got, named())
 	}
 	if w := m.Warnings(); len(w) != 2 || !strings.Contains(w[0].Message, "Secret default/key cannot be read (forbidden)") || !strings.Contains(w[0].Message, "from before") {
@@ -166,7 +166,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	m.delete(Ref{"Secret", "ingress", "default"})
 	m.compile(noon)
-	if !slices.Equal(named(), []string{"", "default/key"}) {
+	if !slices.Equal(named(), []string{"ingress/default", "", "default/key"}) {
 		t.Errorf("where the default one is gone, named certificates are %v", named())
 	}
 }

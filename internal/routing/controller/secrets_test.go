@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/holdings"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,5 +207,49 @@ func TestKeysAreKeptOnce(t *testing.T) {
 	c.pass(t)
 	if got := p.hear(t); got != "certificate/shop/named" {
 		t.Errorf("told is %s", got)
+	}
+}
+
+// TestSecretGoneBeforeRestart: the last good certificate of a Secret that was deleted, or made malformed, serves on at
+// a proxy that has it when another controller begins, which does not know it. New proxies have none.
+func TestSecretGoneBeforeRestart(t *testing.T) {
+	for _, deleted := range []bool{true, false} {
+		in, secret := ingressTo("cheese", "cheese.example.com", "cheese"), certificate(t, "named", "cheese.example.com")
+		in.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"cheese.example.com"}, SecretName: "named"}}
+		c := newCluster(t, true, in, slice("10.1.0.1"), secret)
+		c.pass(t)
+		c.awaken(t)
+		old := &holder{holdings.New(), &table.Table{}}
+		old.take(t, c.proxy(t))
+		if deleted {
+			if err := c.API.WithWatch.Delete(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			secret.Data[corev1.TLSPrivateKeyKey], secret.ResourceVersion = []byte("no key"), ""
+			c.put(t, secret)
+		}
+		next := replicaOf(t, c.API, true)
+		next.pass(t)
+		next.awaken(t)
+		again := next.proxyWith(t, old.Ask("web-0"))
+		old.take(t, again)
+		if got := old.presents(); got != "cheese.example.com" {
+			t.Errorf("deleted %t: presented is %q", deleted, got)
+		}
+		if got := next.proxy(t).hear(t); !strings.Contains(got, "route/") || strings.Contains(got, "certificate/") {
+			t.Errorf("deleted %t: a new proxy is told %s", deleted, got)
+		}
+		if said := next.said(); len(said) != 1 || !strings.Contains(said[0], "from before") {
+			t.Errorf("deleted %t: events are %q", deleted, said)
+		}
+		// When no listener names it any more it goes.
+		in.Spec.TLS, in.ResourceVersion = nil, ""
+		c.put(t, in)
+		next.pass(t, in)
+		old.take(t, again)
+		if got := old.presents(); got != "" {
+			t.Errorf("deleted %t: when nobody names it, presented is %q", deleted, got)
+		}
 	}
 }

@@ -60,7 +60,7 @@ func TestCertificates(t *testing.T) {
 	}
 	table := made(t, append(all[:6:6],
 		secure("any", "*.com", "absent", "first", "wild", "exact", "again"), secure("own", "*.own.com", "own"),
-		secure("none", "none.com", "absent"), secure("strict", "*.s.org", "", "own"), secure("www", "a.org", "wild"), listener("plain", func(l *wire.Listener) { l.Port, l.Hostname = 443, "plain.org" }))...)
+		secure("none", "none.com", "absent"), secure("strict", "*.s.org", "", "own"), secure("behind", "*.t.org", "absent", "", "own"), secure("www", "a.org", "wild"), listener("plain", func(l *wire.Listener) { l.Port, l.Hostname = 443, "plain.org" }))...)
 	for name, want := range map[string]string{
 		"a.com":     "exact",
 		"a.com.":    "exact",
@@ -72,6 +72,7 @@ func TestCertificates(t *testing.T) {
 		"own.com":   "wild",
 		"none.com":  "",
 		"x.s.org":   "",
+		"x.t.org":   "",
 		"a.org":     "wild",
 		"b.org":     "",
 		"plain.org": "",
@@ -106,7 +107,7 @@ func TestCertificates(t *testing.T) {
 	if got := presents(t, table, all, ""); got != "again" {
 		t.Errorf("no name: got %q, want the first that is there", got)
 	}
-	table = applied(t, table, Changes{Removed: []string{"listener/any", "listener/own", "listener/none", "listener/strict", "listener/www",
+	table = applied(t, table, Changes{Removed: []string{"listener/any", "listener/own", "listener/none", "listener/strict", "listener/behind", "listener/www",
 		"certificate/first", "certificate/wild", "certificate/again", "certificate/own", "certificate/foreign"}})
 	if table.certificates.entries.size+table.named.size != 0 {
 		t.Errorf("%d certificates and %d names are left", table.certificates.entries.size, table.named.size)

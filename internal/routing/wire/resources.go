@@ -51,8 +51,8 @@ type Listener struct {
 	// Hostname is empty for any, "*.example.com" for names of one or more labels before that.
 	Hostname string
 	// TLS says whether connections begin with a handshake, Certificates name what is presented: that which
-	// fits the name a client asks for, the first where none fits or none is asked for. An empty first
-	// is none: such a handshake fails.
+	// fits the name a client asks for, the first that is there where none fits or none is asked for. With
+	// an empty one before that such a handshake fails.
 	TLS          bool
 	Certificates []string
 }
