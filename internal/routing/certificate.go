@@ -16,6 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// maxCertificate bounds the bytes of a chain and its key: all that proxies are told has a bound, and a Secret may have a
+// megabyte. The longest keys, of 16,384 bits, have 13 kB, and a chain of three certificates for a hundred names each 20.
+const maxCertificate = 64 << 10
+
 // ReasonCertificateExpired: a certificate that is presented is not valid at this time.
 const ReasonCertificateExpired = "CertificateExpired"
 
@@ -128,6 +132,9 @@ func (c *Compiler) answer(n types.NamespacedName, note func(*secret)) {
 // parseCertificate reads a chain and a key that belongs to it. The error names the part that is
 // wrong, and nothing of the key.
 func parseCertificate(c wire.Certificate) (*x509.Certificate, error) {
+	if size := len(c.Chain) + len(c.Key); size > maxCertificate {
+		return nil, fmt.Errorf("has %d bytes in %s and %s, more than %d", size, corev1.TLSCertKey, corev1.TLSPrivateKeyKey, maxCertificate)
+	}
 	leaf, err := parseChain(c.Chain)
 	if err != nil {
 		return nil, err

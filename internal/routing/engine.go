@@ -185,8 +185,9 @@ func (e *engine) index(k key, before, after map[key]bool) {
 
 // join notes whom a unit is a member of, and soils these.
 func (e *engine) join(k key, before, after []key, changed bool) {
+	stays := setOf(after)
 	for _, joined := range before {
-		if !slices.Contains(after, joined) {
+		if !stays[joined] {
 			remove(e.members, joined, k)
 			e.soil(joined)
 		}
@@ -233,11 +234,12 @@ func (e *engine) keepResource(t target) {
 }
 
 func (e *engine) warn(k key, before, after []Event) {
+	lasts := setOf(after)
 	for _, w := range append(slices.Clone(before), after...) {
 		if _, kept := e.warnedBefore[w]; !kept {
 			e.warnedBefore[w] = len(e.warned[w]) > 0
 		}
-		if slices.Contains(after, w) {
+		if lasts[w] {
 			add(e.warned, w, k)
 		} else {
 			remove(e.warned, w, k)
@@ -405,6 +407,14 @@ func remove[K, M comparable](sets map[K]map[M]bool, k K, member M) {
 	if len(sets[k]) == 0 {
 		delete(sets, k)
 	}
+}
+
+func setOf[M comparable](all []M) map[M]bool {
+	out := make(map[M]bool, len(all))
+	for _, m := range all {
+		out[m] = true
+	}
+	return out
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -120,14 +120,41 @@ func (v *view) defaultCertificates(k key, out *outcome) []string {
 	return []string{n.String(), ""}
 }
 
+// roomForNames is how many bytes the names of the certificates of a listener may have: what else it has is short.
+const roomForNames = wire.MaxResource - 64<<10
+
+// room is shared by namespaces: each may take as much as it leaves, so that none takes all.
+type room struct {
+	left  int
+	taken map[string]int
+}
+
+func (r *room) take(n types.NamespacedName) bool {
+	// On the wire a name has a tag and its length before it.
+	size := len(n.String()) + 4
+	if r.taken[n.Namespace]+size > r.left-size {
+		return false
+	}
+	r.taken[n.Namespace] += size
+	r.left -= size
+	return true
+}
+
 // certificates are the names of those of Ingresses. Of two for one host the older Ingress's is
 // presented, and the other is told.
 func (v *view) certificates(k key, out *outcome) (names []string) {
-	owners := map[string]certificateOwner{}
+	owners, named := map[string]certificateOwner{}, map[types.NamespacedName]bool{}
+	free := room{roomForNames, map[string]int{}}
 	for _, in := range v.withCertificates(k) {
 		for _, use := range in.certificates {
-			if name := use.secret.String(); !slices.Contains(names, name) {
-				names = append(names, name)
+			if !named[use.secret] {
+				if !free.take(use.secret) {
+					out.warnings = append(out.warnings, Event{refTo(in.object), ReasonInvalidCertificate, fmt.Sprintf(
+						"the certificate of Secret %s is not presented: older Ingresses of its namespace name too many", use.secret)})
+					continue
+				}
+				named[use.secret] = true
+				names = append(names, use.secret.String())
 				out.joins = append(out.joins, certificateOf(k.set, use.secret))
 			}
 			for _, host := range use.hosts {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -168,5 +170,71 @@ func TestUnreadable(t *testing.T) {
 	m.compile(noon)
 	if !slices.Equal(named(), []string{"ingress/default", "", "default/key"}) {
 		t.Errorf("where the default one is gone, named certificates are %v", named())
+	}
+}
+
+// TestLongSecret: one that is longer than a certificate can be is none, and an event names it.
+func TestLongSecret(t *testing.T) {
+	m := newModel(Options{})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	m.set(classFor("ids", "proxy"))
+	in := ingressFor("default", "web", "ids", "web.example", "web")
+	in.Spec.TLS = tlsOf("key", "web.example")
+	m.set(in)
+	long := &corev1.Secret{ObjectMeta: meta("default", "key"), StringData: map[string]string{"hosts": "web.example"}}
+	fill(t, long)
+	short := long.DeepCopy()
+	long.Data[corev1.TLSCertKey] = append(long.Data[corev1.TLSCertKey], make([]byte, maxCertificate)...)
+	m.set(long)
+	r := m.compile(noon)
+	if !slices.ContainsFunc(r.Events, func(e Event) bool {
+		return strings.Contains(e.Message, "Secret default/key has") && strings.Contains(e.Message, "more than 65536")
+	}) {
+		t.Errorf("events are %v", r.Events)
+	}
+	if got := names(m.Resources(proxySet)); slices.ContainsFunc(got, func(name string) bool { return strings.Contains(name, "default/key") }) {
+		t.Errorf("published are %v", got)
+	}
+	m.set(short)
+	if r := m.compile(noon); len(r.Changes) != 1 || r.Changes[0].Changed[0].Certificate == nil {
+		t.Errorf("when it is shorter, changes are %+v", r.Changes)
+	}
+}
+
+// TestNamesOfCertificates: a namespace that names more certificates than a listener has room for takes none from
+// another, whose Ingresses are younger, and the listener stays short enough to be told.
+func TestNamesOfCertificates(t *testing.T) {
+	m := newModel(Options{})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	m.set(classFor("ids", "proxy"))
+	greedy := ingressFor("greedy", "web", "ids", "web.example", "web")
+	for i := range 4000 {
+		greedy.Spec.TLS = append(greedy.Spec.TLS, tlsOf(fmt.Sprintf("%0250d", i), "web.example")...)
+	}
+	modest := ingressFor("modest", "web", "ids", "other.example", "web")
+	modest.CreationTimestamp = metav1.NewTime(noon)
+	modest.Spec.TLS = tlsOf("key", "other.example")
+	m.set(greedy)
+	m.set(modest)
+	m.compile(noon)
+	for _, r := range m.Resources(proxySet) {
+		if r.Listener == nil || !r.Listener.TLS {
+			continue
+		}
+		if _, err := wire.Encode(r); err != nil {
+			t.Error(err)
+		}
+		if n := len(r.Listener.Certificates); n < 1500 || n > 2500 || r.Listener.Certificates[n-1] != "modest/key" {
+			t.Errorf("%d are named, at last %q", n, r.Listener.Certificates[n-1])
+		}
+	}
+	left := 0
+	for _, w := range m.Warnings() {
+		if strings.Contains(w.Message, "is not presented") {
+			left++
+		}
+	}
+	if left < 1500 {
+		t.Errorf("of %d it is said that they are left out", left)
 	}
 }

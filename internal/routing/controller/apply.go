@@ -68,41 +68,68 @@ func (r *Reconciler) commitOne(ctx context.Context, set types.NamespacedName, ch
 	}
 	r.begun[set] = true
 	changed = r.withWithheld(set, changed, names)
-	position, refused := r.Server.Commit(set, changed, names)
+	position, refusals := r.Server.Commit(set, changed, names)
 	log.FromContext(ctx).V(1).Info("committed", "ingressdaemonset", set, "position", position, "changed", len(changed), "removed", len(removed))
-	r.withhold(set, changed, refused)
+	r.withhold(set, changed, refusals)
 }
 
-// withheld is a resource that proxies cannot be told, and why it was so first.
+// withheld are the resources of an IngressDaemonSet that its proxies cannot be told, by name on the stream.
 type withheld struct {
+	all map[string]refused
+	// tried is when they were committed last.
+	tried time.Time
+}
+
+// refused is a resource that was, and why it was so first.
+type refused struct {
 	wire.Resource
 	reason string
 }
 
-// withWithheld has the withheld ones after what changed: there may be room for them by now.
+// retryWithheld is after how long what is withheld is committed again, though nothing was removed: there may be
+// thousands of them, and each change of an endpoint would encode them all.
+const retryWithheld = time.Second
+
+// withWithheld has the withheld ones after what changed, where there may be room for them by now.
 func (r *Reconciler) withWithheld(set types.NamespacedName, changed []wire.Resource, removed []string) []wire.Resource {
-	over := map[string]bool{}
+	before := r.withheld[set]
 	for _, name := range removed {
-		over[name] = true
+		delete(before.all, name)
 	}
+	if len(before.all) == 0 || len(removed) == 0 && time.Since(before.tried) < retryWithheld {
+		return changed
+	}
+	over := map[string]bool{}
 	for _, c := range changed {
 		over[wire.NameOf(c)] = true
 	}
-	before := r.withheld[set]
-	for _, name := range slices.Sorted(maps.Keys(before)) {
+	for _, name := range slices.Sorted(maps.Keys(before.all)) {
 		if !over[name] {
-			changed = append(changed, before[name].Resource)
+			changed = append(changed, before.all[name].Resource)
 		}
 	}
 	return changed
 }
 
-// withhold notes what was refused.
-func (r *Reconciler) withhold(set types.NamespacedName, changed []wire.Resource, refused []wire.Refusal) {
-	before, now := r.withheld[set], map[string]withheld{}
-	for _, refusal := range refused {
-		at := slices.IndexFunc(changed, func(c wire.Resource) bool { return wire.NameOf(c) == refusal.Name })
-		now[refusal.Name] = withheld{changed[at], cmp.Or(before[refusal.Name].reason, refusal.Reason)}
+// withhold notes what was refused of what was committed. What was not stays withheld.
+func (r *Reconciler) withhold(set types.NamespacedName, committed []wire.Resource, refusals []wire.Refusal) {
+	reasons := map[string]string{}
+	for _, refusal := range refusals {
+		reasons[refusal.Name] = refusal.Reason
 	}
-	r.withheld[set] = now
+	w := r.withheld[set]
+	if w.all == nil {
+		w.all = map[string]refused{}
+	}
+	for _, c := range committed {
+		name := wire.NameOf(c)
+		reason, is := reasons[name]
+		if !is {
+			delete(w.all, name)
+			continue
+		}
+		w.all[name] = refused{c, cmp.Or(w.all[name].reason, reason)}
+		w.tried = time.Now()
+	}
+	r.withheld[set] = w
 }

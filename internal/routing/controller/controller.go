@@ -53,8 +53,8 @@ type Reconciler struct {
 	listed, complete bool
 	// begun are the IngressDaemonSets whose proxies were told that they have all.
 	begun map[types.NamespacedName]bool
-	// withheld are resources that proxies cannot be told, by IngressDaemonSet and name on the stream.
-	withheld map[types.NamespacedName]map[string]withheld
+	// withheld are resources that proxies cannot be told, by IngressDaemonSet.
+	withheld map[types.NamespacedName]withheld
 	// told are the warnings that were made events and that last.
 	told map[routing.Event]bool
 }

@@ -349,7 +349,7 @@ func TestNotTold(t *testing.T) {
 	if said = append(said, c.said()...); len(said) != 1 || !strings.Contains(said[0], "NotTold") || !strings.Contains(said[0], "route/Ingress/shop/cheese/0") {
 		t.Errorf("events are %q", said)
 	}
-	if got := routing.Origin(c.withheld[web]["route/Ingress/shop/cheese/0"].Resource); got != refOf(in) {
+	if got := routing.Origin(c.withheld[web].all["route/Ingress/shop/cheese/0"].Resource); got != refOf(in) {
 		t.Errorf("it comes from %s", got)
 	}
 	in, shorter := c.ingress(t), "/a"
@@ -357,7 +357,7 @@ func TestNotTold(t *testing.T) {
 	c.put(t, in)
 	c.pass(t, in)
 	p.hear(t)
-	if got := p.hear(t); got != "route/Ingress/shop/cheese/0" || len(c.withheld[web]) != 0 {
+	if got := p.hear(t); got != "route/Ingress/shop/cheese/0" || len(c.withheld[web].all) != 0 {
 		t.Errorf("made shorter, told is %s, and %v is withheld", got, c.withheld)
 	}
 }
@@ -368,29 +368,63 @@ func TestRoomAgain(t *testing.T) {
 	c.complete = true
 	large := strings.Repeat("a", 1_000_000)
 	backend := func(name string) wire.Resource {
-		return wire.Resource{Name: "shop/" + name + ":80", Backend: &wire.Backend{Port: 80, Cookie: large}}
+		return wire.Resource{Name: name + "/cheese:80", Backend: &wire.Backend{Port: 80, Cookie: large}}
 	}
 	var most []wire.Resource
-	for i := range 42 {
+	for i := range 41 {
 		most = append(most, backend(fmt.Sprint("s", i)))
 	}
 	c.commitOne(t.Context(), web, most, nil)
-	if _, withheld := c.withheld[web]["backend/shop/s41:80"]; !withheld || len(c.withheld[web]) != 1 {
-		t.Fatalf("%d are withheld", len(c.withheld[web]))
+	if _, withheld := c.withheld[web].all["backend/s40/cheese:80"]; !withheld || len(c.withheld[web].all) != 1 {
+		t.Fatalf("%d are withheld", len(c.withheld[web].all))
 	}
 	c.report()
 	small := wire.Resource{Name: "shop/small:80", Backend: &wire.Backend{Port: 80}}
 	c.commitOne(t.Context(), web, []wire.Resource{small, backend("another")}, nil)
 	c.report()
-	if said := c.said(); len(c.withheld[web]) != 2 || len(said) != 2 || !strings.Contains(said[0], "more than") {
-		t.Errorf("%d are withheld, events are %q", len(c.withheld[web]), said)
+	if said := c.said(); len(c.withheld[web].all) != 2 || len(said) != 2 || !strings.Contains(said[0], "more than") {
+		t.Errorf("%d are withheld, events are %q", len(c.withheld[web].all), said)
 	}
 	gone := func(name string) []routing.ResourceName {
-		return []routing.ResourceName{{Kind: wire.KindBackend, Name: "shop/" + name + ":80"}}
+		return []routing.ResourceName{{Kind: wire.KindBackend, Name: name + "/cheese:80"}}
 	}
 	c.commitOne(t.Context(), web, nil, gone("another"))
 	c.commitOne(t.Context(), web, nil, gone("s0"))
-	if len(c.withheld[web]) != 0 {
-		t.Errorf("there is room, and %d are withheld", len(c.withheld[web]))
+	if len(c.withheld[web].all) != 0 {
+		t.Errorf("there is room, and %d are withheld", len(c.withheld[web].all))
 	}
+}
+
+// TestThousandsWithheld: what is withheld is not encoded again with each change of an endpoint, and what is withheld
+// stays so meanwhile.
+func TestThousandsWithheld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(t.Context(), Options{Server: delta.NewServer(delta.Options{})}, nil, nil, nil, func() {}, func() {})
+		big := func(name string) wire.Resource {
+			return wire.Resource{Name: name + "/cheese:80", Backend: &wire.Backend{Port: 80, Cookie: strings.Repeat("a", 1_000_000)}}
+		}
+		var most []wire.Resource
+		for i := range 50 {
+			most = append(most, big(fmt.Sprint("s", i)))
+		}
+		r.commitOne(t.Context(), web, most, nil)
+		if n := len(r.withheld[web].all); n != 10 {
+			t.Fatalf("%d are withheld", n)
+		}
+		small := []wire.Resource{{Name: "shop/small:80", Backend: &wire.Backend{Port: 80}}}
+		for _, c := range []struct {
+			after   time.Duration
+			removed []string
+			want    int
+		}{{0, nil, 1}, {time.Second - 1, nil, 1}, {time.Second, nil, 11}, {time.Second, []string{"backend/s49/cheese:80"}, 10}} {
+			time.Sleep(c.after - time.Since(r.withheld[web].tried))
+			if got := len(r.withWithheld(web, small, c.removed)); got != c.want {
+				t.Errorf("after %v, with %v removed, %d are committed, want %d", c.after, c.removed, got, c.want)
+			}
+			r.withhold(web, small, nil)
+		}
+		if n := len(r.withheld[web].all); n != 9 {
+			t.Errorf("%d are withheld still", n)
+		}
+	})
 }

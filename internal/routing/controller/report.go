@@ -26,8 +26,8 @@ const ReasonNotTold = "NotTold"
 
 // untold are warnings about what proxies cannot be told.
 func (r *Reconciler) untold() (out []routing.Event) {
-	for set, all := range r.withheld {
-		for name, w := range all {
+	for set, withheld := range r.withheld {
+		for name, w := range withheld.all {
 			out = append(out, routing.Event{Object: routing.Origin(w.Resource), Reason: ReasonNotTold, Message: fmt.Sprintf(
 				"the proxies of IngressDaemonSet %s cannot be told of %s: %s", set, name, w.reason)})
 		}

@@ -87,7 +87,7 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
 		secrets: newSecrets(running, live, changed),
 		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{},
-		withheld: map[types.NamespacedName]map[string]withheld{},
+		withheld: map[types.NamespacedName]withheld{},
 	}
 	r.statuses = newStatuses(c, r.leads, write)
 	return r

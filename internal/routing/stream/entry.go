@@ -2,7 +2,8 @@ package stream
 
 // entry is a name in the log.
 type entry struct {
-	name string
+	// namespace is the one that has it in its share.
+	name, namespace string
 	// state is the present one, before are those of the past in which a stream was when they passed.
 	state
 	before []state

@@ -4,6 +4,7 @@
 // Its files, in the order in which to open them:
 //
 //   - log.go: Log, the resources of one class, in the order in which they changed.
+//   - share.go: for what there is room in it, and who has how much of that.
 //   - entry.go: one of them, with as much of its past as streams that lag need.
 //   - marks.go: where streams are.
 //   - cursor.go: Cursor, one stream: what it is owed, and what it made of it.
@@ -17,8 +18,6 @@
 package stream
 
 import (
-	"fmt"
-
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
@@ -38,8 +37,9 @@ type Log struct {
 	// gone are those of order whose entry was removed. It stays as long as a stream is before it.
 	gone  []slot
 	marks marks
-	// held is the size of all pieces, limit its bound.
+	// held is the size of all pieces, limit its bound, shares are that of each namespace's.
 	held, limit int
+	shares      map[string]int
 }
 
 // slot is a place in the log.
@@ -51,7 +51,9 @@ type slot struct {
 func (s slot) void() bool { return s.entry.at != s.at }
 
 // New is a log before its first commit.
-func New() *Log { return &Log{entries: map[string]*entry{}, limit: maxHeld} }
+func New() *Log {
+	return &Log{entries: map[string]*entry{}, limit: maxHeld, shares: map[string]int{}}
+}
 
 // Commit takes changes as one transaction: names (wire.NameOf) of what is gone, then what is new or
 // changed. The first says that the log is complete; before it no stream is owed anything. It gives the
@@ -61,19 +63,19 @@ func New() *Log { return &Log{entries: map[string]*entry{}, limit: maxHeld} }
 func (l *Log) Commit(set []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
 	at, changed := l.head+1, l.head == 0
 	for _, name := range removed {
-		changed = l.put(name, state{at: at}, nil) || changed
+		changed = l.put(name, "", state{at: at}, nil) || changed
 	}
-	for _, r := range set {
-		name := wire.NameOf(r)
+	for _, r := range byNeed(set) {
+		name, namespace := wire.NameOf(r), namespaceOf(r)
 		version, piece, err := encode(name, r)
 		if err == nil {
-			err = l.fits(name, piece)
+			err = l.fits(name, namespace, piece)
 		}
 		if err != nil {
 			refused = append(refused, wire.Refusal{Name: name, Reason: err.Error()})
 			continue
 		}
-		changed = l.put(name, state{at, version}, piece) || changed
+		changed = l.put(name, namespace, state{at, version}, piece) || changed
 	}
 	if changed {
 		l.head = at
@@ -94,19 +96,8 @@ func encode(name string, r wire.Resource) (version string, piece []byte, err err
 	return version, piece, err
 }
 
-func (l *Log) fits(name string, piece []byte) error {
-	size := l.held + len(piece)
-	if e := l.entries[name]; e != nil {
-		size -= len(e.piece)
-	}
-	if size > l.limit {
-		return fmt.Errorf("all that a proxy is told would have %d bytes, more than %d", size, l.limit)
-	}
-	return nil
-}
-
 // put gives a name another state, and says whether it is another.
-func (l *Log) put(name string, next state, piece []byte) (changed bool) {
+func (l *Log) put(name, namespace string, next state, piece []byte) (changed bool) {
 	e := l.entries[name]
 	switch {
 	case e == nil && next.version == "", e != nil && e.version == next.version:
@@ -115,7 +106,9 @@ func (l *Log) put(name string, next state, piece []byte) (changed bool) {
 		e = &entry{name: name}
 		l.entries[name] = e
 	}
-	l.held += len(piece) - len(e.piece)
+	l.hold(e.namespace, -len(e.piece))
+	l.hold(namespace, len(piece))
+	e.namespace = namespace
 	if e.at != next.at {
 		l.order = append(l.order, slot{next.at, e})
 	}
