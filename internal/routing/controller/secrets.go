@@ -43,10 +43,10 @@ type followed struct {
 	// over gives it up. It was set when there had been so many answers.
 	over    *time.Timer
 	answers int
-	// answered says whether it is known how it is; object is nil where it is not there. When the Compiler was
-	// told of it, that has metadata alone.
-	answered bool
-	object   *corev1.Secret
+	// answered says whether it is known how it is; object is nil where it is not there. It has metadata alone when
+	// the Compiler was told of it, which is not told again then.
+	answered, told bool
+	object         *corev1.Secret
 	// err is why it is not known, as of the last try, nil before one has ended; unreadable is that of when it was
 	// given up.
 	err        error
@@ -106,6 +106,7 @@ func (s *secrets) observe(ref routing.Ref, o *observed) {
 	defer s.mu.Unlock()
 	switch f := s.all[n]; {
 	case f == nil:
+	case f.told:
 	case f.answered && f.object == nil:
 		o.add(ref, nil)
 	case f.answered:
@@ -120,6 +121,7 @@ func (s *secrets) told(object *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.all[client.ObjectKeyFromObject(object)]; f != nil && f.object == object {
+		f.told = true
 		f.object = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: object.Namespace, Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion,
 		}}
@@ -266,7 +268,7 @@ func (s *secrets) read(ctx context.Context, n types.NamespacedName, f *followed)
 	s.fails(n, f, nil)
 	same := f.answered && (object == nil) == (f.object == nil) && (object == nil || object.ResourceVersion == f.object.ResourceVersion)
 	if !same {
-		f.answered, f.object = true, object
+		f.answered, f.told, f.object = true, false, object
 	}
 	s.mu.Unlock()
 	if !same {

@@ -190,6 +190,12 @@ func TestKeysAreKeptOnce(t *testing.T) {
 	if len(kept.Data) != 0 || kept.UID != "named-uid" || kept.ResourceVersion == "" {
 		t.Errorf("kept is %v", kept)
 	}
+	// A change may be noted only after a pass has told of it.
+	c.changes.add(refOf(kept))
+	c.pass(t)
+	if w := c.compiler.Warnings(); len(w) != 0 {
+		t.Errorf("told once more, warnings are %v", w)
+	}
 	// A pass that failed reads it again, though the watch has nothing new.
 	c.put(t, certificate(t, "named", "cheese.example.com"))
 	whole := c.client
