@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // gateway is what a Gateway of ours comes to.
@@ -32,18 +33,18 @@ type gatewayListener struct {
 	// unserved is why it is not accepted, unresolved why its references are not resolved, conflict why
 	// it conflicts: their Reasons are empty where that is not so.
 	unserved, unresolved, conflict Condition
-	kinds                          []RouteKind
-	may                            *GatewayRoutesMay
+	kinds                          []gatewayv1.RouteGroupKind
+	may                            *gatewayv1.AllowedRoutes
 }
 
 func (l *gatewayListener) accepted() bool { return l.unserved.Reason == "" && l.conflict.Reason == "" }
 
 func (v *view) compileGateway(k key) *outcome {
-	object := read[Gateway](v, gatewayObject, k.namespaced())
+	object := read[gatewayv1.Gateway](v, gatewayObject, k.namespaced())
 	if object == nil {
 		return nil
 	}
-	c := value[gatewayClass](v, key{fact: gatewayClassUnit, name: object.Spec.GatewayClassName})
+	c := value[gatewayClass](v, key{fact: gatewayClassUnit, name: string(object.Spec.GatewayClassName)})
 	if c == nil {
 		return &outcome{}
 	}
@@ -62,13 +63,13 @@ func (v *view) compileGateway(k key) *outcome {
 	return out
 }
 
-func (v *view) readListener(object *Gateway, in *GatewayListener, out *outcome) *gatewayListener {
+func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, out *outcome) *gatewayListener {
 	l := &gatewayListener{
-		name: in.Name, hostname: normalHost(deref(in.Hostname)), port: uint16(in.Port), https: in.Protocol == "HTTPS", may: in.AllowedRoutes,
+		name: string(in.Name), hostname: normalHost(text(in.Hostname)), port: uint16(in.Port), https: in.Protocol == "HTTPS", may: in.AllowedRoutes,
 	}
 	if in.Protocol != "HTTP" && in.Protocol != "HTTPS" {
 		l.unserved = Condition{Reason: "UnsupportedProtocol", Message: fmt.Sprintf("protocol %s is not supported: HTTP and HTTPS are", in.Protocol)}
-		l.kinds = []RouteKind{}
+		l.kinds = []gatewayv1.RouteGroupKind{}
 		return l
 	}
 	l.readKinds()
@@ -80,40 +81,32 @@ func (v *view) readListener(object *Gateway, in *GatewayListener, out *outcome) 
 
 // readKinds keeps the kinds that are supported.
 func (l *gatewayListener) readKinds() {
-	group := gatewayGroup
-	ours := RouteKind{&group, "HTTPRoute"}
+	group := gatewayv1.Group(gatewayGroup)
+	ours := gatewayv1.RouteGroupKind{Group: &group, Kind: "HTTPRoute"}
 	if l.may == nil || len(l.may.Kinds) == 0 {
-		l.kinds = []RouteKind{ours}
+		l.kinds = []gatewayv1.RouteGroupKind{ours}
 		return
 	}
-	l.kinds = []RouteKind{}
+	l.kinds = []gatewayv1.RouteGroupKind{}
 	for _, kind := range l.may.Kinds {
 		if kind.Kind == ours.Kind && (kind.Group == nil || *kind.Group == group) {
-			l.kinds = []RouteKind{ours}
+			l.kinds = []gatewayv1.RouteGroupKind{ours}
 		} else {
-			l.unresolved = Condition{Reason: "InvalidRouteKinds", Message: fmt.Sprintf("routes of kind %s of group %s are not supported", kind.Kind, valueOr(kind.Group, group))}
+			l.unresolved = Condition{Reason: "InvalidRouteKinds", Message: fmt.Sprintf("routes of kind %s of group %s are not supported", kind.Kind, textOr(kind.Group, gatewayGroup))}
 		}
 	}
 }
 
-// valueOr is what is given, or otherwise another.
-func valueOr(p *string, otherwise string) string {
-	if p == nil {
-		return otherwise
-	}
-	return *p
-}
-
 // readCertificates keeps the last good certificates of Secrets to which the Gateway may refer.
-func (v *view) readCertificates(object *Gateway, in *GatewayListener, l *gatewayListener, out *outcome) {
+func (v *view) readCertificates(object *gatewayv1.Gateway, in *gatewayv1.Listener, l *gatewayListener, out *outcome) {
 	if in.TLS == nil || len(in.TLS.CertificateRefs) == 0 {
 		l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: "there are no certificateRefs"}
 		return
 	}
 	for _, ref := range in.TLS.CertificateRefs {
-		n := types.NamespacedName{Namespace: valueOr(ref.Namespace, object.Namespace), Name: ref.Name}
-		if deref(ref.Group) != "" || valueOr(ref.Kind, "Secret") != "Secret" {
-			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: fmt.Sprintf("certificateRef %s is a %s of group %q: it must be a Secret", ref.Name, deref(ref.Kind), deref(ref.Group))}
+		n := types.NamespacedName{Namespace: textOr(ref.Namespace, object.Namespace), Name: string(ref.Name)}
+		if text(ref.Group) != "" || textOr(ref.Kind, "Secret") != "Secret" {
+			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: fmt.Sprintf("certificateRef %s is a %s of group %q: it must be a Secret", ref.Name, text(ref.Kind), text(ref.Group))}
 			continue
 		}
 		if !v.granted(subject{gatewayGroup, "Gateway", object.Namespace, ""}, subject{"", "Secret", n.Namespace, n.Name}) {
@@ -134,7 +127,7 @@ func (v *view) readCertificates(object *Gateway, in *GatewayListener, l *gateway
 
 // markConflicts finds listeners that cannot be told apart. None of them wins (Gateway API, "Handling
 // indistinct Listeners").
-func markConflicts(all []*gatewayListener, in []GatewayListener) {
+func markConflicts(all []*gatewayListener, in []gatewayv1.Listener) {
 	for i, a := range all {
 		for j, b := range all {
 			if i == j || a.port != b.port || a.unserved.Reason != "" || b.unserved.Reason != "" {
@@ -158,7 +151,7 @@ func (v *view) mayAttach(g *gateway, l *gatewayListener, namespace string) bool 
 	if l.may == nil || l.may.Namespaces == nil {
 		return namespace == g.object.Namespace
 	}
-	switch valueOr(l.may.Namespaces.From, "Same") {
+	switch textOr(l.may.Namespaces.From, "Same") {
 	case "All":
 		return true
 	case "Same":

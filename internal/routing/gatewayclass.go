@@ -5,6 +5,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // Features are those of the Gateway API that are supported, by their names there and in their order.
@@ -25,7 +26,7 @@ type gatewayClass struct {
 }
 
 func (v *view) compileGatewayClass(k key) *outcome {
-	object := read[GatewayClass](v, gatewayClassObject, k.namespaced())
+	object := read[gatewayv1.GatewayClass](v, gatewayClassObject, k.namespaced())
 	if object == nil || object.Spec.ControllerName != ControllerName {
 		return nil
 	}
@@ -42,16 +43,16 @@ func (v *view) compileGatewayClass(k key) *outcome {
 }
 
 // referredSet is the IngressDaemonSet that parametersRef names, or what is wrong with it.
-func (v *view) referredSet(p *GatewayReference) (set types.NamespacedName, problem string) {
+func (v *view) referredSet(p *gatewayv1.ParametersReference) (set types.NamespacedName, problem string) {
 	switch {
 	case p == nil:
 		return set, "spec.parametersRef must name an IngressDaemonSet, and is missing"
-	case deref(p.Group) != v1alpha1.Kind.Group || deref(p.Kind) != v1alpha1.Kind.Kind:
-		return set, fmt.Sprintf("spec.parametersRef names a %q of group %q: it must be an IngressDaemonSet of group %s", deref(p.Kind), deref(p.Group), v1alpha1.Kind.Group)
-	case deref(p.Namespace) == "":
+	case string(p.Group) != v1alpha1.Kind.Group || string(p.Kind) != v1alpha1.Kind.Kind:
+		return set, fmt.Sprintf("spec.parametersRef names a %q of group %q: it must be an IngressDaemonSet of group %s", p.Kind, p.Group, v1alpha1.Kind.Group)
+	case text(p.Namespace) == "":
 		return set, "spec.parametersRef must have a namespace, because an IngressDaemonSet has one"
 	}
-	named := types.NamespacedName{Namespace: *p.Namespace, Name: p.Name}
+	named := types.NamespacedName{Namespace: string(*p.Namespace), Name: p.Name}
 	if problem = v.missing(named); problem != "" {
 		return set, problem
 	}
@@ -66,26 +67,26 @@ func (v *view) granted(from, to subject) bool {
 	if from.namespace == to.namespace {
 		return true
 	}
-	for _, grant := range listed[ReferenceGrant](v, key{fact: grantsIn, namespace: to.namespace}) {
-		if grant.from(from) && grant.to(to) {
+	for _, grant := range listed[gatewayv1.ReferenceGrant](v, key{fact: grantsIn, namespace: to.namespace}) {
+		if grantsFrom(grant, from) && grantsTo(grant, to) {
 			return true
 		}
 	}
 	return false
 }
 
-func (g *ReferenceGrant) from(s subject) bool {
+func grantsFrom(g *gatewayv1.ReferenceGrant, s subject) bool {
 	for _, f := range g.Spec.From {
-		if f.Group == s.group && f.Kind == s.kind && f.Namespace == s.namespace {
+		if string(f.Group) == s.group && string(f.Kind) == s.kind && string(f.Namespace) == s.namespace {
 			return true
 		}
 	}
 	return false
 }
 
-func (g *ReferenceGrant) to(s subject) bool {
+func grantsTo(g *gatewayv1.ReferenceGrant, s subject) bool {
 	for _, t := range g.Spec.To {
-		if t.Group == s.group && t.Kind == s.kind && (deref(t.Name) == "" || *t.Name == s.name) {
+		if string(t.Group) == s.group && string(t.Kind) == s.kind && (text(t.Name) == "" || text(t.Name) == s.name) {
 			return true
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -182,13 +183,13 @@ func objectOfKind(t *testing.T, kind string) metav1.Object {
 	case "IngressDaemonSet":
 		return &IngressDaemonSet{}
 	case "GatewayClass":
-		return &GatewayClass{}
+		return &gatewayv1.GatewayClass{}
 	case "Gateway":
-		return &Gateway{}
+		return &gatewayv1.Gateway{}
 	case "HTTPRoute":
-		return &HTTPRoute{}
+		return &gatewayv1.HTTPRoute{}
 	case "ReferenceGrant":
-		return &ReferenceGrant{}
+		return &gatewayv1.ReferenceGrant{}
 	}
 	t.Fatalf("there is no kind %q", kind)
 	return nil

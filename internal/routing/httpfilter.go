@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // readFilters reads filters in the order in which they act, or says what is not supported.
-func readFilters(in []HTTPFilter, matches []wire.Match) (out []wire.Filter, problem Condition) {
+func readFilters(in []gatewayv1.HTTPRouteFilter, matches []wire.Match) (out []wire.Filter, problem Condition) {
 	seen := map[wire.FilterKind]bool{}
 	for i := range in {
 		f, problem := readFilter(&in[i], matches)
@@ -31,24 +32,24 @@ func readFilters(in []HTTPFilter, matches []wire.Match) (out []wire.Filter, prob
 	return out, Condition{}
 }
 
-func readFilter(in *HTTPFilter, matches []wire.Match) (wire.Filter, Condition) {
+func readFilter(in *gatewayv1.HTTPRouteFilter, matches []wire.Match) (wire.Filter, Condition) {
 	switch {
 	case in.Type == "RequestHeaderModifier" && in.RequestHeaderModifier != nil:
-		return wire.Filter{Kind: wire.RequestHeaders, Headers: in.RequestHeaderModifier.read()}, Condition{}
+		return wire.Filter{Kind: wire.RequestHeaders, Headers: readModifier(in.RequestHeaderModifier)}, Condition{}
 	case in.Type == "ResponseHeaderModifier" && in.ResponseHeaderModifier != nil:
-		return wire.Filter{Kind: wire.ResponseHeaders, Headers: in.ResponseHeaderModifier.read()}, Condition{}
+		return wire.Filter{Kind: wire.ResponseHeaders, Headers: readModifier(in.ResponseHeaderModifier)}, Condition{}
 	case in.Type == "RequestRedirect" && in.RequestRedirect != nil:
-		url, problem := in.RequestRedirect.read(matches)
+		url, problem := readRedirect(in.RequestRedirect, matches)
 		return wire.Filter{Kind: wire.Redirect, URL: url}, problem
 	case in.Type == "URLRewrite" && in.URLRewrite != nil:
-		url := &wire.URLFilter{Hostname: deref(in.URLRewrite.Hostname)}
+		url := &wire.URLFilter{Hostname: text(in.URLRewrite.Hostname)}
 		problem := replacePath(url, in.URLRewrite.Path, matches)
 		return wire.Filter{Kind: wire.Rewrite, URL: url}, problem
 	}
 	return wire.Filter{}, unsupported("filter %s is not supported", in.Type)
 }
 
-func (m *HTTPHeaderModifier) read() *wire.HeaderFilter {
+func readModifier(m *gatewayv1.HTTPHeaderFilter) *wire.HeaderFilter {
 	out := &wire.HeaderFilter{Set: readHeaders(m.Set), Add: readHeaders(m.Add)}
 	for _, name := range m.Remove {
 		out.Remove = append(out.Remove, strings.ToLower(name))
@@ -56,9 +57,9 @@ func (m *HTTPHeaderModifier) read() *wire.HeaderFilter {
 	return out
 }
 
-func readHeaders(in []HTTPHeader) (out []wire.Header) {
+func readHeaders(in []gatewayv1.HTTPHeader) (out []wire.Header) {
 	for _, h := range in {
-		out = append(out, wire.Header{Name: strings.ToLower(h.Name), Value: h.Value})
+		out = append(out, wire.Header{Name: strings.ToLower(string(h.Name)), Value: h.Value})
 	}
 	return out
 }
@@ -66,7 +67,7 @@ func readHeaders(in []HTTPHeader) (out []wire.Header) {
 // redirects are the statuses that there are; 302 is that which is not given.
 var redirects = []int{301, 302, 303, 307, 308}
 
-func (r *HTTPRedirect) read(matches []wire.Match) (*wire.URLFilter, Condition) {
+func readRedirect(r *gatewayv1.HTTPRequestRedirectFilter, matches []wire.Match) (*wire.URLFilter, Condition) {
 	status := 302
 	if r.StatusCode != nil {
 		status = *r.StatusCode
@@ -78,12 +79,12 @@ func (r *HTTPRedirect) read(matches []wire.Match) (*wire.URLFilter, Condition) {
 	if scheme != "" && scheme != "http" && scheme != "https" {
 		return nil, unsupported("a redirect to scheme %s is not supported", scheme)
 	}
-	url := &wire.URLFilter{Scheme: scheme, Hostname: deref(r.Hostname), Port: uint16(deref(r.Port)), Status: uint16(status)}
+	url := &wire.URLFilter{Scheme: scheme, Hostname: text(r.Hostname), Port: uint16(deref(r.Port)), Status: uint16(status)}
 	return url, replacePath(url, r.Path, matches)
 }
 
 // replacePath replaces a path, or the prefix of one where that is what matched.
-func replacePath(url *wire.URLFilter, in *HTTPPathModifier, matches []wire.Match) Condition {
+func replacePath(url *wire.URLFilter, in *gatewayv1.HTTPPathModifier, matches []wire.Match) Condition {
 	if in == nil {
 		return Condition{}
 	}
@@ -101,7 +102,7 @@ func replacePath(url *wire.URLFilter, in *HTTPPathModifier, matches []wire.Match
 	return Condition{}
 }
 
-func readTimeouts(in *HTTPTimeouts) (request, backend uint32, err error) {
+func readTimeouts(in *gatewayv1.HTTPRouteTimeouts) (request, backend uint32, err error) {
 	if request, err = readDuration("request", in.Request); err != nil {
 		return 0, 0, err
 	}
@@ -111,12 +112,12 @@ func readTimeouts(in *HTTPTimeouts) (request, backend uint32, err error) {
 
 // readDuration reads a duration of GEP-2257: one to four numbers of at most five digits with a unit, h, m,
 // s or ms. It is in milliseconds, 0 for none.
-func readDuration(name string, in *string) (uint32, error) {
+func readDuration(name string, in *gatewayv1.Duration) (uint32, error) {
 	if in == nil {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(*in)
-	if err != nil || !isGatewayDuration(*in) || d.Milliseconds() > math.MaxUint32 {
+	d, err := time.ParseDuration(string(*in))
+	if err != nil || !isGatewayDuration(string(*in)) || d.Milliseconds() > math.MaxUint32 {
 		return 0, fmt.Errorf("timeout %s: %q is no duration of at most four numbers with h, m, s or ms", name, *in)
 	}
 	return uint32(d.Milliseconds()), nil

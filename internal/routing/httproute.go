@@ -5,6 +5,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // failed is what a share of an HTTPRoute answers whose reference is not resolved.
@@ -16,7 +17,7 @@ type route struct{ attached []attachment }
 // compileRoute tells proxies of each rule of an HTTPRoute, unless one of them asks for what is not
 // supported: then none is served, and its parents say why.
 func (v *view) compileRoute(k key) *outcome {
-	object := read[HTTPRoute](v, routeObject, k.namespaced())
+	object := read[gatewayv1.HTTPRoute](v, routeObject, k.namespaced())
 	if object == nil {
 		return nil
 	}
@@ -47,7 +48,7 @@ func (v *view) compileRoute(k key) *outcome {
 // routeCompiler reads the rules of an HTTPRoute.
 type routeCompiler struct {
 	*view
-	object *HTTPRoute
+	object *gatewayv1.HTTPRoute
 	// unresolved is the first reference that is not resolved.
 	unresolved Condition
 }
@@ -56,14 +57,14 @@ type routeCompiler struct {
 func (r *routeCompiler) readRules() (out []*rule, problem Condition) {
 	in := r.object.Spec.Rules
 	if in == nil {
-		in = []HTTPRule{{}}
+		in = []gatewayv1.HTTPRouteRule{{}}
 	}
 	for i := range in {
 		read, problem := r.readRule(&in[i])
 		if problem.Reason != "" {
 			return nil, problem
 		}
-		read.Object, read.Rule, read.Named = objectOf(r.object), uint32(i), deref(in[i].Name)
+		read.Object, read.Rule, read.Named = objectOf(r.object), uint32(i), text(in[i].Name)
 		out = append(out, read)
 	}
 	return out, Condition{}

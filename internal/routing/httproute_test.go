@@ -3,6 +3,8 @@ package routing
 import (
 	"strings"
 	"testing"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 func TestIntersecting(t *testing.T) {
@@ -14,7 +16,7 @@ func TestIntersecting(t *testing.T) {
 		{"a.example", "*.example", true}, {"b.a.example", "*.example", true}, {"example", "*.example", false}, {"*.example", "a.example", true},
 		{"*.example", "*.example", true}, {"*.a.example", "*.example", true}, {"*.example", "*.a.example", true}, {"*.other", "*.example", false}, {"badexample", "*.example", false},
 	} {
-		if got := len(intersecting([]string{test.route}, test.listener)) > 0; got != test.want {
+		if got := len(intersecting([]gatewayv1.Hostname{gatewayv1.Hostname(test.route)}, test.listener)) > 0; got != test.want {
 			t.Errorf("%q at %q: %t", test.route, test.listener, got)
 		}
 	}
@@ -23,18 +25,10 @@ func TestIntersecting(t *testing.T) {
 // TestGranted: a grant is for those that it names, and for no others.
 func TestGranted(t *testing.T) {
 	c := New(Options{})
-	g := &ReferenceGrant{ObjectMeta: meta("shop", "grant")}
-	brie := "brie"
-	g.Spec.From = append(g.Spec.From, struct {
-		Group     string `json:"group"`
-		Kind      string `json:"kind"`
-		Namespace string `json:"namespace"`
-	}{gatewayGroup, "HTTPRoute", "default"})
-	g.Spec.To = append(g.Spec.To, struct {
-		Group string  `json:"group"`
-		Kind  string  `json:"kind"`
-		Name  *string `json:"name,omitempty"`
-	}{"", "Service", &brie})
+	g := &gatewayv1.ReferenceGrant{ObjectMeta: meta("shop", "grant")}
+	brie := gatewayv1.ObjectName("brie")
+	g.Spec.From = []gatewayv1.ReferenceGrantFrom{{Group: gatewayGroup, Kind: "HTTPRoute", Namespace: "default"}}
+	g.Spec.To = []gatewayv1.ReferenceGrantTo{{Kind: "Service", Name: &brie}}
 	c.Set(g)
 	for _, test := range []struct {
 		from, to subject
@@ -58,7 +52,7 @@ func TestGranted(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for _, test := range []struct {
-		text string
+		text gatewayv1.Duration
 		want uint32
 		ok   bool
 	}{

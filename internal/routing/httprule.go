@@ -10,6 +10,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // maxExpression bounds a regular expression, in bytes.
@@ -26,7 +27,7 @@ func unsupported(format string, args ...any) Condition {
 	return Condition{Reason: "UnsupportedValue", Message: fmt.Sprintf(format, args...)}
 }
 
-func (r *routeCompiler) readRule(in *HTTPRule) (*rule, Condition) {
+func (r *routeCompiler) readRule(in *gatewayv1.HTTPRouteRule) (*rule, Condition) {
 	out := &rule{Route: wire.Route{Fallback: failed}}
 	if in.Retry != nil || in.SessionPersistence != nil {
 		return nil, unsupported("retry and sessionPersistence are not supported")
@@ -64,11 +65,11 @@ func (r *routeCompiler) readRule(in *HTTPRule) (*rule, Condition) {
 	return out, Condition{}
 }
 
-func readMatch(in *HTTPMatch) (out wire.Match, err error) {
-	out.Path, out.Method = "/", deref(in.Method)
+func readMatch(in *gatewayv1.HTTPRouteMatch) (out wire.Match, err error) {
+	out.Path, out.Method = "/", text(in.Method)
 	if in.Path != nil {
-		path := valueOr(in.Path.Value, "/")
-		switch kind := valueOr(in.Path.Type, "PathPrefix"); kind {
+		path := textOr(in.Path.Value, "/")
+		switch kind := textOr(in.Path.Type, "PathPrefix"); kind {
 		case "PathPrefix":
 			out.Path, err = prefixPath(path)
 		case "Exact":
@@ -81,32 +82,36 @@ func readMatch(in *HTTPMatch) (out wire.Match, err error) {
 			return out, err
 		}
 	}
-	if out.Headers, err = readNamed("header", in.Headers, strings.ToLower); err != nil {
-		return out, err
-	}
-	out.Query, err = readNamed("query parameter", in.QueryParams, func(s string) string { return s })
-	return out, err
-}
-
-// readNamed reads matches of headers or parameters. Of several of one name the first counts, as the API says.
-func readNamed(what string, in []HTTPValueMatch, normal func(string) string) (out []wire.NamedMatch, err error) {
-	for _, m := range in {
-		named := wire.NamedMatch{Name: normal(m.Name), Value: deref(m.Value)}
-		switch kind := valueOr(m.Type, "Exact"); kind {
-		case "Exact":
-		case "RegularExpression":
-			named.Regex = true
-			if err := checkExpression(named.Value); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", what, m.Name, err)
-			}
-		default:
-			return nil, fmt.Errorf("%s %s: matches of type %s are not supported", what, m.Name, kind)
+	for _, m := range in.Headers {
+		name := strings.ToLower(string(m.Name))
+		if out.Headers, err = appendNamed(out.Headers, "header "+string(m.Name), name, textOr(m.Type, "Exact"), m.Value); err != nil {
+			return out, err
 		}
-		if !slices.ContainsFunc(out, func(o wire.NamedMatch) bool { return o.Name == named.Name }) {
-			out = append(out, named)
+	}
+	for _, m := range in.QueryParams {
+		name := string(m.Name)
+		if out.Query, err = appendNamed(out.Query, "query parameter "+name, name, textOr(m.Type, "Exact"), m.Value); err != nil {
+			return out, err
 		}
 	}
 	return out, nil
+}
+
+// appendNamed reads the match of a header or parameter. Of several of one name the first counts, as the API says.
+func appendNamed(all []wire.NamedMatch, what, name, kind, value string) ([]wire.NamedMatch, error) {
+	switch kind {
+	case "Exact":
+	case "RegularExpression":
+		if err := checkExpression(value); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+	default:
+		return nil, fmt.Errorf("%s: matches of type %s are not supported", what, kind)
+	}
+	if slices.ContainsFunc(all, func(m wire.NamedMatch) bool { return m.Name == name }) {
+		return all, nil
+	}
+	return append(all, wire.NamedMatch{Name: name, Value: value, Regex: kind == "RegularExpression"}), nil
 }
 
 // checkExpression is an error that says where an expression is none of RE2.
@@ -123,7 +128,7 @@ func checkExpression(expression string) error {
 }
 
 // readBackend gives a backend its share. One that is not resolved answers 500 for it.
-func (r *routeCompiler) readBackend(in *HTTPBackend, matches []wire.Match) (share, Condition) {
+func (r *routeCompiler) readBackend(in *gatewayv1.HTTPBackendRef, matches []wire.Match) (share, Condition) {
 	out := share{Share: wire.Share{Weight: 1, Status: failed}}
 	if in.Weight != nil {
 		out.Weight = uint32(max(0, *in.Weight))
@@ -141,10 +146,10 @@ func (r *routeCompiler) readBackend(in *HTTPBackend, matches []wire.Match) (shar
 	return out, Condition{}
 }
 
-func (r *routeCompiler) resolveBackend(in *HTTPBackend) (backendRef, Condition) {
-	n := types.NamespacedName{Namespace: valueOr(in.Namespace, r.object.Namespace), Name: in.Name}
-	if deref(in.Group) != "" || valueOr(in.Kind, "Service") != "Service" {
-		return backendRef{}, Condition{Reason: "InvalidKind", Message: fmt.Sprintf("backend %s is a %s of group %q: it must be a Service", in.Name, valueOr(in.Kind, "Service"), deref(in.Group))}
+func (r *routeCompiler) resolveBackend(in *gatewayv1.HTTPBackendRef) (backendRef, Condition) {
+	n := types.NamespacedName{Namespace: textOr(in.Namespace, r.object.Namespace), Name: string(in.Name)}
+	if text(in.Group) != "" || textOr(in.Kind, "Service") != "Service" {
+		return backendRef{}, Condition{Reason: "InvalidKind", Message: fmt.Sprintf("backend %s is a %s of group %q: it must be a Service", in.Name, textOr(in.Kind, "Service"), text(in.Group))}
 	}
 	if !r.granted(subject{gatewayGroup, "HTTPRoute", r.object.Namespace, ""}, subject{"", "Service", n.Namespace, n.Name}) {
 		return backendRef{}, Condition{Reason: "RefNotPermitted", Message: fmt.Sprintf("no ReferenceGrant in namespace %s lets HTTPRoutes of %s refer to Service %s", n.Namespace, r.object.Namespace, n.Name)}

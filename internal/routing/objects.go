@@ -11,6 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // IngressDaemonSet is what of one matters here.
@@ -107,13 +108,13 @@ func kindOf(object metav1.Object) string {
 		return "Node"
 	case *IngressDaemonSet:
 		return "IngressDaemonSet"
-	case *GatewayClass:
+	case *gatewayv1.GatewayClass:
 		return "GatewayClass"
-	case *Gateway:
+	case *gatewayv1.Gateway:
 		return "Gateway"
-	case *HTTPRoute:
+	case *gatewayv1.HTTPRoute:
 		return "HTTPRoute"
-	case *ReferenceGrant:
+	case *gatewayv1.ReferenceGrant:
 		return "ReferenceGrant"
 	}
 	panic(fmt.Sprintf("routing: a %T is no object of the compiler", object))
@@ -148,7 +149,7 @@ func listOf(object any) (list key, listed bool) {
 		return key{fact: slicesOf, namespace: o.Namespace, name: o.Labels[discoveryv1.LabelServiceName]}, true
 	case *appsv1.Deployment:
 		return deploymentsOf(o.Namespace, o.Labels[v1alpha1.LabelName]), true
-	case *ReferenceGrant:
+	case *gatewayv1.ReferenceGrant:
 		return key{fact: grantsIn, namespace: o.Namespace}, true
 	}
 	return key{}, false

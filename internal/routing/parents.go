@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // attachment is a listener to which a route attaches.
@@ -15,7 +16,7 @@ type attachment struct {
 
 // parent is a parentRef that names a Gateway of ours.
 type parent struct {
-	ref     ParentReference
+	ref     gatewayv1.ParentReference
 	gateway *gateway
 	// listeners are those to which the route attaches, and refusal why there are none.
 	listeners []*gatewayListener
@@ -23,12 +24,12 @@ type parent struct {
 }
 
 // parents are a route's parents that are ours. Others say of theirs themselves.
-func (v *view) parents(r *HTTPRoute) (out []*parent) {
+func (v *view) parents(r *gatewayv1.HTTPRoute) (out []*parent) {
 	for _, ref := range r.Spec.ParentRefs {
-		if valueOr(ref.Group, gatewayGroup) != gatewayGroup || valueOr(ref.Kind, "Gateway") != "Gateway" {
+		if textOr(ref.Group, gatewayGroup) != gatewayGroup || textOr(ref.Kind, "Gateway") != "Gateway" {
 			continue
 		}
-		n := types.NamespacedName{Namespace: valueOr(ref.Namespace, r.Namespace), Name: ref.Name}
+		n := types.NamespacedName{Namespace: textOr(ref.Namespace, r.Namespace), Name: string(ref.Name)}
 		g := value[gateway](v, keyOf(gatewayUnit, n))
 		if g == nil {
 			continue
@@ -42,7 +43,7 @@ func (v *view) parents(r *HTTPRoute) (out []*parent) {
 
 // attach finds the listeners that a parentRef means, that let the route attach, and that have a
 // hostname of its.
-func (v *view) attach(r *HTTPRoute, p *parent) ([]*gatewayListener, Condition) {
+func (v *view) attach(r *gatewayv1.HTTPRoute, p *parent) ([]*gatewayListener, Condition) {
 	meant := p.gateway.meant(p.ref)
 	if len(meant) == 0 {
 		return nil, Condition{Reason: "NoMatchingParent", Message: "no listener has that sectionName and port"}
@@ -68,9 +69,9 @@ func (v *view) attach(r *HTTPRoute, p *parent) ([]*gatewayListener, Condition) {
 }
 
 // meant are the listeners that a parentRef means, and that are accepted.
-func (g *gateway) meant(ref ParentReference) (out []*gatewayListener) {
+func (g *gateway) meant(ref gatewayv1.ParentReference) (out []*gatewayListener) {
 	for _, l := range g.listeners {
-		if (ref.SectionName == nil || *ref.SectionName == l.name) && (ref.Port == nil || *ref.Port == int32(l.port)) && l.conflict.Reason == "" {
+		if (ref.SectionName == nil || string(*ref.SectionName) == l.name) && (ref.Port == nil || *ref.Port == int32(l.port)) && l.conflict.Reason == "" {
 			out = append(out, l)
 		}
 	}
@@ -78,9 +79,9 @@ func (g *gateway) meant(ref ParentReference) (out []*gatewayListener) {
 }
 
 // intersecting are the hostnames for which a listener of a hostname gets requests.
-func intersecting(hostnames []string, listener string) (out []string) {
-	for _, h := range hostnames {
-		if h = normalHost(h); listener == "" || h == listener || covers(listener, h) || covers(h, listener) {
+func intersecting(hostnames []gatewayv1.Hostname, listener string) (out []string) {
+	for _, in := range hostnames {
+		if h := normalHost(string(in)); listener == "" || h == listener || covers(listener, h) || covers(h, listener) {
 			out = append(out, h)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // aGatewayObject is a random object of the Gateway API, or a namespace.
@@ -22,44 +23,39 @@ func aGatewayObject(t *rapid.T) metav1.Object {
 }
 
 func aGatewayClass(t *rapid.T) metav1.Object {
-	c := &GatewayClass{ObjectMeta: meta("", "gw")}
-	group, kind, namespace := "ingressdaemonsets.mumoshu.github.io", "IngressDaemonSet", "ingress"
-	c.Spec.ControllerName = of(t, "controller", []string{ControllerName, ControllerName, "another"})
-	c.Spec.ParametersRef = &GatewayReference{Group: &group, Kind: &kind, Namespace: &namespace, Name: of(t, "set", someSets)}
+	c := &gatewayv1.GatewayClass{ObjectMeta: meta("", "gw")}
+	namespace := gatewayv1.Namespace("ingress")
+	c.Spec.ControllerName = of(t, "controller", []gatewayv1.GatewayController{ControllerName, ControllerName, "another"})
+	c.Spec.ParametersRef = &gatewayv1.ParametersReference{
+		Group: "ingressdaemonsets.mumoshu.github.io", Kind: "IngressDaemonSet", Namespace: &namespace, Name: of(t, "set", someSets),
+	}
 	return c
 }
 
 func aGrant(t *rapid.T) metav1.Object {
-	g := &ReferenceGrant{ObjectMeta: someMeta(t)}
-	for _, kind := range []string{"Gateway", "HTTPRoute"} {
-		g.Spec.From = append(g.Spec.From, struct {
-			Group     string `json:"group"`
-			Kind      string `json:"kind"`
-			Namespace string `json:"namespace"`
-		}{gatewayGroup, kind, of(t, "from", someNamespaces)})
+	g := &gatewayv1.ReferenceGrant{ObjectMeta: someMeta(t)}
+	for _, kind := range []gatewayv1.Kind{"Gateway", "HTTPRoute"} {
+		from := gatewayv1.Namespace(of(t, "from", someNamespaces))
+		g.Spec.From = append(g.Spec.From, gatewayv1.ReferenceGrantFrom{Group: gatewayGroup, Kind: kind, Namespace: from})
 	}
-	g.Spec.To = append(g.Spec.To, struct {
-		Group string  `json:"group"`
-		Kind  string  `json:"kind"`
-		Name  *string `json:"name,omitempty"`
-	}{Kind: of(t, "to", []string{"Secret", "Service"})})
+	g.Spec.To = append(g.Spec.To, gatewayv1.ReferenceGrantTo{Kind: of(t, "to", []gatewayv1.Kind{"Secret", "Service"})})
 	return g
 }
 
 func aGateway(t *rapid.T) metav1.Object {
-	g := &Gateway{ObjectMeta: someMeta(t)}
-	g.Spec.GatewayClassName = of(t, "class", []string{"gw", "gw", "nowhere"})
-	for _, name := range []string{"l", "m"} {
-		from, hostname := of(t, "from", []string{"All", "Same", "Selector"}), of(t, "hostname", []string{"", "one.example", "*.example"})
-		l := GatewayListener{Name: name, Hostname: &hostname, Port: int32(of(t, "port", []int{80, 8080})), Protocol: of(t, "protocol", []string{"HTTP", "HTTP", "HTTPS", "TCP"})}
-		l.AllowedRoutes = &GatewayRoutesMay{}
-		l.AllowedRoutes.Namespaces = &struct {
-			From     *string               `json:"from,omitempty"`
-			Selector *metav1.LabelSelector `json:"selector,omitempty"`
-		}{&from, &metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}}
+	g := &gatewayv1.Gateway{ObjectMeta: someMeta(t)}
+	g.Spec.GatewayClassName = of(t, "class", []gatewayv1.ObjectName{"gw", "gw", "nowhere"})
+	for _, name := range []gatewayv1.SectionName{"l", "m"} {
+		from := of(t, "from", []gatewayv1.FromNamespaces{"All", "Same", "Selector"})
+		hostname := of(t, "hostname", []gatewayv1.Hostname{"", "one.example", "*.example"})
+		l := gatewayv1.Listener{Name: name, Hostname: &hostname, Port: of(t, "port", []int32{80, 8080})}
+		l.Protocol = of(t, "protocol", []gatewayv1.ProtocolType{"HTTP", "HTTP", "HTTPS", "TCP"})
+		l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{
+			From: &from, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}},
+		}}
 		if l.Protocol == "HTTPS" {
-			namespace := of(t, "namespace", someNamespaces)
-			l.TLS = &GatewayTLS{CertificateRefs: []GatewayReference{{Namespace: &namespace, Name: of(t, "secret", someNames)}}}
+			namespace, name := gatewayv1.Namespace(of(t, "namespace", someNamespaces)), gatewayv1.ObjectName(of(t, "secret", someNames))
+			l.TLS = &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Namespace: &namespace, Name: name}}}
 		}
 		g.Spec.Listeners = append(g.Spec.Listeners, l)
 	}
@@ -67,21 +63,23 @@ func aGateway(t *rapid.T) metav1.Object {
 }
 
 func aRoute(t *rapid.T) metav1.Object {
-	r := &HTTPRoute{ObjectMeta: someMeta(t)}
+	r := &gatewayv1.HTTPRoute{ObjectMeta: someMeta(t)}
 	for range rapid.IntRange(0, 2).Draw(t, "parents") {
-		namespace := of(t, "parent", someNamespaces)
-		p := ParentReference{Namespace: &namespace, Name: of(t, "gateway", someNames)}
-		if section := of(t, "section", []string{"", "l", "m", "n"}); section != "" {
+		namespace := gatewayv1.Namespace(of(t, "parent", someNamespaces))
+		p := gatewayv1.ParentReference{Namespace: &namespace, Name: gatewayv1.ObjectName(of(t, "gateway", someNames))}
+		if section := of(t, "section", []gatewayv1.SectionName{"", "l", "m", "n"}); section != "" {
 			p.SectionName = &section
 		}
 		r.Spec.ParentRefs = append(r.Spec.ParentRefs, p)
 	}
-	r.Spec.Hostnames = of(t, "hostnames", [][]string{nil, {"one.example"}, {"two.example", "*.example"}, {"other"}})
+	r.Spec.Hostnames = of(t, "hostnames", [][]gatewayv1.Hostname{nil, {"one.example"}, {"two.example", "*.example"}, {"other"}})
 	for range rapid.IntRange(0, 2).Draw(t, "rules") {
-		namespace, port := of(t, "namespace", someNamespaces), int32(80)
-		rule := HTTPRule{BackendRefs: []HTTPBackend{{GatewayReference: GatewayReference{Namespace: &namespace, Name: of(t, "service", someNames)}, Port: &port}}}
+		namespace, port := gatewayv1.Namespace(of(t, "namespace", someNamespaces)), int32(80)
+		ref := gatewayv1.HTTPBackendRef{}
+		ref.Namespace, ref.Name, ref.Port = &namespace, gatewayv1.ObjectName(of(t, "service", someNames)), &port
+		rule := gatewayv1.HTTPRouteRule{BackendRefs: []gatewayv1.HTTPBackendRef{ref}}
 		if rapid.IntRange(0, 5).Draw(t, "mirrors") == 0 {
-			rule.Filters = []HTTPFilter{{Type: "RequestMirror"}}
+			rule.Filters = []gatewayv1.HTTPRouteFilter{{Type: "RequestMirror"}}
 		}
 		r.Spec.Rules = append(r.Spec.Rules, rule)
 	}

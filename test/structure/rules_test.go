@@ -34,7 +34,7 @@ type rule struct {
 func (r rule) decides() bool { return r.kind == contract || r.kind == pure }
 
 // kubernetesTypes are modules of plain types and pure functions.
-var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/"}
+var kubernetesTypes = []string{"k8s.io/api/", "k8s.io/apimachinery/", "sigs.k8s.io/gateway-api/apis/"}
 
 // healthclient is the one client of the health checker's protocol, which controllers may act
 // through.
