@@ -9,6 +9,7 @@ import (
 
 	routing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/issuer"
 	reviewing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/reviewer"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -34,7 +35,7 @@ type proxies struct {
 }
 
 func (o *proxies) register() {
-	flag.BoolVar(&o.enabled, "proxies", false, "tell the proxies that come with the controller what to serve: the Ingresses of each IngressClass that names their IngressDaemonSet")
+	flag.BoolVar(&o.enabled, "proxies", false, "tell the proxies that come with the controller what to serve: the Ingresses and Gateways of each class that names their IngressDaemonSet")
 	flag.StringVar(&o.address, "proxies-bind-address", streamsAddress, "address at which they are told")
 	flag.StringVar(&o.service, "proxies-service", streamsService, "name of the Service, in the controller's namespace, whose cluster IP and port they are told as that address")
 }
@@ -72,7 +73,11 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := issuer.SetUp(mgr, issuer.Options{Namespace: namespace, Service: o.service, Leads: o.leads})
+	gateways, err := gatewayapi.SetUp(mgr)
+	if err != nil {
+		return err
+	}
+	certificate, err := issuer.SetUp(mgr, issuer.Options{Namespace: namespace, Service: o.service, GatewayAPI: gateways, Leads: o.leads})
 	if err != nil {
 		return err
 	}
@@ -80,9 +85,9 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if err != nil {
 		return fmt.Errorf("making a client for the reviews of tokens: %w", err)
 	}
-	log := mgr.GetLogger().WithName("streams")
-	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: logged(log)})
-	if err := routing.SetUp(mgr, routing.Options{Server: server, Leads: o.leads}); err != nil {
+	log, acknowledged := mgr.GetLogger().WithName("streams"), routing.NewAcknowledgements()
+	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: reported(log, acknowledged)})
+	if err := routing.SetUp(mgr, routing.Options{Server: server, Acknowledgements: acknowledged, GatewayAPI: gateways, Leads: o.leads}); err != nil {
 		return err
 	}
 	s := &streams{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	routing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -207,9 +208,10 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// logged has each state of each stream in the log, where that has all.
-func logged(log logr.Logger) func(delta.Report) {
+// reported has each state of each stream known, and in the log where that has all.
+func reported(log logr.Logger, acknowledged *routing.Acknowledgements) func(delta.Report) {
 	return func(r delta.Report) {
+		acknowledged.Report(r)
 		log.V(2).Info("reported", "ingressdaemonset", r.IngressDaemonSet, "pod", r.Pod, "stream", r.Stream, "position", r.Position, "refused", r.Refused, "ended", r.Ended)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // Reasons of events about classes.
@@ -46,9 +47,17 @@ func (v *view) compileClass(k key) *outcome {
 }
 
 // SetsOf are the IngressDaemonSets that classes of ours name, whether they are there or not: the proxies of
-// these and of no others are told anything. Classes of the Gateway API belong here when they are watched.
-func SetsOf(classes []networkingv1.IngressClass) map[types.NamespacedName]bool {
+// these and of no others are told anything.
+func SetsOf(classes []networkingv1.IngressClass, gateways []gatewayv1.GatewayClass) map[types.NamespacedName]bool {
 	sets := map[types.NamespacedName]bool{}
+	for _, c := range gateways {
+		if c.Spec.ControllerName != ControllerName {
+			continue
+		}
+		if set, problem := setReferredTo(c.Spec.ParametersRef); problem == "" {
+			sets[set] = true
+		}
+	}
 	for _, c := range classes {
 		if c.Spec.Controller != ControllerName {
 			continue

@@ -263,7 +263,8 @@ func (e *engine) setStatus(k key, s *Status) {
 
 // result is the difference to the last Compile.
 func (e *engine) result() Result {
-	r := Result{Changes: e.changes(), Statuses: e.newStatuses(), Events: e.newEvents()}
+	r := Result{Changes: e.changes(), Events: e.newEvents()}
+	r.Statuses, r.Settled = e.newStatuses()
 	for _, at := range e.wakes {
 		if r.WakeAt.IsZero() || at.Before(r.WakeAt) {
 			r.WakeAt = at
@@ -304,14 +305,17 @@ func (e *engine) changes() []Change {
 	return out
 }
 
-func (e *engine) newStatuses() (out []Status) {
+func (e *engine) newStatuses() (out []Status, settled []Ref) {
 	for k, before := range e.statusesBefore {
-		if s := e.statuses[k]; s != nil && !reflect.DeepEqual(before, s) {
+		if s := e.statuses[k]; s == nil && before != nil {
+			settled = append(settled, before.Object)
+		} else if s != nil && !reflect.DeepEqual(before, s) {
 			out = append(out, *s)
 		}
 	}
 	sortStatuses(out)
-	return out
+	slices.SortFunc(settled, compareRefs)
+	return out, settled
 }
 
 func (e *engine) newEvents() (out []Event) {
@@ -347,15 +351,6 @@ func (c *Compiler) IngressDaemonSets() []types.NamespacedName {
 // Warnings are all causes of events that last, in the order of their objects.
 func (c *Compiler) Warnings() []Event {
 	return slices.SortedFunc(maps.Keys(c.warned), compareEvents)
-}
-
-// Statuses are all that are to be written, in the order of their objects.
-func (c *Compiler) Statuses() (out []Status) {
-	for _, s := range c.statuses {
-		out = append(out, *s)
-	}
-	sortStatuses(out)
-	return out
 }
 
 func sortResources(all []wire.Resource) {

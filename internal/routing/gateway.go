@@ -169,7 +169,7 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 	if g == nil {
 		return nil
 	}
-	s := &GatewayStatus{Conditions: []Condition{g.acceptedCondition()}}
+	s := &GatewayStatus{IngressDaemonSet: g.set, Conditions: []Condition{g.acceptedCondition()}}
 	served := s.Conditions[0].Status == "True"
 	if why := v.unassigned(g); served && why.Reason != "" {
 		s.Conditions = append(s.Conditions, why)

@@ -1,6 +1,9 @@
 package routing
 
-import gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+import (
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
 
 const gatewayGroup = gatewayv1.GroupName
 
@@ -30,8 +33,10 @@ type GatewayClassStatus struct {
 // GatewayStatus is the status of a Gateway. Programmed is there only where it is known to be False: whether
 // proxies have what they were told is not known here.
 type GatewayStatus struct {
-	Conditions []Condition
-	Listeners  []ListenerStatus
+	// IngressDaemonSet is whose proxies serve it.
+	IngressDaemonSet types.NamespacedName
+	Conditions       []Condition
+	Listeners        []ListenerStatus
 	// Addresses are where it is reached.
 	Addresses []string
 }

@@ -31,7 +31,9 @@ func (v *view) compileGatewayClass(k key) *outcome {
 		return nil
 	}
 	c := &gatewayClass{}
-	c.set, c.problem = v.referredSet(object.Spec.ParametersRef)
+	if c.set, c.problem = setReferredTo(object.Spec.ParametersRef); c.problem == "" {
+		c.problem = v.missing(c.set)
+	}
 	accepted := Condition{"Accepted", "True", "Accepted", "served by IngressDaemonSet " + c.set.String()}
 	if c.problem != "" {
 		accepted = Condition{"Accepted", "False", "InvalidParameters", c.problem}
@@ -42,8 +44,8 @@ func (v *view) compileGatewayClass(k key) *outcome {
 	}}
 }
 
-// referredSet is the IngressDaemonSet that parametersRef names, or what is wrong with it.
-func (v *view) referredSet(p *gatewayv1.ParametersReference) (set types.NamespacedName, problem string) {
+// setReferredTo is the name of the IngressDaemonSet that parametersRef has, or what is wrong with it.
+func setReferredTo(p *gatewayv1.ParametersReference) (set types.NamespacedName, problem string) {
 	switch {
 	case p == nil:
 		return set, "spec.parametersRef must name an IngressDaemonSet, and is missing"
@@ -52,11 +54,7 @@ func (v *view) referredSet(p *gatewayv1.ParametersReference) (set types.Namespac
 	case text(p.Namespace) == "":
 		return set, "spec.parametersRef must have a namespace, because an IngressDaemonSet has one"
 	}
-	named := types.NamespacedName{Namespace: string(*p.Namespace), Name: p.Name}
-	if problem = v.missing(named); problem != "" {
-		return set, problem
-	}
-	return named, ""
+	return types.NamespacedName{Namespace: string(*p.Namespace), Name: p.Name}, ""
 }
 
 // subject is who refers, or what is referred to.

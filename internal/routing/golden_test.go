@@ -83,10 +83,12 @@ type model struct {
 	secrets map[types.NamespacedName]*corev1.Secret
 	// unread are those that nobody may read.
 	unread map[types.NamespacedName]bool
+	// statuses are those that results said are to be written.
+	statuses map[Ref]Status
 }
 
 func newModel(o Options) *model {
-	return &model{New(o), map[types.NamespacedName]*corev1.Secret{}, map[types.NamespacedName]bool{}}
+	return &model{New(o), map[types.NamespacedName]*corev1.Secret{}, map[types.NamespacedName]bool{}, map[Ref]Status{}}
 }
 
 func (m *model) set(object metav1.Object) {
@@ -120,6 +122,12 @@ func (m *model) compile(now time.Time) (out Result) {
 		out.Changes = append(out.Changes, r.Changes...)
 		out.Statuses = append(out.Statuses, r.Statuses...)
 		out.Events = append(out.Events, r.Events...)
+		for _, s := range r.Statuses {
+			m.statuses[s.Object] = s
+		}
+		for _, ref := range r.Settled {
+			delete(m.statuses, ref)
+		}
 		out.WakeAt = r.WakeAt
 		unanswered := m.UnansweredSecrets()
 		if len(unanswered) == 0 {

@@ -23,7 +23,7 @@ func (v *view) compileRoute(k key) *outcome {
 	}
 	parents := v.parents(object)
 	if len(parents) == 0 {
-		return &outcome{}
+		return &outcome{status: withdrawn(object)}
 	}
 	r := &routeCompiler{view: v, object: object}
 	rules, problem := r.readRules()
@@ -43,6 +43,15 @@ func (v *view) compileRoute(k key) *outcome {
 	}
 	out.status = &Status{Object: refOf(object), Generation: object.Generation, HTTPRoute: r.status(parents, problem)}
 	return out
+}
+
+// withdrawn takes back what was said of parents that are not ours any more.
+func withdrawn(object *gatewayv1.HTTPRoute) *Status {
+	said := func(p gatewayv1.RouteParentStatus) bool { return p.ControllerName == ControllerName }
+	if !slices.ContainsFunc(object.Status.Parents, said) {
+		return nil
+	}
+	return &Status{Object: refOf(object), Generation: object.Generation, HTTPRoute: &RouteStatus{}}
 }
 
 // routeCompiler reads the rules of an HTTPRoute.

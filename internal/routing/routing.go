@@ -97,8 +97,9 @@ func New(options Options) *Compiler {
 type Result struct {
 	// Changes are by IngressDaemonSet, in the order of their names.
 	Changes []Change
-	// Statuses are those to write, in the order of their objects.
+	// Statuses are those to write, in the order of their objects. Of Settled there is none to write any more.
 	Statuses []Status
+	Settled  []Ref
 	// Events are those to record, once for each cause for as long as it lasts.
 	Events []Event
 	// WakeAt is when Compile has something to say though nothing changed, zero for never.

@@ -64,6 +64,9 @@ func aGateway(t *rapid.T) metav1.Object {
 
 func aRoute(t *rapid.T) metav1.Object {
 	r := &gatewayv1.HTTPRoute{ObjectMeta: someMeta(t)}
+	if rapid.IntRange(0, 3).Draw(t, "said") == 0 {
+		r.Status.Parents = []gatewayv1.RouteParentStatus{{ControllerName: ControllerName}}
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "parents") {
 		namespace := gatewayv1.Namespace(of(t, "parent", someNamespaces))
 		p := gatewayv1.ParentReference{Namespace: &namespace, Name: gatewayv1.ObjectName(of(t, "gateway", someNames))}

@@ -38,6 +38,9 @@ func TestAsFresh(t *testing.T) {
 		if diff := cmp.Diff(asText(t, fresh.Compiler), asText(t, w.Compiler)); diff != "" {
 			t.Fatalf("the compiler is not as a fresh one (-fresh +compiler):\n%s", diff)
 		}
+		if told := slices.SortedFunc(maps.Values(w.statuses), func(a, b Status) int { return compareRefs(a.Object, b.Object) }); !sameText(t, told, statusesOf(w.Compiler)) {
+			t.Fatalf("statuses to be written were told as %v", told)
+		}
 		for _, set := range w.IngressDaemonSets() {
 			if told := sorted(w.proxies[set]); !sameText(t, told, w.Resources(set)) {
 				t.Fatalf("the proxies of %s were told %v, and are to know %v", set, names(told), names(w.Resources(set)))
@@ -112,5 +115,14 @@ func asText(t *rapid.T, c *Compiler) string {
 	for _, set := range c.IngressDaemonSets() {
 		out += set.String() + " " + jsonText(t, c.Resources(set)) + "\n"
 	}
-	return out + jsonText(t, c.Warnings()) + jsonText(t, c.Statuses())
+	return out + jsonText(t, c.Warnings()) + jsonText(t, statusesOf(c))
+}
+
+// statusesOf are all that are to be written.
+func statusesOf(c *Compiler) (out []Status) {
+	for _, s := range c.statuses {
+		out = append(out, *s)
+	}
+	sortStatuses(out)
+	return out
 }

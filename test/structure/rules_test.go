@@ -75,8 +75,8 @@ var rules = []rule{
 	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/rollout", "internal/rollout/objects"}, nil},
 	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/targets"}, nil},
 	{"internal/detach/controller", controller, []string{"api/v1alpha1", "api/v1alpha1/webhook", onepass, "internal/detach"}, nil},
-	{"internal/routing/controller", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/delta", "internal/routing/wire"}, nil},
-	{"internal/routing/issuer", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/authority", "internal/routing/delta"}, nil},
+	{"internal/routing/controller", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/wire"}, nil},
+	{"internal/routing/issuer", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/authority", "internal/routing/delta", "internal/routing/gatewayapi"}, nil},
 
 	{"internal/nodehealth/server", adapter, []string{"api/v1alpha1", "internal/nodehealth"}, nil},
 	{"internal/nodehealth/connections", adapter, []string{"api/v1alpha1"}, nil},
@@ -86,6 +86,7 @@ var rules = []rule{
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
 	{"internal/routing/delta", adapter, []string{"internal/routing/stream", "internal/routing/wire"}, nil},
+	{"internal/routing/gatewayapi", adapter, nil, nil},
 	{"internal/routing/reviewer", adapter, []string{"api/v1alpha1", "internal/routing/delta", "internal/routing/identity"}, nil},
 	{"internal/proxy/subscription", adapter, []string{"internal/proxy/holdings", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
@@ -95,7 +96,7 @@ var rules = []rule{
 	{"cmd/controller", command, []string{
 		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
 		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
-		"internal/routing/controller", "internal/routing/delta", "internal/routing/issuer", "internal/routing/reviewer",
+		"internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
 	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table"}, nil},

@@ -17,10 +17,10 @@ import (
 const patience = 10 * time.Second
 
 // apply has the Secrets watched that are named now, tells proxies, and has statuses written.
-func (r *Reconciler) apply(ctx context.Context, compiled routing.Result) {
+func (r *Reconciler) apply(ctx context.Context, o *observed, compiled routing.Result) {
 	r.secrets.want(r.compiler.WantedSecrets())
 	r.commit(ctx, compiled.Changes)
-	r.statuses.want(r.compiler.Statuses(), r.objects)
+	r.statuses.note(o, compiled, r.positions)
 }
 
 // commit tells proxies of changes; at first of all there is, when that is known.
@@ -30,7 +30,7 @@ func (r *Reconciler) commit(ctx context.Context, changes []routing.Change) {
 		for _, c := range changes {
 			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
 		}
-	case len(r.compiler.UnansweredSecrets()) == 0:
+	case len(r.compiler.UnansweredSecrets()) == 0 && (r.GatewayAPI == nil || r.GatewayAPI.Complete()):
 		r.complete = true
 		for _, set := range r.compiler.IngressDaemonSets() {
 			r.commitOne(ctx, set, r.compiler.Resources(set), nil)
@@ -66,9 +66,9 @@ func (r *Reconciler) commitOne(ctx context.Context, set types.NamespacedName, ch
 	for _, n := range removed {
 		names = append(names, wire.FullName(n.Kind, n.Name))
 	}
-	r.begun[set] = true
 	changed = r.withWithheld(set, changed, names)
 	position, refusals := r.Server.Commit(set, changed, names)
+	r.begun[set], r.positions[set] = true, position
 	log.FromContext(ctx).V(1).Info("committed", "ingressdaemonset", set, "position", position, "changed", len(changed), "removed", len(removed))
 	r.withhold(set, changed, refusals)
 }

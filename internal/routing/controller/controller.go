@@ -1,13 +1,12 @@
-// Package controller tells proxies what to serve: it watches Ingresses and what they name, has a
-// routing.Compiler make resources of them, commits these to a delta.Server, and writes statuses and events.
+// Package controller tells proxies what to serve: it watches Ingresses, the Gateway API and what these name, has
+// a routing.Compiler make resources of them, commits these to a delta.Server, and writes statuses and events.
 //
 // observe.go reads what changed since the pass before, the Compiler compiles, apply.go commits, report.go makes
 // events. changes.go notes what changed, secrets.go watches Secrets, each by its name: no other is ever read.
-// statuses.go writes statuses, by passes of its own.
+// statuses.go writes statuses, by passes of its own, as written.go makes them.
 //
-// All replicas compile and serve. Only the leader writes statuses and makes events. Kinds of the Gateway API
-// are not watched yet, though the Compiler knows them. What the Compiler remembers, the last good certificates,
-// ends with the process.
+// All replicas compile and serve. Only the leader writes statuses and makes events. What the Compiler remembers,
+// the last good certificates, ends with the process.
 package controller
 
 import (
@@ -17,6 +16,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -33,6 +33,10 @@ type Options struct {
 	Compile routing.Options
 	// Server is what proxies are told by.
 	Server *delta.Server
+	// Acknowledgements are what the Server reports.
+	Acknowledgements *Acknowledgements
+	// GatewayAPI are its kinds, nil for none.
+	GatewayAPI *gatewayapi.Kinds
 	// Leads says whether no other controller can lead at this moment; nil where there is only one.
 	Leads func() bool
 }
@@ -46,6 +50,8 @@ type Reconciler struct {
 	changes  *changes
 	secrets  *secrets
 	statuses *statuses
+	// gateways are the watches of the Gateway API's kinds of which objects were read, by kind.
+	gateways map[string]uint64
 	// objects are those that the Compiler was told of.
 	objects map[routing.Ref]client.Object
 	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
@@ -53,6 +59,8 @@ type Reconciler struct {
 	listed, complete bool
 	// begun are the IngressDaemonSets whose proxies were told that they have all.
 	begun map[types.NamespacedName]bool
+	// positions are those at which proxies were told last.
+	positions map[types.NamespacedName]uint64
 	// withheld are resources that proxies cannot be told, by IngressDaemonSet.
 	withheld map[types.NamespacedName]withheld
 	// told are the warnings that were made events and that last.
@@ -68,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	r.tell(o)
 	compiled := r.compiler.Compile(o.now)
 	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "classes", len(compiled.Changes))
-	r.apply(ctx, compiled)
+	r.apply(ctx, o, compiled)
 	r.report()
 	return onepass.Next(compiled.WakeAt), nil
 }

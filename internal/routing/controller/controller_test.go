@@ -43,8 +43,8 @@ func TestReachesAStream(t *testing.T) {
 	if left := c.changes.take(); len(left) != 0 {
 		t.Errorf("the next pass would read %v once more", left)
 	}
-	if len(c.statuses.tried) != 0 {
-		t.Errorf("the write of what is gone is remembered: %v", c.statuses.tried)
+	if len(c.statuses.due) != 0 {
+		t.Errorf("the write of what is gone is remembered: %v", c.statuses.due)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -57,7 +58,7 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 // counts for nothing where something could not: the Compiler is told of all of it, or the next pass reads it again.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: time.Now(), unreadable: map[types.NamespacedName]string{}}
-	changed := r.changes.take()
+	changed := append(r.changes.take(), r.rewatched()...)
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)
 		return nil, err
@@ -82,8 +83,16 @@ func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Re
 			r.secrets.observe(ref, o)
 			continue
 		}
-		object := watched[ref.Kind].object.DeepCopyObject().(client.Object)
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
+		object, from := r.readable(ref)
+		if object == nil {
+			o.add(ref, nil)
+			continue
+		}
+		if from == nil {
+			r.changes.add(ref)
+			continue
+		}
+		err := from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading %s: %w", ref, err)
 		}
@@ -93,6 +102,42 @@ func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Re
 		o.add(ref, object)
 	}
 	return nil
+}
+
+// readable is an object to read one into, nil where there is none of its kind, and from where it is read, nil
+// while it cannot be: there is another pass when it can.
+func (r *Reconciler) readable(ref routing.Ref) (client.Object, client.Reader) {
+	if w, always := watched[ref.Kind]; always {
+		return w.object.DeepCopyObject().(client.Object), r.client
+	}
+	switch watch, synced := r.GatewayAPI.Watched(ref.Kind); {
+	case watch == 0:
+		return nil, nil
+	case !synced:
+		return gatewayapi.Object(ref.Kind), nil
+	}
+	return gatewayapi.Object(ref.Kind), r.GatewayAPI
+}
+
+// rewatched are the objects of kinds of the Gateway API that were removed, or removed and installed anew, since the
+// pass before: nobody says of each that it is gone.
+func (r *Reconciler) rewatched() (out []routing.Ref) {
+	if r.GatewayAPI == nil {
+		return nil
+	}
+	for _, kind := range gatewayapi.Names {
+		watch, synced := r.GatewayAPI.Watched(kind)
+		if watch == r.gateways[kind] || watch != 0 && !synced {
+			continue
+		}
+		r.gateways[kind] = watch
+		for ref := range r.objects {
+			if ref.Kind == kind {
+				out = append(out, ref)
+			}
+		}
+	}
+	return out
 }
 
 func (r *Reconciler) listAll(ctx context.Context, o *observed) error {

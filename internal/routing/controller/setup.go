@@ -31,6 +31,14 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	for _, w := range watched {
 		b = b.Watches(w.object, r.changes.handler())
 	}
+	if o.GatewayAPI != nil {
+		o.GatewayAPI.Listeners = append(o.GatewayAPI.Listeners, func(object client.Object) {
+			if object != nil {
+				r.changes.add(refOf(object))
+			}
+			passes.Trigger()
+		})
+	}
 	if err := b.Complete(r); err != nil {
 		stop()
 		return fmt.Errorf("setting up what proxies are told: %w", err)
@@ -86,9 +94,12 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 	r := &Reconciler{
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
 		secrets: newSecrets(running, live, changed),
-		objects: map[routing.Ref]client.Object{}, begun: map[types.NamespacedName]bool{},
-		withheld: map[types.NamespacedName]withheld{},
+		objects: map[routing.Ref]client.Object{}, gateways: map[string]uint64{},
+		begun: map[types.NamespacedName]bool{}, positions: map[types.NamespacedName]uint64{}, withheld: map[types.NamespacedName]withheld{},
 	}
-	r.statuses = newStatuses(c, r.leads, write)
+	if o.Acknowledgements == nil {
+		r.Acknowledgements = NewAcknowledgements()
+	}
+	r.statuses = newStatuses(c, r.leads, write, r.Acknowledgements)
 	return r
 }

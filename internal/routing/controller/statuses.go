@@ -12,8 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"golang.org/x/time/rate"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,134 +27,193 @@ const (
 	writesAtOnce    = 100
 )
 
-// statuses writes where Ingresses are reached, by passes of its own: what proxies are told waits for no write.
-// What fails is tried again after a while, and keeps no other from being written.
+// statuses writes statuses of objects, by passes of its own: what proxies are told waits for no write. What fails
+// is tried again after a while, and keeps no other from being written.
 type statuses struct {
 	client client.Client
 	// leads says whether no other controller can lead at this moment.
 	leads func() bool
 	// trigger calls for a pass.
-	trigger func()
-	pace    *rate.Limiter
+	trigger      func()
+	acknowledged *Acknowledgements
+	pace         *rate.Limiter
 
 	mu sync.Mutex
-	// due are those that differ from what is there.
-	due map[routing.Ref]status
-
-	// tried are those of due that were written, or could not be; of passes alone.
-	tried map[routing.Ref]try
+	// objects are those that have a status, wanted is what the compiler says of it.
+	objects map[routing.Ref]client.Object
+	wanted  map[routing.Ref]status
+	// due are those at which was not looked since they, or what is wanted of them, changed.
+	due map[routing.Ref]due
 }
 
-// status is what is to be written, and beside which object.
+// status is what the compiler says, and at which position proxies were told the same.
 type status struct {
-	in   *networkingv1.Ingress
-	next routing.IngressStatus
+	routing.Status
+	position uint64
 }
 
-// try is how a write went.
-type try struct {
-	// version is that of the object beside which it was written, or was to be. It is not written beside that
-	// again, because the cache is late, unless it failed.
-	version string
-	// again is when what failed is tried again, zero where it did not.
+// due is a status that may have to be written.
+type due struct {
+	// changes tells states of it apart.
+	changes int
+	// again is when what failed is tried again, zero where nothing did.
 	again   time.Time
 	retries onepass.Retries
 }
 
-func newStatuses(c client.Client, leads func() bool, trigger func()) *statuses {
-	return &statuses{client: c, leads: leads, trigger: trigger, pace: rate.NewLimiter(writesPerSecond, writesAtOnce), tried: map[routing.Ref]try{}}
+func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledged *Acknowledgements) *statuses {
+	s := &statuses{
+		client: c, leads: leads, trigger: trigger, acknowledged: acknowledged, pace: rate.NewLimiter(writesPerSecond, writesAtOnce),
+		objects: map[routing.Ref]client.Object{}, wanted: map[routing.Ref]status{}, due: map[routing.Ref]due{},
+	}
+	acknowledged.mu.Lock()
+	defer acknowledged.mu.Unlock()
+	acknowledged.changed = s.furtherOn
+	return s
 }
 
-// want says which statuses are to be written from now on, and that no other is.
-func (s *statuses) want(all []routing.Status, objects map[routing.Ref]client.Object) {
-	due := map[routing.Ref]status{}
-	for _, one := range all {
-		if in, is := objects[one.Object].(*networkingv1.Ingress); is && one.Ingress != nil {
-			due[one.Object] = status{in, *one.Ingress}
+// note takes what came and went, what was made of it, and the positions at which proxies were told.
+func (s *statuses) note(o *observed, compiled routing.Result, positions map[types.NamespacedName]uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ref := range o.gone {
+		delete(s.objects, ref)
+	}
+	for _, object := range o.there {
+		if hasStatus(object) {
+			s.objects[refOf(object)] = object
+			s.changed(refOf(object))
 		}
 	}
-	s.mu.Lock()
-	s.due = due
-	s.mu.Unlock()
-	if len(due) > 0 {
+	for _, ref := range compiled.Settled {
+		delete(s.wanted, ref)
+	}
+	for _, says := range compiled.Statuses {
+		next := status{Status: says}
+		if says.Gateway != nil {
+			next.position = positions[says.Gateway.IngressDaemonSet]
+		}
+		s.wanted[says.Object] = next
+		s.changed(says.Object)
+	}
+	maps.DeleteFunc(s.due, func(ref routing.Ref, _ due) bool { return !s.known(ref) })
+	if len(s.due) > 0 {
 		s.trigger()
 	}
 }
 
-// Reconcile writes all that are due, where this process leads.
-func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	var failed []error
-	for _, ref := range s.refs() {
-		if _, is := s.next(ref); !is || !s.leads() {
-			continue
-		}
-		if err := s.pace.Wait(ctx); err != nil {
-			return ctrl.Result{}, fmt.Errorf("waiting for the turn of %s: %w", ref, err)
-		}
-		one, is := s.next(ref)
-		if !is || !s.leads() {
-			continue
-		}
-		if err := s.write(ctx, one); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", ref, err))
-			s.tried[ref] = s.tried[ref].failed(one.in.ResourceVersion, err)
-		} else {
-			s.tried[ref] = try{version: one.in.ResourceVersion}
+// changed has one looked at in the next pass.
+func (s *statuses) changed(ref routing.Ref) {
+	d := s.due[ref]
+	d.changes, d.again = d.changes+1, time.Time{}
+	s.due[ref] = d
+}
+
+// furtherOn has the Gateways of an IngressDaemonSet looked at, whose proxies are further.
+func (s *statuses) furtherOn(set types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ref, wanted := range s.wanted {
+		if wanted.Gateway != nil && wanted.Gateway.IngressDaemonSet == set {
+			s.changed(ref)
 		}
 	}
-	for _, err := range failed[:min(len(failed), 3)] {
-		if !onepass.OnlyConflicts(err) {
-			log.FromContext(ctx).Error(err, "writing a status failed", "all", len(failed))
+	if len(s.due) > 0 {
+		s.trigger()
+	}
+}
+
+// known reports whether there is such an object, and something is to be said of it.
+func (s *statuses) known(ref routing.Ref) bool {
+	_, wanted := s.wanted[ref]
+	return wanted && s.objects[ref] != nil
+}
+
+// Reconcile writes all that are due, where this process leads.
+func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	failed := 0
+	for _, ref := range s.refs() {
+		if !s.leads() {
+			break
+		}
+		err := s.write(ctx, ref)
+		if err != nil && !onepass.OnlyConflicts(err) {
+			if failed++; failed <= 3 {
+				log.FromContext(ctx).Error(err, "writing a status failed", "object", ref.String())
+			}
 		}
 	}
 	return onepass.Next(s.again()), nil
 }
 
-// refs are those that are due, in order. What was tried of others is forgotten.
+// refs are those that are due, in order.
 func (s *statuses) refs() []routing.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.tried, func(ref routing.Ref, _ try) bool { _, due := s.due[ref]; return !due })
 	return slices.SortedFunc(maps.Keys(s.due), func(a, b routing.Ref) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// next is a status as it is to be written now, if it is.
-func (s *statuses) next(ref routing.Ref) (one status, is bool) {
+// write writes a status as it is to be now, if it differs, at its turn.
+func (s *statuses) write(ctx context.Context, ref routing.Ref) error {
+	for turn := false; ; turn = true {
+		object, wanted, d, is := s.next(ref)
+		if !is || !s.leads() {
+			return nil
+		}
+		next := withStatus(object, wanted, s.acknowledged)
+		if next == nil {
+			s.looked(ref, d, nil)
+			return nil
+		}
+		if turn {
+			err := s.update(ctx, next)
+			s.looked(ref, d, err)
+			return err
+		}
+		if err := s.pace.Wait(ctx); err != nil {
+			return fmt.Errorf("waiting for its turn: %w", err)
+		}
+	}
+}
+
+// next is one that is to be looked at now, if it is.
+func (s *statuses) next(ref routing.Ref) (object client.Object, wanted status, d due, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one, due := s.due[ref]
-	if tried := s.tried[ref]; due && tried.version == one.in.ResourceVersion {
-		return one, !tried.again.IsZero() && !time.Now().Before(tried.again)
+	d, is = s.due[ref]
+	return s.objects[ref], s.wanted[ref], d, is && s.known(ref) && !time.Now().Before(d.again)
+}
+
+// looked notes how it went, unless what was looked at has changed meanwhile.
+func (s *statuses) looked(ref routing.Ref, at due, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, is := s.due[ref]
+	switch {
+	case !is || d.changes != at.changes:
+	case err == nil:
+		delete(s.due, ref)
+	default:
+		d.again = time.Now().Add(d.retries.Pause(err))
+		s.due[ref] = d
 	}
-	return one, due
 }
 
 // again is when the next one that failed is tried again, zero for never.
 func (s *statuses) again() (at time.Time) {
-	for _, t := range s.tried {
-		at = onepass.Earliest(at, t.again)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.due {
+		at = onepass.Earliest(at, d.again)
 	}
 	return at
 }
 
-func (t try) failed(version string, err error) try {
-	pause := t.retries.Pause(err)
-	return try{version: version, again: time.Now().Add(pause), retries: t.retries}
-}
-
-// write writes beside the version that was compiled, so that no entry of somebody else is lost. Which entries are
-// ours is written with them: the API server takes annotations of an Ingress with its status.
-func (s *statuses) write(ctx context.Context, one status) error {
+// update writes beside the version that was compiled, so that nothing that somebody else wrote is lost.
+func (s *statuses) update(ctx context.Context, next client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	next := one.in.DeepCopy()
-	next.Status.LoadBalancer.Ingress = one.next.LoadBalancer
-	if one.next.Addresses == "" {
-		delete(next.Annotations, routing.AnnotationAddresses)
-	} else {
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, routing.AnnotationAddresses, one.next.Addresses)
-	}
 	return client.IgnoreNotFound(s.client.Status().Update(ctx, next, client.FieldOwner(FieldManager)))
 }

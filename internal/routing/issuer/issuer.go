@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +42,8 @@ type Options struct {
 	// Service is the name of the Service that leads to the streams of all controllers: its first cluster IP
 	// and its only port are the address that proxies are told.
 	Service string
+	// GatewayAPI are its kinds, whose classes name IngressDaemonSets; nil for none.
+	GatewayAPI *gatewayapi.Kinds
 	// Leads says whether no other controller can lead at this moment; nil where there is only one.
 	Leads func() bool
 }

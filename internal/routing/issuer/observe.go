@@ -13,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // observed is what there is.
@@ -71,13 +73,18 @@ func (r *Reconciler) readNamespaces(ctx context.Context) (map[string]*namespace,
 	if err := r.live.List(ctx, classes); err != nil {
 		return nil, fmt.Errorf("listing IngressClasses: %w", err)
 	}
+	gateways := &gatewayv1.GatewayClassList{}
+	// The Gateway API need not be installed.
+	if err := r.live.List(ctx, gateways); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("listing GatewayClasses: %w", err)
+	}
 	// Their statuses, which are large, are not asked for.
 	sets := &metav1.PartialObjectMetadataList{}
 	sets.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind.Kind + "List"))
 	if err := r.live.List(ctx, sets); err != nil {
 		return nil, fmt.Errorf("listing IngressDaemonSets: %w", err)
 	}
-	named, out := routing.SetsOf(classes.Items), map[string]*namespace{}
+	named, out := routing.SetsOf(classes.Items, gateways.Items), map[string]*namespace{}
 	for _, set := range sets.Items {
 		if !named[client.ObjectKeyFromObject(&set)] {
 			continue

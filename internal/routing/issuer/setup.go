@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // How long events are gathered before a pass, which reads all anew: until there is a certificate proxies wait for it,
@@ -46,6 +47,13 @@ func SetUp(mgr ctrl.Manager, o Options) (certificate func() (*tls.Certificate, e
 	all := false
 	options := onepass.Options()
 	options.NeedLeaderElection = &all
+	if o.GatewayAPI != nil {
+		o.GatewayAPI.Listeners = append(o.GatewayAPI.Listeners, func(object client.Object) {
+			if _, is := object.(*gatewayv1.GatewayClass); is || object == nil {
+				passes.Trigger()
+			}
+		})
+	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("issuer").
 		Watches(&networkingv1.IngressClass{}, passes).
 		Watches(&v1alpha1.IngressDaemonSet{}, passes, comingsAndGoings()).

@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"sync"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Acknowledgements are how far the proxies of each IngressDaemonSet are, as their streams of this process say.
+type Acknowledgements struct {
+	mu      sync.Mutex
+	streams map[types.NamespacedName]map[uint64]delta.Report
+	// changed is told of an IngressDaemonSet whose proxies are further, more or fewer.
+	changed func(types.NamespacedName)
+}
+
+// NewAcknowledgements knows of no stream.
+func NewAcknowledgements() *Acknowledgements {
+	return &Acknowledgements{streams: map[types.NamespacedName]map[uint64]delta.Report{}, changed: func(types.NamespacedName) {}}
+}
+
+// Report is delta.Options.Report.
+func (a *Acknowledgements) Report(r delta.Report) {
+	a.mu.Lock()
+	of := a.streams[r.IngressDaemonSet]
+	if of == nil {
+		of = map[uint64]delta.Report{}
+		a.streams[r.IngressDaemonSet] = of
+	}
+	if of[r.Stream] = r; r.Ended {
+		delete(of, r.Stream)
+	}
+	if len(of) == 0 {
+		delete(a.streams, r.IngressDaemonSet)
+	}
+	changed := a.changed
+	a.mu.Unlock()
+	changed(r.IngressDaemonSet)
+}
+
+// Of is how many proxies of an IngressDaemonSet have what was committed at a position, and how many there are. A
+// pod that opens another stream is counted once, and has what one of them has.
+func (a *Acknowledgements) Of(set types.NamespacedName, position uint64) (have, all int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	furthest := map[types.UID]uint64{}
+	for _, r := range a.streams[set] {
+		furthest[r.UID] = max(furthest[r.UID], r.Position)
+	}
+	for _, at := range furthest {
+		if at >= position {
+			have++
+		}
+	}
+	return have, len(furthest)
+}

@@ -1,0 +1,211 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// installed are the kinds of the Gateway API that an API server has.
+type installed struct {
+	mu    sync.Mutex
+	kinds map[string]bool
+}
+
+func (i *installed) set(kinds ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.kinds = map[string]bool{}
+	for _, kind := range kinds {
+		i.kinds[kind] = true
+	}
+}
+
+func (i *installed) served(context.Context) (map[string]bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.kinds, nil
+}
+
+// withGateways gives a cluster the Gateway API. look has it asked which kinds there are.
+func (c *cluster) withGateways(t *testing.T, i *installed) {
+	t.Helper()
+	c.GatewayAPI = gatewayapi.New(c.API, &informertest.FakeInformers{Scheme: c.Scheme()}, i.served)
+}
+
+func gatewayClass() *gatewayv1.GatewayClass {
+	namespace := gatewayv1.Namespace(web.Namespace)
+	return &gatewayv1.GatewayClass{ObjectMeta: named("", "web"), Spec: gatewayv1.GatewayClassSpec{
+		ControllerName: routing.ControllerName,
+		ParametersRef: &gatewayv1.ParametersReference{
+			Group: gatewayv1.Group(v1alpha1.Kind.Group), Kind: gatewayv1.Kind(v1alpha1.Kind.Kind), Namespace: &namespace, Name: web.Name,
+		},
+	}}
+}
+
+func gatewayOf(name string) *gatewayv1.Gateway {
+	g := &gatewayv1.Gateway{ObjectMeta: named("shop", name)}
+	g.Generation = 1
+	g.Spec.GatewayClassName = "web"
+	g.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 8080, Protocol: gatewayv1.HTTPProtocolType}}
+	return g
+}
+
+func routeTo(gateway, service string) *gatewayv1.HTTPRoute {
+	r := &gatewayv1.HTTPRoute{ObjectMeta: named("shop", "cheese")}
+	r.Generation = 1
+	r.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: gatewayv1.ObjectName(gateway)}, {Name: "of-another"}}
+	ref, port := gatewayv1.HTTPBackendRef{}, int32(80)
+	ref.Name, ref.Port = gatewayv1.ObjectName(service), &port
+	r.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{ref}}}
+	return r
+}
+
+// conditions are those of an object's status, as TYPE=STATUS or, where that is not True, TYPE=STATUS/REASON.
+func (c *cluster) conditions(t *testing.T, object client.Object) string {
+	t.Helper()
+	if err := c.API.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	add := func(of string, all ...metav1.Condition) {
+		for _, condition := range all {
+			said := of + condition.Type + "=" + string(condition.Status)
+			if condition.Status != "True" {
+				said += "/" + condition.Reason
+			}
+			out = append(out, said)
+		}
+	}
+	switch o := object.(type) {
+	case *gatewayv1.GatewayClass:
+		add("", o.Status.Conditions...)
+	case *gatewayv1.Gateway:
+		add("", o.Status.Conditions...)
+		for _, l := range o.Status.Listeners {
+			add(string(l.Name)+" ", l.Conditions...)
+		}
+	case *gatewayv1.HTTPRoute:
+		for _, p := range o.Status.Parents {
+			add(string(p.ControllerName)+" "+string(p.ParentRef.Name)+" ", p.Conditions...)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestGatewayAPI: its kinds may be installed later; what is made of them reaches proxies, and statuses say so, with
+// what others say of a route left as it is. When the kinds are removed, what was made of them goes.
+func TestGatewayAPI(t *testing.T) {
+	route := routeTo("entry", "cheese")
+	said := gatewayv1.RouteParentStatus{ControllerName: "example.com/another", ParentRef: route.Spec.ParentRefs[1]}
+	meta.SetStatusCondition(&said.Conditions, metav1.Condition{Type: "Accepted", Status: "True", Reason: "Accepted"})
+	route.Status.Parents = []gatewayv1.RouteParentStatus{said}
+	c := newCluster(t, true, gatewayClass(), gatewayOf("entry"), route)
+	kinds := &installed{}
+	c.withGateways(t, kinds)
+	p := c.proxy(t)
+	c.pass(t)
+	if c.complete {
+		t.Fatal("proxies are told of all before it is known whether there is a Gateway API")
+	}
+	look := func(all ...string) {
+		t.Helper()
+		kinds.set(all...)
+		if err := c.GatewayAPI.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	}
+	look()
+	c.pass(t)
+	if got := p.hear(t); strings.Contains(got, "Gateway") {
+		t.Fatalf("told is %s", got)
+	}
+	look(gatewayapi.Names...)
+	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
+	if got := p.hear(t); !strings.Contains(got, "listener/Gateway/shop/entry/http") || !strings.Contains(got, "route/HTTPRoute/shop/cheese/0") {
+		t.Fatalf("told is %s", got)
+	}
+	const pending = "Accepted=True, Programmed=False/Pending, http Accepted=True, http Conflicted=False/NoConflicts, http ResolvedRefs=True, http Programmed=False/Pending"
+	if got := c.conditions(t, gatewayOf("entry")); got != pending {
+		t.Errorf("before proxies have it, the Gateway's conditions are %s", got)
+	}
+	if got := c.conditions(t, gatewayClass()); got != "Accepted=True" {
+		t.Errorf("the class's conditions are %s", got)
+	}
+	if got := c.conditions(t, routeTo("entry", "cheese")); got != "example.com/another of-another Accepted=True, "+routing.ControllerName+" entry Accepted=True, "+routing.ControllerName+" entry ResolvedRefs=True" {
+		t.Errorf("the route's conditions are %s", got)
+	}
+	acknowledge := func(stream1 uint64, pod types.UID, position uint64, ended bool) {
+		c.Acknowledgements.Report(delta.Report{
+			Peer: delta.Peer{IngressDaemonSet: web, UID: pod}, Stream: stream1, Acknowledgement: stream.Acknowledgement{Position: position}, Ended: ended,
+		})
+	}
+	head := c.positions[web]
+	acknowledge(1, "one", head, false)
+	acknowledge(2, "two", head-1, false)
+	acknowledge(3, "two", 0, false)
+	c.pass(t, gatewayOf("entry"))
+	if got := c.conditions(t, gatewayOf("entry")); got != pending {
+		t.Errorf("while one proxy lags behind, the Gateway's conditions are %s", got)
+	}
+	acknowledge(3, "two", head, false)
+	c.pass(t, gatewayOf("entry"))
+	programmed := strings.ReplaceAll(pending, "False/Pending", "True")
+	if got := c.conditions(t, gatewayOf("entry")); got != programmed {
+		t.Errorf("when all have it, the Gateway's conditions are %s", got)
+	}
+	acknowledge(4, "late", 0, false)
+	acknowledge(1, "one", head, true)
+	c.pass(t, gatewayOf("entry"))
+	if got := c.conditions(t, gatewayOf("entry")); got != programmed {
+		t.Errorf("when another comes, the Gateway's conditions are %s", got)
+	}
+	writes := len(c.Writes())
+	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
+	if got := c.Writes()[writes:]; len(got) > 0 {
+		t.Errorf("with nothing new, written is %q", got)
+	}
+	look()
+	c.pass(t)
+	if got := p.hear(t); !strings.Contains(got, "-listener/Gateway/shop/entry/http") || !strings.Contains(got, "-route/HTTPRoute/shop/cheese/0") {
+		t.Errorf("without the Gateway API, told is %s", got)
+	}
+}
+
+// TestRouteLeaves: what was said of a parent that is ours no more is taken back, and nothing else.
+func TestRouteLeaves(t *testing.T) {
+	c := newCluster(t, true, gatewayClass(), gatewayOf("entry"), routeTo("entry", "cheese"))
+	kinds := &installed{}
+	kinds.set(gatewayapi.Names...)
+	c.withGateways(t, kinds)
+	if err := c.GatewayAPI.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	route := routeTo("entry", "cheese")
+	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
+	if got := c.conditions(t, route); !strings.Contains(got, "entry Accepted=True") {
+		t.Fatalf("the route's conditions are %s", got)
+	}
+	route.Spec.ParentRefs = route.Spec.ParentRefs[1:]
+	c.put(t, route)
+	c.pass(t, route)
+	if got := c.conditions(t, route); got != "" {
+		t.Errorf("the route's conditions are %s", got)
+	}
+}

@@ -1,0 +1,171 @@
+package controller
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// hasStatus reports whether statuses of such objects are written.
+func hasStatus(object client.Object) bool {
+	switch object.(type) {
+	case *networkingv1.Ingress, *gatewayv1.GatewayClass, *gatewayv1.Gateway, *gatewayv1.HTTPRoute:
+		return true
+	}
+	return false
+}
+
+// withStatus is an object with the status that it is to have, nil where it has it.
+func withStatus(object client.Object, wanted status, acknowledged *Acknowledgements) client.Object {
+	switch o := object.(type) {
+	case *networkingv1.Ingress:
+		return withIngressStatus(o, wanted.Ingress)
+	case *gatewayv1.GatewayClass:
+		next := o.DeepCopy()
+		setGatewayClassStatus(&next.Status, wanted.GatewayClass, wanted.Generation)
+		if !equality.Semantic.DeepEqual(o.Status, next.Status) {
+			return next
+		}
+	case *gatewayv1.Gateway:
+		next := o.DeepCopy()
+		setGatewayStatus(&next.Status, wanted.Gateway, wanted.Generation)
+		setProgrammed(&next.Status, wanted, acknowledged)
+		if !equality.Semantic.DeepEqual(o.Status, next.Status) {
+			return next
+		}
+	case *gatewayv1.HTTPRoute:
+		next := o.DeepCopy()
+		setRouteStatus(&next.Status.RouteStatus, wanted.HTTPRoute, wanted.Generation)
+		if !equality.Semantic.DeepEqual(o.Status, next.Status) {
+			return next
+		}
+	}
+	return nil
+}
+
+// withIngressStatus also writes which entries are ours: the API server takes annotations of an Ingress with its
+// status. The compiler says only what differs.
+func withIngressStatus(in *networkingv1.Ingress, wanted *routing.IngressStatus) client.Object {
+	next := in.DeepCopy()
+	next.Status.LoadBalancer.Ingress = wanted.LoadBalancer
+	if wanted.Addresses == "" {
+		delete(next.Annotations, routing.AnnotationAddresses)
+	} else {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, routing.AnnotationAddresses, wanted.Addresses)
+	}
+	return next
+}
+
+func setGatewayClassStatus(s *gatewayv1.GatewayClassStatus, wanted *routing.GatewayClassStatus, generation int64) {
+	setConditions(&s.Conditions, wanted.Conditions, generation)
+	s.SupportedFeatures = nil
+	for _, name := range wanted.Features {
+		s.SupportedFeatures = append(s.SupportedFeatures, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(name)})
+	}
+}
+
+func setGatewayStatus(s *gatewayv1.GatewayStatus, wanted *routing.GatewayStatus, generation int64) {
+	setConditions(&s.Conditions, wanted.Conditions, generation)
+	s.Addresses = nil
+	for _, address := range wanted.Addresses {
+		s.Addresses = append(s.Addresses, addressOf(address))
+	}
+	before := s.Listeners
+	s.Listeners = nil
+	for _, l := range wanted.Listeners {
+		at := slices.IndexFunc(before, func(b gatewayv1.ListenerStatus) bool { return string(b.Name) == l.Name })
+		next := gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(l.Name)}
+		if at >= 0 {
+			next.Conditions = before[at].Conditions
+		}
+		next.SupportedKinds, next.AttachedRoutes = l.SupportedKinds, l.AttachedRoutes
+		setConditions(&next.Conditions, l.Conditions, generation)
+		s.Listeners = append(s.Listeners, next)
+	}
+}
+
+// setProgrammed says whether proxies have what the compiler made of a Gateway, where that does not say that there is
+// nothing to have. Once all have it that stays: proxies that come later get it before they serve.
+func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Acknowledgements) {
+	programmed := programmedBy(s.Conditions, wanted, acknowledged)
+	set := func(all *[]metav1.Condition, said []routing.Condition) {
+		if !slices.ContainsFunc(said, func(c routing.Condition) bool { return c.Type == programmed.Type }) {
+			setConditions(all, []routing.Condition{programmed}, wanted.Generation)
+		}
+	}
+	set(&s.Conditions, wanted.Gateway.Conditions)
+	for i, l := range wanted.Gateway.Listeners {
+		set(&s.Listeners[i].Conditions, l.Conditions)
+	}
+}
+
+func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknowledgements) routing.Condition {
+	set := wanted.Gateway.IngressDaemonSet
+	have, all := acknowledged.Of(set, wanted.position)
+	was := meta.FindStatusCondition(before, string(gatewayv1.GatewayConditionProgrammed))
+	switch {
+	case was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == wanted.Generation, all > 0 && have == all:
+		return routing.Condition{Type: "Programmed", Status: "True", Reason: "Programmed", Message: "its proxies serve it"}
+	case all == 0:
+		return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: fmt.Sprintf("no proxy of IngressDaemonSet %s is connected", set)}
+	}
+	return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: "not all proxies have it yet"}
+}
+
+// isIP tells addresses from host names.
+func isIP(address string) bool {
+	_, err := netip.ParseAddr(address)
+	return err == nil
+}
+
+// addressOf is an IP address, or otherwise a host name.
+func addressOf(address string) gatewayv1.GatewayStatusAddress {
+	kind := gatewayv1.HostnameAddressType
+	if isIP(address) {
+		kind = gatewayv1.IPAddressType
+	}
+	return gatewayv1.GatewayStatusAddress{Type: &kind, Value: address}
+}
+
+// setRouteStatus keeps what other controllers say, and the order.
+func setRouteStatus(s *gatewayv1.RouteStatus, wanted *routing.RouteStatus, generation int64) {
+	next := []gatewayv1.RouteParentStatus{}
+	said := make([]bool, len(wanted.Parents))
+	for _, p := range s.Parents {
+		if p.ControllerName != routing.ControllerName {
+			next = append(next, p)
+			continue
+		}
+		at := slices.IndexFunc(wanted.Parents, func(w routing.ParentStatus) bool { return equality.Semantic.DeepEqual(w.Parent, p.ParentRef) })
+		if at >= 0 && !said[at] {
+			said[at] = true
+			setConditions(&p.Conditions, wanted.Parents[at].Conditions, generation)
+			next = append(next, p)
+		}
+	}
+	for i, w := range wanted.Parents {
+		if !said[i] {
+			p := gatewayv1.RouteParentStatus{ParentRef: w.Parent, ControllerName: routing.ControllerName}
+			setConditions(&p.Conditions, w.Conditions, generation)
+			next = append(next, p)
+		}
+	}
+	s.Parents = next
+}
+
+// setConditions sets these, and keeps those of other types: who follows is to say which there are.
+func setConditions(all *[]metav1.Condition, wanted []routing.Condition, generation int64) {
+	for _, c := range wanted {
+		meta.SetStatusCondition(all, metav1.Condition{
+			Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, ObservedGeneration: generation,
+		})
+	}
+}

@@ -1,0 +1,246 @@
+// Package gatewayapi watches the kinds of the Gateway API, which may be installed and removed at any time: it
+// asks the API server from time to time which of them there are.
+package gatewayapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// lookEvery is how often it is asked which kinds there are.
+const lookEvery = 5 * time.Second
+
+// kinds are those that are watched, by their names.
+var kinds = map[string]client.Object{
+	"GatewayClass": &gatewayv1.GatewayClass{}, "Gateway": &gatewayv1.Gateway{},
+	"HTTPRoute": &gatewayv1.HTTPRoute{}, "ReferenceGrant": &gatewayv1.ReferenceGrant{},
+}
+
+// Names are those of the kinds that are watched, in their order.
+var Names = slices.Sorted(maps.Keys(kinds))
+
+// Object is a new object of a kind that is watched, nil for another.
+func Object(kind string) client.Object {
+	if object, is := kinds[kind]; is {
+		return object.DeepCopyObject().(client.Object)
+	}
+	return nil
+}
+
+// Kinds are the kinds of the Gateway API that are installed. Its reads are from a cache, and wait until a kind is
+// synced.
+type Kinds struct {
+	client.Reader
+	informers cache.Informers
+	// served asks the API server which kinds it serves.
+	served func(context.Context) (map[string]bool, error)
+
+	// Listeners are told of each object that comes, changes or goes, and of nil when a kind did, or is synced.
+	// They are set before Start.
+	Listeners []func(client.Object)
+
+	mu sync.Mutex
+	// answered says whether the API server answered once.
+	answered bool
+	watched  map[string]*watch
+	// begun is how many watches were.
+	begun uint64
+}
+
+// watch is that of a kind.
+type watch struct {
+	number uint64
+	synced func() bool
+	end    context.CancelFunc
+}
+
+// SetUp has the manager run it, in every replica.
+func SetUp(mgr ctrl.Manager) (*Kinds, error) {
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a cache of the Gateway API: %w", err)
+	}
+	asked, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("making a client that asks for the Gateway API: %w", err)
+	}
+	k := New(c, c, func(context.Context) (map[string]bool, error) { return servedBy(asked) })
+	if err := mgr.Add(cached{c}); err != nil {
+		return nil, err
+	}
+	return k, mgr.Add(k)
+}
+
+// cached has the manager start a cache with its own.
+type cached struct{ cache.Cache }
+
+// GetCache is of the manager's.
+func (c cached) GetCache() cache.Cache { return c.Cache }
+
+// servedBy are the kinds that an API server serves.
+func servedBy(asked discovery.DiscoveryInterface) (map[string]bool, error) {
+	out := map[string]bool{}
+	list, err := asked.ServerResourcesForGroupVersion(gatewayv1.GroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range list.APIResources {
+		out[r.Kind] = true
+	}
+	return out, nil
+}
+
+// New makes Kinds that nobody runs yet. served asks which kinds are served.
+func New(reader client.Reader, informers cache.Informers, served func(context.Context) (map[string]bool, error)) *Kinds {
+	return &Kinds{Reader: reader, informers: informers, served: served, watched: map[string]*watch{}}
+}
+
+var _ manager.LeaderElectionRunnable = &Kinds{}
+
+// NeedLeaderElection is of manager.LeaderElectionRunnable.
+func (*Kinds) NeedLeaderElection() bool { return false }
+
+// Start is of manager.Runnable.
+func (k *Kinds) Start(ctx context.Context) error {
+	said := ""
+	for {
+		why := ""
+		if err := k.Look(ctx); err != nil {
+			why = err.Error()
+		}
+		if why != said && why != "" && ctx.Err() == nil {
+			log.FromContext(ctx).Info("cannot tell which kinds of the Gateway API there are", "why", why)
+		}
+		said = why
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// Look asks once which kinds there are, and begins and ends watches as kinds came and went. Start does so again and again.
+func (k *Kinds) Look(ctx context.Context) error {
+	served, err := k.served(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for %s: %w", gatewayv1.GroupVersion, err)
+	}
+	for kind := range kinds {
+		switch watch, _ := k.Watched(kind); {
+		case served[kind] && watch == 0:
+			if err := k.begin(ctx, kind); err != nil {
+				return fmt.Errorf("watching each %s: %w", kind, err)
+			}
+		case !served[kind] && watch != 0:
+			if err := k.end(ctx, kind); err != nil {
+				return fmt.Errorf("ending the watch of each %s: %w", kind, err)
+			}
+		}
+	}
+	k.mu.Lock()
+	first := !k.answered
+	k.answered = true
+	k.mu.Unlock()
+	if first {
+		k.tell(nil)
+	}
+	return nil
+}
+
+func (k *Kinds) begin(ctx context.Context, kind string) error {
+	informer, err := k.informers.GetInformer(ctx, Object(kind), cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	heard, err := informer.AddEventHandler(k.handler())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	k.mu.Lock()
+	k.begun++
+	k.watched[kind] = &watch{k.begun, heard.HasSynced, cancel}
+	k.mu.Unlock()
+	log.FromContext(ctx).Info("watching a kind of the Gateway API", "kind", kind)
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), heard.HasSynced) {
+			k.tell(nil)
+		}
+	}()
+	return nil
+}
+
+func (k *Kinds) end(ctx context.Context, kind string) error {
+	if err := k.informers.RemoveInformer(ctx, Object(kind)); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.watched[kind].end()
+	delete(k.watched, kind)
+	k.mu.Unlock()
+	log.FromContext(ctx).Info("a kind of the Gateway API is not served any more", "kind", kind)
+	k.tell(nil)
+	return nil
+}
+
+func (k *Kinds) handler() toolscache.ResourceEventHandler {
+	note := func(object any) {
+		if last, is := object.(toolscache.DeletedFinalStateUnknown); is {
+			object = last.Obj
+		}
+		if object, is := object.(client.Object); is {
+			k.tell(object)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }, DeleteFunc: note}
+}
+
+func (k *Kinds) tell(object client.Object) {
+	for _, listener := range k.Listeners {
+		listener(object)
+	}
+}
+
+// Watched says by a number that grows which watch of a kind there is, 0 for none, and whether all there is of the
+// kind was heard of, so that it can be read.
+func (k *Kinds) Watched(kind string) (watch uint64, synced bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.watched[kind]
+	if w == nil {
+		return 0, false
+	}
+	return w.number, w.synced()
+}
+
+// Complete reports whether it is known which kinds there are, and what there is of each.
+func (k *Kinds) Complete() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range k.watched {
+		if !w.synced() {
+			return false
+		}
+	}
+	return k.answered
+}
