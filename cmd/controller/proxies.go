@@ -5,8 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
+	"strings"
 
+	compiling "github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	routing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/controller"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
@@ -28,6 +31,7 @@ const (
 type proxies struct {
 	enabled          bool
 	address, service string
+	gateways         prefixes
 
 	// leads says whether no other controller can lead at this moment; nil where there is
 	// only one.
@@ -37,14 +41,15 @@ type proxies struct {
 func (o *proxies) register() {
 	flag.BoolVar(&o.enabled, "proxies", false, "tell the proxies that come with the controller what to serve: the Ingresses and Gateways of each class that names their IngressDaemonSet")
 	flag.StringVar(&o.address, "proxies-bind-address", streamsAddress, "address at which they are told")
+	flag.Var(&o.gateways, "gateway-addresses", "addresses that Gateways may have, as CIDRs with commas between them, such as 192.0.2.16/28: each gets one of its own, which somebody has to lead to the nodes; without any they are reached at the addresses of nodes")
 	flag.StringVar(&o.service, "proxies-service", streamsService, "name of the Service, in the controller's namespace, whose cluster IP and port they are told as that address")
 }
 
 // check says which flag to change.
 func (o *proxies) check() error {
 	switch {
-	case !o.enabled && (o.address != streamsAddress || o.service != streamsService):
-		return errors.New("--proxies-bind-address and --proxies-service need --proxies")
+	case !o.enabled && (o.address != streamsAddress || o.service != streamsService || len(o.gateways) > 0):
+		return errors.New("--proxies-bind-address, --proxies-service and --gateway-addresses need --proxies")
 	case len(validation.IsDNS1123Label(o.service)) > 0:
 		return fmt.Errorf("--proxies-service must be the name of a Service, not %q", o.service)
 	}
@@ -87,7 +92,7 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	}
 	log, acknowledged := mgr.GetLogger().WithName("streams"), routing.NewAcknowledgements()
 	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: reported(log, acknowledged)})
-	if err := routing.SetUp(mgr, routing.Options{Server: server, Acknowledgements: acknowledged, GatewayAPI: gateways, Leads: o.leads}); err != nil {
+	if err := routing.SetUp(mgr, routing.Options{Compile: compiling.Options{GatewayAddresses: o.gateways}, Server: server, Acknowledgements: acknowledged, GatewayAPI: gateways, Leads: o.leads}); err != nil {
 		return err
 	}
 	s := &streams{
@@ -98,4 +103,31 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 		return fmt.Errorf("adding to what says whether the controller is ready: %w", err)
 	}
 	return mgr.Add(s)
+}
+
+// prefixes is a flag of CIDRs.
+type prefixes []netip.Prefix
+
+// String is of flag.Value.
+func (p *prefixes) String() string {
+	var out []string
+	for _, one := range *p {
+		out = append(out, one.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// Set is of flag.Value.
+func (p *prefixes) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(one))
+		if err != nil {
+			return fmt.Errorf("%q is no CIDR, such as 192.0.2.16/28", one)
+		}
+		if prefix.Masked() != prefix {
+			return fmt.Errorf("%s has bits after its first %d: did you mean %s?", one, prefix.Bits(), prefix.Masked())
+		}
+		*p = append(*p, prefix)
+	}
+	return nil
 }

@@ -18,8 +18,7 @@ type gateway struct {
 	// problem is why nothing of it is served, with the reason and the message of its Accepted.
 	problem   Condition
 	listeners []*gatewayListener
-	// addressed says whether it asks for addresses of its own.
-	addressed bool
+	wish      addressWish
 }
 
 // gatewayListener is a listener in a pass.
@@ -48,12 +47,18 @@ func (v *view) compileGateway(k key) *outcome {
 	if c == nil {
 		return &outcome{}
 	}
-	out := &outcome{joins: []key{keyOf(gatewayStatusUnit, k.namespaced())}}
-	g := &gateway{object: objectOf(object), set: c.set, addressed: len(object.Spec.Addresses) > 0}
+	out := &outcome{joins: []key{keyOf(gatewayAddressUnit, k.namespaced()), keyOf(gatewayStatusUnit, k.namespaced())}}
+	g := &gateway{object: objectOf(object), set: c.set}
 	out.value = g
 	if c.problem != "" {
 		g.problem = Condition{Reason: "InvalidParameters", Message: fmt.Sprintf("GatewayClass %s: %s", object.Spec.GatewayClassName, c.problem)}
 		return out
+	}
+	if g.wish, g.problem = v.addressWish(object, c.set); g.problem.Reason != "" {
+		return out
+	}
+	if !g.wish.empty() {
+		out.joins = append(out.joins, assignedUnits)
 	}
 	for i := range object.Spec.Listeners {
 		g.listeners = append(g.listeners, v.readListener(object, &object.Spec.Listeners[i], out))
@@ -173,6 +178,8 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 	served := s.Conditions[0].Status == "True"
 	if why := v.unassigned(g); served && why.Reason != "" {
 		s.Conditions = append(s.Conditions, why)
+	} else if own := v.ownAddresses(g); served && len(own.all) > 0 {
+		s.Addresses = own.all
 	} else if served {
 		if a := value[addresses](v, keyOf(addressUnit, g.set)); a != nil {
 			s.Addresses = a.all
@@ -209,8 +216,8 @@ func (g *gateway) acceptedCondition() Condition {
 
 // unassigned is why a Gateway has no address.
 func (v *view) unassigned(g *gateway) Condition {
-	if g.addressed {
-		return Condition{"Programmed", "False", "AddressNotUsable", "spec.addresses is not within the addresses that Gateways may have"}
+	if own := v.ownAddresses(g); own.problem.Reason != "" || len(own.all) > 0 {
+		return own.problem
 	}
 	if p := value[ports](v, listenersOf(g.set)); p != nil && p.lost[g.name()] != "" {
 		return Condition{"Programmed", "False", "AddressNotAssigned", p.lost[g.name()]}

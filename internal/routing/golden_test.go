@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,7 +55,7 @@ func played(t *testing.T, text string) string {
 
 // play applies the steps of a case, and says what is new after each.
 func play(t *testing.T, text string, say func(step int, r Result)) *model {
-	m := newModel(Options{})
+	m := newModel(Options{GatewayAddresses: fewAddresses})
 	base, err := os.ReadFile("testdata/base.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +74,9 @@ func play(t *testing.T, text string, say func(step int, r Result)) *model {
 	}
 	return m
 }
+
+// fewAddresses are those that Gateways may have.
+var fewAddresses = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/30")}
 
 // noon is when cases are compiled.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

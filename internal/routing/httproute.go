@@ -87,9 +87,15 @@ func (r *routeCompiler) publish(parents []*parent, rules []*rule, out *outcome) 
 		if r.unassigned(p.gateway).Reason != "" {
 			continue
 		}
+		addresses := nodes
+		if own := r.ownAddresses(p.gateway); len(own.all) > 0 {
+			addresses = own.all
+		}
 		for _, l := range p.listeners {
 			if l.accepted() {
-				listeners[set] = append(listeners[set], p.gateway.listenerName(l.name))
+				for _, address := range addresses {
+					listeners[set] = append(listeners[set], p.gateway.listenerName(l.name, address))
+				}
 				hostnames[set] = append(hostnames[set], intersecting(r.object.Spec.Hostnames, l.hostname)...)
 			}
 		}

@@ -50,6 +50,10 @@ const (
 	// gatewayClassUnit is a GatewayClass, gatewayUnit a Gateway.
 	gatewayClassUnit
 	gatewayUnit
+	// assignmentUnit is which Gateways have which addresses: those that ask for any join it. gatewayAddressUnit is
+	// which one has.
+	assignmentUnit
+	gatewayAddressUnit
 	// listenersUnit has an IngressDaemonSet's listeners: IngressClasses, Ingresses with certificates and
 	// Gateways join it.
 	listenersUnit

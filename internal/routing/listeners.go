@@ -11,7 +11,7 @@ import (
 // listenersOf is the unit of an IngressDaemonSet's listeners for Ingresses.
 func listenersOf(set types.NamespacedName) key { return key{fact: listenersUnit}.in(set) }
 
-// ports are which Gateways have no port, because another has it, and what they are told.
+// ports are which Gateways have no port of the nodes, because another has it, and what they are told.
 type ports struct {
 	lost map[types.NamespacedName]string
 }
@@ -31,29 +31,41 @@ func (v *view) compileListeners(k key) *outcome {
 	}
 	p := &ports{lost: map[types.NamespacedName]string{}}
 	for _, g := range gateways {
-		if g.addressed {
+		own := v.ownAddresses(g)
+		if own.problem.Reason != "" {
+			continue
+		}
+		if len(own.all) > 0 {
+			g.listen(k, own.all, out)
 			continue
 		}
 		if why := g.take(taken); why != "" {
 			p.lost[g.name()] = why
 			continue
 		}
-		g.listen(k, out)
+		g.listen(k, nodes, out)
 	}
 	out.value = p
 	return out
 }
 
 // gateways are those of an IngressDaemonSet that have listeners, in their precedence.
-func (v *view) gateways(k key) (out []*gateway) {
-	for _, member := range v.members(k, gatewayUnit) {
-		if g := value[gateway](v, member); g != nil && g.set == k.set {
+func (v *view) gateways(k key) []*gateway {
+	return slices.DeleteFunc(v.inPrecedence(v.members(k, gatewayUnit)), func(g *gateway) bool { return g.set != k.set })
+}
+
+func (v *view) inPrecedence(members []key) (out []*gateway) {
+	for _, member := range members {
+		if g := value[gateway](v, member); g != nil {
 			out = append(out, g)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b *gateway) int { return comparePrecedence(a.object, b.object) })
 	return out
 }
+
+// nodes are the addresses of a Gateway that is reached at all of a node's.
+var nodes = []string{""}
 
 // take takes a Gateway's ports, all or none, and says who has one.
 func (g *gateway) take(taken map[uint16]string) (why string) {
@@ -70,23 +82,30 @@ func (g *gateway) take(taken map[uint16]string) (why string) {
 	return ""
 }
 
-// listen tells proxies of a Gateway's listeners.
-func (g *gateway) listen(k key, out *outcome) {
+// listen tells proxies of a Gateway's listeners, at each of its addresses.
+func (g *gateway) listen(k key, addresses []string, out *outcome) {
 	for _, l := range g.listeners {
 		if !l.accepted() {
 			continue
 		}
-		w := &wire.Listener{Object: g.object, Section: l.name, Port: l.port, Hostname: l.hostname, TLS: l.https}
+		var certificates []string
 		for _, n := range l.certificates {
-			w.Certificates = append(w.Certificates, n.String())
+			certificates = append(certificates, n.String())
 			out.joins = append(out.joins, certificateOf(k.set, n))
 		}
-		out.resources = append(out.resources, published(k.set, wire.Resource{Name: g.listenerName(l.name), Listener: w}))
+		for _, address := range addresses {
+			w := &wire.Listener{Object: g.object, Section: l.name, Address: address, Port: l.port, Hostname: l.hostname, TLS: l.https, Certificates: certificates}
+			out.resources = append(out.resources, published(k.set, wire.Resource{Name: g.listenerName(l.name, address), Listener: w}))
+		}
 	}
 }
 
-func (g *gateway) listenerName(section string) string {
-	return "Gateway/" + g.name().String() + "/" + section
+func (g *gateway) listenerName(section, address string) string {
+	name := "Gateway/" + g.name().String() + "/" + section
+	if address != "" {
+		name += "/" + address
+	}
+	return name
 }
 
 // listenForIngresses presents certificates of older Ingresses first; before them goes the default one,

@@ -20,6 +20,8 @@ type IngressDaemonSet struct {
 	metav1.ObjectMeta `json:"metadata"`
 	// ServiceName is the Service that leads to it, empty for none.
 	ServiceName string `json:"serviceName,omitempty"`
+	// HostNetwork says whether its pods are on the host network.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
 }
 
 // Set tells of an object that is there, and how it is now: an IngressClass, Ingress, Service,

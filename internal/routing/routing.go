@@ -22,6 +22,7 @@
 //	gatewayapi.go   the kinds of the Gateway API, as much of them as is read; their statuses
 //	gatewayclass.go which IngressDaemonSet a GatewayClass names; ReferenceGrants
 //	gateway.go      a Gateway's listeners, what is wrong with them, its status
+//	gatewayaddress.go which addresses a Gateway has
 //	httproute.go    an HTTPRoute: its rules, for the listeners to which parents.go attaches it
 //	httprule.go     one rule: matches and backends; httpfilter.go: filters and timeouts
 //
@@ -31,6 +32,7 @@
 package routing
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -49,6 +51,8 @@ type Options struct {
 	// DefaultCertificate is the Secret whose certificate is presented for Ingresses where no other fits
 	// or no name is asked for. Empty is none: such a handshake fails.
 	DefaultCertificate types.NamespacedName
+	// GatewayAddresses are those that Gateways may have; without any they are reached at nodes.
+	GatewayAddresses []netip.Prefix
 	// Memory is that of the process before, if there was any.
 	Memory Memory
 }

@@ -45,6 +45,14 @@ func aGrant(t *rapid.T) metav1.Object {
 func aGateway(t *rapid.T) metav1.Object {
 	g := &gatewayv1.Gateway{ObjectMeta: someMeta(t)}
 	g.Spec.GatewayClassName = of(t, "class", []gatewayv1.ObjectName{"gw", "gw", "nowhere"})
+	if rapid.IntRange(0, 2).Draw(t, "addressed") == 0 {
+		kind := gatewayv1.AddressType(of(t, "kind of address", []string{"IPAddress", "IPAddress", "Hostname"}))
+		value := of(t, "address", []string{"198.51.100.1", "198.51.100.2", "203.0.113.1", ""})
+		g.Spec.Addresses = []gatewayv1.GatewaySpecAddress{{Type: &kind, Value: value}}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "kept") == 0 {
+		g.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: of(t, "kept address", []string{"198.51.100.1", "198.51.100.3", "192.0.2.1"})}}
+	}
 	for _, name := range []gatewayv1.SectionName{"l", "m"} {
 		from := of(t, "from", []gatewayv1.FromNamespaces{"All", "Same", "Selector"})
 		hostname := of(t, "hostname", []gatewayv1.Hostname{"", "one.example", "*.example"})

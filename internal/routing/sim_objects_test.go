@@ -72,7 +72,7 @@ func aClass(t *rapid.T) metav1.Object {
 }
 
 func aSet(t *rapid.T) metav1.Object {
-	s := &IngressDaemonSet{ObjectMeta: meta("ingress", of(t, "set", someSets))}
+	s := &IngressDaemonSet{ObjectMeta: meta("ingress", of(t, "set", someSets)), HostNetwork: rapid.Bool().Draw(t, "host network")}
 	s.ServiceName = of(t, "service", []string{"", "", "balancer"})
 	return s
 }

@@ -19,7 +19,7 @@ import (
 func TestAsFresh(t *testing.T) {
 	secrets := manySecrets(t)
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{model: newModel(Options{}), objects: map[Ref]metav1.Object{}, proxies: map[types.NamespacedName]map[ResourceName]wire.Resource{}}
+		w := &world{model: newModel(Options{GatewayAddresses: fewAddresses}), objects: map[Ref]metav1.Object{}, proxies: map[types.NamespacedName]map[ResourceName]wire.Resource{}}
 		for range 200 {
 			w.happen(t, secrets)
 			if rapid.IntRange(0, 3).Draw(t, "compile") == 0 {
@@ -27,7 +27,7 @@ func TestAsFresh(t *testing.T) {
 			}
 		}
 		w.compileNow(t)
-		fresh := newModel(Options{Memory: w.Memory()})
+		fresh := newModel(Options{GatewayAddresses: fewAddresses, Memory: w.Memory()})
 		for _, ref := range slices.SortedFunc(maps.Keys(w.objects), compareRefs) {
 			fresh.set(w.objects[ref])
 		}

@@ -38,6 +38,10 @@ func (v *view) compile(k key) *outcome {
 		return v.compileGatewayClass(k)
 	case gatewayUnit:
 		return v.compileGateway(k)
+	case assignmentUnit:
+		return v.compileAssignment(k)
+	case gatewayAddressUnit:
+		return v.compileGatewayAddress(k)
 	case routeUnit:
 		return v.compileRoute(k)
 	case gatewayStatusUnit:

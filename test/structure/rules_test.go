@@ -96,7 +96,7 @@ var rules = []rule{
 	{"cmd/controller", command, []string{
 		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
 		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
-		"internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
+		"internal/routing", "internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
 	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table"}, nil},

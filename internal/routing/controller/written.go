@@ -96,6 +96,11 @@ func setGatewayStatus(s *gatewayv1.GatewayStatus, wanted *routing.GatewayStatus,
 // nothing to have. Once all have it that stays: proxies that come later get it before they serve.
 func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Acknowledgements) {
 	programmed := programmedBy(s.Conditions, wanted, acknowledged)
+	for _, c := range wanted.Gateway.Conditions {
+		if c.Type == programmed.Type {
+			programmed.Status, programmed.Reason, programmed.Message = c.Status, "Pending", c.Message
+		}
+	}
 	set := func(all *[]metav1.Condition, said []routing.Condition) {
 		if !slices.ContainsFunc(said, func(c routing.Condition) bool { return c.Type == programmed.Type }) {
 			setConditions(all, []routing.Condition{programmed}, wanted.Generation)
