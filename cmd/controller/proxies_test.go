@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -24,7 +25,8 @@ func TestProxiesCheck(t *testing.T) {
 		"none":              {func(*proxies) {}, ""},
 		"all":               {func(o *proxies) { o.enabled, o.address, o.service = true, "[::1]:9443", "streams" }, ""},
 		"by default":        {func(o *proxies) { o.enabled = true }, ""},
-		"an address alone":  {func(o *proxies) { o.address = ":9443" }, "--proxies-bind-address and --proxies-service need --proxies"},
+		"an address alone":  {func(o *proxies) { o.address = ":9443" }, "--proxies-bind-address, --proxies-service and --gateway-addresses need --proxies"},
+		"addresses alone":   {func(o *proxies) { o.gateways = prefixes{netip.MustParsePrefix("192.0.2.16/28")} }, "need --proxies"},
 		"a Service alone":   {func(o *proxies) { o.service = "streams" }, "need --proxies"},
 		"no port":           {func(o *proxies) { o.enabled, o.address = true, "10.0.0.1" }, `--proxies-bind-address must be ADDRESS:PORT, or :PORT for all addresses, not "10.0.0.1"`},
 		"any port":          {func(o *proxies) { o.enabled, o.address = true, ":0" }, `not ":0"`},
@@ -86,5 +88,24 @@ func TestManifestsOfProxies(t *testing.T) {
 	}
 	if rights := read("rbac.yaml", nil); strings.Count(rights, "resourceNames: ["+issuer.Name+"]") != 2 {
 		t.Errorf("the rights are not to %s:\n%s", issuer.Name, rights)
+	}
+}
+
+// TestGatewayAddresses: what is no CIDR is refused with what to change.
+func TestGatewayAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.16/28": "192.0.2.16/28", "192.0.2.16/28, 2001:db8::/64": "192.0.2.16/28,2001:db8::/64", "192.0.2.1/32": "192.0.2.1/32",
+		"192.0.2.1": "no CIDR", "": "no CIDR", "192.0.2.17/28": "did you mean 192.0.2.16/28?", "192.0.2.16/28,": "no CIDR",
+	} {
+		var p prefixes
+		got := ""
+		if err := p.Set(text); err != nil {
+			got = err.Error()
+		} else {
+			got = p.String()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s", text, got)
+		}
 	}
 }

@@ -55,6 +55,7 @@ func (r *Reconciler) forget() {
 		ref := routing.Ref{Kind: "IngressDaemonSet", Namespace: set.Namespace, Name: set.Name}
 		if r.objects[ref] == nil && !slices.Contains(r.compiler.IngressDaemonSets(), set) {
 			delete(r.begun, set)
+			delete(r.positions, set)
 			delete(r.withheld, set)
 			r.Server.Forget(set)
 		}
