@@ -209,8 +209,12 @@ func (e *engine) list(list, member key, in bool) {
 }
 
 func (e *engine) publish(k key, before, after []publication) {
+	stay := make(map[target]bool, len(after))
+	for _, p := range after {
+		stay[p.target] = true
+	}
 	for _, p := range before {
-		if e.published[p.target].by == k && !slices.ContainsFunc(after, func(a publication) bool { return a.target == p.target }) {
+		if e.published[p.target].by == k && !stay[p.target] {
 			e.keepResource(p.target)
 			delete(e.published, p.target)
 		}
