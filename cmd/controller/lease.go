@@ -32,8 +32,9 @@ type lease struct {
 	now func() time.Time
 }
 
-// newLease makes the lock in a namespace, empty for that of the pod.
-func newLease(config *rest.Config, namespace string) (*lease, error) {
+// newLease makes the lock in a namespace, empty for that of the pod. The address is where other replicas reach this
+// one, empty for nowhere.
+func newLease(config *rest.Config, namespace, address string) (*lease, error) {
 	namespace, err := ownNamespace(namespace)
 	if err != nil {
 		return nil, err
@@ -43,6 +44,9 @@ func newLease(config *rest.Config, namespace string) (*lease, error) {
 		return nil, fmt.Errorf("finding a name for the election: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())}
+	if address != "" {
+		identity.Identity += addressMark + address
+	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, leaseName, identity, config, renewDeadline)
 	if err != nil {
 		return nil, fmt.Errorf("making the lock of the election: %w", err)
@@ -60,6 +64,22 @@ func ownNamespace(flagged string) (string, error) {
 		return "", fmt.Errorf("finding the namespace of the controller: set --leader-election-namespace: %w", err)
 	}
 	return strings.TrimSpace(string(content)), nil
+}
+
+// addressMark begins the address at which a replica is reached, in the name under which it leads.
+const addressMark = "_at_"
+
+// leaderElsewhere is the address of the replica that leads, empty where this one does, or where it is not known.
+func (l *lease) leaderElsewhere(ctx context.Context) (string, error) {
+	record, _, err := l.Get(ctx)
+	if err != nil {
+		return "", err
+	}
+	if record.HolderIdentity == l.Identity() {
+		return "", nil
+	}
+	_, address, _ := strings.Cut(record.HolderIdentity, addressMark)
+	return address, nil
 }
 
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {

@@ -107,11 +107,11 @@ func run(o options) error {
 		RetryPeriod:   new(retryPeriod),
 	}
 	if o.elect {
-		lock, err := newLease(config, o.electionNamespace)
+		lock, err := newLease(config, o.electionNamespace, o.proxies.reachedAt(config.Host))
 		if err != nil {
 			return err
 		}
-		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads, o.proxies.leads = lock, lock.leads, lock.leads
+		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads, o.proxies.leads, o.proxies.lease = lock, lock.leads, lock.leads, lock
 	}
 	mgr, err := ctrl.NewManager(config, settings)
 	if err != nil {

@@ -36,6 +36,8 @@ type proxies struct {
 	// leads says whether no other controller can lead at this moment; nil where there is
 	// only one.
 	leads func() bool
+	// lease says who leads, nil where there is only one.
+	lease *lease
 }
 
 func (o *proxies) register() {
@@ -82,7 +84,7 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := issuer.SetUp(mgr, issuer.Options{Namespace: namespace, Service: o.service, GatewayAPI: gateways, Leads: o.leads})
+	issued, err := issuer.SetUp(mgr, issuer.Options{Namespace: namespace, Service: o.service, GatewayAPI: gateways, Leads: o.leads})
 	if err != nil {
 		return err
 	}
@@ -91,18 +93,21 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 		return fmt.Errorf("making a client for the reviews of tokens: %w", err)
 	}
 	log, acknowledged := mgr.GetLogger().WithName("streams"), routing.NewAcknowledgements()
-	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: reported(log, acknowledged)})
+	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: reported(log, acknowledged), Heard: acknowledged.Heard, Trusted: issued.Trusted})
 	if err := routing.SetUp(mgr, routing.Options{Compile: compiling.Options{GatewayAddresses: o.gateways}, Server: server, Acknowledgements: acknowledged, GatewayAPI: gateways, Leads: o.leads}); err != nil {
 		return err
 	}
 	s := &streams{
-		server: server, address: o.address, secured: delta.Present(certificate),
+		server: server, address: o.address, secured: delta.Present(issued.Certificate),
 		informers: mgr.GetCache(), cached: mgr.GetCache(), live: live,
 	}
 	if err := mgr.AddReadyzCheck("proxies", s.ready); err != nil {
 		return fmt.Errorf("adding to what says whether the controller is ready: %w", err)
 	}
-	return mgr.Add(s)
+	if err := mgr.Add(s); err != nil || o.lease == nil {
+		return err
+	}
+	return mgr.Add(&telling{leader: o.lease, secured: delta.Introduce(issued.Certificate, issued.Trusted), progress: acknowledged.Progress, pause: askEvery})
 }
 
 // prefixes is a flag of CIDRs.

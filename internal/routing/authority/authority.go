@@ -90,6 +90,8 @@ type Decision struct {
 	ConfigMaps map[string]map[string]string
 	// Signer is who signs now, nil where nobody may yet.
 	Signer *Authority
+	// Trusted are the certificates of all authorities that may have signed for a controller, as PEM.
+	Trusted []byte
 	// Problem is why the Secret is left as it is, for people; empty where it is in order.
 	Problem string
 	// WakeAt is when something is due though nothing changed, zero for never.
@@ -107,6 +109,9 @@ func Decide(s State) (Decision, error) {
 	d.Signer, d.WakeAt = p.signer()
 	if d.Signer != nil {
 		d.Memory.signer = d.Signer
+	}
+	for _, a := range p.trusted() {
+		d.Trusted = append(d.Trusted, a.pem()...)
 	}
 	if !s.Leads {
 		return d, nil
@@ -244,10 +249,7 @@ func (p pass) publishedAt(a *Authority, last time.Time) time.Time {
 
 // toPublish are the ConfigMaps that do not hold what they are to.
 func (p pass) toPublish() map[string]map[string]string {
-	trusted := p.kept.all()
-	if p.problem != "" {
-		trusted = p.known()
-	}
+	trusted := p.trusted()
 	if len(trusted) == 0 || p.Address == "" {
 		return nil
 	}
@@ -263,6 +265,14 @@ func (p pass) toPublish() map[string]map[string]string {
 		}
 	}
 	return out
+}
+
+// trusted are the authorities of the Secret, or while that is not in order those that were known.
+func (p pass) trusted() []*Authority {
+	if p.problem != "" {
+		return p.known()
+	}
+	return p.kept.all()
 }
 
 // sooner is the earlier of two times of which either may be none.

@@ -7,17 +7,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Acknowledgements are how far the proxies of each IngressDaemonSet are, as their streams of this process say.
+// Acknowledgements are how far the proxies of each IngressDaemonSet are, as their streams of this process say, and
+// those of other replicas, which tell it (progress.go).
 type Acknowledgements struct {
 	mu      sync.Mutex
 	streams map[types.NamespacedName]map[uint64]delta.Report
 	// changed is told of an IngressDaemonSet whose proxies are further, more or fewer.
 	changed func(types.NamespacedName)
+	// elsewhere is what other replicas say, and gatewayChanged is told of a Gateway of which one says something new.
+	elsewhere      map[uint64][]Progress
+	gatewayChanged func(types.NamespacedName)
+	// progress is how far the proxies of this process are with each Gateway.
+	progress func() []Progress
 }
 
 // NewAcknowledgements knows of no stream.
 func NewAcknowledgements() *Acknowledgements {
-	return &Acknowledgements{streams: map[types.NamespacedName]map[uint64]delta.Report{}, changed: func(types.NamespacedName) {}}
+	nobody := func(types.NamespacedName) {}
+	return &Acknowledgements{
+		streams: map[types.NamespacedName]map[uint64]delta.Report{}, changed: nobody,
+		elsewhere: map[uint64][]Progress{}, gatewayChanged: nobody, progress: func() []Progress { return nil },
+	}
 }
 
 // Report is delta.Options.Report.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -169,6 +170,31 @@ func TestGatewayAPI(t *testing.T) {
 	if got := c.conditions(t, gatewayOf("entry")); got != programmed {
 		t.Errorf("when all have it, the Gateway's conditions are %s", got)
 	}
+	acknowledge(5, "other", 0, false)
+	c.put(t, changedGateway(t, c))
+	c.pass(t, gatewayOf("entry"))
+	p.hear(t)
+	head = c.positions[web]
+	acknowledge(1, "one", head, false)
+	acknowledge(3, "two", head, false)
+	mine, err := c.Acknowledgements.Progress()
+	if err != nil || string(mine) != `[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":2,"Have":2,"All":3}]` {
+		t.Errorf("the leader would be told %s, %v", mine, err)
+	}
+	acknowledge(5, "other", head, false)
+	elsewhere := func(generation int64, have, all int) []byte {
+		return fmt.Appendf(nil, `[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":%d,"Have":%d,"All":%d}]`, generation, have, all)
+	}
+	for _, said := range []struct {
+		message    []byte
+		programmed bool
+	}{{elsewhere(2, 1, 2), false}, {elsewhere(1, 2, 2), false}, {elsewhere(2, 2, 2), true}} {
+		c.Acknowledgements.Heard(9, said.message)
+		c.pass(t, gatewayOf("entry"))
+		if got := c.conditions(t, gatewayOf("entry")); strings.Contains(got, " Programmed=True") != said.programmed {
+			t.Errorf("when another replica says %s, the Gateway's conditions are %s", said.message, got)
+		}
+	}
 	acknowledge(4, "late", 0, false)
 	acknowledge(1, "one", head, true)
 	c.pass(t, gatewayOf("entry"))
@@ -185,6 +211,17 @@ func TestGatewayAPI(t *testing.T) {
 	if got := p.hear(t); !strings.Contains(got, "-listener/Gateway/shop/entry/http") || !strings.Contains(got, "-route/HTTPRoute/shop/cheese/0") {
 		t.Errorf("without the Gateway API, told is %s", got)
 	}
+}
+
+// changedGateway is of the next generation.
+func changedGateway(t *testing.T, c *cluster) *gatewayv1.Gateway {
+	t.Helper()
+	g := gatewayOf("entry")
+	if err := c.API.WithWatch.Get(t.Context(), client.ObjectKeyFromObject(g), g); err != nil {
+		t.Fatal(err)
+	}
+	g.Generation = 2
+	return g
 }
 
 // TestRouteLeaves: what was said of a parent that is ours no more is taken back, and nothing else.

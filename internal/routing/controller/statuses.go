@@ -68,7 +68,7 @@ func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledge
 	}
 	acknowledged.mu.Lock()
 	defer acknowledged.mu.Unlock()
-	acknowledged.changed = s.furtherOn
+	acknowledged.changed, acknowledged.gatewayChanged, acknowledged.progress = s.furtherOn, s.gatewayFurtherOn, s.progress
 	return s
 }
 
@@ -121,6 +121,34 @@ func (s *statuses) furtherOn(set types.NamespacedName) {
 	if len(s.due) > 0 {
 		s.trigger()
 	}
+}
+
+// gatewayFurtherOn has a Gateway looked at.
+func (s *statuses) gatewayFurtherOn(gateway types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ref := (routing.Ref{Kind: "Gateway", Namespace: gateway.Namespace, Name: gateway.Name}); s.known(ref) {
+		s.changed(ref)
+		s.trigger()
+	}
+}
+
+// progress is how far the proxies of this process are with each Gateway.
+func (s *statuses) progress() []Progress {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []Progress{}
+	for ref, wanted := range s.wanted {
+		if wanted.Gateway != nil {
+			p := Progress{Gateway: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, Generation: wanted.Generation}
+			p.Have, p.All = s.acknowledged.Of(wanted.Gateway.IngressDaemonSet, wanted.position)
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Progress) int {
+		return cmp.Or(cmp.Compare(a.Gateway.Namespace, b.Gateway.Namespace), cmp.Compare(a.Gateway.Name, b.Gateway.Name))
+	})
+	return out
 }
 
 // known reports whether there is such an object, and something is to be said of it.

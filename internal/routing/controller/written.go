@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -115,6 +116,8 @@ func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Ackn
 func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknowledgements) routing.Condition {
 	set := wanted.Gateway.IngressDaemonSet
 	have, all := acknowledged.Of(set, wanted.position)
+	haveToo, more := acknowledged.OfOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, wanted.Generation)
+	have, all = have+haveToo, all+more
 	was := meta.FindStatusCondition(before, string(gatewayv1.GatewayConditionProgrammed))
 	switch {
 	case was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == wanted.Generation, all > 0 && have == all:

@@ -9,6 +9,7 @@
 //   - serve.go: one stream of it.
 //   - client.go: Client, the proxy's end of a stream.
 //   - credentials.go: how each end knows the other.
+//   - controllers.go: what replicas of the controller tell their leader.
 //
 // Envoy's messages are read and written by package wire, so that what was encoded once goes to all
 // streams without a copy: gRPC is given the parts of a message.

@@ -30,6 +30,8 @@ func Present(certificate func() (*tls.Certificate, error)) credentials.Transport
 	return credentials.NewTLS(&tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },
 		MinVersion:     tls.VersionTLS13,
+		// Other controllers have one. It is verified where they ask.
+		ClientAuth: tls.RequestClientCert,
 	})
 }
 

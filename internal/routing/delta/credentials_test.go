@@ -2,61 +2,38 @@ package delta
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
-// signed is a certificate for a name that signs itself, and the same as PEM.
-func signed(t *testing.T, name string) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
 // TestTokenGoesToControllersOnly: a proxy shows its token to who has the certificate of a controller, the
 // present one of the file, and to nobody else.
 func TestTokenGoesToControllersOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	ours, authority := signed(t, ServerName)
-	forged, _ := signed(t, ServerName)
-	_, other := signed(t, ServerName)
-	misnamed, misnamedAuthority := signed(t, "other.example.com")
+	ours, forged, other := selfsigned.For(t, ServerName), selfsigned.For(t, ServerName), selfsigned.For(t, ServerName)
+	misnamed := selfsigned.For(t, "other.example.com")
 	for _, test := range []struct {
 		name        string
-		certificate tls.Certificate
+		certificate selfsigned.Certificate
 		authorities []byte
 		token       string
 		want        string
 	}{
-		{"controller", ours, authority, "one\n", "one"},
-		{"controller, with another token", ours, authority, "two", "two"},
-		{"controller, of the old authority of two", ours, append(append([]byte{}, other...), authority...), "one", "one"},
-		{"another with its name", forged, authority, "one", ""},
-		{"another name", misnamed, misnamedAuthority, "one", ""},
+		{"controller", ours, ours.Chain, "one\n", "one"},
+		{"controller, with another token", ours, ours.Chain, "two", "two"},
+		{"controller, of the old authority of two", ours, append(append([]byte{}, other.Chain...), ours.Chain...), "one", "one"},
+		{"another with its name", forged, ours.Chain, "one", ""},
+		{"another name", misnamed, misnamed.Chain, "one", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := os.WriteFile(path, []byte(test.token), 0o600); err != nil {
@@ -66,7 +43,7 @@ func TestTokenGoesToControllersOnly(t *testing.T) {
 			s := serve(t, func(ctx context.Context) (Peer, error) {
 				shown <- TokenOf(ctx)
 				return web0, nil
-			}, grpc.Creds(Present(func() (*tls.Certificate, error) { return &test.certificate, nil })))
+			}, grpc.Creds(Present(func() (*tls.Certificate, error) { return &test.certificate.Certificate, nil })))
 			s.Commit(web, nil, nil)
 			trust, err := Trust(test.authorities)
 			if err != nil {

@@ -33,12 +33,19 @@ type served struct {
 
 func serve(t *testing.T, identify func(context.Context) (Peer, error), options ...grpc.ServerOption) *served {
 	t.Helper()
+	return serveWith(t, Options{Identify: identify}, options...)
+}
+
+// serveWith also says what is heard of other controllers.
+func serveWith(t *testing.T, o Options, options ...grpc.ServerOption) *served {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	reports := make(chan Report, 100)
-	s := NewServer(Options{Identify: identify, Report: func(r Report) { reports <- r }})
+	o.Report = func(r Report) { reports <- r }
+	s := NewServer(o)
 	g := s.GRPC(options...)
 	done := make(chan struct{})
 	go func() {

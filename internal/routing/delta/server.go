@@ -22,6 +22,10 @@ type Options struct {
 	// Report is told of each stream's beginning, acknowledgements and end, by the stream's goroutine: it
 	// must not wait.
 	Report func(Report)
+	// Heard is told what another replica tells, by the number of its stream, and nil at its end. Trusted are
+	// the authorities of controllers' certificates, as PEM. Both are asked by the streams' goroutines.
+	Heard   func(replica uint64, message []byte)
+	Trusted func() []byte
 }
 
 // Peer is a proxy: a pod of an IngressDaemonSet.
@@ -96,6 +100,9 @@ func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
 	handled := described
 	handled.Handler = func(_ any, g grpc.ServerStream) error { return s.serve(g) }
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{handled}}, s)
+	told := telling
+	told.Handler = func(_ any, g grpc.ServerStream) error { return s.heard(g) }
+	g.RegisterService(&grpc.ServiceDesc{ServiceName: controllers, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{told}}, s)
 	return g
 }
 

@@ -59,6 +59,8 @@ type Reconciler struct {
 	memory authority.Memory
 	// certificate is what handshakes are shown, nil until somebody may sign one.
 	certificate atomic.Pointer[authority.Certificate]
+	// trusted are the authorities of all controllers.
+	trusted atomic.Pointer[[]byte]
 	// namespaces are those that have proxies, as of the last pass.
 	namespaces atomic.Pointer[map[string]bool]
 	// logged are the warnings that were logged and that last, told those that were made events.
@@ -76,6 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, fmt.Errorf("deciding: %w", err)
 	}
 	r.memory = decision.Memory
+	r.trusted.Store(&decision.Trusted)
 	// Who opens a stream waits for no write.
 	if err := r.sign(o.now, decision.Signer); err != nil {
 		return ctrl.Result{}, err

@@ -3,7 +3,6 @@ package issuer
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -32,9 +31,8 @@ const (
 	gatherFor     = time.Second
 )
 
-// SetUp registers the controller with the manager. The certificate that it gives is asked for at each
-// handshake; there is an error while nobody may sign.
-func SetUp(mgr ctrl.Manager, o Options) (certificate func() (*tls.Certificate, error), err error) {
+// SetUp registers the controller with the manager. Its Certificate is asked for at each handshake.
+func SetUp(mgr ctrl.Manager, o Options) (*Reconciler, error) {
 	named, err := newByName(mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of what has a name: %w", err)
@@ -71,7 +69,7 @@ func SetUp(mgr ctrl.Manager, o Options) (certificate func() (*tls.Certificate, e
 		return nil, fmt.Errorf("setting up who signs: %w", err)
 	}
 	// Who begins to lead writes what is to be written.
-	return r.Certificate, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	return r, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		passes.Trigger()
 		<-ctx.Done()
 		return nil

@@ -225,7 +225,7 @@ func TestSetUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	passes := atomic.Int64{}
-	certificate, err := SetUp(mgr, Options{Namespace: home, Service: "controllers", Leads: func() bool {
+	r, err := SetUp(mgr, Options{Namespace: home, Service: "controllers", Leads: func() bool {
 		defer passes.Add(1)
 		return l.elected.Load()
 	}})
@@ -242,10 +242,10 @@ func TestSetUp(t *testing.T) {
 		}
 	}()
 	await.True(t, "there is a certificate, and all is watched", func() bool {
-		_, err := certificate()
+		_, err := r.Certificate()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return err == nil && len(f.watched) == len(served)
+		return err == nil && len(r.Trusted()) > 0 && len(f.watched) == len(served)
 	})
 	changed := func(o client.Object) client.Object {
 		o.SetLabels(map[string]string{"changed": "yes"})

@@ -22,6 +22,14 @@ func (r *Reconciler) sign(now time.Time, signer *authority.Authority) error {
 	return nil
 }
 
+// Trusted are the certificates of the authorities of all controllers, as PEM. It may be asked for at any time.
+func (r *Reconciler) Trusted() []byte {
+	if trusted := r.trusted.Load(); trusted != nil {
+		return *trusted
+	}
+	return nil
+}
+
 // Certificate is what a handshake is shown. It may be asked for at any time.
 func (r *Reconciler) Certificate() (*tls.Certificate, error) {
 	c := r.certificate.Load()
