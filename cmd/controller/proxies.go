@@ -107,7 +107,7 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if err := mgr.Add(s); err != nil || o.lease == nil {
 		return err
 	}
-	return mgr.Add(&telling{leader: o.lease, secured: delta.Introduce(issued.Certificate, issued.Trusted), progress: acknowledged.Progress, pause: askEvery})
+	return mgr.Add(&telling{leader: o.lease, secured: delta.Introduce(issued.Certificate, issued.Trusted), progress: acknowledged.Tell, pause: askEvery})
 }
 
 // prefixes is a flag of CIDRs.

@@ -151,6 +151,26 @@ type IngressStatus struct {
 	Addresses string
 }
 
+// OriginOf is the object that a resource comes from, by its name on the stream, if that is one of ours.
+func OriginOf(full string) (object Ref, is bool) {
+	kind, name, err := wire.ParseName(full)
+	parts := strings.Split(name, "/")
+	switch {
+	case err != nil || len(parts) < 2:
+		return Ref{}, false
+	case kind == wire.KindListener || kind == wire.KindRoute:
+		// The name begins with the object's kind.
+		if len(parts) < 3 {
+			return Ref{}, false
+		}
+		return Ref{parts[0], parts[1], parts[2]}, true
+	case kind == wire.KindCertificate:
+		return Ref{"Secret", parts[0], parts[1]}, true
+	}
+	service, _, _ := strings.Cut(parts[1], ":")
+	return Ref{"Service", parts[0], service}, true
+}
+
 // Origin is the object that a resource comes from.
 func Origin(r wire.Resource) Ref {
 	switch {

@@ -42,6 +42,11 @@ func TestAsFresh(t *testing.T) {
 			t.Fatalf("statuses to be written were told as %v", told)
 		}
 		for _, set := range w.IngressDaemonSets() {
+			for _, r := range w.Resources(set) {
+				if by, is := OriginOf(wire.NameOf(r)); !is || by != Origin(r) {
+					t.Fatalf("by its name %s comes from %s, and it does from %s", wire.NameOf(r), by, Origin(r))
+				}
+			}
 			if told := sorted(w.proxies[set]); !sameText(t, told, w.Resources(set)) {
 				t.Fatalf("the proxies of %s were told %v, and are to know %v", set, names(told), names(w.Resources(set)))
 			}

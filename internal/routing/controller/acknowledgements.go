@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
@@ -14,9 +15,11 @@ type Acknowledgements struct {
 	streams map[types.NamespacedName]map[uint64]delta.Report
 	// changed is told of an IngressDaemonSet whose proxies are further, more or fewer.
 	changed func(types.NamespacedName)
-	// elsewhere is what other replicas say, and gatewayChanged is told of a Gateway of which one says something new.
-	elsewhere      map[uint64][]Progress
+	// elsewhere is what other replicas tell, and gatewayChanged is told of a Gateway of which one tells something
+	// new, refusedChanged that something is refused, or is no more.
+	elsewhere      map[uint64]Told
 	gatewayChanged func(types.NamespacedName)
+	refusedChanged func()
 	// progress is how far the proxies of this process are with each Gateway.
 	progress func() []Progress
 }
@@ -26,7 +29,7 @@ func NewAcknowledgements() *Acknowledgements {
 	nobody := func(types.NamespacedName) {}
 	return &Acknowledgements{
 		streams: map[types.NamespacedName]map[uint64]delta.Report{}, changed: nobody,
-		elsewhere: map[uint64][]Progress{}, gatewayChanged: nobody, progress: func() []Progress { return nil },
+		elsewhere: map[uint64]Told{}, gatewayChanged: nobody, refusedChanged: func() {}, progress: func() []Progress { return nil },
 	}
 }
 
@@ -38,15 +41,19 @@ func (a *Acknowledgements) Report(r delta.Report) {
 		of = map[uint64]delta.Report{}
 		a.streams[r.IngressDaemonSet] = of
 	}
+	before := of[r.Stream].Refused
 	if of[r.Stream] = r; r.Ended {
 		delete(of, r.Stream)
 	}
 	if len(of) == 0 {
 		delete(a.streams, r.IngressDaemonSet)
 	}
-	changed := a.changed
+	changed, refused := a.changed, a.refusedChanged
 	a.mu.Unlock()
 	changed(r.IngressDaemonSet)
+	if r.Ended && len(before) > 0 || !slices.Equal(before, r.Refused) {
+		refused()
+	}
 }
 
 // Of is how many proxies of an IngressDaemonSet have what was committed at a position, and how many there are. A

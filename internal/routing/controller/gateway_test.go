@@ -177,13 +177,13 @@ func TestGatewayAPI(t *testing.T) {
 	head = c.positions[web]
 	acknowledge(1, "one", head, false)
 	acknowledge(3, "two", head, false)
-	mine, err := c.Acknowledgements.Progress()
-	if err != nil || string(mine) != `[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":2,"Have":2,"All":3}]` {
+	mine, err := c.Acknowledgements.Tell()
+	if err != nil || string(mine) != `{"Gateways":[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":2,"Have":2,"All":3}],"Refused":null}` {
 		t.Errorf("the leader would be told %s, %v", mine, err)
 	}
 	acknowledge(5, "other", head, false)
 	elsewhere := func(generation int64, have, all int) []byte {
-		return fmt.Appendf(nil, `[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":%d,"Have":%d,"All":%d}]`, generation, have, all)
+		return fmt.Appendf(nil, `{"Gateways":[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":%d,"Have":%d,"All":%d}]}`, generation, have, all)
 	}
 	for _, said := range []struct {
 		message    []byte

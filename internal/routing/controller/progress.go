@@ -1,11 +1,19 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// Told is what a replica tells the leader of its proxies.
+type Told struct {
+	Gateways []Progress
+	Refused  []Refused
+}
 
 // Progress is how many of a replica's proxies have what was made of a Gateway, and how many there are.
 type Progress struct {
@@ -14,27 +22,47 @@ type Progress struct {
 	Have, All  int
 }
 
-// Progress says, as JSON, how far the proxies of this replica are, for a leader elsewhere.
-func (a *Acknowledgements) Progress() ([]byte, error) { return json.Marshal(a.progress()) }
+// Refused is a resource, by its name on the stream, that proxies cannot use, why, and one pod that says so.
+type Refused struct {
+	IngressDaemonSet  types.NamespacedName
+	Name, Reason, Pod string
+}
 
-// Heard takes what another replica says of its proxies, nil when it says nothing any more. What cannot be read is
-// as good as nothing: a replica of another version may say more.
+// same leaves out which pod says so.
+func (r Refused) same(o Refused) bool {
+	return r.IngressDaemonSet == o.IngressDaemonSet && r.Name == o.Name && r.Reason == o.Reason
+}
+
+// Tell says, as JSON, how far the proxies of this replica are, for a leader elsewhere.
+func (a *Acknowledgements) Tell() ([]byte, error) {
+	a.mu.Lock()
+	told := Told{Refused: a.refusedHere()}
+	a.mu.Unlock()
+	told.Gateways = a.progress()
+	return json.Marshal(told)
+}
+
+// Heard takes what another replica tells, nil when it tells nothing any more. What cannot be read is as good as
+// nothing: a replica of another version may tell more.
 func (a *Acknowledgements) Heard(replica uint64, message []byte) {
-	var says []Progress
-	if message != nil && json.Unmarshal(message, &says) != nil {
-		says = nil
+	next := Told{}
+	if message != nil && json.Unmarshal(message, &next) != nil {
+		next = Told{}
 	}
 	a.mu.Lock()
 	before := a.elsewhere[replica]
-	if a.elsewhere[replica] = says; says == nil {
+	if a.elsewhere[replica] = next; message == nil {
 		delete(a.elsewhere, replica)
 	}
-	changed := a.gatewayChanged
+	gateway, refused := a.gatewayChanged, a.refusedChanged
 	a.mu.Unlock()
-	for _, p := range append(slices.Clone(before), says...) {
-		if !slices.Contains(before, p) || !slices.Contains(says, p) {
-			changed(p.Gateway)
+	for _, p := range append(slices.Clone(before.Gateways), next.Gateways...) {
+		if !slices.Contains(before.Gateways, p) || !slices.Contains(next.Gateways, p) {
+			gateway(p.Gateway)
 		}
+	}
+	if !slices.Equal(before.Refused, next.Refused) {
+		refused()
 	}
 }
 
@@ -43,8 +71,8 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 func (a *Acknowledgements) OfOthers(gateway types.NamespacedName, generation int64) (have, all int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, says := range a.elsewhere {
-		for _, p := range says {
+	for _, told := range a.elsewhere {
+		for _, p := range told.Gateways {
 			if p.Gateway != gateway {
 				continue
 			}
@@ -54,4 +82,42 @@ func (a *Acknowledgements) OfOthers(gateway types.NamespacedName, generation int
 		}
 	}
 	return have, all
+}
+
+// Refused is all that proxies cannot use, once each, also those of other replicas.
+func (a *Acknowledgements) Refused() []Refused {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.refusedHere()
+	for _, told := range a.elsewhere {
+		all = append(all, told.Refused...)
+	}
+	return distinct(all)
+}
+
+func (a *Acknowledgements) refusedHere() (all []Refused) {
+	for set, streams := range a.streams {
+		for _, r := range streams {
+			all = append(all, refusedBy(set, r)...)
+		}
+	}
+	return distinct(all)
+}
+
+func refusedBy(set types.NamespacedName, r delta.Report) (all []Refused) {
+	for _, refusal := range r.Refused {
+		all = append(all, Refused{set, refusal.Name, refusal.Reason, r.Pod})
+	}
+	return all
+}
+
+// distinct has each once, of the first pod by its name.
+func distinct(all []Refused) []Refused {
+	slices.SortFunc(all, func(a, b Refused) int {
+		return cmp.Or(
+			cmp.Compare(a.IngressDaemonSet.String(), b.IngressDaemonSet.String()), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Pod, b.Pod),
+		)
+	})
+	return slices.CompactFunc(all, Refused.same)
 }

@@ -1,8 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,7 +15,7 @@ import (
 func (r *Reconciler) report() {
 	last := map[routing.Event]bool{}
 	if r.leads() && r.complete {
-		for _, w := range append(r.compiler.Warnings(), r.untold()...) {
+		for _, w := range slices.Concat(r.compiler.Warnings(), r.untold(), r.refused()) {
 			if last[w] = true; !r.told[w] {
 				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%.1000s", w.Message)
 			}
@@ -31,6 +34,22 @@ func (r *Reconciler) untold() (out []routing.Event) {
 			out = append(out, routing.Event{Object: routing.Origin(w.Resource), Reason: ReasonNotTold, Message: fmt.Sprintf(
 				"the proxies of IngressDaemonSet %s cannot be told of %s: %s", set, name, w.reason)})
 		}
+	}
+	return out
+}
+
+// ReasonRefused: proxies were told of what an object asks for, and cannot use it.
+const ReasonRefused = "Refused"
+
+// refused are warnings about what proxies cannot use: what they were told before of the same serves on.
+func (r *Reconciler) refused() (out []routing.Event) {
+	for _, one := range r.Acknowledgements.Refused() {
+		object, is := routing.OriginOf(one.Name)
+		if !is {
+			object = routing.Ref{Kind: v1alpha1.Kind.Kind, Namespace: one.IngressDaemonSet.Namespace, Name: one.IngressDaemonSet.Name}
+		}
+		out = append(out, routing.Event{Object: object, Reason: ReasonRefused, Message: fmt.Sprintf(
+			"proxies of IngressDaemonSet %s cannot use %s: %s (pod %s)", one.IngressDaemonSet, cmp.Or(one.Name, "what they are told"), one.Reason, one.Pod)})
 	}
 	return out
 }

@@ -100,6 +100,7 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 	if o.Acknowledgements == nil {
 		r.Acknowledgements = NewAcknowledgements()
 	}
+	r.Acknowledgements.refusedChanged = trigger
 	r.statuses = newStatuses(c, r.leads, write, r.Acknowledgements)
 	return r
 }
