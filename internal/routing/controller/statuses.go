@@ -44,6 +44,8 @@ type statuses struct {
 	wanted  map[routing.Ref]status
 	// due are those at which was not looked since they, or what is wanted of them, changed.
 	due map[routing.Ref]due
+	// changes counts those of all.
+	changes uint64
 }
 
 // status is what the compiler says, and at which position proxies were told the same.
@@ -54,8 +56,8 @@ type status struct {
 
 // due is a status that may have to be written.
 type due struct {
-	// changes tells states of it apart.
-	changes int
+	// change is which one made it due: no other of any time has its number.
+	change uint64
 	// again is when what failed is tried again, zero where nothing did.
 	again   time.Time
 	retries onepass.Retries
@@ -104,8 +106,9 @@ func (s *statuses) note(o *observed, compiled routing.Result, positions map[type
 
 // changed has one looked at in the next pass.
 func (s *statuses) changed(ref routing.Ref) {
+	s.changes++
 	d := s.due[ref]
-	d.changes, d.again = d.changes+1, time.Time{}
+	d.change, d.again = s.changes, time.Time{}
 	s.due[ref] = d
 }
 
@@ -220,7 +223,7 @@ func (s *statuses) looked(ref routing.Ref, at due, err error) {
 	defer s.mu.Unlock()
 	d, is := s.due[ref]
 	switch {
-	case !is || d.changes != at.changes:
+	case !is || d.change != at.change:
 	case err == nil:
 		delete(s.due, ref)
 	default:
