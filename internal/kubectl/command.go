@@ -3,7 +3,8 @@
 // server, arguments.go what is amiss in a command line, complete.go what may stand in one. Each family
 // of commands has a file: show.go (status, explain), list.go (list, top), plan.go, steer.go and
 // history.go (rollout, set, port), maintain.go and attach.go, from.go, version.go. release.go is
-// what attach takes off a Node, live.go what is shown anew, fleet.go what a plan is made from;
+// what attach takes off a Node, follow.go how what changes is seen, live.go how it is shown anew, fleet.go
+// what a plan is made from;
 // text.go, rows.go and explain.go make text of objects, change.go and again.go change specs, all
 // without I/O.
 package kubectl
@@ -12,17 +13,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -151,53 +148,4 @@ func (o *operator) write(ctx context.Context, name string, decide func(client.Cl
 		}
 		return err
 	})
-}
-
-// follow calls see with the IngressDaemonSet as it is and each time that it
-// changes, until that is done or the context ends.
-func (o *operator) follow(ctx context.Context, name string, see func(*v1alpha1.IngressDaemonSet) (done bool, err error)) error {
-	return rewatch(ctx, func() (bool, error) { return o.followOnce(ctx, name, see) })
-}
-
-// rewatch calls watch until it is done, fails, or the context ends: the API server ends a watch now
-// and then, and that it knows no more of the past is no failure.
-func rewatch(ctx context.Context, watch func() (done bool, err error)) error {
-	for {
-		done, err := watch()
-		tooOld := apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
-		if done || err != nil && !tooOld && ctx.Err() == nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-func (o *operator) followOnce(ctx context.Context, name string, see func(*v1alpha1.IngressDaemonSet) (bool, error)) (done bool, err error) {
-	c, set, err := o.get(ctx, name)
-	if err != nil {
-		return false, err
-	}
-	w, err := c.Watch(ctx, &v1alpha1.IngressDaemonSetList{}, client.InNamespace(set.Namespace),
-		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)})
-	if err != nil {
-		return false, err
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		set, ok := event.Object.(*v1alpha1.IngressDaemonSet)
-		switch {
-		case !ok:
-			return false, apierrors.FromObject(event.Object)
-		case event.Type == watch.Deleted:
-			return false, fmt.Errorf("ingressdaemonset %q was deleted", name)
-		}
-		if done, err := see(set); done || err != nil {
-			return true, err
-		}
-	}
-	return false, nil
 }

@@ -11,10 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -78,7 +75,8 @@ func (o *operator) top() *cobra.Command {
 		Use:   "top",
 		Short: "Show all rollouts at once, anew whenever one changes, on a terminal in place",
 		Long: `Show all rollouts at once: how far each is, why it is no further, and the nodes that do not
-serve. It is shown anew whenever one changes, on a terminal in place, until Ctrl-C ends it.`,
+serve. It is shown anew whenever one changes, on a terminal in place, until Ctrl-C ends it. While the
+API server is away, the last picture stays, and says so.`,
 		Example: examples("kubectl ids top", "kubectl ids top -A"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			text := func(sets []v1alpha1.IngressDaemonSet) string {
@@ -86,58 +84,18 @@ serve. It is shown anew whenever one changes, on a terminal in place, until Ctrl
 			}
 			ctx, stop := context.WithCancel(c.Context())
 			defer stop()
-			show := redrawn(ctx, o.streams.Out, func(sets []v1alpha1.IngressDaemonSet) error {
+			show, away := func(sets []v1alpha1.IngressDaemonSet) error {
 				_, err := fmt.Fprintln(o.streams.Out, text(sets))
 				return err
-			}, text)
-			return o.followAll(ctx, everywhere, show)
+			}, o.sayAway()
+			if view := redrawn(ctx, o.streams.Out, text); view != nil {
+				show, away = view.changed, view.away
+			}
+			return o.followAll(ctx, everywhere, show, away)
 		},
 	}
 	addEverywhere(c, &everywhere)
 	return c
-}
-
-// followAll calls see with all IngressDaemonSets as they are and each time that one changes, until the
-// context ends.
-func (o *operator) followAll(ctx context.Context, everywhere bool, see func([]v1alpha1.IngressDaemonSet) error) error {
-	return rewatch(ctx, func() (bool, error) { return false, o.followAllOnce(ctx, everywhere, see) })
-}
-
-func (o *operator) followAllOnce(ctx context.Context, everywhere bool, see func([]v1alpha1.IngressDaemonSet) error) error {
-	api, namespace, err := o.connectTo(everywhere)
-	if err != nil {
-		return err
-	}
-	var list v1alpha1.IngressDaemonSetList
-	if err := api.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return err
-	}
-	sets := map[types.NamespacedName]v1alpha1.IngressDaemonSet{}
-	for _, set := range list.Items {
-		sets[client.ObjectKeyFromObject(&set)] = set
-	}
-	if err := see(inOrder(sets)); err != nil {
-		return err
-	}
-	since := &client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
-	w, err := api.Watch(ctx, &v1alpha1.IngressDaemonSetList{}, since)
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		set, ok := event.Object.(*v1alpha1.IngressDaemonSet)
-		if !ok {
-			return apierrors.FromObject(event.Object)
-		}
-		if sets[client.ObjectKeyFromObject(set)] = *set; event.Type == watch.Deleted {
-			delete(sets, client.ObjectKeyFromObject(set))
-		}
-		if err := see(inOrder(sets)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // inOrder are the IngressDaemonSets by namespace and name.

@@ -21,17 +21,15 @@ type canvas struct {
 	drawn int
 }
 
-// redrawn shows something in place, on a terminal: each time that it changes, and every second until
-// the context ends. Elsewhere it is shown as it was to be.
-func redrawn[T any](ctx context.Context, out io.Writer, plain func(T) error, text func(T) string) func(T) error {
+// redrawn is what shows something in place on a terminal, until the context ends; nil elsewhere.
+func redrawn[T any](ctx context.Context, out io.Writer, text func(T) string) *live[T] {
 	size := sizeOf(out)
 	if size == nil {
-		return plain
+		return nil
 	}
-	drawing := &canvas{out: out, size: size}
-	view := &live[T]{show: func(value T) error { return drawing.draw(text(value)) }}
+	view := &live[T]{text: text, draw: (&canvas{out: out, size: size}).draw}
 	go view.tick(ctx)
-	return view.changed
+	return view
 }
 
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -63,19 +61,38 @@ func rowsOf(text string, columns int) int {
 }
 
 // live shows something anew each time that it changes, and every second, since ages
-// and remaining times pass.
+// and remaining times pass. While the API server is away, the last picture stays as it is: it cannot be
+// known how far its times have come. Below stands for how long that is so.
 type live[T any] struct {
-	show func(T) error
+	text func(T) string
+	draw func(string) error
 
-	mu   sync.Mutex
-	last *T
+	mu      sync.Mutex
+	last    *T
+	picture string
+	outage  outage
 }
 
 func (l *live[T]) changed(value T) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = &value
-	return l.show(value)
+	l.last, l.outage = &value, outage{}
+	return l.show()
+}
+
+// away is told each time that the API server was asked in vain.
+func (l *live[T]) away(lasts outage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outage = lasts
+	_ = l.show()
+}
+
+func (l *live[T]) show() error {
+	if l.outage.err == nil {
+		l.picture = l.text(*l.last)
+	}
+	return l.draw(l.picture + l.outage.text(time.Now()))
 }
 
 // tick returns when ctx is over.
@@ -92,7 +109,7 @@ func (l *live[T]) tick(ctx context.Context) {
 		if l.last != nil && ctx.Err() == nil {
 			// What cannot be written now cannot be written at the next change either,
 			// which ends the command.
-			_ = l.show(*l.last)
+			_ = l.show()
 		}
 		l.mu.Unlock()
 	}

@@ -3,6 +3,7 @@ package kubectl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,7 @@ func TestCanvas(t *testing.T) {
 func TestLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shown []string
-		l := &live[string]{show: func(s string) error {
+		l := &live[string]{text: func(s string) string { return s }, draw: func(s string) error {
 			shown = append(shown, s)
 			if s == "broken" {
 				return errors.New("no terminal any more")
@@ -56,6 +57,34 @@ func TestLive(t *testing.T) {
 		}
 		if got := strings.Join(shown, " "); got != "first first first broken" {
 			t.Errorf("shown: %s", got)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// TestLiveKeepsItsPicture while the API server is away, and says below for how long.
+func TestLiveKeepsItsPicture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made int
+		var shown string
+		l := &live[string]{
+			text: func(s string) string { made++; return fmt.Sprintf("%s %d\n", s, made) },
+			draw: func(s string) error { shown = s; return nil },
+		}
+		if err := l.changed("first"); err != nil {
+			t.Error(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go l.tick(ctx)
+		l.away(outage{time.Now(), errors.New("connection \x1b[2Jrefused")})
+		time.Sleep(90*time.Second + time.Millisecond)
+		synctest.Wait()
+		if want := "first 1\nThe API server is away for 1m30s, and is asked again: connection \ufffd[2Jrefused\n"; shown != want {
+			t.Errorf("%q, want %q", shown, want)
+		}
+		if err := l.changed("second"); err != nil || shown != "second 2\n" {
+			t.Errorf("%v, %q", err, shown)
 		}
 		stop()
 		synctest.Wait()

@@ -44,8 +44,12 @@ func (o *operator) plan() *cobra.Command {
 			if err := a.read(c, args[0]); err != nil {
 				return err
 			}
-			api, live, err := o.get(c.Context(), args[0])
+			api, namespace, err := o.connectFor(a.named)
 			if err != nil {
+				return err
+			}
+			live := &v1alpha1.IngressDaemonSet{}
+			if err := api.Get(c.Context(), types.NamespacedName{Namespace: namespace, Name: args[0]}, live); err != nil {
 				return err
 			}
 			objects, err := readFleet(c.Context(), api, live)
@@ -77,6 +81,20 @@ func (o *operator) plan() *cobra.Command {
 	f.StringVarP(&a.output, "output", "o", "", "json or yaml")
 	c.MarkFlagsMutuallyExclusive("filename", "revision")
 	return c
+}
+
+// connectFor gives a client and the namespace of an IngressDaemonSet in a file, nil for none: its own, or that
+// of the flags. As for kubectl it may not be another one than -n names.
+func (o *operator) connectFor(named *v1alpha1.IngressDaemonSet) (client.Client, string, error) {
+	api, namespace, err := o.connect()
+	if err != nil || named == nil || named.Namespace == "" {
+		return api, namespace, err
+	}
+	if asked := *o.flags.Namespace; asked != "" && asked != named.Namespace {
+		return nil, "", fmt.Errorf("the namespace from the provided object %q does not match the namespace %q. You must pass '--namespace=%s' to perform this operation",
+			named.Namespace, asked, named.Namespace)
+	}
+	return api, named.Namespace, nil
 }
 
 // notGiven stands for a duration that no flag names: it is measured, or planned with in two ways.

@@ -222,6 +222,58 @@ func TestPlanOfAFile(t *testing.T) {
 	}
 }
 
+// TestPlanOfANamespace looks where kubectl would apply the file: in its own namespace, or where it names none
+// in that of -n, or of the context. One that names another than -n is refused before the cluster is asked.
+func TestPlanOfANamespace(t *testing.T) {
+	f := newFakeAPI(t)
+	set := midway()
+	set.Spec.PodsPerNode = new(int32(2))
+	set.Status = v1alpha1.IngressDaemonSetStatus{}
+	f.putFleet(set, onNodes(2, objects.Revision(objects.Template(set))))
+	const planned, elsewhere = "Nothing is to be done", "could not find the requested resource (get ingressdaemonsets"
+	const other = `the namespace from the provided object "edge" does not match the namespace "default". You must pass '--namespace=edge' to perform this operation`
+	for _, c := range []struct{ file, flag, context, want string }{
+		{"default", "", "edge", planned},
+		{"default", "default", "edge", planned},
+		{"", "default", "edge", planned},
+		{"", "", "default", planned},
+		{"", "", "edge", elsewhere},
+		{"", "edge", "default", elsewhere},
+		{"edge", "", "default", elsewhere},
+		{"edge", "default", "edge", other},
+	} {
+		named := set.DeepCopy()
+		named.TypeMeta, named.Namespace = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind.Kind}, c.file
+		manifest, err := yaml.Marshal(named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		file, config := filepath.Join(dir, "new.yaml"), filepath.Join(dir, "kubeconfig")
+		for path, content := range map[string]string{file: string(manifest), config: fmt.Sprintf(kubeconfig, f.url, c.context)} {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args := []string{"plan", "nginx", "-f", file, "--kubeconfig", config}
+		if c.flag != "" {
+			args = append(args, "-n", c.flag)
+		}
+		f.asked = 0
+		out, err := f.run(args)
+		if err != nil {
+			out += err.Error()
+		}
+		if !strings.Contains(out, c.want) || c.want == other && f.asked > 0 {
+			t.Errorf("of the file %q, -n %q, of the context %q: %s", c.file, c.flag, c.context, out)
+		}
+	}
+}
+
+// kubeconfig is for a server, with a namespace.
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: it, clusters: [{name: it, cluster: {server: %q}}],
+  contexts: [{name: it, context: {cluster: it, namespace: %q}}]}`
+
 // TestFromManifests finds the IngressDaemonSet among other objects.
 func TestFromManifests(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: proxy}\n"

@@ -16,7 +16,7 @@ import (
 // status lists: it tells of each node one reason, and knows no events.
 type podReasons struct {
 	// read reads pods and events.
-	read func(context.Context, *v1alpha1.IngressDaemonSet) map[string][]string
+	read func(context.Context, *v1alpha1.IngressDaemonSet) (map[string][]string, error)
 
 	last map[string][]string
 	at   time.Time
@@ -26,37 +26,41 @@ type podReasons struct {
 const reasonsEvery = 3 * time.Second
 
 func podReasonsOf(api client.Client) *podReasons {
-	return &podReasons{read: func(ctx context.Context, set *v1alpha1.IngressDaemonSet) map[string][]string {
+	return &podReasons{read: func(ctx context.Context, set *v1alpha1.IngressDaemonSet) (map[string][]string, error) {
 		return reasonsByNode(ctx, api, set)
 	}}
 }
 
+// of is empty where pods cannot be read, and what it was where they cannot any more: the status is worth
+// showing without it.
 func (r *podReasons) of(ctx context.Context, set *v1alpha1.IngressDaemonSet, now time.Time) map[string][]string {
 	if r.at.IsZero() || now.Sub(r.at) >= reasonsEvery {
-		r.last, r.at = r.read(ctx, set), now
+		r.at = now
+		if reasons, err := r.read(ctx, set); err == nil {
+			r.last = reasons
+		}
 	}
 	return r.last
 }
 
-// reasonsByNode is empty where pods cannot be read: the status is worth showing without it.
-func reasonsByNode(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet) map[string][]string {
+func reasonsByNode(ctx context.Context, api client.Client, set *v1alpha1.IngressDaemonSet) (map[string][]string, error) {
 	var nodes []string
 	for _, n := range set.Status.Nodes {
 		nodes = append(nodes, v1alpha1.LabelValue(n.Name))
 	}
 	if len(nodes) == 0 {
-		return nil
+		return nil, nil
 	}
 	onThese, err := labels.NewRequirement(v1alpha1.LabelNode, selection.In, nodes)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelName: v1alpha1.LabelValue(set.Name)}).Add(*onThese)
 	var pods corev1.PodList
 	if err := api.List(ctx, &pods, client.InNamespace(set.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil
+		return nil, err
 	}
-	return reasonsOf(pods.Items, func() []corev1.Event { return warningsOf(ctx, api, set.Namespace) })
+	return reasonsOf(pods.Items, func() []corev1.Event { return warningsOf(ctx, api, set.Namespace) }), nil
 }
 
 // reasonsOf asks for events only where a pod is not ready. Pods that are on their way out are not to be.

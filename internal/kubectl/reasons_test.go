@@ -2,6 +2,7 @@ package kubectl
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,16 +130,22 @@ func TestPodState(t *testing.T) {
 	}
 }
 
-// TestReasonsAreReadSeldom, however often a status is shown.
+// TestReasonsAreReadSeldom, however often a status is shown, and stay when they cannot be read any more.
 func TestReasonsAreReadSeldom(t *testing.T) {
-	reads := 0
-	r := &podReasons{read: func(context.Context, *v1alpha1.IngressDaemonSet) map[string][]string {
-		reads++
-		return map[string][]string{"node-1": {"why"}}
+	reads, gone := 0, error(nil)
+	r := &podReasons{read: func(context.Context, *v1alpha1.IngressDaemonSet) (map[string][]string, error) {
+		if reads++; gone != nil {
+			return nil, gone
+		}
+		return map[string][]string{"node-1": {"why"}}, nil
 	}}
 	for i, want := range []int{1, 1, 1, 2, 2} {
 		if got := r.of(t.Context(), midway(), now.Add(time.Duration(i)*time.Second)); reads != want || got["node-1"][0] != "why" {
 			t.Errorf("after %d seconds: %d reads, %v", i, reads, got)
 		}
+	}
+	gone = errors.New("connection refused")
+	if got := r.of(t.Context(), midway(), now.Add(time.Minute)); reads != 3 || got["node-1"][0] != "why" {
+		t.Errorf("while they cannot be read: %d reads, %v", reads, got)
 	}
 }

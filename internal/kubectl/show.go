@@ -52,12 +52,15 @@ func (o *operator) status() *cobra.Command {
 				}
 				return show(set)
 			}
+			ctx, stop := context.WithCancel(c.Context())
+			defer stop()
+			away := o.sayAway()
 			if p == nil {
-				ctx, stop := context.WithCancel(c.Context())
-				defer stop()
-				show = redrawn(ctx, o.streams.Out, show, text)
+				if view := redrawn(ctx, o.streams.Out, text); view != nil {
+					show, away = view.changed, view.away
+				}
 			}
-			return o.follow(c.Context(), args[0], func(set *v1alpha1.IngressDaemonSet) (bool, error) { return false, show(set) })
+			return o.follow(ctx, args[0], func(set *v1alpha1.IngressDaemonSet) (bool, error) { return false, show(set) }, away)
 		},
 	}
 	c.Flags().BoolVarP(&again, "watch", "w", false, "show it anew whenever it changes, on a terminal in place")

@@ -11,8 +11,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -52,9 +50,8 @@ func (f statusFlags) run(ctx context.Context, o *operator, name string) error {
 	if err != nil {
 		return err
 	}
-	last, seen := "", false
+	last := ""
 	see := func(set *v1alpha1.IngressDaemonSet) (bool, error) {
-		seen = true
 		if present := objects.Revision(objects.Template(set)); hash != "" && present != hash {
 			return true, fmt.Errorf("revision %d (%s) is not what is rolled out: the template is that of %s", f.revision, hash, present)
 		}
@@ -72,31 +69,11 @@ func (f statusFlags) run(ctx context.Context, o *operator, name string) error {
 		}
 		return err
 	}
-	for {
-		err := o.follow(ctx, name, see)
-		switch {
-		case err == nil:
-			return context.Cause(ctx)
-		case !seen || !passes(err):
-			return err
-		}
-		// The rollout goes on, or stands, whether or not anybody can look: who waits for it waits on.
-		fmt.Fprintf(o.streams.ErrOut, "The API server is asked again: %v\n", err)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(askedAgain):
-		}
+	// The rollout goes on, or stands, whether or not anybody can look: who waits for it waits on.
+	if err := o.follow(ctx, name, see, o.sayAway()); err != nil {
+		return err
 	}
-}
-
-// askedAgain is after how long an API server is asked again that did not answer.
-const askedAgain = time.Second
-
-// passes reports whether an error is of an API server that is away, or overloaded, for a while.
-func passes(err error) bool {
-	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
+	return context.Cause(ctx)
 }
 
 // hashOf is the hash of a revision by its number; empty for 0, which is whatever is rolled out.

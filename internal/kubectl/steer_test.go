@@ -10,7 +10,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -265,27 +264,6 @@ func TestRolloutStatusOutlastsItsWatch(t *testing.T) {
 	}
 	if out, err := f.ids("rollout", "status", "nginx"); err != nil || !strings.Contains(out, "successfully rolled out") || f.expired {
 		t.Errorf("%v, %s", err, out)
-	}
-}
-
-// TestRolloutStatusOutlastsTheAPIServer once it has seen the rollout: that goes on meanwhile. One that is away
-// from the first on may be no API server.
-func TestRolloutStatusOutlastsTheAPIServer(t *testing.T) {
-	f, stored := recordedFleet(t, func(*v1alpha1.IngressDaemonSet) {})
-	f.afterWatch = func() {
-		set := stored()
-		set.Status.Conditions[1].Reason, set.Status.UpdatedNodes = v1alpha1.ReasonComplete, 4
-		f.put(kindSet, set)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.away = 1
-	}
-	if out, err := f.ids("rollout", "status", "nginx"); err != nil || !strings.Contains(out, "1 of 4 nodes are updated") || !strings.Contains(out, "successfully rolled out") || f.away > 0 {
-		t.Errorf("%v, %s", err, out)
-	}
-	f.away = 1
-	if out, err := f.ids("rollout", "status", "nginx"); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("from the first on: %v, %s", err, out)
 	}
 }
 
