@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +28,40 @@ func TestRendered(t *testing.T) {
 			}
 			golden.Equal(t, *update, filepath.Join("testdata", name+".yaml"), withoutSpecs(template(t, args...)))
 		})
+	}
+}
+
+// TestNamespaceOfDigits: a namespace that reads as a number is a text wherever it stands, in everything that can be
+// installed.
+func TestNamespaceOfDigits(t *testing.T) {
+	const digits = "123"
+	named := 0
+	var look func(path string, value any)
+	look = func(path string, value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for key, below := range value {
+				look(path+"."+key, below)
+			}
+		case []any:
+			for _, below := range value {
+				look(path, below)
+			}
+		case string:
+			if value == digits {
+				named++
+			}
+		default:
+			if fmt.Sprint(value) == digits {
+				t.Errorf("%s is a %T", path, value)
+			}
+		}
+	}
+	for name, object := range objects(t, strings.NewReader(template(t, "--namespace", digits, "--values", valuesOf("everything"), "--set", "dashboard.namespace="))) {
+		look(name, object)
+	}
+	if named < 15 {
+		t.Errorf("the namespace stands in %d places", named)
 	}
 }
 

@@ -97,3 +97,19 @@ func TestDocumentedUpgrade(t *testing.T) {
 		t.Error("what the older chart did not know is left out")
 	}
 }
+
+// TestNotesOfAClone: whoever installs a clone's chart, which no release can be taken for, and names no image, is told
+// that there is none.
+func TestNotesOfAClone(t *testing.T) {
+	if m := readMetadata(t); m.Version != "0.0.0" || m.AppVersion != "latest" {
+		t.Errorf("the chart of a clone is %s, of %s", m.Version, m.AppVersion)
+	}
+	const warning = "nobody publishes the image that it installs,\n\n  mumoshu/ingress-daemonset-controller:latest\n"
+	for set, warns := range map[string]bool{"replicas=2": true, "image.tag=v1": false, "image.digest=sha256:" + strings.Repeat("0", 64): false} {
+		out, err := run(t, "install", instance, folder, "--set", set, "--dry-run=client", "--kube-apiserver="+newAPIServer(t))
+		_, notes, _ := strings.Cut(out, "NOTES:\n")
+		if err != nil || strings.Contains(notes, warning) != warns || !strings.Contains(notes, "The controller runs in namespace") {
+			t.Errorf("%s: %v\n%s", set, err, notes)
+		}
+	}
+}

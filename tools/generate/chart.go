@@ -64,7 +64,7 @@ const divider = "---\n"
 var names = strings.NewReplacer(
 	"{{", `{{ "{{" }}`,
 	"app.kubernetes.io/name: "+product, call("selectorLabels"),
-	"namespace: "+namespace, "namespace: {{ .Release.Namespace }}",
+	"namespace: "+namespace, "namespace: {{ .Release.Namespace | quote }}",
 	"kind: ServiceAccount\n  name: "+product, "kind: ServiceAccount\n  name: "+call("serviceAccountName"),
 	"name: "+product, "name: "+call("fullname"),
 )
