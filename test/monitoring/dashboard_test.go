@@ -106,12 +106,15 @@ var rows = []row{
 		}},
 	}},
 	{"What waits, and why?", 8, []panel{
-		{kind: "state-timeline", title: "Conditions that are not as they should be", width: 16, about: "Why a rollout stood still, was blocked or paused, and since when.", queries: []query{
+		{kind: "state-timeline", title: "Conditions that are not as they should be", width: 10, about: "Why a rollout stood still, was blocked or paused, and since when.", queries: []query{
 			{"max by (" + bySet + ", reason) (ingressdaemonset_condition{condition=\"Available\"," + ofSet + "} == 0) + 1", set + " not available: {{reason}}"},
 			{"max by (" + bySet + ", reason) (ingressdaemonset_condition{condition=\"Progressing\"," + ofSet + "} == 0) + 1", set + " stands: {{reason}}"},
 			{"max by (" + bySet + ", condition, reason) (ingressdaemonset_condition{condition=~\"Blocked|Degraded|Warning\"," + ofSet + "} == 1)", set + " {{condition}}: {{reason}}"},
 		}},
-		{kind: "timeseries", title: "Rejected pods, and health checks that flap", width: 8, about: "Pods that kubelets reject, and changes of health checks: two a node and turn are a rollout's.", unit: "cps", queries: []query{
+		{kind: "state-timeline", title: "TargetGroupAttachments that are not ready", width: 7, about: "What is stalled waits for somebody, what is reconciling for targets; and why.", queries: []query{
+			{"max by (" + bySet + ", condition, reason) (ingressdaemonset_group_attachment_condition{condition=~\"Stalled|Reconciling\"} == 1)", set + " {{condition}}: {{reason}}"},
+		}},
+		{kind: "timeseries", title: "Rejected pods, and health checks that flap", width: 7, about: "Pods that kubelets reject, and changes of health checks: two a node and turn are a rollout's.", unit: "cps", queries: []query{
 			{"sum by (" + bySet + ") (rate(ingressdaemonset_rejected_pods_total{" + ofSet + "}[$__rate_interval]))", set + " rejected"},
 			{"sum by (" + bySet + ") (rate(ingressdaemonset_health_check_flips_total{" + ofSet + "}[$__rate_interval]))", set + " changes"},
 		}},

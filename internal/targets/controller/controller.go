@@ -3,7 +3,7 @@
 // and deregisters targets.
 //
 // observe.go reads objects, and what is known of the cloud, into one State, targets.Plan decides,
-// apply.go writes what must be remembered and has calls made, report.go makes events and metrics.
+// apply.go writes what must be remembered and has calls made, report.go makes events, metrics.go metrics.
 // Beside them, writes.go keeps writes that fail from holding up others, account.go makes calls as
 // one role, roles.go says which may be assumed, listing.go lists what changes seldom, such as the
 // groups and, with bindings.go, who has one to itself, survey.go finds what else is asked of an
@@ -95,6 +95,8 @@ type Reconciler struct {
 	gates map[types.UID]string
 	// counted are the numbers of targets that the metrics tell.
 	counted map[counted]int
+	// conditions are those of TargetGroupAttachments that they tell.
+	conditions conditionValues
 }
 
 // Reconcile observes, decides, applies and reports, once, for all groups.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// idle says of each TargetGroupAttachment that nobody keeps it.
+// idle says of each TargetGroupAttachment that nobody keeps it, also by the metrics.
 type idle struct{ client client.Client }
 
 // SetUpIdle registers with the manager what takes the place of the controller where there is no cloud.
@@ -36,10 +36,17 @@ func SetUpIdle(mgr ctrl.Manager) error {
 // Reconcile writes the status of one object where it says anything else.
 func (i *idle) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := &v1alpha1.TargetGroupAttachment{}
-	if err := i.client.Get(ctx, request.NamespacedName, object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	switch err := i.client.Get(ctx, request.NamespacedName, object); {
+	case apierrors.IsNotFound(err):
+		forgetAttachment(request.NamespacedName)
+		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, err
 	}
 	status := targets.Idle(object, time.Now())
+	said := conditionValues{}
+	said.add(object, status.Conditions)
+	said.replace(nil)
 	if same(object.Status, status) {
 		return ctrl.Result{}, nil
 	}

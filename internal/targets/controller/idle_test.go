@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,8 +15,9 @@ import (
 )
 
 // TestIdleSaysSoOnce writes that nobody keeps a TargetGroupAttachment, and nothing else of it, once; again
-// where another write came between.
+// where another write came between. The metrics tell of it until it is gone.
 func TestIdleSaysSoOnce(t *testing.T) {
+	attachmentConditions.Reset()
 	api := fakeapi.New(t, named("one", v1alpha1.Finalizer))
 	conflict := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("x").GroupResource(), "one", errors.New("changed"))
 	api.Refuse = func(string) error { return conflict }
@@ -40,8 +42,18 @@ func TestIdleSaysSoOnce(t *testing.T) {
 	if !meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionStalled) || !slices.Equal(object.Finalizers, []string{v1alpha1.Finalizer}) {
 		t.Errorf("%+v", object)
 	}
-	request.Name = "gone"
+	want := map[string]float64{"Blocked one ns NoCloud": 1, "Ready one ns NoCloud": 0, "Reconciling one ns AsExpected": 0, "Stalled one ns NoCloud": 1}
+	if diff := cmp.Diff(want, reported(t, "ingressdaemonset_group_attachment_condition")); diff != "" {
+		t.Errorf("what the metrics tell (-want +got)\n%s", diff)
+	}
+	object.Finalizers = nil
+	if err := errors.Join(api.Update(t.Context(), object), api.Delete(t.Context(), object)); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := i.Reconcile(t.Context(), request); err != nil {
 		t.Error(err)
+	}
+	if left := reported(t, "ingressdaemonset_group_attachment_condition"); len(left) > 0 {
+		t.Errorf("the metrics tell of one that is gone: %v", left)
 	}
 }
