@@ -7,6 +7,8 @@ var Played = map[string][]string{
 	"docs/quickstart.md": {"A cluster", "The image", "The controller", "Proxies on every node", "A rollout", "Remove it all"},
 	// TestMoveFromADaemonSet of test/e2e
 	"docs/guides/migrate.md": {"Prepare", "Move a node", "Move a node back", "When all nodes have moved"},
+	// TestACMEStore
+	"docs/guides/migrate-traefik.md": {"ACME first"},
 	// TestEKS of test/targets
 	"docs/guides/eks.md": {
 		"Names", "Security groups", "The load balancer", "The controller's role", "By IRSA", "By Pod Identity", "Install", "Nodes as targets", "Pods as targets",
@@ -27,7 +29,7 @@ const (
 	ofConvert  = "TestExamples of internal/conversion converts such objects"
 	ofOwner    = "TestHandOver of test/targets: an imitation of that controller is stopped and started"
 	ofOwnerPod = "TestHandOver of test/targets: a TargetGroupAttachment of that kind"
-	ofACME     = "nothing: no Traefik runs here, nor an ACME server"
+	ofACME     = "TestACMEStore: a store that is made up, since no Traefik runs here, nor an ACME server"
 
 	ofSecurityGroups = "nothing: the emulator of AWS has no security groups, and load balancers without an address"
 	ofTrust          = "TestEKSTrust of test/targets: a role of the emulator by the page's policies, and tokens of the API server"
@@ -75,12 +77,10 @@ var Instead = map[string]InPlace{
 	"kubectl apply -f proxy.yaml":                                                   {"", ofConvert},
 	"helm rollback ingress-nginx --namespace ingress-nginx":                         {"", ofChart},
 	"kubectl exec -n traefik deployment/traefik -- cat /data/acme.json > acme.json": {"", ofACME},
-	`jq -r '.letsencrypt.Certificates[] | select(.domain.main == "www.example.com") | .certificate' acme.json | base64 -d > tls.crt`:                                     {"", ofACME},
-	`jq -r '.letsencrypt.Certificates[] | select(.domain.main == "www.example.com") | .key' acme.json | base64 -d > tls.key`:                                             {"", ofACME},
-	"kubectl create secret tls www-example-com --cert=tls.crt --key=tls.key":                                                                                             {"", ofACME},
-	"kubectl ids from deployment/traefik -n traefik > proxy.yaml":                                                                                                        {"", ofConvert},
+	"kubectl create secret tls www-example-com --cert=tls.crt --key=tls.key":        {"", "TestACMEStore reads the pair; kubectl makes the Secret"},
+	"kubectl ids from deployment/traefik -n traefik > proxy.yaml":                   {"", ofConvert},
 	"helm upgrade traefik traefik --repo https://traefik.github.io/charts --version 41.3.0 --namespace traefik --reset-then-reuse-values --set deployment.enabled=false": {"", ofChart},
-	"helm rollback traefik --namespace traefik":                                                                                                                          {"", ofChart},
+	"helm rollback traefik --namespace traefik": {"", ofChart},
 
 	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=0": {"", ofOwner},
 	"kubectl scale deployment kube-ingress-aws-controller -n kube-system --replicas=1": {"", ofOwner},

@@ -90,7 +90,7 @@ func tryCluster(ctx context.Context, log *progress.Log) (err error) {
 	defer func() { err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), dir)) }()
 	o := cluster.Options{SimulatedNodes: 1, Dir: dir, Log: os.Stdout}
 	if os.Geteuid() == 0 {
-		o.Nodes, o.Packages = 1, []string{"prometheus", "prometheus-alertmanager"}
+		o.Nodes, o.Packages = 1, []string{"prometheus", "prometheus-alertmanager", "jq"}
 	}
 	if _, err = cluster.Start(ctx, o); err != nil {
 		return err
