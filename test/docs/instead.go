@@ -11,7 +11,7 @@ var Played = map[string][]string{
 	"docs/guides/migrate-traefik.md": {"ACME first"},
 	// TestEKS of test/targets
 	"docs/guides/eks.md": {
-		"Names", "Security groups", "The load balancer", "The controller's role", "By IRSA", "By Pod Identity", "Install", "Nodes as targets", "Pods as targets",
+		"Names", "Security groups", "The load balancer", "The controller's role", "By IRSA", "By Pod Identity", "Install", "Nodes as targets", "Pods as targets", "Take it down",
 	},
 }
 
@@ -32,6 +32,8 @@ const (
 	ofACME     = "TestACMEStore: a store that is made up, since no Traefik runs here, nor an ACME server"
 
 	ofSecurityGroups = "nothing: the emulator of AWS has no security groups, and load balancers without an address"
+	ofNoIAM          = "nothing: the emulator of AWS has no IAM and no EKS from which anything could be deleted"
+	ofUninstall      = "test/install uninstalls the chart with the CRDs; the controller of test/targets is none of the chart's"
 	ofTrust          = "TestEKSTrust of test/targets: a role of the emulator by the page's policies, and tokens of the API server"
 )
 
@@ -70,6 +72,27 @@ var Instead = map[string]InPlace{
 		"", "test/chart renders the chart with these values, test/install installs it with others; the controller of test/targets runs with the same flags"},
 	"curl -si http://$(aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text)/": {
 		"aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text", "the rest: test/balancer sends traffic through the emulator's load balancers"},
+
+	`FRONT=$(aws ec2 describe-security-groups --filters Name=group-name,Values=ingress Name=vpc-id,Values=$VPC --query 'SecurityGroups[0].GroupId' --output text)`: {"FRONT=sg-front", ofSecurityGroups},
+	"aws ec2 revoke-security-group-ingress --group-id $NODES --protocol tcp --port 80 --source-group $FRONT":                                                       {"", ofSecurityGroups},
+	"aws ec2 revoke-security-group-ingress --group-id $NODES --protocol tcp --port 10080 --source-group $FRONT":                                                    {"", ofSecurityGroups},
+	"aws ec2 revoke-security-group-ingress --group-id $NODES --protocol tcp --port 8080 --source-group $FRONT":                                                     {"", ofSecurityGroups},
+	"aws ec2 revoke-security-group-ingress --group-id $NODES --protocol tcp --port 10254 --source-group $FRONT":                                                    {"", ofSecurityGroups},
+	"aws ec2 delete-security-group --group-id $FRONT":                                                                                                              {"", ofSecurityGroups},
+	"kubectl delete -f nodes.yaml -f pods.yaml": {
+		`kubectl patch tga nginx pods --type=merge -p '{"spec":{"detachFloorSeconds":0}}' && kubectl delete tga nginx pods && kubectl delete ids nginx pods --cascade=orphan && kubectl delete configmap nginx pods`,
+		"TestEKS, of targets without a settle time; the pods' end is that of every IngressDaemonSet, in test/e2e and test/balancer"},
+	"helm uninstall ingress-daemonset-controller --namespace ingress-daemonset-system --wait": {"", ofUninstall},
+	"kubectl delete --wait -k config/crd":                                                     {"", ofUninstall},
+	"kubectl delete clusterrole ingress-daemonset-healthchecker":                              {"", ofUninstall},
+	"kubectl delete namespace ingress-daemonset-system":                                       {"", ofUninstall},
+	"ASSOCIATION=$(aws eks list-pod-identity-associations --cluster-name $CLUSTER --namespace ingress-daemonset-system --service-account ingress-daemonset-controller --query 'associations[0].associationId' --output text)": {"", ofNoIAM},
+	"aws eks delete-pod-identity-association --cluster-name $CLUSTER --association-id $ASSOCIATION":                                                                                                                           {"", ofNoIAM},
+	"aws iam detach-role-policy --role-name ingress-daemonset-controller --policy-arn arn:aws:iam::$ACCOUNT:policy/ingress-daemonset-controller":                                                                              {"", ofNoIAM},
+	"aws iam delete-role --role-name ingress-daemonset-controller":                                                                                                                                                            {"", ofNoIAM},
+	"aws iam delete-policy --policy-arn arn:aws:iam::$ACCOUNT:policy/ingress-daemonset-controller":                                                                                                                            {"", ofNoIAM},
+	"aws iam delete-open-id-connect-provider --open-id-connect-provider-arn arn:aws:iam::$ACCOUNT:oidc-provider/${ISSUER#https://}":                                                                                           {"", ofNoIAM},
+	"aws eks delete-addon --cluster-name $CLUSTER --addon-name eks-pod-identity-agent":                                                                                                                                        {"", ofNoIAM},
 
 	"kubectl ids from daemonset/ingress-nginx-controller -n ingress-nginx > proxy.yaml":                                                                                                       {"", ofConvert},
 	"helm upgrade ingress-nginx ingress-nginx --repo https://kubernetes.github.io/ingress-nginx --version 4.15.1 --namespace ingress-nginx --reset-then-reuse-values --values keep-away.yaml": {"", ofChart},

@@ -27,13 +27,15 @@ const (
 	eksPage = "docs/guides/eks.md"
 	// ofGuide is a label of the nodes that the page's IngressDaemonSets are for.
 	ofGuide = "example.com/eks"
+	// takeDown is the last section of the page, which removes what the others made.
+	takeDown = "Take it down"
 	// podsGroup is the group of the page whose targets have addresses that nothing listens at here.
 	podsGroup = "ingress-pods"
 )
 
-// TestEKS follows that page from top to bottom, with what test/docs has in place of what cannot run here: in
-// the end the emulator's groups have, as healthy targets, the nodes and the pods that the page's manifests
-// make. Nothing else runs meanwhile: the page asks for every node of its cluster.
+// TestEKS follows that page from top to bottom, with what test/docs has in place of what cannot run here: the
+// emulator's groups have, as healthy targets, the nodes and the pods that the page's manifests make, and at last
+// neither groups nor load balancer are left. Nothing else runs meanwhile: the page asks for every node of its cluster.
 func TestEKS(t *testing.T) {
 	r := newReader(t)
 	nodes := []string{"simulated-1", "simulated-3"}
@@ -44,18 +46,8 @@ func TestEKS(t *testing.T) {
 	shownPage := r.file(eksPage)
 	r.manifests(shownPage)
 	t.Cleanup(r.clear)
-	answers := map[string]string{}
-	for _, line := range docs.PlayedCommands(eksPage, shownPage) {
-		run := line
-		if instead, found := docs.Instead[line]; found {
-			run = instead.Run
-		}
-		answers[line] = r.run(run)
-		if strings.HasPrefix(line, "PODS=") {
-			r.assumeHealthy(podsGroup)
-		}
-	}
-	for line, answer := range answers {
+	lines, down := docs.PlayedCommands(eksPage, shownPage), docs.Commands(docs.Section(shownPage, takeDown))
+	for line, answer := range r.follow(lines[:len(lines)-len(down)]) {
 		if strings.Contains(line, "$GROUP --query 'TargetHealth") {
 			r.lists(answer, "i-simulated-1\t80\thealthy", "i-simulated-3\t80\thealthy")
 		}
@@ -64,6 +56,25 @@ func TestEKS(t *testing.T) {
 		}
 	}
 	r.made()
+	r.follow(down)
+	r.removed()
+}
+
+// follow runs command lines, or what is run in their place, and has what each says.
+func (r *reader) follow(lines []string) map[string]string {
+	r.Helper()
+	answers := map[string]string{}
+	for _, line := range lines {
+		run := line
+		if instead, found := docs.Instead[line]; found {
+			run = instead.Run
+		}
+		answers[line] = r.run(run)
+		if strings.HasPrefix(line, "PODS=$(aws elbv2 create") {
+			r.assumeHealthy(podsGroup)
+		}
+	}
+	return answers
 }
 
 // reader follows a page in a shell, in a folder of its own.
@@ -235,28 +246,51 @@ func (r *reader) made() {
 	}
 }
 
-// clear removes what the page made.
+// removed is that the page leaves nothing behind in the account.
+func (r *reader) removed() {
+	r.Helper()
+	groups, err := admin.TargetGroups(r.Context())
+	r.must(err)
+	for _, g := range groups {
+		if strings.HasPrefix(g.Name, "ingress-") {
+			r.Errorf("left: %+v", g)
+		}
+	}
+	balancers, err := admin.LoadBalancers(r.Context())
+	r.must(err)
+	for _, b := range balancers {
+		if b.Name == "ingress" {
+			r.Errorf("left: %+v", b)
+		}
+	}
+}
+
+// clear removes what the page made and a reader keeps, such as pods of IngressDaemonSets that went without them, and
+// what a test that failed did not come to remove.
 func (r *reader) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for _, args := range [][]string{
-		{"patch", "tga", "nginx", "--type=merge", "-p", `{"spec":{"detachFloorSeconds":0}}`},
-		{"patch", "tga", "pods", "--type=merge", "-p", `{"spec":{"detachFloorSeconds":0}}`},
-		{"delete", "tga", "nginx", "pods"},
-		{"delete", "ids", "nginx", "pods", "--cascade=orphan"},
-		{"delete", "deployments,daemonsets", "-l", v1alpha1.LabelName + " in (nginx,pods)"},
-		{"delete", "configmap", "nginx", "pods"},
-		{"label", "nodes", "--all", ofGuide + "-"},
-	} {
+	kubectl := func(args ...string) {
 		if out, err := theCluster.Kubectl(ctx, append([]string{"-n", "default"}, args...)...).CombinedOutput(); err != nil {
 			r.Errorf("kubectl %v: %v: %s", args, err, out)
 		}
 	}
-	for _, err := range []error{
-		admin.DeleteLoadBalancer(ctx, "ingress"), admin.DeleteTargetGroup(ctx, "ingress-nodes"), admin.DeleteTargetGroup(ctx, podsGroup),
-	} {
-		if err != nil {
-			r.Error(err)
+	if r.Failed() {
+		for _, tga := range []string{"nginx", "pods"} {
+			// It may not be there yet, or not any more.
+			_ = theCluster.Kubectl(ctx, "-n", "default", "patch", "tga", tga, "--type=merge", "-p", `{"spec":{"detachFloorSeconds":0}}`).Run()
+		}
+		kubectl("delete", "tga", "nginx", "pods", "--ignore-not-found")
+		kubectl("delete", "ids", "nginx", "pods", "--cascade=orphan", "--ignore-not-found")
+		kubectl("delete", "configmap", "nginx", "pods", "--ignore-not-found")
+		for _, err := range []error{
+			admin.DeleteLoadBalancer(ctx, "ingress"), admin.DeleteTargetGroup(ctx, "ingress-nodes"), admin.DeleteTargetGroup(ctx, podsGroup),
+		} {
+			if err != nil {
+				r.Log(err)
+			}
 		}
 	}
+	kubectl("delete", "deployments,daemonsets", "-l", v1alpha1.LabelName+" in (nginx,pods)")
+	kubectl("label", "nodes", "--all", ofGuide+"-")
 }

@@ -38,7 +38,9 @@ var actions = map[string]action{
 		"LoadBalancerArn", "Attributes.member.#.Key", "Attributes.member.#.Value"),
 	version2 + " CreateListener": v2("", resource("LoadBalancerArn"), createListener,
 		"LoadBalancerArn", "Protocol", "Port", "DefaultActions.member.#.Type", "DefaultActions.member.#.TargetGroupArn"),
-	version2 + " AddTags": v2("", tagged, addTags, "ResourceArns.member.#", "Tags.member.#.Key", "Tags.member.#.Value"),
+	version2 + " DeleteLoadBalancer": v2("", resource("LoadBalancerArn"), deleteLoadBalancer, "LoadBalancerArn"),
+	version2 + " DeleteTargetGroup":  v2("", targetGroup, deleteTargetGroup, "TargetGroupArn"),
+	version2 + " AddTags":            v2("", tagged, addTags, "ResourceArns.member.#", "Tags.member.#.Key", "Tags.member.#.Value"),
 
 	classicVersion + " DescribeLoadBalancers": classic(classicReading, all, describeClassic,
 		"LoadBalancerNames.member.#", "Marker", "PageSize"),

@@ -7,7 +7,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/test/aws/cloud"
 )
 
-// What people make before targets are registered. None of it counts against a bucket: a person makes few calls.
+// What people make before targets are registered, and delete at the end. None of it counts against a bucket: a person makes few calls.
 
 func resource(name string) func(*Server, params) []string {
 	return func(_ *Server, p params) []string { return []string{p.text(name)} }
@@ -103,6 +103,15 @@ func createListener(s *Server, r request) (any, error) {
 	}
 	made := slices.DeleteFunc(s.Cloud.Listeners(), func(l cloud.ListenerView) bool { return l.Balancer != r.text("LoadBalancerArn") || l.Port != port })
 	return struct{ Listeners members[listenerAnswer] }{membersOf(made, listenerOf)}, nil
+}
+
+func deleteLoadBalancer(s *Server, r request) (any, error) {
+	s.Cloud.RemoveLoadBalancer(r.text("LoadBalancerArn"))
+	return struct{}{}, nil
+}
+
+func deleteTargetGroup(s *Server, r request) (any, error) {
+	return struct{}{}, s.Cloud.RemoveTargetGroup(r.text("TargetGroupArn"))
 }
 
 func addTags(s *Server, r request) (any, error) {

@@ -9,6 +9,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	elbv2 "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
 )
 
 // Name is what the program is called.
@@ -87,10 +89,12 @@ func call(ctx context.Context, client any, operation string, args []string) (any
 	return answer, nil
 }
 
-// waits are what can be waited for: the operation that tells, and the query whose values must all be one.
-var waits = map[string]struct{ operation, query, value string }{
-	"load-balancer-available": {"describe-load-balancers", "LoadBalancers[].State.Code", "active"},
-	"target-in-service":       {"describe-target-health", "TargetHealthDescriptions[].TargetHealth.State", "healthy"},
+// waits are what can be waited for: the operation that tells, and the query whose values must all be one, or
+// the error that the operation is to come to.
+var waits = map[string]struct{ operation, query, value, fails string }{
+	"load-balancer-available": {"describe-load-balancers", "LoadBalancers[].State.Code", "active", ""},
+	"load-balancers-deleted":  {"describe-load-balancers", "LoadBalancers[].State.Code", "", "LoadBalancerNotFound"},
+	"target-in-service":       {"describe-target-health", "TargetHealthDescriptions[].TargetHealth.State", "healthy", ""},
 }
 
 // longestWait is after how long the CLI gives up, which looks 40 times, every 15 s.
@@ -106,6 +110,9 @@ func wait(ctx context.Context, client any, what string, args []string) error {
 	defer cancel()
 	for {
 		answer, err := call(ctx, client, w.operation, args)
+		if refused, ok := errors.AsType[smithy.APIError](err); ok && refused.ErrorCode() == w.fails {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("%s wait %s: %w", Name, what, err)
 		}

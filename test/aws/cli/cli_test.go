@@ -50,7 +50,7 @@ func mustSay(t *testing.T, line string, more ...string) string {
 	return out
 }
 
-// TestFromNothing makes a group behind a load balancer, changes it, and registers a target.
+// TestFromNothing makes a group behind a load balancer, changes it, registers a target, and deletes it all.
 func TestFromNothing(t *testing.T) {
 	server := account(t)
 	if got := mustSay(t, "sts get-caller-identity --query Account --output text"); got != "123456789012" {
@@ -86,6 +86,19 @@ func TestFromNothing(t *testing.T) {
 	balancers, err := admin.LoadBalancers(t.Context())
 	if err != nil || len(balancers) != 1 || len(balancers[0].Zones) != 2 || balancers[0].Attributes["load_balancing.cross_zone.enabled"] != "true" {
 		t.Errorf("%+v, %v", balancers, err)
+	}
+
+	if out, err := said(t, "elbv2 delete-target-group --target-group-arn "+group); err == nil || !strings.Contains(err.Error(), "ResourceInUse") {
+		t.Errorf("a group with a listener is deleted: %s, %v", out, err)
+	}
+	for range 2 {
+		mustSay(t, "elbv2 delete-load-balancer --load-balancer-arn "+balancer)
+		mustSay(t, "elbv2 wait load-balancers-deleted --load-balancer-arns "+balancer)
+		mustSay(t, "elbv2 delete-target-group --target-group-arn "+group)
+	}
+	groups, err = admin.TargetGroups(t.Context())
+	if balancers, failed := admin.LoadBalancers(t.Context()); err != nil || failed != nil || len(groups)+len(balancers) > 0 {
+		t.Errorf("left: %v, %v, %v, %v", groups, balancers, err, failed)
 	}
 }
 

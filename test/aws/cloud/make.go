@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What the API makes and changes, in one step each. What tests put there goes past it, in change.go.
+// What the API makes, changes and deletes, in one step each. What tests put there goes past it, in change.go.
 
 // MakeTargetGroup makes a group of a name that no other has.
 func (c *Cloud) MakeTargetGroup(spec TargetGroup) (GroupView, error) {
@@ -66,6 +66,27 @@ func (c *Cloud) MakeListener(balancerARN, groupARN, protocol string, port int, n
 		b.Listeners = append(slices.Clone(b.Listeners), Listener{Protocol: protocol, Port: port, TargetGroup: g.Name})
 		return nil
 	})
+}
+
+// RemoveLoadBalancer deletes a balancer with its listeners. One that is gone already is no failure.
+func (c *Cloud) RemoveLoadBalancer(arn string) {
+	for _, b := range c.Balancers(false) {
+		if b.ARN == arn {
+			_ = c.DeleteLoadBalancer(b.Name)
+		}
+	}
+}
+
+// RemoveTargetGroup deletes a group that no listener uses. One that is gone already is no failure.
+func (c *Cloud) RemoveTargetGroup(arn string) error {
+	g, err := c.Group(arn)
+	if err != nil {
+		return nil
+	}
+	if err := c.DeleteTargetGroup(g.Name); err != nil {
+		return refuse("ResourceInUse", "Target group '%s' is currently in use by a listener or a rule", arn)
+	}
+	return nil
 }
 
 // SetBalancerAttributes changes attributes of a balancer, and leaves all others as they are.
