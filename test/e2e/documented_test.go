@@ -130,6 +130,7 @@ var documented = []step{
 		documented: "helm install ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --create-namespace --set image.repository=registry.example.com/ingress-daemonset-controller,image.tag=v1",
 		before:     uninstall, says: "Before an uninstall, delete the IngressDaemonSets",
 	},
+	{documented: "kubectl label namespace ingress-daemonset-system pod-security.kubernetes.io/enforce=restricted", says: "namespace/ingress-daemonset-system"},
 	{
 		documented: "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v2",
 		run:        "helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set image.tag=v1,verbosity=1",

@@ -1,6 +1,6 @@
 // Command deploy installs the controller, from config/default, into the cluster that $KUBECONFIG
 // names. $IMAGE is the image of the controller and of the health checkers; without it that is
-// the published one.
+// that of config/default, which nobody publishes.
 package main
 
 import (
