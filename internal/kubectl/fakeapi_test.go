@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -108,13 +109,22 @@ func (f *fakeAPI) run(args []string) (string, error) {
 	return out.String(), err
 }
 
+// patience is how long a command may take to print what it is ended at.
+const patience = 30 * time.Second
+
 // idsUntil is ids, ended when it prints that.
 func (f *fakeAPI) idsUntil(line string, args ...string) (string, error) {
-	ctx, cancel := context.WithCancelCause(f.t.Context())
+	f.t.Helper()
+	patient, stop := context.WithTimeout(f.t.Context(), patience)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(patient)
 	out := &interrupter{line: line, cancel: func() { cancel(errInterrupted) }}
 	c := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: out}, "v0")
 	c.SetArgs(append(args, "--server", f.url, "--kubeconfig", "/dev/null", "-n", "default"))
 	err := c.ExecuteContext(ctx)
+	if !strings.Contains(out.String(), line) {
+		f.t.Errorf("%v does not print %q", args, line)
+	}
 	return out.String(), err
 }
 
