@@ -57,6 +57,9 @@ func where(r *Request) string {
 	if r.TLS {
 		with = "with"
 	}
+	if !r.Local.IsValid() {
+		return fmt.Sprintf("at port %d %s TLS", r.Port, with)
+	}
 	return fmt.Sprintf("at %s port %d %s TLS", r.Local, r.Port, with)
 }
 

@@ -31,7 +31,7 @@ type Table struct {
 
 // Request is what of a request leads to its route.
 type Request struct {
-	// Local is the address at which the connection came in, Port its port, TLS whether it began with a
+	// Local is the address at which the connection came in, zero for one that no listener has for itself, Port its port, TLS whether it began with a
 	// handshake, and ServerName the name that was asked for in it, lower-case (SNI).
 	Local      netip.Addr
 	Port       uint16
