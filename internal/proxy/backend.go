@@ -22,6 +22,8 @@ type connections struct {
 	h2c  *http.Transport
 	// address is where they lead, for h2c.
 	address string
+	// failed is how the endpoint failed last, nil where it never did. The backend's mutex guards it.
+	failed error
 }
 
 // backend is one of the table, with what is kept of it between requests.
@@ -111,9 +113,10 @@ func (b *backend) succeeded(e *endpoint, given time.Time) {
 	b.endpoints.Succeeded(e, given)
 }
 
-func (b *backend) failed(e *endpoint, now time.Time) {
+func (b *backend) failed(e *endpoint, now time.Time, how error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	e.Value.failed = how
 	b.endpoints.Failed(e, now)
 }
 

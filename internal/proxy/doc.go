@@ -11,7 +11,7 @@
 //   - respond.go: the way back. tunnel.go, websocket.go: connections that change their protocol.
 //   - server.go: Server, its listeners and certificates. conn.go: a client's connection. drain.go: the
 //     end.
-//   - metrics.go: what is counted.
+//   - metrics.go: what is counted. endpoints.go: how endpoints stand.
 //
 // A request takes two locks, of its backend, each for the time of a choice. All else that it reads does
 // not change, or is swapped whole.

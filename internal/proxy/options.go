@@ -36,6 +36,9 @@ type Options struct {
 	// leaves idle ones open, DrainTimeout after what it ends those that go on; all from its beginning.
 	DrainDelay, DrainIdle, DrainTimeout time.Duration
 
+	// Reserved are ports at which no listener of the table is opened, and why.
+	Reserved map[uint16]string
+
 	// Log gets what net/http says of connections: broken handshakes, and panics. nil is nothing.
 	Log *log.Logger
 }

@@ -152,7 +152,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 		counts.failures[failed.Class].Add(1)
 	}
 	if isFault(failed) {
-		b.failed(e, now)
+		b.failed(e, now, failed)
 	}
 	if late := x.route.Timeout; late > 0 && now.Sub(x.start) >= time.Duration(late)*time.Millisecond {
 		return false

@@ -51,7 +51,7 @@ type Unavailable struct {
 
 // NewServer has a Proxy with an empty table, and no listeners. Drain or Close ends both.
 func NewServer(o Options) *Server {
-	s := &Server{proxy: New(o), options: o, listen: listenShared, bound: map[uint16]net.Listener{}, over: make(chan struct{})}
+	s := &Server{proxy: New(o), options: o, listen: ListenShared, bound: map[uint16]net.Listener{}, over: make(chan struct{})}
 	s.tls = &tls.Config{GetCertificate: s.certificate, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -98,7 +98,7 @@ func (s *Server) Listen() (unavailable []Unavailable) {
 		if s.bound[port] != nil {
 			continue
 		}
-		l, err := s.listen(":" + strconv.Itoa(int(port)))
+		l, err := s.listenAt(port)
 		if err != nil {
 			unavailable = append(unavailable, Unavailable{port, err})
 			continue
@@ -107,6 +107,13 @@ func (s *Server) Listen() (unavailable []Unavailable) {
 		s.wait.Go(func() { s.http.Serve(&listener{l, s, port}) })
 	}
 	return unavailable
+}
+
+func (s *Server) listenAt(port uint16) (net.Listener, error) {
+	if why := s.options.Reserved[port]; why != "" {
+		return nil, errors.New(why)
+	}
+	return s.listen(":" + strconv.Itoa(int(port)))
 }
 
 // Addresses are those that are listened at, by port.
@@ -120,8 +127,8 @@ func (s *Server) Addresses() map[uint16]net.Addr {
 	return out
 }
 
-// listenShared listens at a port that other processes may listen at, too: proxies of one node share it.
-func listenShared(address string) (net.Listener, error) {
+// ListenShared listens at a port that other processes may listen at, too: proxies of one node share it.
+func ListenShared(address string) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {

@@ -153,12 +153,12 @@ func TestListeners(t *testing.T) {
 
 // TestPortsAreShared: two processes of a node listen at one port.
 func TestPortsAreShared(t *testing.T) {
-	first, err := listenShared("127.0.0.1:0")
+	first, err := ListenShared("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer first.Close()
-	second, err := listenShared(first.Addr().String())
+	second, err := ListenShared(first.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,6 +27,8 @@ type conn struct {
 	peeked    [1]byte
 	quietly   bool
 	idleSince time.Time
+	// counted says whether it is one of the pool's that are open.
+	counted atomic.Bool
 
 	in   reader
 	body body
@@ -54,6 +57,8 @@ func newConn(p *Pool, tcp *net.TCPConn) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{pool: p, tcp: tcp, raw: raw}
+	c.counted.Store(true)
+	p.open.Add(1)
 	c.in.src = c
 	c.peek = func(fd uintptr) {
 		_, _, err := syscall.Recvfrom(int(fd), c.peeked[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
@@ -75,7 +80,17 @@ func (c *conn) expired(now time.Time) bool {
 }
 
 // close is safe at any time, and ends what reads and writes.
-func (c *conn) close() { c.tcp.Close() }
+func (c *conn) close() {
+	c.leave()
+	c.tcp.Close()
+}
+
+// leave has the connection counted no more.
+func (c *conn) leave() {
+	if c.counted.Swap(false) {
+		c.pool.open.Add(-1)
+	}
+}
 
 // Read reads from the socket until a bound is reached or the context ends.
 func (c *conn) Read(p []byte) (int, error) {

@@ -201,6 +201,7 @@ func (r *Response) TakeOver() (conn net.Conn, early []byte) {
 		c.unwatch()
 	}
 	c.tcp.SetDeadline(time.Time{})
+	c.leave()
 	return c.tcp, early
 }
 

@@ -219,8 +219,8 @@ func TestUpgrade(t *testing.T) {
 	if rest, err := io.ReadAll(conn); err != nil || string(rest) != "later" {
 		t.Errorf("then came %q (%v)", rest, err)
 	}
-	if p.Idle() != 0 {
-		t.Errorf("%d are idle", p.Idle())
+	if p.Idle() != 0 || p.Open() != 0 {
+		t.Errorf("%d are idle, of %d", p.Idle(), p.Open())
 	}
 }
 
@@ -250,8 +250,8 @@ func TestInformational(t *testing.T) {
 	if got := strings.Join(told, ", "); got != "103 [{Link a}], 103 [{Link b}]" {
 		t.Errorf("told is %s", got)
 	}
-	if p.Idle() != 1 {
-		t.Errorf("%d are idle", p.Idle())
+	if p.Idle() != 1 || p.Open() != 1 {
+		t.Errorf("%d are idle, of %d", p.Idle(), p.Open())
 	}
 }
 

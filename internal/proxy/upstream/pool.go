@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type Pool struct {
 	// gone ends when nobody has it open any more.
 	gone  context.Context
 	leave context.CancelFunc
+	// open is how many connections there are, idle ones among them.
+	open atomic.Int64
 
 	mu     sync.Mutex
 	closed bool
@@ -56,6 +59,9 @@ func (p *Pool) Idle() int {
 	defer p.mu.Unlock()
 	return len(p.idle)
 }
+
+// Open is how many connections there are, idle ones among them, but for those that were taken over.
+func (p *Pool) Open() int { return int(p.open.Load()) }
 
 // take is a connection that can be used: the one that was used last, since it is the likeliest to be
 // open still, or a new one. reused tells which.

@@ -198,8 +198,8 @@ func TestClose(t *testing.T) {
 	}
 	fine(t, p, get(), "hello")
 	p.Close()
-	if p.Idle() != 1 {
-		t.Errorf("%d are idle, and one still has it open", p.Idle())
+	if p.Idle() != 1 || p.Open() != 2 {
+		t.Errorf("%d are idle, of %d, and one still has it open", p.Idle(), p.Open())
 	}
 	idle := p.idle[0]
 	same.Close()
@@ -211,7 +211,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("what was under way ended with %q, %v", body, err)
 	}
 	r.Close()
-	if p.Idle() != 0 {
+	if p.Idle() != 0 || p.Open() != 0 {
 		t.Errorf("what was under way came back to a closed pool")
 	}
 	failing(t, p, get(), NotConnected, Connecting)
