@@ -19,7 +19,7 @@ LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
-	nodehealth/healthclient nodehealth/server onepass proxy proxy/subscription proxy/upstream \
+	nodehealth/healthclient nodehealth/server onepass proxy proxy/console proxy/subscription proxy/upstream \
 	rollout/controller routing/controller routing/delta routing/gatewayapi routing/issuer routing/reviewer targets/aws \
 	targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))

@@ -1,0 +1,248 @@
+package console
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+)
+
+// onNode are proxies that see each other.
+func onNode(t *testing.T, pods ...string) (all []*Console) {
+	t.Helper()
+	for _, pod := range pods {
+		p := many(1)
+		p.Pod, p.State.Position = pod, "of "+pod
+		c := p.console(t)
+		c.peers.own, c.peers.table = newKey(pod), socketTable
+		run(t, c.AnswerPeers)
+		all = append(all, c)
+	}
+	return all
+}
+
+// listensAs is a socket under the name of a proxy.
+func listensAs(t *testing.T, key string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", socketPrefix+key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// find is the process of a key.
+func find(e Everything, key string) (p Process, found bool) {
+	at := slices.IndexFunc(e.Processes, func(p Process) bool { return p.Key == key })
+	if at < 0 {
+		return p, false
+	}
+	return e.Processes[at], true
+}
+
+// TestNode: whichever proxy of a node is asked, it shows all of them, and any of them; one that is frozen is named,
+// and holds up nobody for longer than patience.
+func TestNode(t *testing.T) {
+	all := onNode(t, "web-a", "web-b")
+	frozen := newKey("web-frozen")
+	listensAs(t, frozen)
+	for i, c := range all {
+		other := all[1-i]
+		c.peers.patience = time.Second
+		url := c.served(t)
+		shown := func(query string) (e Everything) {
+			_, body := got(t, http.MethodGet, url+"/json"+query)
+			if err := json.Unmarshal([]byte(body), &e); err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		await.True(t, "both are shown, and the frozen one is named", func() bool {
+			e := shown("?process=" + other.peers.own)
+			of, found := find(e, other.peers.own)
+			stuck, named := find(e, frozen)
+			return found && of.Position == "of "+other.options.Pod && e.Shown.Pod == other.options.Pod && e.Problem == "" &&
+				named && stuck.Pod == "web-frozen" && strings.Contains(stuck.Problem, "does not answer within 1s") && len(e.Shown.Rules) == 1
+		})
+		await.True(t, "one that does not answer is not shown, and it is said", func() bool {
+			e := shown("?process=" + frozen)
+			return e.Shown.Key != frozen && strings.Contains(e.Problem, "is not there, or does not answer")
+		})
+		_, page := got(t, http.MethodGet, url+"/?process="+other.peers.own)
+		if !strings.Contains(page, frozen[:10]) || !strings.Contains(page, "does not answer") {
+			t.Errorf("the page is\n%s", page)
+		}
+	}
+}
+
+// TestOddPeers: whatever answers under the name of a proxy is shown as text, or as what is wrong with it, and all
+// else is shown as without it.
+func TestOddPeers(t *testing.T) {
+	c := onNode(t, "web-z")[0]
+	c.peers.patience = 5 * time.Second
+	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
+		"endless": func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) },
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
+		"elsewhere": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
+		"an error":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, hostile[0], http.StatusTeapot) },
+		"other type": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `[{"pod": 7}]`) },
+		"hostile": func(w http.ResponseWriter, _ *http.Request) {
+			json.NewEncoder(w).Encode(View{Process: Process{Key: hostile[0], Pod: hostile[1], Version: hostile[2]}, NoAnswer: hostile[3]})
+		},
+		"too much": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/process" {
+				io.WriteString(w, "{}")
+				return
+			}
+			// Each of these is four bytes when it is escaped.
+			json.NewEncoder(w).Encode(map[string]string{"noAnswer": strings.Repeat(">", 4<<20)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := newKey("web-a")
+			s := &http.Server{Handler: http.HandlerFunc(answer)}
+			l := listensAs(t, key)
+			done := make(chan bool)
+			go func() {
+				defer close(done)
+				s.Serve(l)
+			}()
+			defer func() {
+				s.Close()
+				<-done
+			}()
+			e := c.shown("?process=" + key)
+			if _, found := find(e, key); !found {
+				t.Errorf("it is not named among %+v", e.Processes)
+			}
+			harmless(t, c.html(t, e))
+			if own, found := find(e, c.peers.own); !found || own.Problem != "" {
+				t.Errorf("our own is %+v", own)
+			}
+		})
+	}
+}
+
+// endless has no end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// TestNoSocketTable: where nobody can tell which others there are, that is said, and this one is shown.
+func TestNoSocketTable(t *testing.T) {
+	c := many(1).console(t)
+	c.peers.table = filepath.Join(t.TempDir(), "missing")
+	e := c.shown("")
+	if len(e.Processes) != 1 || e.Shown.Key != c.peers.own || !strings.Contains(e.Problem, "looking for the other proxies") {
+		t.Errorf("shown are %+v, %s", e.Processes, e.Problem)
+	}
+}
+
+// TestOtherUsers are named, and neither asked nor answered.
+func TestOtherUsers(t *testing.T) {
+	all := onNode(t, "web-a", "web-b")
+	all[0].peers.patience = 5 * time.Second
+	await.True(t, "they see each other", func() bool {
+		p, found := find(all[0].shown(""), all[1].peers.own)
+		return found && p.Problem == ""
+	})
+	all[0].peers.user++
+	if p, _ := find(all[0].shown(""), all[1].peers.own); p.Problem != errOtherUser.Error() || p.Position != "" {
+		t.Errorf("one that asks for another user's is told %+v", p)
+	}
+	p := many(1)
+	c := p.console(t)
+	c.peers.own = newKey("web-c")
+	c.peers.user++
+	run(t, c.AnswerPeers)
+	var said Process
+	await.True(t, "it listens", func() bool {
+		err := all[1].peers.ask(t.Context(), c.peers.own, "/process", maxProcess, &said)
+		return err != nil && !strings.Contains(err.Error(), "connection refused")
+	})
+	if said.Pod != "" {
+		t.Errorf("one that is asked by another user's says %+v", said)
+	}
+}
+
+// FuzzSocketTable reads any table: keys in the form of keys, each once and no more than are asked.
+func FuzzSocketTable(f *testing.F) {
+	const head = "Num       RefCount Protocol Flags    Type St Inode Path\n"
+	const line = "0000000000000000: 00000002 00000000 00010000 0001 01 12345 @ids-proxy-console/web-a~0123456789abcdef\n"
+	for _, table := range []string{
+		"", head, head + line, head + line + line, strings.Replace(line, "00010000", "00000000", 1), strings.Replace(line, "~", "/", 1),
+		strings.Replace(line, "web-a", "<script>", 1), line + "0: 1 2 00010000 1 1 1 @ids-proxy-console/ a~0123456789abcdef\n", "\xff\x00",
+	} {
+		f.Add(table)
+	}
+	f.Fuzz(func(t *testing.T, table string) {
+		keys := keysIn(strings.NewReader(table))
+		if len(keys) > maxPeers || !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
+			t.Errorf("the keys are %q", keys)
+		}
+		for _, key := range keys {
+			if !keyForm.MatchString(key) || len(socketPrefix+key) > 108 {
+				t.Errorf("a key is %q", key)
+			}
+		}
+	})
+}
+
+// TestKeysIn finds who listens, and nobody else.
+func TestKeysIn(t *testing.T) {
+	const table = `Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 1 @ids-proxy-console/web-b~0123456789abcdef
+0000000000000000: 00000003 00000000 00000000 0001 03 2 @ids-proxy-console/web-b~0123456789abcdef
+0000000000000000: 00000003 00000000 00000000 0001 03 3
+0000000000000000: 00000002 00000000 00010000 0001 01 4 @ids-proxy-console/web-a~0123456789abcdef
+0000000000000000: 00000002 00000000 00010000 0001 01 5 /run/ids-proxy-console/web-c~0123456789abcdef
+0000000000000000: 00000002 00000000 00010000 0001 01 6 @ids-proxy-console/web-d~0123
+0000000000000000: 00000003 00000000 00000000 0001 03 7 @ids-proxy-console/web-e~0123456789abcdef
+`
+	want := []string{"web-a~0123456789abcdef", "web-b~0123456789abcdef"}
+	if got := keysIn(strings.NewReader(table)); !slices.Equal(got, want) {
+		t.Errorf("found are %q, want %q", got, want)
+	}
+}
+
+// TestKeys: a key has the form of keys whatever the pod's name, and is another each time.
+func TestKeys(t *testing.T) {
+	for _, pod := range append([]string{"", "web-0", "Web_0", strings.Repeat("long-", 60)}, hostile...) {
+		a, b := newKey(pod), newKey(pod)
+		if !keyForm.MatchString(a) || a == b || len(socketPrefix+a) > 108 {
+			t.Errorf("pod %q has keys %q and %q", pod, a, b)
+		}
+	}
+}
+
+// FuzzAnswer shows whatever a proxy answers as text.
+func FuzzAnswer(f *testing.F) {
+	c := many(1).console(f)
+	fine, _ := json.Marshal(c.view(query{}))
+	for _, seed := range []string{string(fine), "{}", "[]", "null", `{"answer": {}}`, `{"answer": {"rule": {}, "others": [{}]}}`, `{"from": -5, "all": -1}`,
+		`{"pod": "<script>"}`, `{"time": "0001-01-01T00:00:00Z", "since": "9999-12-31T23:59:59Z"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		e := Everything{Processes: []Process{c.process()}}
+		if json.Unmarshal(answer, &e.Shown) != nil || json.Unmarshal(answer, &e.Processes[0]) != nil {
+			return
+		}
+		harmless(t, c.html(t, e))
+	})
+}
