@@ -25,8 +25,8 @@ const usage = `Takes in HTTP requests, and sends them to endpoints as a controll
 const defaultSocket = "/run/proxy/ready.sock"
 
 type flags struct {
-	podName, controllerDir, tokenFile, snapshotDir, readySocket, metricsAddress string
-	options                                                                     proxy.Options
+	podName, controllerDir, tokenFile, snapshotDir, readySocket, metricsAddress, console string
+	options                                                                              proxy.Options
 }
 
 // networks is a flag: CIDRs with commas between them.
@@ -93,6 +93,7 @@ func (f *flags) register(set *flag.FlagSet) {
 	set.StringVar(&f.snapshotDir, "snapshot-dir", "", "writable `folder` that outlives a restart of the container and is in memory, for what it was told, with keys of certificates; empty: none is kept")
 	set.StringVar(&f.readySocket, "ready-socket", defaultSocket, "`file` of the socket at which it says whether it is ready")
 	set.StringVar(&f.metricsAddress, "metrics-address", "127.0.0.1:9081", "`address` of /metrics; empty: none")
+	set.StringVar(&f.console, "console", "127.0.0.1:9080", "`address` of the console, which shows people what it serves; proxies of a node share it; no listener is opened at its port; empty: none")
 
 	f.options = proxy.Defaults()
 	o := &f.options
@@ -161,9 +162,12 @@ func (f flags) check() error {
 	case o.DrainTimeout < max(o.DrainDelay, o.DrainIdle):
 		return fmt.Errorf("--drain-timeout must not be shorter than --drain-delay and --drain-idle, as %s is", o.DrainTimeout)
 	}
-	if f.metricsAddress != "" {
-		if err := checkAddress(f.metricsAddress); err != nil {
-			return fmt.Errorf("--metrics-address %w", err)
+	for name, address := range map[string]string{"metrics-address": f.metricsAddress, "console": f.console} {
+		if address == "" {
+			continue
+		}
+		if err := checkAddress(address); err != nil {
+			return fmt.Errorf("--%s %w", name, err)
 		}
 	}
 	return nil

@@ -33,6 +33,8 @@ func TestParse(t *testing.T) {
 		"no socket":                  {args: []string{"--ready-socket="}, fails: "--ready-socket is needed"},
 		"metrics without a port":     {args: []string{"--metrics-address=10.0.0.1"}, fails: `--metrics-address must be HOST:PORT, not "10.0.0.1"`},
 		"metrics at no such port":    {args: []string{"--metrics-address=10.0.0.1:65536"}, fails: "--metrics-address"},
+		"no console":                 {args: []string{"--console="}},
+		"console without a port":     {args: []string{"--console=localhost"}, fails: `--console must be HOST:PORT, not "localhost"`},
 		"time without a unit":        {args: []string{"--connect-timeout=1"}, fails: "-connect-timeout"},
 		"negative time":              {args: []string{"--connect-timeout=-1s"}, fails: "--connect-timeout must not be negative, as -1s is"},
 		"negative rate":              {args: []string{"--body-rate=-1"}, fails: "--body-rate must not be negative, as -1 is"},
@@ -78,6 +80,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := flags{podName: "web-0", controllerDir: "/controller", tokenFile: "/token", readySocket: "/run/proxy/ready.sock", metricsAddress: "127.0.0.1:9081",
+		console: "127.0.0.1:9080",
 		options: proxy.Options{
 			Head: 10 * time.Second, HeadBytes: 64 << 10, Idle: 75 * time.Second, Write: 75 * time.Second, BodyRate: 240, BodyWindow: 30 * time.Second,
 			Streams: 250, DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
@@ -95,7 +98,7 @@ func TestDefaults(t *testing.T) {
 // TestEachFlag: each has a field of its own, and no field is without.
 func TestEachFlag(t *testing.T) {
 	f, err := parse([]string{
-		"--pod-name=web-1", "--controller-dir=/c", "--token-file=/t", "--snapshot-dir=/s", "--ready-socket=/r", "--metrics-address=[::1]:1",
+		"--pod-name=web-1", "--controller-dir=/c", "--token-file=/t", "--snapshot-dir=/s", "--ready-socket=/r", "--metrics-address=[::1]:1", "--console=[::1]:2",
 		"--trusted-proxies=10.0.0.0/8,fd00::/8", "--client-head-timeout=1s", "--client-head-bytes=2", "--client-idle-timeout=3s",
 		"--client-write-timeout=4s", "--body-rate=5", "--body-rate-window=6s", "--max-body-bytes=7", "--max-streams=8", "--drain-delay=9s",
 		"--drain-idle=10s", "--drain-timeout=11s", "--connect-timeout=12s", "--response-head-timeout=13s", "--response-head-bytes=14",
@@ -104,7 +107,7 @@ func TestEachFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := flags{podName: "web-1", controllerDir: "/c", tokenFile: "/t", snapshotDir: "/s", readySocket: "/r", metricsAddress: "[::1]:1",
+	want := flags{podName: "web-1", controllerDir: "/c", tokenFile: "/t", snapshotDir: "/s", readySocket: "/r", metricsAddress: "[::1]:1", console: "[::1]:2",
 		options: proxy.Options{
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
 			Head:    1 * time.Second, HeadBytes: 2, Idle: 3 * time.Second, Write: 4 * time.Second, BodyRate: 5, BodyWindow: 6 * time.Second,

@@ -8,7 +8,7 @@
 //   - controller.go: how it reaches a controller.
 //   - ports.go: where it listens, and where it cannot.
 //   - ready.go: whether requests are to come, and the probe that asks.
-//   - metrics.go: what it tells Prometheus.
+//   - metrics.go: what it tells Prometheus. console.go: what it shows people.
 package main
 
 import (
@@ -63,7 +63,7 @@ func serve(f flags) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	log.Info("starting", "version", version)
 
-	f.options.Log = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	f.options.Log, f.options.Reserved = slog.NewLogLogger(log.Handler(), slog.LevelWarn), reserved(f.console)
 	server := proxy.NewServer(f.options)
 	listening := &ports{server: server, log: log}
 	told := subscription.New(subscription.Options{
@@ -71,9 +71,10 @@ func serve(f flags) error {
 		Apply: listening.apply, Directory: f.snapshotDir, Log: log,
 	})
 	var draining atomic.Bool
-	ready, err := listenReady(f.readySocket, log, func() string {
+	unready := func() string {
 		return look(func() bool { return told.State().Applied }, listening.unavailable, draining.Load).unready()
-	})
+	}
+	ready, err := listenReady(f.readySocket, log, unready)
 	if err != nil {
 		return err
 	}
@@ -90,6 +91,10 @@ func serve(f flags) error {
 	if f.metricsAddress != "" {
 		all := metrics(server.Proxy(), told.State)
 		beside.Go(func() { serveMetrics(ctx, f.metricsAddress, all, log) })
+	}
+	if f.console != "" {
+		page := newConsole(f.podName, server.Proxy(), told.State, unready, listening.unavailable)
+		beside.Go(func() { serveConsole(ctx, f.console, page, log) })
 	}
 
 	log.Info("draining, another signal ends it at once", "signal", <-signals)

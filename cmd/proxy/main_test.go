@@ -247,12 +247,12 @@ type process struct {
 	ended chan bool
 }
 
-// start runs the proxy until the test ends, at the latest. It serves no metrics unless it is told to.
+// start runs the proxy until the test ends, at the latest. It serves no metrics and no console unless it is told to.
 func (p *pod) start(t *testing.T, more ...string) *process {
 	t.Helper()
 	in := func(name string) string { return filepath.Join(p.directory, name) }
 	return start(t, append([]string{"--controller-dir=" + in("controller"), "--token-file=" + in("token"), "--snapshot-dir=" + in("snapshot"),
-		"--ready-socket=" + p.socket(), "--metrics-address=", "--drain-delay=0", "--drain-idle=0"}, more...)...)
+		"--ready-socket=" + p.socket(), "--metrics-address=", "--console=", "--drain-delay=0", "--drain-idle=0"}, more...)...)
 }
 
 func start(t *testing.T, args ...string) *process {

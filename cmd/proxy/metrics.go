@@ -72,7 +72,9 @@ func (s standing) Collect(out chan<- prometheus.Metric) {
 // serveMetrics serves them until the context ends. Two proxies of one node may be given the same address:
 // the one that does not get it serves requests all the same, and tries again every second.
 func serveMetrics(ctx context.Context, address string, all *prometheus.Registry, log *slog.Logger) {
-	l := listenMetrics(ctx, address, log)
+	l := listenSoon(ctx, log, "metrics cannot be served, it is tried again every second", func() (net.Listener, error) {
+		return net.Listen("tcp", address)
+	})
 	if l == nil {
 		return
 	}
@@ -83,24 +85,5 @@ func serveMetrics(ctx context.Context, address string, all *prometheus.Registry,
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	if err := s.Serve(l); ctx.Err() == nil {
 		log.Error("metrics are not served any more", "error", err)
-	}
-}
-
-// listenMetrics tries until it can listen, or the context ends: nil then.
-func listenMetrics(ctx context.Context, address string, log *slog.Logger) net.Listener {
-	for said := ""; ; {
-		l, err := net.Listen("tcp", address)
-		if err == nil {
-			return l
-		}
-		if said != err.Error() {
-			log.Warn("metrics cannot be served, it is tried again every second", "error", err)
-		}
-		said = err.Error()
-		select {
-		case <-time.After(tryEvery):
-		case <-ctx.Done():
-			return nil
-		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -88,4 +89,23 @@ func (p *ports) unavailable() map[uint16]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reasons
+}
+
+// listenSoon tries until it can listen, or the context ends: nil then. It is said once that it cannot.
+func listenSoon(ctx context.Context, log *slog.Logger, cannot string, listen func() (net.Listener, error)) net.Listener {
+	for said := ""; ; {
+		l, err := listen()
+		if err == nil {
+			return l
+		}
+		if said != err.Error() {
+			log.Warn(cannot, "error", err)
+		}
+		said = err.Error()
+		select {
+		case <-time.After(tryEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
