@@ -1,12 +1,11 @@
 // Package kubectl is the kubectl plugin: commands that show rollouts and targets, steer rollouts,
 // and detach and attach nodes for maintenance. command.go has the root and the way to the API
 // server, arguments.go what is amiss in a command line, complete.go what may stand in one. Each family
-// of commands has a file: show.go (status, explain), list.go (list, top), plan.go, steer.go and
+// of commands has a file: show.go (status, explain), list.go (list, top), plan.go, routes.go, steer.go and
 // history.go (rollout, set, port), maintain.go and attach.go, from.go, version.go. release.go is
 // what attach takes off a Node, follow.go how what changes is seen, live.go how it is shown anew, fleet.go
-// what a plan is made from;
-// text.go, rows.go and explain.go make text of objects, change.go and again.go change specs, all
-// without I/O.
+// what a plan is made from; text.go, rows.go, explain.go and routestext.go make text of objects, change.go
+// and again.go change specs, all without I/O.
 package kubectl
 
 import (
@@ -18,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -36,7 +37,7 @@ func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Comma
 	o := &operator{streams: streams, flags: genericclioptions.NewConfigFlags(true), version: version}
 	c := group("kubectl-ids", "See and steer the rollouts of IngressDaemonSets",
 		examples("kubectl ids list -A", "kubectl ids status nginx --watch", "kubectl ids explain nginx node-1"),
-		o.list(), o.top(), o.status(), o.explain(), o.plan(), o.from(), o.detach(), o.attach(), o.showVersion(),
+		o.list(), o.top(), o.status(), o.explain(), o.plan(), o.routes(), o.from(), o.detach(), o.attach(), o.showVersion(),
 		group("rollout", "Steer a rollout", examples("kubectl ids rollout status nginx", "kubectl ids rollout undo nginx"),
 			o.rolloutStatus(), o.history(), o.undo(), o.abort(), o.retry(), o.pause(), o.resume(), o.restart(), o.promote()),
 		group("set", "Change what a rollout brings to the nodes", examples("kubectl ids set image nginx nginx=nginx:1.23"), o.setImage()),
@@ -91,7 +92,7 @@ func (o *operator) connect() (client.WithWatch, string, error) {
 		return nil, "", err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, "", err
 		}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,8 +70,14 @@ var (
 	kindNode       = kind{"v1", "nodes", "Node", false}
 	kindPod        = kind{"v1", "pods", "Pod", true}
 	kindEvent      = kind{"v1", "events", "Event", true}
+	kindNamespace  = kind{"v1", "namespaces", "Namespace", false}
+	kindService    = kind{"v1", "services", "Service", true}
+	kindSlice      = kind{"discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true}
+	kindClass      = kind{"networking.k8s.io/v1", "ingressclasses", "IngressClass", false}
+	kindIngress    = kind{"networking.k8s.io/v1", "ingresses", "Ingress", true}
 
-	kinds = []kind{kindSet, kindAttachment, kindDeployment, kindDaemonSet, kindRevision, kindNode, kindPod, kindEvent}
+	kinds = []kind{kindSet, kindAttachment, kindDeployment, kindDaemonSet, kindRevision, kindNode, kindPod, kindEvent,
+		kindNamespace, kindService, kindSlice, kindClass, kindIngress}
 )
 
 func (k kind) path() string {
@@ -335,10 +342,13 @@ func (f *fakeAPI) matching(req *http.Request) []*unstructured.Unstructured {
 	return found
 }
 
-// within reports whether an object is in the collection that a request is for.
+// within reports whether an object is in the collection that a request is for, of its namespace or of all.
 func within(path string, req *http.Request) bool {
-	return strings.HasPrefix(path, req.URL.Path+"/") || strings.HasPrefix(strings.Replace(path, "/namespaces/default", "", 1), req.URL.Path+"/")
+	collection := path[:strings.LastIndexByte(path, '/')]
+	return collection == req.URL.Path || inNamespace.ReplaceAllString(collection, "/") == req.URL.Path
 }
+
+var inNamespace = regexp.MustCompile("/namespaces/[^/]+/")
 
 func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	object, found := f.objects[req.URL.Path]
@@ -353,7 +363,7 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 		return http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
 	case "/apis":
 		var list metav1.APIGroupList
-		for _, version := range []string{"apps/v1", v1alpha1.GroupVersion.String()} {
+		for _, version := range []string{"apps/v1", "discovery.k8s.io/v1", "networking.k8s.io/v1", v1alpha1.GroupVersion.String()} {
 			group, v, _ := strings.Cut(version, "/")
 			known := metav1.GroupVersionForDiscovery{GroupVersion: version, Version: v}
 			list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{known}, PreferredVersion: known})
