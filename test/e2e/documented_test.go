@@ -62,6 +62,8 @@ var documented = []step{
 	{documented: "kubectl ids version", says: "Controller:"},
 	{documented: "kubectl ids list", says: "Complete"},
 	{documented: "kubectl ids top", until: 3 * time.Second, says: "1 IngressDaemonSets: 1 Complete"},
+	{documented: "kubectl ids routes"},
+	{documented: "kubectl ids routes HOST PATH", run: "kubectl ids routes shop.example.com /", fails: "no rule serves it"},
 	{documented: "kubectl ids from daemonset/NAME", run: "kubectl ids from daemonset/NAME-10080", fails: "is made by ingressdaemonset/nginx"},
 	{
 		documented: "kubectl ids from deployment/NAME", run: "kubectl ids from deployment/native", says: "kind: IngressDaemonSet",

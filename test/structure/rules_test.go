@@ -65,6 +65,7 @@ var rules = []rule{
 	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
+	{"internal/routing/listing", pure, []string{"internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/routing/stream", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/routing/identity", pure, []string{"api/v1alpha1"}, kubernetesTypes},
 	{"internal/routing/authority", pure, nil, nil},
@@ -91,7 +92,11 @@ var rules = []rule{
 	{"internal/proxy/subscription", adapter, []string{"internal/proxy/holdings", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
 	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
-	{"internal/kubectl", adapter, []string{"api/v1alpha1", "internal/conversion", "internal/kstatus", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets", "internal/targets/awscli"}, nil},
+	{"internal/proxy/console", adapter, []string{"internal/routing/listing", "internal/routing/table", "internal/routing/wire"}, nil},
+	{"internal/kubectl", adapter, []string{
+		"api/v1alpha1", "internal/conversion", "internal/kstatus", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets",
+		"internal/targets/awscli", "internal/routing", "internal/routing/listing", "internal/routing/table", "internal/routing/wire",
+	}, nil},
 
 	{"cmd/controller", command, []string{
 		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
@@ -99,7 +104,7 @@ var rules = []rule{
 		"internal/routing", "internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
-	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table"}, nil},
+	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/console", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},
