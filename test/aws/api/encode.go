@@ -21,7 +21,9 @@ func encode(namespace, action, id string, result any) ([]byte, error) {
 	}
 	e.EncodeElement(metadata, xml.StartElement{Name: xml.Name{Local: "ResponseMetadata"}})
 	e.EncodeToken(root.End())
-	return b.Bytes(), e.Close()
+	// The last tag is written by Close.
+	err := e.Close()
+	return b.Bytes(), err
 }
 
 func encodeError(namespace, id string, e *Error) []byte {
