@@ -433,6 +433,12 @@ func TestAPodWithoutThePortIsSkipped(t *testing.T) {
 	if d.calls() != "in 10.0.0.1:80, in 10.0.0.3:80" || !strings.HasPrefix(d.blocked("web"), "ns/b has no target: no container declares a port named") {
 		t.Errorf("%s, %s", d.calls(), d.blocked("web"))
 	}
+	for _, name := range []string{"d", "e", "f", "g"} {
+		a.Pods = append(a.Pods, podOf(name, "10.0.0.9"))
+	}
+	if said := plan(t, s).blocked("web"); !strings.HasPrefix(said, "ns/b has no target: ") || !strings.HasSuffix(said, "; and 2 more") {
+		t.Errorf("of five it names the first three, and counts the others: %s", said)
+	}
 }
 
 // TestCountsAreOfOnesOwn counts, waits for and lets go by one's own targets, whatever a

@@ -298,19 +298,18 @@ func (p *pass) health(a *attachment, unread string, n tally) (reason, message st
 func (p *pass) setBlocked(a *attachment, n tally) {
 	slices.SortFunc(n.skipped, func(a, b Skip) int { return strings.Compare(a.Name+a.Why, b.Name+b.Why) })
 	skipped := slices.Compact(n.skipped)
-	faults := n.faults
-	for i, s := range skipped {
-		if i == 3 {
-			faults = append(faults, fmt.Sprintf("and %d more", len(skipped)-i))
-			break
-		}
+	shown, faults := min(3, len(skipped)), n.faults
+	for _, s := range skipped[:shown] {
 		faults = append(faults, s.Name+" has no target: "+s.Why)
+	}
+	slices.Sort(faults)
+	if more := len(skipped) - shown; more > 0 {
+		faults = append(faults, fmt.Sprintf("and %d more", more))
 	}
 	blocked := metav1.Condition{
 		Type: v1alpha1.ConditionBlocked, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAsExpected, ObservedGeneration: a.Object.Generation,
 	}
 	if len(faults) > 0 {
-		slices.Sort(faults)
 		blocked.Status, blocked.Reason = metav1.ConditionTrue, v1alpha1.ReasonTargetsRefused
 		if len(n.bound) > 0 {
 			blocked.Reason = v1alpha1.ReasonGroupBound
