@@ -10,6 +10,7 @@ package kubectl
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 
@@ -19,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -52,6 +54,7 @@ func NewCommand(streams genericiooptions.IOStreams, version string) *cobra.Comma
 	o.flags.AddFlags(c.PersistentFlags())
 	addVerbosity(c)
 	o.wantArguments(c)
+	wantKinds(c)
 	c.SetHelpCommand(help())
 	c.InitDefaultHelpCmd()
 	addCompletion(c)
@@ -63,6 +66,24 @@ func addVerbosity(c *cobra.Command) {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	c.PersistentFlags().AddGoFlag(flags.Lookup("v"))
+}
+
+// wantKinds has every command say what it means that the API server does not know our kinds.
+func wantKinds(c *cobra.Command) {
+	for _, inner := range c.Commands() {
+		wantKinds(inner)
+	}
+	run := c.RunE
+	if run == nil {
+		return
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		err := run(c, args)
+		if meta.IsNoMatchError(err) {
+			return errors.New("this cluster has no IngressDaemonSets: the controller, with its CRDs, is not installed, or kubectl means another cluster (kubectl config current-context)")
+		}
+		return err
+	}
 }
 
 // group is a command that only has others.

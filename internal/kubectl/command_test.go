@@ -40,6 +40,20 @@ func TestTwoUndosAtOnce(t *testing.T) {
 	}
 }
 
+// TestNotInstalled: where the CRDs are missing, that is what is said, and not which part of discovery failed.
+func TestNotInstalled(t *testing.T) {
+	f := newFakeAPI(t)
+	f.bare = true
+	for _, args := range [][]string{{"list"}, {"list", "-A"}, {"status", "nginx"}, {"explain", "nginx", "node-1"}, {"rollout", "status", "nginx"}, {"rollout", "undo", "nginx"}, {"set", "image", "nginx", "nginx=nginx:1.23"}} {
+		if out, err := f.ids(args...); err == nil || !strings.HasPrefix(err.Error(), "this cluster has no IngressDaemonSets: ") {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+	if out, err := f.ids("attach", "--all"); err != nil || !strings.Contains(out, "No node is out") {
+		t.Errorf("attach, which is for the end too: %v, %s", err, out)
+	}
+}
+
 // TestChangeOutlastsTheController writes again where only the status changed meanwhile.
 func TestChangeOutlastsTheController(t *testing.T) {
 	f := newFakeAPI(t)

@@ -51,6 +51,8 @@ type fakeAPI struct {
 	afterWatch func()
 	// expired says that the next watch is told that it is too old.
 	expired bool
+	// bare says that our kinds are not installed.
+	bare bool
 	// away is how many requests are told that the API server is not available.
 	away int
 }
@@ -358,6 +360,9 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	case found && req.Method == http.MethodGet:
 		return http.StatusOK, object.Object
 	}
+	if f.bare && strings.HasPrefix(req.URL.Path, kindSet.path()) {
+		return notFound(req)
+	}
 	switch req.URL.Path {
 	case "/api":
 		return http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
@@ -365,6 +370,9 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 		var list metav1.APIGroupList
 		for _, version := range []string{"apps/v1", "discovery.k8s.io/v1", "networking.k8s.io/v1", v1alpha1.GroupVersion.String()} {
 			group, v, _ := strings.Cut(version, "/")
+			if f.bare && group == v1alpha1.GroupVersion.Group {
+				continue
+			}
 			known := metav1.GroupVersionForDiscovery{GroupVersion: version, Version: v}
 			list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{known}, PreferredVersion: known})
 		}
@@ -383,6 +391,10 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	if len(resources.APIResources) > 0 {
 		return http.StatusOK, resources
 	}
+	return notFound(req)
+}
+
+func notFound(req *http.Request) (int, any) {
 	return http.StatusNotFound, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: req.URL.Path + " not found"}
 }
 

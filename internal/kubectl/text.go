@@ -83,6 +83,9 @@ func tree(set *v1alpha1.IngressDaemonSet, remaining string, reasons map[string][
 	if remaining != "" {
 		facts = append(facts, [2]string{"remaining", remaining})
 	}
+	if set.Spec.Paused {
+		facts = append(facts, [2]string{"paused", "no further node begins until rollout resume"})
+	}
 	if wide {
 		facts = append(facts, [2]string{"images", strings.Join(images(&set.Spec.Template.Spec), ", ")})
 	}

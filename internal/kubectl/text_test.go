@@ -71,6 +71,11 @@ func TestTree(t *testing.T) {
 	complete.Status.CurrentRevision, complete.Status.ServingNodes, complete.Status.UnavailableNodes, complete.Status.UpdatedNodes = "bbbbbbbbbb", 4, 0, 4
 	unseen := midway()
 	unseen.Generation = 3
+	paused := midway()
+	paused.Spec.Paused = true
+	if got := tree(paused, "", nil, now, style{}, false); !strings.Contains(got, "\n  paused     no further node begins until rollout resume\n") {
+		t.Errorf("while a node is under way no condition says that it is paused, and the tree does not either:\n%s", got)
+	}
 	golden.Equal(t, *update, filepath.Join("testdata", "status.txt"), tree(midway(), "", nil, now, style{}, false))
 	golden.Equal(t, *update, filepath.Join("testdata", "status-terminal.txt"), tree(midway(), "24s to 16m0s, by how long pods take to stop", nil, now, style{terminal: true}, false))
 	golden.Equal(t, *update, filepath.Join("testdata", "status-complete-wide.txt"), tree(complete, "", nil, now, style{terminal: true}, true))
