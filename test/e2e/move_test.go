@@ -167,20 +167,24 @@ func (m *move) run(ctx context.Context, line string, node *cluster.Node) {
 		shell = theHarness.Command
 	}
 	as := line
-	if node != nil {
-		as = strings.NewReplacer("http://NODE", "http://"+node.IP(), "NODE", node.Name()).Replace(as)
-	}
 	if m.front != nil {
 		as = strings.ReplaceAll(as, socket, m.front.Socket())
 	}
 	cmd := shell(ctx, "bash", "-euo", "pipefail", "-c", as)
 	cmd.Dir, cmd.WaitDelay = m.dir, 10*time.Second
 	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+m.kubeconfig, "PATH="+m.bin+":"+os.Getenv("PATH"))
+	if node != nil {
+		cmd.Env = append(cmd.Env, "NODE="+node.Name(), "ADDRESS="+node.IP())
+	}
 	begun := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.Fatalf("%s: %v\n%s", as, err, out)
 	}
-	m.Logf("%4.0f s  %s", time.Since(begun).Seconds(), as)
+	about := ""
+	if node != nil {
+		about = node.Name() + ": "
+	}
+	m.Logf("%4.0f s  %s%s", time.Since(begun).Seconds(), about, as)
 }
 
 // send sends requests while act runs; log is the load balancer's. All servers are checked at
