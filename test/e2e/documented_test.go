@@ -86,6 +86,9 @@ var documented = []step{
 	{documented: "kubectl get targetgroupattachments --all-namespaces", says: "No resources found"},
 	{documented: "kubectl ids attach NODE --print-aws", fails: "has no Attachment"},
 	{documented: "kubectl -n ingress-daemonset-system get pods -o wide", says: "Running"},
+	{documented: "kubectl -n ingress-daemonset-system describe deployments,replicasets", says: "ingress-daemonset-controller"},
+	{documented: `kubectl get targetgroupattachments --all-namespaces -o jsonpath='{range .items[*].status.groups[*]}{.id}{"\t"}{.targets}{"\n"}{end}'`},
+	{documented: "kubectl get node NODE -o jsonpath='{.spec.providerID}'"},
 	{documented: "kubectl -n ingress-daemonset-system rollout restart deployment ingress-daemonset-controller", says: "restarted", after: controllerRuns},
 	{documented: `kubectl patch ids NAME --type=merge -p '{"spec":{"paused":true}}'`, before: takeOut, says: "patched"},
 	{documented: "kubectl -n ingress-daemonset-system scale deployment ingress-daemonset-controller --replicas=0", says: "scaled", after: endController},
@@ -212,6 +215,7 @@ var elsewhere = map[string]string{
 
 	`aws autoscaling describe-auto-scaling-groups --query "AutoScalingGroups[?contains(HealthCheckType, 'ELB')].[AutoScalingGroupName, HealthCheckType, TargetGroupARNs]"`: ofAccount,
 	"aws autoscaling update-auto-scaling-group --auto-scaling-group-name NAME --health-check-type EC2":                                                                     ofAccount,
+	"aws elbv2 register-targets --target-group-arn ARN --targets Id=INSTANCE,Port=PORT":                                                                                    ofAccount,
 	"aws elbv2 add-tags --resource-arns ARN --tags 'Key=ingressdaemonsets.mumoshu.github.io/namespaces,Value=web api'":                                                     ofAccount,
 
 	"openssl rand -hex 32 > secret":                                                                ofWebhook,
