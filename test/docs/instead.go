@@ -40,9 +40,10 @@ const (
 // Instead are the command lines of pages that cannot run where the tests do, since they need AWS, a name in
 // DNS, or a cluster or an image that nobody here has.
 var Instead = map[string]InPlace{
-	"kind create cluster --name ingress --config docs/kind.yaml": {"", ofKind},
-	"kind delete cluster --name ingress":                         {"", ofKind},
-	"export KUBECONFIG=$HOME/.kube/config":                       {"export KUBECONFIG=$KUBECONFIG", "TestQuickstart: that of its cluster, since whoever runs it may have another one there"},
+	"kind create cluster --name ingress --config docs/kind.yaml":                   {"", ofKind},
+	"kind delete cluster --name ingress":                                           {"", ofKind},
+	"kind load image-archive dist/ingress-daemonset-controller.tar --name ingress": {"", ofKind},
+	"export KUBECONFIG=$HOME/.kube/config":                                         {"export KUBECONFIG=$KUBECONFIG", "TestQuickstart: that of its cluster, since whoever runs it may have another one there"},
 	// HOST is the address of the local cluster's registry.
 	"export REGISTRY=registry.example.com/ingress":                                                                              {"export REGISTRY=HOST:5000/ingress", "TestQuickstart: the registry of its cluster, since nobody serves example.com"},
 	`VPC=$(aws eks describe-cluster --name $CLUSTER --query cluster.resourcesVpcConfig.vpcId --output text)`:                    {"VPC=vpc-1", "TestEKS: the emulator's VPC"},

@@ -14,6 +14,7 @@ import (
 var quickstartSays = map[string]string{
 	"kubectl get nodes": "Ready",
 	"make push IMAGE=$REGISTRY/ingress-daemonset-controller:v1":   "pushed ",
+	"make image IMAGE=$REGISTRY/ingress-daemonset-controller:v1":  "/ingress/ingress-daemonset-controller:v1, for docker load",
 	"make deploy IMAGE=$REGISTRY/ingress-daemonset-controller:v1": "successfully rolled out",
 	"kubectl ids version":              "Controller:",
 	"kubectl ids rollout status nginx": "successfully rolled out",

@@ -169,7 +169,7 @@ func buildBefore(t *testing.T) release {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("unpacking the release before: %v: %s", err, out)
 	}
-	tar, err := images.Build(t.Context(), r.root, filepath.Join(filepath.Dir(r.root), "image"))
+	tar, err := images.Build(t.Context(), r.root, filepath.Join(filepath.Dir(r.root), "image"), images.Product)
 	if err != nil {
 		t.Fatal(err)
 	}

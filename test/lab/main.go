@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ The local cluster; each takes --dir, its folder (default .cluster):
 
 Beside it:
   prepare                          install and build what clusters need, and show that one starts
-  image DIR                        build the product's commands and pack them into an image archive
+  image DIR NAME                   build the product's commands and pack them into an image archive
   aws [FILE]                       the emulator of AWS: its configuration as JSON in, addresses out
   traffic [FILE]                   requests: options as JSON in, counts out
   balancer [FLAGS]                 move targets behind the emulator under traffic, in every way
@@ -76,8 +77,8 @@ func run(ctx context.Context, args []string) error {
 		return onCluster(ctx, verb, rest)
 	case verb == "prepare" && len(rest) == 0:
 		return prepare(ctx)
-	case verb == "image" && len(rest) == 1:
-		return image(ctx, rest[0])
+	case verb == "image" && len(rest) == 2:
+		return image(ctx, rest[0], rest[1])
 	case verb == "aws" && len(rest) <= 1:
 		return withInput(rest, func(in io.Reader) error { return aws.Main(ctx, in, os.Stdout) })
 	case verb == "traffic" && len(rest) <= 1:
@@ -101,13 +102,18 @@ func withInput(files []string, do func(io.Reader) error) error {
 	return do(io.MultiReader(file, os.Stdin))
 }
 
-func image(ctx context.Context, dir string) error {
+// image builds the product's image under a name, by default that of config/default.
+func image(ctx context.Context, dir, named string) error {
+	reference, err := images.Named(cmp.Or(named, images.Product))
+	if err != nil {
+		return fmt.Errorf("IMAGE: %w", err)
+	}
 	step := progress.To(os.Stdout).Step("building the image")
-	archive, err := images.Build(ctx, ".", dir)
+	archive, err := images.Build(ctx, ".", dir, reference)
 	step.Done()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s holds %s, for docker load, podman load, ctr images import and skopeo\n", archive, images.Product)
+	fmt.Printf("%s holds %s, for docker load, podman load, ctr images import and skopeo\n", archive, reference)
 	return nil
 }

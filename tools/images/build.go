@@ -7,16 +7,28 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
 )
 
 // Product is the image of this product's commands, as config/default names it.
 const Product = "docker.io/mumoshu/ingress-daemonset-controller:latest"
 
+// Named is a reference as nodes write it out: one that names no registry is of docker.io.
+func Named(reference string) (string, error) {
+	parsed, err := name.ParseReference(reference)
+	if err != nil {
+		return "", fmt.Errorf("%w: an image is named such as registry.example.com/ingress-daemonset-controller:v1, in small letters", err)
+	}
+	return strings.Replace(parsed.Name(), name.DefaultRegistry, "docker.io", 1), nil
+}
+
 // Build builds the commands of the project in root that run in a cluster, for this machine's
-// architecture, and packs them into an image archive (Product) in dir. With the variable RACE they
+// architecture, and packs them into an image archive in dir, in which the image has that name. With the variable RACE they
 // have the race detector in them, of which the first race ends the program: they are slower then,
 // and take much more memory.
-func Build(ctx context.Context, root, dir string) (archive string, err error) {
+func Build(ctx context.Context, root, dir, reference string) (archive string, err error) {
 	bin := filepath.Join(dir, "commands")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", err
@@ -42,5 +54,5 @@ func Build(ctx context.Context, root, dir string) (archive string, err error) {
 		return "", err
 	}
 	archive = filepath.Join(dir, "ingress-daemonset-controller.tar")
-	return archive, Write(archive, Product, image)
+	return archive, Write(archive, reference, image)
 }
