@@ -35,12 +35,17 @@ GENERATED = api/v1alpha1/zz_generated.deepcopy.go config/crd docs/reference char
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The go command says nothing while it compiles.
+COMPILING = echo 'compiling (1 to 2 min when nothing is cached)'
+
 .PHONY: demo
 demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet (KEEP=1 keeps the cluster; SIMULATED=1 needs no root)
+	@$(COMPILING)
 	@go run ./test/demo $(if $(SIMULATED),-simulated $(or $(SIMULATED_NODES),20)) $(if $(KEEP),-keep)
 
 .PHONY: demo-aws
 demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before an emulator of AWS (root; KEEP=1 keeps the cluster)
+	@$(COMPILING)
 	@go run ./test/lab balancer $(if $(KEEP),-keep)
 
 .PHONY: test
@@ -160,6 +165,7 @@ prepare:
 
 .PHONY: cluster
 cluster: ## Start a local cluster, or find it running (NODES=3 SIMULATED_NODES=0)
+	@$(COMPILING)
 	@go run ./test/lab up --nodes $(NODES) --simulated $(or $(SIMULATED_NODES),0)
 	@echo 'next: make deploy installs the controller, make cluster-down takes the cluster down'
 
@@ -174,8 +180,8 @@ deploy: ## Install the controller into the cluster that KUBECONFIG names (IMAGE=
 	@IMAGE='$(IMAGE)' go run $(if $(LOCAL),./test/lab deploy,./tools/deploy)
 
 .PHONY: image
-image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster
-	@go run ./test/lab image dist
+image: ## Write dist/ingress-daemonset-controller.tar, an image archive (OCI and docker) with the commands that run in a cluster (IMAGE=... names it)
+	@go run ./test/lab image dist '$(IMAGE)'
 
 .PHONY: push
 push: $(if $(IMAGE),image) ## Push the image or the chart to a registry (IMAGE=registry.example.com/ingress-daemonset-controller:v1, CHART=oci://registry.example.com/charts)
