@@ -142,6 +142,13 @@ func TestInstallOverKubectl(t *testing.T) {
 	mustHelm(t, documented(t, "install", false, "--take-ownership", "--force-conflicts")...)
 	runs(t, "registry.example.com/ingress-daemonset-controller:v1")
 	ownsCRDs(t)
+	// What both wrote is kubectl's too.
+	upgrade := documented(t, "upgrade", false, "--set", "replicas=3")
+	if _, err := tryHelm(t, upgrade...); err == nil || !strings.Contains(err.Error(), `with "kubectl"`) {
+		t.Errorf("helm changes what kubectl wrote without being told to: %v", err)
+	}
+	mustHelm(t, append(upgrade, "--force-conflicts")...)
+	runs(t, "registry.example.com/ingress-daemonset-controller:v2")
 	unharmed(t, sets, set)
 }
 
