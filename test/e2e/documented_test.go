@@ -86,7 +86,7 @@ var documented = []step{
 	{documented: "kubectl get targetgroupattachments --all-namespaces", says: "No resources found"},
 	{documented: "kubectl ids attach NODE --print-aws", fails: "has no Attachment"},
 	{documented: "kubectl -n ingress-daemonset-system get pods -o wide", says: "Running"},
-	{documented: "kubectl -n ingress-daemonset-system describe deployments,replicasets", says: "ingress-daemonset-controller"},
+	{documented: "kubectl describe deployments,replicasets -n ingress-daemonset-system", says: "ingress-daemonset-controller"},
 	{documented: `kubectl get targetgroupattachments --all-namespaces -o jsonpath='{range .items[*].status.groups[*]}{.id}{"\t"}{.targets}{"\n"}{end}'`},
 	{documented: "kubectl get node NODE -o jsonpath='{.spec.providerID}'"},
 	{documented: "kubectl -n ingress-daemonset-system rollout restart deployment ingress-daemonset-controller", says: "restarted", after: controllerRuns},
