@@ -138,7 +138,7 @@ func (s *Harness) Deploy(ctx context.Context) error {
 
 // pushProduct builds the controller's image and gives it to the cluster's registry.
 func (s *Harness) pushProduct(ctx context.Context) error {
-	defer s.Step("building the controller's image").Done()
+	defer s.Step("building the controller's image (minutes when nothing is cached)").Done()
 	tar, err := images.Build(ctx, s.root, s.Dir(), images.Product)
 	if err != nil {
 		return err
