@@ -14,7 +14,7 @@ unexport GOWORK
 
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
-NEED_ROOT := test/e2e test/balancer tools/images test/lb test/aws test/monitoring test/webhook
+NEED_ROOT := test/e2e test/balancer test/conformance tools/images test/lb test/aws test/monitoring test/webhook
 LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
@@ -145,6 +145,10 @@ endif
 .PHONY: oldest
 oldest: ## Run the tests of the API, the controllers and the installed chart on the oldest API server that is supported
 	@OLDEST=1 go test -p 1 -count 1 -timeout 45m ./test/api/... ./test/install ./test/targets
+
+.PHONY: conformance
+conformance: ## Run the Gateway API's own tests on a real node, also those of extended features, and write their report to docs/conformance (root)
+	@go test -count 1 -v -timeout 30m ./test/conformance -all
 
 # What is found to break a test is written to testdata/fuzz beside it. Commit that: from then
 # on the unit tests play it, too.

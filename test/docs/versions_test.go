@@ -36,6 +36,7 @@ func TestVersions(t *testing.T) {
 		" " + oldest + " ([tools/kubernetes131]",
 		"| " + found(t, "tools/helm/go.mod", `helm\.sh/helm/v4 v([\d.]+) `) + " ([tools/helm]",
 		" " + found(t, "tools/helm3/go.mod", `helm\.sh/helm/v3 v([\d.]+) `) + " ([tools/helm3]",
+		" " + found(t, "tools/conformance/go.mod", `=> sigs\.k8s\.io/gateway-api v([\d.]+)`) + " ([tools/conformance]",
 		"The release before is " + keptChart(t) + ".",
 	} {
 		if !strings.Contains(page, line) {

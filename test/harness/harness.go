@@ -118,17 +118,21 @@ func (s *Harness) Root() string { return s.root }
 func (s *Harness) Step(format string, args ...any) *progress.Step { return s.log.Step(format, args...) }
 
 // Deploy builds the controller's image, gives it to the cluster's registry, and
-// installs or updates the controller, with what its proxies need.
-func (s *Harness) Deploy(ctx context.Context) error {
+// installs or updates the controller, with what its proxies need, and flags beside --proxies.
+func (s *Harness) Deploy(ctx context.Context, more ...string) error {
 	if err := s.pushProduct(ctx); err != nil {
 		return err
+	}
+	var flags []string
+	for _, flag := range append([]string{"--proxies"}, more...) {
+		flags = append(flags, fmt.Sprintf(`{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":%q}`, flag))
 	}
 	defer s.Step("installing the controller").Done()
 	return s.kubectl(ctx,
 		[]string{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "default")},
 		[]string{"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(s.root, "config", "proxies")},
 		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "--type=json",
-			"-p", `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--proxies"}]`},
+			"-p", "[" + strings.Join(flags, ",") + "]"},
 		// The nodes must not keep an earlier image of the same name.
 		[]string{"-n", Namespace, "patch", "deployment", "ingress-daemonset-controller", "--type=json",
 			"-p", `[{"op":"replace","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}]`},

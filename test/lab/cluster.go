@@ -13,6 +13,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
+	"github.com/mumoshu/ingress-daemonset-controller/test/conformance"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/release/helm"
 )
@@ -64,7 +65,7 @@ func withCluster(dir string, do func(*cluster.Cluster) error) error {
 }
 
 // prepare starts a cluster and takes it down again, which installs and builds all
-// that is missing, and shows that this machine can run one. Then it builds helm, for the tests.
+// that is missing, and shows that this machine can run one. Then it builds helm and the tests of the Gateway API.
 func prepare(ctx context.Context) error {
 	log := progress.To(os.Stdout)
 	if err := tryCluster(ctx, log); err != nil {
@@ -78,7 +79,22 @@ func prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return buildConformance(ctx, log)
+}
+
+// buildConformance builds the Gateway API's tests, which only root runs, so that they are cached.
+func buildConformance(ctx context.Context, log *progress.Log) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	defer log.Step("building the tests of the Gateway API (about 3 min when nothing is cached)").Done()
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	_, err = conformance.Build(ctx, ".", dir)
+	return err
 }
 
 func tryCluster(ctx context.Context, log *progress.Log) (err error) {
