@@ -158,18 +158,13 @@ func (p pass) signer() (a *Authority, wakeAt time.Time) {
 }
 
 // trusts reports whether proxies trust an authority: by the Secret or, where that says nothing, by the last
-// one that this process read and by what it saw published since. There may have been another Secret meanwhile.
+// one that this process read and by what it sees published. There may have been another Secret meanwhile. Of a
+// ConfigMap that is gone pods keep what it said last, which this process need not have seen.
 func (p pass) trusts(a *Authority) bool {
 	if !slices.ContainsFunc(p.Memory.known, a.is) {
 		return false
 	}
-	for namespace, data := range p.ConfigMaps {
-		since, seen := p.Memory.seen[sight{namespace: namespace, id: a.id()}]
-		if data != nil && p.unread() && (!seen || p.Now.Sub(since) < propagation) {
-			return false
-		}
-	}
-	return true
+	return !p.unread() || p.publishedFor(a) >= propagation
 }
 
 // unread reports whether there is no Secret, or one that cannot be read.

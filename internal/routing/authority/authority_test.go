@@ -322,6 +322,26 @@ func TestSecretDeleted(t *testing.T) {
 	}
 }
 
+// TestConfigMapGone: while the Secret is broken nobody signs by whom a ConfigMap that is gone may not have named last:
+// another process may have written it since this one read the Secret.
+func TestConfigMapGone(t *testing.T) {
+	c, p := install(t)
+	p.leads = false
+	was := c.configMaps["b"]
+	c.secret = &Secret{SecretType, map[string][]byte{"signing.crt": []byte("another")}}
+	at := noon.Add(time.Hour)
+	for _, step := range []struct {
+		after time.Duration
+		said  map[string]string
+		signs bool
+	}{{0, was, true}, {time.Second, nil, false}, {2 * time.Second, was, false}, {2*time.Second + propagation, was, true}} {
+		c.configMaps["b"] = step.said
+		if d := p.decide(t, c, at.Add(step.after)); (d.Signer != nil) != step.signs {
+			t.Errorf("after %v: %t", step.after, d.Signer != nil)
+		}
+	}
+}
+
 // TestBackup: of a Secret from a backup a process that signed by another waits until it is published.
 func TestBackup(t *testing.T) {
 	c, p := install(t)
