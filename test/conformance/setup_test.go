@@ -85,13 +85,9 @@ func (s *setup) pushBackends(ctx context.Context) error {
 	return nil
 }
 
-// deploy installs one controller: a Gateway is Programmed once a proxy of its IngressDaemonSet is connected to the
-// leader (docs/adr/0034), and of two proxies each may have the other replica.
+// deploy installs the controller, two replicas of which each may have the other proxy.
 func (s *setup) deploy(ctx context.Context) error {
-	if err := s.Deploy(ctx, "--gateway-addresses="+addresses); err != nil {
-		return err
-	}
-	return run(s.Kubectl(ctx, "-n", harness.Namespace, "scale", "deployment", "ingress-daemonset-controller", "--replicas=1"))
+	return s.Deploy(ctx, "--gateway-addresses="+addresses)
 }
 
 // startProxies installs the Gateway API where the controller runs already, and has proxies serve its class.
