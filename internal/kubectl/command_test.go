@@ -43,7 +43,7 @@ func TestTwoUndosAtOnce(t *testing.T) {
 // TestNotInstalled: where the CRDs are missing, that is what is said, and not which part of discovery failed.
 func TestNotInstalled(t *testing.T) {
 	f := newFakeAPI(t)
-	f.bare = true
+	f.missing = v1alpha1.GroupVersion.Group
 	for _, args := range [][]string{{"list"}, {"list", "-A"}, {"status", "nginx"}, {"explain", "nginx", "node-1"}, {"rollout", "status", "nginx"}, {"rollout", "undo", "nginx"}, {"set", "image", "nginx", "nginx=nginx:1.23"}} {
 		if out, err := f.ids(args...); err == nil || !strings.HasPrefix(err.Error(), "this cluster has no IngressDaemonSets: ") {
 			t.Errorf("%v: %v, %s", args, err, out)

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // fakeAPI is as much of an API server as the commands use: objects that are read,
@@ -51,8 +52,8 @@ type fakeAPI struct {
 	afterWatch func()
 	// expired says that the next watch is told that it is too old.
 	expired bool
-	// bare says that our kinds are not installed.
-	bare bool
+	// missing is a group whose kinds are not installed.
+	missing string
 	// away is how many requests are told that the API server is not available.
 	away int
 }
@@ -64,22 +65,26 @@ type kind struct {
 }
 
 var (
-	kindSet        = kind{v1alpha1.GroupVersion.String(), "ingressdaemonsets", "IngressDaemonSet", true}
-	kindAttachment = kind{v1alpha1.GroupVersion.String(), "attachments", "Attachment", false}
-	kindDeployment = kind{"apps/v1", "deployments", "Deployment", true}
-	kindDaemonSet  = kind{"apps/v1", "daemonsets", "DaemonSet", true}
-	kindRevision   = kind{"apps/v1", "controllerrevisions", "ControllerRevision", true}
-	kindNode       = kind{"v1", "nodes", "Node", false}
-	kindPod        = kind{"v1", "pods", "Pod", true}
-	kindEvent      = kind{"v1", "events", "Event", true}
-	kindNamespace  = kind{"v1", "namespaces", "Namespace", false}
-	kindService    = kind{"v1", "services", "Service", true}
-	kindSlice      = kind{"discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true}
-	kindClass      = kind{"networking.k8s.io/v1", "ingressclasses", "IngressClass", false}
-	kindIngress    = kind{"networking.k8s.io/v1", "ingresses", "Ingress", true}
+	kindSet          = kind{v1alpha1.GroupVersion.String(), "ingressdaemonsets", "IngressDaemonSet", true}
+	kindAttachment   = kind{v1alpha1.GroupVersion.String(), "attachments", "Attachment", false}
+	kindDeployment   = kind{"apps/v1", "deployments", "Deployment", true}
+	kindDaemonSet    = kind{"apps/v1", "daemonsets", "DaemonSet", true}
+	kindRevision     = kind{"apps/v1", "controllerrevisions", "ControllerRevision", true}
+	kindNode         = kind{"v1", "nodes", "Node", false}
+	kindPod          = kind{"v1", "pods", "Pod", true}
+	kindEvent        = kind{"v1", "events", "Event", true}
+	kindNamespace    = kind{"v1", "namespaces", "Namespace", false}
+	kindService      = kind{"v1", "services", "Service", true}
+	kindSlice        = kind{"discovery.k8s.io/v1", "endpointslices", "EndpointSlice", true}
+	kindClass        = kind{"networking.k8s.io/v1", "ingressclasses", "IngressClass", false}
+	kindIngress      = kind{"networking.k8s.io/v1", "ingresses", "Ingress", true}
+	kindGatewayClass = kind{gatewayv1.GroupVersion.String(), "gatewayclasses", "GatewayClass", false}
+	kindGateway      = kind{gatewayv1.GroupVersion.String(), "gateways", "Gateway", true}
+	kindRoute        = kind{gatewayv1.GroupVersion.String(), "httproutes", "HTTPRoute", true}
+	kindGrant        = kind{gatewayv1.GroupVersion.String(), "referencegrants", "ReferenceGrant", true}
 
 	kinds = []kind{kindSet, kindAttachment, kindDeployment, kindDaemonSet, kindRevision, kindNode, kindPod, kindEvent,
-		kindNamespace, kindService, kindSlice, kindClass, kindIngress}
+		kindNamespace, kindService, kindSlice, kindClass, kindIngress, kindGatewayClass, kindGateway, kindRoute, kindGrant}
 )
 
 func (k kind) path() string {
@@ -360,7 +365,7 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 	case found && req.Method == http.MethodGet:
 		return http.StatusOK, object.Object
 	}
-	if f.bare && strings.HasPrefix(req.URL.Path, kindSet.path()) {
+	if f.missing != "" && strings.HasPrefix(req.URL.Path, "/apis/"+f.missing+"/") {
 		return notFound(req)
 	}
 	switch req.URL.Path {
@@ -368,9 +373,9 @@ func (f *fakeAPI) answer(req *http.Request) (int, any) {
 		return http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
 	case "/apis":
 		var list metav1.APIGroupList
-		for _, version := range []string{"apps/v1", "discovery.k8s.io/v1", "networking.k8s.io/v1", v1alpha1.GroupVersion.String()} {
+		for _, version := range []string{"apps/v1", "discovery.k8s.io/v1", "networking.k8s.io/v1", v1alpha1.GroupVersion.String(), gatewayv1.GroupVersion.String()} {
 			group, v, _ := strings.Cut(version, "/")
-			if f.bare && group == v1alpha1.GroupVersion.Group {
+			if group == f.missing {
 				continue
 			}
 			known := metav1.GroupVersionForDiscovery{GroupVersion: version, Version: v}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // routesFlags are those of routes.
@@ -111,8 +113,12 @@ func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, e
 	for _, list := range []client.ObjectList{
 		&networkingv1.IngressClassList{}, &networkingv1.IngressList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},
 		&corev1.NamespaceList{}, &v1alpha1.IngressDaemonSetList{},
+		&gatewayv1.GatewayClassList{}, &gatewayv1.GatewayList{}, &gatewayv1.HTTPRouteList{}, &gatewayv1.ReferenceGrantList{},
 	} {
-		if err := api.List(ctx, list); err != nil {
+		// The Gateway API need not be installed.
+		if err := api.List(ctx, list); meta.IsNoMatchError(err) {
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -129,9 +135,41 @@ func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, e
 // compiledFrom is what the compiler is told of an object.
 func compiledFrom(object runtime.Object) metav1.Object {
 	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName}
+		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork}
 	}
 	return object.(metav1.Object)
+}
+
+// gatewayAddresses are those that Gateways have of their own, by their statuses: the controller's flag says which they
+// may have, and is not known here. One that names none has either one of its own or those of nodes, of which there may
+// be one too, for several Gateways.
+func gatewayAddresses(objects []metav1.Object) (out []netip.Prefix) {
+	own, unnamed := map[netip.Addr]bool{}, map[netip.Addr]int{}
+	for _, object := range objects {
+		g, is := object.(*gatewayv1.Gateway)
+		if !is {
+			continue
+		}
+		for _, a := range g.Status.Addresses {
+			address, err := netip.ParseAddr(a.Value)
+			switch {
+			case err != nil:
+			case len(g.Spec.Addresses) > 0:
+				own[address] = true
+			case len(g.Status.Addresses) == 1:
+				unnamed[address]++
+			}
+		}
+	}
+	for address, n := range unnamed {
+		if n == 1 {
+			own[address] = true
+		}
+	}
+	for _, address := range slices.SortedFunc(maps.Keys(own), netip.Addr.Compare) {
+		out = append(out, netip.PrefixFrom(address, address.BitLen()))
+	}
+	return out
 }
 
 // routed is what the objects of a cluster come to: what the proxies of each IngressDaemonSet serve, and what is wrong.
@@ -144,7 +182,7 @@ type routed struct {
 const notRead = "kubectl ids reads no Secrets"
 
 func compileRouting(objects []metav1.Object, now time.Time) routed {
-	c := routing.New(routing.Options{})
+	c := routing.New(routing.Options{GatewayAddresses: gatewayAddresses(objects)})
 	for _, object := range objects {
 		c.Set(object)
 	}

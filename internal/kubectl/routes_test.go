@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -68,6 +69,10 @@ func TestRoutes(t *testing.T) {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
+			}
+			// It need not be installed where nothing is of it.
+			if !strings.Contains(string(content), gatewayv1.GroupName) {
+				f.missing = gatewayv1.GroupName
 			}
 			var out strings.Builder
 			for line := range strings.Lines(string(content)) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -95,22 +96,50 @@ func (r routed) answer(asked table.Asked) (answersOut, error) {
 	out := answersOut{Answers: []answerOut{}}
 	named := map[string]bool{}
 	for _, set := range r.sets() {
-		a, err := listing.Explain(r.tables[set], asked)
+		answers, err := explain(r.tables[set], asked)
 		if err != nil {
 			return out, err
 		}
-		out.Answers = append(out.Answers, answerOut{set.String(), a})
-		if a.Rule != nil {
-			named[a.Rule.Object.String()] = true
-		}
-		for _, other := range a.Others {
-			named[other.Rule.Object.String()] = true
+		for _, a := range answers {
+			out.Answers = append(out.Answers, answerOut{set.String(), a})
+			if a.Rule != nil {
+				named[a.Rule.Object.String()] = true
+			}
+			for _, other := range a.Others {
+				named[other.Rule.Object.String()] = true
+			}
 		}
 	}
 	for _, e := range r.problems {
 		if named[e.Object.String()] || mentions(e.Message, named) {
 			out.Problems = append(out.Problems, problemOf(e))
 		}
+	}
+	return out, nil
+}
+
+// explain asks at each address at which there is a listener of its own, and at any other: what is answered there is
+// left out where none of these knows the host and another does.
+func explain(t *table.Table, asked table.Asked) (out []*listing.Answer, err error) {
+	addresses := map[string]bool{"": true}
+	for l := range t.Listeners() {
+		addresses[l.Address] = true
+	}
+	var elsewhere []*listing.Answer
+	for _, address := range slices.Sorted(maps.Keys(addresses)) {
+		asked.Local = address
+		a, err := listing.Explain(t, asked)
+		if err != nil {
+			return nil, err
+		}
+		if a.Listener != "" {
+			out = append(out, a)
+		} else {
+			elsewhere = append(elsewhere, a)
+		}
+	}
+	if len(out) == 0 {
+		out = elsewhere[:1]
 	}
 	return out, nil
 }
