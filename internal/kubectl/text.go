@@ -292,9 +292,13 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 	if c == nil || c.ObservedGeneration != set.Generation || s.ObservedGeneration != set.Generation {
 		return "Waiting for the controller to see the present spec...", false, nil
 	}
+	blocked := ""
+	if b := apimeta.FindStatusCondition(s.Conditions, v1alpha1.ConditionBlocked); b != nil && b.Status == metav1.ConditionTrue {
+		blocked = ", blocked: " + b.Message
+	}
 	switch c.Reason {
 	case v1alpha1.ReasonComplete:
-		return fmt.Sprintf("ingressdaemonset %q successfully rolled out: %d of %d nodes serve the present template", set.Name, s.UpdatedNodes, s.DesiredNodes), true, nil
+		return fmt.Sprintf("ingressdaemonset %q successfully rolled out: %d of %d nodes serve the present template%s", set.Name, s.UpdatedNodes, s.DesiredNodes, blocked), true, nil
 	case v1alpha1.ReasonRollingBack:
 		return fmt.Sprintf("Rolling back ingressdaemonset %q: %s...", set.Name, c.Message), false, nil
 	}
@@ -303,8 +307,8 @@ func progress(set *v1alpha1.IngressDaemonSet) (line string, done bool, err error
 		return "", true, fmt.Errorf("ingressdaemonset %q: %s: %s", set.Name, c.Reason, printable(c.Message))
 	}
 	line = fmt.Sprintf("Waiting for ingressdaemonset %q: %d of %d nodes are updated", set.Name, s.UpdatedNodes, s.DesiredNodes)
-	if b := apimeta.FindStatusCondition(s.Conditions, v1alpha1.ConditionBlocked); b != nil && b.Status == metav1.ConditionTrue {
-		return line + ", blocked: " + b.Message, false, nil
+	if blocked != "" {
+		return line + blocked, false, nil
 	}
 	if c.Reason == v1alpha1.ReasonPaused {
 		return line + ", paused", false, nil

@@ -108,6 +108,11 @@ func TestProgress(t *testing.T) {
 			s.Generation, s.Status.ObservedGeneration, c.Reason = 3, 3, v1alpha1.ReasonComplete
 		}), "controller to see", false, false},
 		"complete": {set(func(_ *v1alpha1.IngressDaemonSet, c *metav1.Condition) { c.Reason = v1alpha1.ReasonComplete }), "successfully rolled out", true, false},
+		"complete, and blocked": {set(func(s *v1alpha1.IngressDaemonSet, c *metav1.Condition) {
+			c.Reason = v1alpha1.ReasonComplete
+			b := &s.Status.Conditions[3]
+			b.Status, b.Message = metav1.ConditionTrue, "another has the port"
+		}), "successfully rolled out: 1 of 4 nodes serve the present template, blocked: another has the port", true, false},
 		"paused":   {set(stopped(v1alpha1.ReasonPaused)), "paused", false, false},
 		"halted":   {set(stopped(v1alpha1.ReasonDetachTimedOut)), "", true, true},
 		"too slow": {set(stopped(v1alpha1.ReasonProgressDeadlineExceeded)), "", true, true},
