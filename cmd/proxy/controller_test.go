@@ -3,11 +3,14 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 )
 
 // TestConnect: what of the files is not as it should be is said.
 func TestConnect(t *testing.T) {
-	_, authority := signed(t)
+	authority := selfsigned.For(t, delta.ServerName).Chain
 	for _, test := range []struct{ authorities, address, fails string }{
 		{string(authority), "10.0.0.1:9443", ""},
 		{string(authority), "[fd00::1]:9443\n", ""},

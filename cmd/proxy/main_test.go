@@ -3,16 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +25,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -85,8 +80,8 @@ func newReplica(t *testing.T, token string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, authority := signed(t)
-	r := &replica{address: l.Addr().String(), authority: authority, reports: make(chan delta.Report, 100)}
+	own := selfsigned.For(t, delta.ServerName)
+	r := &replica{address: l.Addr().String(), authority: own.Chain, reports: make(chan delta.Report, 100)}
 	r.Server = delta.NewServer(delta.Options{
 		Identify: func(ctx context.Context) (delta.Peer, error) {
 			if delta.TokenOf(ctx) != token {
@@ -96,7 +91,7 @@ func newReplica(t *testing.T, token string) *replica {
 		},
 		Report: func(said delta.Report) { r.reports <- said },
 	})
-	g := r.GRPC(grpc.Creds(delta.Present(func() (*tls.Certificate, error) { return &certificate, nil })))
+	g := r.GRPC(grpc.Creds(delta.Present(func() (*tls.Certificate, error) { return &own.Certificate, nil })))
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -108,22 +103,6 @@ func newReplica(t *testing.T, token string) *replica {
 	})
 	t.Cleanup(r.stop)
 	return r
-}
-
-// signed is a controller's certificate that signs itself, and the same as PEM.
-func signed(t *testing.T) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{delta.ServerName}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // commit tells proxies, of which none refuses anything that the controller itself would.

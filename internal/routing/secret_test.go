@@ -1,19 +1,14 @@
 package routing
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,32 +23,15 @@ func fill(t testing.TB, s *corev1.Secret) {
 	if wrong == "expired" {
 		end = noon.Add(-time.Hour)
 	}
-	chain, key := certificateFor(t, end, strings.Fields(s.StringData["hosts"])...)
+	made := selfsigned.Until(t, end, strings.Fields(s.StringData["hosts"])...)
+	chain, key := made.Chain, made.Key
 	switch wrong {
 	case "malformed":
 		chain = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	case "mismatched":
-		_, key = certificateFor(t, end, "another.example")
+		key = selfsigned.Until(t, end, "another.example").Key
 	}
 	s.Data = map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key}
-}
-
-func certificateFor(t testing.TB, end time.Time, hosts ...string) (chain, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: hosts, NotBefore: end.Add(-48 * time.Hour), NotAfter: end}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
 func dnsNames(t testing.TB, c *wire.Certificate) []string {

@@ -2,9 +2,6 @@ package webhook
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -12,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +21,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	contract "github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1/webhook"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 )
 
 var (
@@ -306,7 +304,7 @@ func authority(t *testing.T, file string, server *httptest.Server) {
 // authority, and tells where the file cannot be read.
 func TestAuthorityIsReadAgain(t *testing.T) {
 	before, after := httptest.NewTLSServer(write(200, "")), httptest.NewUnstartedServer(write(200, ""))
-	after.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
+	after.TLS = &tls.Config{Certificates: []tls.Certificate{selfsigned.For(t, "127.0.0.1").Certificate}}
 	after.StartTLS()
 	t.Cleanup(before.Close)
 	t.Cleanup(after.Close)
@@ -337,24 +335,6 @@ func TestAuthorityIsReadAgain(t *testing.T) {
 	if _, err := New(Options{URL: before.URL, Secret: secret, CAFile: file}); err == nil || !strings.Contains(err.Error(), "holds no certificate") {
 		t.Error(err)
 	}
-}
-
-// selfSigned is a certificate of this machine that nobody knows yet.
-func selfSigned(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	made, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{made}, PrivateKey: key}
 }
 
 func TestProxyOfTheEnvironment(t *testing.T) {

@@ -1,14 +1,6 @@
 package server
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/nodehealth"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 )
 
 // blinding starts a checker that is called blind half a second after it cannot see.
@@ -65,8 +58,9 @@ func TestCAIsReadAgain(t *testing.T) {
 	api.leave()
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	changeCA := func(publish bool) (publishLater func()) {
-		identity, ca := selfSigned(t)
-		api.identity = identity
+		own := selfsigned.For(t, "127.0.0.1")
+		ca := own.Chain
+		api.identity = &own.Certificate
 		publishLater = func() {
 			if err := os.WriteFile(file, ca, 0o600); err != nil {
 				t.Fatal(err)
@@ -89,23 +83,4 @@ func TestCAIsReadAgain(t *testing.T) {
 	}
 	publish()
 	await.True(t, "it sees again", func() bool { return w.isBlind() == "" && w.last.Load().LostAt.IsZero() })
-}
-
-func selfSigned(t *testing.T) (*tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -2,14 +2,8 @@ package controller
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"strings"
@@ -23,6 +17,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -436,21 +431,8 @@ func (c *cluster) said() (out []string) {
 // certificate is a Secret with a new one for a host, which signs itself.
 func certificate(t *testing.T, name, host string) *corev1.Secret {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := selfsigned.For(t, host)
 	return &corev1.Secret{ObjectMeta: named("shop", name), Type: corev1.SecretTypeTLS, Data: map[string][]byte{
-		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		corev1.TLSCertKey: c.Chain, corev1.TLSPrivateKeyKey: c.Key,
 	}}
 }

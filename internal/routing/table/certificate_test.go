@@ -2,38 +2,18 @@ package table
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
-	"math/big"
 	"testing"
-	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/selfsigned"
 )
 
 // certify makes a certificate for these names.
 func certify(t *testing.T, name string, names ...string) wire.Resource {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<32, 0), DNSNames: names}
-	chain, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wire.Resource{Name: name, Certificate: &wire.Certificate{
-		Chain: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chain}),
-		Key:   pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}}
+	c := selfsigned.For(t, names...)
+	return wire.Resource{Name: name, Certificate: &wire.Certificate{Chain: c.Chain, Key: c.Key}}
 }
 
 // presents is the name of the resource whose certificate a client is presented that asks for a name.

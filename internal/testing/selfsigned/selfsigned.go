@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"testing"
 	"time"
 )
@@ -19,17 +20,30 @@ type Certificate struct {
 	Chain, Key []byte
 }
 
-// For is a new one for some names, which has stood for an hour and stands for another.
+// For is a new one for some names or addresses, which stands for an hour.
 func For(t testing.TB, names ...string) Certificate {
+	t.Helper()
+	return Until(t, time.Now().Add(time.Hour), names...)
+}
+
+// Until is one that stands until then, for two days.
+func Until(t testing.TB, end time.Time, names ...string) Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: names, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), IsCA: true, BasicConstraintsValid: true,
 		KeyUsage:  x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
+	}
+	for _, name := range names {
+		if address := net.ParseIP(name); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
