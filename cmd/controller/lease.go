@@ -30,6 +30,9 @@ type lease struct {
 	asked time.Time
 	// now is the clock.
 	now func() time.Time
+	// asking reads the same Lease apart: what the election's lock reads is what it writes beside next, so that nobody
+	// else may have it read.
+	asking resourcelock.Interface
 }
 
 // newLease makes the lock in a namespace, empty for that of the pod. The address is where other replicas reach this
@@ -51,7 +54,11 @@ func newLease(config *rest.Config, namespace, address string) (*lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the lock of the election: %w", err)
 	}
-	return &lease{Interface: lock, now: time.Now}, nil
+	asking, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, leaseName, identity, config, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("making what asks who leads: %w", err)
+	}
+	return &lease{Interface: lock, now: time.Now, asking: asking}, nil
 }
 
 // ownNamespace is the controller's: the one that a flag names, or else that of the pod.
@@ -71,7 +78,7 @@ const addressMark = "_at_"
 
 // leaderElsewhere is the address of the replica that leads, empty where this one does, or where it is not known.
 func (l *lease) leaderElsewhere(ctx context.Context) (string, error) {
-	record, _, err := l.Get(ctx)
+	record, _, err := l.asking.Get(ctx)
 	if err != nil {
 		return "", err
 	}

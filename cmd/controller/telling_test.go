@@ -123,7 +123,8 @@ func TestLeaderElsewhere(t *testing.T) {
 		"other_1_2_at_10.0.0.1:8445": "10.0.0.1:8445", "other_1_2_at_[2001:db8::1]:8445": "[2001:db8::1]:8445",
 		"other_1_2": "", "own": "", "": "",
 	} {
-		l := &lease{Interface: &kept{identity: "own", holder: holder}}
+		// What the election itself reads is not to be read by anybody else.
+		l := &lease{Interface: &kept{identity: "own"}, asking: &kept{holder: holder}}
 		if got, err := l.leaderElsewhere(t.Context()); err != nil || got != want {
 			t.Errorf("%q leads at %q, %v", holder, got, err)
 		}
@@ -150,5 +151,8 @@ type kept struct {
 func (k *kept) Identity() string { return k.identity }
 
 func (k *kept) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if k.identity != "" {
+		return nil, nil, errors.New("the election's lock is read")
+	}
 	return &resourcelock.LeaderElectionRecord{HolderIdentity: k.holder}, nil, nil
 }

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,8 +16,11 @@ import (
 type gateway struct {
 	object wire.Object
 	set    types.NamespacedName
-	// problem is why nothing of it is served, with the reason and the message of its Accepted.
-	problem   Condition
+	// problem is why nothing of it is served, with the reason and the message of its Accepted. missing is the same of
+	// an IngressDaemonSet that is not there: what its pods serve stays.
+	problem, missing Condition
+	// onHost says whether its proxies see the addresses of their node.
+	onHost    bool
 	listeners []*gatewayListener
 	wish      addressWish
 }
@@ -54,7 +58,11 @@ func (v *view) compileGateway(k key) *outcome {
 		g.problem = Condition{Reason: "InvalidParameters", Message: fmt.Sprintf("GatewayClass %s: %s", object.Spec.GatewayClassName, c.problem)}
 		return out
 	}
-	if g.wish, g.problem = v.addressWish(object, c.set); g.problem.Reason != "" {
+	if c.missing != "" {
+		g.missing = Condition{Reason: "InvalidParameters", Message: fmt.Sprintf("GatewayClass %s: %s", object.Spec.GatewayClassName, c.missing)}
+	}
+	g.onHost = v.onHostNetwork(object, c.set)
+	if g.wish, g.problem = v.addressWish(object, g.onHost); g.problem.Reason != "" {
 		return out
 	}
 	if !g.wish.empty() {
@@ -79,9 +87,23 @@ func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, o
 	}
 	l.readKinds()
 	if l.https {
+		if object.Spec.TLS != nil && object.Spec.TLS.Frontend != nil && asksForCertificates(object.Spec.TLS.Frontend, in.Port) {
+			l.unserved = Condition{Reason: "UnsupportedValue", Message: "spec.tls.frontend asks for certificates of clients, which is not supported"}
+		}
 		v.readCertificates(object, in, l, out)
 	}
 	return l
+}
+
+// asksForCertificates reports whether clients at a port are to show certificates: such a listener is not to be served
+// to all.
+func asksForCertificates(tls *gatewayv1.FrontendTLSConfig, port int32) bool {
+	for _, p := range tls.PerPort {
+		if p.Port == port {
+			return p.TLS.Validation != nil
+		}
+	}
+	return tls.Default.Validation != nil
 }
 
 // readKinds keeps the kinds that are supported.
@@ -196,8 +218,8 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 
 // acceptedCondition is True where one listener can be served at least.
 func (g *gateway) acceptedCondition() Condition {
-	if g.problem.Reason != "" {
-		return Condition{"Accepted", "False", g.problem.Reason, g.problem.Message}
+	if why := cmp.Or(g.problem, g.missing); why.Reason != "" {
+		return Condition{"Accepted", "False", why.Reason, why.Message}
 	}
 	var invalid []string
 	for _, l := range g.listeners {

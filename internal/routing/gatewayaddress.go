@@ -21,14 +21,14 @@ type addressWish struct {
 	// named are those of spec.addresses, assigned says whether it is to be given one.
 	named    []string
 	assigned bool
-	// kept are those that it was given before.
-	kept []string
+	// had are those that its status has.
+	had []string
 }
 
 func (w addressWish) empty() bool { return len(w.named) == 0 && !w.assigned }
 
 // addressWish reads what a Gateway asks for, or says what is not supported.
-func (v *view) addressWish(object *gatewayv1.Gateway, set types.NamespacedName) (w addressWish, problem Condition) {
+func (v *view) addressWish(object *gatewayv1.Gateway, onHost bool) (w addressWish, problem Condition) {
 	ranges := v.c.options.GatewayAddresses
 	for _, a := range object.Spec.Addresses {
 		if kind := textOr((*string)(a.Type), string(gatewayv1.IPAddressType)); kind != string(gatewayv1.IPAddressType) {
@@ -40,19 +40,29 @@ func (v *view) addressWish(object *gatewayv1.Gateway, set types.NamespacedName) 
 			w.named = append(w.named, a.Value)
 		}
 	}
-	w.assigned = w.assigned || len(object.Spec.Addresses) == 0 && len(ranges) > 0 && v.onHostNetwork(set)
-	if w.assigned {
+	w.assigned = w.assigned || len(object.Spec.Addresses) == 0 && len(ranges) > 0 && onHost
+	if !w.empty() {
 		for _, a := range object.Status.Addresses {
-			w.kept = append(w.kept, a.Value)
+			w.had = append(w.had, a.Value)
 		}
 	}
 	return w, Condition{}
 }
 
-// onHostNetwork reports whether the pods of an IngressDaemonSet see the addresses of their node.
-func (v *view) onHostNetwork(set types.NamespacedName) bool {
-	s := v.set(set)
-	return s != nil && s.HostNetwork
+// onHostNetwork reports whether the pods of an IngressDaemonSet see the addresses of their node. Where that is gone, an
+// address of its own that the Gateway has says so.
+func (v *view) onHostNetwork(object *gatewayv1.Gateway, set types.NamespacedName) bool {
+	if s := v.set(set); s != nil {
+		return s.HostNetwork
+	}
+	return slices.ContainsFunc(object.Status.Addresses, func(a gatewayv1.GatewayStatusAddress) bool {
+		address, err := netip.ParseAddr(a.Value)
+		return err == nil && v.inRange(address)
+	})
+}
+
+func (v *view) inRange(address netip.Addr) bool {
+	return slices.ContainsFunc(v.c.options.GatewayAddresses, func(r netip.Prefix) bool { return r.Contains(address) })
 }
 
 // assignment is which Gateways have addresses of their own.
@@ -64,22 +74,28 @@ type assignment struct {
 type ownAddresses struct {
 	all     []string
 	problem Condition
+	// assigned is that of all which it does not name.
+	assigned string
 }
 
-// compileAssignment gives each Gateway what it names, before any is assigned: to those first that had one, and
-// then to the oldest.
+// compileAssignment has each Gateway keep the address that it was assigned, then gives each what it names, and then
+// assigns others, to the oldest first. Nobody can name what another was assigned.
 func (v *view) compileAssignment(k key) *outcome {
 	gateways := v.inPrecedence(v.members(k, gatewayUnit))
 	if len(gateways) == 0 {
 		return nil
 	}
-	a := &assigning{view: v, owners: map[addressPort]string{}, taken: map[netip.Addr]bool{}, of: map[types.NamespacedName]*ownAddresses{}}
-	for _, g := range gateways {
-		a.name(g)
+	a := &assigning{
+		view: v, owners: map[addressPort]string{}, taken: map[netip.Addr]bool{}, assigned: map[netip.Addr]string{},
+		held: map[netip.Addr]bool{}, of: map[types.NamespacedName]*ownAddresses{},
 	}
-	for _, kept := range []bool{true, false} {
+	for _, g := range gateways {
+		a.of[g.name()] = &ownAddresses{}
+		a.hold(g)
+	}
+	for _, round := range []func(*gateway){a.keep, a.name, a.assign} {
 		for _, g := range gateways {
-			a.assign(g, kept)
+			round(g)
 		}
 	}
 	return &outcome{value: &assignment{a.of}}
@@ -89,8 +105,11 @@ func (v *view) compileAssignment(k key) *outcome {
 type assigning struct {
 	*view
 	owners map[addressPort]string
-	taken  map[netip.Addr]bool
-	of     map[types.NamespacedName]*ownAddresses
+	// held are those that a Gateway names and has, taken those that any has, assigned those that one was assigned, and
+	// which one.
+	held, taken map[netip.Addr]bool
+	assigned    map[netip.Addr]string
+	of          map[types.NamespacedName]*ownAddresses
 }
 
 type addressPort struct {
@@ -98,14 +117,42 @@ type addressPort struct {
 	port    uint16
 }
 
+// hold notes what a Gateway names and has.
+func (a *assigning) hold(g *gateway) {
+	for _, named := range g.wish.named {
+		if address, err := netip.ParseAddr(named); err == nil && slices.Contains(g.wish.had, named) {
+			a.held[address.Unmap()] = true
+		}
+	}
+}
+
+// keep has a Gateway that is to be assigned one keep which it has.
+func (a *assigning) keep(g *gateway) {
+	if !g.wish.assigned || !g.onHost {
+		return
+	}
+	for _, had := range g.wish.had {
+		address, err := netip.ParseAddr(had)
+		if err == nil && a.inRange(address) && !a.taken[address] && !a.held[address] && !slices.Contains(g.wish.named, had) {
+			a.give(g, address)
+			return
+		}
+	}
+}
+
+func (a *assigning) give(g *gateway, address netip.Addr) {
+	a.of[g.name()].assigned = address.String()
+	a.assigned[address] = "Gateway " + g.name().String()
+	a.take(g, address)
+}
+
 // name gives a Gateway the addresses that it names.
 func (a *assigning) name(g *gateway) {
-	own := &ownAddresses{}
-	a.of[g.name()] = own
+	own := a.of[g.name()]
 	for _, named := range g.wish.named {
 		address, why := a.usable(g, named)
 		if why != "" {
-			own.problem = Condition{"Programmed", "False", "AddressNotUsable", why}
+			own.problem, own.all = Condition{"Programmed", "False", "AddressNotUsable", why}, nil
 			return
 		}
 		own.all = append(own.all, address.String())
@@ -122,8 +169,10 @@ func (a *assigning) usable(g *gateway, named string) (address netip.Addr, why st
 	switch {
 	case err != nil || !a.inRange(address):
 		return address, fmt.Sprintf("address %s is not within those that Gateways may have", named)
-	case !a.onHostNetwork(g.set):
-		return address, fmt.Sprintf("pods of IngressDaemonSet %s are not on the host network, and cannot tell at which address of their node a connection came in", g.set)
+	case a.assigned[address] != "":
+		return address, fmt.Sprintf("address %s was assigned to %s", named, a.assigned[address])
+	case !g.onHost:
+		return address, notOnHost(g)
 	}
 	for _, l := range g.listeners {
 		if owner := a.owners[addressPort{address, l.port}]; l.accepted() && owner != "" {
@@ -142,41 +191,43 @@ func (a *assigning) take(g *gateway, address netip.Addr) {
 	}
 }
 
-// assign gives a Gateway one that it had, or otherwise the first that nobody has.
-func (a *assigning) assign(g *gateway, kept bool) {
+// assign gives a Gateway the first that nobody has, unless it kept one.
+func (a *assigning) assign(g *gateway) {
 	own := a.of[g.name()]
-	if !g.wish.assigned || own.problem.Reason != "" || len(own.all) > len(g.wish.named) {
+	if !g.wish.assigned || own.problem.Reason != "" {
 		return
 	}
-	give := func(address netip.Addr) {
-		own.all = append(own.all, address.String())
-		a.take(g, address)
-	}
-	if kept {
-		for _, had := range g.wish.kept {
-			if address, err := netip.ParseAddr(had); err == nil && a.inRange(address) && !a.taken[address] {
-				give(address)
-				return
-			}
+	if own.assigned == "" {
+		address, why := a.free(g)
+		if why != "" {
+			own.problem = Condition{"Programmed", "False", "AddressNotAssigned", why}
+			return
 		}
-		return
+		a.give(g, address)
+	}
+	own.all = append(own.all, own.assigned)
+}
+
+// free is an address that nobody has, or why there is none.
+func (a *assigning) free(g *gateway) (address netip.Addr, why string) {
+	if len(a.c.options.GatewayAddresses) == 0 {
+		return address, "no addresses are given that Gateways may have"
+	}
+	if !g.onHost {
+		return address, notOnHost(g)
 	}
 	for _, r := range a.c.options.GatewayAddresses {
 		for address := r.Masked().Addr(); r.Contains(address); address = address.Next() {
 			if !a.taken[address] {
-				give(address)
-				return
+				return address, ""
 			}
 		}
 	}
-	own.problem = Condition{"Programmed", "False", "AddressNotAssigned", "all addresses that Gateways may have are taken"}
-	if len(a.c.options.GatewayAddresses) == 0 {
-		own.problem.Message = "no addresses are given that Gateways may have"
-	}
+	return address, "all addresses that Gateways may have are taken"
 }
 
-func (a *assigning) inRange(address netip.Addr) bool {
-	return slices.ContainsFunc(a.c.options.GatewayAddresses, func(r netip.Prefix) bool { return r.Contains(address) })
+func notOnHost(g *gateway) string {
+	return fmt.Sprintf("pods of IngressDaemonSet %s are not on the host network, and cannot tell at which address of their node a connection came in", g.set)
 }
 
 // compileGatewayAddress is what of the assignment is one Gateway's: who reads that is not compiled again because of

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -23,6 +24,8 @@ var Features = []string{
 type gatewayClass struct {
 	set     types.NamespacedName
 	problem string
+	// missing says that the IngressDaemonSet is not there. Its pods may be: what they serve stays.
+	missing string
 }
 
 func (v *view) compileGatewayClass(k key) *outcome {
@@ -32,11 +35,11 @@ func (v *view) compileGatewayClass(k key) *outcome {
 	}
 	c := &gatewayClass{}
 	if c.set, c.problem = setReferredTo(object.Spec.ParametersRef); c.problem == "" {
-		c.problem = v.missing(c.set)
+		c.missing = v.missing(c.set)
 	}
 	accepted := Condition{"Accepted", "True", "Accepted", "served by IngressDaemonSet " + c.set.String()}
-	if c.problem != "" {
-		accepted = Condition{"Accepted", "False", "InvalidParameters", c.problem}
+	if why := cmp.Or(c.problem, c.missing); why != "" {
+		accepted = Condition{"Accepted", "False", "InvalidParameters", why}
 	}
 	return &outcome{value: c, status: &Status{
 		Object: refOf(object), Generation: object.Generation,

@@ -20,7 +20,7 @@ const patience = 10 * time.Second
 func (r *Reconciler) apply(ctx context.Context, o *observed, compiled routing.Result) {
 	r.secrets.want(r.compiler.WantedSecrets())
 	r.commit(ctx, compiled.Changes)
-	r.statuses.note(o, compiled, r.positions)
+	r.statuses.note(o, compiled, r.complete, r.positions)
 }
 
 // commit tells proxies of changes; at first of all there is, when that is known.
@@ -30,7 +30,7 @@ func (r *Reconciler) commit(ctx context.Context, changes []routing.Change) {
 		for _, c := range changes {
 			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
 		}
-	case len(r.compiler.UnansweredSecrets()) == 0 && (r.GatewayAPI == nil || r.GatewayAPI.Complete()):
+	case len(r.compiler.UnansweredSecrets()) == 0 && r.known:
 		r.complete = true
 		for _, set := range r.compiler.IngressDaemonSets() {
 			r.commitOne(ctx, set, r.compiler.Resources(set), nil)

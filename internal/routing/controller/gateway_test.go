@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -206,7 +208,9 @@ func TestGatewayAPI(t *testing.T) {
 	if got := c.Writes()[writes:]; len(got) > 0 {
 		t.Errorf("with nothing new, written is %q", got)
 	}
-	look()
+	for range 3 {
+		look()
+	}
 	c.pass(t)
 	if got := p.hear(t); !strings.Contains(got, "-listener/Gateway/shop/entry/http") || !strings.Contains(got, "-route/HTTPRoute/shop/cheese/0") {
 		t.Errorf("without the Gateway API, told is %s", got)
@@ -222,6 +226,43 @@ func changedGateway(t *testing.T, c *cluster) *gatewayv1.Gateway {
 	}
 	g.Generation = 2
 	return g
+}
+
+// TestKnownBeforeChanges: what of the Gateway API comes while a pass goes on is for the next one: this one tells nobody
+// that it has all, and writes no status.
+func TestKnownBeforeChanges(t *testing.T) {
+	route := routeTo("entry", "cheese")
+	ours := gatewayv1.RouteParentStatus{ControllerName: routing.ControllerName, ParentRef: route.Spec.ParentRefs[0]}
+	meta.SetStatusCondition(&ours.Conditions, metav1.Condition{Type: "Accepted", Status: "True", Reason: "Accepted"})
+	route.Status.Parents = []gatewayv1.RouteParentStatus{ours}
+	c := newCluster(t, true, gatewayClass(), gatewayOf("entry"), route)
+	kinds := &installed{}
+	c.withGateways(t, kinds)
+	kinds.set(gatewayapi.Names...)
+	// It is all known, but not to this pass, which has taken the changes before.
+	if _, err := c.observe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.GatewayAPI.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	o := &observed{there: []client.Object{route}}
+	c.tell(o)
+	c.apply(t.Context(), o, c.compiler.Compile(time.Now()))
+	if c.complete {
+		t.Error("a pass that did not know of all tells that it does")
+	}
+	if _, err := c.statuses.Reconcile(t.Context(), ctrl.Request{}); err != nil || len(c.Writes()) > 0 {
+		t.Errorf("before all is known, written is %q, %v", c.Writes(), err)
+	}
+	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
+	if got := c.conditions(t, route); !c.complete || !strings.Contains(got, "entry Accepted=True") {
+		t.Errorf("the route's conditions are %s", got)
+	}
+	if got := c.conditions(t, gatewayOf("entry")); !strings.Contains(got, "Programmed=False/Pending") {
+		t.Errorf("the Gateway's conditions are %s", got)
+	}
 }
 
 // TestRouteLeaves: what was said of a parent that is ours no more is taken back, and nothing else.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -58,6 +60,7 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 // counts for nothing where something could not: the Compiler is told of all of it, or the next pass reads it again.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: time.Now(), unreadable: map[types.NamespacedName]string{}}
+	r.known = r.GatewayAPI == nil || r.GatewayAPI.Complete()
 	changed := append(r.changes.take(), r.rewatched()...)
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)
@@ -93,6 +96,12 @@ func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Re
 			continue
 		}
 		err := from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
+		var removed *cache.ErrResourceNotCached
+		if errors.As(err, &removed) {
+			// Its kind was, a moment ago: the next pass is told.
+			r.changes.add(ref)
+			continue
+		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading %s: %w", ref, err)
 		}

@@ -45,7 +45,7 @@ const ReasonRefused = "Refused"
 func (r *Reconciler) refused() (out []routing.Event) {
 	for _, one := range r.Acknowledgements.Refused() {
 		object, is := routing.OriginOf(one.Name)
-		if !is {
+		if !is || r.objects[object] == nil && (object.Kind != kindSecret || r.secrets.object(object) == nil) {
 			object = routing.Ref{Kind: v1alpha1.Kind.Kind, Namespace: one.IngressDaemonSet.Namespace, Name: one.IngressDaemonSet.Name}
 		}
 		out = append(out, routing.Event{Object: object, Reason: ReasonRefused, Message: fmt.Sprintf(

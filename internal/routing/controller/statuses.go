@@ -25,6 +25,8 @@ const (
 	// Ingresses, and etcd keeps each version of them for a while.
 	writesPerSecond = 10
 	writesAtOnce    = 100
+	// leadsAgain is after how long a replica that does not lead looks again whether it does.
+	leadsAgain = 5 * time.Second
 )
 
 // statuses writes statuses of objects, by passes of its own: what proxies are told waits for no write. What fails
@@ -46,6 +48,9 @@ type statuses struct {
 	due map[routing.Ref]due
 	// changes counts those of all.
 	changes uint64
+	// complete says whether proxies were told of all there is: before that nothing is written, because what is not
+	// known yet seems to be gone.
+	complete bool
 }
 
 // status is what the compiler says, and at which position proxies were told the same.
@@ -74,8 +79,9 @@ func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledge
 	return s
 }
 
-// note takes what came and went, what was made of it, and the positions at which proxies were told.
-func (s *statuses) note(o *observed, compiled routing.Result, positions map[types.NamespacedName]uint64) {
+// note takes what came and went, what was made of it, whether that is all there is, and the positions at which proxies
+// were told.
+func (s *statuses) note(o *observed, compiled routing.Result, complete bool, positions map[types.NamespacedName]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ref := range o.gone {
@@ -98,9 +104,23 @@ func (s *statuses) note(o *observed, compiled routing.Result, positions map[type
 		s.wanted[says.Object] = next
 		s.changed(says.Object)
 	}
+	if complete && !s.complete {
+		s.complete = true
+		s.atFirst(positions)
+	}
 	maps.DeleteFunc(s.due, func(ref routing.Ref, _ due) bool { return !s.known(ref) })
-	if len(s.due) > 0 {
+	if len(s.due) > 0 && s.complete {
 		s.trigger()
+	}
+}
+
+// atFirst notes at which positions proxies were told of what was wanted before they were told anything.
+func (s *statuses) atFirst(positions map[types.NamespacedName]uint64) {
+	for ref, wanted := range s.wanted {
+		if wanted.Gateway != nil {
+			wanted.position = positions[wanted.Gateway.IngressDaemonSet]
+			s.wanted[ref] = wanted
+		}
 	}
 }
 
@@ -112,16 +132,26 @@ func (s *statuses) changed(ref routing.Ref) {
 	s.due[ref] = d
 }
 
+// further has one looked at in the next pass, or when what failed is tried again: nothing else is wanted of it.
+func (s *statuses) further(ref routing.Ref) {
+	s.changes++
+	d := s.due[ref]
+	d.change = s.changes
+	s.due[ref] = d
+}
+
 // furtherOn has the Gateways of an IngressDaemonSet looked at, whose proxies are further.
 func (s *statuses) furtherOn(set types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for ref, wanted := range s.wanted {
-		if wanted.Gateway != nil && wanted.Gateway.IngressDaemonSet == set {
-			s.changed(ref)
+	any := false
+	for ref, object := range s.objects {
+		if wanted, is := s.wanted[ref]; is && wanted.Gateway != nil && wanted.Gateway.IngressDaemonSet == set && !isProgrammed(object, wanted.Generation) {
+			s.further(ref)
+			any = true
 		}
 	}
-	if len(s.due) > 0 {
+	if any && s.complete {
 		s.trigger()
 	}
 }
@@ -130,8 +160,8 @@ func (s *statuses) furtherOn(set types.NamespacedName) {
 func (s *statuses) gatewayFurtherOn(gateway types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ref := (routing.Ref{Kind: "Gateway", Namespace: gateway.Namespace, Name: gateway.Name}); s.known(ref) {
-		s.changed(ref)
+	if ref := (routing.Ref{Kind: "Gateway", Namespace: gateway.Namespace, Name: gateway.Name}); s.known(ref) && s.complete {
+		s.further(ref)
 		s.trigger()
 	}
 }
@@ -165,7 +195,7 @@ func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	failed := 0
 	for _, ref := range s.refs() {
 		if !s.leads() {
-			break
+			return ctrl.Result{RequeueAfter: leadsAgain}, nil
 		}
 		err := s.write(ctx, ref)
 		if err != nil && !onepass.OnlyConflicts(err) {
@@ -181,6 +211,9 @@ func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 func (s *statuses) refs() []routing.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.complete {
+		return nil
+	}
 	return slices.SortedFunc(maps.Keys(s.due), func(a, b routing.Ref) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})

@@ -46,17 +46,17 @@ func TestWantedMeanwhile(t *testing.T) {
 			return
 		}
 		once = true
-		s.note(&observed{}, routing.Result{Settled: []routing.Ref{refOf(in)}}, nil)
+		s.note(&observed{}, routing.Result{Settled: []routing.Ref{refOf(in)}}, true, nil)
 		now := &networkingv1.Ingress{}
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(in), now); err != nil {
 			t.Error(err)
 		}
-		s.note(&observed{there: []client.Object{now}}, wants("192.0.2.2"), nil)
+		s.note(&observed{there: []client.Object{now}}, wants("192.0.2.2"), true, nil)
 	}}, func() bool { return true }, func() {}, NewAcknowledgements())
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(in), in); err != nil {
 		t.Fatal(err)
 	}
-	s.note(&observed{there: []client.Object{in}}, wants("192.0.2.1"), nil)
+	s.note(&observed{there: []client.Object{in}}, wants("192.0.2.1"), true, nil)
 	for range 2 {
 		if _, err := s.Reconcile(t.Context(), ctrl.Request{}); err != nil {
 			t.Fatal(err)

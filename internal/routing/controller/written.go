@@ -75,9 +75,12 @@ func setGatewayClassStatus(s *gatewayv1.GatewayClassStatus, wanted *routing.Gate
 
 func setGatewayStatus(s *gatewayv1.GatewayStatus, wanted *routing.GatewayStatus, generation int64) {
 	setConditions(&s.Conditions, wanted.Conditions, generation)
-	s.Addresses = nil
-	for _, address := range wanted.Addresses {
-		s.Addresses = append(s.Addresses, addressOf(address))
+	// The status is what keeps an address of its own, also while nothing is served at it.
+	if meta.IsStatusConditionTrue(s.Conditions, string(gatewayv1.GatewayConditionAccepted)) || len(wanted.Addresses) > 0 {
+		s.Addresses = nil
+		for _, address := range wanted.Addresses[:min(len(wanted.Addresses), mostGatewayAddresses)] {
+			s.Addresses = append(s.Addresses, addressOf(address))
+		}
 	}
 	before := s.Listeners
 	s.Listeners = nil
@@ -91,6 +94,19 @@ func setGatewayStatus(s *gatewayv1.GatewayStatus, wanted *routing.GatewayStatus,
 		setConditions(&next.Conditions, l.Conditions, generation)
 		s.Listeners = append(s.Listeners, next)
 	}
+}
+
+// mostGatewayAddresses may stand in the status of a Gateway (maxItems of its CRD).
+const mostGatewayAddresses = 16
+
+// isProgrammed reports whether a Gateway's status says so of a generation.
+func isProgrammed(object client.Object, generation int64) bool {
+	g, is := object.(*gatewayv1.Gateway)
+	if !is {
+		return false
+	}
+	c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
 }
 
 // setProgrammed says whether proxies have what the compiler made of a Gateway, where that does not say that there is
@@ -118,6 +134,10 @@ func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknow
 	have, all := acknowledged.Of(set, wanted.position)
 	haveToo, more := acknowledged.OfOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, wanted.Generation)
 	have, all = have+haveToo, all+more
+	if wanted.position == 0 {
+		// Nobody was told of it yet.
+		have = 0
+	}
 	was := meta.FindStatusCondition(before, string(gatewayv1.GatewayConditionProgrammed))
 	switch {
 	case was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == wanted.Generation, all > 0 && have == all:

@@ -21,8 +21,13 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// lookEvery is how often it is asked which kinds there are.
-const lookEvery = 5 * time.Second
+const (
+	// lookEvery is how often it is asked which kinds there are.
+	lookEvery = 5 * time.Second
+	// missesUntilGone is how often in a row a kind is not there until it counts as gone: an API server that has just
+	// begun does not know of it for a moment.
+	missesUntilGone = 3
+)
 
 // kinds are those that are watched, by their names.
 var kinds = map[string]client.Object{
@@ -64,6 +69,8 @@ type Kinds struct {
 // watch is that of a kind.
 type watch struct {
 	number uint64
+	// missed is how often in a row the kind was not there.
+	missed int
 	synced func() bool
 	end    context.CancelFunc
 }
@@ -72,6 +79,8 @@ type watch struct {
 func SetUp(mgr ctrl.Manager) (*Kinds, error) {
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		// Whoever reads what was removed meanwhile would wait for it for ever.
+		ReaderFailOnMissingInformer: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making a cache of the Gateway API: %w", err)
@@ -151,7 +160,7 @@ func (k *Kinds) Look(ctx context.Context) error {
 			if err := k.begin(ctx, kind); err != nil {
 				return fmt.Errorf("watching each %s: %w", kind, err)
 			}
-		case !served[kind] && watch != 0:
+		case watch != 0 && k.isGone(kind, served[kind]):
 			if err := k.end(ctx, kind); err != nil {
 				return fmt.Errorf("ending the watch of each %s: %w", kind, err)
 			}
@@ -167,6 +176,17 @@ func (k *Kinds) Look(ctx context.Context) error {
 	return nil
 }
 
+// isGone counts how often a kind that is watched was not there.
+func (k *Kinds) isGone(kind string, served bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.watched[kind]
+	if w.missed++; served {
+		w.missed = 0
+	}
+	return w.missed >= missesUntilGone
+}
+
 func (k *Kinds) begin(ctx context.Context, kind string) error {
 	informer, err := k.informers.GetInformer(ctx, Object(kind), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -179,7 +199,7 @@ func (k *Kinds) begin(ctx context.Context, kind string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	k.mu.Lock()
 	k.begun++
-	k.watched[kind] = &watch{k.begun, heard.HasSynced, cancel}
+	k.watched[kind] = &watch{number: k.begun, synced: heard.HasSynced, end: cancel}
 	k.mu.Unlock()
 	log.FromContext(ctx).Info("watching a kind of the Gateway API", "kind", kind)
 	go func() {

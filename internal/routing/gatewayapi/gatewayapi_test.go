@@ -164,7 +164,16 @@ func TestComingsAndGoings(t *testing.T) {
 		if watch, _ := k.Watched("Gateway"); watch != first {
 			t.Error("without an answer a kind is taken for gone")
 		}
+		// It is not there for a moment, as of an API server that has just begun.
 		s.set(nil)
+		later()
+		s.set(nil, "Gateway")
+		later()
+		if watch, _ := k.Watched("Gateway"); watch != first || l.take() != "" {
+			t.Error("what is away for a moment is taken for gone")
+		}
+		s.set(nil)
+		later()
 		later()
 		if watch, _ := k.Watched("Gateway"); watch != 0 || l.take() != "look" {
 			t.Error("what is gone is watched")

@@ -11,6 +11,12 @@ import (
 // of a whole response.
 type Refusal struct{ Name, Reason string }
 
+// maxRefusals and maxRefusalBytes bound what is read of a status: who sends it is not believed to be brief.
+const (
+	maxRefusals     = 100
+	maxRefusalBytes = 64 << 10
+)
+
 // maxReason bounds the bytes of a reason on its way.
 const maxReason = 512
 
@@ -40,8 +46,11 @@ func (s *Status) Refusals() (all []Refusal) {
 	if s == nil {
 		return nil
 	}
-	for line := range strings.SplitSeq(s.Message, "\n") {
-		all = append(all, refusalOf(line))
+	message := s.Message[:min(len(s.Message), maxRefusalBytes)]
+	for line := range strings.SplitSeq(message, "\n") {
+		if all = append(all, refusalOf(line)); len(all) == maxRefusals {
+			break
+		}
 	}
 	return all
 }

@@ -39,3 +39,17 @@ func TestRefusalsOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusalsAreBounded: who answers is not believed to be brief.
+func TestRefusalsAreBounded(t *testing.T) {
+	for _, message := range []string{strings.Repeat("\n", 1<<20), strings.Repeat("a", 1<<20)} {
+		bytes := 0
+		all := (&Status{Code: invalidArgument, Message: message}).Refusals()
+		for _, r := range all {
+			bytes += len(r.Name) + len(r.Reason)
+		}
+		if len(all) > maxRefusals || bytes > maxRefusalBytes {
+			t.Errorf("%d refusals of %d bytes", len(all), bytes)
+		}
+	}
+}
