@@ -71,8 +71,18 @@ func serve(f flags) error {
 		Apply: listening.apply, Directory: f.snapshotDir, Log: log,
 	})
 	var draining atomic.Bool
+	var wasReady atomic.Bool
 	unready := func() string {
-		return look(func() bool { return told.State().Applied }, listening.unavailable, draining.Load).unready()
+		s := look(func() bool { return told.State().Applied }, listening.unavailable, draining.Load)
+		if wasReady.Load() {
+			// Whoever may make a Gateway could otherwise take the others' proxies from them, on all nodes at once.
+			s.unavailable = nil
+		}
+		why := s.unready()
+		if why == "" {
+			wasReady.Store(true)
+		}
+		return why
 	}
 	ready, err := listenReady(f.readySocket, log, unready)
 	if err != nil {

@@ -135,7 +135,7 @@ func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, e
 // compiledFrom is what the compiler is told of an object.
 func compiledFrom(object runtime.Object) metav1.Object {
 	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork}
+		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork, HealthCheckNodePorts: set.Spec.HealthCheckNodePorts}
 	}
 	return object.(metav1.Object)
 }

@@ -99,6 +99,8 @@ func (x *exchange) pass() (status int) {
 	if status = x.read(); status != 0 {
 		return status
 	}
+	// Nothing is matched by what a stranger says of himself.
+	x.forward()
 	if status = x.find(); status != 0 {
 		return status
 	}
@@ -108,7 +110,6 @@ func (x *exchange) pass() (status int) {
 	if status = x.choose(); status != 0 {
 		return status
 	}
-	x.forward()
 	if status = x.filter(); status != 0 {
 		return status
 	}

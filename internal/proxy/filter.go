@@ -99,7 +99,7 @@ func (x *exchange) filter() (status int) {
 
 func (x *exchange) filterRequest(f *wire.HeaderFilter) {
 	for name := range x.r.Header {
-		if strings.IndexByte(name, '_') >= 0 && sets(f, dashed(name)) {
+		if strings.IndexByte(name, '_') >= 0 && concerns(f, dashed(name)) {
 			delete(x.r.Header, name)
 		}
 	}
@@ -111,10 +111,11 @@ func (x *exchange) filterRequest(f *wire.HeaderFilter) {
 	change(x.r.Header, f)
 }
 
-// sets reports whether a filter gives a value to a header.
-func sets(f *wire.HeaderFilter, name string) bool {
+// concerns reports whether a filter gives a value to a header, or takes it away.
+func concerns(f *wire.HeaderFilter, name string) bool {
 	is := func(h wire.Header) bool { return strings.EqualFold(h.Name, name) }
-	return slices.ContainsFunc(f.Set, is) || slices.ContainsFunc(f.Add, is)
+	return slices.ContainsFunc(f.Set, is) || slices.ContainsFunc(f.Add, is) ||
+		slices.ContainsFunc(f.Remove, func(removed string) bool { return strings.EqualFold(removed, name) })
 }
 
 // filterResponse changes the fields of a response.

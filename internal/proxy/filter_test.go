@@ -157,3 +157,34 @@ func TestFieldsOfConnections(t *testing.T) {
 		}
 	}
 }
+
+// TestStrangersChooseNothing: what a client says of itself, or names as being about the connection, chooses no route and
+// takes nothing from a filter.
+func TestStrangersChooseNothing(t *testing.T) {
+	e, heads := recording(t, hello)
+	s := started(t)
+	set := func(name, value string) *wire.HeaderFilter {
+		return &wire.HeaderFilter{Set: []wire.Header{{Name: name, Value: value}}, Remove: []string{"x-admin"}}
+	}
+	tell(t, s, append(backendOf(cheddar, e), web(),
+		route("all", func(r *wire.Route) {
+			r.Filters = []wire.Filter{{Kind: wire.RequestHeaders, Headers: set("x-role", "guest")}}
+		}),
+		route("inner", func(r *wire.Route) {
+			r.Matches = []wire.Match{{Path: "/", Headers: []wire.NamedMatch{{Name: "x-real-ip", Value: "10.0.0.1"}}}}
+			r.Filters = []wire.Filter{{Kind: wire.RequestHeaders, Headers: set("x-inner", "yes")}}
+		}))...)
+	for _, test := range []struct{ fields, has, lacks string }{
+		{"Connection: keep-alive, X-Role\r\n", "X-Role: guest", "none"},
+		{"Connection: keep-alive, X-Other\r\nX-Other: 1\r\n", "X-Role: guest", "X-Other"},
+		{"X-Admin: 1\r\nX_Admin: 1\r\n", "X-Role: guest", "dmin"},
+		{"X-Real-Ip: 10.0.0.1\r\n", "X-Role: guest", "X-Inner"},
+	} {
+		c := dial(t, s, 80)
+		c.Say("GET / HTTP/1.1\r\nHost: a\r\n" + test.fields + "\r\n")
+		c.Response(t, "GET")
+		if head := <-heads; !strings.Contains(head, test.has) || strings.Contains(head, test.lacks) {
+			t.Errorf("of %q became %q", test.fields, head)
+		}
+	}
+}

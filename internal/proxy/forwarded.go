@@ -22,6 +22,7 @@ var protoHTTP, protoHTTPS = []string{"http"}, []string{"https"}
 // that it named; of all other peers nothing that they said, but their address.
 func (x *exchange) forward() {
 	h, c := x.r.Header, x.client
+	dropConnection(h)
 	for name := range h {
 		if tells, alias := isForwarded(name); tells && (alias || !c.trusted) {
 			delete(h, name)

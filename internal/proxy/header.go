@@ -25,9 +25,8 @@ func isHop(name string) bool {
 // writeFields writes the request's fields for an endpoint.
 func (x *exchange) writeFields(to fields) {
 	h := x.r.Header
-	connection := h["Connection"]
 	for name, values := range h {
-		if isHop(name) || connection != nil && strips(connection, name) {
+		if isHop(name) {
 			continue
 		}
 		for _, value := range values {
@@ -42,13 +41,29 @@ func (x *exchange) writeFields(to fields) {
 	}
 }
 
-// strips reports whether a header is named as one that is about the connection, and may be: those that tell of
-// the client are written here, and nobody is to take them away.
-func strips(connection []string, name string) bool {
-	if tells, _ := isForwarded(name); tells {
-		return false
+// dropConnection takes away the fields that are named as being about the connection, before routes and filters see
+// them: what a filter gives to an endpoint nobody takes away. Those that tell of the client are written here, and
+// those that are about framing are read by name.
+func dropConnection(h http.Header) {
+	for _, list := range h["Connection"] {
+		for one := range strings.SplitSeq(list, ",") {
+			name := http.CanonicalHeaderKey(strings.Trim(one, " \t"))
+			if tells, _ := isForwarded(name); !tells && !isHop(name) {
+				delete(h, name)
+			}
+		}
 	}
-	return hasElement(connection, name)
+}
+
+// elements are those of lists, by their canonical names.
+func elements(lists []string) map[string]bool {
+	out := map[string]bool{}
+	for _, list := range lists {
+		for one := range strings.SplitSeq(list, ",") {
+			out[http.CanonicalHeaderKey(strings.Trim(one, " \t"))] = true
+		}
+	}
+	return out
 }
 
 // hasElement reports whether one of the lists has an element, whatever its case.
@@ -94,11 +109,15 @@ func copyFields(to http.Header, from []upstream.Header, trailer bool) {
 			connection = append(connection, from[i].Value)
 		}
 	}
+	var named map[string]bool
+	if connection != nil {
+		named = elements(connection)
+	}
 	// All values are in one piece of memory, as those of net/textproto are.
 	values := make([]string, len(from))
 	for i := range from {
 		name := from[i].Name
-		if isHop(name) && !(trailer && name == "Trailer") || connection != nil && hasElement(connection, name) {
+		if isHop(name) && !(trailer && name == "Trailer") || named[name] {
 			continue
 		}
 		if before, there := to[name]; there {

@@ -69,14 +69,14 @@ func (v *view) compileGateway(k key) *outcome {
 		out.joins = append(out.joins, assignedUnits)
 	}
 	for i := range object.Spec.Listeners {
-		g.listeners = append(g.listeners, v.readListener(object, &object.Spec.Listeners[i], out))
+		g.listeners = append(g.listeners, v.readListener(object, &object.Spec.Listeners[i], c.set, out))
 	}
 	markConflicts(g.listeners, object.Spec.Listeners)
 	out.joins = append(out.joins, listenersOf(g.set))
 	return out
 }
 
-func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, out *outcome) *gatewayListener {
+func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, set types.NamespacedName, out *outcome) *gatewayListener {
 	l := &gatewayListener{
 		name: string(in.Name), hostname: normalHost(text(in.Hostname)), port: uint16(in.Port), https: in.Protocol == "HTTPS", may: in.AllowedRoutes,
 	}
@@ -86,6 +86,10 @@ func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, o
 		return l
 	}
 	l.readKinds()
+	// A proxy would share the port with the health checker, and answer the load balancer in its place.
+	if s := v.set(set); s != nil && slices.Contains(s.HealthCheckNodePorts, in.Port) {
+		l.unserved = Condition{Reason: "PortUnavailable", Message: fmt.Sprintf("port %d answers the health checks of IngressDaemonSet %s", in.Port, set)}
+	}
 	if l.https {
 		if object.Spec.TLS != nil && object.Spec.TLS.Frontend != nil && asksForCertificates(object.Spec.TLS.Frontend, in.Port) {
 			l.unserved = Condition{Reason: "UnsupportedValue", Message: "spec.tls.frontend asks for certificates of clients, which is not supported"}

@@ -22,6 +22,8 @@ type IngressDaemonSet struct {
 	ServiceName string `json:"serviceName,omitempty"`
 	// HostNetwork says whether its pods are on the host network.
 	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// HealthCheckNodePorts are ports of each node that are its health checkers'.
+	HealthCheckNodePorts []int32 `json:"healthCheckNodePorts,omitempty"`
 }
 
 // Set tells of an object that is there, and how it is now: an IngressClass, Ingress, Service,

@@ -174,7 +174,7 @@ func refOf(object client.Object) routing.Ref {
 // compiledFrom is what the Compiler is told of an object.
 func compiledFrom(object client.Object) metav1.Object {
 	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork}
+		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork, HealthCheckNodePorts: set.Spec.HealthCheckNodePorts}
 	}
 	return object
 }
