@@ -135,7 +135,7 @@ func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, e
 // compiledFrom is what the compiler is told of an object.
 func compiledFrom(object runtime.Object) metav1.Object {
 	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork, HealthCheckNodePorts: set.Spec.HealthCheckNodePorts}
+		return routing.IngressDaemonSetOf(set)
 	}
 	return object.(metav1.Object)
 }
@@ -208,17 +208,9 @@ func (r *routed) serve(set types.NamespacedName, all []wire.Resource) {
 	told := (&table.Table{}).Apply(table.Changes{Set: all})
 	r.tables[set] = told.Table
 	for _, refused := range told.Refused {
-		r.problems = append(r.problems, routing.Event{Object: originOf(all, refused.Name), Reason: "Refused", Message: "proxies refuse it: " + refused.Err.Error()})
+		object, _ := routing.OriginOf(refused.Name)
+		r.problems = append(r.problems, routing.Event{Object: object, Reason: "Refused", Message: "proxies refuse it: " + refused.Err.Error()})
 	}
-}
-
-// originOf is the object from which the resource of that name on the stream comes.
-func originOf(all []wire.Resource, name string) routing.Ref {
-	at := slices.IndexFunc(all, func(r wire.Resource) bool { return wire.NameOf(r) == name })
-	if at < 0 {
-		return routing.Ref{Name: name}
-	}
-	return routing.Origin(all[at])
 }
 
 // sets are the IngressDaemonSets, in the order of their names.

@@ -36,9 +36,13 @@ func (v *view) addressWish(object *gatewayv1.Gateway, onHost bool) (w addressWis
 		}
 		if a.Value == "" {
 			w.assigned = true
-		} else {
-			w.named = append(w.named, a.Value)
+			continue
 		}
+		// In one form, as statuses have it.
+		if address, err := netip.ParseAddr(a.Value); err == nil {
+			a.Value = address.Unmap().String()
+		}
+		w.named = append(w.named, a.Value)
 	}
 	w.assigned = w.assigned || len(object.Spec.Addresses) == 0 && len(ranges) > 0 && onHost
 	if !w.empty() {

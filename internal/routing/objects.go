@@ -26,6 +26,14 @@ type IngressDaemonSet struct {
 	HealthCheckNodePorts []int32 `json:"healthCheckNodePorts,omitempty"`
 }
 
+// IngressDaemonSetOf is what of one matters here.
+func IngressDaemonSetOf(set *v1alpha1.IngressDaemonSet) *IngressDaemonSet {
+	return &IngressDaemonSet{
+		ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork,
+		HealthCheckNodePorts: set.Spec.HealthCheckNodePorts,
+	}
+}
+
 // Set tells of an object that is there, and how it is now: an IngressClass, Ingress, Service,
 // EndpointSlice, Secret, Namespace, Node or Deployment (of a node) of the API, or a kind of this package. It is not
 // changed afterwards. A Secret that nobody names is not kept, see WantedSecrets.

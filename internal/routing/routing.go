@@ -170,20 +170,3 @@ func OriginOf(full string) (object Ref, is bool) {
 	service, _, _ := strings.Cut(parts[1], ":")
 	return Ref{"Service", parts[0], service}, true
 }
-
-// Origin is the object that a resource comes from.
-func Origin(r wire.Resource) Ref {
-	switch {
-	case r.Route != nil:
-		return refTo(r.Route.Object)
-	case r.Listener != nil:
-		return refTo(r.Listener.Object)
-	}
-	// The name of a certificate is its Secret's, and that of a backend begins with its Service's.
-	namespace, name, _ := strings.Cut(r.Name, "/")
-	if r.Certificate != nil {
-		return Ref{"Secret", namespace, name}
-	}
-	service, _, _ := strings.Cut(name, ":")
-	return Ref{"Service", namespace, service}
-}

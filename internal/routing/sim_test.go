@@ -43,8 +43,9 @@ func TestAsFresh(t *testing.T) {
 		}
 		for _, set := range w.IngressDaemonSets() {
 			for _, r := range w.Resources(set) {
-				if by, is := OriginOf(wire.NameOf(r)); !is || by != Origin(r) {
-					t.Fatalf("by its name %s comes from %s, and it does from %s", wire.NameOf(r), by, Origin(r))
+				by, is := OriginOf(wire.NameOf(r))
+				if !is || r.Route != nil && by != refTo(r.Route.Object) || r.Listener != nil && by != refTo(r.Listener.Object) {
+					t.Fatalf("by its name %s comes from %s", wire.NameOf(r), by)
 				}
 			}
 			if told := sorted(w.proxies[set]); !sameText(t, told, w.Resources(set)) {

@@ -31,7 +31,8 @@ const ReasonNotTold = "NotTold"
 func (r *Reconciler) untold() (out []routing.Event) {
 	for set, withheld := range r.withheld {
 		for name, w := range withheld.all {
-			out = append(out, routing.Event{Object: routing.Origin(w.Resource), Reason: ReasonNotTold, Message: fmt.Sprintf(
+			object, _ := routing.OriginOf(name)
+			out = append(out, routing.Event{Object: object, Reason: ReasonNotTold, Message: fmt.Sprintf(
 				"the proxies of IngressDaemonSet %s cannot be told of %s: %s", set, name, w.reason)})
 		}
 	}
