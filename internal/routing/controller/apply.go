@@ -19,18 +19,18 @@ const patience = 10 * time.Second
 // apply has the Secrets watched that are named now, tells proxies, and has statuses written.
 func (r *Reconciler) apply(ctx context.Context, o *observed, compiled routing.Result) {
 	r.secrets.want(r.compiler.WantedSecrets())
-	r.commit(ctx, compiled.Changes)
+	r.commit(ctx, compiled.Changes, o.known)
 	r.statuses.note(o, compiled, r.complete, r.positions)
 }
 
 // commit tells proxies of changes; at first of all there is, when that is known.
-func (r *Reconciler) commit(ctx context.Context, changes []routing.Change) {
+func (r *Reconciler) commit(ctx context.Context, changes []routing.Change, known bool) {
 	switch {
 	case r.complete:
 		for _, c := range changes {
 			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
 		}
-	case len(r.compiler.UnansweredSecrets()) == 0 && r.known:
+	case len(r.compiler.UnansweredSecrets()) == 0 && known:
 		r.complete = true
 		for _, set := range r.compiler.IngressDaemonSets() {
 			r.commitOne(ctx, set, r.compiler.Resources(set), nil)
@@ -41,7 +41,7 @@ func (r *Reconciler) commit(ctx context.Context, changes []routing.Change) {
 	// Proxies that are told nothing have to know that this is all.
 	for ref := range r.objects {
 		set := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-		if ref.Kind == "IngressDaemonSet" && !r.begun[set] {
+		if _, told := r.positions[set]; ref.Kind == "IngressDaemonSet" && !told {
 			r.commitOne(ctx, set, nil, nil)
 		}
 	}
@@ -51,10 +51,9 @@ func (r *Reconciler) commit(ctx context.Context, changes []routing.Change) {
 
 // forget lets go what is kept of IngressDaemonSets that are there no more and whose proxies are told nothing.
 func (r *Reconciler) forget() {
-	for set := range r.begun {
+	for set := range r.positions {
 		ref := routing.Ref{Kind: "IngressDaemonSet", Namespace: set.Namespace, Name: set.Name}
 		if r.objects[ref] == nil && !slices.Contains(r.compiler.IngressDaemonSets(), set) {
-			delete(r.begun, set)
 			delete(r.positions, set)
 			delete(r.withheld, set)
 			r.Server.Forget(set)
@@ -69,7 +68,7 @@ func (r *Reconciler) commitOne(ctx context.Context, set types.NamespacedName, ch
 	}
 	changed = r.withWithheld(set, changed, names)
 	position, refusals := r.Server.Commit(set, changed, names)
-	r.begun[set], r.positions[set] = true, position
+	r.positions[set] = position
 	log.FromContext(ctx).V(1).Info("committed", "ingressdaemonset", set, "position", position, "changed", len(changed), "removed", len(removed))
 	r.withhold(set, changed, refusals)
 }

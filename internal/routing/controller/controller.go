@@ -57,12 +57,7 @@ type Reconciler struct {
 	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
 	// name were answered for, too, or cannot be, nothing is committed: proxies would take what is missing for gone.
 	listed, complete bool
-	// known says whether the changes of this pass were taken when all of the Gateway API was known: what came later
-	// is for the next pass.
-	known bool
-	// begun are the IngressDaemonSets whose proxies were told that they have all.
-	begun map[types.NamespacedName]bool
-	// positions are those at which proxies were told last.
+	// positions are those at which the proxies of each IngressDaemonSet were told last.
 	positions map[types.NamespacedName]uint64
 	// withheld are resources that proxies cannot be told, by IngressDaemonSet.
 	withheld map[types.NamespacedName]withheld

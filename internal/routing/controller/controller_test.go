@@ -289,7 +289,7 @@ func TestForgotten(t *testing.T) {
 		t.Error("it is not ready though it has all")
 	}
 	set, class := c.setOf(t), &networkingv1.IngressClass{ObjectMeta: named("", "web")}
-	kept := func() string { return fmt.Sprint(len(c.begun), len(c.withheld)) }
+	kept := func() string { return fmt.Sprint(len(c.positions), len(c.withheld)) }
 	for _, step := range []struct {
 		goes client.Object
 		want string

@@ -41,7 +41,10 @@ var watched = map[string]struct {
 
 // observed is what changed since the pass before: as it is now, or that it is gone.
 type observed struct {
-	now   time.Time
+	now time.Time
+	// known says whether all of the Gateway API was, before the changes were taken: what came later is for the next
+	// pass.
+	known bool
 	there []client.Object
 	gone  []routing.Ref
 	// unreadable are Secrets of which nobody can tell how they are, and why.
@@ -60,7 +63,7 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 // counts for nothing where something could not: the Compiler is told of all of it, or the next pass reads it again.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: time.Now(), unreadable: map[types.NamespacedName]string{}}
-	r.known = r.GatewayAPI == nil || r.GatewayAPI.Complete()
+	o.known = r.GatewayAPI == nil || r.GatewayAPI.Complete()
 	changed := append(r.changes.take(), r.rewatched()...)
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)
@@ -174,7 +177,7 @@ func refOf(object client.Object) routing.Ref {
 // compiledFrom is what the Compiler is told of an object.
 func compiledFrom(object client.Object) metav1.Object {
 	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return &routing.IngressDaemonSet{ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork, HealthCheckNodePorts: set.Spec.HealthCheckNodePorts}
+		return routing.IngressDaemonSetOf(set)
 	}
 	return object
 }

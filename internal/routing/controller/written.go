@@ -26,43 +26,32 @@ func hasStatus(object client.Object) bool {
 
 // withStatus is an object with the status that it is to have, nil where it has it.
 func withStatus(object client.Object, wanted status, acknowledged *Acknowledgements) client.Object {
-	switch o := object.(type) {
+	next := object.DeepCopyObject().(client.Object)
+	switch o := next.(type) {
 	case *networkingv1.Ingress:
-		return withIngressStatus(o, wanted.Ingress)
+		setIngressStatus(o, wanted.Ingress)
 	case *gatewayv1.GatewayClass:
-		next := o.DeepCopy()
-		setGatewayClassStatus(&next.Status, wanted.GatewayClass, wanted.Generation)
-		if !equality.Semantic.DeepEqual(o.Status, next.Status) {
-			return next
-		}
+		setGatewayClassStatus(&o.Status, wanted.GatewayClass, wanted.Generation)
 	case *gatewayv1.Gateway:
-		next := o.DeepCopy()
-		setGatewayStatus(&next.Status, wanted.Gateway, wanted.Generation)
-		setProgrammed(&next.Status, wanted, acknowledged)
-		if !equality.Semantic.DeepEqual(o.Status, next.Status) {
-			return next
-		}
+		setGatewayStatus(&o.Status, wanted.Gateway, wanted.Generation)
+		setProgrammed(&o.Status, wanted, acknowledged)
 	case *gatewayv1.HTTPRoute:
-		next := o.DeepCopy()
-		setRouteStatus(&next.Status.RouteStatus, wanted.HTTPRoute, wanted.Generation)
-		if !equality.Semantic.DeepEqual(o.Status, next.Status) {
-			return next
-		}
+		setRouteStatus(&o.Status.RouteStatus, wanted.HTTPRoute, wanted.Generation)
 	}
-	return nil
-}
-
-// withIngressStatus also writes which entries are ours: the API server takes annotations of an Ingress with its
-// status. The compiler says only what differs.
-func withIngressStatus(in *networkingv1.Ingress, wanted *routing.IngressStatus) client.Object {
-	next := in.DeepCopy()
-	next.Status.LoadBalancer.Ingress = wanted.LoadBalancer
-	if wanted.Addresses == "" {
-		delete(next.Annotations, routing.AnnotationAddresses)
-	} else {
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, routing.AnnotationAddresses, wanted.Addresses)
+	if equality.Semantic.DeepEqual(object, next) {
+		return nil
 	}
 	return next
+}
+
+// setIngressStatus also sets which entries are ours: the API server takes annotations of an Ingress with its status.
+func setIngressStatus(in *networkingv1.Ingress, wanted *routing.IngressStatus) {
+	in.Status.LoadBalancer.Ingress = wanted.LoadBalancer
+	if wanted.Addresses == "" {
+		delete(in.Annotations, routing.AnnotationAddresses)
+	} else {
+		metav1.SetMetaDataAnnotation(&in.ObjectMeta, routing.AnnotationAddresses, wanted.Addresses)
+	}
 }
 
 func setGatewayClassStatus(s *gatewayv1.GatewayClassStatus, wanted *routing.GatewayClassStatus, generation int64) {
@@ -148,17 +137,11 @@ func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknow
 	return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: "not all proxies have it yet"}
 }
 
-// isIP tells addresses from host names.
-func isIP(address string) bool {
-	_, err := netip.ParseAddr(address)
-	return err == nil
-}
-
 // addressOf is an IP address, or otherwise a host name.
 func addressOf(address string) gatewayv1.GatewayStatusAddress {
-	kind := gatewayv1.HostnameAddressType
-	if isIP(address) {
-		kind = gatewayv1.IPAddressType
+	kind := gatewayv1.IPAddressType
+	if _, err := netip.ParseAddr(address); err != nil {
+		kind = gatewayv1.HostnameAddressType
 	}
 	return gatewayv1.GatewayStatusAddress{Type: &kind, Value: address}
 }
