@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -45,37 +46,35 @@ func (x *exchange) writeFields(to fields) {
 // them: what a filter gives to an endpoint nobody takes away. Those that tell of the client are written here, and
 // those that are about framing are read by name.
 func dropConnection(h http.Header) {
-	for _, list := range h["Connection"] {
-		for one := range strings.SplitSeq(list, ",") {
-			name := http.CanonicalHeaderKey(strings.Trim(one, " \t"))
-			if tells, _ := isForwarded(name); !tells && !isHop(name) {
-				delete(h, name)
-			}
+	for one := range elements(h["Connection"]) {
+		name := http.CanonicalHeaderKey(one)
+		if tells, _ := isForwarded(name); !tells && !isHop(name) {
+			delete(h, name)
 		}
 	}
-}
-
-// elements are those of lists, by their canonical names.
-func elements(lists []string) map[string]bool {
-	out := map[string]bool{}
-	for _, list := range lists {
-		for one := range strings.SplitSeq(list, ",") {
-			out[http.CanonicalHeaderKey(strings.Trim(one, " \t"))] = true
-		}
-	}
-	return out
 }
 
 // hasElement reports whether one of the lists has an element, whatever its case.
 func hasElement(lists []string, element string) bool {
-	for _, list := range lists {
-		for one := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(strings.Trim(one, " \t"), element) {
-				return true
-			}
+	for one := range elements(lists) {
+		if strings.EqualFold(one, element) {
+			return true
 		}
 	}
 	return false
+}
+
+// elements are those of lists.
+func elements(lists []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, list := range lists {
+			for one := range strings.SplitSeq(list, ",") {
+				if !yield(strings.Trim(one, " \t")) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func trailerNames(trailer http.Header) string {
@@ -109,9 +108,9 @@ func copyFields(to http.Header, from []upstream.Header, trailer bool) {
 			connection = append(connection, from[i].Value)
 		}
 	}
-	var named map[string]bool
-	if connection != nil {
-		named = elements(connection)
+	named := map[string]bool{}
+	for one := range elements(connection) {
+		named[http.CanonicalHeaderKey(one)] = true
 	}
 	// All values are in one piece of memory, as those of net/textproto are.
 	values := make([]string, len(from))
