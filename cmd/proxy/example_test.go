@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// example reads the class and the IngressDaemonSet of examples/proxy.yaml.
-func example(t *testing.T) (class networkingv1.IngressClass, set v1alpha1.IngressDaemonSet) {
+// example reads the class and the IngressDaemonSet of a file of examples/.
+func example(t *testing.T, file string) (class networkingv1.IngressClass, set v1alpha1.IngressDaemonSet) {
 	t.Helper()
-	content, err := os.ReadFile("../../examples/proxy.yaml")
+	content, err := os.ReadFile("../../examples/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +32,15 @@ func example(t *testing.T) (class networkingv1.IngressClass, set v1alpha1.Ingres
 	return class, set
 }
 
-// TestExample: what the example says fits to what the proxy and the controller do.
+// TestExample: what the examples say fits to what the proxy and the controller do.
 func TestExample(t *testing.T) {
-	class, set := example(t)
+	for _, file := range []string{"proxy.yaml", "proxy-internal.yaml"} {
+		t.Run(file, func(t *testing.T) { fits(t, file) })
+	}
+}
+
+func fits(t *testing.T, file string) {
+	class, set := example(t, file)
 	p := class.Spec.Parameters
 	if class.Spec.Controller != routing.ControllerName || *p.APIGroup != v1alpha1.Kind.Group || p.Kind != v1alpha1.Kind.Kind ||
 		*p.Scope != networkingv1.IngressClassParametersReferenceScopeNamespace || *p.Namespace != set.Namespace || p.Name != set.Name {

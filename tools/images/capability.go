@@ -14,3 +14,10 @@ const bindsLowPorts = "\x01\x00\x00\x02" + lowPorts // revision 2, effective
 
 const lowPorts = "\x00\x04\x00\x00" + "\x00\x00\x00\x00" + // permitted: bit 10; inheritable: none
 	"\x00\x00\x00\x00" + "\x00\x00\x00\x00" // the bits from 32
+
+// bindLowPorts has a program of the tree bind ports below 1024 as any user, where its container may.
+func (t tree) bindLowPorts(program string) {
+	entry := t[program]
+	entry.xattrs = map[string]string{fileCapability: bindsLowPorts}
+	t[program] = entry
+}

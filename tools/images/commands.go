@@ -27,9 +27,8 @@ func Commands(binDir, arch string, env ...string) (v1.Image, error) {
 	if len(t) == count {
 		return nil, fmt.Errorf("commands image: no programs in %s", binDir)
 	}
-	if proxy, is := t["/proxy"]; is {
-		proxy.xattrs = map[string]string{fileCapability: bindsLowPorts}
-		t["/proxy"] = proxy
+	if _, is := t["/proxy"]; is {
+		t.bindLowPorts("/proxy")
 	}
 	return build(v1.Config{User: "65532:65532", WorkingDir: "/", Env: append([]string{"PATH=/"}, env...)}, arch, t)
 }

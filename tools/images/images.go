@@ -1,7 +1,7 @@
 // Package images builds container images without a registry and without a container
-// tool: those of real proxies from the machine's own Debian packages, for tests and
-// examples, and the one of this product's commands. The same files make the same image,
-// byte for byte.
+// tool: those of real proxies from the machine's own Debian packages and of a guide's
+// cheeses, for tests and examples, and the one of this product's commands. The same files
+// make the same image, byte for byte.
 package images
 
 import (
