@@ -47,8 +47,7 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// enter runs a line of a page, or what is run in its place, and gives what it printed. What it exports, later lines
-// have too. Lines that reach the registry or a node run beside the load balancer.
+// enter runs a line of a page, or what is run in its place, and gives what it printed.
 func (u *reader) enter(ctx context.Context, line string) string {
 	u.Helper()
 	run := line
@@ -61,21 +60,12 @@ func (u *reader) enter(ctx context.Context, line string) string {
 	if strings.HasPrefix(run, "kubectl delete -k") {
 		endController(ctx, u)
 	}
-	variable, exports := strings.CutPrefix(run, "export ")
-	if exports {
-		variable, _, _ = strings.Cut(variable, "=")
-		run += ` && printf %s "$` + variable + `"`
-	}
-	beside := strings.HasPrefix(run, "make push ") || strings.HasPrefix(run, "curl ")
-	out, err := u.shell(ctx, beside, run)
+	out, err := u.Enter(ctx, docs.ReachesNodes(run), run)
 	if err != nil {
 		u.Fatalf("%s: %v\n%s", run, err, out)
 	}
 	if strings.Contains(out, "goroutine ") {
 		u.Errorf("%s shows a stack:\n%s", run, out)
-	}
-	if exports {
-		u.exported = append(u.exported, variable+"="+out)
 	}
 	return out
 }

@@ -23,11 +23,9 @@ import (
 // reader is a user who follows the pages, in a copy of the project.
 type reader struct {
 	*testing.T
-	dir, bin string
-	node     *cluster.Node
-	nginx    *harness.Fleet
-	// exported are variables that the reader has set, each as NAME=value.
-	exported []string
+	*harness.Shell
+	node  *cluster.Node
+	nginx *harness.Fleet
 	// pods are those before an upgrade.
 	pods map[types.UID]*corev1.Pod
 }
@@ -40,7 +38,7 @@ func newReader(t *testing.T) *reader {
 		t.Fatal(err)
 	}
 	u := &reader{
-		T: t, dir: dir, bin: t.TempDir(), node: theHarness.Nodes()[0],
+		T: t, Shell: theHarness.Shell(dir, t.TempDir()), node: theHarness.Nodes()[0],
 		nginx: &harness.Fleet{Harness: theHarness, Key: types.NamespacedName{Namespace: "default", Name: "nginx"}},
 	}
 	// Nothing but a test that was cut short has left the cluster.
@@ -51,16 +49,16 @@ func newReader(t *testing.T) *reader {
 			t.Error(err)
 		}
 	})
-	copied := exec.Command("bash", "-c", `tar -C "$1" --exclude=./.git --exclude=./.cluster --exclude=./dist -cf - . | tar -C "$2" -xf -`, "bash", root, u.dir)
+	copied := exec.Command("bash", "-c", `tar -C "$1" --exclude=./.git --exclude=./.cluster --exclude=./dist -cf - . | tar -C "$2" -xf -`, "bash", root, u.Dir)
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	u.shorten("examples/nginx.yaml")
-	if err := os.Symlink(theHarness.Kubectl(t.Context()).Path, filepath.Join(u.bin, "kubectl")); err != nil {
+	if err := os.Symlink(theHarness.Kubectl(t.Context()).Path, filepath.Join(u.Bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
-	script := "#!/bin/sh\nexec " + strings.Join(helm.Command(t.Context(), u.dir).Args, " ") + " \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(u.bin, "helm"), []byte(script), 0o755); err != nil {
+	script := "#!/bin/sh\nexec " + strings.Join(helm.Command(t.Context(), u.Dir).Args, " ") + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(u.Bin, "helm"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return u
@@ -69,13 +67,13 @@ func newReader(t *testing.T) *reader {
 // shorten lets rollouts of an example take seconds. No traffic is sent here.
 func (u *reader) shorten(example string) {
 	u.Helper()
-	file := filepath.Join(u.dir, example)
+	file := filepath.Join(u.Dir, example)
 	was := string(readFile(u.T, file))
 	quick := strings.NewReplacer("gracePeriodSeconds: 10", "gracePeriodSeconds: 1", "terminationGracePeriodSeconds: 300", "terminationGracePeriodSeconds: 5").Replace(was)
 	if quick == was {
 		u.Fatalf("%s has other durations now", example)
 	}
-	for _, copied := range []string{file, filepath.Join(u.dir, filepath.Base(example))} {
+	for _, copied := range []string{file, filepath.Join(u.Dir, filepath.Base(example))} {
 		if err := os.WriteFile(copied, []byte(quick), 0o644); err != nil {
 			u.Fatal(err)
 		}
@@ -121,7 +119,7 @@ func (u *reader) follow(ctx context.Context, s step) {
 	if s.local {
 		line = "unset KUBECONFIG; " + line
 	}
-	out, err := u.shell(ctx, s.inNetwork, line)
+	out, err := u.Enter(ctx, s.inNetwork, line)
 	switch {
 	case s.until > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
 	case s.fails != "" && err == nil:
@@ -140,24 +138,10 @@ func (u *reader) follow(ctx context.Context, s step) {
 	}
 }
 
-func (u *reader) shell(ctx context.Context, inNetwork bool, line string) (string, error) {
-	cmd := exec.CommandContext(ctx, "bash", "-c", line)
-	if inNetwork {
-		cmd = theHarness.Command(ctx, "bash", "-c", line)
-	}
-	cmd.Dir = u.dir
-	// make must not find that it is called by another make.
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+theHarness.Kubeconfig(), "PATH="+u.bin+":"+os.Getenv("PATH"), "BIN="+u.bin, "MAKEFLAGS=", "MAKELEVEL=0")
-	cmd.Env = append(cmd.Env, u.exported...)
-	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
 // must runs a command line that no page shows.
 func (u *reader) must(ctx context.Context, line string) {
 	u.Helper()
-	if out, err := u.shell(ctx, false, line); err != nil {
+	if out, err := u.Enter(ctx, false, line); err != nil {
 		u.Fatalf("%s: %v\n%s", line, err, out)
 	}
 }
@@ -196,7 +180,7 @@ func answers(status string) func(context.Context, *reader) {
 	return func(ctx context.Context, u *reader) {
 		line := "curl -s -o /dev/null -w '%{http_code}' http://" + u.node.IP() + ":10080/"
 		if err := harness.Wait(ctx, "the health check to answer "+status, func() (bool, error) {
-			out, err := u.shell(ctx, true, line)
+			out, err := u.Enter(ctx, true, line)
 			return out == status, err
 		}); err != nil {
 			u.Fatal(err)
@@ -217,7 +201,7 @@ func putBack(ctx context.Context, u *reader) {
 
 // completes asks kubectl, as a shell does, what may follow kubectl ids.
 func completes(ctx context.Context, u *reader) {
-	if out, err := u.shell(ctx, false, "kubectl __complete ids rollout hist"); err != nil || !strings.Contains(out, "history") {
+	if out, err := u.Enter(ctx, false, "kubectl __complete ids rollout hist"); err != nil || !strings.Contains(out, "history") {
 		u.Errorf("kubectl does not complete the plugin's commands: %v\n%s", err, out)
 	}
 }
@@ -247,10 +231,10 @@ func kustomize(ctx context.Context, u *reader) {
 			continue
 		}
 		block = strings.Replace(block, "https://github.com/mumoshu/ingress-daemonset-controller//config/default?ref=main", "../config/default", 1)
-		if err := os.Mkdir(filepath.Join(u.dir, "mine"), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(u.Dir, "mine"), 0o755); err != nil {
 			u.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(u.dir, "mine", "kustomization.yaml"), []byte(block), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(u.Dir, "mine", "kustomization.yaml"), []byte(block), 0o644); err != nil {
 			u.Fatal(err)
 		}
 		return
@@ -300,7 +284,7 @@ func endForGood(ctx context.Context, u *reader) {
 // keepsCRD is after helm uninstalled.
 func keepsCRD(ctx context.Context, u *reader) {
 	u.must(ctx, "kubectl get ids --all-namespaces")
-	out, err := u.shell(ctx, false, "kubectl -n ingress-daemonset-system get all -o name")
+	out, err := u.Enter(ctx, false, "kubectl -n ingress-daemonset-system get all -o name")
 	if err != nil || strings.Contains(out, "deployment") {
 		u.Errorf("left: %s, %v", out, err)
 	}
@@ -314,7 +298,7 @@ func (u *reader) restore() {
 		"kubectl delete ids nginx --ignore-not-found",
 		"kubectl delete configmap nginx --ignore-not-found",
 	} {
-		if out, err := u.shell(ctx, false, line); err != nil {
+		if out, err := u.Enter(ctx, false, line); err != nil {
 			u.Errorf("%s: %v\n%s", line, err, out)
 		}
 	}

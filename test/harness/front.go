@@ -22,10 +22,12 @@ func (s *Harness) http() string { return net.JoinHostPort(s.HostIP(), strconv.It
 func (s *Harness) tcp() string  { return net.JoinHostPort(s.HostIP(), strconv.Itoa(tcpPort)) }
 
 // Ports are where the load balancer finds the proxy on each node, and what it
-// asks for the node's health; on the path /, where Path is empty.
+// asks for the node's health; on the path /, where Path is empty. At is where it
+// forwards connections from; 0 for its two frontends.
 type Ports struct {
 	Traffic, Check int
 	Path           string
+	At             int
 }
 
 // Front puts a load balancer in front of the nodes: HAProxy, which checks twice a
@@ -41,6 +43,9 @@ func (s *Harness) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 	o := lb.Options{
 		Dir: dir, CheckInterval: 500 * time.Millisecond, CheckPath: p.Path,
 		Listen: map[lb.Mode]string{lb.HTTP: s.http(), lb.TCP: s.tcp()},
+	}
+	if p.At != 0 {
+		o.Listen = map[lb.Mode]string{lb.TCP: net.JoinHostPort(s.HostIP(), strconv.Itoa(p.At))}
 	}
 	for _, n := range s.Nodes() {
 		o.Servers = append(o.Servers, lb.Server{Name: n.Name(), Address: n.IP(), Port: p.Traffic, CheckPort: p.Check})

@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster/progress"
@@ -57,7 +58,7 @@ func Open(dir string, log io.Writer) (*Harness, error) {
 	return on(c, log)
 }
 
-// SetUp starts a cluster, installs the controller, and makes the proxies' images
+// SetUp starts a cluster, installs the controller, and makes images
 // available to it.
 func SetUp(ctx context.Context, o cluster.Options) (*Harness, error) {
 	c, err := cluster.Start(ctx, o)
@@ -71,7 +72,7 @@ func SetUp(ctx context.Context, o cluster.Options) (*Harness, error) {
 	if err := s.Deploy(ctx); err != nil {
 		return s, err
 	}
-	return s, s.PushProxies(ctx)
+	return s, s.PushImages(ctx)
 }
 
 // Quiet has the client's library say nothing. A program calls it first: if nobody says within half a
@@ -193,14 +194,15 @@ func (s *Harness) Lab(ctx context.Context, verb string) (*exec.Cmd, error) {
 	return s.Command(context.WithoutCancel(ctx), program, verb), nil
 }
 
-// PushProxies makes the images that examples/ names, and builds here, available to the cluster.
-func (s *Harness) PushProxies(ctx context.Context) error {
+// PushImages makes the images that examples/ and the guides name, and that are built here, available to the cluster.
+func (s *Harness) PushImages(ctx context.Context) error {
+	count := len(proxies) + 1
 	for i, name := range slices.Sorted(maps.Keys(proxies)) {
-		if err := s.pushProxy(ctx, name, fmt.Sprintf("%d/%d", i+1, len(proxies))); err != nil {
+		if err := s.pushProxy(ctx, name, fmt.Sprintf("%d/%d", i+1, count)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.pushCheeses(ctx, fmt.Sprintf("%d/%d", count, count))
 }
 
 // pushProxy makes the image of a proxy available under all its names; place is which of how many it is.
@@ -210,7 +212,26 @@ func (s *Harness) pushProxy(ctx context.Context, name, place string) error {
 	if err != nil {
 		return err
 	}
-	references := proxies[name]
+	return s.pushAs(ctx, name, image, proxies[name]...)
+}
+
+// pushCheeses makes what the guide to Ingresses sends requests to available.
+func (s *Harness) pushCheeses(ctx context.Context, place string) error {
+	defer s.Step("making the images of three cheeses (%s)", place).Done()
+	cheeses, err := images.Cheeses(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(cheeses)) {
+		if err := s.pushAs(ctx, name, cheeses[name], "docker.io/mumoshu/cheese:"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushAs makes an image available under references; name is that of its archive.
+func (s *Harness) pushAs(ctx context.Context, name string, image v1.Image, references ...string) error {
 	tar := filepath.Join(s.Dir(), name+".tar")
 	if err := images.Write(tar, references[0], image); err != nil {
 		return err

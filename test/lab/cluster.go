@@ -5,10 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
@@ -106,7 +104,7 @@ func tryCluster(ctx context.Context, log *progress.Log) (err error) {
 	defer func() { err = errors.Join(err, cluster.Down(context.WithoutCancel(ctx), dir)) }()
 	o := cluster.Options{SimulatedNodes: 1, Dir: dir, Log: os.Stdout}
 	if os.Geteuid() == 0 {
-		o.Nodes, o.Packages = 1, []string{"prometheus", "prometheus-alertmanager", "jq"}
+		o.Nodes, o.Packages = 1, []string{"prometheus", "prometheus-alertmanager", "jq", "chromium"}
 	}
 	if _, err = cluster.Start(ctx, o); err != nil {
 		return err
@@ -144,7 +142,7 @@ func up(ctx context.Context, o cluster.Options) error {
 	return furnish(ctx, o)
 }
 
-// furnish readies a cluster for whoever plays with it: the images that examples/ names, and kubectl and
+// furnish readies a cluster for whoever plays with it: the images that examples/ and the guides name, and kubectl and
 // the plugin where they can be called.
 func furnish(ctx context.Context, o cluster.Options) error {
 	s, err := harness.Open(o.Dir, o.Log)
@@ -152,25 +150,13 @@ func furnish(ctx context.Context, o cluster.Options) error {
 		return err
 	}
 	if o.Nodes > 0 {
-		if err := s.PushProxies(ctx); err != nil {
+		if err := s.PushImages(ctx); err != nil {
 			return err
 		}
 	}
-	step := s.Step("building kubectl ids")
-	plugin, err := s.BuildTool(ctx, "./cmd/kubectl-ids")
-	step.Done()
+	bin, err := s.LinkKubectl(ctx)
 	if err != nil {
 		return err
-	}
-	bin := filepath.Dir(plugin)
-	for name, program := range map[string]string{"kubectl": s.Kubectl(ctx).Path, "kubectl-ids": plugin, "kubectl_complete-ids": plugin} {
-		link := filepath.Join(bin, name)
-		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := os.Symlink(program, link); err != nil {
-			return err
-		}
 	}
 	fmt.Fprintf(o.Log, "kubectl and kubectl ids: export KUBECONFIG=%s PATH=%s:$PATH\n", s.Kubeconfig(), bin)
 	return nil
