@@ -43,6 +43,10 @@ demo: ## Roll out nginx under traffic, as an IngressDaemonSet and as a DaemonSet
 	@$(COMPILING)
 	@go run ./test/demo $(if $(SIMULATED),-simulated $(or $(SIMULATED_NODES),20)) $(if $(KEEP),-keep)
 
+.PHONY: demo-ingress
+demo-ingress: ## Serve three cheeses by Ingresses, behind HAProxy, as docs/guides/ingress.md does (root; KEEP=1 keeps the cluster)
+	@go run ./test/demo -ingress $(if $(KEEP),-keep)
+
 .PHONY: demo-aws
 demo-aws: ## Move the targets of a load balancer under traffic, in every way there is, before an emulator of AWS (root; KEEP=1 keeps the cluster)
 	@$(COMPILING)

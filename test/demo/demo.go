@@ -30,7 +30,7 @@ func demonstrate(ctx context.Context, o options) (err error) {
 	if err := os.RemoveAll(report); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end(ctx, o)) }()
+	defer func() { err = errors.Join(err, end(ctx, o, tryExample(o))) }()
 	heading("A cluster of %d nodes, each with a kernel network, containerd and kubelet of its own", nodes)
 	if _, err := cluster.Attach(o.dir); err == nil {
 		fmt.Printf("the cluster that runs in %s is replaced\n", o.dir)
@@ -67,10 +67,15 @@ func demonstrate(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// end takes the cluster down, unless it is to be kept.
-func end(ctx context.Context, o options) error {
+// tryExample is what may be done with a cluster that is kept.
+func tryExample(o options) string {
+	return fmt.Sprintf("export KUBECONFIG=%s; then kubectl apply -f examples/%s, for instance", filepath.Join(o.dir, "kubeconfig"), example)
+}
+
+// end takes the cluster down, unless it is to be kept; next is what may be done with it then.
+func end(ctx context.Context, o options, next string) error {
 	if o.keep && ctx.Err() == nil {
-		fmt.Printf("\nThe cluster runs on: export KUBECONFIG=%s; then kubectl apply -f examples/%s, for instance.\n`make cluster-down` takes it down.\n", filepath.Join(o.dir, "kubeconfig"), example)
+		fmt.Printf("\nThe cluster runs on: %s.\n`make cluster-down` takes it down.\n", next)
 		return nil
 	}
 	fmt.Println("\ntaking the cluster down; with KEEP=1 it is left running")

@@ -1,9 +1,10 @@
 // Command demo rolls out real proxies under real traffic and counts every
-// request that is lost: first as an IngressDaemonSet, then as a native DaemonSet.
+// request that is lost: first as an IngressDaemonSet, then as a native DaemonSet;
+// or, with -ingress, it plays the guide to Ingresses.
 // It starts the cluster that it runs on. With simulated nodes it needs no root,
 // and sends no traffic.
 //
-// Read demo.go first; the other files serve it.
+// Read demo.go first, or walk.go for the guide; the other files serve demo.go.
 package main
 
 import (
@@ -22,6 +23,7 @@ import (
 type options struct {
 	dir       string
 	simulated int
+	ingress   bool
 	keep      bool
 }
 
@@ -30,6 +32,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.dir, "dir", ".cluster", "the cluster's folder")
 	flag.IntVar(&o.simulated, "simulated", 0, "run on so many simulated nodes, without root and without traffic")
+	flag.BoolVar(&o.ingress, "ingress", false, "play the guide to Ingresses: what was asked, and what came back")
 	flag.BoolVar(&o.keep, "keep", false, "leave the cluster running at the end")
 	flag.Parse()
 
@@ -55,8 +58,14 @@ func run(ctx context.Context, o options) error {
 		return errors.New("the number of simulated nodes must not be negative")
 	case runtime.GOOS != "linux":
 		return fmt.Errorf("this is %s, and the demo needs Linux", runtime.GOOS)
+	case o.simulated > 0 && o.ingress:
+		return errors.New("simulated nodes serve no Ingress: leave out -simulated or -ingress")
 	case o.simulated > 0:
 		return simulate(ctx, o)
+	case o.ingress && os.Geteuid() != 0:
+		return errors.New("real nodes need root: run `make demo-ingress` as root")
+	case o.ingress:
+		return playWalk(ctx, o)
 	case os.Geteuid() != 0:
 		return errors.New("real nodes need root: run `make demo` as root, or `make demo SIMULATED=1`, which simulates the nodes and sends no traffic")
 	}

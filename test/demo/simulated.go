@@ -27,7 +27,7 @@ const mostRows = 8
 // run. The control plane, the controller and the health checkers' verdicts are
 // real.
 func simulate(ctx context.Context, o options) (err error) {
-	defer func() { err = errors.Join(err, end(ctx, o)) }()
+	defer func() { err = errors.Join(err, end(ctx, o, tryExample(o))) }()
 	heading("A cluster of %d simulated nodes: no container runs, and NO TRAFFIC IS SENT", o.simulated)
 	if _, err := cluster.Start(ctx, cluster.Options{SimulatedNodes: o.simulated, Dir: o.dir, Log: os.Stdout}); err != nil {
 		return err

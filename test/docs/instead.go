@@ -1,5 +1,7 @@
 package docs
 
+import "regexp"
+
 // Played are the sections of pages, by their headings, whose every command a test of their own runs as it stands
 // there, but for what Instead has.
 var Played = map[string][]string{
@@ -12,6 +14,11 @@ var Played = map[string][]string{
 	// TestEKS of test/targets
 	"docs/guides/eks.md": {
 		"Names", "Security groups", "The load balancer", "The controller's role", "By IRSA", "By Pod Identity", "Install", "Nodes as targets", "Pods as targets", "Take it down",
+	},
+	// TestDocumentedIngress of test/e2e
+	"docs/guides/ingress.md": {
+		"The proxies", "Three cheeses", "An Ingress for each", "A plate of cheese", "What an operator sees", "A canary that moves",
+		"Two classes", "The class of an Ingress that names none", "The old annotation", "TLS", "In a browser", "The Gateway API", "Remove it all",
 	},
 }
 
@@ -69,6 +76,14 @@ var Instead = map[string]InPlace{
 	"aws eks create-addon --cluster-name $CLUSTER --addon-name eks-pod-identity-agent":                                                                                                                                       {"", ofTrust + ", which the emulator takes in the agent's place"},
 	"aws eks create-pod-identity-association --cluster-name $CLUSTER --namespace ingress-daemonset-system --service-account ingress-daemonset-controller --role-arn arn:aws:iam::$ACCOUNT:role/ingress-daemonset-controller": {"", ofTrust},
 
+	"helm upgrade ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --reset-then-reuse-values --set proxy.enabled=true": {
+		"", "test/chart renders the chart with this value, and the controller of test/e2e runs with what that is"},
+	`chromium --host-resolver-rules="MAP *.nip.io $ADDRESS" http://cheddar.$ADDRESS.nip.io/`: {
+		`chromium --headless --no-sandbox --disable-gpu --user-data-dir=$PWD/chromium --hide-scrollbars --window-size=640,480 --screenshot=cheddar.png --host-resolver-rules="MAP *.nip.io $ADDRESS" http://cheddar.$ADDRESS.nip.io/`,
+		"TestDocumentedIngress: the same without a window, as root"},
+	"kubectl apply --server-side -f https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.6.3/standard-install.yaml": {
+		"kubectl apply --server-side -f $(go list -m -f {{.Dir}} sigs.k8s.io/gateway-api)/config/crd/standard", "TestDocumentedIngress: the same kinds, of the module"},
+
 	"helm install ingress-daemonset-controller charts/ingress-daemonset-controller --namespace ingress-daemonset-system --create-namespace --values values.yaml": {
 		"", "test/chart renders the chart with these values, test/install installs it with others; the controller of test/targets runs with the same flags"},
 	"curl -si http://$(aws elbv2 describe-load-balancers --load-balancer-arns $BALANCER --query 'LoadBalancers[0].DNSName' --output text)/": {
@@ -124,3 +139,9 @@ func PlayedCommands(name, page string) []string {
 	}
 	return out
 }
+
+// network are programs of pages that reach nodes, or the registry from which these pull.
+var network = regexp.MustCompile(`^make push |\b(curl|chromium) `)
+
+// ReachesNodes reports whether a command line is for a machine that reaches the nodes' addresses.
+func ReachesNodes(line string) bool { return network.MatchString(line) }

@@ -207,6 +207,7 @@ var elsewhere = map[string]string{
 	"make generate":     "make check runs it",
 	"make bench":        "it takes an hour",
 	"make oldest":       "it builds another Kubernetes first, for minutes",
+	"make demo-ingress": "TestDocumentedIngress runs the guide that it plays",
 	"make demo-aws":     "test/balancer runs its cases",
 	"make conformance":  "make test runs its core tests",
 	"make soak-aws":     "it takes half an hour",

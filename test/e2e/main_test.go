@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func run(ctx context.Context, dir string, m *testing.M) int {
 	var err error
-	theHarness, err = harness.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "dbus-daemon", "socat"}, Log: os.Stdout})
+	theHarness, err = harness.SetUp(ctx, cluster.Options{Nodes: nodes, Dir: dir, Packages: []string{"prometheus", "dbus-daemon", "socat", "chromium"}, Log: os.Stdout})
 	if err != nil {
 		fmt.Println("setting up:", err)
 		return 1
