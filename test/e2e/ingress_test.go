@@ -48,7 +48,7 @@ var plates = []map[string]int{
 // TestDocumentedIngress follows docs/guides/ingress.md from its first line to its last. docs.Instead says which lines
 // are replaced.
 func TestDocumentedIngress(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
 	u := newReader(t)
 	t.Cleanup(u.removeCheese)
