@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/docs"
@@ -17,11 +18,16 @@ const walkPage = "docs/guides/ingress.md"
 
 var walkSections = []string{
 	"The proxies", "Three cheeses", "An Ingress for each", "A plate of cheese", "What an operator sees", "A canary that moves",
-	"Two classes", "TLS",
+	"Two classes", "TLS", "The console",
 }
 
-// atFront is the line of the page after which requests go to the load balancer.
-const atFront = "export ADDRESS=$NODE"
+// atFront is the line of the page after which requests go to the load balancer, and forwarding the one that leads to the
+// console: here that is where the course has its page.
+const (
+	atFront    = "export ADDRESS=$NODE"
+	forwarding = "kubectl port-forward $(kubectl get pods -l app=proxy -o name | head -n 1) 9080"
+	atConsole  = `curl -s "http://$NODE:8080/json?q=cheeseplate" | grep -E '"(host|backend|percent|ready)":'`
+)
 
 // walk is the guide as it is played.
 type walk struct {
@@ -47,7 +53,7 @@ func playWalk(ctx context.Context, o options) (err error) {
 
 // goOn is what may be done with a cluster that is kept.
 func goOn(o options) string {
-	return fmt.Sprintf("export KUBECONFIG=%s PATH=%s:$PATH; then go on in %s, with addresses of nodes, since HAProxy has ended",
+	return fmt.Sprintf("export KUBECONFIG=%s PATH=%s:$PATH; then go on in %s, with addresses of nodes, since HAProxy has ended. The console is at port 8080, of a node or by kubectl port-forward",
 		filepath.Join(o.dir, "kubeconfig"), filepath.Join(o.dir, "bin"), walkPage)
 }
 
@@ -71,7 +77,7 @@ func (w *walk) play(ctx context.Context) error {
 	return nil
 }
 
-// shellIn is a shell in a folder with all that the guide names.
+// shellIn is a shell in a folder with all that the guide names. The console is at the nodes' port 8080.
 func shellIn(ctx context.Context, s *harness.Harness) (*harness.Shell, error) {
 	bin, err := s.LinkKubectl(ctx)
 	if err != nil {
@@ -83,7 +89,24 @@ func shellIn(ctx context.Context, s *harness.Harness) (*harness.Shell, error) {
 	}
 	shell := s.Shell(dir, bin)
 	shell.Out = os.Stdout
-	return shell, os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join(s.Root(), "examples")))
+	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join(s.Root(), "examples"))); err != nil {
+		return nil, err
+	}
+	return shell, showConsole(filepath.Join(dir, "examples", "proxy.yaml"))
+}
+
+// showConsole has the proxies of a manifest show their console to whoever reaches a node, as the course's do.
+func showConsole(file string) error {
+	manifest, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	const last = "        - --metrics-address=\n"
+	shown := strings.Replace(string(manifest), last, last+"        - --console=:8080\n", 1)
+	if shown == string(manifest) {
+		return fmt.Errorf("%s has other flags now", file)
+	}
+	return os.WriteFile(file, []byte(shown), 0o644)
 }
 
 // enter shows a line and runs it, or what is run here in its place.
@@ -91,11 +114,14 @@ func (w *walk) enter(ctx context.Context, line string) error {
 	if instead, replaced := docs.Instead[line]; replaced && instead.Run == "" {
 		return nil
 	}
-	if line == atFront {
+	switch line {
+	case atFront:
 		if err := w.front(ctx); err != nil {
 			return err
 		}
 		line = "export ADDRESS=" + w.harness.HostIP()
+	case forwarding:
+		line = atConsole
 	}
 	fmt.Println(w.screen.paint(bold, "$ "+line))
 	_, err := w.shell.Enter(ctx, docs.ReachesNodes(line), line)

@@ -1,6 +1,9 @@
 package docs
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // Played are the sections of pages, by their headings, whose every command a test of their own runs as it stands
 // there, but for what Instead has.
@@ -18,7 +21,7 @@ var Played = map[string][]string{
 	// TestDocumentedIngress of test/e2e
 	"docs/guides/ingress.md": {
 		"The proxies", "Three cheeses", "An Ingress for each", "A plate of cheese", "What an operator sees", "A canary that moves",
-		"Two classes", "The class of an Ingress that names none", "The old annotation", "TLS", "In a browser", "The Gateway API", "Remove it all",
+		"Two classes", "The class of an Ingress that names none", "The old annotation", "TLS", "The console", "In a browser", "The Gateway API", "Remove it all",
 	},
 }
 
@@ -81,6 +84,9 @@ var Instead = map[string]InPlace{
 	`chromium --host-resolver-rules="MAP *.nip.io $ADDRESS" http://cheddar.$ADDRESS.nip.io/`: {
 		`chromium --headless --no-sandbox --disable-gpu --user-data-dir=$PWD/chromium --hide-scrollbars --window-size=640,480 --screenshot=cheddar.png --host-resolver-rules="MAP *.nip.io $ADDRESS" http://cheddar.$ADDRESS.nip.io/`,
 		"TestDocumentedIngress: the same without a window, as root"},
+	"kubectl port-forward $(kubectl get pods -l app=proxy -o name | head -n 1) 9080": {
+		`kubectl port-forward $(kubectl get pods -l app=proxy -o name | head -n 1) 9080 >/dev/null & forward=$!; curl -so /dev/null --retry 60 --retry-delay 1 --retry-connrefused http://localhost:9080/; chromium --headless --no-sandbox --disable-gpu --user-data-dir=$PWD/chromium --dump-dom http://localhost:9080/; kill $forward`,
+		"TestDocumentedIngress: the same, until a browser without a window has shown the console"},
 	"kubectl apply --server-side -f https://github.com/kubernetes-sigs/gateway-api/releases/download/v1.6.3/standard-install.yaml": {
 		"kubectl apply --server-side -f $(go list -m -f {{.Dir}} sigs.k8s.io/gateway-api)/config/crd/standard", "TestDocumentedIngress: the same kinds, of the module"},
 
@@ -144,4 +150,6 @@ func PlayedCommands(name, page string) []string {
 var network = regexp.MustCompile(`^make push |\b(curl|chromium) `)
 
 // ReachesNodes reports whether a command line is for a machine that reaches the nodes' addresses.
-func ReachesNodes(line string) bool { return network.MatchString(line) }
+func ReachesNodes(line string) bool {
+	return network.MatchString(line) && !strings.Contains(line, "//localhost:")
+}

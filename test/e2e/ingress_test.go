@@ -34,6 +34,8 @@ var ingressSays = map[string]string{
 	`curl -so /dev/null -w "$SAY" -H 'Host: old.example.com' http://$NODE:30081/`:                               "200 wensleydale",
 	`curl -so /dev/null -w "$SAY" --cacert tls.crt --resolve "*:443:$ADDRESS" https://cheddar.$ADDRESS.nip.io/`: "200 cheddar",
 	"kubectl events --for ingress/cheddar --types=Warning":                                                      "does not exist: its last good certificate is presented",
+	"kubectl ids routes cheeseplate.$ADDRESS.nip.io /":                                                          "default/wensleydale:80",
+	"kubectl port-forward $(kubectl get pods -l app=proxy -o name | head -n 1) 9080":                            "default/wensleydale:80",
 	"kubectl get gatewayclass,gateway,httproute":                                                                "True",
 }
 
