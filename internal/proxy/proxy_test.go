@@ -116,6 +116,13 @@ func TestStatuses(t *testing.T) {
 		at("/newline", filtered(wire.Filter{Kind: wire.RequestHeaders, Headers: &wire.HeaderFilter{Set: []wire.Header{{Name: "x", Value: "a\r\nb: c"}}}})),
 		at("/upward", filtered(wire.Filter{Kind: wire.Rewrite, URL: &wire.URLFilter{ReplacePath: &upward}})),
 	)...)
+	why := map[string]string{
+		"/none":      "error=destination_unavailable",
+		"/refused":   `error=connection_refused; details="not connected while connecting"`,
+		"/malformed": `error=http_protocol_error; details="malformed response while awaiting the head"`,
+		"/late":      `error=http_response_timeout; details="timed out while awaiting the head"`,
+	}
+	why["/later"], why["/weightless"] = why["/late"], why["/none"]
 	for _, test := range []struct {
 		line, host string
 		want       int
@@ -132,8 +139,13 @@ func TestStatuses(t *testing.T) {
 	} {
 		c := dial(t, s, 80)
 		c.Say(test.line + " HTTP/1.1\r\nHost: " + test.host + "\r\n\r\n")
-		if r, _ := c.Response(t, "GET"); r.StatusCode != test.want {
+		r, _ := c.Response(t, "GET")
+		if r.StatusCode != test.want {
 			t.Errorf("%s of %s: %s, want %d", test.line, test.host, r.Status, test.want)
+		}
+		_, path, _ := strings.Cut(test.line, " ")
+		if said := r.Header.Get("Proxy-Status"); strings.TrimPrefix(said, "ingressdaemonset; ") != why[path] {
+			t.Errorf("%s of %s: Proxy-Status %q, want %q", test.line, test.host, said, why[path])
 		}
 	}
 }

@@ -159,6 +159,9 @@ func (x *exchange) refuse(status int) {
 	h := x.w.Header()
 	h["Content-Type"] = plainText
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
+	if why := x.proxyStatus(status); why != "" {
+		h["Proxy-Status"] = []string{why}
+	}
 	if x.location != "" {
 		h["Location"] = []string{x.location}
 	}

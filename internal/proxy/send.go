@@ -21,6 +21,8 @@ type try struct {
 	unreached []*endpoint
 	// retries are those after the request was written.
 	retries int
+	// failed is how the last one did that failed.
+	failed *upstream.Error
 	// endpoint is the one that answered.
 	endpoint *endpoint
 	// cancel ends the response, of h2c alone.
@@ -68,7 +70,7 @@ func (x *exchange) send() (status int) {
 			t.endpoint = e
 			return 0
 		}
-		status = x.statusOf(failed)
+		t.failed, status = failed, x.statusOf(failed)
 		if !x.mayRepeat(e, failed) {
 			return status
 		}

@@ -63,7 +63,10 @@ type Error struct {
 	Err    error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s while %s: %v", e.Class, e.During, e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Reached(), e.Err) }
+
+// Reached is how far the request had come, without the cause, in which addresses may stand.
+func (e *Error) Reached() string { return fmt.Sprintf("%s while %s", e.Class, e.During) }
 
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Err }
