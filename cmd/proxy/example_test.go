@@ -55,10 +55,12 @@ func fits(t *testing.T, file string) {
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace <= f.options.DrainTimeout {
 		t.Errorf("it is killed after %s, while it may take %s to end", grace, f.options.DrainTimeout)
 	}
-	probe := container.ReadinessProbe.Exec.Command
-	asks, err := parse(probe[2:], true, nil)
-	if err != nil || !slices.Equal(probe[:2], []string{"/proxy", "ready"}) || asks.readySocket != f.readySocket {
-		t.Errorf("the probe is %v: %v", probe, err)
+	for verb, probe := range map[string]*corev1.Probe{"ready": container.ReadinessProbe, "alive": container.LivenessProbe} {
+		command := probe.Exec.Command
+		asks, err := parse(command[2:], true, nil)
+		if err != nil || !slices.Equal(command[:2], []string{"/proxy", verb}) || asks.readySocket != f.readySocket {
+			t.Errorf("the probe is %v: %v", command, err)
+		}
 	}
 	mounted := map[string]string{}
 	for _, m := range container.VolumeMounts {

@@ -18,6 +18,7 @@ const usage = `Takes in HTTP requests, and sends them to endpoints as a controll
 
   proxy --controller-dir=... --token-file=...
   proxy ready --socket=...     succeeds while requests may come; the readiness probe of its pod
+  proxy alive --socket=...     succeeds while the proxy answers at all; the liveness probe of its pod
 
 `
 
@@ -57,10 +58,10 @@ func (n *networks) Set(text string) error {
 }
 
 // parse returns an error that says which flag to change.
-func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
+func parse(args []string, probe bool, out io.Writer) (f flags, err error) {
 	set := flag.NewFlagSet("proxy", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
-	if ready {
+	if probe {
 		set.StringVar(&f.readySocket, "socket", defaultSocket, "`file` of the socket at which the proxy says whether it is ready")
 	} else {
 		f.register(set)
@@ -75,9 +76,9 @@ func parse(args []string, ready bool, out io.Writer) (f flags, err error) {
 		return f, err
 	case set.NArg() > 0:
 		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
-	case ready && f.readySocket == "":
+	case probe && f.readySocket == "":
 		return f, errors.New("--socket is needed: the file of the proxy's socket")
-	case ready:
+	case probe:
 		return f, nil
 	}
 	if err := negative(set); err != nil {

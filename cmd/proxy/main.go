@@ -34,19 +34,21 @@ var version = "of a build from source"
 func main() {
 	// Where the file gives a capability, as in the image, Go would not say where a panic was.
 	debug.SetTraceback("single")
-	args, ready := os.Args[1:], false
-	if len(args) > 0 && args[0] == "ready" {
-		args, ready = args[1:], true
+	args, probe := os.Args[1:], ""
+	if len(args) > 0 && (args[0] == "ready" || args[0] == "alive") {
+		args, probe = args[1:], args[0]
 	}
-	f, err := parse(args, ready, os.Stderr)
+	f, err := parse(args, probe != "", os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "proxy:", err)
 		os.Exit(2)
-	case ready:
+	case probe == "ready":
 		err = askReady(f.readySocket)
+	case probe == "alive":
+		_, err = ask(f.readySocket)
 	default:
 		err = serve(f)
 	}

@@ -60,26 +60,36 @@ func (s state) unready() string {
 
 // askReady is the readiness probe of the proxy that has that socket: nil where requests may come.
 func askReady(socket string) error {
+	answer, err := ask(socket)
+	if err == nil && answer != isReady {
+		err = fmt.Errorf("not ready: %s", answer)
+	}
+	return err
+}
+
+// ask gets what the proxy says of itself. One that is frozen says nothing, whether it drains or not: the liveness probe
+// goes by that.
+func ask(socket string) (answer string, err error) {
 	deadline := time.Now().Add(readyTimeout)
 	conn, err := net.DialTimeout("unix", socket, readyTimeout)
 	if err != nil {
-		return fmt.Errorf("asking the proxy: %w", err)
+		return "", fmt.Errorf("asking the proxy: %w", err)
 	}
 	defer conn.Close()
 	if err := conn.SetDeadline(deadline); err != nil {
-		return fmt.Errorf("asking the proxy: %w", err)
+		return "", fmt.Errorf("asking the proxy: %w", err)
 	}
-	answer, err := io.ReadAll(io.LimitReader(conn, 4<<10))
+	content, err := io.ReadAll(io.LimitReader(conn, 4<<10))
 	switch {
 	case err != nil:
-		return fmt.Errorf("asking the proxy: %w", err)
-	case string(answer) != isReady:
-		return fmt.Errorf("not ready: %s", cmp.Or(string(answer), "it does not say why"))
+		return "", fmt.Errorf("asking the proxy: %w", err)
+	case len(content) == 0:
+		return "", errors.New("not ready: it does not say why")
 	}
-	return nil
+	return string(content), nil
 }
 
-// readiness answers askReady on a Unix socket: on the network of a node a probe of a port would reach any
+// readiness answers ask on a Unix socket: on the network of a node a probe of a port would reach any
 // proxy of the node.
 type readiness struct {
 	net.Listener

@@ -69,6 +69,9 @@ func TestReadySocket(t *testing.T) {
 	if err := askReady(socket); err == nil || err.Error() != "not ready: later" {
 		t.Errorf("asked, it says %v", err)
 	}
+	if answer, err := ask(socket); err != nil {
+		t.Errorf("it is not ready and is not alive: %q, %v", answer, err)
+	}
 	reason = ""
 	if err := askReady(socket); err != nil {
 		t.Errorf("asked, it says %v", err)
