@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -93,6 +94,7 @@ func run(o options) error {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
 	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return awaitingWatches{next} })
 	settings := ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         o.proxies.keep(rollout.CacheOptions(o.loadBalancers.cloud != "")),

@@ -9,8 +9,11 @@ import (
 // Bounds of the pause between two streams, and how often it is said that there is none.
 const (
 	shortestPause = 100 * time.Millisecond
-	longestPause  = 5 * time.Second
-	sayEvery      = 10 * time.Second
+	// shortPauses are as short in a row, some two seconds: so long kube-proxy may lead to a controller that has died, by
+	// chance, while another is there.
+	shortPauses  = 15
+	longestPause = 5 * time.Second
+	sayEvery     = 10 * time.Second
 )
 
 // keepStream has one stream after the other until the context ends, with a pause between them that grows
@@ -37,13 +40,13 @@ func (s *Subscription) keepStream(ctx context.Context, stream func(ctx context.C
 	}
 }
 
-// pause is how long to wait after that many failures in a row: it doubles, and is drawn (from 0 to 1)
-// between the half and the whole of that, so that proxies that lost the same controller come apart.
+// pause is how long to wait after that many failures in a row: it doubles after the first ones, and is drawn (from 0 to
+// 1) between the half and the whole of that, so that proxies that lost the same controller come apart.
 func pause(failures int, drawn float64) time.Duration {
 	whole := longestPause
 	// 2 * 100 ms doubled five times is more than the longest.
-	if failures < 5 {
-		whole = min(longestPause, 2*shortestPause<<failures)
+	if doubled := max(0, failures-shortPauses); doubled < 5 {
+		whole = min(longestPause, 2*shortestPause<<doubled)
 	}
 	return whole/2 + time.Duration(drawn*float64(whole/2))
 }

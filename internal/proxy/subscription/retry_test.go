@@ -16,9 +16,10 @@ func TestPause(t *testing.T) {
 		least, most time.Duration
 	}{
 		{0, 100 * time.Millisecond, 200 * time.Millisecond},
-		{1, 200 * time.Millisecond, 400 * time.Millisecond},
-		{4, 1600 * time.Millisecond, 3200 * time.Millisecond},
-		{5, 2500 * time.Millisecond, 5 * time.Second},
+		{shortPauses, 100 * time.Millisecond, 200 * time.Millisecond},
+		{shortPauses + 1, 200 * time.Millisecond, 400 * time.Millisecond},
+		{shortPauses + 4, 1600 * time.Millisecond, 3200 * time.Millisecond},
+		{shortPauses + 5, 2500 * time.Millisecond, 5 * time.Second},
 		{1 << 40, 2500 * time.Millisecond, 5 * time.Second},
 	} {
 		if least, most := pause(test.failures, 0), pause(test.failures, 1); least != test.least || most != test.most {
@@ -39,17 +40,17 @@ func TestReconnects(t *testing.T) {
 			pauses = append(pauses, time.Since(last))
 			last = time.Now()
 			switch len(pauses) {
-			case 12:
+			case shortPauses + 12:
 				heard()
-			case 20:
+			case 2 * (shortPauses + 10):
 				cancel()
 			}
 			return errors.New("connection refused")
 		})
 		for i, got := range pauses[1:] {
 			failures := i
-			if i > 10 {
-				failures = i - 11
+			if i > shortPauses+10 {
+				failures = i - shortPauses - 11
 			}
 			if got < pause(failures, 0) || got > pause(failures, 1) {
 				t.Errorf("pause %d is of %v, after %d failures", i, got, failures)
