@@ -140,7 +140,13 @@ func (v *view) compileBackend(k key) *outcome {
 		b.Protocol, _ = protocolOf(orNone(findPort(service, portRef{number: int32(k.port)})))
 		out.warnings = readPolicy(service, b)
 		var warnings []Event
-		e.All, warnings = endpointsOf(service, k.port, v.slices(ref.service))
+		e.All, warnings = endpointsOf(service, k.port, v.slices(ref.service), func(node string) bool {
+			unheard, until := v.unheard(node)
+			if unheard && !until.IsZero() && (out.wakeAt.IsZero() || until.Before(out.wakeAt)) {
+				out.wakeAt = until
+			}
+			return unheard
+		})
 		out.warnings = append(out.warnings, warnings...)
 	}
 	out.resources = []publication{

@@ -25,15 +25,15 @@ type found struct {
 
 // endpointsOf are the endpoints of a Service port, in the order of their addresses. EndpointSlices are
 // merged: while an endpoint moves it stands in two of them, and a pod with addresses of both families
-// is one endpoint, at that of the Service's first.
-func endpointsOf(service *corev1.Service, port uint16, all []*discoveryv1.EndpointSlice) (out []wire.Endpoint, warnings []Event) {
+// is one endpoint, at that of the Service's first. Those of nodes that are unheard may serve, ready or not.
+func endpointsOf(service *corev1.Service, port uint16, all []*discoveryv1.EndpointSlice, unheard func(node string) bool) (out []wire.Endpoint, warnings []Event) {
 	name, direct := sliceport(service, port)
 	var candidates []found
 	for _, slice := range all {
 		if isStale(service, slice) {
 			continue
 		}
-		c, refused := candidatesOf(service, slice, name, direct)
+		c, refused := candidatesOf(service, slice, name, direct, unheard)
 		candidates = append(candidates, c...)
 		if refused != "" {
 			warnings = append(warnings, Event{refOf(service), ReasonEndpointRefused, fmt.Sprintf("EndpointSlice %s has the address %s, to which nothing is sent", slice.Name, refused)})
@@ -65,7 +65,7 @@ func isStale(service *corev1.Service, slice *discoveryv1.EndpointSlice) bool {
 }
 
 // candidatesOf are the endpoints of one slice that may get requests, and an address that may not.
-func candidatesOf(service *corev1.Service, slice *discoveryv1.EndpointSlice, name string, direct uint16) (out []found, refused string) {
+func candidatesOf(service *corev1.Service, slice *discoveryv1.EndpointSlice, name string, direct uint16, unheard func(string) bool) (out []found, refused string) {
 	port := slicePort(slice, name, direct)
 	if port == 0 {
 		return nil, ""
@@ -74,6 +74,9 @@ func candidatesOf(service *corev1.Service, slice *discoveryv1.EndpointSlice, nam
 	second := len(families) > 0 && string(slice.AddressType) != string(families[0]) || len(families) == 0 && slice.AddressType == discoveryv1.AddressTypeIPv6
 	for _, e := range slice.Endpoints {
 		state, serves := stateOf(e.Conditions)
+		if !serves && !deref(e.Conditions.Terminating) && e.NodeName != nil && unheard(*e.NodeName) {
+			state, serves = wire.Unknown, true
+		}
 		if !serves || len(e.Addresses) == 0 {
 			continue
 		}

@@ -276,7 +276,7 @@ func plain(t *testing.T, v any) any {
 // numbers are what some numbers mean.
 var numbers = map[string]map[float64]string{
 	"PathType": {float64(wire.Prefix): "Prefix", float64(wire.Exact): "Exact"},
-	"State":    {float64(wire.Terminating): "Terminating"},
+	"State":    {float64(wire.Terminating): "Terminating", float64(wire.Unknown): "Unknown"},
 	"Kind":     {1: "RequestHeaders", 2: "ResponseHeaders", 3: "Redirect", 4: "Rewrite"},
 }
 

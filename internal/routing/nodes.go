@@ -3,6 +3,7 @@ package routing
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -49,6 +50,31 @@ func serves(d *appsv1.Deployment) bool {
 func attached(node *corev1.Node) bool {
 	_, excluded := node.Labels[v1alpha1.LabelExclude]
 	return node.DeletionTimestamp == nil && !excluded && node.Annotations[v1alpha1.AnnotationNodeDetaching] != "true"
+}
+
+// heardFor is for how long a node is ready again until its pods' readiness is believed: its kubelet reads what was
+// written of them, and corrects it, within that.
+const heardFor = time.Minute
+
+// unheard reports whether a node's kubelet is not heard, or has been for less than a minute, until when, zero for any
+// time. The node lifecycle controller then writes that pods are not ready of which nobody knows more than that they were.
+// After an API server was away that may be all there are.
+func (v *view) unheard(name string) (is bool, until time.Time) {
+	node := v.node(name)
+	if node == nil {
+		return false, until
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		until = c.LastTransitionTime.Add(heardFor)
+		if c.Status == corev1.ConditionTrue {
+			return v.c.now.Before(until), until
+		}
+		return true, time.Time{}
+	}
+	return false, until
 }
 
 // addressesOf are where a node is reached from outside: its external addresses, or where it has none, all its

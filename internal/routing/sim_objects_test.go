@@ -80,6 +80,13 @@ func aSet(t *rapid.T) metav1.Object {
 func aNode(t *rapid.T) metav1.Object {
 	n := &corev1.Node{ObjectMeta: meta("", of(t, "node", someNodes))}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: of(t, "address", []string{"192.0.2.1", "192.0.2.2"})}}
+	if c := of(t, "heard", []corev1.NodeCondition{
+		{}, {Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))},
+		{Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Second))}, {Status: corev1.ConditionUnknown},
+	}); c.Status != "" {
+		c.Type = corev1.NodeReady
+		n.Status.Conditions = []corev1.NodeCondition{c}
+	}
 	if rapid.IntRange(0, 2).Draw(t, "detaching") == 0 {
 		n.Annotations = map[string]string{v1alpha1.AnnotationNodeDetaching: "true"}
 	}
@@ -122,6 +129,7 @@ func aSlice(t *rapid.T) metav1.Object {
 		ready, serving, terminating := rapid.Bool().Draw(t, "ready"), rapid.Bool().Draw(t, "serving"), rapid.Bool().Draw(t, "terminating")
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses:  []string{address},
+			NodeName:   new(of(t, "on", someNodes)),
 			Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &serving, Terminating: &terminating},
 		})
 	}

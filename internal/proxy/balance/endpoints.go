@@ -104,12 +104,12 @@ func (s *Endpoints[V]) turn() *Endpoint[V] {
 	return s.usable[s.next]
 }
 
-// use lets the ready ones get requests, or where none is, those that still serve; first of them whoever
-// stands at turn or after it.
+// use lets the ready ones get requests, or where none is, those that still serve, or else those of which nobody knows;
+// first of them whoever stands at turn or after it.
 func (s *Endpoints[V]) use(turn *Endpoint[V]) {
-	state := wire.Terminating
-	if slices.ContainsFunc(s.all, func(e *Endpoint[V]) bool { return e.State == wire.Ready }) {
-		state = wire.Ready
+	state := wire.Unknown
+	for _, e := range s.all {
+		state = min(state, e.State)
 	}
 	s.usable = make([]*Endpoint[V], 0, len(s.all))
 	for _, e := range s.all {

@@ -144,16 +144,20 @@ func TestEndpointsEnterAndLeave(t *testing.T) {
 
 func TestReadyBeforeTerminating(t *testing.T) {
 	x := newTester(Policy{}, 0)
-	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(1, wire.Ready), endpoint(2, wire.Terminating)})
+	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(1, wire.Ready), endpoint(2, wire.Terminating), endpoint(3, wire.Unknown)})
 	if got := x.uids(noon, 3); !slices.Equal(got, []string{"pod-1", "pod-1", "pod-1"}) {
 		t.Errorf("chosen are %v, of which one only is ready", got)
 	}
 	if e := x.Choose(noon, []*Endpoint[int]{x.All()[1]}); e != nil {
 		t.Errorf("%s is chosen when the ready one was tried", e.UID)
 	}
-	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(2, wire.Terminating)})
+	x.Set([]wire.Endpoint{endpoint(0, wire.Terminating), endpoint(2, wire.Terminating), endpoint(3, wire.Unknown)})
 	if got := x.uids(noon, 3); !slices.Equal(got, []string{"pod-2", "pod-0", "pod-2"}) {
 		t.Errorf("chosen are %v, of which none is ready", got)
+	}
+	x.Set([]wire.Endpoint{endpoint(3, wire.Unknown), endpoint(4, wire.Unknown)})
+	if got := x.uids(noon, 3); !slices.Equal(got, []string{"pod-3", "pod-4", "pod-3"}) {
+		t.Errorf("chosen are %v, of which no other serves", got)
 	}
 }
 

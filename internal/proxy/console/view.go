@@ -220,6 +220,8 @@ func endpointNow(e Endpoint) EndpointNow {
 		now.State, now.Until, now.Why = "left out", e.Out, cut(e.Failed)
 	case e.State == wire.Terminating:
 		now.State = "leaving"
+	case e.State == wire.Unknown:
+		now.State, now.Why = "unknown", "its node is not heard, or was not a minute ago"
 	}
 	return now
 }

@@ -56,9 +56,10 @@ type Share struct {
 	// Weight is of the rule's total, and Percent what that comes to.
 	Weight  uint32  `json:"weight"`
 	Percent float64 `json:"percent"`
-	// Ready and Terminating are how many endpoints there are.
+	// Ready, Terminating and Unknown are how many endpoints there are of each state.
 	Ready       int `json:"ready"`
 	Terminating int `json:"terminating,omitempty"`
+	Unknown     int `json:"unknown,omitempty"`
 	// Status is what it answers where nothing serves it, 0 where something does.
 	Status uint16 `json:"status,omitempty"`
 }
@@ -199,9 +200,10 @@ func shares(t *table.Table, r *table.Route) (out []Share, fallback uint16) {
 			one.Percent = float64(s.Weight) * 100 / float64(total)
 		}
 		if s.Backend != "" {
-			one.Ready, one.Terminating = count(t, s.Backend)
+			_, endpoints, _ := t.Backend(s.Backend)
+			one.count(endpoints)
 			one.Status = 0
-			if one.Ready+one.Terminating == 0 {
+			if len(endpoints) == 0 {
 				one.Status = unavailable
 			}
 		}
@@ -217,14 +219,15 @@ func redirects(r *table.Route) bool {
 	return slices.ContainsFunc(r.Filters, func(f wire.Filter) bool { return f.Kind == wire.Redirect })
 }
 
-func count(t *table.Table, backend string) (ready, terminating int) {
-	_, endpoints, _ := t.Backend(backend)
+func (s *Share) count(endpoints []wire.Endpoint) {
 	for _, e := range endpoints {
-		if e.State == wire.Ready {
-			ready++
-		} else {
-			terminating++
+		switch e.State {
+		case wire.Ready:
+			s.Ready++
+		case wire.Terminating:
+			s.Terminating++
+		case wire.Unknown:
+			s.Unknown++
 		}
 	}
-	return ready, terminating
 }

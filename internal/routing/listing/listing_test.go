@@ -15,7 +15,7 @@ func made(t *testing.T, routes ...*wire.Route) *table.Table {
 	t.Helper()
 	set := []wire.Resource{
 		{Name: "web", Listener: &wire.Listener{Port: 80}},
-		{Name: "shop/a:80", Endpoints: &wire.Endpoints{All: []wire.Endpoint{{Address: "10.1.0.1", Port: 80}, {Address: "10.1.0.2", Port: 80, State: wire.Terminating}}}},
+		{Name: "shop/a:80", Endpoints: &wire.Endpoints{All: []wire.Endpoint{{Address: "10.1.0.1", Port: 80}, {Address: "10.1.0.2", Port: 80, State: wire.Terminating}, {Address: "10.1.0.3", Port: 80, State: wire.Unknown}}}},
 		{Name: "shop/a:80", Backend: &wire.Backend{Port: 80}},
 		{Name: "shop/none:80", Endpoints: &wire.Endpoints{}}, {Name: "shop/none:80", Backend: &wire.Backend{Port: 80}},
 	}
@@ -36,9 +36,9 @@ func object(name string, created int64) wire.Object { return wire.Object{Name: n
 // TestShares: what each backend gets, and what is answered where nothing serves it.
 func TestShares(t *testing.T) {
 	for want, r := range map[string]*wire.Route{
-		"[{shop/a:80 3 75 1 1 0} { 1 25 0 0 503}] 0": {Backends: []wire.Share{{Backend: "shop/a:80", Weight: 3}, {Weight: 1, Status: 503}}},
-		"[{shop/none:80 1 100 0 0 503}] 0":           {Backends: []wire.Share{{Backend: "shop/none:80", Weight: 1}}},
-		"[{shop/a:80 0 0 1 1 0}] 500":                {Backends: []wire.Share{{Backend: "shop/a:80"}}},
+		"[{shop/a:80 3 75 1 1 1 0} { 1 25 0 0 0 503}] 0": {Backends: []wire.Share{{Backend: "shop/a:80", Weight: 3}, {Weight: 1, Status: 503}}},
+		"[{shop/none:80 1 100 0 0 0 503}] 0": {Backends: []wire.Share{{Backend: "shop/none:80", Weight: 1}}},
+		"[{shop/a:80 0 0 1 1 1 0}] 500":                {Backends: []wire.Share{{Backend: "shop/a:80"}}},
 		"[] 503":                                     {Fallback: 503},
 		"[] 0":                                       {Filters: []wire.Filter{{Kind: wire.Redirect, URL: &wire.URLFilter{Status: 301}}}},
 	} {

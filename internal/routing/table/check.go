@@ -24,7 +24,7 @@ func checkEndpoints(all *wire.Endpoints) error {
 		if e.Port == 0 {
 			return fmt.Errorf("endpoint %s has no port", e.Address)
 		}
-		if e.State != wire.Ready && e.State != wire.Terminating {
+		if e.State > wire.Unknown {
 			return fmt.Errorf("endpoint %s has state %d, which is not known", e.Address, e.State)
 		}
 	}

@@ -184,6 +184,8 @@ const (
 	Ready EndpointState = iota
 	// Terminating serves, and gets requests only where none is ready.
 	Terminating
+	// Unknown may serve, and gets requests only where no other does.
+	Unknown
 )
 
 // Endpoint is a pod that serves.
