@@ -91,7 +91,7 @@ race: gcc ## Run the tests of controllers and adapters under the race detector (
 # What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000
 SEED ?= $(shell echo $$((RANDOM * 1000)))
-LONG := TestProxyEndpoints|TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
+LONG := TestSoakIngress|TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
 RACED_ON_NODES := TestHostNetwork|TestControllerKilled
 .PHONY: soak
 soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property, from SEED on), and on real nodes the longest, and some under the race detector (root)
@@ -107,6 +107,10 @@ soak-simulation: ## Do the first half of `make soak`, which needs no cluster
 soak-nodes: gcc ## Do the second half of `make soak` (root)
 	@go test -count 1 -v -timeout 60m ./test/e2e -run '$(LONG)'
 	@RACE=1 go test -count 1 -v -timeout 30m ./test/e2e -run '^($(RACED_ON_NODES))$$'
+
+.PHONY: soak-ingress
+soak-ingress: ## Change routes, endpoints and certificates of the proxy that comes with the controller for 10 minutes, under traffic (root)
+	@go test -count 1 -v -timeout 40m ./test/e2e -run '^TestSoakIngress$$'
 
 .PHONY: soak-aws
 soak-aws: ## Roll out in AWS's own time what `make demo-aws` does in a tenth of it (root; takes half an hour)

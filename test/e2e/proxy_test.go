@@ -17,11 +17,20 @@ func TestProxy(t *testing.T) {
 	}.run(t)
 }
 
-// answerAll has a class of the namespace's name lead to the namespace's own proxies, and the Ingress answer any
-// host as the client wants to be answered.
+// ownClass has a class of the namespace's name lead to the namespace's own proxies.
+func ownClass(m harness.Manifest, namespace string) error {
+	class, ingress := m.Kind("IngressClass"), m.Kind("Ingress")
+	class.SetName(namespace)
+	err := unstructured.SetNestedField(class.Object, namespace, "spec", "parameters", "namespace")
+	if ingress != nil {
+		err = errors.Join(err, unstructured.SetNestedField(ingress.Object, namespace, "spec", "ingressClassName"))
+	}
+	return err
+}
+
+// answerAll has the Ingress of a class of the namespace's own answer any host as the client wants to be answered.
 func answerAll(m harness.Manifest, namespace string) error {
-	m.Kind("IngressClass").SetName(namespace)
-	class, ingress, backend := m.Kind("IngressClass").Object, m.Kind("Ingress").Object, m.Kind("Deployment").Object
+	ingress, backend := m.Kind("Ingress").Object, m.Kind("Deployment").Object
 	rules, _, err := unstructured.NestedSlice(ingress, "spec", "rules")
 	if err == nil {
 		unstructured.RemoveNestedField(rules[0].(map[string]any), "host")
@@ -30,9 +39,7 @@ func answerAll(m harness.Manifest, namespace string) error {
 	if err2 == nil {
 		pods[0].(map[string]any)["command"] = []any{"caddy", "respond", "--listen", ":8080", "ok\n"}
 	}
-	return errors.Join(err, err2,
-		unstructured.SetNestedField(class, namespace, "spec", "parameters", "namespace"),
-		unstructured.SetNestedField(ingress, namespace, "spec", "ingressClassName"),
+	return errors.Join(err, err2, ownClass(m, namespace),
 		unstructured.SetNestedSlice(ingress, rules, "spec", "rules"),
 		unstructured.SetNestedSlice(backend, pods, "spec", "template", "spec", "containers"))
 }

@@ -36,14 +36,19 @@ func (s *Harness) KillController(ctx context.Context, identity string) error {
 	if err := s.Get(ctx, types.NamespacedName{Namespace: Namespace, Name: name}, pod); err != nil {
 		return fmt.Errorf("reading the controller's pod: %w", err)
 	}
+	return Signal(pod, syscall.SIGKILL)
+}
+
+// Signal sends a signal to the first process of each container of a pod.
+func Signal(pod *corev1.Pod, signal syscall.Signal) error {
 	for _, c := range pod.Status.ContainerStatuses {
 		_, id, _ := strings.Cut(c.ContainerID, "://")
 		pid, err := processOf(id)
 		if err != nil {
 			return err
 		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			return fmt.Errorf("killing the controller: %w", err)
+		if err := syscall.Kill(pid, signal); err != nil {
+			return fmt.Errorf("%s to %s: %w", signal, pod.Name, err)
 		}
 	}
 	return nil

@@ -70,21 +70,24 @@ func (s *Harness) Front(ctx context.Context, p Ports) (*lb.LB, error) {
 // shortest grace, for a machine that stalls.
 const keptFor = time.Second
 
+// Request is what is asked for, and how. Its zero value is a POST that names the load balancer.
+type Request struct{ Method, Host string }
+
 // Send sends requests at a rate, half of them on kept connections, half through
-// each frontend of the load balancer, and as many to each host, where some are named.
-func (s *Harness) Send(ctx context.Context, rate float64, hosts ...string) (*traffic.Process, error) {
+// each frontend of the load balancer, and of each request as many, where some are named.
+func (s *Harness) Send(ctx context.Context, rate float64, requests ...Request) (*traffic.Process, error) {
 	client, err := s.Lab(ctx, "traffic")
 	if err != nil {
 		return nil, err
 	}
-	o := traffic.Options{Rate: rate}
-	for _, host := range hosts {
+	o := traffic.Options{Rate: rate, MaxFailures: 10_000}
+	for _, r := range requests {
 		for _, stream := range s.streams() {
-			stream.Name, stream.Host = stream.Name+" "+host, host
+			stream.Name, stream.Method, stream.Host = fmt.Sprintf("%s %s %s", r.Method, r.Host, stream.Name), r.Method, r.Host
 			o.Streams = append(o.Streams, stream)
 		}
 	}
-	if len(hosts) == 0 {
+	if len(requests) == 0 {
 		o.Streams = s.streams()
 	}
 	return traffic.StartProcess(client, o)

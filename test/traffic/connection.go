@@ -136,11 +136,16 @@ func (c *connection) awaitClose() {
 // requestOf returns the bytes of the stream's one request.
 func requestOf(s Stream) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: traffic\r\n", s.Path, s.Host)
-	fmt.Fprintf(&b, "Content-Type: text/plain\r\nContent-Length: %d\r\n", len(requestBody))
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: traffic\r\n", s.Method, s.Path, s.Host)
+	body := requestBody
+	if s.Method == "GET" {
+		body = ""
+	} else {
+		fmt.Fprintf(&b, "Content-Type: text/plain\r\nContent-Length: %d\r\n", len(body))
+	}
 	if !s.KeepAlive {
 		b.WriteString("Connection: close\r\n")
 	}
-	b.WriteString("\r\n" + requestBody)
+	b.WriteString("\r\n" + body)
 	return []byte(b.String())
 }

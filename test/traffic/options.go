@@ -47,8 +47,9 @@ type Stream struct {
 	Lifetime  time.Duration `json:"lifetime,omitempty"`  // no request is sent on a connection this old; 0 is unlimited
 	Workers   int           `json:"workers,omitempty"`   // most requests under way, and with KeepAlive connections; default a tenth of the stream's rate
 
-	Host   string `json:"host,omitempty"` // Host header; default Address
-	Path   string `json:"path,omitempty"` // default /
+	Method string `json:"method,omitempty"` // default POST, which no proxy sends twice; GET has no body
+	Host   string `json:"host,omitempty"`   // Host header; default Address
+	Path   string `json:"path,omitempty"`   // default /
 	Status int    `json:"status,omitempty"`
 	Body   string `json:"body,omitempty"`   // expected body; default "ok\n"
 	Prefix bool   `json:"prefix,omitempty"` // the body need only begin with Body
@@ -80,6 +81,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		names[s.Name] = true
 		s.Share = cmp.Or(s.Share, 1)
+		s.Method = cmp.Or(s.Method, "POST")
 		s.Host = cmp.Or(s.Host, s.Address)
 		s.Path = cmp.Or(s.Path, "/")
 		s.Status = cmp.Or(s.Status, 200)
@@ -104,8 +106,8 @@ func (s Stream) validate() error {
 	if s.Share < 0 || s.Lifetime < 0 || s.Workers < 0 {
 		return errors.New("share, lifetime and workers must not be negative")
 	}
-	if strings.ContainsAny(s.Host+s.Path, " \r\n") {
-		return errors.New("host and path must not contain blanks or line ends")
+	if strings.ContainsAny(s.Method+s.Host+s.Path, " \r\n") {
+		return errors.New("method, host and path must not contain blanks or line ends")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -162,7 +163,8 @@ func (s *sender) connection(kept *connection, o *outcome, deadline time.Time) (*
 // judge compares a complete answer with the expected one.
 func (s *sender) judge(a answer) (Kind, string) {
 	if a.status != s.stream.Status {
-		return Status, fmt.Sprintf("status %d, expected %d", a.status, s.stream.Status)
+		why := strings.Join(a.header.Values("Proxy-Status"), ", ")
+		return Status, fmt.Sprintf("status %d, expected %d; %s", a.status, s.stream.Status, cmp.Or(why, "no reason is given"))
 	}
 	if a.body == s.stream.Body || s.stream.Prefix && strings.HasPrefix(a.body, s.stream.Body) {
 		return "", ""

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,6 +309,22 @@ func TestSharesAndDistribution(t *testing.T) {
 	}
 	if r.Latency.P50 <= 0 || r.Latency.P50 > r.Latency.P99 || r.Latency.P99 > r.Latency.Max {
 		t.Errorf("latency: %+v", r.Latency)
+	}
+}
+
+// What a proxy says of why it could not answer is told with the failure.
+func TestMethodAndReason(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != "GET" || r.ContentLength != 0 {
+			t.Errorf("%s with %d bytes", r.Method, r.ContentLength)
+		}
+		w.Header().Set("Proxy-Status", "p; error=connection_terminated")
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	defer s.Close()
+	r := send(t, Stream{Name: "a", Method: "GET", Address: s.Listener.Addr().String()}, patient)
+	if len(r.Failures) == 0 || r.Failures[0].Detail != "status 502, expected 200; p; error=connection_terminated" {
+		t.Errorf("failures: %+v", r.Failures)
 	}
 }
 

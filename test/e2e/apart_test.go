@@ -1,0 +1,305 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
+	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
+	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// resets has one of four endpoints reset each connection: proxies leave it out, lose no GET by it, and take it back
+// when it is well.
+func resets(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
+	const service, failTimeout = "resets", 10 * time.Second
+	well, broken := ending{name: "well"}, ending{name: "broken", args: []string{"--reset"}}
+	namespace := fleet.Key.Namespace
+	if err := create(ctx, append(served(namespace, service), well.pods(namespace, service, 3), broken.pods(namespace, service, 1))...); err != nil {
+		t.Fatal(err)
+	}
+	for name, replicas := range map[string]int32{well.name: 3, broken.name: 1} {
+		if err := waitScaled(ctx, client.ObjectKey{Namespace: namespace, Name: name}, replicas); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sender, stop := sending(ctx, t, fleet, harness.Request{Method: "GET", Host: service})
+	time.Sleep(2 * failTimeout)
+	// A machine that is busy takes longer.
+	if err := harness.Wait(ctx, "enough requests", func() (bool, error) { return sender.Snapshot().Requests >= enough, nil }); err != nil {
+		t.Fatal(err)
+	}
+	reset, err := number(ctx, namespace, broken.name, "/well")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = harness.Wait(ctx, "the endpoint that is well to get its share", func() (bool, error) {
+		asked, err := number(ctx, namespace, broken.name, "/asked")
+		return asked > enough/100, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	report := stop()
+	losesNothing(t, report)
+	t.Logf("%d requests were reset", reset)
+	// Each of six proxies tries it now and then, with what is under way at that moment.
+	if share := int(report.Requests / 4); reset == 0 || reset > share/10 {
+		t.Errorf("%d requests were reset, where its share is %d", reset, share)
+	}
+}
+
+// number gets one from the only pod of a backend.
+func number(ctx context.Context, namespace, app, path string) (int, error) {
+	pods := &corev1.PodList{}
+	if err := theHarness.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": app}); err != nil {
+		return 0, err
+	}
+	if len(pods.Items) != 1 {
+		return 0, fmt.Errorf("%d pods of %s", len(pods.Items), app)
+	}
+	body, err := get(ctx, net.JoinHostPort(pods.Items[0].Status.PodIP, "8080"), app, path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(body))
+}
+
+// get asks an address of the cluster on a connection of its own.
+func get(ctx context.Context, address, host, path string) (body string, err error) {
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DialContext: theHarness.DialContext, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	request.Host = host
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, content)
+	}
+	return string(content), err
+}
+
+// apart has the API server away for a minute, then the controller that leads killed while a backend comes and goes, then
+// neither of them there while of the proxies of a node one is killed and another freezes: they serve what they were told
+// last.
+func apart(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
+	sleeps := client.ObjectKey{Namespace: fleet.Key.Namespace, Name: endings[0].name}
+	_, stop := sending(ctx, t, fleet, harness.Request{Method: "GET", Host: sleeps.Name}, harness.Request{Method: "POST", Host: sleeps.Name})
+	if err := awayForAMinute(ctx, fleet); err != nil {
+		t.Error(err)
+	}
+	t.Log("the API server was away for a minute")
+	if err := killLeader(ctx, t, fleet, sleeps); err != nil {
+		t.Error(err)
+	}
+	losesNothing(t, stop())
+	if t.Failed() {
+		return
+	}
+	back, err := removeControllers(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	breakProxies(ctx, t, fleet, sleeps.Name)
+	if err := back(); err != nil {
+		t.Fatal(err)
+	}
+	const late = "late"
+	ingress := served(fleet.Key.Namespace, late)
+	if err := create(ctx, append(ingress, (ending{name: late}).pods(fleet.Key.Namespace, late, 1))...); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range fleet.Nodes() {
+		if _, err := waitAnswer(ctx, node.IP(), late); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func awayForAMinute(ctx context.Context, fleet *harness.Fleet) error {
+	if err := fleet.StopAPIServer(ctx); err != nil {
+		return err
+	}
+	time.Sleep(time.Minute)
+	return fleet.StartAPIServer(ctx)
+}
+
+// killLeader kills it while pods end and while they come, and waits for another.
+func killLeader(ctx context.Context, t *testing.T, fleet *harness.Fleet, backend client.ObjectKey) error {
+	for _, replicas := range []int32{1, most} {
+		var leader string
+		// Those that ended while the API server was away are known there by what they were.
+		if err := harness.Wait(ctx, "the leader to be killed", func() (killed bool, err error) {
+			if leader, err = fleet.Leader(ctx, ""); err != nil {
+				return false, err
+			}
+			return fleet.KillController(ctx, leader) == nil, nil
+		}); err != nil {
+			return err
+		}
+		if err := scaleTo(ctx, backend, replicas); err != nil {
+			return err
+		}
+		next, err := fleet.Leader(ctx, leader)
+		if err != nil {
+			return err
+		}
+		t.Logf("%s leads after %s was killed", next, leader)
+	}
+	return nil
+}
+
+// removeControllers leaves none, until back.
+func removeControllers(ctx context.Context) (back func() error, err error) {
+	const name = "ingress-daemonset-controller"
+	scaleController := func(replicas int) error {
+		out, err := theHarness.Kubectl(ctx, "-n", harness.Namespace, "scale", "deployment/"+name, fmt.Sprintf("--replicas=%d", replicas)).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("scaling the controller: %w: %s", err, out)
+		}
+		return nil
+	}
+	if err := scaleController(0); err != nil {
+		return nil, err
+	}
+	return func() error { return scaleController(2) }, harness.Wait(ctx, "no controller to be left", func() (bool, error) {
+		out, err := theHarness.Kubectl(ctx, "-n", harness.Namespace, "get", "pods", "-o", "name").CombinedOutput()
+		return !strings.Contains(string(out), "/"+name), err
+	})
+}
+
+// breakProxies kills one proxy of a node and freezes the other, under traffic to all other nodes, while the API server is
+// away, and waits until they answer again: the kubelet has their probes.
+func breakProxies(ctx context.Context, t *testing.T, fleet *harness.Fleet, host string) {
+	t.Helper()
+	node, others := fleet.Nodes()[0], fleet.Nodes()[1:]
+	broken, err := proxiesOn(ctx, fleet, node.Name())
+	if err != nil || len(broken) != 2 {
+		t.Fatalf("%d proxies on %s: %v", len(broken), node.Name(), err)
+	}
+	stop := sendTo(ctx, t, others, host)
+	if err := fleet.StopAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for pod, signal := range map[*corev1.Pod]syscall.Signal{broken[0]: syscall.SIGKILL, broken[1]: syscall.SIGSTOP} {
+		if err := harness.Signal(pod, signal); err != nil {
+			t.Error(err)
+		}
+	}
+	answered, err := waitAnswer(ctx, node.IP(), host)
+	if err != nil {
+		t.Error(err)
+	}
+	frozen := time.Now()
+	err = harness.Wait(ctx, "both proxies of the node to answer", func() (bool, error) {
+		// They share the port: of so many connections in a row, both have some.
+		for range 30 {
+			if _, err := get(ctx, net.JoinHostPort(node.IP(), "80"), host, "/"); err != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("a frozen proxy was begun anew after %.0f s, while no API server was there", time.Since(frozen).Seconds())
+	if err := fleet.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	losesNothing(t, stop())
+	for _, pod := range broken {
+		began, err := startedAt(ctx, client.ObjectKeyFromObject(pod))
+		if err != nil {
+			t.Error(err)
+		} else if pod == broken[0] {
+			t.Logf("%s answered from its snapshot %.1f s after it had started", pod.Name, answered.Sub(began).Seconds())
+		}
+	}
+}
+
+// proxiesOn are those of a node.
+func proxiesOn(ctx context.Context, fleet *harness.Fleet, node string) (out []*corev1.Pod, err error) {
+	pods, err := fleet.Pods(ctx)
+	for _, pod := range pods {
+		if pod.Spec.NodeName == node {
+			out = append(out, pod)
+		}
+	}
+	return out, err
+}
+
+// sendTo sends requests straight to the proxies of nodes.
+func sendTo(ctx context.Context, t *testing.T, nodes []*cluster.Node, host string) (stop func() traffic.Report) {
+	t.Helper()
+	command, err := theHarness.Lab(ctx, "traffic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := traffic.Options{Rate: rate}
+	for _, node := range nodes {
+		for _, kept := range []bool{true, false} {
+			options.Streams = append(options.Streams, traffic.Stream{
+				Name: fmt.Sprintf("%s kept %v", node.Name(), kept), Address: net.JoinHostPort(node.IP(), "80"), Host: host, KeepAlive: kept,
+			})
+		}
+	}
+	sender, err := traffic.StartProcess(command, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sender.Stop() })
+	return func() traffic.Report {
+		t.Helper()
+		report, err := sender.Stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+}
+
+// waitAnswer waits until a node's proxies serve a host, and says when they first did.
+func waitAnswer(ctx context.Context, ip, host string) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patient/2)
+	defer cancel()
+	for {
+		if _, err = get(ctx, net.JoinHostPort(ip, "80"), host, "/"); err == nil {
+			return time.Now(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return at, fmt.Errorf("%s at %s: %w", host, ip, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// startedAt is when a proxy's process began, by its log, which says as well that no controller told it what it serves.
+func startedAt(ctx context.Context, pod types.NamespacedName) (time.Time, error) {
+	const restored = "serving what the last snapshot says"
+	out, err := theHarness.Kubectl(ctx, "-n", pod.Namespace, "logs", pod.Name).CombinedOutput()
+	log := string(out)
+	if err != nil || !strings.Contains(log, restored) {
+		return time.Time{}, fmt.Errorf("%s does not say %q: %w: %s", pod, restored, err, out)
+	}
+	first, _, _ := strings.Cut(log, " ")
+	return time.Parse(time.RFC3339, strings.TrimPrefix(first, "time="))
+}
