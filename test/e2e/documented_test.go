@@ -211,6 +211,7 @@ var elsewhere = map[string]string{
 	"make demo-aws":     "test/balancer runs its cases",
 	"make conformance":  "make test runs its core tests",
 	"make soak-aws":     "it takes half an hour",
+	"make soak-ingress": "it takes a quarter of an hour",
 	"make lint":         "it builds a linter first, for minutes",
 	"make docs":         "it changes the documentation",
 	"make release":      "the test of tools/release makes one for fewer platforms",

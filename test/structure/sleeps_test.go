@@ -19,6 +19,7 @@ var sleeps = map[string]string{
 	"test/cluster/cluster_test.go":                     "asks real nodes until a deadline",
 	"test/cluster/machine/init/supervisor_test.go":     "asks processes until a deadline",
 	"test/e2e/analysis_test.go":                        "a scenario on real nodes: traffic goes on for a while",
+	"test/e2e/apart_test.go":                           "a scenario on real nodes: the API server is away for a while, and an endpoint fails for a while",
 	"test/e2e/events_test.go":                          "a scenario on real nodes: it settles for as long as the product lets it",
 	"test/e2e/membership_test.go":                      "a scenario on real nodes: traffic goes on for a while",
 	"test/e2e/move_test.go":                            "a scenario on real nodes: traffic goes on for a while",
