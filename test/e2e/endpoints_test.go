@@ -277,7 +277,7 @@ func (e ending) objects(namespace string) []client.Object {
 func (e ending) pods(namespace, service string, replicas int32) *appsv1.Deployment {
 	container := corev1.Container{
 		Name: "backend", Image: backendImage, Command: append([]string{"/backend"}, e.args...),
-		Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
 		// A machine that is busy is slow to ask: that is no matter of the backend.
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: 10, ProbeHandler: corev1.ProbeHandler{
 			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")},
