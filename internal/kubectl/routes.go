@@ -112,7 +112,7 @@ func (f *routesFlags) read(c *cobra.Command, args []string) error {
 func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, err error) {
 	for _, list := range []client.ObjectList{
 		&networkingv1.IngressClassList{}, &networkingv1.IngressList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},
-		&corev1.NamespaceList{}, &v1alpha1.IngressDaemonSetList{},
+		&corev1.NamespaceList{}, &corev1.NodeList{}, &v1alpha1.IngressDaemonSetList{},
 		&gatewayv1.GatewayClassList{}, &gatewayv1.GatewayList{}, &gatewayv1.HTTPRouteList{}, &gatewayv1.ReferenceGrantList{},
 	} {
 		// The Gateway API need not be installed.

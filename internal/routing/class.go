@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -23,6 +24,7 @@ const annotationClass = "kubernetes.io/ingress.class"
 
 // class is an IngressClass of ours.
 type class struct {
+	object wire.Object
 	// set is the IngressDaemonSet whose proxies serve it, problem why none is named, and missing that it is not
 	// there: its pods may serve on, whoever deleted it.
 	set              types.NamespacedName
@@ -37,11 +39,11 @@ func (v *view) compileClass(k key) *outcome {
 	if object == nil || object.Spec.Controller != ControllerName {
 		return nil
 	}
-	c := &class{}
+	c := &class{object: objectOf(object)}
 	out := &outcome{value: c}
 	if c.set, c.problem = setNamedBy(object.Spec.Parameters); c.problem == "" {
 		c.missing = v.missing(c.set)
-		out.joins = []key{listenersOf(c.set)}
+		out.joins = []key{portsUnits, listenersOf(c.set)}
 	}
 	return out
 }

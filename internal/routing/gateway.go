@@ -69,14 +69,14 @@ func (v *view) compileGateway(k key) *outcome {
 		out.joins = append(out.joins, assignedUnits)
 	}
 	for i := range object.Spec.Listeners {
-		g.listeners = append(g.listeners, v.readListener(object, &object.Spec.Listeners[i], c.set, out))
+		g.listeners = append(g.listeners, v.readListener(object, &object.Spec.Listeners[i], out))
 	}
 	markConflicts(g.listeners, object.Spec.Listeners)
-	out.joins = append(out.joins, listenersOf(g.set))
+	out.joins = append(out.joins, portsUnits, listenersOf(g.set))
 	return out
 }
 
-func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, set types.NamespacedName, out *outcome) *gatewayListener {
+func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, out *outcome) *gatewayListener {
 	l := &gatewayListener{
 		name: string(in.Name), hostname: normalHost(text(in.Hostname)), port: uint16(in.Port), https: in.Protocol == "HTTPS", may: in.AllowedRoutes,
 	}
@@ -86,10 +86,6 @@ func (v *view) readListener(object *gatewayv1.Gateway, in *gatewayv1.Listener, s
 		return l
 	}
 	l.readKinds()
-	// A proxy would share the port with the health checker, and answer the load balancer in its place.
-	if s := v.set(set); s != nil && slices.Contains(s.HealthCheckNodePorts, in.Port) {
-		l.unserved = Condition{Reason: "PortUnavailable", Message: fmt.Sprintf("port %d answers the health checks of IngressDaemonSet %s", in.Port, set)}
-	}
 	if l.https {
 		if object.Spec.TLS != nil && object.Spec.TLS.Frontend != nil && asksForCertificates(object.Spec.TLS.Frontend, in.Port) {
 			l.unserved = Condition{Reason: "UnsupportedValue", Message: "spec.tls.frontend asks for certificates of clients, which is not supported"}
@@ -200,6 +196,7 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 	if g == nil {
 		return nil
 	}
+	g = g.without(v.ports(g.set).unavailable[g.name()])
 	s := &GatewayStatus{IngressDaemonSet: g.set, Conditions: []Condition{g.acceptedCondition()}}
 	served := s.Conditions[0].Status == "True"
 	if why := v.unassigned(g); served && why.Reason != "" {
@@ -207,9 +204,7 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 	} else if own := v.ownAddresses(g); served && len(own.all) > 0 {
 		s.Addresses = own.all
 	} else if served {
-		if a := value[addresses](v, keyOf(addressUnit, g.set)); a != nil {
-			s.Addresses = a.all
-		}
+		s.Addresses = v.reachedAt(g.set)
 	} else {
 		s.Conditions = append(s.Conditions, Condition{"Programmed", "False", "Invalid", s.Conditions[0].Message})
 	}
@@ -245,8 +240,8 @@ func (v *view) unassigned(g *gateway) Condition {
 	if own := v.ownAddresses(g); own.problem.Reason != "" || len(own.all) > 0 {
 		return own.problem
 	}
-	if p := value[ports](v, listenersOf(g.set)); p != nil && p.lost[g.name()] != "" {
-		return Condition{"Programmed", "False", "AddressNotAssigned", p.lost[g.name()]}
+	if why := v.ports(g.set).lost[g.name()]; why != "" {
+		return Condition{"Programmed", "False", "AddressNotAssigned", why}
 	}
 	return Condition{}
 }

@@ -25,9 +25,10 @@ const (
 	grantObject
 	deploymentObject
 	nodeObject
-	// ingressClasses are all of them, slicesOf those of a Service, grantsIn those of a namespace,
-	// nodeDeployments those with the label of an IngressDaemonSet.
+	// ingressClasses and ingressDaemonSets are all of them, slicesOf those of a Service, grantsIn those of a
+	// namespace, nodeDeployments those with the label of an IngressDaemonSet.
 	ingressClasses
+	ingressDaemonSets
 	slicesOf
 	grantsIn
 	nodeDeployments
@@ -40,11 +41,15 @@ const (
 	defaultClassUnit fact = iota + 64
 	// classUnit is an IngressClass.
 	classUnit
+	// setsUnit is all IngressDaemonSets, nodeUnit which of them want pods on a Node, meetingsUnit
+	// which of them meet: the Nodes that several want join it.
+	setsUnit
+	nodeUnit
+	meetingsUnit
 	// addressUnit is where an IngressDaemonSet is reached.
 	addressUnit
-	// ingressUnit is an Ingress, ingressStatusUnit its status.
+	// ingressUnit is an Ingress.
 	ingressUnit
-	ingressStatusUnit
 	// hostUnit is a host of an IngressDaemonSet, for which its Ingresses join it.
 	hostUnit
 	// gatewayClassUnit is a GatewayClass, gatewayUnit a Gateway.
@@ -54,9 +59,13 @@ const (
 	// which one has.
 	assignmentUnit
 	gatewayAddressUnit
+	// portsUnit is who has which port: IngressClasses and Gateways join it.
+	portsUnit
 	// listenersUnit has an IngressDaemonSet's listeners: IngressClasses, Ingresses with certificates and
 	// Gateways join it.
 	listenersUnit
+	// ingressStatusUnit is an Ingress's status.
+	ingressStatusUnit
 	// routeUnit is an HTTPRoute.
 	routeUnit
 	// gatewayStatusUnit is a Gateway's status: the Gateway and its routes join it.

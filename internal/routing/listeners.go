@@ -11,41 +11,29 @@ import (
 // listenersOf is the unit of an IngressDaemonSet's listeners for Ingresses.
 func listenersOf(set types.NamespacedName) key { return key{fact: listenersUnit}.in(set) }
 
-// ports are which Gateways have no port of the nodes, because another has it, and what they are told.
-type ports struct {
-	lost map[types.NamespacedName]string
-}
-
 // compileListeners has a port for HTTP and one for HTTPS, as long as an IngressClass names the
-// IngressDaemonSet, and then each Gateway's, where the port is not another's: a proxy has each once.
+// IngressDaemonSet, and each Gateway's, where the port is not another's.
 func (v *view) compileListeners(k key) *outcome {
 	classes, gateways := v.members(k, classUnit), v.gateways(k)
 	if len(classes)+len(gateways) == 0 {
 		return nil
 	}
-	out := &outcome{}
-	taken := map[uint16]string{}
+	p := v.portsAmongAll(k.set)
+	out := &outcome{value: p}
 	if len(classes) > 0 {
-		v.listenForIngresses(k, out)
-		taken[v.c.options.HTTPPort], taken[v.c.options.HTTPSPort] = "Ingresses", "Ingresses"
+		v.listenForIngresses(k, p, out)
 	}
-	p := &ports{lost: map[types.NamespacedName]string{}}
 	for _, g := range gateways {
 		own := v.ownAddresses(g)
-		if own.problem.Reason != "" {
+		if own.problem.Reason != "" || p.lost[g.name()] != "" {
 			continue
 		}
-		if len(own.all) > 0 {
-			g.listen(k, own.all, out)
-			continue
+		addresses := own.all
+		if len(addresses) == 0 {
+			addresses = nodes
 		}
-		if why := g.take(taken); why != "" {
-			p.lost[g.name()] = why
-			continue
-		}
-		g.listen(k, nodes, out)
+		g.without(p.unavailable[g.name()]).listen(k, addresses, out)
 	}
-	out.value = p
 	return out
 }
 
@@ -66,21 +54,6 @@ func (v *view) inPrecedence(members []key) (out []*gateway) {
 
 // nodes are the addresses of a Gateway that is reached at all of a node's.
 var nodes = []string{""}
-
-// take takes a Gateway's ports, all or none, and says who has one.
-func (g *gateway) take(taken map[uint16]string) (why string) {
-	for _, l := range g.listeners {
-		if owner := taken[l.port]; l.accepted() && owner != "" {
-			return fmt.Sprintf("port %d of the nodes belongs to %s", l.port, owner)
-		}
-	}
-	for _, l := range g.listeners {
-		if l.accepted() {
-			taken[l.port] = "Gateway " + g.name().String()
-		}
-	}
-	return ""
-}
 
 // listen tells proxies of a Gateway's listeners, at each of its addresses.
 func (g *gateway) listen(k key, addresses []string, out *outcome) {
@@ -110,15 +83,17 @@ func (g *gateway) listenerName(section, address string) string {
 
 // listenForIngresses presents certificates of older Ingresses first; before them goes the default one,
 // or none, so that no Ingress's certificate is presented for a name that it does not fit.
-func (v *view) listenForIngresses(k key, out *outcome) {
+func (v *view) listenForIngresses(k key, p *ports, out *outcome) {
 	first := v.defaultCertificates(k, out)
 	object := wire.Object{Kind: "IngressDaemonSet", Namespace: k.set.Namespace, Name: k.set.Name}
 	certificates := append(first, v.certificates(k, out)...)
-	out.resources = []publication{
-		published(k.set, wire.Resource{Name: httpListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPPort}}),
-		published(k.set, wire.Resource{Name: httpsListener(k.set), Listener: &wire.Listener{
-			Object: object, Port: v.c.options.HTTPSPort, TLS: true, Certificates: certificates,
-		}}),
+	for _, r := range []wire.Resource{
+		{Name: httpListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPPort}},
+		{Name: httpsListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPSPort, TLS: true, Certificates: certificates}},
+	} {
+		if p.ingresses[r.Listener.Port] == "" {
+			out.resources = append(out.resources, published(k.set, r))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,13 +25,19 @@ type IngressDaemonSet struct {
 	HostNetwork bool `json:"hostNetwork,omitempty"`
 	// HealthCheckNodePorts are ports of each node that are its health checkers'.
 	HealthCheckNodePorts []int32 `json:"healthCheckNodePorts,omitempty"`
+	// OwnPorts are all that it has on each of its nodes beside what its proxies are told, as it declares.
+	OwnPorts []int32 `json:"ownPorts,omitempty"`
+	// NodeSelector says which nodes it wants, among those for its pods.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	Pods         corev1.PodSpec    `json:"pods,omitzero"`
 }
 
 // IngressDaemonSetOf is what of one matters here.
 func IngressDaemonSetOf(set *v1alpha1.IngressDaemonSet) *IngressDaemonSet {
 	return &IngressDaemonSet{
 		ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork,
-		HealthCheckNodePorts: set.Spec.HealthCheckNodePorts,
+		HealthCheckNodePorts: set.Spec.HealthCheckNodePorts, OwnPorts: objects.OwnPorts(set, &set.Spec.Template),
+		NodeSelector: set.Spec.NodeSelector, Pods: set.Spec.Template.Spec,
 	}
 }
 
@@ -141,7 +148,9 @@ func ownUnits(k key) []key {
 	case ingressObject:
 		return []key{keyOf(ingressUnit, n), keyOf(ingressStatusUnit, n)}
 	case setObject:
-		return []key{keyOf(addressUnit, n)}
+		return []key{keyOf(addressUnit, n), setsUnits}
+	case nodeObject:
+		return []key{keyOf(nodeUnit, n)}
 	case gatewayClassObject:
 		return []key{keyOf(gatewayClassUnit, n)}
 	case gatewayObject:
@@ -161,6 +170,8 @@ func listOf(object any) (list key, listed bool) {
 		return key{fact: slicesOf, namespace: o.Namespace, name: o.Labels[discoveryv1.LabelServiceName]}, true
 	case *appsv1.Deployment:
 		return deploymentsOf(o.Namespace, o.Labels[v1alpha1.LabelName]), true
+	case *IngressDaemonSet:
+		return key{fact: ingressDaemonSets}, true
 	case *gatewayv1.ReferenceGrant:
 		return key{fact: grantsIn, namespace: o.Namespace}, true
 	}

@@ -14,6 +14,7 @@
 //	shares.go       which services of one path get which part; weights.go: the annotation
 //	host.go         one host of one IngressDaemonSet: who claims a path first has it
 //	status.go       status.loadBalancer of an Ingress; nodes.go: where an IngressDaemonSet is reached at its nodes
+//	meetings.go     which IngressDaemonSets want pods on the same nodes; ports.go: who has which port there
 //	listeners.go    the listeners of an Ingress class
 //	backend.go      a Service port; policy.go: our annotations on it; endpoints.go: its EndpointSlices
 //	certificate.go  Secrets: the last good one serves on

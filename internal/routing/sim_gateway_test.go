@@ -23,7 +23,7 @@ func aGatewayObject(t *rapid.T) metav1.Object {
 }
 
 func aGatewayClass(t *rapid.T) metav1.Object {
-	c := &gatewayv1.GatewayClass{ObjectMeta: meta("", "gw")}
+	c := &gatewayv1.GatewayClass{ObjectMeta: meta("", of(t, "class", []string{"gw", "gv"}))}
 	namespace := gatewayv1.Namespace("ingress")
 	c.Spec.ControllerName = of(t, "controller", []gatewayv1.GatewayController{ControllerName, ControllerName, "another"})
 	c.Spec.ParametersRef = &gatewayv1.ParametersReference{
@@ -44,7 +44,7 @@ func aGrant(t *rapid.T) metav1.Object {
 
 func aGateway(t *rapid.T) metav1.Object {
 	g := &gatewayv1.Gateway{ObjectMeta: someMeta(t)}
-	g.Spec.GatewayClassName = of(t, "class", []gatewayv1.ObjectName{"gw", "gw", "nowhere"})
+	g.Spec.GatewayClassName = of(t, "class", []gatewayv1.ObjectName{"gw", "gv", "nowhere"})
 	if rapid.IntRange(0, 2).Draw(t, "addressed") == 0 {
 		kind := gatewayv1.AddressType(of(t, "kind of address", []string{"IPAddress", "IPAddress", "Hostname"}))
 		value := of(t, "address", []string{"198.51.100.1", "198.51.100.2", "203.0.113.1", ""})

@@ -21,6 +21,7 @@ var (
 	someClasses    = []string{"ids", "second", "nginx"}
 	someSets       = []string{"proxy", "other"}
 	someNodes      = []string{"one", "two"}
+	somePools      = []map[string]string{nil, {"pool": "a"}, {"pool": "b"}}
 )
 
 // anObject is a random one, of few names.
@@ -74,11 +75,16 @@ func aClass(t *rapid.T) metav1.Object {
 func aSet(t *rapid.T) metav1.Object {
 	s := &IngressDaemonSet{ObjectMeta: meta("ingress", of(t, "set", someSets)), HostNetwork: rapid.Bool().Draw(t, "host network")}
 	s.ServiceName = of(t, "service", []string{"", "", "balancer"})
+	s.CreationTimestamp = metav1.NewTime(time.Unix(int64(rapid.IntRange(1, 3).Draw(t, "age")), 0))
+	s.NodeSelector = of(t, "pool", somePools)
+	s.HealthCheckNodePorts = of(t, "checks", [][]int32{nil, nil, {8080}})
+	s.OwnPorts = append(of(t, "own", [][]int32{nil, nil, {443}}), s.HealthCheckNodePorts...)
 	return s
 }
 
 func aNode(t *rapid.T) metav1.Object {
 	n := &corev1.Node{ObjectMeta: meta("", of(t, "node", someNodes))}
+	n.Labels = of(t, "pool", somePools)
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: of(t, "address", []string{"192.0.2.1", "192.0.2.2"})}}
 	if c := of(t, "heard", []corev1.NodeCondition{
 		{}, {Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))},

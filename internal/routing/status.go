@@ -68,28 +68,38 @@ func (v *view) compileIngressStatus(k key) *outcome {
 	if object == nil {
 		return nil
 	}
-	wanted, ours := v.reachedAt(object)
-	if ours && len(wanted) == 0 {
-		return &outcome{}
+	set, ours := v.servedBy(object)
+	out := &outcome{}
+	var wanted []string
+	if ours {
+		out.warnings = v.withoutPorts(refOf(object), set)
+		if wanted = v.reachedAt(set); len(wanted) == 0 {
+			return out
+		}
 	}
 	current, recorded := object.Status.LoadBalancer.Ingress, object.Annotations[AnnotationAddresses]
 	next := merge(current, recorded, wanted)
-	if next.Addresses == recorded && slices.EqualFunc(current, next.LoadBalancer, sameEntry) {
-		return &outcome{}
+	if next.Addresses != recorded || !slices.EqualFunc(current, next.LoadBalancer, sameEntry) {
+		out.status = &Status{Object: refOf(object), Generation: object.Generation, Ingress: &next}
 	}
-	return &outcome{status: &Status{Object: refOf(object), Generation: object.Generation, Ingress: &next}}
+	return out
 }
 
-// reachedAt is where an Ingress is reached, and whether its class is ours, and of use.
-func (v *view) reachedAt(in *networkingv1.Ingress) (wanted []string, ours bool) {
+// servedBy is the IngressDaemonSet of an Ingress, and whether its class is ours, and of use.
+func (v *view) servedBy(in *networkingv1.Ingress) (set types.NamespacedName, ours bool) {
 	c := value[class](v, key{fact: classUnit, name: v.classOf(in)})
 	if c == nil || c.problem != "" {
-		return nil, false
+		return set, false
 	}
-	if a := value[addresses](v, keyOf(addressUnit, c.set)); a != nil {
-		return a.all, true
+	return c.set, true
+}
+
+// reachedAt is where an IngressDaemonSet is reached.
+func (v *view) reachedAt(set types.NamespacedName) []string {
+	if a := value[addresses](v, keyOf(addressUnit, set)); a != nil {
+		return a.all
 	}
-	return nil, true
+	return nil
 }
 
 // merge has the wanted entries and, after them, those of others. One that somebody else has, too, stays his: it is

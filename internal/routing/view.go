@@ -24,6 +24,12 @@ func (v *view) compile(k key) *outcome {
 		return v.compileDefaultClass()
 	case classUnit:
 		return v.compileClass(k)
+	case setsUnit:
+		return v.compileSets()
+	case nodeUnit:
+		return v.compileNode(k)
+	case meetingsUnit:
+		return v.compileMeetings(k)
 	case addressUnit:
 		return v.compileAddresses(k)
 	case ingressUnit:
@@ -32,6 +38,8 @@ func (v *view) compile(k key) *outcome {
 		return v.compileIngressStatus(k)
 	case hostUnit:
 		return v.compileHost(k)
+	case portsUnit:
+		return v.compilePorts(k)
 	case listenersUnit:
 		return v.compileListeners(k)
 	case gatewayClassUnit:

@@ -62,7 +62,7 @@ var rules = []rule{
 	{"internal/targets/awscli", pure, []string{"internal/targets"}, nil},
 	{"internal/detach", pure, []string{"api/v1alpha1", "internal/kstatus"}, kubernetesTypes},
 	{"internal/kstatus", pure, []string{"api/v1alpha1"}, kubernetesTypes},
-	{"internal/routing", pure, []string{"api/v1alpha1", "internal/routing/wire"}, kubernetesTypes},
+	{"internal/routing", pure, []string{"api/v1alpha1", "internal/rollout/objects", "internal/routing/wire"}, kubernetesTypes},
 	{"internal/routing/wire", pure, nil, nil},
 	{"internal/routing/table", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/routing/listing", pure, []string{"internal/routing/table", "internal/routing/wire"}, nil},
@@ -104,7 +104,7 @@ var rules = []rule{
 		"internal/routing", "internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
-	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/console", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table"}, nil},
+	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/console", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},

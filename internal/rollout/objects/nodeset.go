@@ -20,22 +20,21 @@ type NodeSet struct {
 	tolerations []corev1.Toleration
 }
 
-// NodeSetOf prepares what is the same for every node.
+// NodeSetOf are the nodes of an IngressDaemonSet.
 func NodeSetOf(set *v1alpha1.IngressDaemonSet) NodeSet {
-	spec := &set.Spec.Template.Spec
-	return NodeSet{
-		selector:    set.Spec.NodeSelector,
-		affinity:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
-		tolerations: daemonTolerations(spec),
-	}
+	return NodesFor(set.Spec.NodeSelector, &set.Spec.Template.Spec)
 }
 
 // NodesOf are the nodes of a DaemonSet.
-func NodesOf(ds *appsv1.DaemonSet) NodeSet {
-	spec := &ds.Spec.Template.Spec
+func NodesOf(ds *appsv1.DaemonSet) NodeSet { return NodesFor(nil, &ds.Spec.Template.Spec) }
+
+// NodesFor are the nodes for such pods that a selector beside theirs selects. It prepares what is the same for
+// every node.
+func NodesFor(selector map[string]string, pods *corev1.PodSpec) NodeSet {
 	return NodeSet{
-		affinity:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
-		tolerations: daemonTolerations(spec),
+		selector:    selector,
+		affinity:    nodeaffinity.NewRequiredNodeAffinity(pods.NodeSelector, pods.Affinity),
+		tolerations: daemonTolerations(pods),
 	}
 }
 
