@@ -57,8 +57,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestConsolesPort: a listener at it is not opened, and the console says so; all others are, and a proxy that was ready
-// stays so.
+// TestConsolesPort: a listener at it is not opened, and the console and the controller are told so; all others are, and
+// the proxy is ready.
 func TestConsolesPort(t *testing.T) {
 	port := loopback.Held(t)
 	port.Free(t)
@@ -66,14 +66,17 @@ func TestConsolesPort(t *testing.T) {
 	p.leadTo(t, r)
 	p.start(t, fmt.Sprintf("--console=127.0.0.1:%d", port.Number))
 	r.commit(t, all(p.port.Number, saying(t, "hello"))...)
-	await.True(t, "it is ready", func() bool { return p.unready() == "" })
-	r.commit(t, wire.Resource{Name: "taken", Listener: &wire.Listener{Object: wire.Object{Kind: "Gateway", Namespace: "shop", Name: "taken"}, Port: port.Number}})
+	r.commit(t, gatewayAt(port.Number))
+	if got := r.acknowledged(t, 2).Refused; len(got) != 1 || !strings.HasPrefix(got[0].Reason, "PortUnavailable: ") || !strings.Contains(got[0].Reason, "it is the console's") {
+		t.Errorf("refused is %v", got)
+	}
 	await.True(t, "the console shows it", func() bool {
 		e := seen(port.Number, "")
 		return len(e.Shown.Unavailable) == 1 && e.Shown.Unavailable[0].Port == port.Number
 	})
-	if got := p.got("/"); got != "hello" || p.unready() != "" {
-		t.Errorf("at the other port answered is %q, and it is not ready: %q", got, p.unready())
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	if got := p.got("/"); got != "hello" {
+		t.Errorf("at the other port answered is %q", got)
 	}
 }
 

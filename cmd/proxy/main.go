@@ -70,15 +70,16 @@ func serve(f flags) error {
 	listening := &ports{server: server, log: log}
 	told := subscription.New(subscription.Options{
 		Node: f.podName, Connect: controller{f.controllerDir, f.tokenFile}.connect,
-		Apply: listening.apply, Directory: f.snapshotDir, Log: log,
+		Apply: listening.apply, Unavailable: listening.refusals, Directory: f.snapshotDir, Log: log,
 	})
+	listening.changed = told.SayAgain
 	var draining atomic.Bool
 	var wasReady atomic.Bool
 	unready := func() string {
-		s := look(func() bool { return told.State().Applied }, listening.unavailable, draining.Load)
+		s := look(func() bool { return told.State().Applied }, listening.needed, draining.Load)
 		if wasReady.Load() {
-			// Whoever may make a Gateway could otherwise take the others' proxies from them, on all nodes at once.
-			s.unavailable = nil
+			// What is served on is not to be taken from all, on all nodes at once.
+			s.missing = nil
 		}
 		why := s.unready()
 		if why == "" {

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"syscall"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
 // tryEvery is how often it is tried to listen where that was not possible.
@@ -23,8 +26,12 @@ type ports struct {
 
 	// mu is held while the server opens listeners, so that what came of it is noted in that order.
 	mu sync.Mutex
-	// reasons are why ports of the table are not listened at. It is replaced, never changed.
-	reasons map[uint16]string
+	// reasons are why ports of the table are not listened at, refused the listeners there, and missing those ports
+	// without which no requests are to come. They are replaced, never changed.
+	reasons, missing map[uint16]string
+	refused          []table.Refusal
+	// changed is called where other ports are not listened at, or for another reason, but for those of a transaction.
+	changed func()
 }
 
 // apply takes a transaction.
@@ -53,22 +60,34 @@ func (p *ports) keepTrying(ctx context.Context) {
 func (p *ports) try() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.reasons) > 0 {
-		p.note(p.server.Listen())
+	before := p.reasons
+	if len(before) == 0 {
+		return
+	}
+	if p.note(p.server.Listen()); !maps.Equal(before, p.reasons) {
+		p.changed()
 	}
 }
 
 // note takes where the server cannot listen, and says what is new of it.
 func (p *ports) note(unavailable []proxy.Unavailable) {
-	before := p.reasons
-	p.reasons = make(map[uint16]string, len(unavailable))
+	before, listening := p.reasons, p.server.Addresses()
+	p.reasons, p.missing, p.refused = make(map[uint16]string, len(unavailable)), map[uint16]string{}, nil
 	for _, u := range unavailable {
 		reason := reasonOf(u.Err)
 		if p.reasons[u.Port] = reason; before[u.Port] != reason {
 			p.log.Warn("a port cannot be listened at, it is tried again every second", "port", u.Port, "error", reason)
 		}
+		// Whoever may make a Gateway chooses a port that another process has: no others are to lose theirs by it.
+		needed := len(listening) == 0
+		for _, l := range p.server.Proxy().Table().ListenersAt(u.Port) {
+			needed = needed || l.Object.Kind == "IngressDaemonSet"
+			p.refused = append(p.refused, table.Refusal{Name: wire.FullName(wire.KindListener, l.Name), Err: fmt.Errorf("port %d: %s", u.Port, reason)})
+		}
+		if needed {
+			p.missing[u.Port] = reason
+		}
 	}
-	listening := p.server.Addresses()
 	for port := range before {
 		if listening[port] != nil {
 			p.log.Info("a port is listened at now", "port", port)
@@ -89,6 +108,21 @@ func (p *ports) unavailable() map[uint16]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reasons
+}
+
+// needed are ports that are not listened at and without which no requests are to come, and why: those of Ingresses,
+// and all where there is no other.
+func (p *ports) needed() map[uint16]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.missing
+}
+
+// refusals are the listeners at ports that are not listened at.
+func (p *ports) refusals() []table.Refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.refused
 }
 
 // listenSoon tries until it can listen, or the context ends: nil then. It is said once that it cannot.

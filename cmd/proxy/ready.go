@@ -28,16 +28,16 @@ const (
 type state struct {
 	// applied says whether anything to serve was, from a controller or from a snapshot.
 	applied bool
-	// unavailable are ports of the table that are not listened at, and why.
-	unavailable map[uint16]string
+	// missing are ports that are needed and not listened at, and why.
+	missing map[uint16]string
 	// draining says whether the proxy is to end.
 	draining bool
 }
 
 // look asks for what was applied first: its ports have been tried by then.
-func look(applied func() bool, unavailable func() map[uint16]string, draining func() bool) (s state) {
+func look(applied func() bool, missing func() map[uint16]string, draining func() bool) (s state) {
 	s.applied = applied()
-	s.unavailable, s.draining = unavailable(), draining()
+	s.missing, s.draining = missing(), draining()
 	return s
 }
 
@@ -48,10 +48,10 @@ func (s state) unready() string {
 		return "it drains, and then ends"
 	case !s.applied:
 		return "no controller has told it what to serve, and there is no snapshot"
-	case len(s.unavailable) > 0:
+	case len(s.missing) > 0:
 		var each []string
-		for _, port := range slices.Sorted(maps.Keys(s.unavailable)) {
-			each = append(each, fmt.Sprintf("port %d: %s", port, s.unavailable[port]))
+		for _, port := range slices.Sorted(maps.Keys(s.missing)) {
+			each = append(each, fmt.Sprintf("port %d: %s", port, s.missing[port]))
 		}
 		return "it cannot listen at " + strings.Join(each, ", ")
 	}

@@ -21,10 +21,10 @@ func TestUnready(t *testing.T) {
 	}{
 		"all is there":               {state{applied: true}, ""},
 		"at first":                   {state{}, "no controller has told it what to serve, and there is no snapshot"},
-		"ports are held":             {state{applied: true, unavailable: held}, "it cannot listen at port 80: address already in use, port 443: permission denied"},
+		"ports are held":             {state{applied: true, missing: held}, "it cannot listen at port 80: address already in use, port 443: permission denied"},
 		"it drains":                  {state{applied: true, draining: true}, "it drains, and then ends"},
 		"it drains, without a table": {state{draining: true}, "it drains, and then ends"},
-		"it drains, ports are held":  {state{applied: true, unavailable: held, draining: true}, "it drains, and then ends"},
+		"it drains, ports are held":  {state{applied: true, missing: held, draining: true}, "it drains, and then ends"},
 	} {
 		if got := test.state.unready(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

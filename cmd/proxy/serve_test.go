@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/holdings"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 )
@@ -177,13 +179,63 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestPortHeld: a port that somebody else holds is named, also by the probe, and taken when it is free.
+// gatewayAt is a listener of a Gateway at a port, which serves nothing.
+func gatewayAt(port uint16) wire.Resource {
+	return wire.Resource{Name: "Gateway/shop/other/http", Listener: &wire.Listener{
+		Object: wire.Object{Kind: "Gateway", Namespace: "shop", Name: "other"}, Section: "http", Port: port,
+	}}
+}
+
+// TestPortOfGatewayHeld: a port that somebody else holds and that is only a Gateway's keeps a proxy that begins from
+// nothing else. The controller is told whose it is, and again when it is free.
+func TestPortOfGatewayHeld(t *testing.T) {
+	held := loopback.Held(t)
+	r, p := newReplica(t, "first"), newPod(t)
+	p.leadTo(t, r)
+	p.start(t)
+	r.commit(t, append(all(p.port.Number, saying(t, "hello")), gatewayAt(held.Number))...)
+	await.True(t, "it is ready", func() bool { return p.unready() == "" })
+	if got := p.got("/"); got != "hello" {
+		t.Errorf("answered is %q", got)
+	}
+	want := []wire.Refusal{{Name: "listener/Gateway/shop/other/http", Reason: fmt.Sprintf("PortUnavailable: port %d: address already in use", held.Number)}}
+	if got := r.acknowledged(t, 1).Refused; !slices.Equal(got, want) {
+		t.Errorf("refused is %v, want %v", got, want)
+	}
+	held.Free(t)
+	if got := r.acknowledged(t, 1).Refused; len(got) > 0 {
+		t.Errorf("when it is free, refused is %v", got)
+	}
+	if got := got(fmt.Sprintf("http://127.0.0.1:%d/", held.Number)); !strings.Contains(got, "404") {
+		t.Errorf("there answered is %q", got)
+	}
+}
+
+// TestPortHeld: a port that somebody else holds is named, also by the probe where it is that of Ingresses, or where there
+// is no other, and taken when it is free.
 func TestPortHeld(t *testing.T) {
+	for kind, more := range map[string]bool{"IngressDaemonSet": true, "Gateway": false} {
+		t.Run(kind, func(t *testing.T) {
+			told := func(p *pod) []wire.Resource {
+				told := all(p.port.Number, saying(t, "hello"))
+				told[2].Listener.Object.Kind = kind
+				if more {
+					told = append(told, gatewayAt(newPod(t).port.Number))
+				}
+				return told
+			}
+			portHeld(t, told)
+		})
+	}
+}
+
+func portHeld(t *testing.T, told func(*pod) []wire.Resource) {
+	t.Helper()
 	r, p := newReplica(t, "first"), newPod(t)
 	p.port = loopback.Held(t)
 	p.leadTo(t, r)
 	running := p.start(t)
-	r.commit(t, all(p.port.Number, saying(t, "hello"))...)
+	r.commit(t, told(p)...)
 	want := fmt.Sprintf("it cannot listen at port %d: address already in use", p.port.Number)
 	await.True(t, want, func() bool { return strings.Contains(p.unready(), want) })
 	const said = "a port cannot be listened at"

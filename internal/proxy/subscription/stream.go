@@ -16,6 +16,8 @@ const earliest = time.Minute
 type opened struct {
 	*delta.Client
 	close func()
+	// over is closed by close.
+	over <-chan struct{}
 }
 
 // stream opens a stream, and the next one before its credentials end, until one ends otherwise, and gives
@@ -43,7 +45,7 @@ func (s *Subscription) open(ctx context.Context) (*opened, error) {
 		end()
 		return nil, err
 	}
-	return &opened{client, end}, nil
+	return &opened{client, end, ctx.Done()}, nil
 }
 
 // follow takes what comes on a stream until it ends. It gives the next one where that was opened before.
@@ -81,24 +83,57 @@ func (s *Subscription) openNext(ctx, following context.Context, current *opened)
 	return next
 }
 
-// listen takes what comes on a stream until it ends, and gives why.
+// listen takes what comes on a stream until it ends, and gives why. The last answer is given again when something else
+// is unavailable.
 func (s *Subscription) listen(client *opened, heard func()) error {
 	if err := client.Send(s.ask()); err != nil {
 		return err
 	}
-	for {
-		told, err := client.Receive()
-		if err != nil {
-			return err
-		}
-		answer := s.take(told)
-		heard()
-		s.sayRefused(answer)
-		s.save()
-		if err := client.Send(answer); err != nil {
+	told, failed := client.receive()
+	for nonce := ""; ; {
+		select {
+		case r := <-told:
+			answer := s.take(r)
+			heard()
+			s.sayRefused(answer)
+			s.save()
+			if nonce = r.Nonce; r.TypeURL == wire.TypeURL {
+				answer = s.answer(nonce)
+			}
+			if err := client.Send(answer); err != nil {
+				return err
+			}
+		case <-s.unsaid:
+			if nonce == "" {
+				continue
+			}
+			if err := client.Send(s.answer(nonce)); err != nil {
+				return err
+			}
+		case err := <-failed:
 			return err
 		}
 	}
+}
+
+// receive hands over what comes, one at a time, until the stream ends.
+func (o *opened) receive() (told <-chan wire.Response, failed <-chan error) {
+	responses, errs := make(chan wire.Response), make(chan error, 1)
+	go func() {
+		for {
+			r, err := o.Receive()
+			if err != nil {
+				errs <- err
+				return
+			}
+			select {
+			case responses <- r:
+			case <-o.over:
+				return
+			}
+		}
+	}()
+	return responses, errs
 }
 
 func (s *Subscription) ask() wire.Request {

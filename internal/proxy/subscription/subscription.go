@@ -33,6 +33,9 @@ type Options struct {
 	Connect func() (*grpc.ClientConn, error)
 	// Apply takes a transaction, as proxy.Proxy.Apply does. One at a time is applied.
 	Apply func(table.Changes) table.Result
+	// Unavailable are the listeners that were taken and whose ports cannot be had, with why, nil where they always
+	// can.
+	Unavailable func() []table.Refusal
 	// Directory is where snapshots are kept, empty for nowhere. Only the proxy may read it: there are keys
 	// of certificates in them.
 	Directory string
@@ -43,8 +46,9 @@ type Options struct {
 type Subscription struct {
 	options Options
 	files   files
-	// unsaved holds one token where there is something that no snapshot has.
-	unsaved chan struct{}
+	// unsaved holds one token where there is something that no snapshot has, unsaid where something is unavailable
+	// that no controller was told of, or is so no more.
+	unsaved, unsaid chan struct{}
 	// saidRefused and saidUnsaved are what was said last of refusals and of snapshots, each by one
 	// goroutine: it is said once for as long as it lasts.
 	saidRefused, saidUnsaved string
@@ -73,7 +77,7 @@ type State struct {
 
 // New has not been told anything.
 func New(o Options) *Subscription {
-	return &Subscription{options: o, files: files{directory: o.Directory, log: o.Log}, unsaved: make(chan struct{}, 1), holdings: holdings.New()}
+	return &Subscription{options: o, files: files{directory: o.Directory, log: o.Log}, unsaved: make(chan struct{}, 1), unsaid: make(chan struct{}, 1), holdings: holdings.New()}
 }
 
 // Run keeps a stream to a controller until the context ends.
@@ -93,6 +97,27 @@ func (s *Subscription) State() State {
 	state := s.state
 	state.Position, state.Refused = s.holdings.Position(), s.holdings.Refused()
 	return state
+}
+
+// SayAgain has the controller told again what is unavailable.
+func (s *Subscription) SayAgain() {
+	select {
+	case s.unsaid <- struct{}{}:
+	default:
+	}
+}
+
+// answer is that to the message of a nonce, as all stands now.
+func (s *Subscription) answer(nonce string) wire.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.holdings.Refused()
+	if s.options.Unavailable != nil {
+		for _, u := range s.options.Unavailable() {
+			all = append(all, wire.Refusal{Name: u.Name, Reason: wire.PortUnavailable + u.Err.Error()})
+		}
+	}
+	return wire.Request{TypeURL: wire.TypeURL, Nonce: nonce, Error: wire.Refused(all)}
 }
 
 // noteConnected notes whether a controller tells, and why none does. It says whether that is new.

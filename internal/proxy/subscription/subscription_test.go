@@ -1,10 +1,14 @@
 package subscription
 
 import (
+	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
@@ -41,6 +45,48 @@ func TestTransactions(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a= b=", "a=gopher b=ws", "c=", "a=h2c -backend/b"}, p.has()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestUnavailable: of what was taken, and whose ports cannot be had, the controller is told with each answer, and at once
+// when that is something else.
+func TestUnavailable(t *testing.T) {
+	r, p := newReplica(t), newProxy("")
+	var unavailable atomic.Pointer[[]table.Refusal]
+	set := func(all ...table.Refusal) {
+		unavailable.Store(&all)
+		p.SayAgain()
+	}
+	p.options.Unavailable = func() []table.Refusal { return *unavailable.Load() }
+	// Nobody is there to be told.
+	set(table.Refusal{Name: "listener/a", Err: errors.New("port 80: in use")})
+	p.goTo(r)
+	p.run(t)
+	r.Commit(web, []wire.Resource{backend("b", "gopher")}, nil)
+	said := func(position uint64, want ...string) {
+		t.Helper()
+		var names []string
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			names = nil
+			for _, refusal := range r.acknowledged(t, position).Refused {
+				names = append(names, refusal.Name+" "+refusal.Reason)
+			}
+			if slices.Equal(names, want) {
+				return
+			}
+		}
+		t.Errorf("at %d said is %q, want %q", position, names, want)
+	}
+	const refused, held = `backend/b protocol "gopher" is not known`, "listener/a PortUnavailable: port 80: in use"
+	said(1, refused, held)
+	set()
+	said(1, refused)
+	set(table.Refusal{Name: "listener/a", Err: errors.New("port 80: in use")})
+	said(1, refused, held)
+	r.Commit(web, []wire.Resource{backend("b", "")}, nil)
+	said(2, held)
+	if s := p.State(); len(s.Refused) > 0 || len(p.logged.with("listener/a")) > 0 {
+		t.Errorf("who knows of ports says so, and the state has %v, the log %q", s.Refused, p.logged.with("listener/a"))
 	}
 }
 

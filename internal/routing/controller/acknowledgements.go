@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
@@ -41,19 +40,18 @@ func (a *Acknowledgements) Report(r delta.Report) {
 		of = map[uint64]delta.Report{}
 		a.streams[r.IngressDaemonSet] = of
 	}
-	before := of[r.Stream].Refused
+	before, after := refusedBy(r.IngressDaemonSet, of[r.Stream]), refusedBy(r.IngressDaemonSet, r)
 	if of[r.Stream] = r; r.Ended {
 		delete(of, r.Stream)
+		after = nil
 	}
 	if len(of) == 0 {
 		delete(a.streams, r.IngressDaemonSet)
 	}
-	changed, refused := a.changed, a.refusedChanged
+	changed := a.changed
 	a.mu.Unlock()
 	changed(r.IngressDaemonSet)
-	if r.Ended && len(before) > 0 || !slices.Equal(before, r.Refused) {
-		refused()
-	}
+	a.refusedNow(before, after)
 }
 
 // Of is how many proxies of an IngressDaemonSet have what was committed at a position, and how many there are. A

@@ -13,6 +13,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -286,4 +287,64 @@ func TestRouteLeaves(t *testing.T) {
 	if got := c.conditions(t, route); got != "" {
 		t.Errorf("the route's conditions are %s", got)
 	}
+}
+
+// TestPortOfGatewayHeld: a listener whose port a proxy cannot have is not programmed, of whichever replica the proxy is,
+// until it can; an event says so, too. What a proxy of another IngressDaemonSet says of it is no matter.
+func TestPortOfGatewayHeld(t *testing.T) {
+	entry := gatewayOf("entry")
+	entry.Spec.Listeners = append(entry.Spec.Listeners, gatewayv1.Listener{Name: "more", Port: 8081, Protocol: gatewayv1.HTTPProtocolType})
+	c := newCluster(t, true, gatewayClass(), entry)
+	kinds := &installed{}
+	kinds.set(gatewayapi.Names...)
+	c.withGateways(t, kinds)
+	if err := c.GatewayAPI.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	c.pass(t, gatewayClass(), entry)
+	c.pass(t, gatewayOf("entry"))
+	report := func(set types.NamespacedName, refused ...wire.Refusal) {
+		c.Acknowledgements.Report(delta.Report{
+			Peer:   delta.Peer{IngressDaemonSet: set, Pod: set.Name + "-0", UID: types.UID(set.Name)},
+			Stream: uint64(len(set.Name)), Acknowledgement: stream.Acknowledgement{Position: c.positions[web], Refused: refused},
+		})
+	}
+	expect := func(when, want string) {
+		t.Helper()
+		c.pass(t)
+		got := c.conditions(t, entry)
+		if _, got, _ = strings.Cut(got, "ResolvedRefs=True, "); got != want {
+			t.Errorf("%s, the conditions are %s", when, got)
+		}
+		// What was written is seen.
+		c.pass(t, gatewayOf("entry"))
+	}
+	const served = "http Programmed=True, more Accepted=True, more Conflicted=False/NoConflicts, more ResolvedRefs=True, more Programmed=True"
+	held := wire.Refusal{Name: "listener/Gateway/shop/entry/more", Reason: wire.PortUnavailable + "port 8081: address already in use"}
+	report(web)
+	report(types.NamespacedName{Namespace: "ingress", Name: "other"}, held)
+	expect("what another's proxy says", served)
+	c.said()
+	report(web, held)
+	without := strings.Replace(served, "more Programmed=True", "more Programmed=False/PortUnavailable", 1)
+	expect("when its port is held", without)
+	if message := meta.FindStatusCondition(entry.Status.Listeners[1].Conditions, "Programmed").Message; message != "pod web-0 cannot listen at port 8081: address already in use" {
+		t.Errorf("the message is %q", message)
+	}
+	if said := c.said(); len(said) != 1 || !strings.HasPrefix(said[0], "Warning PortUnavailable ") || !strings.Contains(said[0], "they cannot listen at port 8081: address already in use (pod web-0)") {
+		t.Errorf("events are %q", said)
+	}
+	elsewhere, err := c.Acknowledgements.Tell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(web)
+	expect("when it is free", served)
+	c.Acknowledgements.Heard(9, elsewhere)
+	expect("when it is held where another replica serves", without)
+	c.Acknowledgements.Heard(9, nil)
+	expect("when that says no more", served)
+	report(web, wire.Refusal{Name: held.Name, Reason: "it is odd"})
+	expect("when it cannot be used", strings.Replace(served, "more Programmed=True", "more Programmed=False/Invalid", 1))
 }

@@ -3,9 +3,13 @@ package controller
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -54,16 +58,53 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 	if a.elsewhere[replica] = next; message == nil {
 		delete(a.elsewhere, replica)
 	}
-	gateway, refused := a.gatewayChanged, a.refusedChanged
+	gateway := a.gatewayChanged
 	a.mu.Unlock()
 	for _, p := range append(slices.Clone(before.Gateways), next.Gateways...) {
 		if !slices.Contains(before.Gateways, p) || !slices.Contains(next.Gateways, p) {
 			gateway(p.Gateway)
 		}
 	}
-	if !slices.Equal(before.Refused, next.Refused) {
-		refused()
+	a.refusedNow(before.Refused, next.Refused)
+}
+
+// refusedNow says what is refused where something else was before.
+func (a *Acknowledgements) refusedNow(before, after []Refused) {
+	if slices.Equal(before, after) {
+		return
 	}
+	a.mu.Lock()
+	gateway, refused := a.gatewayChanged, a.refusedChanged
+	a.mu.Unlock()
+	gateways := map[types.NamespacedName]bool{}
+	for _, one := range slices.Concat(before, after) {
+		if object, is := routing.OriginOf(one.Name); is && object.Kind == "Gateway" {
+			gateways[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = true
+		}
+	}
+	for name := range gateways {
+		gateway(name)
+	}
+	refused()
+}
+
+// OfListeners are what the status of a Gateway has to say of its listeners that proxies of an IngressDaemonSet cannot
+// use, by their names.
+func (a *Acknowledgements) OfListeners(set, gateway types.NamespacedName) map[string]routing.Condition {
+	out := map[string]routing.Condition{}
+	for _, one := range a.Refused() {
+		listener, is := strings.CutPrefix(one.Name, wire.FullName(wire.KindListener, "Gateway/"+gateway.String()+"/"))
+		section, _, _ := strings.Cut(listener, "/")
+		if _, said := out[section]; !is || said || one.IngressDaemonSet != set {
+			continue
+		}
+		c := routing.Condition{Type: "Programmed", Status: "False", Reason: "Invalid", Message: fmt.Sprintf("pod %s cannot use it: %s", one.Pod, one.Reason)}
+		if port, is := strings.CutPrefix(one.Reason, wire.PortUnavailable); is {
+			c.Reason, c.Message = routing.ReasonPortUnavailable, fmt.Sprintf("pod %s cannot listen at %s", one.Pod, port)
+		}
+		out[section] = c
+	}
+	return out
 }
 
 // OfOthers is how many proxies of other replicas have what was made of a Gateway's generation, and how many there

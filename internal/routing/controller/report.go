@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -49,8 +51,12 @@ func (r *Reconciler) refused() (out []routing.Event) {
 		if !is || r.objects[object] == nil && (object.Kind != kindSecret || r.secrets.object(object) == nil) {
 			object = routing.Ref{Kind: v1alpha1.Kind.Kind, Namespace: one.IngressDaemonSet.Namespace, Name: one.IngressDaemonSet.Name}
 		}
-		out = append(out, routing.Event{Object: object, Reason: ReasonRefused, Message: fmt.Sprintf(
-			"proxies of IngressDaemonSet %s cannot use %s: %s (pod %s)", one.IngressDaemonSet, cmp.Or(one.Name, "what they are told"), one.Reason, one.Pod)})
+		reason, why := ReasonRefused, one.Reason
+		if port, is := strings.CutPrefix(one.Reason, wire.PortUnavailable); is {
+			reason, why = routing.ReasonPortUnavailable, "they cannot listen at "+port
+		}
+		out = append(out, routing.Event{Object: object, Reason: reason, Message: fmt.Sprintf(
+			"proxies of IngressDaemonSet %s cannot use %s: %s (pod %s)", one.IngressDaemonSet, cmp.Or(one.Name, "what they are told"), why, one.Pod)})
 	}
 	return out
 }

@@ -99,7 +99,8 @@ func isProgrammed(object client.Object, generation int64) bool {
 }
 
 // setProgrammed says whether proxies have what the compiler made of a Gateway, where that does not say that there is
-// nothing to have. Once all have it that stays: proxies that come later get it before they serve.
+// nothing to have. Once all have it that stays: proxies that come later get it before they serve. A listener that one of
+// them cannot use is not programmed, and names it.
 func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Acknowledgements) {
 	programmed := programmedBy(s.Conditions, wanted, acknowledged)
 	for _, c := range wanted.Gateway.Conditions {
@@ -107,14 +108,19 @@ func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Ackn
 			programmed.Status, programmed.Reason, programmed.Message = c.Status, "Pending", c.Message
 		}
 	}
-	set := func(all *[]metav1.Condition, said []routing.Condition) {
+	set := func(all *[]metav1.Condition, said []routing.Condition, programmed routing.Condition) {
 		if !slices.ContainsFunc(said, func(c routing.Condition) bool { return c.Type == programmed.Type }) {
 			setConditions(all, []routing.Condition{programmed}, wanted.Generation)
 		}
 	}
-	set(&s.Conditions, wanted.Gateway.Conditions)
+	set(&s.Conditions, wanted.Gateway.Conditions, programmed)
+	refused := acknowledged.OfListeners(wanted.Gateway.IngressDaemonSet, types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name})
 	for i, l := range wanted.Gateway.Listeners {
-		set(&s.Listeners[i].Conditions, l.Conditions)
+		if c, is := refused[l.Name]; is {
+			set(&s.Listeners[i].Conditions, l.Conditions, c)
+		} else {
+			set(&s.Listeners[i].Conditions, l.Conditions, programmed)
+		}
 	}
 }
 

@@ -109,9 +109,10 @@ func (c *Cursor) owedFirst() (pieces [][]byte, removed []string) {
 	return pieces, removed
 }
 
-// Answer takes what the proxy says. Only an answer to the message that is under way is one.
+// Answer takes what the proxy says. Only an answer to the last message is one: it may be answered again, when something
+// else can be used of what was told.
 func (c *Cursor) Answer(r wire.Request) (a Acknowledgement, is bool) {
-	if !c.underWay || r.Nonce != strconv.FormatUint(c.at, 10) {
+	if !c.begun || r.Nonce != strconv.FormatUint(c.at, 10) {
 		return Acknowledgement{}, false
 	}
 	c.underWay = false

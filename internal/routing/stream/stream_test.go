@@ -139,7 +139,8 @@ func TestEncodedOnce(t *testing.T) {
 	}
 }
 
-// TestAnswers: what answers another message is no acknowledgement, and what is refused is reported.
+// TestAnswers: what answers another message is no acknowledgement, and what is refused is reported, again when the
+// last message is answered again.
 func TestAnswers(t *testing.T) {
 	l := New()
 	l.Commit([]wire.Resource{backend("a", 1)}, nil)
@@ -159,8 +160,20 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("%t %s", is, diff)
 	}
 	nothing(t, c)
+	if a, is := c.Answer(wire.Request{Nonce: "1"}); !is || a.Position != 1 || len(a.Refused) > 0 {
+		t.Errorf("answered again, it is %t, %v", is, a)
+	}
+	nothing(t, c)
 	l.Commit([]wire.Resource{backend("a", 2)}, nil)
-	owed(t, c, " a=2")
+	c.Next()
+	if a, is := c.Answer(wire.Request{Nonce: "1"}); is {
+		t.Errorf("the answer to the message before is taken for %v", a)
+	}
+	nothing(t, c)
+	c.Close()
+	if a, is := c.Answer(wire.Request{Nonce: "2"}); is {
+		t.Errorf("of a stream that has ended, the answer is taken for %v", a)
+	}
 }
 
 // TestRefusedAtCommit: what cannot be told is refused alone, and the old one stays.

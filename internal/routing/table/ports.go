@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -14,6 +15,17 @@ func (t *Table) Ports() []uint16 {
 	}
 	slices.Sort(ports)
 	return slices.Compact(ports)
+}
+
+// ListenersAt are those at a port, in the order of their names. It takes time in proportion to all listeners.
+func (t *Table) ListenersAt(port uint16) (out []*Listener) {
+	for _, l := range t.listeners.all() {
+		if l.Port == port {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Listener) int { return cmp.Compare(a.Name, b.Name) })
+	return out
 }
 
 // Speaks tells whether connections to that address and port begin with a handshake, and whether there is

@@ -34,6 +34,15 @@ func TestPorts(t *testing.T) {
 			t.Errorf("%s port %d: TLS %t, found %t, want %t, %t", test.local, test.port, tls, found, test.tls, test.found)
 		}
 	}
+	for port, want := range map[uint16][]string{80: {"other", "web"}, 443: {"own", "safe"}, 81: nil} {
+		var got []string
+		for _, l := range table.ListenersAt(port) {
+			got = append(got, l.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at port %d are %v, want %v", port, got, want)
+		}
+	}
 	table = applied(t, table, Changes{Removed: []string{"listener/far"}})
 	if got, want := table.Ports(), []uint16{80, 443}; !slices.Equal(got, want) {
 		t.Errorf("after one has gone ports are %v, want %v", got, want)

@@ -11,6 +11,9 @@ import (
 // of a whole response.
 type Refusal struct{ Name, Reason string }
 
+// PortUnavailable begins the reason of a listener that was taken, and whose port the proxy cannot have.
+const PortUnavailable = "PortUnavailable: "
+
 // maxRefusals and maxRefusalBytes bound what is read of a status: who sends it is not believed to be brief.
 const (
 	maxRefusals     = 100
