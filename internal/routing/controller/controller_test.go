@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -306,5 +308,38 @@ func TestForgotten(t *testing.T) {
 	c.pass(t, set, class)
 	if got := c.proxy(t).hear(t); !strings.HasPrefix(got, first) {
 		t.Errorf("when they are there again, told is %s", got)
+	}
+}
+
+// TestTwoInstances: the proxies of two IngressDaemonSets are each told of what is of their class, and of nothing else,
+// also of no Secret, and when an Ingress goes from one class to the other.
+func TestTwoInstances(t *testing.T) {
+	inner := ingressTo("stilton", "stilton.internal", "cheese")
+	class := "inner"
+	inner.Spec.IngressClassName = &class
+	inner.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"stilton.internal"}, SecretName: "key"}}
+	c := newCluster(t, true, ingressTo("cheese", "cheese.example.com", "cheese"), inner, slice("10.1.0.1"), certificate(t, "key", "stilton.internal"),
+		classOf(class), &v1alpha1.IngressDaemonSet{ObjectMeta: named(web.Namespace, class)})
+	outside, inside := c.proxy(t), c.proxyOf(t, class, wire.Request{Node: "inner-0", TypeURL: wire.TypeURL})
+	c.pass(t)
+	c.awaken(t)
+	told := func(set, of string) string {
+		return fmt.Sprintf("backend/shop/cheese:80, %sendpoints/shop/cheese:80 10.1.0.1, listener/IngressDaemonSet/ingress/%s/http, listener/IngressDaemonSet/ingress/%[2]s/https, route/Ingress/shop/%s/0",
+			map[string]string{class: "certificate/shop/key, "}[set], set, of)
+	}
+	if got, want := outside.hear(t), told(web.Name, "cheese"); got != want {
+		t.Errorf("those of the one are told\n%s, want\n%s", got, want)
+	}
+	if got, want := inside.hear(t), told(class, "stilton"); got != want {
+		t.Errorf("those of the other are told\n%s, want\n%s", got, want)
+	}
+	inner.Spec.IngressClassName = &web.Name
+	c.put(t, inner)
+	c.pass(t, inner)
+	if got := outside.hear(t); got != "certificate/shop/key, listener/IngressDaemonSet/ingress/web/https, route/Ingress/shop/stilton/0" {
+		t.Errorf("when it changes its class, those of the one are told %s", got)
+	}
+	if got := inside.hear(t); got != "-backend/shop/cheese:80, -certificate/shop/key, -endpoints/shop/cheese:80, -route/Ingress/shop/stilton/0, listener/IngressDaemonSet/ingress/inner/https" {
+		t.Errorf("and those of the other %s", got)
 	}
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -69,8 +71,9 @@ func replicaOf(t *testing.T, api *fakeapi.API, leads bool) *cluster {
 	t.Helper()
 	c := &cluster{API: api, events: events.NewFakeRecorder(100), wake: make(chan struct{}, 1)}
 	server := delta.NewServer(delta.Options{
-		Identify: func(context.Context) (delta.Peer, error) {
-			return delta.Peer{IngressDaemonSet: web, Pod: "web-0", UID: "web-0-uid"}, nil
+		Identify: func(ctx context.Context) (delta.Peer, error) {
+			set := cmp.Or(delta.TokenOf(ctx), web.Name)
+			return delta.Peer{IngressDaemonSet: types.NamespacedName{Namespace: web.Namespace, Name: set}, Pod: set + "-0", UID: types.UID(set + "-0-uid")}, nil
 		},
 		Report: func(delta.Report) {},
 	})
@@ -241,14 +244,20 @@ func (c *cluster) proxy(t *testing.T) proxy {
 	return c.proxyWith(t, wire.Request{Node: "web-0", TypeURL: wire.TypeURL})
 }
 
-// proxyWith is a stream that begins with a request.
+// proxyWith is a stream of web that begins with a request.
 func (c *cluster) proxyWith(t *testing.T, first wire.Request) proxy {
+	t.Helper()
+	return c.proxyOf(t, web.Name, first)
+}
+
+// proxyOf is one of another IngressDaemonSet of its namespace.
+func (c *cluster) proxyOf(t *testing.T, set string, first wire.Request) proxy {
 	t.Helper()
 	connection, err := delta.Dial(c.target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+set), longest)
 	t.Cleanup(func() {
 		cancel()
 		connection.Close()
@@ -327,20 +336,24 @@ func named(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name + "-uid")}
 }
 
+// classOf is an IngressClass of an IngressDaemonSet, both of one name.
+func classOf(name string) *networkingv1.IngressClass {
+	group, scope := v1alpha1.Kind.Group, networkingv1.IngressClassParametersReferenceScopeNamespace
+	return &networkingv1.IngressClass{ObjectMeta: named("", name), Spec: networkingv1.IngressClassSpec{
+		Controller: routing.ControllerName,
+		Parameters: &networkingv1.IngressClassParametersReference{APIGroup: &group, Kind: v1alpha1.Kind.Kind, Name: name, Namespace: &web.Namespace, Scope: &scope},
+	}}
+}
+
 // base is a class of web, which is reached at 192.0.2.1, and a Service.
 func base() []client.Object {
-	group, scope := v1alpha1.Kind.Group, networkingv1.IngressClassParametersReferenceScopeNamespace
 	entry := &corev1.Service{ObjectMeta: named(web.Namespace, "entry")}
 	entry.Spec.ExternalIPs = []string{"192.0.2.1"}
 	shop := &corev1.Service{ObjectMeta: named("shop", "cheese")}
 	shop.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 	return []client.Object{
 		&v1alpha1.IngressDaemonSet{ObjectMeta: named(web.Namespace, web.Name), Spec: v1alpha1.IngressDaemonSetSpec{ServiceName: "entry"}},
-		&networkingv1.IngressClass{ObjectMeta: named("", "web"), Spec: networkingv1.IngressClassSpec{
-			Controller: routing.ControllerName,
-			Parameters: &networkingv1.IngressClassParametersReference{APIGroup: &group, Kind: v1alpha1.Kind.Kind, Name: web.Name, Namespace: &web.Namespace, Scope: &scope},
-		}},
-		entry, shop,
+		classOf(web.Name), entry, shop,
 	}
 }
 
