@@ -50,8 +50,12 @@ func (v *view) placedSets() []*placedSet {
 	return nil
 }
 
-// wantedBy are the IngressDaemonSets that want pods on a node.
-type wantedBy struct{ sets []types.NamespacedName }
+// wantedBy are the IngressDaemonSets that want pods on a node, and their names as one, because most of thousands of
+// nodes are wanted by the same.
+type wantedBy struct {
+	sets  []types.NamespacedName
+	names string
+}
 
 func (v *view) compileNode(k key) *outcome {
 	node := v.node(k.name)
@@ -64,6 +68,7 @@ func (v *view) compileNode(k key) *outcome {
 			w.sets = append(w.sets, s.name())
 		}
 	}
+	w.names = fmt.Sprint(w.sets)
 	out := &outcome{value: w}
 	if len(w.sets) > 1 {
 		out.joins = []key{meetingsUnits}
@@ -79,12 +84,11 @@ type meetings struct {
 func (v *view) compileMeetings(k key) *outcome {
 	m, seen := &meetings{map[types.NamespacedName]map[types.NamespacedName]string{}}, map[string]bool{}
 	for _, node := range v.members(k, nodeUnit) {
-		// Most of thousands of nodes are wanted by the same.
 		w := value[wantedBy](v, node)
-		if w == nil || seen[fmt.Sprint(w.sets)] {
+		if w == nil || seen[w.names] {
 			continue
 		}
-		seen[fmt.Sprint(w.sets)] = true
+		seen[w.names] = true
 		for _, one := range w.sets {
 			for _, other := range w.sets {
 				m.note(one, other, node.name)
