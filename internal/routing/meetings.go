@@ -64,7 +64,8 @@ func (v *view) compileNode(k key) *outcome {
 	}
 	w := &wantedBy{}
 	for _, s := range v.placedSets() {
-		if wants, err := s.nodes.Wants(node, true); wants && err == nil {
+		// Where a taint keeps new pods of one away, another may be kept for that node: it is not to lose its ports.
+		if wants, err := s.nodes.Wants(node, false); wants && err == nil {
 			w.sets = append(w.sets, s.name())
 		}
 	}
