@@ -12,6 +12,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
@@ -52,8 +53,9 @@ type Reconciler struct {
 	statuses *statuses
 	// gateways are the watches of the Gateway API's kinds of which objects were read, by kind.
 	gateways map[string]uint64
-	// objects are those that the Compiler was told of.
-	objects map[routing.Ref]client.Object
+	// objects are those that the Compiler was told of, malformed why what it was told of some is not how they are now.
+	objects   map[routing.Ref]client.Object
+	malformed map[routing.Ref]string
 	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
 	// name were answered for, too, or cannot be, nothing is committed: proxies would take what is missing for gone.
 	listed, complete bool
@@ -86,12 +88,15 @@ func (r *Reconciler) tell(o *observed) {
 		if ref.Kind != kindSecret {
 			r.objects[ref] = object
 		}
+		delete(r.malformed, ref)
 		r.compiler.Set(compiledFrom(object))
 	}
 	for _, ref := range o.gone {
 		delete(r.objects, ref)
+		delete(r.malformed, ref)
 		r.compiler.Delete(ref)
 	}
+	maps.Copy(r.malformed, o.malformed)
 	for n, why := range o.unreadable {
 		r.compiler.Unreadable(n, why)
 	}

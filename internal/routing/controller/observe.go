@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,6 +48,8 @@ type observed struct {
 	known bool
 	there []client.Object
 	gone  []routing.Ref
+	// malformed are those that cannot be read as they are now, and why: what was read of them before counts.
+	malformed map[routing.Ref]string
 	// unreadable are Secrets of which nobody can tell how they are, and why.
 	unreadable map[types.NamespacedName]string
 }
@@ -62,7 +65,7 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 // observe reads what changed; at first all there is, because it is not told of all one by one. What could be read
 // counts for nothing where something could not: the Compiler is told of all of it, or the next pass reads it again.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
-	o := &observed{now: time.Now(), unreadable: map[types.NamespacedName]string{}}
+	o := &observed{now: time.Now(), malformed: map[routing.Ref]string{}, unreadable: map[types.NamespacedName]string{}}
 	o.known = r.GatewayAPI == nil || r.GatewayAPI.Complete()
 	changed := append(r.changes.take(), r.rewatched()...)
 	if err := r.read(ctx, o, changed); err != nil {
@@ -89,46 +92,47 @@ func (r *Reconciler) read(ctx context.Context, o *observed, changed []routing.Re
 			r.secrets.observe(ref, o)
 			continue
 		}
-		object, from := r.readable(ref)
-		if object == nil {
+		object, err := r.get(ctx, ref)
+		malformed := gatewayapi.Malformed{}
+		switch {
+		case errors.Is(err, errLater):
+			r.changes.add(ref)
+		case errors.As(err, &malformed):
+			o.malformed[ref] = malformed.Error()
+		case apierrors.IsNotFound(err):
 			o.add(ref, nil)
-			continue
-		}
-		if from == nil {
-			r.changes.add(ref)
-			continue
-		}
-		err := from.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
-		var removed *cache.ErrResourceNotCached
-		if errors.As(err, &removed) {
-			// Its kind was, a moment ago: the next pass is told.
-			r.changes.add(ref)
-			continue
-		}
-		if client.IgnoreNotFound(err) != nil {
+		case err != nil:
 			return fmt.Errorf("reading %s: %w", ref, err)
+		default:
+			o.add(ref, object)
 		}
-		if err != nil {
-			object = nil
-		}
-		o.add(ref, object)
 	}
 	return nil
 }
 
-// readable is an object to read one into, nil where there is none of its kind, and from where it is read, nil
-// while it cannot be: there is another pass when it can.
-func (r *Reconciler) readable(ref routing.Ref) (client.Object, client.Reader) {
+// errLater is that an object cannot be read yet: there is another pass when it can.
+var errLater = errors.New("its kind is not synced")
+
+// get reads an object as it is now, nil where there is none of its kind.
+func (r *Reconciler) get(ctx context.Context, ref routing.Ref) (client.Object, error) {
+	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if w, always := watched[ref.Kind]; always {
-		return w.object.DeepCopyObject().(client.Object), r.client
+		object := w.object.DeepCopyObject().(client.Object)
+		return object, r.client.Get(ctx, name, object)
 	}
 	switch watch, synced := r.GatewayAPI.Watched(ref.Kind); {
 	case watch == 0:
 		return nil, nil
 	case !synced:
-		return gatewayapi.Object(ref.Kind), nil
+		return nil, errLater
 	}
-	return gatewayapi.Object(ref.Kind), r.GatewayAPI
+	object, err := r.GatewayAPI.Get(ctx, ref.Kind, name)
+	var removed *cache.ErrResourceNotCached
+	if errors.As(err, &removed) {
+		// Its kind was, a moment ago: the next pass is told.
+		return nil, errLater
+	}
+	return object, err
 }
 
 // rewatched are the objects of kinds of the Gateway API that were removed, or removed and installed anew, since the
@@ -144,6 +148,11 @@ func (r *Reconciler) rewatched() (out []routing.Ref) {
 		}
 		r.gateways[kind] = watch
 		for ref := range r.objects {
+			if ref.Kind == kind {
+				out = append(out, ref)
+			}
+		}
+		for ref := range r.malformed {
 			if ref.Kind == kind {
 				out = append(out, ref)
 			}

@@ -17,13 +17,28 @@ import (
 func (r *Reconciler) report() {
 	last := map[routing.Event]bool{}
 	if r.leads() && r.complete {
-		for _, w := range slices.Concat(r.compiler.Warnings(), r.untold(), r.refused()) {
+		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.untold(), r.refused()) {
 			if last[w] = true; !r.told[w] {
 				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%.1000s", w.Message)
 			}
 		}
 	}
 	r.told = last
+}
+
+// ReasonMalformed: an object is not as this controller knows its kind.
+const ReasonMalformed = "Malformed"
+
+// unread are warnings about objects that cannot be read as they are now.
+func (r *Reconciler) unread() (out []routing.Event) {
+	for ref, why := range r.malformed {
+		comes := "nothing is made of it"
+		if r.objects[ref] != nil {
+			comes = "what was made of it before it was changed so stays"
+		}
+		out = append(out, routing.Event{Object: ref, Reason: ReasonMalformed, Message: why + ": " + comes})
+	}
+	return out
 }
 
 // ReasonNotTold: proxies cannot be told of what an object asks for.

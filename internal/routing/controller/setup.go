@@ -6,6 +6,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -32,9 +33,9 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		b = b.Watches(w.object, r.changes.handler())
 	}
 	if o.GatewayAPI != nil {
-		o.GatewayAPI.Listeners = append(o.GatewayAPI.Listeners, func(object client.Object) {
-			if object != nil {
-				r.changes.add(refOf(object))
+		o.GatewayAPI.Listeners = append(o.GatewayAPI.Listeners, func(kind string, name types.NamespacedName) {
+			if kind != "" {
+				r.changes.add(routing.Ref{Kind: kind, Namespace: name.Namespace, Name: name.Name})
 			}
 			passes.Trigger()
 		})
@@ -94,7 +95,7 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 	r := &Reconciler{
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
 		secrets: newSecrets(running, live, changed),
-		objects: map[routing.Ref]client.Object{}, gateways: map[string]uint64{},
+		objects: map[routing.Ref]client.Object{}, malformed: map[routing.Ref]string{}, gateways: map[string]uint64{},
 		positions: map[types.NamespacedName]uint64{}, withheld: map[types.NamespacedName]withheld{},
 	}
 	if o.Acknowledgements == nil {
@@ -102,5 +103,8 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 	}
 	r.Acknowledgements.refusedChanged = trigger
 	r.statuses = newStatuses(c, r.leads, write, r.Acknowledgements)
+	r.statuses.raw = func(ctx context.Context, route types.NamespacedName) (*unstructured.Unstructured, error) {
+		return r.GatewayAPI.Raw(ctx, "HTTPRoute", route)
+	}
 	return r
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 const (
@@ -33,6 +35,8 @@ const (
 // is tried again after a while, and keeps no other from being written.
 type statuses struct {
 	client client.Client
+	// raw is an HTTPRoute as the API server has it.
+	raw func(context.Context, types.NamespacedName) (*unstructured.Unstructured, error)
 	// leads says whether no other controller can lead at this moment.
 	leads func() bool
 	// trigger calls for a pass.
@@ -85,6 +89,10 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ref := range o.gone {
+		delete(s.objects, ref)
+	}
+	for ref := range o.malformed {
+		// Nothing can be written beside what could not be read.
 		delete(s.objects, ref)
 	}
 	for _, object := range o.there {
@@ -279,5 +287,14 @@ func (s *statuses) again() (at time.Time) {
 func (s *statuses) update(ctx context.Context, next client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
+	if route, is := next.(*gatewayv1.HTTPRoute); is {
+		raw, err := s.raw(ctx, client.ObjectKeyFromObject(route))
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if next, err = beside(raw, route); err != nil {
+			return err
+		}
+	}
 	return client.IgnoreNotFound(s.client.Status().Update(ctx, next, client.FieldOwner(FieldManager)))
 }

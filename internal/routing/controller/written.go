@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,8 +9,12 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -176,6 +181,36 @@ func setRouteStatus(s *gatewayv1.RouteStatus, wanted *routing.RouteStatus, gener
 		}
 	}
 	s.Parents = next
+}
+
+// beside is an HTTPRoute as the API server has it, with our entries as another has them. Those of other controllers are
+// not touched: they may say what this version of the API does not know.
+func beside(raw *unstructured.Unstructured, next *gatewayv1.HTTPRoute) (*unstructured.Unstructured, error) {
+	if raw.GetResourceVersion() != next.ResourceVersion {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: gatewayv1.GroupName, Resource: "httproutes"}, next.Name, errors.New("it has changed since it was compiled"))
+	}
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&next.Status)
+	if err != nil {
+		return nil, fmt.Errorf("writing the status of HTTPRoute %s: %w", client.ObjectKeyFromObject(next), err)
+	}
+	isOurs := func(entry any) bool {
+		e, is := entry.(map[string]any)
+		return is && e["controllerName"] == routing.ControllerName
+	}
+	said, _, _ := unstructured.NestedSlice(status, "parents")
+	ours := slices.DeleteFunc(said, func(entry any) bool { return !isOurs(entry) })
+	out := raw.DeepCopy()
+	before, _, _ := unstructured.NestedSlice(out.Object, "status", "parents")
+	all := []any{}
+	for _, entry := range before {
+		switch {
+		case !isOurs(entry):
+			all = append(all, entry)
+		case len(ours) > 0:
+			all, ours = append(all, ours[0]), ours[1:]
+		}
+	}
+	return out, unstructured.SetNestedSlice(out.Object, append(all, ours...), "status", "parents")
 }
 
 // setConditions sets these, and keeps those of other types: who follows is to say which there are.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,17 +48,23 @@ func Object(kind string) client.Object {
 	return nil
 }
 
-// Kinds are the kinds of the Gateway API that are installed. Its reads are from a cache, and wait until a kind is
-// synced.
+// listened is an object to watch a kind by: objects are decoded one by one (convert.go).
+func listened(kind string) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(gatewayv1.SchemeGroupVersion.WithKind(kind))
+	return out
+}
+
+// Kinds are the kinds of the Gateway API that are installed.
 type Kinds struct {
-	client.Reader
+	reader    client.Reader
 	informers cache.Informers
 	// served asks the API server which kinds it serves.
 	served func(context.Context) (map[string]bool, error)
 
-	// Listeners are told of each object that comes, changes or goes, and of nil when a kind did, or is synced.
-	// They are set before Start.
-	Listeners []func(client.Object)
+	// Listeners are told of each object that comes, changes or goes, by its kind and name, and of no kind when one did,
+	// or is synced. They are set before Start.
+	Listeners []func(kind string, name types.NamespacedName)
 
 	mu sync.Mutex
 	// answered says whether the API server answered once.
@@ -120,7 +128,7 @@ func servedBy(asked discovery.DiscoveryInterface) (map[string]bool, error) {
 
 // New makes Kinds that nobody runs yet. served asks which kinds are served.
 func New(reader client.Reader, informers cache.Informers, served func(context.Context) (map[string]bool, error)) *Kinds {
-	return &Kinds{Reader: reader, informers: informers, served: served, watched: map[string]*watch{}}
+	return &Kinds{reader: reader, informers: informers, served: served, watched: map[string]*watch{}}
 }
 
 var _ manager.LeaderElectionRunnable = &Kinds{}
@@ -171,7 +179,7 @@ func (k *Kinds) Look(ctx context.Context) error {
 	k.answered = true
 	k.mu.Unlock()
 	if first {
-		k.tell(nil)
+		k.tell("", types.NamespacedName{})
 	}
 	return nil
 }
@@ -188,11 +196,11 @@ func (k *Kinds) isGone(kind string, served bool) bool {
 }
 
 func (k *Kinds) begin(ctx context.Context, kind string) error {
-	informer, err := k.informers.GetInformer(ctx, Object(kind), cache.BlockUntilSynced(false))
+	informer, err := k.informers.GetInformer(ctx, listened(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	heard, err := informer.AddEventHandler(k.handler())
+	heard, err := informer.AddEventHandler(k.handler(kind))
 	if err != nil {
 		return err
 	}
@@ -204,14 +212,14 @@ func (k *Kinds) begin(ctx context.Context, kind string) error {
 	log.FromContext(ctx).Info("watching a kind of the Gateway API", "kind", kind)
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), heard.HasSynced) {
-			k.tell(nil)
+			k.tell("", types.NamespacedName{})
 		}
 	}()
 	return nil
 }
 
 func (k *Kinds) end(ctx context.Context, kind string) error {
-	if err := k.informers.RemoveInformer(ctx, Object(kind)); err != nil {
+	if err := k.informers.RemoveInformer(ctx, listened(kind)); err != nil {
 		return err
 	}
 	k.mu.Lock()
@@ -219,25 +227,40 @@ func (k *Kinds) end(ctx context.Context, kind string) error {
 	delete(k.watched, kind)
 	k.mu.Unlock()
 	log.FromContext(ctx).Info("a kind of the Gateway API is not served any more", "kind", kind)
-	k.tell(nil)
+	k.tell("", types.NamespacedName{})
 	return nil
 }
 
-func (k *Kinds) handler() toolscache.ResourceEventHandler {
+// Get reads an object from a cache. It waits until its kind is synced, and gives Malformed of one that cannot be read.
+func (k *Kinds) Get(ctx context.Context, kind string, name types.NamespacedName) (client.Object, error) {
+	raw, err := k.Raw(ctx, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	return Convert(raw)
+}
+
+// Raw reads an object as the API server gave it, which is not changed.
+func (k *Kinds) Raw(ctx context.Context, kind string, name types.NamespacedName) (*unstructured.Unstructured, error) {
+	raw := listened(kind)
+	return raw, k.reader.Get(ctx, name, raw, client.UnsafeDisableDeepCopy)
+}
+
+func (k *Kinds) handler(kind string) toolscache.ResourceEventHandler {
 	note := func(object any) {
 		if last, is := object.(toolscache.DeletedFinalStateUnknown); is {
 			object = last.Obj
 		}
 		if object, is := object.(client.Object); is {
-			k.tell(object)
+			k.tell(kind, client.ObjectKeyFromObject(object))
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, object any) { note(object) }, DeleteFunc: note}
 }
 
-func (k *Kinds) tell(object client.Object) {
+func (k *Kinds) tell(kind string, name types.NamespacedName) {
 	for _, listener := range k.Listeners {
-		listener(object)
+		listener(kind, name)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	fakediscovery "k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -92,13 +93,13 @@ type told struct {
 	all []string
 }
 
-func (l *told) hear(object client.Object) {
+func (l *told) hear(kind string, name types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if object == nil {
+	if kind == "" {
 		l.all = append(l.all, "look")
 	} else {
-		l.all = append(l.all, object.GetName())
+		l.all = append(l.all, name.Name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -21,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // How long events are gathered before a pass, which reads all anew: until there is a certificate proxies wait for it,
@@ -46,8 +46,8 @@ func SetUp(mgr ctrl.Manager, o Options) (*Reconciler, error) {
 	options := onepass.Options()
 	options.NeedLeaderElection = &all
 	if o.GatewayAPI != nil {
-		o.GatewayAPI.Listeners = append(o.GatewayAPI.Listeners, func(object client.Object) {
-			if _, is := object.(*gatewayv1.GatewayClass); is || object == nil {
+		o.GatewayAPI.Listeners = append(o.GatewayAPI.Listeners, func(kind string, _ types.NamespacedName) {
+			if kind == "GatewayClass" || kind == "" {
 				passes.Trigger()
 			}
 		})

@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,6 +122,9 @@ func updateSubResource(ctx context.Context, c client.Client, sub string, o clien
 // write notes a write, and makes it unless it is refused.
 func (a *API) write(verb string, o client.Object, sub string, do func() error) error {
 	kind := reflect.TypeOf(o).Elem().Name()
+	if untyped, is := o.(*unstructured.Unstructured); is {
+		kind = untyped.GetKind()
+	}
 	if sub != "" {
 		kind += "/" + sub
 	}
