@@ -1,6 +1,9 @@
 package controller
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
@@ -12,8 +15,9 @@ import (
 type Acknowledgements struct {
 	mu      sync.Mutex
 	streams map[types.NamespacedName]map[uint64]delta.Report
-	// changed is told of an IngressDaemonSet whose proxies are further, more or fewer.
-	changed func(types.NamespacedName)
+	// changed is told of an IngressDaemonSet of which a proxy has by now what was committed after one position and up to
+	// another, or of all positions where there are more proxies or fewer.
+	changed func(set types.NamespacedName, after, upTo uint64)
 	// elsewhere is what other replicas tell, and gatewayChanged is told of a Gateway of which one tells something
 	// new, refusedChanged that something is refused, or is no more.
 	elsewhere      map[uint64]Told
@@ -25,10 +29,9 @@ type Acknowledgements struct {
 
 // NewAcknowledgements knows of no stream.
 func NewAcknowledgements() *Acknowledgements {
-	nobody := func(types.NamespacedName) {}
 	return &Acknowledgements{
-		streams: map[types.NamespacedName]map[uint64]delta.Report{}, changed: nobody,
-		elsewhere: map[uint64]Told{}, gatewayChanged: nobody, refusedChanged: func() {}, progress: func() []Progress { return nil },
+		streams: map[types.NamespacedName]map[uint64]delta.Report{}, changed: func(types.NamespacedName, uint64, uint64) {},
+		elsewhere: map[uint64]Told{}, gatewayChanged: func(types.NamespacedName) {}, refusedChanged: func() {}, progress: func() []Progress { return nil },
 	}
 }
 
@@ -40,7 +43,8 @@ func (a *Acknowledgements) Report(r delta.Report) {
 		of = map[uint64]delta.Report{}
 		a.streams[r.IngressDaemonSet] = of
 	}
-	before, after := refusedBy(r.IngressDaemonSet, of[r.Stream]), refusedBy(r.IngressDaemonSet, r)
+	was, known := of[r.Stream]
+	before, after := refusedBy(r.IngressDaemonSet, was), refusedBy(r.IngressDaemonSet, r)
 	if of[r.Stream] = r; r.Ended {
 		delete(of, r.Stream)
 		after = nil
@@ -50,23 +54,39 @@ func (a *Acknowledgements) Report(r delta.Report) {
 	}
 	changed := a.changed
 	a.mu.Unlock()
-	changed(r.IngressDaemonSet)
+	if !known || r.Ended {
+		changed(r.IngressDaemonSet, 0, math.MaxUint64)
+	} else if was.Position < r.Position {
+		changed(r.IngressDaemonSet, was.Position, r.Position)
+	}
 	a.refusedNow(before, after)
 }
 
-// Of is how many proxies of an IngressDaemonSet have what was committed at a position, and how many there are. A
-// pod that opens another stream is counted once, and has what one of them has.
-func (a *Acknowledgements) Of(set types.NamespacedName, position uint64) (have, all int) {
+// proxies are how far those of an IngressDaemonSet are, in the order of their positions.
+type proxies []uint64
+
+// Of are those of an IngressDaemonSet.
+func (a *Acknowledgements) Of(set types.NamespacedName) proxies {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	furthest := map[types.UID]uint64{}
+	return slices.Sorted(maps.Values(a.furthest(set)))
+}
+
+// have is how many have what was committed at a position: nobody has what nobody was told of yet.
+func (p proxies) have(position uint64) int {
+	if position == 0 {
+		return 0
+	}
+	at, _ := slices.BinarySearch(p, position)
+	return len(p) - at
+}
+
+// furthest is how far each pod of an IngressDaemonSet is. One that opens another stream is counted once, and has what
+// one of them has.
+func (a *Acknowledgements) furthest(set types.NamespacedName) map[types.UID]uint64 {
+	out := map[types.UID]uint64{}
 	for _, r := range a.streams[set] {
-		furthest[r.UID] = max(furthest[r.UID], r.Position)
+		out[r.UID] = max(out[r.UID], r.Position)
 	}
-	for _, at := range furthest {
-		if at >= position {
-			have++
-		}
-	}
-	return have, len(furthest)
+	return out
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -181,17 +182,19 @@ func TestGatewayAPI(t *testing.T) {
 	acknowledge(1, "one", head, false)
 	acknowledge(3, "two", head, false)
 	mine, err := c.Acknowledgements.Tell()
-	if err != nil || string(mine) != `{"Gateways":[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":2,"Have":2,"All":3}],"Refused":null}` {
+	if err != nil || string(mine) != `{"Proxies":[{"IngressDaemonSet":{"Namespace":"ingress","Name":"web"},"All":3}],"Gateways":[{"Gateway":{"Namespace":"shop","Name":"entry"},"IngressDaemonSet":{"Namespace":"ingress","Name":"web"},"Generation":2,"Have":2,"All":3}],"Refused":null}` {
 		t.Errorf("the leader would be told %s, %v", mine, err)
 	}
 	acknowledge(5, "other", head, false)
 	elsewhere := func(generation int64, have, all int) []byte {
-		return fmt.Appendf(nil, `{"Gateways":[{"Gateway":{"Namespace":"shop","Name":"entry"},"Generation":%d,"Have":%d,"All":%d}]}`, generation, have, all)
+		return fmt.Appendf(nil, `{"Gateways":[{"Gateway":{"Namespace":"shop","Name":"entry"},"IngressDaemonSet":{"Namespace":"ingress","Name":"web"},"Generation":%d,"Have":%d,"All":%d}]}`, generation, have, all)
 	}
+	silent := []byte(`{"Proxies":[{"IngressDaemonSet":{"Namespace":"ingress","Name":"web"},"All":1}]}`)
+	ofAnother := bytes.ReplaceAll(elsewhere(2, 2, 2), []byte(`"web"`), []byte(`"another"`))
 	for _, said := range []struct {
 		message    []byte
 		programmed bool
-	}{{elsewhere(2, 1, 2), false}, {elsewhere(1, 2, 2), false}, {elsewhere(2, 2, 2), true}} {
+	}{{silent, false}, {elsewhere(2, 1, 2), false}, {elsewhere(1, 2, 2), false}, {append(silent[:len(silent)-1:len(silent)-1], ","+string(ofAnother[1:])...), false}, {elsewhere(2, 2, 2), true}} {
 		c.Acknowledgements.Heard(9, said.message)
 		c.pass(t, gatewayOf("entry"))
 		if got := c.conditions(t, gatewayOf("entry")); strings.Contains(got, " Programmed=True") != said.programmed {
@@ -204,6 +207,23 @@ func TestGatewayAPI(t *testing.T) {
 	if got := c.conditions(t, gatewayOf("entry")); got != programmed {
 		t.Errorf("when another comes, the Gateway's conditions are %s", got)
 	}
+	// Another IngressDaemonSet's proxies have nothing of it, though its generation is the same.
+	c.put(t, &v1alpha1.IngressDaemonSet{ObjectMeta: named(web.Namespace, "other")})
+	moved := gatewayClass()
+	moved.Spec.ParametersRef.Name = "other"
+	c.put(t, moved)
+	c.pass(t, moved, &v1alpha1.IngressDaemonSet{ObjectMeta: named(web.Namespace, "other")})
+	if got := c.conditions(t, gatewayOf("entry")); strings.Contains(got, "Programmed=True") {
+		t.Errorf("when its class names another IngressDaemonSet, the Gateway's conditions are %s", got)
+	}
+	p.hear(t)
+	c.put(t, gatewayClass())
+	c.pass(t, gatewayClass(), gatewayOf("entry"))
+	p.hear(t)
+	acknowledge(3, "two", c.positions[web], false)
+	acknowledge(4, "late", c.positions[web], false)
+	acknowledge(5, "other", c.positions[web], false)
+	c.pass(t, gatewayOf("entry"))
 	writes := len(c.Writes())
 	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
 	if got := c.Writes()[writes:]; len(got) > 0 {

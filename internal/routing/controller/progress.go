@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -15,15 +16,23 @@ import (
 
 // Told is what a replica tells the leader of its proxies.
 type Told struct {
+	Proxies  []Connected
 	Gateways []Progress
 	Refused  []Refused
 }
 
-// Progress is how many of a replica's proxies have what was made of a Gateway, and how many there are.
+// Connected is how many proxies of an IngressDaemonSet a replica has.
+type Connected struct {
+	IngressDaemonSet types.NamespacedName
+	All              int
+}
+
+// Progress is how many of a replica's proxies have what was made of a Gateway for an IngressDaemonSet, and how many
+// there are.
 type Progress struct {
-	Gateway    types.NamespacedName
-	Generation int64
-	Have, All  int
+	Gateway, IngressDaemonSet types.NamespacedName
+	Generation                int64
+	Have, All                 int
 }
 
 // Refused is a resource, by its name on the stream, that proxies cannot use, why, and one pod that says so.
@@ -41,7 +50,13 @@ func (r Refused) same(o Refused) bool {
 func (a *Acknowledgements) Tell() ([]byte, error) {
 	a.mu.Lock()
 	told := Told{Refused: a.refusedHere()}
+	for set := range a.streams {
+		told.Proxies = append(told.Proxies, Connected{set, len(a.furthest(set))})
+	}
 	a.mu.Unlock()
+	slices.SortFunc(told.Proxies, func(a, b Connected) int {
+		return cmp.Compare(a.IngressDaemonSet.String(), b.IngressDaemonSet.String())
+	})
 	told.Gateways = a.progress()
 	return json.Marshal(told)
 }
@@ -58,8 +73,13 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 	if a.elsewhere[replica] = next; message == nil {
 		delete(a.elsewhere, replica)
 	}
-	gateway := a.gatewayChanged
+	connected, gateway := a.changed, a.gatewayChanged
 	a.mu.Unlock()
+	for _, c := range append(slices.Clone(before.Proxies), next.Proxies...) {
+		if !slices.Contains(before.Proxies, c) || !slices.Contains(next.Proxies, c) {
+			connected(c.IngressDaemonSet, 0, math.MaxUint64)
+		}
+	}
 	for _, p := range append(slices.Clone(before.Gateways), next.Gateways...) {
 		if !slices.Contains(before.Gateways, p) || !slices.Contains(next.Gateways, p) {
 			gateway(p.Gateway)
@@ -107,19 +127,19 @@ func (a *Acknowledgements) OfListeners(set, gateway types.NamespacedName) map[st
 	return out
 }
 
-// OfOthers is how many proxies of other replicas have what was made of a Gateway's generation, and how many there
-// are: who has an older one has not this one.
-func (a *Acknowledgements) OfOthers(gateway types.NamespacedName, generation int64) (have, all int) {
+// OfOthers is how many proxies of other replicas have what was made of a Gateway's generation for an IngressDaemonSet,
+// and how many there are: who has an older one has not this one, and who says nothing of it has none.
+func (a *Acknowledgements) OfOthers(gateway, set types.NamespacedName, generation int64) (have, all int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, told := range a.elsewhere {
-		for _, p := range told.Gateways {
-			if p.Gateway != gateway {
-				continue
-			}
+		if at := slices.IndexFunc(told.Gateways, func(p Progress) bool { return p.Gateway == gateway && p.IngressDaemonSet == set }); at >= 0 {
+			p := told.Gateways[at]
 			if all += p.All; p.Generation >= generation {
 				have += p.Have
 			}
+		} else if at := slices.IndexFunc(told.Proxies, func(c Connected) bool { return c.IngressDaemonSet == set }); at >= 0 {
+			all += told.Proxies[at].All
 		}
 	}
 	return have, all

@@ -25,6 +25,9 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	passes, writes := onepass.Gather(0), onepass.Gather(0)
 	running, stop := context.WithCancel(context.Background())
 	r := New(running, o, mgr.GetClient(), live, mgr.GetEventRecorder(FieldManager), passes.Trigger, writes.Trigger)
+	if o.Leads != nil {
+		r.statuses.hearing = hearOthers
+	}
 	all := false
 	options := onepass.Options()
 	options.NeedLeaderElection = &all
@@ -50,7 +53,11 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("setting up the statuses of Ingresses: %w", err)
 	}
 	// Who begins to lead writes what is to be written.
-	return mgr.Add(background{elected: mgr.Elected(), trigger: passes.Trigger, stop: stop})
+	begin := func() {
+		passes.Trigger()
+		writes.Trigger()
+	}
+	return mgr.Add(background{elected: mgr.Elected(), trigger: begin, stop: stop})
 }
 
 // unpaced has no bound on requests in a second, see secrets.

@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -14,25 +13,19 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 const (
 	// writeTime is how long the write of one status may take.
 	writeTime = 10 * time.Second
-	// writesPerSecond and writesAtOnce bound writes of statuses: a node that comes or goes may change those of all
-	// Ingresses, and etcd keeps each version of them for a while.
-	writesPerSecond = 10
-	writesAtOnce    = 100
 	// leadsAgain is after how long a replica that does not lead looks again whether it does.
 	leadsAgain = 5 * time.Second
 )
 
 // statuses writes statuses of objects, by passes of its own: what proxies are told waits for no write. What fails
-// is tried again after a while, and keeps no other from being written.
+// is tried again after a while, and keeps no other from being written. turns.go says which is next.
 type statuses struct {
 	client client.Client
 	// raw is an HTTPRoute as the API server has it.
@@ -43,8 +36,15 @@ type statuses struct {
 	trigger      func()
 	acknowledged *Acknowledgements
 	pace         *rate.Limiter
+	// hearing is for how long who begins to lead writes no status of a Gateway: others tell it first of their proxies.
+	// since is when it began.
+	hearing time.Duration
+	since   time.Time
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	turns turns
+	// pending are the Gateways of each IngressDaemonSet of which it is still to be said that its proxies have them.
+	pending map[types.NamespacedName]map[routing.Ref]bool
 	// objects are those that have a status, wanted is what the compiler says of it.
 	objects map[routing.Ref]client.Object
 	wanted  map[routing.Ref]status
@@ -75,6 +75,7 @@ type due struct {
 func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledged *Acknowledgements) *statuses {
 	s := &statuses{
 		client: c, leads: leads, trigger: trigger, acknowledged: acknowledged, pace: rate.NewLimiter(writesPerSecond, writesAtOnce),
+		turns: newTurns(), pending: map[types.NamespacedName]map[routing.Ref]bool{},
 		objects: map[routing.Ref]client.Object{}, wanted: map[routing.Ref]status{}, due: map[routing.Ref]due{},
 	}
 	acknowledged.mu.Lock()
@@ -90,19 +91,24 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 	defer s.mu.Unlock()
 	for _, ref := range o.gone {
 		delete(s.objects, ref)
+		delete(s.turns.written, ref)
+		s.index(ref)
 	}
 	for ref := range o.malformed {
 		// Nothing can be written beside what could not be read.
 		delete(s.objects, ref)
+		s.index(ref)
 	}
 	for _, object := range o.there {
 		if hasStatus(object) {
 			s.objects[refOf(object)] = object
 			s.changed(refOf(object))
+			s.index(refOf(object))
 		}
 	}
 	for _, ref := range compiled.Settled {
 		delete(s.wanted, ref)
+		s.index(ref)
 	}
 	for _, says := range compiled.Statuses {
 		next := status{Status: says}
@@ -111,6 +117,7 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 		}
 		s.wanted[says.Object] = next
 		s.changed(says.Object)
+		s.index(says.Object)
 	}
 	if complete && !s.complete {
 		s.complete = true
@@ -148,13 +155,13 @@ func (s *statuses) further(ref routing.Ref) {
 	s.due[ref] = d
 }
 
-// furtherOn has the Gateways of an IngressDaemonSet looked at, whose proxies are further.
-func (s *statuses) furtherOn(set types.NamespacedName) {
+// furtherOn has those Gateways of an IngressDaemonSet looked at of which a proxy has by now what it had not.
+func (s *statuses) furtherOn(set types.NamespacedName, after, upTo uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	any := false
-	for ref, object := range s.objects {
-		if wanted, is := s.wanted[ref]; is && wanted.Gateway != nil && wanted.Gateway.IngressDaemonSet == set && !isProgrammed(object, wanted.Generation) {
+	for ref := range s.pending[set] {
+		if at := s.wanted[ref].position; after < at && at <= upTo {
 			s.further(ref)
 			any = true
 		}
@@ -162,6 +169,27 @@ func (s *statuses) furtherOn(set types.NamespacedName) {
 	if any && s.complete {
 		s.trigger()
 	}
+}
+
+// index notes whether it is still to be said of a Gateway that proxies have it.
+func (s *statuses) index(ref routing.Ref) {
+	if ref.Kind != "Gateway" {
+		return
+	}
+	for set, all := range s.pending {
+		if delete(all, ref); len(all) == 0 {
+			delete(s.pending, set)
+		}
+	}
+	wanted, object := s.wanted[ref], s.objects[ref]
+	if object == nil || wanted.Gateway == nil || isProgrammed(object.(*gatewayv1.Gateway).Status.Conditions, wanted) {
+		return
+	}
+	set := wanted.Gateway.IngressDaemonSet
+	if s.pending[set] == nil {
+		s.pending[set] = map[routing.Ref]bool{}
+	}
+	s.pending[set][ref] = true
 }
 
 // gatewayFurtherOn has a Gateway looked at.
@@ -176,15 +204,15 @@ func (s *statuses) gatewayFurtherOn(gateway types.NamespacedName) {
 
 // progress is how far the proxies of this process are with each Gateway.
 func (s *statuses) progress() []Progress {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := []Progress{}
-	for ref, wanted := range s.wanted {
-		if wanted.Gateway != nil {
-			p := Progress{Gateway: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, Generation: wanted.Generation}
-			p.Have, p.All = s.acknowledged.Of(wanted.Gateway.IngressDaemonSet, wanted.position)
-			out = append(out, p)
+	out, known := []Progress{}, map[types.NamespacedName]proxies{}
+	for ref, wanted := range s.gateways() {
+		set := wanted.Gateway.IngressDaemonSet
+		here, is := known[set]
+		if !is {
+			here = s.acknowledged.Of(set)
+			known[set] = here
 		}
+		out = append(out, Progress{types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, set, wanted.Generation, here.have(wanted.position), len(here)})
 	}
 	slices.SortFunc(out, func(a, b Progress) int {
 		return cmp.Or(cmp.Compare(a.Gateway.Namespace, b.Gateway.Namespace), cmp.Compare(a.Gateway.Name, b.Gateway.Name))
@@ -192,95 +220,23 @@ func (s *statuses) progress() []Progress {
 	return out
 }
 
+// gateways are what is wanted of each.
+func (s *statuses) gateways() map[routing.Ref]status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[routing.Ref]status{}
+	for ref, wanted := range s.wanted {
+		if wanted.Gateway != nil {
+			out[ref] = wanted
+		}
+	}
+	return out
+}
+
 // known reports whether there is such an object, and something is to be said of it.
 func (s *statuses) known(ref routing.Ref) bool {
 	_, wanted := s.wanted[ref]
 	return wanted && s.objects[ref] != nil
-}
-
-// Reconcile writes all that are due, where this process leads.
-func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	failed := 0
-	for _, ref := range s.refs() {
-		if !s.leads() {
-			return ctrl.Result{RequeueAfter: leadsAgain}, nil
-		}
-		err := s.write(ctx, ref)
-		if err != nil && !onepass.OnlyConflicts(err) {
-			if failed++; failed <= 3 {
-				log.FromContext(ctx).Error(err, "writing a status failed", "object", ref.String())
-			}
-		}
-	}
-	return onepass.Next(s.again()), nil
-}
-
-// refs are those that are due, in order.
-func (s *statuses) refs() []routing.Ref {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.complete {
-		return nil
-	}
-	return slices.SortedFunc(maps.Keys(s.due), func(a, b routing.Ref) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-// write writes a status as it is to be now, if it differs, at its turn.
-func (s *statuses) write(ctx context.Context, ref routing.Ref) error {
-	for turn := false; ; turn = true {
-		object, wanted, d, is := s.next(ref)
-		if !is || !s.leads() {
-			return nil
-		}
-		next := withStatus(object, wanted, s.acknowledged)
-		if next == nil {
-			s.looked(ref, d, nil)
-			return nil
-		}
-		if turn {
-			err := s.update(ctx, next)
-			s.looked(ref, d, err)
-			return err
-		}
-		if err := s.pace.Wait(ctx); err != nil {
-			return fmt.Errorf("waiting for its turn: %w", err)
-		}
-	}
-}
-
-// next is one that is to be looked at now, if it is.
-func (s *statuses) next(ref routing.Ref) (object client.Object, wanted status, d due, is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d, is = s.due[ref]
-	return s.objects[ref], s.wanted[ref], d, is && s.known(ref) && !time.Now().Before(d.again)
-}
-
-// looked notes how it went, unless what was looked at has changed meanwhile.
-func (s *statuses) looked(ref routing.Ref, at due, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d, is := s.due[ref]
-	switch {
-	case !is || d.change != at.change:
-	case err == nil:
-		delete(s.due, ref)
-	default:
-		d.again = time.Now().Add(d.retries.Pause(err))
-		s.due[ref] = d
-	}
-}
-
-// again is when the next one that failed is tried again, zero for never.
-func (s *statuses) again() (at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, d := range s.due {
-		at = onepass.Earliest(at, d.again)
-	}
-	return at
 }
 
 // update writes beside the version that was compiled, so that nothing that somebody else wrote is lost.

@@ -53,6 +53,7 @@ func TestWantedMeanwhile(t *testing.T) {
 		}
 		s.note(&observed{there: []client.Object{now}}, wants("192.0.2.2"), true, nil)
 	}}, func() bool { return true }, func() {}, NewAcknowledgements())
+	s.turns.between = 0
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(in), in); err != nil {
 		t.Fatal(err)
 	}

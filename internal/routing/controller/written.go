@@ -93,14 +93,17 @@ func setGatewayStatus(s *gatewayv1.GatewayStatus, wanted *routing.GatewayStatus,
 // mostGatewayAddresses may stand in the status of a Gateway (maxItems of its CRD).
 const mostGatewayAddresses = 16
 
-// isProgrammed reports whether a Gateway's status says so of a generation.
-func isProgrammed(object client.Object, generation int64) bool {
-	g, is := object.(*gatewayv1.Gateway)
-	if !is {
-		return false
-	}
-	c := meta.FindStatusCondition(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == generation
+// programmed is that proxies have a Gateway: which ones is told by the message, so that another IngressDaemonSet's are
+// not taken to have it.
+func programmed(set types.NamespacedName) routing.Condition {
+	return routing.Condition{Type: "Programmed", Status: "True", Reason: "Programmed", Message: "the proxies of IngressDaemonSet " + set.String() + " serve it"}
+}
+
+// isProgrammed reports whether conditions say of a Gateway's generation that the proxies of an IngressDaemonSet have it.
+func isProgrammed(conditions []metav1.Condition, wanted status) bool {
+	is := programmed(wanted.Gateway.IngressDaemonSet)
+	c := meta.FindStatusCondition(conditions, is.Type)
+	return c != nil && string(c.Status) == is.Status && c.Message == is.Message && c.ObservedGeneration == wanted.Generation
 }
 
 // setProgrammed says whether proxies have what the compiler made of a Gateway, where that does not say that there is
@@ -131,17 +134,12 @@ func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Ackn
 
 func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknowledgements) routing.Condition {
 	set := wanted.Gateway.IngressDaemonSet
-	have, all := acknowledged.Of(set, wanted.position)
-	haveToo, more := acknowledged.OfOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, wanted.Generation)
-	have, all = have+haveToo, all+more
-	if wanted.position == 0 {
-		// Nobody was told of it yet.
-		have = 0
-	}
-	was := meta.FindStatusCondition(before, string(gatewayv1.GatewayConditionProgrammed))
+	here := acknowledged.Of(set)
+	have, all := acknowledged.OfOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, set, wanted.Generation)
+	have, all = have+here.have(wanted.position), all+len(here)
 	switch {
-	case was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == wanted.Generation, all > 0 && have == all:
-		return routing.Condition{Type: "Programmed", Status: "True", Reason: "Programmed", Message: "its proxies serve it"}
+	case isProgrammed(before, wanted), all > 0 && have == all:
+		return programmed(set)
 	case all == 0:
 		return routing.Condition{Type: "Programmed", Status: "False", Reason: "Pending", Message: fmt.Sprintf("no proxy of IngressDaemonSet %s is connected", set)}
 	}
