@@ -208,9 +208,9 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 	} else {
 		s.Conditions = append(s.Conditions, Condition{"Programmed", "False", "Invalid", s.Conditions[0].Message})
 	}
-	routes := v.members(k, routeUnit)
+	attached := v.attached(k)
 	for _, l := range g.listeners {
-		s.Listeners = append(s.Listeners, l.status(v.attached(routes, k.namespaced(), l.name)))
+		s.Listeners = append(s.Listeners, l.status(attached[l.name]))
 	}
 	return &outcome{status: &Status{Object: Ref{"Gateway", k.namespace, k.name}, Generation: g.object.Generation, Gateway: s}}
 }
@@ -250,14 +250,15 @@ func (g *gateway) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: g.object.Namespace, Name: g.object.Name}
 }
 
-// attached is how many routes attach to a listener.
-func (v *view) attached(routes []key, gateway types.NamespacedName, listener string) (n int32) {
-	for _, member := range routes {
-		if r := value[route](v, member); r != nil && slices.Contains(r.attached, attachment{gateway, listener}) {
-			n++
+// attached is how many routes attach to each listener of a Gateway.
+func (v *view) attached(k key) map[string]int32 {
+	out := map[string]int32{}
+	for r := range membersOf[route](v, k, routeUnit) {
+		for _, listener := range r.attached[k.namespaced()] {
+			out[listener]++
 		}
 	}
-	return n
+	return out
 }
 
 func (l *gatewayListener) status(attached int32) ListenerStatus {

@@ -11,37 +11,50 @@ import (
 // failed is what a share of an HTTPRoute answers whose reference is not resolved.
 const failed = 500
 
-// route is what an HTTPRoute comes to.
-type route struct{ attached []attachment }
+// route is what an HTTPRoute comes to: to which listeners of each Gateway it attaches.
+type route struct {
+	attached map[types.NamespacedName][]string
+}
 
 // compileRoute tells proxies of each rule of an HTTPRoute, unless one of them asks for what is not
 // supported: then none is served, and its parents say why.
 func (v *view) compileRoute(k key) *outcome {
 	object := read[gatewayv1.HTTPRoute](v, routeObject, k.namespaced())
-	if object == nil {
+	where := value[served](v, keyOf(attachUnit, k.namespaced()))
+	if object == nil || where == nil {
 		return nil
 	}
-	parents := v.parents(object)
-	if len(parents) == 0 {
+	if len(where.parents) == 0 {
 		return &outcome{status: withdrawn(object)}
 	}
 	r := &routeCompiler{view: v, object: object}
 	rules, problem := r.readRules()
 	out := &outcome{}
-	result := &route{}
-	for _, p := range parents {
-		out.joins = append(out.joins, keyOf(gatewayStatusUnit, p.gateway.name()))
+	result := &route{map[types.NamespacedName][]string{}}
+	problems := map[types.NamespacedName]Condition{}
+	for _, p := range where.parents {
+		set := p.gateway.set
+		if problems[set] = problem; problem.Reason == "" {
+			problems[set] = v.tooMany(set, where)
+		}
+		gateway := p.gateway.name()
+		out.joins = append(out.joins, keyOf(gatewayStatusUnit, gateway))
 		for _, l := range p.listeners {
-			if problem.Reason == "" {
-				result.attached = append(result.attached, attachment{p.gateway.name(), l.name})
+			if problems[set].Reason == "" {
+				result.attached[gateway] = append(result.attached[gateway], l.name)
 			}
 		}
 	}
-	out.value = result
-	if problem.Reason == "" {
-		r.publish(parents, rules, out)
+	for gateway, listeners := range result.attached {
+		result.attached[gateway] = distinctNames(listeners)
 	}
-	out.status = &Status{Object: refOf(object), Generation: object.Generation, HTTPRoute: r.status(parents, problem)}
+	out.value = result
+	for set, at := range where.at {
+		if problems[set].Reason == "" {
+			publish(set, at, rules, out)
+		}
+	}
+	out.status = &Status{Object: refOf(object), Generation: object.Generation, HTTPRoute: r.status(where.parents, problems)}
 	return out
 }
 
@@ -79,35 +92,14 @@ func (r *routeCompiler) readRules() (out []*rule, problem Condition) {
 	return out, Condition{}
 }
 
-// publish tells the proxies of each IngressDaemonSet to whose listeners the route attaches.
-func (r *routeCompiler) publish(parents []*parent, rules []*rule, out *outcome) {
-	listeners, hostnames := map[types.NamespacedName][]string{}, map[types.NamespacedName][]string{}
-	for _, p := range parents {
-		set := p.gateway.set
-		if r.unassigned(p.gateway).Reason != "" {
-			continue
-		}
-		addresses := nodes
-		if own := r.ownAddresses(p.gateway); len(own.all) > 0 {
-			addresses = own.all
-		}
-		for _, l := range p.listeners {
-			if l.accepted() {
-				for _, address := range addresses {
-					listeners[set] = append(listeners[set], p.gateway.listenerName(l.name, address))
-				}
-				hostnames[set] = append(hostnames[set], intersecting(r.object.Spec.Hostnames, l.hostname)...)
-			}
-		}
-	}
-	for set, names := range listeners {
-		for _, rule := range rules {
-			told := rule.Route
-			told.Listeners, told.Hostnames = distinctNames(names), distinctNames(hostnames[set])
-			out.resources = append(out.resources, published(set, wire.Resource{Name: ruleName(told.Object, told.Rule), Route: &told}))
-			for _, b := range rule.backends {
-				out.joins = append(out.joins, b.key().in(set))
-			}
+// publish tells the proxies of an IngressDaemonSet.
+func publish(set types.NamespacedName, at *site, rules []*rule, out *outcome) {
+	for _, rule := range rules {
+		told := rule.Route
+		told.Listeners, told.Hostnames = at.listeners, at.hostnames
+		out.resources = append(out.resources, published(set, wire.Resource{Name: ruleName(told.Object, told.Rule), Route: &told}))
+		for _, b := range rule.backends {
+			out.joins = append(out.joins, b.key().in(set))
 		}
 	}
 }
@@ -118,9 +110,11 @@ func distinctNames(all []string) []string {
 	return slices.Compact(out)
 }
 
-func (r *routeCompiler) status(parents []*parent, problem Condition) *RouteStatus {
+// status says of each parent what is wrong, for its IngressDaemonSet.
+func (r *routeCompiler) status(parents []*parent, problems map[types.NamespacedName]Condition) *RouteStatus {
 	s := &RouteStatus{}
 	for _, p := range parents {
+		problem := problems[p.gateway.set]
 		accepted := Condition{"Accepted", "True", "Accepted", ""}
 		switch {
 		case p.gateway.problem.Reason != "":

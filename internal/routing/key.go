@@ -66,6 +66,10 @@ const (
 	listenersUnit
 	// ingressStatusUnit is an Ingress's status.
 	ingressStatusUnit
+	// attachUnit is where an HTTPRoute is served. entriesUnit is which of a namespace have too
+	// many entries for the proxies of an IngressDaemonSet: they join it.
+	attachUnit
+	entriesUnit
 	// routeUnit is an HTTPRoute.
 	routeUnit
 	// gatewayStatusUnit is a Gateway's status: the Gateway and its routes join it.

@@ -156,7 +156,7 @@ func ownUnits(k key) []key {
 	case gatewayObject:
 		return []key{keyOf(gatewayUnit, n)}
 	case routeObject:
-		return []key{keyOf(routeUnit, n)}
+		return []key{keyOf(attachUnit, n), keyOf(routeUnit, n)}
 	}
 	return nil
 }

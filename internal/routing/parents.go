@@ -2,17 +2,13 @@ package routing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
-
-// attachment is a listener to which a route attaches.
-type attachment struct {
-	gateway  types.NamespacedName
-	listener string
-}
 
 // parent is a parentRef that names a Gateway of ours.
 type parent struct {
@@ -21,6 +17,76 @@ type parent struct {
 	// listeners are those to which the route attaches, and refusal why there are none.
 	listeners []*gatewayListener
 	refusal   Condition
+}
+
+// served is where an HTTPRoute is: its parents that are ours, and a site for each IngressDaemonSet of theirs.
+type served struct {
+	object  wire.Object
+	parents []*parent
+	at      map[types.NamespacedName]*site
+}
+
+// site is where it is served by the proxies of an IngressDaemonSet.
+type site struct {
+	// listeners are the names of those, hostnames what of its hostnames they get requests for.
+	listeners, hostnames []string
+	// entries are how many a proxy has of it, one for each match, hostname and listener.
+	entries int
+}
+
+func (v *view) compileAttached(k key) *outcome {
+	object := read[gatewayv1.HTTPRoute](v, routeObject, k.namespaced())
+	if object == nil {
+		return nil
+	}
+	s := &served{objectOf(object), v.parents(object), map[types.NamespacedName]*site{}}
+	for _, p := range s.parents {
+		v.servedAt(object, p, s.at)
+	}
+	out := &outcome{value: s}
+	for set, at := range s.at {
+		at.listeners, at.hostnames = distinctNames(at.listeners), distinctNames(at.hostnames)
+		at.entries = len(at.listeners) * max(1, len(at.hostnames)) * matchesOf(object)
+		out.joins = append(out.joins, entriesOf(set, k.namespace))
+	}
+	slices.SortFunc(out.joins, compareKeys)
+	return out
+}
+
+// servedAt adds the listeners of a parent.
+func (v *view) servedAt(object *gatewayv1.HTTPRoute, p *parent, at map[types.NamespacedName]*site) {
+	if v.unassigned(p.gateway).Reason != "" {
+		return
+	}
+	addresses := nodes
+	if own := v.ownAddresses(p.gateway); len(own.all) > 0 {
+		addresses = own.all
+	}
+	for _, l := range p.listeners {
+		if !l.accepted() {
+			continue
+		}
+		here := at[p.gateway.set]
+		if here == nil {
+			here = &site{}
+			at[p.gateway.set] = here
+		}
+		for _, address := range addresses {
+			here.listeners = append(here.listeners, p.gateway.listenerName(l.name, address))
+		}
+		here.hostnames = append(here.hostnames, intersecting(object.Spec.Hostnames, l.hostname)...)
+	}
+}
+
+// matchesOf is how many matches all rules have: a rule without has one, and a route without rules a rule.
+func matchesOf(object *gatewayv1.HTTPRoute) (n int) {
+	for i := range object.Spec.Rules {
+		n += max(1, len(object.Spec.Rules[i].Matches))
+	}
+	if object.Spec.Rules == nil {
+		return 1
+	}
+	return n
 }
 
 // parents are a route's parents that are ours. Others say of theirs themselves.

@@ -24,7 +24,8 @@
 //	gatewayclass.go which IngressDaemonSet a GatewayClass names; ReferenceGrants
 //	gateway.go      a Gateway's listeners, what is wrong with them, its status
 //	gatewayaddress.go which addresses a Gateway has
-//	httproute.go    an HTTPRoute: its rules, for the listeners to which parents.go attaches it
+//	parents.go      where an HTTPRoute is served; entries.go: which HTTPRoutes of a namespace have too many entries
+//	httproute.go    an HTTPRoute: its rules, as proxies are told
 //	httprule.go     one rule: matches and backends; httpfilter.go: filters and timeouts
 //
 // Each unit reads facts through a view and gives an outcome: a value for units after it, resources,

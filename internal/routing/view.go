@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -50,6 +51,10 @@ func (v *view) compile(k key) *outcome {
 		return v.compileAssignment(k)
 	case gatewayAddressUnit:
 		return v.compileGatewayAddress(k)
+	case attachUnit:
+		return v.compileAttached(k)
+	case entriesUnit:
+		return v.compileEntries(k)
 	case routeUnit:
 		return v.compileRoute(k)
 	case gatewayStatusUnit:
@@ -136,8 +141,23 @@ func value[T any](v *view, k key) *T {
 	return nil
 }
 
-// members are the units of a kind that joined one, in their order. They need not be noted: a unit is
+// membersOf are what the units of a kind that joined one came to, in no order. They need not be noted: a unit is
 // compiled again when one joins, leaves or comes to another value.
+func membersOf[T any](v *view, k key, f fact) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for member := range v.c.members[k] {
+			o := v.c.outcomes[member]
+			if member.fact != f || o == nil {
+				continue
+			}
+			if value, is := o.value.(*T); is && !yield(value) {
+				return
+			}
+		}
+	}
+}
+
+// members are the units of a kind that joined one, in their order, which need not be noted either.
 func (v *view) members(k key, f fact) (out []key) {
 	for member := range v.c.members[k] {
 		if member.fact == f {

@@ -37,10 +37,10 @@ func object(name string, created int64) wire.Object { return wire.Object{Name: n
 func TestShares(t *testing.T) {
 	for want, r := range map[string]*wire.Route{
 		"[{shop/a:80 3 75 1 1 1 0} { 1 25 0 0 0 503}] 0": {Backends: []wire.Share{{Backend: "shop/a:80", Weight: 3}, {Weight: 1, Status: 503}}},
-		"[{shop/none:80 1 100 0 0 0 503}] 0": {Backends: []wire.Share{{Backend: "shop/none:80", Weight: 1}}},
-		"[{shop/a:80 0 0 1 1 1 0}] 500":                {Backends: []wire.Share{{Backend: "shop/a:80"}}},
-		"[] 503":                                     {Fallback: 503},
-		"[] 0":                                       {Filters: []wire.Filter{{Kind: wire.Redirect, URL: &wire.URLFilter{Status: 301}}}},
+		"[{shop/none:80 1 100 0 0 0 503}] 0":             {Backends: []wire.Share{{Backend: "shop/none:80", Weight: 1}}},
+		"[{shop/a:80 0 0 1 1 1 0}] 500":                  {Backends: []wire.Share{{Backend: "shop/a:80"}}},
+		"[] 503":                                         {Fallback: 503},
+		"[] 0":                                           {Filters: []wire.Filter{{Kind: wire.Redirect, URL: &wire.URLFilter{Status: 301}}}},
 	} {
 		rules, all := Rules(made(t, r), Wanted{})
 		if all != 1 {
