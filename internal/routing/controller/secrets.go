@@ -28,6 +28,8 @@ type secrets struct {
 	changed func(routing.Ref)
 	// patience is after how long without an answer a Secret is given up, until there is one.
 	patience time.Duration
+	// most is how many are followed of a namespace.
+	most int
 	// opening and reading have room for as many as are asked for at once.
 	opening, reading chan struct{}
 
@@ -40,6 +42,8 @@ type secrets struct {
 // followed is a Secret that is wanted.
 type followed struct {
 	stop func()
+	// refused says that it is not watched, because there are too many of its namespace.
+	refused bool
 	// over gives it up. It was set when there had been so many answers.
 	over    *time.Timer
 	answers int
@@ -64,39 +68,65 @@ const (
 	// and proxies wait for them all.
 	opensAtOnce = 50
 	readsAtOnce = 100
+	// mostOfNamespace is how many Secrets of a namespace are watched: of 5,000 certificates with their issuer's proxies
+	// can be told, see stream.Log.
+	mostOfNamespace = 6000
 )
 
 func newSecrets(running context.Context, live client.WithWatch, changed func(routing.Ref)) *secrets {
 	return &secrets{
-		running: running, live: live, changed: changed, patience: patience, all: map[types.NamespacedName]*followed{},
+		running: running, live: live, changed: changed, patience: patience, most: mostOfNamespace, all: map[types.NamespacedName]*followed{},
 		opening: make(chan struct{}, opensAtOnce), reading: make(chan struct{}, readsAtOnce),
 	}
 }
 
-// want follows these and no others.
+// want follows these and no others, of each namespace as many as are read. Who is followed stays so.
 func (s *secrets) want(names []types.NamespacedName) {
+	for _, n := range s.follows(names) {
+		s.changed(refOfSecret(n))
+	}
+}
+
+// follows gives those that are not followed from now on, because there are too many of their namespace.
+func (s *secrets) follows(names []types.NamespacedName) (refused []types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := map[types.NamespacedName]bool{}
+	wanted, of := map[types.NamespacedName]bool{}, map[string]int{}
 	for _, n := range names {
 		wanted[n] = true
-		if s.all[n] != nil {
-			continue
-		}
-		ctx, cancel := context.WithCancel(s.running)
-		f := &followed{answers: s.answers}
-		f.over = time.AfterFunc(s.patience, func() { s.giveUp(n, f) })
-		f.stop = func() { f.over.Stop(); cancel() }
-		s.all[n] = f
-		go s.follow(ctx, n, f)
 	}
 	for n, f := range s.all {
-		if !wanted[n] {
+		switch {
+		case !wanted[n]:
 			f.stop()
 			s.fails(n, f, nil)
 			delete(s.all, n)
+		case !f.refused:
+			of[n.Namespace]++
 		}
 	}
+	for _, n := range names {
+		f := s.all[n]
+		switch {
+		case f != nil && !f.refused:
+		case of[n.Namespace] < s.most:
+			of[n.Namespace]++
+			s.begin(n)
+		case f == nil:
+			s.all[n] = &followed{stop: func() {}, refused: true, unreadable: fmt.Sprintf("Ingresses and Gateways name more than %d Secrets of its namespace", s.most)}
+			refused = append(refused, n)
+		}
+	}
+	return refused
+}
+
+func (s *secrets) begin(n types.NamespacedName) {
+	ctx, cancel := context.WithCancel(s.running)
+	f := &followed{answers: s.answers}
+	f.over = time.AfterFunc(s.patience, func() { s.giveUp(n, f) })
+	f.stop = func() { f.over.Stop(); cancel() }
+	s.all[n] = f
+	go s.follow(ctx, n, f)
 }
 
 // observe tells how a Secret is, once that is known, or that it cannot be.

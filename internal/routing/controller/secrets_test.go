@@ -262,3 +262,47 @@ func TestSecretGoneBeforeRestart(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretsOfOneNamespace: of a namespace no more Secrets are watched than there may be, those first that were named
+// before, and of others it is said at once why not. When one is not named any more, there is room for another.
+func TestSecretsOfOneNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var changed []string
+		var mu sync.Mutex
+		s := newSecrets(ctx, &moody{mode: "absent"}, func(ref routing.Ref) {
+			mu.Lock()
+			defer mu.Unlock()
+			changed = append(changed, ref.String())
+		})
+		s.most = 2
+		names := func(all ...string) (out []types.NamespacedName) {
+			for _, name := range all {
+				out = append(out, types.NamespacedName{Namespace: "shop", Name: name})
+			}
+			return append(out, types.NamespacedName{Namespace: "other", Name: "a"})
+		}
+		unreadable := func() string {
+			o := &observed{unreadable: map[types.NamespacedName]string{}}
+			for n := range s.all {
+				s.observe(refOfSecret(n), o)
+			}
+			out := fmt.Sprint(o.unreadable)
+			return out
+		}
+		s.want(names("b", "c"))
+		synctest.Wait()
+		changed = nil
+		s.want(names("a", "b", "c"))
+		synctest.Wait()
+		if got := unreadable(); len(changed) != 1 || got != "map[shop/a:Ingresses and Gateways name more than 2 Secrets of its namespace]" {
+			t.Errorf("told of is %v, unreadable are %s", changed, got)
+		}
+		s.want(names("a", "c"))
+		synctest.Wait()
+		if got := unreadable(); len(changed) != 2 || got != "map[]" {
+			t.Errorf("with room again told of is %v, unreadable are %s", changed, got)
+		}
+		cancel()
+	})
+}
