@@ -11,42 +11,68 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// patience is for how long proxies wait for a Secret.
+// patience is for how long proxies wait for a Secret, and for the Gateway API where they have no Gateways.
 const patience = 10 * time.Second
 
 // apply has the Secrets watched that are named now, tells proxies, and has statuses written.
 func (r *Reconciler) apply(ctx context.Context, o *observed, compiled routing.Result) {
 	r.secrets.want(r.compiler.WantedSecrets())
-	r.commit(ctx, compiled.Changes, o.known)
+	r.commit(ctx, o, compiled.Changes)
 	r.statuses.note(o, compiled, r.complete, r.positions)
 }
 
 // commit tells proxies of changes; at first of all there is, when that is known.
-func (r *Reconciler) commit(ctx context.Context, changes []routing.Change, known bool) {
-	switch {
-	case r.complete:
-		for _, c := range changes {
-			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
-		}
-	case len(r.compiler.UnansweredSecrets()) == 0 && known:
-		r.complete = true
-		for _, set := range r.compiler.IngressDaemonSets() {
-			r.commitOne(ctx, set, r.compiler.Resources(set), nil)
-		}
-	default:
+func (r *Reconciler) commit(ctx context.Context, o *observed, changes []routing.Change) {
+	answered := len(r.compiler.UnansweredSecrets()) == 0
+	r.complete = r.complete || answered && o.known
+	r.partly = r.complete || r.partly || answered && o.classes && !o.now.Before(r.begun.Add(patience))
+	if !r.partly {
 		return
 	}
-	// Proxies that are told nothing have to know that this is all.
-	for ref := range r.objects {
-		set := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-		if _, told := r.positions[set]; ref.Kind == "IngressDaemonSet" && !told {
-			r.commitOne(ctx, set, nil, nil)
+	for _, c := range changes {
+		if r.wasTold(c.IngressDaemonSet) {
+			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
 		}
+	}
+	for _, set := range r.toBegin(changes) {
+		r.commitOne(ctx, set, r.compiler.Resources(set), nil)
 	}
 	r.Server.Complete()
 	r.forget()
+}
+
+func (r *Reconciler) wasTold(set types.NamespacedName) bool {
+	_, told := r.positions[set]
+	return told
+}
+
+// toBegin are the IngressDaemonSets whose proxies were told nothing yet, and are to be: also that this is all, where
+// there is nothing for them. Those of GatewayClasses wait until all is known.
+func (r *Reconciler) toBegin(changes []routing.Change) []types.NamespacedName {
+	var classes []gatewayv1.GatewayClass
+	sets := map[types.NamespacedName]bool{}
+	for ref, object := range r.objects {
+		if ref.Kind == "IngressDaemonSet" {
+			sets[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+		} else if class, is := object.(*gatewayv1.GatewayClass); is && !r.complete {
+			classes = append(classes, *class)
+		}
+	}
+	for _, c := range changes {
+		sets[c.IngressDaemonSet] = true
+	}
+	if !r.all {
+		for _, set := range r.compiler.IngressDaemonSets() {
+			sets[set] = true
+		}
+		r.all = r.complete
+	}
+	waiting := routing.SetsOf(nil, classes)
+	maps.DeleteFunc(sets, func(set types.NamespacedName, _ bool) bool { return r.wasTold(set) || waiting[set] })
+	return slices.Collect(maps.Keys(sets))
 }
 
 // forget lets go what is kept of IngressDaemonSets that are there no more and whose proxies are told nothing.

@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
@@ -56,9 +57,15 @@ type Reconciler struct {
 	// objects are those that the Compiler was told of, malformed why what it was told of some is not how they are now.
 	objects   map[routing.Ref]client.Object
 	malformed map[routing.Ref]string
-	// listed says whether all objects were read once. Until complete, which is when all Secrets that these
-	// name were answered for, too, or cannot be, nothing is committed: proxies would take what is missing for gone.
+	// listed says whether all objects were read once, at first when begun. Until complete, which is when all Secrets that
+	// these name were answered for, too, or cannot be, nothing is committed: proxies would take what is missing for gone.
 	listed, complete bool
+	begun            time.Time
+	// partly says whether that holds for IngressDaemonSets that no GatewayClass names: they do not wait for ever for
+	// what cannot be read of the Gateway API.
+	partly bool
+	// all says whether each for which there is something was told of it, also those that are gone and left their pods.
+	all bool
 	// positions are those at which the proxies of each IngressDaemonSet were told last.
 	positions map[types.NamespacedName]uint64
 	// withheld are resources that proxies cannot be told, by IngressDaemonSet.
@@ -78,7 +85,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "classes", len(compiled.Changes))
 	r.apply(ctx, o, compiled)
 	r.report()
-	return onepass.Next(compiled.WakeAt), nil
+	next := compiled.WakeAt
+	if patient := r.begun.Add(patience); !r.complete && patient.After(o.now) {
+		next = onepass.Earliest(next, patient)
+	}
+	return onepass.Next(next), nil
 }
 
 // tell tells the Compiler what was observed.

@@ -46,8 +46,10 @@ type observed struct {
 	// known says whether all of the Gateway API was, before the changes were taken: what came later is for the next
 	// pass.
 	known bool
-	there []client.Object
-	gone  []routing.Ref
+	// classes says whether all GatewayClasses were known.
+	classes bool
+	there   []client.Object
+	gone    []routing.Ref
 	// malformed are those that cannot be read as they are now, and why: what was read of them before counts.
 	malformed map[routing.Ref]string
 	// unreadable are Secrets of which nobody can tell how they are, and why.
@@ -67,12 +69,15 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: time.Now(), malformed: map[routing.Ref]string{}, unreadable: map[types.NamespacedName]string{}}
 	o.known = r.GatewayAPI == nil || r.GatewayAPI.Complete()
+	o.classes = r.GatewayAPI == nil || r.GatewayAPI.Known("GatewayClass")
 	changed := append(r.changes.take(), r.rewatched()...)
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)
 		return nil, err
 	}
-	r.listed = true
+	if !r.listed {
+		r.listed, r.begun = true, o.now
+	}
 	for _, object := range o.there {
 		if secret, is := object.(*corev1.Secret); is {
 			r.secrets.told(secret)

@@ -16,7 +16,7 @@ import (
 // report makes an event of each warning, once for as long as it lasts. Who begins to lead makes them of all.
 func (r *Reconciler) report() {
 	last := map[routing.Event]bool{}
-	if r.leads() && r.complete {
+	if r.leads() && (r.complete || r.partly) {
 		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.untold(), r.refused()) {
 			if last[w] = true; !r.told[w] {
 				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%.1000s", w.Message)

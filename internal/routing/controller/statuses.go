@@ -52,9 +52,9 @@ type statuses struct {
 	due map[routing.Ref]due
 	// changes counts those of all.
 	changes uint64
-	// complete says whether proxies were told of all there is: before that nothing is written, because what is not
-	// known yet seems to be gone.
-	complete bool
+	// complete says whether proxies were told of all there is, partly whether some were: before that nothing is written,
+	// or of Ingresses alone, because what is not known yet seems to be gone.
+	complete, partly bool
 }
 
 // status is what the compiler says, and at which position proxies were told the same.
@@ -119,12 +119,13 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 		s.changed(says.Object)
 		s.index(says.Object)
 	}
+	s.partly = s.partly || complete || len(positions) > 0
 	if complete && !s.complete {
 		s.complete = true
 		s.atFirst(positions)
 	}
 	maps.DeleteFunc(s.due, func(ref routing.Ref, _ due) bool { return !s.known(ref) })
-	if len(s.due) > 0 && s.complete {
+	if len(s.due) > 0 && s.partly {
 		s.trigger()
 	}
 }

@@ -142,22 +142,21 @@ func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 func (s *statuses) dues() []routing.Ref {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.complete {
-		return nil
-	}
-	return slices.Collect(maps.Keys(s.due))
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.due)), func(ref routing.Ref) bool { return !s.isKnown(ref) })
+}
+
+// isKnown reports whether there is an object of which all is known that its status says.
+func (s *statuses) isKnown(ref routing.Ref) bool {
+	return s.known(ref) && (s.complete || s.partly && ref.Kind == "Ingress")
 }
 
 // turn is the one that is to be written now. Those that failed in this pass wait for another.
 func (s *statuses) turn(failed map[routing.Ref]bool) (next routing.Ref, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.complete {
-		return next, false
-	}
 	now := time.Now()
 	for ref := range s.due {
-		if !failed[ref] && s.known(ref) && !s.from(ref).After(now) && (!is || s.before(ref, next)) {
+		if !failed[ref] && s.isKnown(ref) && !s.from(ref).After(now) && (!is || s.before(ref, next)) {
 			next, is = ref, true
 		}
 	}
@@ -198,11 +197,8 @@ func later(a, b time.Time) time.Time {
 func (s *statuses) again() (at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.complete {
-		return at
-	}
 	for ref := range s.due {
-		if s.known(ref) {
+		if s.isKnown(ref) {
 			at = onepass.Earliest(at, s.from(ref))
 		}
 	}

@@ -4,6 +4,7 @@ package gatewayapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -162,17 +163,21 @@ func (k *Kinds) Look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for %s: %w", gatewayv1.GroupVersion, err)
 	}
-	for kind := range kinds {
+	var failed []error
+	for _, kind := range Names {
 		switch watch, _ := k.Watched(kind); {
 		case served[kind] && watch == 0:
 			if err := k.begin(ctx, kind); err != nil {
-				return fmt.Errorf("watching each %s: %w", kind, err)
+				failed = append(failed, fmt.Errorf("watching each %s: %w", kind, err))
 			}
 		case watch != 0 && k.isGone(kind, served[kind]):
 			if err := k.end(ctx, kind); err != nil {
-				return fmt.Errorf("ending the watch of each %s: %w", kind, err)
+				failed = append(failed, fmt.Errorf("ending the watch of each %s: %w", kind, err))
 			}
 		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...)
 	}
 	k.mu.Lock()
 	first := !k.answered
@@ -276,14 +281,15 @@ func (k *Kinds) Watched(kind string) (watch uint64, synced bool) {
 	return w.number, w.synced()
 }
 
-// Complete reports whether it is known which kinds there are, and what there is of each.
-func (k *Kinds) Complete() bool {
+// Known reports whether it is known whether there is a kind, and what there is of it.
+func (k *Kinds) Known(kind string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, w := range k.watched {
-		if !w.synced() {
-			return false
-		}
-	}
-	return k.answered
+	w := k.watched[kind]
+	return k.answered && (w == nil || w.synced())
+}
+
+// Complete reports whether all kinds are known.
+func (k *Kinds) Complete() bool {
+	return !slices.ContainsFunc(Names, func(kind string) bool { return !k.Known(kind) })
 }

@@ -10,13 +10,16 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -34,8 +37,9 @@ type observed struct {
 
 // namespace is one that has proxies.
 type namespace struct {
-	// sets are the IngressDaemonSets there that classes of ours name.
-	sets []metav1.PartialObjectMetadata
+	// sets are the IngressDaemonSets there that classes of ours name, or may name where named is false.
+	sets  []metav1.PartialObjectMetadata
+	named bool
 	// configMap is nil where there is none.
 	configMap *corev1.ConfigMap
 }
@@ -62,21 +66,24 @@ func (r *Reconciler) observe(ctx context.Context) (o *observed, err error) {
 		if n.configMap, err = get(ctx, r.live, name, Name, &corev1.ConfigMap{}); err != nil {
 			return nil, fmt.Errorf("reading the ConfigMap in namespace %s: %w", name, err)
 		}
+		if !n.named && n.configMap == nil {
+			// Nobody trusts anybody there yet.
+			delete(o.namespaces, name)
+		}
 	}
 	o.now = time.Now()
 	return o, nil
 }
 
-// readNamespaces reads which namespaces have proxies.
+// readNamespaces reads which namespaces have proxies, or may have some where not all GatewayClasses can be read.
 func (r *Reconciler) readNamespaces(ctx context.Context) (map[string]*namespace, error) {
 	classes := &networkingv1.IngressClassList{}
 	if err := r.live.List(ctx, classes); err != nil {
 		return nil, fmt.Errorf("listing IngressClasses: %w", err)
 	}
-	gateways := &gatewayv1.GatewayClassList{}
-	// The Gateway API need not be installed.
-	if err := r.live.List(ctx, gateways); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("listing GatewayClasses: %w", err)
+	gateways, unknown := r.gatewayClasses(ctx)
+	if unknown != nil {
+		log.FromContext(ctx).Info("cannot tell which IngressDaemonSets GatewayClasses name: no other namespace than before gets what its proxies trust", "why", unknown.Error())
 	}
 	// Their statuses, which are large, are not asked for.
 	sets := &metav1.PartialObjectMetadataList{}
@@ -84,15 +91,18 @@ func (r *Reconciler) readNamespaces(ctx context.Context) (map[string]*namespace,
 	if err := r.live.List(ctx, sets); err != nil {
 		return nil, fmt.Errorf("listing IngressDaemonSets: %w", err)
 	}
-	named, out := routing.SetsOf(classes.Items, gateways.Items), map[string]*namespace{}
+	names, out := routing.SetsOf(classes.Items, gateways), map[string]*namespace{}
 	for _, set := range sets.Items {
-		if !named[client.ObjectKeyFromObject(&set)] {
+		named := names[client.ObjectKeyFromObject(&set)]
+		if !named && unknown == nil {
 			continue
 		}
-		if out[set.Namespace] == nil {
-			out[set.Namespace] = &namespace{}
+		n := out[set.Namespace]
+		if n == nil {
+			n = &namespace{}
+			out[set.Namespace] = n
 		}
-		out[set.Namespace].sets = append(out[set.Namespace].sets, set)
+		n.sets, n.named = append(n.sets, set), n.named || named
 	}
 	for name := range out {
 		there, err := get(ctx, r.live, "", name, &corev1.Namespace{})
@@ -104,6 +114,30 @@ func (r *Reconciler) readNamespaces(ctx context.Context) (map[string]*namespace,
 		}
 	}
 	return out, nil
+}
+
+// listTime is how long the list of GatewayClasses may take, of which no certificate has to wait for long.
+const listTime = 10 * time.Second
+
+// gatewayClasses are those that can be read, and why others cannot.
+func (r *Reconciler) gatewayClasses(ctx context.Context) (out []gatewayv1.GatewayClass, unknown error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gatewayv1.SchemeGroupVersion.WithKind("GatewayClassList"))
+	// The Gateway API need not be installed.
+	if err := r.live.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	for i := range list.Items {
+		object, err := gatewayapi.Convert(&list.Items[i])
+		if class, is := object.(*gatewayv1.GatewayClass); is && err == nil {
+			out = append(out, *class)
+		} else {
+			unknown = err
+		}
+	}
+	return out, unknown
 }
 
 // get reads an object, nil where there is none.

@@ -8,12 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 var everything = ctrl.Request{}
@@ -118,6 +121,37 @@ func TestNamespaces(t *testing.T) {
 		c.put(t, classOf("edge"))
 		if r.settle(t); !r.accepted(t, "edge") || c.configMap(t, "edge").Data["note"] != "" {
 			t.Error("with a class again the ConfigMap is not restored")
+		}
+	})
+}
+
+// TestGatewayClassesUnknown: where GatewayClasses cannot be listed others have certificates all the same, and who trusts
+// somebody already is told on. No other namespace gets a ConfigMap.
+func TestGatewayClassesUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		namespace := gatewayv1.Namespace("gated")
+		class := &gatewayv1.GatewayClass{ObjectMeta: named("", "gated")}
+		class.Spec.ControllerName = routing.ControllerName
+		class.Spec.ParametersRef = &gatewayv1.ParametersReference{
+			Group: gatewayv1.Group(v1alpha1.Kind.Group), Kind: gatewayv1.Kind(v1alpha1.Kind.Kind), Namespace: &namespace, Name: "web",
+		}
+		c := edge(t, append(proxies("gated")[:2], class)...)
+		c.unread = "UnstructuredList"
+		r := c.replica(true)
+		if r.settle(t); !r.accepted(t, "edge") || c.configMap(t, "gated") != nil {
+			t.Errorf("written is %s", c.wrote())
+		}
+		c.unread = ""
+		if r.settle(t); !r.accepted(t, "gated") {
+			t.Error("when they can be listed, their proxies do not accept what is shown")
+		}
+		c.unread = "UnstructuredList"
+		changed := c.configMap(t, "gated")
+		changed.Data = map[string]string{}
+		c.put(t, changed)
+		again := c.replica(true)
+		if again.settle(t); !again.accepted(t, "gated") {
+			t.Error("a ConfigMap is not restored while they cannot be listed")
 		}
 	})
 }
