@@ -2,6 +2,8 @@ package routing
 
 import (
 	"fmt"
+	"hash/fnv"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -195,7 +197,7 @@ func (a *assigning) take(g *gateway, address netip.Addr) {
 	}
 }
 
-// assign gives a Gateway the first that nobody has, unless it kept one.
+// assign gives a Gateway one that nobody has, unless it kept one.
 func (a *assigning) assign(g *gateway) {
 	own := a.of[g.name()]
 	if !g.wish.assigned || own.problem.Reason != "" {
@@ -221,13 +223,38 @@ func (a *assigning) free(g *gateway) (address netip.Addr, why string) {
 		return address, notOnHost(g)
 	}
 	for _, r := range a.c.options.GatewayAddresses {
-		for address := r.Masked().Addr(); r.Contains(address); address = address.Next() {
+		for address := range from(r, g.name()) {
 			if !a.taken[address] {
 				return address, ""
 			}
 		}
 	}
 	return address, "all addresses that Gateways may have are taken"
+}
+
+// from are the addresses of a range, beginning with one that depends on who asks: who comes next has not at once the
+// address of who has just gone, which names lead to for a while.
+func from(r netip.Prefix, who types.NamespacedName) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		hash := fnv.New32a()
+		hash.Write([]byte(who.String()))
+		first := r.Masked().Addr()
+		begin := first
+		// Of a range that is larger some are beginnings, one for each number.
+		for range hash.Sum32() % (1 << min(first.BitLen()-r.Bits(), 10)) {
+			begin = begin.Next()
+		}
+		for address := begin; r.Contains(address); address = address.Next() {
+			if !yield(address) {
+				return
+			}
+		}
+		for address := first; address != begin; address = address.Next() {
+			if !yield(address) {
+				return
+			}
+		}
+	}
 }
 
 func notOnHost(g *gateway) string {
