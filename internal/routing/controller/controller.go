@@ -72,6 +72,8 @@ type Reconciler struct {
 	withheld map[types.NamespacedName]withheld
 	// told are the warnings that were made events and that last.
 	told map[routing.Event]bool
+	// said is how often was said what proxies refuse.
+	said said
 }
 
 // Reconcile observes, compiles, acts and reports, once, for all that changed.
@@ -84,8 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	compiled := r.compiler.Compile(o.now)
 	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "classes", len(compiled.Changes))
 	r.apply(ctx, o, compiled)
-	r.report()
-	next := compiled.WakeAt
+	next := onepass.Earliest(compiled.WakeAt, r.report())
 	if patient := r.begun.Add(patience); !r.complete && patient.After(o.now) {
 		next = onepass.Earliest(next, patient)
 	}

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
@@ -72,5 +74,48 @@ func TestRefused(t *testing.T) {
 	report(3, "web-1", false, "route/Ingress/shop/cheese/0")
 	if got := said(); !strings.Contains(got, "cheese") {
 		t.Errorf("again, said is %q", got)
+	}
+}
+
+// TestRefusedOften: whatever pods say of a resource, it makes three events a minute at most, and those of an
+// IngressDaemonSet a hundred.
+func TestRefusedOften(t *testing.T) {
+	s, began, n := said{}, time.Now(), 0
+	counted := func(name string, after time.Duration) {
+		if at := s.from(Refused{IngressDaemonSet: web, Name: name}, began.Add(after)); at.IsZero() {
+			n++
+		} else if !at.Equal(began.Add(refusedEvery)) {
+			t.Errorf("it is said again at %v", at.Sub(began))
+		}
+	}
+	for i := range 50 {
+		counted("route/Ingress/shop/cheese/0", time.Duration(i)*time.Second)
+	}
+	if n != 3 {
+		t.Errorf("%d events of one resource in a minute", n)
+	}
+	for i := range 500 {
+		counted(fmt.Sprint("odd-", i), time.Duration(i)*100*time.Millisecond)
+	}
+	if n != 100 {
+		t.Errorf("%d events of all in a minute", n)
+	}
+	if counted("route/Ingress/shop/cheese/0", refusedEvery); n != 101 {
+		t.Error("none after a minute")
+	}
+	c := newCluster(t, true, ingressTo("cheese", "cheese.example.com", "cheese"))
+	c.pass(t)
+	c.said()
+	for i := range 5 {
+		c.Acknowledgements.Report(delta.Report{Peer: delta.Peer{IngressDaemonSet: web, Pod: "web-1", UID: "web-1"}, Stream: 1, Acknowledgement: stream.Acknowledgement{
+			Position: 1, Refused: []wire.Refusal{{Name: "route/Ingress/shop/cheese/0", Reason: fmt.Sprint("reason ", i)}},
+		}})
+		r := c.pass(t)
+		if again := r.RequeueAfter > 0; again != (i >= 3) {
+			t.Errorf("after event %d the next pass is in %v", i, r.RequeueAfter)
+		}
+	}
+	if got := c.said(); len(got) != 3 {
+		t.Errorf("said is %q", got)
 	}
 }

@@ -5,25 +5,77 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// report makes an event of each warning, once for as long as it lasts. Who begins to lead makes them of all.
-func (r *Reconciler) report() {
+// report makes an event of each warning, once for as long as it lasts. Who begins to lead makes them of all. It gives
+// when there is one to be made of what was said too often, zero for never.
+func (r *Reconciler) report() (again time.Time) {
 	last := map[routing.Event]bool{}
 	if r.leads() && (r.complete || r.partly) {
-		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.untold(), r.refused()) {
-			if last[w] = true; !r.told[w] {
+		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.untold()) {
+			last[w] = true
+		}
+		for _, one := range r.Acknowledgements.Refused() {
+			w := r.refused(one)
+			at := time.Time{}
+			if !r.told[w] {
+				at = r.said.from(one, time.Now())
+			}
+			if !at.IsZero() {
+				again = onepass.Earliest(again, at)
+				continue
+			}
+			last[w] = true
+		}
+		for w := range last {
+			if !r.told[w] {
 				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%.1000s", w.Message)
 			}
 		}
 	}
 	r.told = last
+	return again
+}
+
+const (
+	// refusedEvery is in how long a time a resource makes no more events than refusedOfOne, and all of an
+	// IngressDaemonSet than refusedOfAll: pods write what they say, and another text is another event.
+	refusedEvery = time.Minute
+	refusedOfOne = 3
+	refusedOfAll = 100
+)
+
+// said are the events of what is refused since a time, for each IngressDaemonSet by name.
+type said map[types.NamespacedName]*saidOf
+
+type saidOf struct {
+	since time.Time
+	times map[string]int
+	all   int
+}
+
+// from counts an event, or gives from when on it may be made.
+func (s said) from(one Refused, now time.Time) (at time.Time) {
+	of := s[one.IngressDaemonSet]
+	if of == nil || now.Sub(of.since) >= refusedEvery {
+		of = &saidOf{since: now, times: map[string]int{}}
+		s[one.IngressDaemonSet] = of
+	}
+	if of.all == refusedOfAll || of.times[one.Name] == refusedOfOne {
+		return of.since.Add(refusedEvery)
+	}
+	of.all++
+	of.times[one.Name]++
+	return at
 }
 
 // ReasonMalformed: an object is not as this controller knows its kind.
@@ -59,21 +111,18 @@ func (r *Reconciler) untold() (out []routing.Event) {
 // ReasonRefused: proxies were told of what an object asks for, and cannot use it.
 const ReasonRefused = "Refused"
 
-// refused are warnings about what proxies cannot use: what they were told before of the same serves on.
-func (r *Reconciler) refused() (out []routing.Event) {
-	for _, one := range r.Acknowledgements.Refused() {
-		object, is := routing.OriginOf(one.Name)
-		if !is || r.objects[object] == nil && (object.Kind != kindSecret || r.secrets.object(object) == nil) {
-			object = routing.Ref{Kind: v1alpha1.Kind.Kind, Namespace: one.IngressDaemonSet.Namespace, Name: one.IngressDaemonSet.Name}
-		}
-		reason, why := ReasonRefused, one.Reason
-		if port, is := strings.CutPrefix(one.Reason, wire.PortUnavailable); is {
-			reason, why = routing.ReasonPortUnavailable, "they cannot listen at "+port
-		}
-		out = append(out, routing.Event{Object: object, Reason: reason, Message: fmt.Sprintf(
-			"proxies of IngressDaemonSet %s cannot use %s: %s (pod %s)", one.IngressDaemonSet, cmp.Or(one.Name, "what they are told"), why, one.Pod)})
+// refused is a warning about what proxies cannot use: what they were told before of the same serves on.
+func (r *Reconciler) refused(one Refused) routing.Event {
+	object, is := routing.OriginOf(one.Name)
+	if !is || r.objects[object] == nil && (object.Kind != kindSecret || r.secrets.object(object) == nil) {
+		object = routing.Ref{Kind: v1alpha1.Kind.Kind, Namespace: one.IngressDaemonSet.Namespace, Name: one.IngressDaemonSet.Name}
 	}
-	return out
+	reason, why := ReasonRefused, one.Reason
+	if port, is := strings.CutPrefix(one.Reason, wire.PortUnavailable); is {
+		reason, why = routing.ReasonPortUnavailable, "they cannot listen at "+port
+	}
+	return routing.Event{Object: object, Reason: reason, Message: fmt.Sprintf(
+		"proxies of IngressDaemonSet %s cannot use %s: %s (pod %s)", one.IngressDaemonSet, cmp.Or(one.Name, "what they are told"), why, one.Pod)}
 }
 
 // regarding is the object of an event, or names it where it is not there.

@@ -103,7 +103,7 @@ func New(running context.Context, o Options, c client.Client, live client.WithWa
 		Options: o, client: c, recorder: recorder, compiler: routing.New(o.Compile), changes: noted,
 		secrets: newSecrets(running, live, changed),
 		objects: map[routing.Ref]client.Object{}, malformed: map[routing.Ref]string{}, gateways: map[string]uint64{},
-		positions: map[types.NamespacedName]uint64{}, withheld: map[types.NamespacedName]withheld{},
+		positions: map[types.NamespacedName]uint64{}, withheld: map[types.NamespacedName]withheld{}, said: said{},
 	}
 	if o.Acknowledgements == nil {
 		r.Acknowledgements = NewAcknowledgements()
