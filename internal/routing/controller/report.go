@@ -21,7 +21,7 @@ import (
 func (r *Reconciler) report() (again time.Time) {
 	last := map[routing.Event]bool{}
 	if r.leads() && (r.complete || r.partly) {
-		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.untold()) {
+		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.unsaid(), r.untold()) {
 			last[w] = true
 		}
 		for _, one := range r.Acknowledgements.Refused() {
@@ -89,6 +89,18 @@ func (r *Reconciler) unread() (out []routing.Event) {
 			comes = "what was made of it before it was changed so stays"
 		}
 		out = append(out, routing.Event{Object: ref, Reason: ReasonMalformed, Message: why + ": " + comes})
+	}
+	return out
+}
+
+// ReasonStatusFull: the status of an HTTPRoute has entries of other controllers, and no room for ours.
+const ReasonStatusFull = "StatusFull"
+
+// unsaid are warnings about statuses in which there is no room.
+func (r *Reconciler) unsaid() (out []routing.Event) {
+	for ref, n := range r.statuses.unsaid() {
+		out = append(out, routing.Event{Object: ref, Reason: ReasonStatusFull, Message: fmt.Sprintf(
+			"its status has room for %d parents, and entries of other controllers leave none for %d of those that it names: remove the entries of controllers that are gone", mostRouteParents, n)})
 	}
 	return out
 }

@@ -45,6 +45,8 @@ type statuses struct {
 	turns turns
 	// pending are the Gateways of each IngressDaemonSet of which it is still to be said that its proxies have them.
 	pending map[types.NamespacedName]map[routing.Ref]bool
+	// crowded are HTTPRoutes in whose statuses there is no room for so many entries of ours.
+	crowded map[routing.Ref]int
 	// objects are those that have a status, wanted is what the compiler says of it.
 	objects map[routing.Ref]client.Object
 	wanted  map[routing.Ref]status
@@ -75,7 +77,7 @@ type due struct {
 func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledged *Acknowledgements) *statuses {
 	s := &statuses{
 		client: c, leads: leads, trigger: trigger, acknowledged: acknowledged, pace: rate.NewLimiter(writesPerSecond, writesAtOnce),
-		turns: newTurns(), pending: map[types.NamespacedName]map[routing.Ref]bool{},
+		turns: newTurns(), pending: map[types.NamespacedName]map[routing.Ref]bool{}, crowded: map[routing.Ref]int{},
 		objects: map[routing.Ref]client.Object{}, wanted: map[routing.Ref]status{}, due: map[routing.Ref]due{},
 	}
 	acknowledged.mu.Lock()
@@ -172,11 +174,30 @@ func (s *statuses) furtherOn(set types.NamespacedName, after, upTo uint64) {
 	}
 }
 
-// index notes whether it is still to be said of a Gateway that proxies have it.
+// index notes whether it is still to be said of a Gateway that proxies have it, and whether there is room for what is to
+// be said of an HTTPRoute.
 func (s *statuses) index(ref routing.Ref) {
-	if ref.Kind != "Gateway" {
-		return
+	switch ref.Kind {
+	case "Gateway":
+		s.indexGateway(ref)
+	case "HTTPRoute":
+		delete(s.crowded, ref)
+		if wanted, object := s.wanted[ref], s.objects[ref]; object != nil && wanted.HTTPRoute != nil {
+			if n := unsaid(object.(*gatewayv1.HTTPRoute), wanted.HTTPRoute); n > 0 {
+				s.crowded[ref] = n
+			}
+		}
 	}
+}
+
+// unsaid are the HTTPRoutes in whose statuses there is no room, and for how many entries.
+func (s *statuses) unsaid() map[routing.Ref]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.crowded)
+}
+
+func (s *statuses) indexGateway(ref routing.Ref) {
 	for set, all := range s.pending {
 		if delete(all, ref); len(all) == 0 {
 			delete(s.pending, set)

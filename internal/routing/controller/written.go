@@ -172,13 +172,27 @@ func setRouteStatus(s *gatewayv1.RouteStatus, wanted *routing.RouteStatus, gener
 		}
 	}
 	for i, w := range wanted.Parents {
-		if !said[i] {
+		if !said[i] && len(next) < mostRouteParents {
 			p := gatewayv1.RouteParentStatus{ParentRef: w.Parent, ControllerName: routing.ControllerName}
 			setConditions(&p.Conditions, w.Conditions, generation)
 			next = append(next, p)
 		}
 	}
 	s.Parents = next
+}
+
+// mostRouteParents may stand in the status of an HTTPRoute (maxItems of its CRD).
+const mostRouteParents = 32
+
+// unsaid is for how many of our entries there is no room in the status of an HTTPRoute, because of others'.
+func unsaid(route *gatewayv1.HTTPRoute, wanted *routing.RouteStatus) int {
+	entries := len(wanted.Parents)
+	for _, p := range route.Status.Parents {
+		if p.ControllerName != routing.ControllerName {
+			entries++
+		}
+	}
+	return max(0, entries-mostRouteParents)
 }
 
 // beside is an HTTPRoute as the API server has it, with our entries as another has them. Those of other controllers are
