@@ -151,20 +151,26 @@ func (p pass) signer() (a *Authority, wakeAt time.Time) {
 		}
 		wakeAt = at
 	}
-	if before != nil && p.trusts(before) {
-		return before, wakeAt
+	if before == nil || !slices.ContainsFunc(p.Memory.known, before.is) {
+		return nil, wakeAt
 	}
-	return nil, wakeAt
+	if at := p.trustedAt(before); p.Now.Before(at) {
+		return nil, sooner(wakeAt, at)
+	}
+	return before, wakeAt
 }
 
-// trusts reports whether proxies trust an authority: by the Secret or, where that says nothing, by the last
-// one that this process read and by what it sees published. There may have been another Secret meanwhile. Of a
-// ConfigMap that is gone pods keep what it said last, which this process need not have seen.
-func (p pass) trusts(a *Authority) bool {
-	if !slices.ContainsFunc(p.Memory.known, a.is) {
-		return false
+// trustedAt is from when on proxies trust who signed: by the Secret or, where that says nothing, by what this process
+// sees published, or tries to publish as the leader. There may have been another Secret meanwhile. Of a ConfigMap that
+// is gone pods keep what it said last, which this process need not have seen.
+func (p pass) trustedAt(a *Authority) time.Time {
+	if !p.unread() {
+		return p.Now
 	}
-	return !p.unread() || p.publishedFor(a) >= propagation
+	if since, leads := p.Memory.seen[sight{slot: slotRestored, id: a.id()}]; leads {
+		return p.publishedAt(a, since.Add(lastTries))
+	}
+	return p.Now.Add(propagation - p.publishedFor(a))
 }
 
 // unread reports whether there is no Secret, or one that cannot be read.

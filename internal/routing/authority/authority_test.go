@@ -289,6 +289,26 @@ func TestSecretLeftAlone(t *testing.T) {
 	}
 }
 
+// TestSpoiledBeside: who changes one ConfigMap again and again while the Secret is left alone keeps who signed before from
+// signing for an hour, in which the leader publishes it, and no longer.
+func TestSpoiledBeside(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		c, p := install(t)
+		p.leads = leads
+		c.secret = &Secret{SecretType, map[string][]byte{"signing.crt": []byte("another")}}
+		for after := time.Duration(0); after <= lastTries; after += 4 * time.Minute {
+			c.configMaps["b"] = map[string]string{}
+			d := p.settle(t, c, noon.Add(time.Hour+after))
+			if signs := d.Signer != nil; signs != (leads && after == lastTries) {
+				t.Errorf("leading: %t, after %v: it signs: %t", leads, after, signs)
+			}
+			if leads && after < lastTries && (d.WakeAt.IsZero() || d.WakeAt.After(noon.Add(time.Hour+after+propagation))) {
+				t.Errorf("after %v the next pass is at %v", after, d.WakeAt)
+			}
+		}
+	}
+}
+
 // TestSecretDeleted: a new authority is made, and signs when it was published for 5 minutes. Until then who
 // signed before does, and is trusted for as long as what it signed.
 func TestSecretDeleted(t *testing.T) {

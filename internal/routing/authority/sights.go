@@ -24,6 +24,9 @@ type sight struct {
 // before it let it sign.
 const slotTried = "tried"
 
+// slotRestored is that of who signed before, whom this process publishes as the leader while no Secret says anybody.
+const slotRestored = "restored"
+
 // memory is what this pass saw, beside what was seen before and is still so.
 func (p pass) memory() Memory {
 	out := Memory{signer: p.Memory.signer, known: p.Memory.known, seen: map[sight]time.Time{}}
@@ -48,6 +51,9 @@ func (p pass) memory() Memory {
 	}
 	if p.kept.next != nil && p.Leads {
 		see(sight{slot: slotTried, id: p.kept.next.id()})
+	}
+	if p.unread() && p.Memory.signer != nil && p.Leads {
+		see(sight{slot: slotRestored, id: p.Memory.signer.id()})
 	}
 	if p.kept.signing != nil && len(p.kept.former) > 0 {
 		see(p.kept.formerSight())
