@@ -25,7 +25,10 @@ var (
 var longAgo = time.Unix(1, 0)
 
 // deadliner is what net/http's writers are beside.
-type deadliner interface{ SetReadDeadline(time.Time) error }
+type deadliner interface {
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
 
 // clientBody is a request's body as it is read: by the handler, or by the goroutine that sends it while
 // the handler waits for the response.

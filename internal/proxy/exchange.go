@@ -26,6 +26,8 @@ type exchange struct {
 	status int
 	// last says whether the connection ends with the answer.
 	last bool
+	// writeBy is until when a client of HTTP/2 is to take what is written, zero for any time.
+	writeBy time.Time
 
 	// asked is what leads to the route. Its functions are made once.
 	asked table.Request

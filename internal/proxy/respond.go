@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 )
@@ -61,9 +62,38 @@ func (x *exchange) beginAnswer(status int) {
 		h["Connection"] = closes
 	}
 	x.status = status
+	x.boundWrites()
 	x.w.WriteHeader(status)
 	if x.hasBody {
 		x.body.unbind()
+	}
+}
+
+// boundWrites gives a client of HTTP/2 some time to take what is written next, or else its stream ends: as long as
+// may be, or a quarter longer, so that it is not set each time. Where the client gives no window nothing is written, so
+// that the connection's own bound does not hold. This one holds after the handler's end, too: net/http writes the last
+// of an answer then.
+func (x *exchange) boundWrites() {
+	patience := x.p.options.Write
+	if x.r.ProtoMajor != 2 || patience == 0 {
+		return
+	}
+	if now := time.Now(); x.writeBy.Sub(now) < patience {
+		x.setWriteBy(now.Add(patience + patience/4))
+	}
+}
+
+// freeWrites takes the bound away: the client has taken all, and the endpoint is waited for.
+func (x *exchange) freeWrites() {
+	if !x.writeBy.IsZero() {
+		x.setWriteBy(time.Time{})
+	}
+}
+
+func (x *exchange) setWriteBy(by time.Time) {
+	x.writeBy = by
+	if conn, fine := x.w.(deadliner); fine {
+		conn.SetWriteDeadline(by)
 	}
 }
 
@@ -84,15 +114,15 @@ func (x *exchange) copyBody() bool {
 	if x.r.Method == http.MethodHead || !mayHaveLength(a.status) {
 		return true
 	}
-	flusher := x.w.(http.Flusher)
 	if a.length != 0 && !a.body.Ready() {
-		flusher.Flush()
+		x.flush()
 	}
 	buf := copies.Get().(*[copySize]byte)
 	defer copies.Put(buf)
 	for {
 		n, err := a.body.Read(buf[:])
 		if n > 0 {
+			x.boundWrites()
 			if _, failed := x.w.Write(buf[:n]); failed != nil {
 				return false
 			}
@@ -104,9 +134,15 @@ func (x *exchange) copyBody() bool {
 			x.backend.counts.broken.Add(1)
 			return false
 		case !a.body.Ready():
-			flusher.Flush()
+			x.flush()
 		}
 	}
+}
+
+// flush sends what is held back, before more is waited for.
+func (x *exchange) flush() {
+	x.w.(http.Flusher).Flush()
+	x.freeWrites()
 }
 
 // sendTrailer sends fields that came after the body.
