@@ -4,13 +4,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
+	"golang.org/x/sys/unix"
 )
 
 // resetting reads a request's head, and resets.
@@ -215,6 +218,69 @@ func TestEjection(t *testing.T) {
 	}
 }
 
+// TestNoDescriptors: that this process has none left is held against no endpoint, of either protocol, and is 503.
+func TestNoDescriptors(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetHTTP1(true)
+	hi := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }
+	for _, protocol := range []string{"", protocolH2C} {
+		s := started(t)
+		all := backendOf(cheddar, h2Server(t, &protocols, hi), h2Server(t, &protocols, hi))
+		all[1].Backend.Protocol = protocol
+		tell(t, s, append(all, web(), route("all", func(r *wire.Route) { r.Hostnames = []string{"a"} }))...)
+		c := dial(t, s, 80)
+		ask := func(host string) string {
+			c.Say("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+			r, _ := c.Response(t, "GET")
+			return r.Status[:3]
+		}
+		// The connection is the last that it can take.
+		if status := ask("none"); status != "404" {
+			t.Fatal(status)
+		}
+		allow := withoutDescriptors(t)
+		short := ask("a")
+		allow()
+		if short != "503" {
+			t.Errorf("%q: without descriptors it is %s", protocol, short)
+		}
+		states, _ := s.proxy.Endpoints(cheddar, 2)
+		for _, state := range states {
+			if state.Failed != nil || !state.Out.IsZero() {
+				t.Errorf("%q: held against the endpoint is %v, until %v", protocol, state.Failed, state.Out)
+			}
+		}
+		if status := ask("a"); status != "200" {
+			t.Errorf("%q: with descriptors it is %s", protocol, status)
+		}
+	}
+}
+
+// withoutDescriptors lets the process have no more than it has, until what it returns is called.
+func withoutDescriptors(t testing.TB) (allow func()) {
+	t.Helper()
+	next, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(next)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	set := func(limit unix.Rlimit) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}
+	allow = func() { set(before) }
+	// Otherwise what a failing test leaves cannot be ended.
+	t.Cleanup(allow)
+	set(unix.Rlimit{Cur: uint64(next), Max: before.Max})
+	return allow
+}
+
 // TestFaults: what is held against an endpoint, and how the client is told.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {
@@ -224,6 +290,12 @@ func TestFaults(t *testing.T) {
 	}{
 		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: io.EOF}, true, 502},
 		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: upstream.ErrLeft}, false, 502},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, true, 502},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: os.NewSyscallError("socket", syscall.EMFILE)}, false, 503},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: os.NewSyscallError("socket", syscall.ENFILE)}, false, 503},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: os.NewSyscallError("socket", syscall.ENOBUFS)}, false, 503},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: os.NewSyscallError("socket", syscall.ENOMEM)}, false, 503},
+		{upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting, Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}, false, 503},
 		{upstream.Error{Class: upstream.TimedOut, During: upstream.Connecting}, true, 504},
 		{upstream.Error{Class: upstream.TimedOut, During: upstream.AwaitingHead}, true, 504},
 		{upstream.Error{Class: upstream.NotWritten, During: upstream.Sending}, true, 502},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/balance"
@@ -183,7 +185,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 func isFault(failed *upstream.Error) bool {
 	switch failed.Class {
 	case upstream.NotConnected:
-		return !errors.Is(failed, upstream.ErrLeft)
+		return !errors.Is(failed, upstream.ErrLeft) && !isShortage(failed)
 	case upstream.NotWritten, upstream.NoResponse:
 		return true
 	case upstream.BodyBroken, upstream.TimedOut:
@@ -191,6 +193,15 @@ func isFault(failed *upstream.Error) bool {
 	}
 	return false
 }
+
+// isShortage reports whether it was this machine or process that had nothing left for a connection: no descriptor, no
+// port, no memory. The endpoint was not asked.
+func isShortage(failed *upstream.Error) bool {
+	number, is := errors.AsType[syscall.Errno](failed)
+	return is && slices.Contains(shortages, number)
+}
+
+var shortages = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM}
 
 // failureOf is how far a try had come.
 func failureOf(failed *upstream.Error) balance.Failure {
@@ -216,6 +227,10 @@ func (x *exchange) statusOf(failed *upstream.Error) int {
 		return int(status)
 	}
 	switch failed.Class {
+	case upstream.NotConnected:
+		if isShortage(failed) {
+			return http.StatusServiceUnavailable
+		}
 	case upstream.TimedOut:
 		return http.StatusGatewayTimeout
 	case upstream.Canceled:
