@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 		"all that is needed":         {args: needed},
 		"no metrics":                 {args: []string{"--metrics-address="}},
 		"metrics at any address":     {args: []string{"--metrics-address=:9081"}},
-		"nothing is bounded":         {args: []string{"--connect-timeout=0", "--body-rate=0", "--body-rate-window=0", "--max-body-bytes=0"}},
+		"nothing is bounded":         {args: []string{"--connect-timeout=0", "--body-rate=0", "--body-rate-window=0", "--max-body-bytes=0", "--max-connections=0"}},
 		"no folder of controllers":   {args: []string{"--controller-dir="}, fails: "--controller-dir is needed"},
 		"no token":                   {args: []string{"--token-file="}, fails: "--token-file is needed"},
 		"no socket":                  {args: []string{"--ready-socket="}, fails: "--ready-socket is needed"},
@@ -83,7 +83,7 @@ func TestDefaults(t *testing.T) {
 		console: "127.0.0.1:9080",
 		options: proxy.Options{
 			Head: 10 * time.Second, HeadBytes: 64 << 10, Idle: 75 * time.Second, Write: 75 * time.Second, BodyRate: 240, BodyWindow: 30 * time.Second,
-			Streams: 250, DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
+			Streams: 250, Connections: 16384, DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
 			Upstream: upstream.Options{Connect: time.Second, Head: 60 * time.Second, HeadBytes: 64 << 10, Progress: 75 * time.Second,
 				Continue: time.Second, Idle: 75 * time.Second, MaxIdle: 256},
 		}}
@@ -103,6 +103,7 @@ func TestEachFlag(t *testing.T) {
 		"--client-write-timeout=4s", "--body-rate=5", "--body-rate-window=6s", "--max-body-bytes=7", "--max-streams=8", "--drain-delay=9s",
 		"--drain-idle=10s", "--drain-timeout=11s", "--connect-timeout=12s", "--response-head-timeout=13s", "--response-head-bytes=14",
 		"--progress-timeout=15s", "--continue-timeout=16s", "--endpoint-idle-timeout=17s", "--endpoint-max-idle=18",
+		"--max-connections=19",
 	}, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestEachFlag(t *testing.T) {
 		options: proxy.Options{
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
 			Head:    1 * time.Second, HeadBytes: 2, Idle: 3 * time.Second, Write: 4 * time.Second, BodyRate: 5, BodyWindow: 6 * time.Second,
-			MaxBody: 7, Streams: 8, DrainDelay: 9 * time.Second, DrainIdle: 10 * time.Second, DrainTimeout: 11 * time.Second,
+			MaxBody: 7, Streams: 8, Connections: 19, DrainDelay: 9 * time.Second, DrainIdle: 10 * time.Second, DrainTimeout: 11 * time.Second,
 			Upstream: upstream.Options{Connect: 12 * time.Second, Head: 13 * time.Second, HeadBytes: 14, Progress: 15 * time.Second,
 				Continue: 16 * time.Second, Idle: 17 * time.Second, MaxIdle: 18},
 		}}

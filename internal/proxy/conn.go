@@ -45,8 +45,9 @@ type clientConn struct {
 	// ended whether it came to the connection's end.
 	late, told, ended atomic.Bool
 	lingers           atomic.Bool
-	// writeBy is the deadline for writes, in nanoseconds since 1970.
-	writeBy atomic.Int64
+	// writeBy is the deadline for writes, idleSince since when it has waited for a request, both in nanoseconds since
+	// 1970. The latter is 0 while one is under way, and after a change of protocol.
+	writeBy, idleSince atomic.Int64
 }
 
 func newClientConn(s *Server, tcp *net.TCPConn, port uint16) *clientConn {
@@ -56,6 +57,7 @@ func newClientConn(s *Server, tcp *net.TCPConn, port uint16) *clientConn {
 		peerField: []string{peer.String()}, portField: []string{strconv.Itoa(int(port))},
 	}
 	c.over = c
+	c.idleSince.Store(time.Now().UnixNano())
 	return c
 }
 
@@ -135,6 +137,7 @@ func (c *clientConn) SetWriteDeadline(t time.Time) error {
 // Close ends the connection. If a request was under way, that is told at once, and what the client sends
 // meanwhile is read for a moment.
 func (c *clientConn) Close() error {
+	c.s.clients.remove(c)
 	if !c.active.Load() || c.ended.Load() || c.s.closing.Load() {
 		return c.TCPConn.Close()
 	}
@@ -160,6 +163,7 @@ func (s *Server) follow(c net.Conn, state http.ConnState) {
 		s.proxy.metrics.connections.Add(1)
 	case http.StateActive:
 		client.active.Store(true)
+		client.idleSince.Store(0)
 		if client.late.Load() {
 			client.tell()
 		}
@@ -168,6 +172,7 @@ func (s *Server) follow(c net.Conn, state http.ConnState) {
 		client.late.Store(false)
 		client.begun.Store(false)
 		client.served.Store(true)
+		client.idleSince.Store(time.Now().UnixNano())
 	case http.StateHijacked:
 		client.active.Store(false)
 		client.told.Store(true)

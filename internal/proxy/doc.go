@@ -9,8 +9,8 @@
 //   - backend.go: endpoints, weights, budgets. send.go: tries and retries. body.go: the request's body,
 //     and how slow it may be. h2c.go: backends of HTTP/2.
 //   - respond.go: the way back. tunnel.go, websocket.go: connections that change their protocol.
-//   - server.go: Server, its listeners and certificates. conn.go: a client's connection. drain.go: the
-//     end.
+//   - server.go: Server, its listeners and certificates. conn.go: a client's connection. clients.go: how
+//     many there are. drain.go: the end.
 //   - metrics.go: what is counted. endpoints.go: how endpoints stand.
 //
 // A request takes two locks, of its backend, each for the time of a choice. All else that it reads does

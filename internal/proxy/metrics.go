@@ -29,6 +29,7 @@ type metrics struct {
 	durations   [len(buckets) + 1]atomic.Uint64
 	nanoseconds atomic.Int64
 	connections atomic.Int64
+	displaced   atomic.Uint64
 }
 
 // buckets are bounds of durations in seconds.
@@ -68,8 +69,9 @@ var (
 	secondsTotal   = describe("request_seconds", "How long requests took from their head to the end of the response, in seconds.")
 	underWay       = describe("requests", "Requests under way, with connections that have changed their protocol.")
 	connectionsNow = describe("connections", "Connections of clients.")
+	displacedTotal = describe("displaced_connections_total", "Connections of clients that were closed because there were too many: idle ones, and new ones where none was idle.")
 
-	described = []*prometheus.Desc{requestsTotal, failuresTotal, retriesTotal, exhaustedTotal, brokenTotal, refusedTotal, secondsTotal, underWay, connectionsNow}
+	described = []*prometheus.Desc{requestsTotal, failuresTotal, retriesTotal, exhaustedTotal, brokenTotal, refusedTotal, secondsTotal, underWay, connectionsNow, displacedTotal}
 )
 
 // Describe is of prometheus.Collector.
@@ -92,6 +94,7 @@ func (p *Proxy) Collect(out chan<- prometheus.Metric) {
 	m.collectDurations(out)
 	out <- prometheus.MustNewConstMetric(underWay, prometheus.GaugeValue, float64(p.under.Load()))
 	out <- prometheus.MustNewConstMetric(connectionsNow, prometheus.GaugeValue, float64(m.connections.Load()))
+	counter(out, displacedTotal, &m.displaced)
 }
 
 // counter is left out while it is 0.

@@ -31,6 +31,8 @@ type Options struct {
 	Write time.Duration
 	// Streams bounds the requests at a time on a connection of HTTP/2.
 	Streams int
+	// Connections bounds those that clients have open: beyond, idle ones make room, see clients; 0 is any number.
+	Connections int
 
 	// DrainDelay is for how long a drain takes connections as before, DrainIdle for how long at least it
 	// leaves idle ones open, DrainTimeout after what it ends those that go on; all from its beginning.
@@ -49,7 +51,7 @@ func Defaults() Options {
 		Upstream: upstream.Defaults(),
 		Head:     10 * time.Second, HeadBytes: 64 << 10, Idle: 75 * time.Second,
 		BodyRate: 240, BodyWindow: 30 * time.Second,
-		Write: 75 * time.Second, Streams: 250,
+		Write: 75 * time.Second, Streams: 250, Connections: 16384,
 		DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
 	}
 }

@@ -30,6 +30,7 @@ type Server struct {
 	options Options
 	http    *http.Server
 	tls     *tls.Config
+	clients clients
 	// listen opens a listener. Tests have another.
 	listen func(address string) (net.Listener, error)
 
@@ -52,6 +53,7 @@ type Unavailable struct {
 // NewServer has a Proxy with an empty table, and no listeners. Drain or Close ends both.
 func NewServer(o Options) *Server {
 	s := &Server{proxy: New(o), options: o, listen: ListenShared, bound: map[uint16]net.Listener{}, over: make(chan struct{})}
+	s.clients = clients{most: o.Connections, open: map[*clientConn]bool{}}
 	s.tls = &tls.Config{GetCertificate: s.certificate, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -147,7 +149,7 @@ type listener struct {
 }
 
 // Accept is the next connection, with TLS where the table says so. One to an address at which there is no
-// listener is closed.
+// listener is closed, and so is one for which there is no room.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -163,6 +165,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		switch encrypted, found := l.s.proxy.Table().Speaks(client.local, l.port); {
 		case !found:
 			c.Close()
+		case !l.s.clients.admit(client):
+			c.Close()
+			l.s.proxy.metrics.displaced.Add(1)
 		case encrypted:
 			client.over = tls.Server(client, l.s.tls)
 			return client.over, nil

@@ -1,0 +1,59 @@
+package proxy
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// clients are the connections of clients. Where there are as many as there may be, those make room for new ones that
+// have waited longest for a request, as nginx has it: whoever holds idle ones open cannot keep others out by them, as he
+// could where new ones were refused.
+type clients struct {
+	// most is how many there may be, 0 for any number.
+	most int
+
+	mu   sync.Mutex
+	open map[*clientConn]bool
+}
+
+// admit takes a connection in. It is false where there is no room, because each of the others has a request under way.
+func (s *clients) admit(c *clientConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.most > 0 && len(s.open) >= s.most && !s.makeRoom() {
+		return false
+	}
+	s.open[c] = true
+	return true
+}
+
+// makeRoom ends a sixteenth of the connections, so that not each new one has to look through all of them; fewer where
+// fewer are idle. It is false where none is.
+func (s *clients) makeRoom() bool {
+	type idle struct {
+		*clientConn
+		since int64
+	}
+	var all []idle
+	for c := range s.open {
+		if since := c.idleSince.Load(); since != 0 {
+			all = append(all, idle{c, since})
+		}
+	}
+	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.since, b.since) })
+	all = all[:min(len(all), max(s.most/16, 1))]
+	for _, c := range all {
+		delete(s.open, c.clientConn)
+		// net/http finds that it has ended, and closes the rest of it.
+		c.TCPConn.Close()
+		c.s.proxy.metrics.displaced.Add(1)
+	}
+	return len(all) > 0
+}
+
+func (s *clients) remove(c *clientConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
