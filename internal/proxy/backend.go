@@ -85,6 +85,13 @@ func (b *backend) close() {
 	b.endpoints.Set(nil)
 }
 
+// speaks is the protocol of its endpoints, as the table has it.
+func (b *backend) speaks() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.told.Protocol
+}
+
 // begin counts a request, and gives the name of the backend's cookie, empty for none.
 func (b *backend) begin(now time.Time) (cookie string) {
 	b.mu.Lock()

@@ -69,6 +69,10 @@ func (x *exchange) readBody() (status int) {
 	x.expects = hasElement(r.Header["Expect"], "100-continue")
 	x.small = !x.expects && 0 < r.ContentLength && r.ContentLength <= balance.MaxBody
 	x.body.begin(x.w, r, o)
+	if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") && x.backend.speaks() == protocolH2C {
+		// A stream of messages has no rate, where the endpoint may take it as one.
+		x.body.rate = 0
+	}
 	if o.MaxBody > 0 && r.ContentLength > o.MaxBody {
 		return http.StatusRequestEntityTooLarge
 	}
@@ -105,10 +109,6 @@ func (b *clientBody) begin(w http.ResponseWriter, r *http.Request, o *Options) {
 	}
 	b.keeps = r.ContentLength < 0 && r.Trailer == nil && balance.Repeatable(r.Method)
 	b.rate, b.window, b.patience = o.BodyRate, o.BodyWindow, o.BodyWindow
-	if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-		// A stream of messages has no rate.
-		b.rate = 0
-	}
 }
 
 // Read reads what there is, and fails if less comes than is to, or more than may.

@@ -244,6 +244,35 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// TestSlowMessages: a stream of gRPC has no rate, where its endpoint takes it as one. What only says that it is gRPC, to
+// an endpoint that waits for the end of a request, has.
+func TestSlowMessages(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	for protocol, want := range map[string]string{"": "408 408 Request Timeout\n", protocolH2C: "200 "} {
+		const window = 300 * time.Millisecond
+		s := started(t, func(o *Options) { o.BodyRate, o.BodyWindow = 10, window })
+		all := backendOf(cheddar, e)
+		all[1].Backend.Protocol = protocol
+		tell(t, s, append(all, web(), route("all"))...)
+		body, feed := io.Pipe()
+		// It is over long after the window.
+		end := time.AfterFunc(5*window, func() { feed.Close() })
+		defer end.Stop()
+		q := request(t, "POST", "http://a/", body)
+		q.Header.Set("Content-Type", "application/grpc")
+		c := clientAt(t, s, 80, func(tr *http.Transport) {
+			tr.Protocols = new(http.Protocols)
+			tr.Protocols.SetUnencryptedHTTP2(true)
+		})
+		if text, _ := did(t, c, q); text != want {
+			t.Errorf("%q: %q, want %q", protocol, text, want)
+		}
+	}
+}
+
 // TestLargeBody: beyond the bound it is 413, whether the length is said or not.
 func TestLargeBody(t *testing.T) {
 	e := handled(t, "reader", func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
