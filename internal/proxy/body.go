@@ -39,6 +39,8 @@ type clientBody struct {
 	touched, ended atomic.Bool
 	// status is that of the answer where reading failed, 0 where it did not.
 	status atomic.Int32
+	// trim is called at its end, when its trailer is there.
+	trim func()
 	// left is how many bytes may come, negative for any number.
 	left int64
 
@@ -69,6 +71,7 @@ func (x *exchange) readBody() (status int) {
 	x.expects = hasElement(r.Header["Expect"], "100-continue")
 	x.small = !x.expects && 0 < r.ContentLength && r.ContentLength <= balance.MaxBody
 	x.body.begin(x.w, r, o)
+	x.body.trim = x.trim
 	if r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") && x.backend.speaks() == protocolH2C {
 		// A stream of messages has no rate, where the endpoint may take it as one.
 		x.body.rate = 0
@@ -134,6 +137,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	}
 	switch {
 	case err == io.EOF:
+		b.trim()
 		b.ended.Store(true)
 	case err != nil:
 		b.fail(err)
@@ -210,7 +214,7 @@ func (x *exchange) isWhole() bool {
 	if !x.hasBody || x.small || !x.body.touched.Load() {
 		return true
 	}
-	if x.shared || !x.body.ended.Load() || !x.body.keeps {
+	if x.shared || !x.body.ended.Load() || !x.body.keeps || len(x.r.Trailer) > 0 {
 		return false
 	}
 	x.small, x.kept = true, x.body.kept

@@ -58,15 +58,17 @@ type exchange struct {
 	head     upstream.Head
 	request  upstream.Request
 	response upstream.Response
-	// inform and stop are functions for request, made once.
-	inform func(int, []upstream.Header)
-	stop   func()
+	// inform, stop and trailer are functions for request, trim is one for body, all made once.
+	inform     func(int, []upstream.Header)
+	stop, trim func()
+	trailer    func() http.Header
 }
 
 func newExchange(p *Proxy) *exchange {
 	x := &exchange{p: p}
 	x.asked.Header, x.asked.Query = x.header, x.parameter
-	x.inform, x.stop = x.passOn, x.body.stop
+	x.inform, x.stop, x.trim = x.passOn, x.body.stop, x.trimTrailer
+	x.trailer = func() http.Header { return x.r.Trailer }
 	return x
 }
 
@@ -83,7 +85,7 @@ func (x *exchange) clear() {
 	*x = exchange{
 		p: x.p, asked: table.Request{Header: x.asked.Header, Query: x.asked.Query},
 		kept: x.kept[:0], try: try{tried: x.try.tried[:0], unreached: x.try.unreached[:0]},
-		head: x.head, response: x.response, inform: x.inform, stop: x.stop,
+		head: x.head, response: x.response, inform: x.inform, stop: x.stop, trim: x.trim, trailer: x.trailer,
 	}
 }
 

@@ -94,6 +94,7 @@ func (x *exchange) filter() (status int) {
 			}
 		}
 	}
+	x.trimTrailer()
 	return 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -92,10 +93,28 @@ func (x *exchange) requestForH2C(address string) (*http.Request, error) {
 		q.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 		q.Body, _ = q.GetBody()
 	case x.hasBody:
-		q.ContentLength, q.Body, q.Trailer = x.r.ContentLength, io.NopCloser(&x.body), x.r.Trailer
+		q.ContentLength, q.Trailer = x.r.ContentLength, http.Header{}
+		maps.Copy(q.Trailer, x.r.Trailer)
+		q.Body = h2cUpload{x, q.Trailer}
 	}
 	return q, nil
 }
+
+// h2cUpload is the body of a request for HTTP/2. At its end it fills the trailer, which net/http reads then.
+type h2cUpload struct {
+	x       *exchange
+	trailer http.Header
+}
+
+func (u h2cUpload) Read(p []byte) (int, error) {
+	n, err := u.x.body.Read(p)
+	if err == io.EOF {
+		maps.Copy(u.trailer, u.x.r.Trailer)
+	}
+	return n, err
+}
+
+func (h2cUpload) Close() error { return nil }
 
 // failedH2C says how far a request had come.
 func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
 // fields are what a head is written to: upstream.Head or http.Header.
@@ -40,6 +42,27 @@ func (x *exchange) writeFields(to fields) {
 	if len(x.r.Trailer) > 0 && x.r.ContentLength < 0 {
 		to.Add("Trailer", trailerNames(x.r.Trailer))
 	}
+}
+
+// trimTrailer takes away what may not come after the request's body: of what is announced before the head is sent,
+// and of what there is at the end.
+func (x *exchange) trimTrailer() {
+	maps.DeleteFunc(x.r.Trailer, func(name string, _ []string) bool { return !x.mayTrail(name) })
+}
+
+// mayTrail reports whether a field may come after the body. A server that takes it for one of the head is not to believe
+// a stranger there what it would not be told in the head, or what a filter gives or takes away (RFC 9110, 6.5.1).
+func (x *exchange) mayTrail(name string) bool {
+	tells, _ := isForwarded(name)
+	if tells || isHop(name) || name == "Authorization" || name == "Cookie" {
+		return false
+	}
+	for _, filters := range [...][]wire.Filter{x.route.Filters, x.share.Filters} {
+		if slices.ContainsFunc(filters, func(f wire.Filter) bool { return f.Kind == wire.RequestHeaders && concerns(f.Headers, dashed(name)) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // dropConnection takes away the fields that are named as being about the connection, before routes and filters see

@@ -111,6 +111,26 @@ func TestRetryOfAStream(t *testing.T) {
 	}
 }
 
+// TestNoRetryOfTrailers: what had fields after its body is not sent again without them.
+func TestNoRetryOfTrailers(t *testing.T) {
+	e, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
+		io.Copy(io.Discard, httputil.NewChunkedReader(s.In))
+		s.Head()
+		if s.Number == 0 {
+			s.Reset()
+			return
+		}
+		s.Say(hello)
+	})
+	s := serving(t, e)
+	c := dial(t, s, 80)
+	c.Say("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n")
+	if r, body := c.Response(t, "PUT"); r.StatusCode != 502 {
+		t.Errorf("%s %q", r.Status, body)
+	}
+}
+
 // TestRetriesAreFew: at most 2 for a request, and none beyond the budget.
 func TestRetriesAreFew(t *testing.T) {
 	s := started(t)

@@ -126,7 +126,7 @@ func (x *exchange) giveTo(e *endpoint, now time.Time) *upstream.Error {
 	case x.small:
 		q.Body = x.kept
 	case x.hasBody:
-		q.Stream, q.Stop, q.Trailer, q.Expect = &x.body, x.stop, x.r.Trailer, x.expects
+		q.Stream, q.Stop, q.Trailer, q.Expect = &x.body, x.stop, x.trailer, x.expects
 	}
 	if err := e.Value.pool.Do(x.r.Context(), q, &x.response); err != nil {
 		failed, _ := errors.AsType[*upstream.Error](err)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +143,40 @@ func TestTrailers(t *testing.T) {
 	tell(t, s, backendOf(cheddar, once)...)
 	if text, r := did(t, clientAt(t, s, 80), request(t, "GET", "http://a/", nil)); text != "200 hello" || r.Trailer.Get("X-Sum") != "3" {
 		t.Errorf("%q with trailer %v", text, r.Trailer)
+	}
+}
+
+// TestTrailersOfStrangers: a request's come through, announced or not, but for those that would say of the client what
+// the head may not, or what a filter has in its hands.
+func TestTrailersOfStrangers(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, r *http.Request) {
+		announced := slices.Sorted(maps.Keys(r.Trailer))
+		io.Copy(io.Discard, r.Body)
+		fmt.Fprintf(w, "%v%v", announced, r.Trailer)
+	})
+	const fields = "X-Sum: 1\r\nX-Forwarded-For: 6.6.6.6\r\nX_Real_Ip: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nCookie: a=b\r\nAuthorization: x\r\nX-Role: admin\r\nX_Gone: 1\r\n\r\n"
+	const names = "Trailer: X-Sum, X-Forwarded-For, X_Real_Ip, Forwarded, Cookie, Authorization, X-Role, X_Gone\r\n"
+	for _, protocol := range []string{"", protocolH2C} {
+		s := started(t)
+		all := backendOf(cheddar, e)
+		all[1].Backend.Protocol = protocol
+		tell(t, s, append(all, web(), route("all", func(r *wire.Route) {
+			r.Filters = []wire.Filter{{Kind: wire.RequestHeaders, Headers: &wire.HeaderFilter{Set: []wire.Header{{Name: "x-role", Value: "guest"}}, Remove: []string{"x-gone"}}}}
+		}))...)
+		for announced, want := range map[string]string{"": "[]map[X-Sum:[1]]", names: "[X-Sum]map[X-Sum:[1]]"} {
+			if protocol == protocolH2C && announced == "" {
+				// net/http's server has none that was not announced.
+				want = "[]map[]"
+			}
+			c := dial(t, s, 80)
+			c.Say("POST / HTTP/1.1\r\nHost: a\r\n" + announced + "Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + fields)
+			if r, body := c.Response(t, "POST"); body != want {
+				t.Errorf("%q, announced %q: %s %q, want %q", protocol, announced, r.Status, body, want)
+			}
+		}
 	}
 }
 

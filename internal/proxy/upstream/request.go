@@ -135,9 +135,9 @@ type Request struct {
 	// Stop makes Stream's Read return when its rest is not wanted any more. Without it, closing the response
 	// waits until Read returns by itself.
 	Stop func()
-	// Trailer is sent after a Stream of unknown length, of what it holds then, but for fields that have
-	// no place there.
-	Trailer http.Header
+	// Trailer gives what is sent after a Stream of unknown length, but for fields that have no place there. It is
+	// asked when Stream has ended, and may be nil.
+	Trailer func() http.Header
 	// Expect says whether the head has "Expect: 100-continue": then Stream is not read until 100 (Continue)
 	// comes, or Options.Continue is over; and never, if a final response comes before.
 	Expect bool

@@ -25,7 +25,7 @@ type upload struct {
 	c       *conn
 	stream  io.Reader
 	left    int64 // -1 where it is unknown
-	trailer http.Header
+	trailer func() http.Header
 	stop    func()
 
 	// waits says whether it has not begun, since 100 (Continue) may come until then.
@@ -98,7 +98,11 @@ func (u *upload) send(piece []byte) error {
 
 // sendEnd sends the last chunk and the trailer.
 func (u *upload) sendEnd(piece []byte) error {
-	end, err := appendTrailer(append(piece[:0], "0\r\n"...), u.trailer)
+	var trailer http.Header
+	if u.trailer != nil {
+		trailer = u.trailer()
+	}
+	end, err := appendTrailer(append(piece[:0], "0\r\n"...), trailer)
 	if err != nil {
 		return errStream{err}
 	}

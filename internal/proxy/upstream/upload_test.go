@@ -65,7 +65,7 @@ func TestUploads(t *testing.T) {
 	fine(t, p, uploading(-1, strings.NewReader("")), "")
 	q := uploading(-1, strings.NewReader("x"))
 	q.Head.Add("Trailer", "X-Sum")
-	q.Trailer = http.Header{"X-Sum": {"1"}, "Content-Length": {"7"}, "Host": {"b"}}
+	q.Trailer = func() http.Header { return http.Header{"X-Sum": {"1"}, "Content-Length": {"7"}, "Host": {"b"}} }
 	fine(t, p, q, "x")
 	if len(trailer) != 1 || trailer.Get("X-Sum") != "1" {
 		t.Errorf("the trailer is %v, the header %v", trailer, header)
