@@ -54,18 +54,14 @@ func serveConsole(ctx context.Context, address string, c *console.Console, log *
 	var both sync.WaitGroup
 	defer both.Wait()
 	both.Go(func() {
-		if err := c.AnswerPeers(ctx); err != nil {
-			log.Error("the other proxies of the node are not answered", "error", err)
+		serveAgain(ctx, log, "the console's part for the other proxies of the node", func() error { return c.AnswerPeers(ctx) })
+	})
+	serveAgain(ctx, log, "the console", func() error {
+		l, err := proxy.ListenShared(address)
+		if err != nil {
+			return err
 		}
+		log.Info("the console is served", "address", l.Addr())
+		return c.Serve(ctx, l)
 	})
-	l := listenSoon(ctx, log, "the console cannot be served, it is tried again every second", func() (net.Listener, error) {
-		return proxy.ListenShared(address)
-	})
-	if l == nil {
-		return
-	}
-	log.Info("the console is served", "address", l.Addr())
-	if err := c.Serve(ctx, l); err != nil {
-		log.Error("the console is not served any more", "error", err)
-	}
 }

@@ -72,18 +72,16 @@ func (s standing) Collect(out chan<- prometheus.Metric) {
 // serveMetrics serves them until the context ends. Two proxies of one node may be given the same address:
 // the one that does not get it serves requests all the same, and tries again every second.
 func serveMetrics(ctx context.Context, address string, all *prometheus.Registry, log *slog.Logger) {
-	l := listenSoon(ctx, log, "metrics cannot be served, it is tried again every second", func() (net.Listener, error) {
-		return net.Listen("tcp", address)
-	})
-	if l == nil {
-		return
-	}
-	log.Info("metrics are served", "address", l.Addr())
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { s.Close() })()
-	if err := s.Serve(l); ctx.Err() == nil {
-		log.Error("metrics are not served any more", "error", err)
-	}
+	serveAgain(ctx, log, "metrics", func() error {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		log.Info("metrics are served", "address", l.Addr())
+		return s.Serve(l)
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -43,7 +42,7 @@ func (p *ports) apply(c table.Changes) table.Result {
 	return result
 }
 
-// keepTrying tries ports that are not listened at, until the context ends.
+// keepTrying tries ports that are not listened at, also those whose listener has failed, until the context ends.
 func (p *ports) keepTrying(ctx context.Context) {
 	tick := time.NewTicker(tryEvery)
 	defer tick.Stop()
@@ -61,9 +60,6 @@ func (p *ports) try() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.reasons
-	if len(before) == 0 {
-		return
-	}
 	if p.note(p.server.Listen()); !maps.Equal(before, p.reasons) {
 		p.changed()
 	}
@@ -125,21 +121,22 @@ func (p *ports) refusals() []table.Refusal {
 	return p.refused
 }
 
-// listenSoon tries until it can listen, or the context ends: nil then. It is said once that it cannot.
-func listenSoon(ctx context.Context, log *slog.Logger, cannot string, listen func() (net.Listener, error)) net.Listener {
+// serveAgain serves until the context ends: where it cannot, or does not go on, it tries again every second. It is said
+// once for as long as the reason is the same.
+func serveAgain(ctx context.Context, log *slog.Logger, what string, serve func() error) {
 	for said := ""; ; {
-		l, err := listen()
-		if err == nil {
-			return l
+		err := serve()
+		if ctx.Err() != nil {
+			return
 		}
-		if said != err.Error() {
-			log.Warn(cannot, "error", err)
+		if text := fmt.Sprint(err); said != text {
+			log.Warn(what+" cannot be served, it is tried again every second", "error", text)
+			said = text
 		}
-		said = err.Error()
 		select {
 		case <-time.After(tryEvery):
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }

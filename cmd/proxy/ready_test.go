@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -110,6 +111,23 @@ func TestAnswersOfOthers(t *testing.T) {
 			t.Errorf("where the answer is %q it says %v", answer, err)
 		}
 		l.Close()
+	}
+}
+
+// TestServeAgain: what does not go on is served again until the end, and the reason is said once.
+func TestServeAgain(t *testing.T) {
+	log := &lines{}
+	ctx, end := context.WithCancel(t.Context())
+	n := 0
+	serveAgain(ctx, slog.New(slog.NewTextHandler(log, nil)), "it", func() error {
+		if n++; n == 3 {
+			end()
+			return nil
+		}
+		return os.ErrPermission
+	})
+	if said := log.with("it cannot be served"); n != 3 || said != 1 {
+		t.Errorf("it was served %d times, and said %d times that it is not", n, said)
 	}
 }
 

@@ -84,8 +84,8 @@ func (s *Server) Apply(c table.Changes) (table.Result, []Unavailable) {
 }
 
 // Listen opens the listeners that the table has and that are not open, and closes those that it has not.
-// Connections of those end with their next response. A port that cannot be listened at is tried again
-// by the next call.
+// Connections of those end with their next response. A port that cannot be listened at, or whose listener has failed, is
+// tried again by the next call.
 func (s *Server) Listen() (unavailable []Unavailable) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,9 +106,23 @@ func (s *Server) Listen() (unavailable []Unavailable) {
 			continue
 		}
 		s.bound[port] = l
-		s.wait.Go(func() { s.http.Serve(&listener{l, s, port}) })
+		s.wait.Go(func() { s.serve(&listener{l, s, port}) })
 	}
 	return unavailable
+}
+
+// serve takes connections in until the listener is closed. Where it fails the port is not listened at any more, and
+// Listen opens it again.
+func (s *Server) serve(l *listener) {
+	err := s.http.Serve(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bound[l.port] == l.Listener {
+		delete(s.bound, l.port)
+		if !errors.Is(err, http.ErrServerClosed) {
+			s.http.ErrorLog.Printf("port %d is not listened at any more: %v", l.port, err)
+		}
+	}
 }
 
 func (s *Server) listenAt(port uint16) (net.Listener, error) {

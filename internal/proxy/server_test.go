@@ -14,7 +14,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -147,6 +149,27 @@ func TestListeners(t *testing.T) {
 	}
 	s.listen = listen
 	if unavailable := s.Listen(); len(unavailable) != 0 || got(t, clientAt(t, s, 8080), "http://a/") != "200 hello" {
+		t.Errorf("unavailable are %v", unavailable)
+	}
+}
+
+// failing is a listener that takes no connection in.
+type failing struct{ net.Listener }
+
+func (failing) Accept() (net.Conn, error) { return nil, os.NewSyscallError("accept4", syscall.ENOBUFS) }
+
+// TestListenerFails: one that takes no more in is not said to be open, and is opened again.
+func TestListenerFails(t *testing.T) {
+	s := started(t)
+	listen := s.listen
+	s.listen = func(address string) (net.Listener, error) {
+		l, err := listen(address)
+		return failing{l}, err
+	}
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
+	await.True(t, "nobody listens", func() bool { return s.Addresses()[80] == nil })
+	s.listen = listen
+	if unavailable := s.Listen(); len(unavailable) > 0 || got(t, clientAt(t, s, 80), "http://a/") != "200 hello" {
 		t.Errorf("unavailable are %v", unavailable)
 	}
 }
