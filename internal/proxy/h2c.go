@@ -33,6 +33,8 @@ func newH2C(o *upstream.Options) *http.Transport {
 		},
 		DisableCompression: true, IdleConnTimeout: o.Idle, ResponseHeaderTimeout: o.Head,
 		MaxResponseHeaderBytes: int64(o.HeadBytes), Protocols: new(http.Protocols),
+		// A connection whose other end has vanished is not used on until the kernel gives up.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 	}
 	t.Protocols.SetUnencryptedHTTP2(true)
 	return t

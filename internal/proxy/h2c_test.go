@@ -1,0 +1,71 @@
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
+)
+
+// TestVanishedEndpoint: a connection of HTTP/2 on which nothing comes any more, nor an end, makes room for another.
+func TestVanishedEndpoint(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") })
+	// What the relay's first connection has after the first answer is lost.
+	var lost atomic.Bool
+	relay := http1.Listen(t, func(s *http1.Session) {
+		to, err := net.Dial("tcp", net.JoinHostPort(e.Address, strconv.Itoa(int(e.Port))))
+		if err != nil {
+			return
+		}
+		defer to.Close()
+		pass := func(to io.Writer, from io.Reader) {
+			buf := make([]byte, 4096)
+			for {
+				n, err := from.Read(buf)
+				if err != nil {
+					return
+				}
+				if s.Number > 0 || !lost.Load() {
+					to.Write(buf[:n])
+				}
+			}
+		}
+		var back sync.WaitGroup
+		back.Go(func() { pass(s, to) })
+		pass(to, s.In)
+		to.Close()
+		back.Wait()
+	})
+	o := upstream.Defaults()
+	c := newH2C(&o)
+	defer c.CloseIdleConnections()
+	c.HTTP2.SendPingTimeout /= 50
+	c.HTTP2.PingTimeout /= 50
+	answered := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := c.RoundTrip(request(t, "GET", "http://"+relay.Address().String()+"/", nil).WithContext(ctx))
+		if err != nil {
+			return false
+		}
+		defer r.Body.Close()
+		body, _ := io.ReadAll(r.Body)
+		return string(body) == "hello"
+	}
+	if !answered() {
+		t.Fatal("it is not answered at all")
+	}
+	lost.Store(true)
+	await.True(t, "it is answered on another connection", answered)
+}
