@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -141,6 +142,28 @@ func TestSmuggling(t *testing.T) {
 		}
 		if !refused && !fine {
 			t.Errorf("%s: statuses are %q", test.name, statuses)
+		}
+	}
+}
+
+// TestFramingInDoubt: where the end of a request may be another to the proxy in front, what follows is not read as the
+// next request.
+func TestFramingInDoubt(t *testing.T) {
+	const inner = "GET /inner HTTP/1.1\r\nHost: a\r\n\r\n"
+	rec := &recorder{}
+	e, _ := played(t, "recorder", rec.play)
+	s := started(t, func(o *Options) { o.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	tell(t, s, append(backendOf(cheddar, e), web(), route("all"))...)
+	for _, text := range []string{
+		"POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	} {
+		c := dial(t, s, 80)
+		c.Say(text + inner)
+		said, _ := io.ReadAll(c.In)
+		if statuses := statusesOf(string(said)); len(statuses) != 1 || strings.Contains(rec.taken(), "/inner") {
+			t.Errorf("%q: statuses are %q", text, statuses)
 		}
 	}
 }
