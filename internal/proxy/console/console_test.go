@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 			}
 			golden.Equal(t, *update, base+".out.txt", text)
 			var b bounded
-			if err := asJSON(first)(&b); err != nil {
+			if err := c.json(first)(&b); err != nil {
 				t.Fatal(err)
 			}
 			golden.Equal(t, *update, base+".out.json", b.String())

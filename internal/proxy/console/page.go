@@ -82,13 +82,22 @@ func (e *Everything) choose() string {
 	return e.Processes[max(slices.IndexFunc(e.Processes, answers), 0)].Key
 }
 
-// page is everything as HTML. What another proxy answered may be too much for that.
+// page is everything as HTML, json the same as JSON.
 func (c *Console) page(e Everything) func(*bounded) error {
+	return c.written(e, func(b *bounded, e Everything) error { return pageTemplate.Execute(b, e) })
+}
+
+func (c *Console) json(e Everything) func(*bounded) error {
+	return c.written(e, func(b *bounded, e Everything) error { return asJSON(e)(b) })
+}
+
+// written writes everything. What another proxy answered may be too much for that.
+func (c *Console) written(e Everything, write func(*bounded, Everything) error) func(*bounded) error {
 	return func(b *bounded) error {
-		err := pageTemplate.Execute(b, e)
+		err := write(b, e)
 		if err != nil && e.Shown.Key != c.peers.own {
 			b.Reset()
-			err = pageTemplate.Execute(b, c.instead(e, e.Shown.Key, errTooMuch))
+			err = write(b, c.instead(e, e.Shown.Key, errTooMuch))
 		}
 		return err
 	}

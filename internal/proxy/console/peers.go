@@ -33,11 +33,15 @@ const (
 	// socketTable is where the kernel lists sockets, maxSocketTable how much of that is read.
 	socketTable    = "/proc/net/unix"
 	maxSocketTable = 32 << 20
-	// maxPeers are asked, each for peerPatience: one that is frozen holds up nobody.
+	// maxPeers are shown, out of maxAsked that are asked, in peerPatience: one that is frozen holds up nobody, and
+	// processes of other users, which may listen under as many names as they like, take nobody's place.
 	maxPeers     = 64
+	maxAsked     = 1024
 	peerPatience = time.Second
-	// maxProcess bounds what one may say of itself in short.
+	// maxProcess bounds what one may say of itself in short, maxValues how many values of JSON one may say at all: what
+	// we say is a tenth of that, and a few bytes can be a value that takes hundreds.
 	maxProcess = 64 << 10
+	maxValues  = 200_000
 	// mostPod is how much of a pod's name its key has: a socket's name has 108 bytes.
 	mostPod = 60
 )
@@ -104,28 +108,38 @@ func keysIn(table io.Reader) (keys []string) {
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	return keys[:min(len(keys), maxPeers)]
+	return keys[:min(len(keys), maxAsked)]
 }
 
 // all are the proxies of the node, own is this one: by the names of their pods, each with what it answers, or why
-// it does not. The error says why no other one could be found.
+// it does not. Where there are too many, those that answer come first. The error says why no other one could be found.
 func (p *peers) all(ctx context.Context, own Process) ([]Process, error) {
 	keys, err := p.others()
-	all := make([]Process, len(keys), len(keys)+1)
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	var mu sync.Mutex
+	var all []Process
 	var wait sync.WaitGroup
-	for i, key := range keys {
+	for _, key := range keys {
 		wait.Go(func() {
 			var told Process
-			if err := p.ask(ctx, key, "/process", maxProcess, &told); err != nil {
+			switch err := p.ask(ctx, key, "/process", maxProcess, &told); {
+			case errors.Is(err, errOtherUser):
+				return
+			case err != nil:
 				told = Process{Pod: podOf(key), Problem: cut(err.Error())}
 			}
 			told.Key = key
-			all[i] = told
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, told)
 		})
 	}
 	wait.Wait()
-	all = append(all, own)
-	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Key, b.Key)) })
+	byName := func(a, b Process) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Key, b.Key)) }
+	slices.SortFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Problem, b.Problem), byName(a, b)) })
+	all = append(all[:min(len(all), maxPeers)], own)
+	slices.SortFunc(all, byName)
 	return all, err
 }
 
@@ -156,13 +170,31 @@ func (p *peers) ask(ctx context.Context, key, target string, most int, into any)
 	switch {
 	case err != nil:
 		return p.inWords(err)
-	case len(content) > most:
+	case len(content) > most, valuesIn(content) > maxValues:
 		return errTooMuch
 	}
 	if err := json.Unmarshal(content, into); err != nil {
 		return fmt.Errorf("its answer cannot be read: %w", err)
 	}
 	return nil
+}
+
+// valuesIn is how many values a text of JSON has at most.
+func valuesIn(content []byte) int {
+	n, quoted, escaped := 1, false, false
+	for _, c := range content {
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped, quoted = c == '\\', c != '"'
+		case c == '"':
+			quoted = true
+		case c == ',' || c == '[' || c == '{':
+			n++
+		}
+	}
+	return n
 }
 
 func (p *peers) inWords(err error) error {

@@ -88,29 +88,41 @@ func TestNode(t *testing.T) {
 func TestOddPeers(t *testing.T) {
 	c := onNode(t, "web-z")[0]
 	c.peers.patience = 5 * time.Second
-	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
-		"endless": func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) },
-		"no JSON": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
-		"elsewhere": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
-		},
-		"an error":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, hostile[0], http.StatusTeapot) },
-		"other type": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `[{"pod": 7}]`) },
-		"hostile": func(w http.ResponseWriter, _ *http.Request) {
-			json.NewEncoder(w).Encode(View{Process: Process{Key: hostile[0], Pod: hostile[1], Version: hostile[2]}, NoAnswer: hostile[3]})
-		},
-		"too much": func(w http.ResponseWriter, r *http.Request) {
+	// view answers in short as is to be expected.
+	view := func(text string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/process" {
 				io.WriteString(w, "{}")
 				return
 			}
-			// Each of these is four bytes when it is escaped.
-			json.NewEncoder(w).Encode(map[string]string{"noAnswer": strings.Repeat(">", 4<<20)})
-		},
+			io.WriteString(w, text)
+		}
+	}
+	for name, test := range map[string]struct {
+		answer func(http.ResponseWriter, *http.Request)
+		// problem is what is said of its answer in short, instead what is shown in the place of its view.
+		problem, instead string
+	}{
+		"endless": {func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) }, errTooMuch.Error(), ""},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, "its answer cannot be read", ""},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		}, "it answers 302", ""},
+		"an error":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, hostile[0], http.StatusTeapot) }, "it answers 418", ""},
+		"other type": {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `[{"pod": 7}]`) }, "its answer cannot be read", ""},
+		"hostile": {func(w http.ResponseWriter, _ *http.Request) {
+			json.NewEncoder(w).Encode(View{Process: Process{Key: hostile[0], Pod: hostile[1], Version: hostile[2]}, NoAnswer: hostile[3]})
+		}, "", ""},
+		// Each of these is four bytes of HTML, and of the next six bytes of JSON.
+		"too much":         {view(`{"noAnswer": "` + strings.Repeat(">", 4<<20) + `"}`), "", errTooMuch.Error()},
+		"too much as JSON": {view(`{"noAnswer": "` + strings.Repeat("\u2028", 2_700_000) + `"}`), "", errTooMuch.Error()},
+		// Each of these is hundreds of bytes in memory, also where it is of another type.
+		"too many rules":   {view(`{"rules":[{}` + strings.Repeat(",{}", 2<<20) + `]}`), "", errTooMuch.Error()},
+		"too many numbers": {view(`{"rules":[0` + strings.Repeat(",0", 3<<20) + `]}`), "", errTooMuch.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := newKey("web-a")
-			s := &http.Server{Handler: http.HandlerFunc(answer)}
+			s := &http.Server{Handler: http.HandlerFunc(test.answer)}
 			l := listensAs(t, key)
 			done := make(chan bool)
 			go func() {
@@ -122,10 +134,18 @@ func TestOddPeers(t *testing.T) {
 				<-done
 			}()
 			e := c.shown("?process=" + key)
-			if _, found := find(e, key); !found {
-				t.Errorf("it is not named among %+v", e.Processes)
+			if p, found := find(e, key); !found || !strings.Contains(p.Problem, test.problem) || test.problem == "" && p.Problem != "" {
+				t.Errorf("it is named as %+v, want %q", p, test.problem)
 			}
-			harmless(t, c.html(t, e))
+			page := c.html(t, e)
+			harmless(t, page)
+			var b bounded
+			if err := c.json(e)(&b); err != nil {
+				t.Errorf("as JSON: %v", err)
+			}
+			if test.instead != "" && !strings.Contains(page+b.String(), test.instead) {
+				t.Errorf("there is no %q in\n%.2000s", test.instead, page)
+			}
 			if own, found := find(e, c.peers.own); !found || own.Problem != "" {
 				t.Errorf("our own is %+v", own)
 			}
@@ -153,7 +173,7 @@ func TestNoSocketTable(t *testing.T) {
 	}
 }
 
-// TestOtherUsers are named, and neither asked nor answered.
+// TestOtherUsers are neither asked nor answered, nor named: they take nobody's place, however many listen.
 func TestOtherUsers(t *testing.T) {
 	all := onNode(t, "web-a", "web-b")
 	all[0].peers.patience = 5 * time.Second
@@ -162,7 +182,7 @@ func TestOtherUsers(t *testing.T) {
 		return found && p.Problem == ""
 	})
 	all[0].peers.user++
-	if p, _ := find(all[0].shown(""), all[1].peers.own); p.Problem != errOtherUser.Error() || p.Position != "" {
+	if p, found := find(all[0].shown(""), all[1].peers.own); found {
 		t.Errorf("one that asks for another user's is told %+v", p)
 	}
 	p := many(1)
@@ -180,6 +200,35 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
+// TestManyPeers: as many are shown as may be, those first that answer, whatever their names.
+func TestManyPeers(t *testing.T) {
+	all := onNode(t, "web-y", "web-z")
+	all[0].peers.patience = 5 * time.Second
+	for range maxPeers {
+		l := listensAs(t, newKey("-"))
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				c.Close()
+			}
+		}()
+		t.Cleanup(func() {
+			l.Close()
+			<-done
+		})
+	}
+	await.True(t, "the one that answers is shown", func() bool {
+		e := all[0].shown("")
+		p, found := find(e, all[1].peers.own)
+		return found && p.Problem == "" && len(e.Processes) == maxPeers+1
+	})
+}
+
 // FuzzSocketTable reads any table: keys in the form of keys, each once and no more than are asked.
 func FuzzSocketTable(f *testing.F) {
 	const head = "Num       RefCount Protocol Flags    Type St Inode Path\n"
@@ -192,7 +241,7 @@ func FuzzSocketTable(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, table string) {
 		keys := keysIn(strings.NewReader(table))
-		if len(keys) > maxPeers || !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
+		if len(keys) > maxAsked || !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
 			t.Errorf("the keys are %q", keys)
 		}
 		for _, key := range keys {
