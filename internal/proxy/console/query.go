@@ -12,7 +12,7 @@ import (
 type query struct {
 	// Process is the key of the one that is shown, empty for any.
 	Process string
-	// Text is what listed rules and certificates have somewhere, From how many rules come before the first that is
+	// Text is what listed rules and certificates have somewhere, whatever its case, From how many rules come before the first that is
 	// listed.
 	Text string
 	From int

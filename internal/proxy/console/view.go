@@ -237,10 +237,12 @@ func listeners(t *table.Table) (out []Listener) {
 	return out
 }
 
-// certificates are those of which a name has the text, whichever expires first.
+// certificates are those of which a name has the text, whatever its case, whichever expires first.
 func certificates(t *table.Table, text string, now time.Time) (out []Certificate) {
+	has := func(name string) bool { return strings.Contains(strings.ToLower(name), text) }
+	text = strings.ToLower(text)
 	for name, leaf := range t.Certificates() {
-		if !strings.Contains(name, text) && !slices.ContainsFunc(leaf.DNSNames, func(n string) bool { return strings.Contains(n, text) }) {
+		if !has(name) && !slices.ContainsFunc(leaf.DNSNames, has) {
 			continue
 		}
 		out = append(out, certificateOf(name, leaf, now))

@@ -66,7 +66,7 @@ type Share struct {
 
 // Wanted is which rules are listed.
 type Wanted struct {
-	// Text is part of a host, a path, an object's or a backend's name, empty for all.
+	// Text is part of a host, a path, an object's or a backend's name, whatever its case, empty for all.
 	Text string
 	// Object reports whether the rules of an object are listed, nil for all.
 	Object func(wire.Object) bool
@@ -101,6 +101,7 @@ func Rules(t *table.Table, w Wanted) (rules []Rule, all int) {
 }
 
 func find(t *table.Table, w Wanted) (out []place) {
+	w.Text = strings.ToLower(w.Text)
 	for r := range t.Routes() {
 		if w.Object != nil && !w.Object(r.Object) {
 			continue
@@ -108,7 +109,7 @@ func find(t *table.Table, w Wanted) (out []place) {
 		byName := w.Text == "" || named(r, w.Text)
 		for _, host := range hostsOf(r) {
 			for i, match := range matchesOf(r) {
-				if byName || strings.Contains(host, w.Text) || strings.Contains(match.Path, w.Text) {
+				if byName || has(host, w.Text) || has(match.Path, w.Text) {
 					out = append(out, place{host, r, &matchesOf(r)[i], i})
 				}
 			}
@@ -119,9 +120,12 @@ func find(t *table.Table, w Wanted) (out []place) {
 
 // named reports whether the text is part of the name of the route's object, or of one of its backends.
 func named(r *table.Route, text string) bool {
-	return strings.Contains(objectOf(r.Object).String(), text) ||
-		slices.ContainsFunc(r.Backends, func(s wire.Share) bool { return strings.Contains(s.Backend, text) })
+	return has(objectOf(r.Object).String(), text) ||
+		slices.ContainsFunc(r.Backends, func(s wire.Share) bool { return has(s.Backend, text) })
 }
+
+// has reports whether a text has a part, which is lower-case, in any case.
+func has(text, part string) bool { return strings.Contains(strings.ToLower(text), part) }
 
 func hostsOf(r *table.Route) []string {
 	if len(r.Hostnames) == 0 {

@@ -76,6 +76,7 @@ func TestRules(t *testing.T) {
 		{Wanted{From: 2, Most: 2}, append(slices.Clone(all[2:4]), "7")},
 		{Wanted{From: 99, Most: 2}, []string{"7"}}, {Wanted{From: -1, Most: 1}, []string{all[0], "7"}},
 		{Wanted{Text: "a.exam"}, append(slices.Clone(all[1:3]), "2")},
+		{Wanted{Text: "A.Exam"}, append(slices.Clone(all[1:3]), "2")},
 		{Wanted{Text: "/b"}, []string{all[6], "1"}},
 		{Wanted{Text: "shop/old"}, []string{all[4], all[6], "2"}},
 		{Wanted{Text: "shop/a:80", Most: 1}, []string{all[1], "4"}},
