@@ -2,8 +2,13 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +36,18 @@ func dialH2(t testing.TB, s *Server, port uint16, settings ...http2.Setting) h2S
 
 // get asks for a path of the host a.
 func (h h2Session) get(stream uint32, path string, more ...hpack.HeaderField) {
-	h.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndStream: true, EndHeaders: true, BlockFragment: headed(path, more...)})
+	all := headed(path, more...)
+	part := func() []byte {
+		n := min(len(all), 16<<10)
+		defer func() { all = all[n:] }()
+		return all[:n]
+	}
+	first := part()
+	h.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, EndStream: true, EndHeaders: len(all) == 0, BlockFragment: first})
+	for len(all) > 0 {
+		next := part()
+		h.WriteContinuation(stream, len(all) == 0, next)
+	}
 }
 
 func headed(path string, more ...hpack.HeaderField) []byte {
@@ -92,4 +108,90 @@ func TestNoWindow(t *testing.T) {
 	if text := got(t, c, "http://a/later"); text != "200 soon later" {
 		t.Error(text)
 	}
+}
+
+// TestFloodsOfControl is line 46 of the edge cases: who floods a connection of HTTP/2 with what has to be answered, and
+// takes no answer, loses it; who takes them holds nobody up.
+func TestFloodsOfControl(t *testing.T) {
+	s := serving(t, saying(t, "hello"))
+	for name, flood := range map[string]func(*http2.Framer) error{
+		"PING": func(f *http2.Framer) error { return f.WritePing(false, [8]byte{}) },
+		"SETTINGS": func(f *http2.Framer) error {
+			return f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+		},
+	} {
+		c := dialH2(t, s, 80)
+		go io.Copy(io.Discard, c.In)
+		var all bytes.Buffer
+		f := http2.NewFramer(&all, nil)
+		for range 20_000 {
+			flood(f)
+		}
+		c.Conn.Write(all.Bytes())
+		if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	// Acknowledgements that nobody takes pile up.
+	c := dialH2(t, s, 80)
+	c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	var many bytes.Buffer
+	f := http2.NewFramer(&many, nil)
+	for range 1000 {
+		f.WritePing(false, [8]byte{})
+	}
+	var failed error
+	for begun := time.Now(); failed == nil && time.Since(begun) < 20*time.Second; {
+		_, failed = c.Conn.Write(many.Bytes())
+	}
+	if failed == nil || errors.Is(failed, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection goes on: %v", failed)
+	}
+}
+
+// TestLimitsOfHeadsOfHTTP2: too large is 431, one field that is too large by itself ends the connection, and one on which
+// a head does not come to its end does not stay.
+func TestLimitsOfHeadsOfHTTP2(t *testing.T) {
+	s := started(t, func(o *Options) { o.Head, o.Idle = 300*time.Millisecond, 300*time.Millisecond })
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
+	fields := func(n, size int) (all []hpack.HeaderField) {
+		for i := range n {
+			all = append(all, hpack.HeaderField{Name: fmt.Sprint("x", i), Value: strings.Repeat("x", size)})
+		}
+		return all
+	}
+	for want, more := range map[string][]hpack.HeaderField{"431": fields(18, 4<<10), "": fields(1, 70<<10), "200": fields(15, 4<<10)} {
+		c := dialH2(t, s, 80)
+		c.get(1, "/", more...)
+		if status := c.status(t); status != want {
+			t.Errorf("%d fields: the answer is %q, want %q", len(more), status, want)
+		}
+	}
+	for name, text := range map[string]string{
+		"in the preface":       http2.ClientPreface[:20],
+		"before its settings":  http2.ClientPreface,
+		"in a frame":           http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x10\x01\x04\x00\x00\x00\x01\x82",
+		"before CONTINUATION":  http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" + "\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82",
+		"before its first one": http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+	} {
+		c := dial(t, s, 80)
+		c.Say(text)
+		if _, err := io.Copy(io.Discard, c.In); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the connection goes on", name)
+		}
+	}
+}
+
+// status is that of the next answer, empty where the connection ends before it.
+func (h h2Session) status(t testing.TB) (status string) {
+	t.Helper()
+	f, fine := h.next(http2.FrameHeaders).(*http2.HeadersFrame)
+	if !fine {
+		return ""
+	}
+	fields, err := hpack.NewDecoder(4096, nil).DecodeFull(f.HeaderBlockFragment())
+	if err != nil || len(fields) == 0 {
+		t.Fatalf("the head is %v, %v", fields, err)
+	}
+	return fields[0].Value
 }

@@ -76,6 +76,28 @@ func TestNoUpgrade(t *testing.T) {
 	}
 }
 
+// TestNoUpgradeWithBody: a request with a body is no request for another protocol: what follows it would be in doubt.
+func TestNoUpgradeWithBody(t *testing.T) {
+	rec := &recorder{}
+	e, _ := played(t, "recorder", rec.play)
+	s := serving(t, e)
+	for _, body := range []string{"Content-Length: 5\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"} {
+		c := dial(t, s, 80)
+		c.Say("POST /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n" + body)
+		if r, _ := c.Response(t, "POST"); r.StatusCode != 200 {
+			t.Errorf("%q: %s", body, r.Status)
+		}
+		// It is answered as any other, and the connection is one of HTTP still.
+		c.Say("GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+		if r, _ := c.Response(t, "GET"); r.StatusCode != 200 {
+			t.Errorf("%q: the next: %s", body, r.Status)
+		}
+		if sent := rec.taken(); strings.Contains(sent, "Upgrade") || !strings.Contains(sent, "hello") || !strings.Contains(sent, "/next") || amiss(sent) != "" {
+			t.Errorf("%q: the endpoint was sent %q", body, sent)
+		}
+	}
+}
+
 // frame is one of WebSocket, masked or not.
 func frame(payload int, masked bool) []byte {
 	out := []byte{0x82}
