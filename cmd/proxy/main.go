@@ -8,7 +8,7 @@
 //   - controller.go: how it reaches a controller.
 //   - ports.go: where it listens, and where it cannot.
 //   - ready.go: whether requests are to come, and the probe that asks.
-//   - metrics.go: what it tells Prometheus. console.go: what it shows people.
+//   - metrics.go: what it tells Prometheus. console.go: what it shows people. log.go: what clients have it log.
 package main
 
 import (
@@ -65,7 +65,7 @@ func serve(f flags) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	log.Info("starting", "version", version)
 
-	f.options.Log, f.options.Reserved = slog.NewLogLogger(log.Handler(), slog.LevelWarn), reserved(f.console)
+	f.options.Log, f.options.Reserved = fewOf(log), reserved(f.console)
 	server := proxy.NewServer(f.options)
 	listening := &ports{server: server, log: log}
 	told := subscription.New(subscription.Options{
