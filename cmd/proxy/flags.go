@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -172,7 +173,22 @@ func (f flags) check() error {
 			return fmt.Errorf("--%s %w", name, err)
 		}
 	}
+	if meet(f.metricsAddress, f.console) {
+		return fmt.Errorf("--console must not be at the address of --metrics-address, as %s is", f.console)
+	}
 	return nil
+}
+
+// meet reports whether two addresses cannot both be listened at: their port is the same, and their host, or either is
+// for all hosts.
+func meet(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	everywhere := func(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
+	return hostA == hostB || everywhere(hostA) || everywhere(hostB)
 }
 
 func parsePort(text string) (uint16, error) {
