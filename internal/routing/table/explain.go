@@ -42,9 +42,11 @@ func (t *Table) Explain(r *Request) Explanation {
 		x.Why = fmt.Sprintf("no listener %s is for host %q", where(r), r.Host)
 	case x.Answer.Outcome == Misdirected:
 		x.Why = fmt.Sprintf("the connection was made for %q, and host %q is of another listener, %s", r.ServerName, r.Host, l.Name)
+	case x.Answer.Outcome == TooLong:
+		x.Why = "its headers or its query are too long for the expressions of the routes for its host"
 	default:
 		x.Why = fmt.Sprintf("%s %s has %s, the most specific for host %q", l.Name, where(r), hostname(hostKey(l.Hostname)), r.Host)
-		x.Considered = t.consider(l, r)
+		x.Considered = t.consider(x.Answer, r)
 	}
 	if more := len(x.Considered) - maxConsidered; more > 0 {
 		x.Considered, x.More = x.Considered[:maxConsidered:maxConsidered], more
@@ -83,14 +85,16 @@ type weighed struct {
 }
 
 // consider weighs all candidates of the listener for the request's host.
-func (t *Table) consider(l *Listener, r *Request) []Considered {
-	hosts, _ := t.hosts.get(l.hash, l.Name)
+func (t *Table) consider(answer Answer, r *Request) []Considered {
+	hosts, _ := t.hosts.get(answer.Listener.hash, found.Listener.Name)
+	r.work = 0
 	var all []weighed
 	host := nameKey(r.Host)
 	for key, more := host, true; more; key, more = wider(key) {
 		if p, found := hosts.get(hashOf(key), key); found {
 			p.each(func(c *candidate) {
-				all = append(all, weighed{c, key, fits(c.match, r.Path), c.refuses(r, severalLabels(host, key))})
+				won := c.route == answer.Route && c.match == answer.Match
+				all = append(all, weighed{c, key, fits(c.match, r.Path), c.refuses(r, severalLabels(host, key), won)})
 			})
 		}
 	}
@@ -163,8 +167,8 @@ func comesAfter(w, winner weighed) string {
 }
 
 // refuses says what of the request is not as the candidate asks for, nothing where takes is true and
-// the path fits.
-func (c *candidate) refuses(r *Request, several bool) string {
+// the path fits. Won says that its conditions hold.
+func (c *candidate) refuses(r *Request, several, won bool) string {
 	switch {
 	case !fits(c.match, r.Path):
 		return "path " + r.Path + " is not as it asks for"
@@ -172,16 +176,26 @@ func (c *candidate) refuses(r *Request, several bool) string {
 		return "its * stands for one label"
 	case c.match.Method != "" && c.match.Method != r.Method:
 		return "method is " + r.Method + ", not " + c.match.Method
+	case won:
+		return ""
 	}
 	for i := range c.headers {
-		if !c.headers[i].holds(r.Header) {
-			return fmt.Sprintf("header %q is missing or not as it asks for", c.headers[i].name)
+		if !c.headers[i].holds(r, r.Header) {
+			return r.not("header", c.headers[i].name)
 		}
 	}
 	for i := range c.query {
-		if !c.query[i].holds(r.Query) {
-			return fmt.Sprintf("parameter %q is missing or not as it asks for", c.query[i].name)
+		if !c.query[i].holds(r, r.Query) {
+			return r.not("parameter", c.query[i].name)
 		}
 	}
 	return ""
+}
+
+// not says that a header or a parameter is not as it is asked for, or that it was not tried.
+func (r *Request) not(what, name string) string {
+	if r.work > maxWork {
+		return fmt.Sprintf("%s %q was not tried: it takes too long with the others", what, name)
+	}
+	return fmt.Sprintf("%s %q is missing or not as it asks for", what, name)
 }

@@ -47,11 +47,13 @@ type candidate struct {
 // condition is what a header or a parameter must be.
 type condition struct {
 	name, value string
-	// regex is nil where the value must be the one given.
+	// regex is nil where the value must be the one given. It takes cost for each byte of a value.
 	regex *regexp.Regexp
+	cost  int
 }
 
-func (c *condition) holds(get func(string) (string, bool)) bool {
+// holds reports whether a value is as it must be. None is for an expression that the request has no work left for.
+func (c *condition) holds(r *Request, get func(string) (string, bool)) bool {
 	if get == nil {
 		return false
 	}
@@ -60,7 +62,8 @@ func (c *condition) holds(get func(string) (string, bool)) bool {
 	case !found:
 		return false
 	case c.regex != nil:
-		return c.regex.MatchString(value)
+		r.work += c.cost * (len(value) + 1)
+		return r.work <= maxWork && c.regex.MatchString(value)
 	}
 	return value == c.value
 }
@@ -72,12 +75,12 @@ func (c *candidate) takes(r *Request, several bool) bool {
 		return false
 	}
 	for i := range c.headers {
-		if !c.headers[i].holds(r.Header) {
+		if !c.headers[i].holds(r, r.Header) {
 			return false
 		}
 	}
 	for i := range c.query {
-		if !c.query[i].holds(r.Query) {
+		if !c.query[i].holds(r, r.Query) {
 			return false
 		}
 	}
@@ -220,7 +223,7 @@ func conditions(all []wire.NamedMatch) ([]condition, error) {
 		c := condition{name: m.Name, value: m.Value}
 		if m.Regex {
 			var err error
-			if c.regex, err = compile(m.Value); err != nil {
+			if c.regex, c.cost, err = compile(m.Value); err != nil {
 				return nil, fmt.Errorf("%q: %w", m.Name, err)
 			}
 		}

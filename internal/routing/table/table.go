@@ -43,6 +43,9 @@ type Request struct {
 	// whether there is one. Of several they give what is to be matched: the first, or all with commas.
 	// They may be nil where there are none.
 	Header, Query func(name string) (value string, found bool)
+
+	// work is what expressions took so far.
+	work int
 }
 
 // Outcome is what a Table says of a request.
@@ -54,6 +57,9 @@ const (
 	NoListener Outcome = iota
 	// Misdirected: the connection was made to another listener than the request's host is of.
 	Misdirected
+	// TooLong: what has to be matched by expressions is too long for as many as there are, so that nobody knows which
+	// route it takes.
+	TooLong
 	// NoRoute: none of the listener's takes the request.
 	NoRoute
 	// Found: there is a route.
@@ -67,6 +73,8 @@ func (o Outcome) Status() int {
 		return 0
 	case Misdirected:
 		return 421
+	case TooLong:
+		return 431
 	}
 	return 404
 }
@@ -90,7 +98,12 @@ func (t *Table) Lookup(r *Request) Answer {
 	if outcome != Found {
 		return Answer{Outcome: outcome, Listener: l}
 	}
-	if c := t.candidate(l, r); c != nil {
+	r.work = 0
+	c := t.candidate(l, r)
+	switch {
+	case r.work > maxWork:
+		return Answer{Outcome: TooLong, Listener: l}
+	case c != nil:
 		return Answer{Found, l, c.route, c.match}
 	}
 	return Answer{Outcome: NoRoute, Listener: l}
