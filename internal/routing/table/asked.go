@@ -63,6 +63,9 @@ func (a Asked) readHost(r *Request) error {
 	name, port := a.Host, ""
 	if at := strings.LastIndexByte(a.Host, ':'); at > strings.LastIndexByte(a.Host, ']') {
 		name, port = a.Host[:at], a.Host[at+1:]
+	}
+	// "a:" is as a proxy takes it: at the port of the scheme.
+	if port != "" {
 		number, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || number == 0 {
 			return fmt.Errorf("host %q: %q is no port", a.Host, port)
@@ -105,7 +108,14 @@ func (a Asked) readHeaders(r *Request) error {
 		if !found || name == "" || strings.ContainsAny(name, " \t") {
 			return fmt.Errorf("header %q is not NAME: VALUE", line)
 		}
-		if before, several := fields[name]; several && name != "host" {
+		if name == "host" {
+			// A request has one.
+			if value != a.Host {
+				return fmt.Errorf("header %q differs from the host, %q", line, a.Host)
+			}
+			continue
+		}
+		if before, several := fields[name]; several {
 			value = before + "," + value
 		}
 		fields[name] = value
