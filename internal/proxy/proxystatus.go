@@ -27,6 +27,9 @@ func (x *exchange) proxyStatus(status int) string {
 func errorType(failed *upstream.Error) string {
 	switch failed.Class {
 	case upstream.NotConnected:
+		if isShortage(failed) {
+			return "connection_limit_reached"
+		}
 		return "connection_refused"
 	case upstream.NotWritten, upstream.NoResponse:
 		return "connection_terminated"

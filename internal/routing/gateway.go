@@ -3,7 +3,6 @@ package routing
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

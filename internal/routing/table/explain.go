@@ -86,7 +86,7 @@ type weighed struct {
 
 // consider weighs all candidates of the listener for the request's host.
 func (t *Table) consider(answer Answer, r *Request) []Considered {
-	hosts, _ := t.hosts.get(answer.Listener.hash, found.Listener.Name)
+	hosts, _ := t.hosts.get(answer.Listener.hash, answer.Listener.Name)
 	r.work = 0
 	var all []weighed
 	host := nameKey(r.Host)
