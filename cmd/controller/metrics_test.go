@@ -7,15 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
+	"golang.org/x/sys/unix"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -62,14 +64,16 @@ func reviewer(t *testing.T) (_ *httptest.Server, asked *atomic.Int32) {
 // served is the URL of metrics as the flags want them, while the test runs.
 func served(t *testing.T, o metricsFlags) (url string, asked *atomic.Int32) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	port := loopback.Held(t)
+	port.Free(t)
+	o.address = fmt.Sprintf("127.0.0.1:%d", port.Number)
+	settings := o.options()
+	settings.ListenConfig.Control = func(_, _ string, c syscall.RawConn) (err error) {
+		_ = c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		return err
 	}
-	o.address = l.Addr().String()
-	l.Close()
 	api, asked := reviewer(t)
-	s, err := server.NewServer(o.options(), &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, api.Client())
+	s, err := server.NewServer(settings, &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, api.Client())
 	if err != nil {
 		t.Fatal(err)
 	}

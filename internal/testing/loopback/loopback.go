@@ -12,25 +12,34 @@ import (
 // meanwhile: its port is bound, and connections to it are refused.
 func Closed(t testing.TB) netip.AddrPort {
 	t.Helper()
-	_, address := bound(t)
-	return address
+	address := [4]byte{127, 0, 0, 1}
+	socket := open(t, unix.AF_INET, &unix.SockaddrInet4{Addr: address})
+	return netip.AddrPortFrom(netip.AddrFrom4(address), portOf(t, socket))
 }
 
-// bound is a socket that is bound to a port of the kernel's choice until the test ends.
-func bound(t testing.TB) (socket int, at netip.AddrPort) {
+// portOf is that which the kernel chose.
+func portOf(t testing.TB, socket int) uint16 {
 	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(socket) })
-	address := [4]byte{127, 0, 0, 1}
-	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: address}); err != nil {
-		t.Fatal(err)
-	}
 	name, err := unix.Getsockname(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return socket, netip.AddrPortFrom(netip.AddrFrom4(address), uint16(name.(*unix.SockaddrInet4).Port))
+	if at, is := name.(*unix.SockaddrInet6); is {
+		return uint16(at.Port)
+	}
+	return uint16(name.(*unix.SockaddrInet4).Port)
+}
+
+// open is a socket that is bound until the test ends.
+func open(t testing.TB, family int, at unix.Sockaddr) (socket int) {
+	t.Helper()
+	socket, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(socket) })
+	if err := unix.Bind(socket, at); err != nil {
+		t.Fatal(err)
+	}
+	return socket
 }

@@ -13,11 +13,18 @@ type Port struct {
 	socket int
 }
 
-// Held is a port that somebody holds.
+// Held is a port that somebody holds, at all addresses: a connection of another one, from that port, would keep a
+// listener at all of them away.
 func Held(t testing.TB) *Port {
 	t.Helper()
-	socket, address := bound(t)
-	return &Port{address.Port(), socket}
+	family, everywhere := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{})
+	if probe, err := unix.Socket(family, unix.SOCK_STREAM, 0); err != nil {
+		family, everywhere = unix.AF_INET, &unix.SockaddrInet4{}
+	} else {
+		unix.Close(probe)
+	}
+	socket := open(t, family, everywhere)
+	return &Port{portOf(t, socket), socket}
 }
 
 // Free lets processes of this user listen at it that share it (SO_REUSEPORT), and nobody else.
