@@ -100,9 +100,23 @@ func (b *bench) run(ctx context.Context, pkg string, args ...string) (*os.Proces
 
 // build builds a program of the project.
 func (b *bench) build(ctx context.Context, pkg string) (program string, err error) {
-	program = filepath.Join(b.Dir(), "bench", filepath.Base(pkg))
+	return buildProgram(ctx, b.root, filepath.Join(b.Dir(), "bench"), pkg)
+}
+
+// projectRoot is the folder of the project.
+func projectRoot(ctx context.Context) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mumoshu/ingress-daemonset-controller").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the project's folder: %w", err)
+	}
+	return strings.TrimSpace(string(root)), nil
+}
+
+// buildProgram builds a program of the project into a folder.
+func buildProgram(ctx context.Context, root, dir, pkg string) (program string, err error) {
+	program = filepath.Join(dir, filepath.Base(pkg))
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, pkg)
-	build.Dir, build.Env = b.root, append(os.Environ(), "CGO_ENABLED=0")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)
 	}

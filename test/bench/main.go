@@ -1,12 +1,16 @@
 // Command bench compares an IngressDaemonSet with native DaemonSets of as many
-// pods, on simulated nodes and the same real API server, in the same run; and how
-// pods are registered with target groups with a program that polls. It writes one
-// line of JSON for each case, and exits with 1 where a bar is missed.
+// pods, on simulated nodes and the same real API server, in the same run; how
+// pods are registered with target groups with a program that polls; and the proxy
+// with nginx. It writes one line of JSON for each case, and exits with 1 where a bar
+// is missed.
 //
 // A rollout takes out every node at once, without grace periods, so that what is
 // measured is the work and not the waiting. Beside the native one stands the
 // baseline: the same writes to a plain Deployment for each node, which tell how much
 // of the time is the Deployment controller's and not ours.
+//
+// Of the proxy what a request costs is compared as processor time, which depends less
+// on what else the machine does: rounds.go says how. proxycases.go has its cases.
 package main
 
 import (
@@ -15,9 +19,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +43,8 @@ type options struct {
 	account      bool
 	rounds       int
 	controller   string
+	proxy        string
+	cases        *regexp.Regexp
 }
 
 func main() {
@@ -51,6 +57,11 @@ func main() {
 	flag.BoolVar(&o.account, "account", true, "keep targets in an account of as many target groups as AWS allows, which takes a quarter of an hour")
 	flag.IntVar(&o.rounds, "rounds", 3, "creations of each kind, and rollouts in the comparison, of which the median counts")
 	flag.StringVar(&o.controller, "controller", "./cmd/controller", "package of the controller; one of your own may add a profiler")
+	flag.StringVar(&o.proxy, "proxy", "./cmd/proxy", "package of the proxy; one of your own may add a profiler")
+	flag.Func("case", "expression of the names of cases to run, all by default: "+caseNames(), func(text string) (err error) {
+		o.cases, err = regexp.Compile(text)
+		return err
+	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,11 +74,50 @@ func main() {
 	}
 }
 
+// cases are in the order in which they run.
+var cases = []struct {
+	name string
+	run  func(context.Context, options, *report) error
+}{
+	{"fleets", fleets},
+	{"targets", keptTargets},
+	{"account", keptAccount},
+	{"proxy-request", proxyRequest},
+	{"proxy-body", proxyBody},
+	{"proxy-handshake", proxyHandshake},
+	{"proxy-hosts", proxyHosts},
+	{"proxy-change", proxyChange},
+	{"proxy-memory", proxyMemory},
+	{"proxy-visible", proxyVisible},
+	{"proxy-controller", proxyController},
+}
+
+func caseNames() string {
+	var names []string
+	for _, c := range cases {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
 func run(ctx context.Context, o options) (missed bool, err error) {
 	if err := openFiles(filesPerNode * uint64(max(o.nodes, o.large))); err != nil {
 		return false, err
 	}
 	r := &report{out: os.Stdout}
+	for _, c := range cases {
+		if o.cases != nil && !o.cases.MatchString(c.name) {
+			continue
+		}
+		if err := c.run(ctx, o, r); err != nil {
+			return r.missed, err
+		}
+	}
+	return r.missed, nil
+}
+
+// fleets are those of simulated nodes, first the ones that are compared, then the large one.
+func fleets(ctx context.Context, o options, r *report) (err error) {
 	if o.nodes > 0 {
 		err = on(ctx, o, o.nodes, func(ctx context.Context, b *bench) error { return b.compare(ctx, r, o.rounds) })
 	}
@@ -77,13 +127,21 @@ func run(ctx context.Context, o options) (missed bool, err error) {
 	if o.large > 0 && err == nil {
 		err = on(ctx, o, o.large, func(ctx context.Context, b *bench) error { return b.grow(ctx, r, o.rounds) })
 	}
-	if o.targets > 0 && err == nil {
-		err = on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepTargets(ctx, r, o.targets) })
+	return err
+}
+
+func keptTargets(ctx context.Context, o options, r *report) error {
+	if o.targets == 0 {
+		return nil
 	}
-	if o.account && err == nil {
-		err = on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepAccount(ctx, r) })
+	return on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepTargets(ctx, r, o.targets) })
+}
+
+func keptAccount(ctx context.Context, o options, r *report) error {
+	if !o.account {
+		return nil
 	}
-	return r.missed, err
+	return on(ctx, o, 0, func(ctx context.Context, b *bench) error { return b.keepAccount(ctx, r) })
 }
 
 // filesPerNode are what the process of the health checkers has open for each node at least:
@@ -124,9 +182,9 @@ type bench struct {
 
 // on runs f on a cluster of so many nodes, which is taken down again.
 func on(ctx context.Context, o options, nodes int, f func(context.Context, *bench) error) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/mumoshu/ingress-daemonset-controller").Output()
+	root, err := projectRoot(ctx)
 	if err != nil {
-		return fmt.Errorf("finding the project's folder: %w", err)
+		return err
 	}
 	c, err := cluster.Start(ctx, cluster.Options{SimulatedNodes: nodes, Dir: o.dir, Log: os.Stderr})
 	if err != nil {
@@ -142,7 +200,7 @@ func on(ctx context.Context, o options, nodes int, f func(context.Context, *benc
 	// Programs that end with the cluster are no news.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	b := &bench{Cluster: c, root: strings.TrimSpace(string(root)), nodes: nodes, controllerPackage: o.controller}
+	b := &bench{Cluster: c, root: root, nodes: nodes, controllerPackage: o.controller}
 	if b.client, err = harness.Admin(c); err != nil {
 		return err
 	}

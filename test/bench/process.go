@@ -65,16 +65,19 @@ func cpuSeconds(cluster string) (map[string]float64, error) {
 }
 
 // peakMB is the most memory that the process has had resident.
-func peakMB(pid int) (float64, error) {
+func peakMB(pid int) (float64, error) { return memoryMB(pid, "VmHWM:") }
+
+// memoryMB is a line of a process's status.
+func memoryMB(pid int, name string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if value, ok := strings.CutPrefix(line, name); ok {
 			kB, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
 			return kB / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("no VmHWM of process %d", pid)
+	return 0, fmt.Errorf("no %s of process %d", name, pid)
 }

@@ -2,13 +2,18 @@ package http1
 
 import (
 	"bufio"
-	"io"
+	"fmt"
 	"net"
 	"strings"
 )
 
 // Kilobyte is a response whose body has so much.
-var Kilobyte = "HTTP/1.1 200 OK\r\nDate: Sat, 28 Nov 2026 12:00:00 GMT\r\nContent-Type: text/plain\r\nServer: test\r\nContent-Length: 1024\r\n\r\n" + strings.Repeat("x", 1024)
+var Kilobyte = Body(1024)
+
+// Body is a response whose body has that many bytes.
+func Body(n int) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nDate: Sat, 28 Nov 2026 12:00:00 GMT\r\nContent-Type: text/plain\r\nServer: test\r\nContent-Length: %d\r\n\r\n", n) + strings.Repeat("x", n)
+}
 
 // Serve says a text to every request, none of which may have a body, at the address that it gives, until
 // the process ends. It panics where it cannot.
@@ -17,19 +22,20 @@ func Serve(text string) net.Addr {
 	if err != nil {
 		panic(err)
 	}
+	answer := []byte(text)
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				panic(err)
 			}
-			go serve(conn, text)
+			go serve(conn, answer)
 		}
 	}()
 	return l.Addr()
 }
 
-func serve(conn net.Conn, text string) {
+func serve(conn net.Conn, answer []byte) {
 	in := bufio.NewReader(conn)
 	for {
 		line, err := in.ReadSlice('\n')
@@ -37,7 +43,7 @@ func serve(conn net.Conn, text string) {
 			return
 		}
 		if len(line) == len("\r\n") {
-			io.WriteString(conn, text)
+			conn.Write(answer)
 		}
 	}
 }

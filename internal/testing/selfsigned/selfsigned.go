@@ -29,9 +29,18 @@ func For(t testing.TB, names ...string) Certificate {
 // Until is one that stands until then, for two days.
 func Until(t testing.TB, end time.Time, names ...string) Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	c, err := Make(end, names...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return c
+}
+
+// Make is Until where no test runs.
+func Make(end time.Time, names ...string) (Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Certificate{}, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), IsCA: true, BasicConstraintsValid: true,
@@ -47,15 +56,15 @@ func Until(t testing.TB, end time.Time, names ...string) Certificate {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		t.Fatal(err)
+		return Certificate{}, err
 	}
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		return Certificate{}, err
 	}
 	return Certificate{
 		Certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
 		Chain:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
-	}
+	}, nil
 }
