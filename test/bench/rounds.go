@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// leastRounds is how many rounds two sides take turns in at least.
+	// leastRounds is how many rounds there are at least, turns how often two sides take turns in each.
 	leastRounds = 5
+	turns       = 10
 	// A case is measured again where its rounds are farther apart than maxSpread, maxRuns times in all.
 	maxSpread = 0.1
 	maxRuns   = 3
@@ -43,8 +44,8 @@ type figures struct {
 }
 
 func figuresOf(rounds []float64) figures {
-	f := figures{Median: median(rounds)}
-	f.Spread = (slices.Max(rounds) - slices.Min(rounds)) / f.Median
+	middle := median(rounds)
+	f := figures{Median: rounded(middle), Spread: rounded((slices.Max(rounds) - slices.Min(rounds)) / middle)}
 	for _, each := range rounds {
 		f.Rounds = append(f.Rounds, rounded(each))
 	}
@@ -94,8 +95,8 @@ func quietly(name string, measure func(run int) (spread float64, err error)) err
 	}
 }
 
-// measure has both sides take turns, each beginning every other round, so that what else happens on the machine
-// befalls both.
+// measure has both sides take turns in each round, each beginning every other one, so that what else happens on the
+// machine befalls both.
 func (c comparison) measure(ctx context.Context, result *comparedResult, rounds int) error {
 	sides := []side{c.own, c.other}
 	cost := map[string][]float64{}
@@ -106,25 +107,29 @@ func (c comparison) measure(ctx context.Context, result *comparedResult, rounds 
 	}
 	var times []float64
 	for range rounds {
-		for _, s := range sides {
-			each, err := s.measure(ctx, c.times)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+		spent := map[string]float64{}
+		for range turns {
+			for _, s := range sides {
+				each, err := s.measure(ctx, c.times/turns)
+				if err != nil {
+					return fmt.Errorf("%s: %w", s.name, err)
+				}
+				spent[s.name] += each / turns
 			}
-			cost[s.name] = append(cost[s.name], each)
+			slices.Reverse(sides)
 		}
-		slices.Reverse(sides)
-		times = append(times, last(cost[c.own.name])/last(cost[c.other.name]))
+		for _, s := range sides {
+			cost[s.name] = append(cost[s.name], spent[s.name])
+		}
+		times = append(times, spent[c.own.name]/spent[c.other.name])
 	}
 	result.Times, result.CPUMicros = figuresOf(times), map[string]figures{}
 	for name, each := range cost {
 		result.CPUMicros[name] = figuresOf(each)
-		fmt.Fprintf(os.Stderr, "%s: %s %.1f µs, spread %.0f %%\n", c.name, name, median(each), 100*result.CPUMicros[name].Spread)
+		fmt.Fprintf(os.Stderr, "%s: %s takes %.1f µs\n", c.name, name, median(each))
 	}
 	return nil
 }
-
-func last(values []float64) float64 { return values[len(values)-1] }
 
 // measure is the processor time of one operation, in microseconds.
 func (s side) measure(ctx context.Context, times int) (float64, error) {
