@@ -216,5 +216,5 @@ docs: generate ## Write the reference, and play and draw the session that the RE
 	@go run ./test/record
 
 .PHONY: bench
-bench: ## Measure on simulated nodes beside native DaemonSets; fails where a bar is missed
-	@go run ./test/bench
+bench: ## Measure on simulated nodes beside native DaemonSets, and the proxy beside nginx (CASE=proxy-request is one case); fails where a bar is missed
+	@go run ./test/bench $(if $(CASE),-case '$(CASE)')
