@@ -15,7 +15,9 @@ unexport GOWORK
 ROOT := $(filter 0,$(shell id -u))
 # They need nodes, or Debian packages that only root can install.
 NEED_ROOT := test/e2e test/balancer test/conformance tools/images test/lb test/aws test/monitoring test/webhook
-LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT))
+# What is unpacked of Debian's packages needs no root.
+NEED_DEBIAN := $(if $(shell command -v apt-get),,test/peers)
+LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT) $(NEED_DEBIAN))
 
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook kubectl nodehealth/connections \
@@ -126,6 +128,9 @@ CASES ?= controller-killed|drain
 # One half of test/e2e, by time: what follows pages as a reader would, and the example of the specification.
 SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration
 
+# What takes minutes of test/peers.
+SCAN := ^TestScan$$
+
 # test/targets takes as long as all others together, most of it waiting. What sends traffic to real
 # nodes runs alone.
 .PHONY: cluster-test
@@ -133,7 +138,7 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 	@echo '== API-server and real-cluster tests, one package at a time, and test/targets beside them'
 	@log=$$(mktemp); go test -count 1 -timeout 30m ./test/targets >"$$log" 2>&1 & targets=$$!; \
 	trap 'kill $$targets 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
-	go test -p 1 -count 1 -timeout 30m $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
+	go test -p 1 -count 1 -timeout 30m -skip '$(SCAN)' $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
 	wait $$targets || failed=1; cat "$$log"; exit $$failed
 	@echo '== broken variants of the controller, which the tests must catch'
 	@go test -count 1 -v -timeout 30m ./test/variants
@@ -146,7 +151,7 @@ ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else
-	@echo 'left out, since they need root: $(LEFT_OUT) and every test with real nodes'
+	@echo 'left out, since they need root or Debian: $(LEFT_OUT) and every test with real nodes'
 endif
 
 # Its control plane is built for 5 minutes first.
@@ -157,6 +162,10 @@ oldest: ## Run the tests of the API, the controllers and the installed chart on 
 .PHONY: conformance
 conformance: ## Run the Gateway API's own tests on a real node, also those of extended features, and write their report to docs/conformance (root)
 	@go test -count 1 -v -timeout 30m ./test/conformance -all
+
+.PHONY: peers
+peers: ## Hold the proxy against h2spec, testssl.sh, h2load, wrk and curl, which are unpacked where they are not installed (Debian)
+	@go test -count 1 -v -timeout 30m ./test/peers
 
 # What is found to break a test is written to testdata/fuzz beside it. Commit that: from then
 # on the unit tests play it, too.

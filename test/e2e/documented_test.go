@@ -210,6 +210,7 @@ var elsewhere = map[string]string{
 	"make demo-ingress": "TestDocumentedIngress runs the guide that it plays",
 	"make demo-aws":     "test/balancer runs its cases",
 	"make conformance":  "make test runs its core tests",
+	"make peers":        "make test runs all but one of its tests",
 	"make soak-aws":     "it takes half an hour",
 	"make soak-ingress": "it takes a quarter of an hour",
 	"make lint":         "it builds a linter first, for minutes",
@@ -235,11 +236,13 @@ var elsewhere = map[string]string{
 
 	"kubectl get endpointslices -l kubernetes.io/service-name=NAME -o yaml | sed 's/ready: false/ready: true/; s/terminating: true/terminating: false/' | kubectl replace -f -": ofRunbook,
 
-	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork": "make test runs the whole package",
-	"go test -v ./test/conformance":                           "make test runs it",
-	"go test ./test/balancer -v -timeout 60m":                 "make test runs it",
-	"go test ./test/e2e -run TestComparison -update":          "it changes the documentation",
-	"go test -v ./test/variants":                              "make test runs it",
+	"go test ./test/e2e -v -timeout 60m -run TestHostNetwork":                                           "make test runs the whole package",
+	"go test -v ./test/conformance":                                                                     "make test runs it",
+	"go test -v ./test/peers -skip TestScan":                                                            "make test runs it",
+	"go test ./test/peers -run TestH2spec -update":                                                      "it changes the documentation",
+	"go test ./test/balancer -v -timeout 60m":                                                           "make test runs it",
+	"go test ./test/e2e -run TestComparison -update":                                                    "it changes the documentation",
+	"go test -v ./test/variants":                                                                        "make test runs it",
 	"go test -count 1 ./api/... ./cmd/... ./internal/... ./test/attaching ./test/docs ./test/structure": "make test runs all of it",
 }
 
