@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +84,55 @@ func TestEarlyAnswer(t *testing.T) {
 		c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		if rest, _ := io.ReadAll(c.In); len(rest) > 0 {
 			t.Errorf("%s: then came %q", length, rest)
+		}
+	}
+}
+
+// zeros are as many bytes as are read, and counts them.
+type zeros struct{ given atomic.Int64 }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	clear(p)
+	z.given.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// TestGibibyteRefusedEarly: a client that sends 1 GiB as fast as it can has the refusal while it does, and neither it
+// nor the endpoint sends or takes the rest. What comes is in nobody's memory.
+func TestGibibyteRefusedEarly(t *testing.T) {
+	const size, some = 1 << 30, 64 << 20
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		for _, says := range []bool{true, false} {
+			took := make(chan int64, 1)
+			e, _ := played(t, "early", func(s *http1.Session) {
+				s.Head()
+				n, _ := io.CopyN(io.Discard, s.In, 1<<20)
+				s.Say("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno")
+				more, _ := io.Copy(io.Discard, s.In)
+				took <- n + more
+			})
+			s := serving(t, e)
+			c := clientAt(t, s, 80, func(tr *http.Transport) {
+				tr.Protocols = new(http.Protocols)
+				tr.Protocols.SetHTTP1(protocol == "HTTP/1.1")
+				tr.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2.0")
+			})
+			var body zeros
+			q := request(t, "POST", "http://a/", io.LimitReader(&body, size))
+			if says {
+				q.ContentLength = size
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			text, r := did(t, c, q)
+			runtime.ReadMemStats(&after)
+			if text != "413 no" || r.Proto != protocol {
+				t.Errorf("%s, length said %t: %s %s", protocol, says, r.Proto, text)
+			}
+			taken := <-took
+			if given, held := body.given.Load(), after.TotalAlloc-before.TotalAlloc; given > some || taken > some || held > some {
+				t.Errorf("%s, length said %t: the client sent %d bytes, the endpoint took %d, and %d were in memory", protocol, says, given, taken, held)
+			}
 		}
 	}
 }
