@@ -6,12 +6,27 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/delta"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/stream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// TestLongWarning: an event has room for what is said of the longest value, whatever letters that has.
+func TestLongWarning(t *testing.T) {
+	in := ingressTo("cheese", "cheese.example.com", "cheese")
+	in.Annotations = map[string]string{routing.AnnotationServiceWeights: strings.Repeat("ä", 2000)}
+	c := newCluster(t, true, in)
+	c.pass(t)
+	said := strings.Join(c.said(), "; ")
+	kind, _, _ := strings.Cut(said, "ä")
+	if n := len(said); !strings.Contains(kind, "Warning") || n < 1000 || n > 1024+len("Warning "+routing.ReasonInvalidAnnotation+" ") || !utf8.ValidString(said) {
+		t.Errorf("of %d bytes is said: %s", n, said)
+	}
+}
 
 // TestRefused: what a proxy cannot use is said once, of the object that it comes from, however many pods say so and
 // of whichever replica, and again after it was in order.
