@@ -43,6 +43,29 @@ func dnsNames(t testing.TB, c *wire.Certificate) []string {
 	return leaf.DNSNames
 }
 
+// TestSecretsOfAClass: proxies are told the certificates that a listener of their own class names, and no other.
+func TestSecretsOfAClass(t *testing.T) {
+	m := newModel(Options{})
+	for namespace, set := range map[string]string{"default": "proxy", "other": "other"} {
+		m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", set)})
+		m.set(classFor(set, set))
+		s := &corev1.Secret{ObjectMeta: meta(namespace, "key"), StringData: map[string]string{"hosts": "web.example"}}
+		fill(t, s)
+		m.set(s)
+		in := ingressFor(namespace, "web", set, "web.example", "web")
+		in.Spec.TLS = tlsOf("key", "web.example")
+		m.set(in)
+	}
+	m.compile(noon)
+	for set, want := range map[string]string{"proxy": "default/key", "other": "other/key"} {
+		n := types.NamespacedName{Namespace: "ingress", Name: set}
+		told := slices.DeleteFunc(m.Resources(n), func(r wire.Resource) bool { return r.Certificate == nil })
+		if got := names(told); !slices.Equal(got, []string{want}) {
+			t.Errorf("the proxies of %s are told the certificates %v, and not %s alone", n, got, want)
+		}
+	}
+}
+
 // TestWaitsForSecrets publishes nothing that needs a Secret that nobody answered for, and leaves what
 // was published as it was.
 func TestWaitsForSecrets(t *testing.T) {

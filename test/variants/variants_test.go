@@ -1,4 +1,4 @@
-// Package variants breaks the controller in one place at a time, as a slip would, and
+// Package variants breaks the product in one place at a time, as a slip would, and
 // holds the tests against it: each variant must be caught, or a promise is not tested.
 // The source stays as it is: the Go command reads the broken file from elsewhere.
 package variants
@@ -29,7 +29,7 @@ type variant struct {
 	in, tests, say string
 }
 
-var variants = slices.Concat(targets, rollouts)
+var variants = slices.Concat(targets, rollouts, proxies)
 
 // targets are slips in what keeps targets and nodes in load balancers.
 var targets = []variant{
@@ -156,12 +156,11 @@ func (v variant) caught(t *testing.T) []string {
 	}
 	defer os.RemoveAll(dir)
 	overlay := v.overlay(t, dir)
-	if out, err := command(dir, overlay, "build", "-o", os.DevNull, "./cmd/controller").CombinedOutput(); err != nil {
+	if out, err := command(dir, overlay, "build", "./"+filepath.Dir(v.file)).CombinedOutput(); err != nil {
 		t.Fatalf("it does not compile: mend the variant in this test\n%s", out)
 	}
 	args := []string{"test", "-json", "-count=1", "-timeout=10m", "-run=^(" + v.tests + ")$", v.in}
-	// The tests of the planner draw nothing, and know no such flag.
-	if strings.HasPrefix(v.in, "./internal/") && v.in != "./internal/rollout" {
+	if draws(t, v.in) {
 		args = append(args, "-rapid.nofailfile")
 	}
 	out, err := command(dir, overlay, args...).Output()
@@ -173,6 +172,19 @@ func (v variant) caught(t *testing.T) []string {
 		t.Fatalf("%v failed, and not because %q:\n%s", failed, v.say, said)
 	}
 	return failed
+}
+
+// draws reports whether tests of a package draw cases: others know no such flag.
+func draws(t *testing.T, folder string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		source, err := os.ReadFile(file)
+		return err == nil && bytes.Contains(source, []byte(`"pgregory.net/rapid"`))
+	})
 }
 
 // overlay is a file that tells the Go command to read the broken file instead.
