@@ -2,6 +2,8 @@ package holdings
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,28 +44,26 @@ func FuzzTake(f *testing.F) {
 				t.Errorf("%q is neither used nor refused", d.Name)
 			}
 		}
-		next := newProxy()
-		next.take(p.All())
-		if all := next.Refused(); len(all) > 0 {
-			t.Errorf("what is kept is refused when it is restored: %v", all)
-		}
+		canRestore(t, p)
 	})
 }
 
-// FuzzSnapshot reads a snapshot as it was written, or not at all.
+// FuzzSnapshot: whatever a snapshot holds whose sum is right, it is read as it was written, or not at all; and what a
+// proxy that starts with it uses is what it could use again.
 func FuzzSnapshot(f *testing.F) {
 	p := newProxy()
-	p.take(response("1", delivery(f, backend("a", "")), delivery(f, endpoints("a"))))
+	p.take(response("1", delivery(f, backend("a", "")), delivery(f, endpoints("a")), delivery(f, route("r", "a", "/"))))
 	for _, s := range []Snapshot{{}, {1, p.All()}, {1 << 63, wire.Response{Removed: []string{"a"}}}} {
 		b, err := s.Encode()
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(b)
-		f.Add(b[:len(b)-1])
+		f.Add(b[sequenceAt:])
+		f.Add(b[sequenceAt : len(b)-1])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := DecodeSnapshot(b)
+		sum := sha256.Sum256(b)
+		s, err := DecodeSnapshot(slices.Concat([]byte(snapshotOf), sum[:], b))
 		if err != nil {
 			return
 		}
@@ -75,7 +75,20 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil || !cmp.Equal(s, back) {
 			t.Fatalf("%v %s", err, cmp.Diff(s, back))
 		}
+		started := newProxy()
+		started.take(s.Held)
+		canRestore(t, started)
 	})
+}
+
+// canRestore fails the test where what a proxy keeps cannot be used by one that starts with it.
+func canRestore(t *testing.T, p *proxy) {
+	t.Helper()
+	next := newProxy()
+	next.take(p.All())
+	if all := next.Refused(); len(all) > 0 {
+		t.Errorf("what is kept is refused when it is restored: %v", all)
+	}
 }
 
 // TestBrokenSnapshot: a snapshot of which any byte is another, or that was cut off anywhere, is none.

@@ -53,3 +53,20 @@ func TestRefusalsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// FuzzRefusals: what is read of a status, whoever wrote it, has a bound, and is read again as it is written.
+func FuzzRefusals(f *testing.F) {
+	for _, message := range []string{"", "\"backend/a\": no port", "\"a\\n\": x\n\"b\":y\nz", "'a': b", "\"\\xff\": \u2028", "\"a\": " + strings.Repeat("é", 300)} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		all := (&Status{Message: message}).Refusals()
+		if len(all) == 0 || len(all) > maxRefusals {
+			t.Fatalf("%q has %d refusals", message, len(all))
+		}
+		once := Refused(all)
+		if again := Refused(once.Refusals()); len(once.Message) <= maxRefusalBytes && again.Message != once.Message {
+			t.Errorf("%q is read and written as %q", once.Message, again.Message)
+		}
+	})
+}
