@@ -140,7 +140,7 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 	trap 'kill $$targets 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
 	go test -p 1 -count 1 -timeout 30m -skip '$(SCAN)' $(filter-out %/test/targets %/test/e2e %/test/balancer %/test/variants,$(CLUSTER_TESTS)) || failed=1; \
 	wait $$targets || failed=1; cat "$$log"; exit $$failed
-	@echo '== broken variants of the controller, which the tests must catch'
+	@echo '== broken variants of the product, which the tests must catch'
 	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes, and beside them, on another cluster, the documented commands'
