@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
@@ -28,6 +29,8 @@ func (s *clients) idle() (n int) {
 // either protocol, and where none waits a new one is closed. Those that have a request under way stay.
 func TestConnectionsAreBounded(t *testing.T) {
 	goOn := make(chan bool)
+	release := sync.OnceFunc(func() { close(goOn) })
+	defer release()
 	e := handled(t, "slow", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			<-goOn
@@ -74,7 +77,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("%d are counted", n)
 	}
 
-	close(goOn)
+	release()
 	for _, c := range []*http1.Session{busy, second, third} {
 		answered(c)
 	}

@@ -133,6 +133,13 @@ func TestFloodsOfControl(t *testing.T) {
 		}
 	}
 	// Acknowledgements that nobody takes pile up.
+	s = started(t)
+	listen := s.listen
+	s.listen = func(address string) (net.Listener, error) {
+		l, err := listen(address)
+		return narrow{l}, err
+	}
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
 	c := dialH2(t, s, 80)
 	c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	var many bytes.Buffer
@@ -147,6 +154,17 @@ func TestFloodsOfControl(t *testing.T) {
 	if failed == nil || errors.Is(failed, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection goes on: %v", failed)
 	}
+}
+
+// narrow is a listener whose connections hold little of what their clients do not take.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		err = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
 }
 
 // TestLimitsOfHeadsOfHTTP2: too large is 431, one field that is too large by itself ends the connection, and one on which
