@@ -127,7 +127,12 @@ func (all *listeners) listen(ctx context.Context, token delta.Token) error {
 		return err
 	}
 	defer connection.Close()
-	stream, err := delta.Open(ctx, connection)
+	var stream *delta.Client
+	// As a proxy does, it tries again where the controller is busy with others.
+	err = until(ctx, func() (_ bool, err error) {
+		stream, err = delta.Open(ctx, connection)
+		return err == nil, err
+	})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 
@@ -39,6 +40,12 @@ type changing struct {
 	holdings *holdings.Holdings
 }
 
+// kind is one of the changes that are measured: each is to another host than the one before, and none is made twice.
+type kind struct {
+	name   string
+	change func(i int) (set []wire.Resource, removed string)
+}
+
 // proxyChange measures changes of a proxy of many hosts.
 func proxyChange(_ context.Context, o options, r *report) error {
 	at, err := freePorts()
@@ -55,20 +62,25 @@ func proxyChange(_ context.Context, o options, r *report) error {
 	if err != nil {
 		return err
 	}
-	// Each change is to another host than the one before, and is none that was made before.
-	kinds := []struct {
-		name   string
-		change func(i int) (set []wire.Resource, removed string)
-	}{
+	for _, k := range kindsOf(listener, pods) {
+		if err := c.hold(k, max(o.rounds, leastRounds), r); err != nil {
+			return fmt.Errorf("a change of %s: %w", k.name, err)
+		}
+	}
+	return nil
+}
+
+func kindsOf(listener wire.Resource, pods []net.Addr) []kind {
+	return []kind{
 		{"endpoints", func(i int) ([]wire.Resource, string) {
 			return backendOf(backendNumber(i%manyHosts), pods[:1+i/manyHosts%2])[:1], ""
 		}},
-		{"route", func(i int) ([]wire.Resource, string) {
+		{"a route", func(i int) ([]wire.Resource, string) {
 			route := routeTo(hostNumber(i%manyHosts), smallPath, backendNumber(i%manyHosts), listener)
 			route.Route.Timeout = uint32(1 + i)
 			return []wire.Resource{route}, ""
 		}},
-		{"new host or removed", func(i int) ([]wire.Resource, string) {
+		{"a host that comes or goes", func(i int) ([]wire.Resource, string) {
 			route := routeTo(fmt.Sprintf("new-%d.example.com", i/2), smallPath, backendNumber(i%manyHosts), listener)
 			if i%2 == 1 {
 				return nil, wire.NameOf(route)
@@ -76,42 +88,42 @@ func proxyChange(_ context.Context, o options, r *report) error {
 			return []wire.Resource{route}, ""
 		}},
 	}
-	for _, kind := range kinds {
-		result := &changeResult{Case: "proxy-change", Kind: kind.name, Hosts: manyHosts}
-		next := 0
-		err := quietly("proxy-change: "+kind.name, func(run int) (spread float64, err error) {
-			result.Runs = run
-			var micros, kib []float64
-			for range max(o.rounds, leastRounds) {
-				cpu, bytes, err := c.measure(func() ([]wire.Resource, string) { next++; return kind.change(next - 1) })
-				if err != nil {
-					return 0, err
-				}
-				micros, kib = append(micros, cpu), append(kib, bytes)
-			}
-			result.CPUMicros, result.AllocatedKiB = figuresOf(micros), rounded(median(kib))
-			return result.CPUMicros.Spread, nil
-		})
-		if err != nil {
-			return err
-		}
-		result.Bars = []bar{
-			atMost("CPU µs of a change of "+kind.name, result.CPUMicros.Median, maxChangeMicros),
-			atMost("KiB allocated by it", result.AllocatedKiB, maxChangeKiB),
-			atMost("spread of its rounds", result.CPUMicros.Spread, maxSpread),
-		}
-		if err := r.write(result, result.Case, result.Bars); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-// measure makes the changes of a round: what one takes of processor time and memory. All messages are there before.
-func (c changing) measure(change func() ([]wire.Resource, string)) (micros, kib float64, err error) {
+// hold measures a kind of change, and holds it to its bars.
+func (c changing) hold(k kind, rounds int, r *report) error {
+	result := &changeResult{Case: "proxy-change", Kind: k.name, Hosts: manyHosts}
+	next := 0
+	err := quietly("proxy-change: "+k.name, func(run int) (spread float64, err error) {
+		result.Runs = run
+		var micros, kib []float64
+		for range rounds {
+			cpu, allocated, err := c.measure(k, next)
+			if err != nil {
+				return 0, err
+			}
+			micros, kib, next = append(micros, cpu), append(kib, allocated), next+changesEach
+		}
+		result.CPUMicros, result.AllocatedKiB = figuresOf(micros), rounded(median(kib))
+		return result.CPUMicros.Spread, nil
+	})
+	if err != nil {
+		return err
+	}
+	result.Bars = []bar{
+		atMost("CPU µs of a change of "+k.name, result.CPUMicros.Median, maxChangeMicros),
+		atMost("KiB allocated by it", result.AllocatedKiB, maxChangeKiB),
+		atMost("spread of its rounds", result.CPUMicros.Spread, maxSpread),
+	}
+	return r.write(result, result.Case, result.Bars)
+}
+
+// measure makes the changes of a round, from a number on: what one takes of processor time and memory. All messages
+// are there before.
+func (c changing) measure(k kind, from int) (micros, kib float64, err error) {
 	messages := make([]wire.Response, changesEach)
 	for i := range messages {
-		set, removed := change()
+		set, removed := k.change(from + i)
 		if messages[i], err = message(set); err != nil {
 			return 0, 0, err
 		}
