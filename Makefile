@@ -93,7 +93,7 @@ race: gcc ## Run the tests of controllers and adapters under the race detector (
 # What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000
 SEED ?= $(shell echo $$((RANDOM * 1000)))
-LONG := TestSoakIngress|TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
+LONG := TestProxyEndpoints|TestSoakIngress|TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
 RACED_ON_NODES := TestHostNetwork|TestControllerKilled
 .PHONY: soak
 soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property, from SEED on), and on real nodes the longest, and some under the race detector (root)
