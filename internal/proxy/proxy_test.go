@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
@@ -147,6 +148,19 @@ func TestStatuses(t *testing.T) {
 		if said := r.Header.Get("Proxy-Status"); strings.TrimPrefix(said, "ingressdaemonset; ") != why[path] {
 			t.Errorf("%s of %s: Proxy-Status %q, want %q", test.line, test.host, said, why[path])
 		}
+	}
+}
+
+// TestProxyStatusOfRetries: where an earlier try may have been seen, that is said, and not that the last one was not.
+func TestProxyStatusOfRetries(t *testing.T) {
+	refused := &upstream.Error{Class: upstream.NotConnected, During: upstream.Connecting}
+	x := &exchange{try: try{failed: refused, seen: &upstream.Error{Class: upstream.NoResponse, During: upstream.AwaitingHead}}}
+	if said := x.proxyStatus(http.StatusBadGateway); said != `ingressdaemonset; error=connection_terminated; details="no response while awaiting the head"` {
+		t.Errorf("it says %q", said)
+	}
+	x.try.seen = nil
+	if said := x.proxyStatus(http.StatusBadGateway); said != `ingressdaemonset; error=connection_refused; details="not connected while connecting"` {
+		t.Errorf("it says %q", said)
 	}
 }
 

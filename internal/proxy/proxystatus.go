@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/balance"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 )
 
@@ -14,6 +15,9 @@ func (x *exchange) proxyStatus(status int) string {
 	failed := x.try.failed
 	switch {
 	case failed != nil && status == x.statusOf(failed):
+		if f := failureOf(failed); x.try.seen != nil && (f == balance.NotConnected || f == balance.NotWritten) {
+			failed = x.try.seen
+		}
 		if kind := errorType(failed); kind != "" {
 			return fmt.Sprintf("ingressdaemonset; error=%s; details=%q", kind, failed.Reached())
 		}

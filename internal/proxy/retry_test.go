@@ -9,10 +9,13 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 	"golang.org/x/sys/unix"
 )
 
@@ -170,6 +173,29 @@ func TestOnlyEndpoint(t *testing.T) {
 	only := resettingOnce(t)
 	s := serving(t, only)
 	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+		t.Error(text)
+	}
+}
+
+// TestSlowToConnect: one that does not answer a connect in time is asked again where there is no other, whatever the
+// method, and for three seconds.
+func TestSlowToConnect(t *testing.T) {
+	l := loopback.Full(t)
+	e := endpointAt(l.Addr(), "slow")
+	s := started(t, func(o *Options) { o.Upstream.Connect = 50 * time.Millisecond })
+	tell(t, s, append(patient(nowhere(t, "gone"), e), web(), route("all"))...)
+	late := func() uint64 {
+		b, _ := s.proxy.backends.Load(cheddar)
+		return b.(*backend).counts.failures[upstream.TimedOut].Load()
+	}
+	answered := make(chan string)
+	go func() {
+		text, _ := did(t, clientAt(t, s, 80), request(t, "POST", "http://a/", nil))
+		answered <- text
+	}()
+	await.True(t, "a connect is late", func() bool { return late() > 0 })
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+	if text := <-answered; text != "200 hello" {
 		t.Error(text)
 	}
 }

@@ -19,12 +19,14 @@ type try struct {
 	// cookie is the value that the client sent, given its name where the client is to be given another.
 	cookie, given string
 	tried         []*endpoint
-	// unreached are those of them that never saw the request.
-	unreached []*endpoint
+	// unreached are those of them that never saw the request and are not asked again, unanswered says whether there is
+	// another one that did not answer a connect.
+	unreached  []*endpoint
+	unanswered bool
 	// retries are those after the request was written.
 	retries int
-	// failed is how the last one did that failed.
-	failed *upstream.Error
+	// failed is how the last one did that failed, seen how the last one whose endpoint may have seen the request.
+	failed, seen *upstream.Error
 	// endpoint is the one that answered.
 	endpoint *endpoint
 	// cancel ends the response, of h2c alone.
@@ -58,8 +60,9 @@ func (x *exchange) send() (status int) {
 	status = http.StatusServiceUnavailable
 	for now := t.since; ; now = time.Now() {
 		e := b.next(now, t.cookie, t.tried)
-		if e == nil && t.retries > 0 {
-			// There is no other: one that answered nothing may answer on another connection.
+		if e == nil && (t.retries > 0 || t.unanswered) {
+			// There is no other: one that answered nothing may answer on another connection. A connect is not answered,
+			// too, where one packet was lost.
 			e = b.next(now, t.cookie, t.unreached)
 		}
 		if e == nil {
@@ -166,7 +169,11 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 		Whole: x.isWhole(),
 	}) {
 	case balance.Free:
-		t.unreached = append(t.unreached, e)
+		if failed.Class == upstream.TimedOut {
+			t.unanswered = true
+		} else {
+			t.unreached = append(t.unreached, e)
+		}
 		return true
 	case balance.Budgeted:
 		if !b.retry(now) {
@@ -174,6 +181,7 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 			return false
 		}
 		b.counts.retries.Add(1)
+		t.seen = failed
 		t.retries++
 		t.since = now
 		return true

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/netip"
+	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 )
 
 // TestStaleConnections: what an endpoint does to an idle connection is no failure of the next request,
@@ -117,29 +117,10 @@ func TestNotConnected(t *testing.T) {
 	failing(t, client(t, nobody(t)), get(), NotConnected, Connecting)
 }
 
-// full is an address at which connects are not answered: nobody accepts, and there is no more room.
+// full is an address at which connects are not answered.
 func full(t *testing.T) Key {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Close(fd) })
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := Key{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(name.(*syscall.SockaddrInet4).Port))}
-	filler := client(t, k)
-	for range 2 {
-		if c, _ := filler.connect(context.Background(), time.Now(), time.Now().Add(100*time.Millisecond)); c != nil {
-			t.Cleanup(c.close)
-		}
-	}
-	return k
+	return Key{Address: loopback.Full(t).Addr().(*net.TCPAddr).AddrPort()}
 }
 
 func TestConnectIsBounded(t *testing.T) {

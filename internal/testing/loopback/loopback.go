@@ -12,9 +12,16 @@ import (
 // meanwhile: its port is bound, and connections to it are refused.
 func Closed(t testing.TB) netip.AddrPort {
 	t.Helper()
+	_, address := bound(t)
+	return address
+}
+
+// bound is a socket that is bound to a port of 127.0.0.1 until the test ends.
+func bound(t testing.TB) (socket int, at netip.AddrPort) {
+	t.Helper()
 	address := [4]byte{127, 0, 0, 1}
-	socket := open(t, unix.AF_INET, &unix.SockaddrInet4{Addr: address})
-	return netip.AddrPortFrom(netip.AddrFrom4(address), portOf(t, socket))
+	socket = open(t, unix.AF_INET, &unix.SockaddrInet4{Addr: address})
+	return socket, netip.AddrPortFrom(netip.AddrFrom4(address), portOf(t, socket))
 }
 
 // portOf is that which the kernel chose.
