@@ -45,9 +45,9 @@ func (s *clients) makeRoom() bool {
 	all = all[:min(len(all), max(s.most/16, 1))]
 	for _, c := range all {
 		delete(s.open, c.clientConn)
+		c.s.proxy.metrics.displaced.Add(1)
 		// net/http finds that it has ended, and closes the rest of it.
 		c.TCPConn.Close()
-		c.s.proxy.metrics.displaced.Add(1)
 	}
 	return len(all) > 0
 }

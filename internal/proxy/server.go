@@ -180,8 +180,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		case !found:
 			c.Close()
 		case !l.s.clients.admit(client):
-			c.Close()
 			l.s.proxy.metrics.displaced.Add(1)
+			c.Close()
 		case encrypted:
 			client.over = tls.Server(client, l.s.tls)
 			return client.over, nil
