@@ -52,6 +52,24 @@ func (c *cluster) withGateways(t *testing.T, i *installed) {
 	c.GatewayAPI = gatewayapi.New(c.API, &informertest.FakeInformers{Scheme: c.Scheme()}, i.served)
 }
 
+// withSyncedGateways gives the cluster all kinds of the Gateway API, of which all is known.
+func (c *cluster) withSyncedGateways(t *testing.T) {
+	t.Helper()
+	kinds := &installed{}
+	kinds.set(gatewayapi.Names...)
+	c.withGateways(t, kinds)
+	c.sync(t)
+}
+
+// sync returns when all is known of the Gateway API.
+func (c *cluster) sync(t *testing.T) {
+	t.Helper()
+	if err := c.GatewayAPI.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+}
+
 func gatewayClass() *gatewayv1.GatewayClass {
 	namespace := gatewayv1.Namespace(web.Namespace)
 	return &gatewayv1.GatewayClass{ObjectMeta: named("", "web"), Spec: gatewayv1.GatewayClassSpec{
@@ -289,13 +307,7 @@ func TestKnownBeforeChanges(t *testing.T) {
 // TestRouteLeaves: what was said of a parent that is ours no more is taken back, and nothing else.
 func TestRouteLeaves(t *testing.T) {
 	c := newCluster(t, true, gatewayClass(), gatewayOf("entry"), routeTo("entry", "cheese"))
-	kinds := &installed{}
-	kinds.set(gatewayapi.Names...)
-	c.withGateways(t, kinds)
-	if err := c.GatewayAPI.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	c.withSyncedGateways(t)
 	route := routeTo("entry", "cheese")
 	c.pass(t, gatewayClass(), gatewayOf("entry"), route)
 	if got := c.conditions(t, route); !strings.Contains(got, "entry Accepted=True") {
@@ -315,13 +327,7 @@ func TestPortOfGatewayHeld(t *testing.T) {
 	entry := gatewayOf("entry")
 	entry.Spec.Listeners = append(entry.Spec.Listeners, gatewayv1.Listener{Name: "more", Port: 8081, Protocol: gatewayv1.HTTPProtocolType})
 	c := newCluster(t, true, gatewayClass(), entry)
-	kinds := &installed{}
-	kinds.set(gatewayapi.Names...)
-	c.withGateways(t, kinds)
-	if err := c.GatewayAPI.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	c.withSyncedGateways(t)
 	c.pass(t, gatewayClass(), entry)
 	c.pass(t, gatewayOf("entry"))
 	report := func(set types.NamespacedName, refused ...wire.Refusal) {

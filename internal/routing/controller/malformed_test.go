@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,10 +31,7 @@ func (c *cluster) spoiling(t *testing.T) *spoilt {
 	kinds, s := &installed{}, &spoilt{Reader: c.API}
 	kinds.set(gatewayapi.Names...)
 	c.GatewayAPI = gatewayapi.New(s, &informertest.FakeInformers{Scheme: c.Scheme()}, kinds.served)
-	if err := c.GatewayAPI.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
+	c.sync(t)
 	return s
 }
 
