@@ -77,7 +77,7 @@ func (b *backend) answer(w http.ResponseWriter, r *http.Request) {
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(err)
+		panic(http.ErrAbortHandler)
 	}
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	_ = conn.Close()
