@@ -52,7 +52,8 @@ const (
 	churning = 2 * time.Minute
 )
 
-// TestProxyEndpoints plays what endpoints and controllers do to a proxy that goes on, on one fleet.
+// TestProxyEndpoints plays what endpoints and controllers do to a proxy that goes on, on one fleet. It runs alone, because
+// on a machine that cannot keep up with pods that come and go requests are late by minutes, and time out.
 func TestProxyEndpoints(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patient)
 	defer cancel()
