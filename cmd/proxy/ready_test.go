@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
@@ -58,8 +59,9 @@ func TestReadySocket(t *testing.T) {
 	if err := askReady(socket); err == nil {
 		t.Error("nobody is there, and is ready")
 	}
-	reason := "later"
-	r, err := listenReady(socket, slog.New(slog.DiscardHandler), func() string { return reason })
+	var reason atomic.Value
+	reason.Store("later")
+	r, err := listenReady(socket, slog.New(slog.DiscardHandler), func() string { return reason.Load().(string) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +75,7 @@ func TestReadySocket(t *testing.T) {
 	if answer, err := ask(socket); err != nil {
 		t.Errorf("it is not ready and is not alive: %q, %v", answer, err)
 	}
-	reason = ""
+	reason.Store("")
 	if err := askReady(socket); err != nil {
 		t.Errorf("asked, it says %v", err)
 	}
