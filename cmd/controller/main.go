@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/garbage"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -25,6 +26,9 @@ import (
 
 // version is set by the linker in a release.
 var version = "of a build from source"
+
+// garbageRule is for what a large fleet keeps.
+var garbageRule = garbage.Rule{Little: 32 << 20, LeastPercent: 15}
 
 type options struct {
 	version           bool
@@ -137,7 +141,7 @@ func run(o options) error {
 	}
 	ctx := ctrl.SetupSignalHandler()
 	if os.Getenv("GOGC") == "" {
-		go collectGarbage(ctx)
+		go garbageRule.Keep(ctx)
 	}
 	return mgr.Start(ctx)
 }

@@ -24,12 +24,16 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/garbage"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/subscription"
 )
 
 // version is set by the linker in a release.
 var version = "of a build from source"
+
+// garbageRule is for what many hosts keep, whose requests make garbage all the time.
+var garbageRule = garbage.Rule{Little: 40 << 20, LeastPercent: 50}
 
 func main() {
 	// Where the file gives a capability, as in the image, Go would not say where a panic was.
@@ -99,6 +103,9 @@ func serve(f flags) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var beside sync.WaitGroup
+	if os.Getenv("GOGC") == "" {
+		go garbageRule.Keep(ctx)
+	}
 	beside.Go(func() { told.Run(ctx) })
 	beside.Go(func() { listening.keepTrying(ctx) })
 	if f.metricsAddress != "" {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"math/rand/v2"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -14,14 +13,12 @@ import (
 )
 
 // endpoint is one of a backend, with its connections.
-type endpoint = balance.Endpoint[*connections]
+type endpoint = balance.Endpoint[connections]
 
 // connections are those to an endpoint, of the one protocol or the other.
 type connections struct {
 	pool *upstream.Pool
-	h2c  *http.Transport
-	// address is where they lead, for h2c.
-	address string
+	h2c  *h2cTransport
 	// failed is how the endpoint failed last, nil where it never did. The backend's mutex guards it.
 	failed error
 }
@@ -34,7 +31,7 @@ type backend struct {
 
 	mu        sync.Mutex
 	told      *wire.Backend
-	endpoints *balance.Endpoints[*connections]
+	endpoints *balance.Endpoints[connections]
 	budget    balance.Budget
 }
 
@@ -62,16 +59,16 @@ func (b *backend) update(told *wire.Backend, all []wire.Endpoint) {
 }
 
 // enter opens the connections of an endpoint that came. Its address was checked by the table.
-func (b *backend) enter(e wire.Endpoint) *connections {
+func (b *backend) enter(e wire.Endpoint) connections {
 	address := netip.AddrPortFrom(netip.MustParseAddr(e.Address), e.Port)
 	if b.told.Protocol == protocolH2C {
-		return &connections{h2c: newH2C(&b.p.options.Upstream), address: address.String()}
+		return connections{h2c: newH2C(address, &b.p.options.Upstream)}
 	}
-	return &connections{pool: b.p.pools.Open(upstream.Key{Address: address, UID: e.UID})}
+	return connections{pool: b.p.pools.Open(upstream.Key{Address: address, UID: e.UID})}
 }
 
 // leave closes what is idle of one that has gone. What is under way ends as it would.
-func leave(c *connections) {
+func leave(c connections) {
 	if c.h2c != nil {
 		c.h2c.CloseIdleConnections()
 		return
@@ -140,27 +137,53 @@ type weights struct {
 	balance.Weights
 }
 
-// shareOf is the share of a route that gets the next request, nil where none has a weight.
-func (p *Proxy) shareOf(r *table.Route) *wire.Share {
-	if len(r.Backends) == 1 {
-		if r.Backends[0].Weight == 0 {
-			return nil
-		}
-		return &r.Backends[0]
-	}
-	if len(r.Backends) == 0 {
-		return nil
-	}
-	kept, found := p.weights.Load(r.Name)
-	if !found {
-		kept, _ = p.weights.LoadOrStore(r.Name, &weights{})
-	}
-	w := kept.(*weights)
+// choose is the place of the share that gets the next request, negative where none has a weight.
+func (w *weights) choose(shares []wire.Share) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.Set(r.Backends, rand.Uint64())
-	if at := w.Choose(); at >= 0 {
-		return &r.Backends[at]
+	w.Set(shares, rand.Uint64())
+	return w.Choose()
+}
+
+// kept is what is kept of a route for its requests.
+type kept struct {
+	// backends are those of its shares, nil for a share that has none.
+	backends []*backend
+	// weights are nil where there is nothing to choose.
+	weights *weights
+}
+
+// keptOf is what is kept of a route. A backend of which requests are to know is there before the route is, and stays
+// the same for as long as a route names it.
+func (p *Proxy) keptOf(r *table.Route) *kept {
+	if k, _ := r.Kept.Load().(*kept); k != nil {
+		return k
 	}
-	return nil
+	k, whole := &kept{backends: make([]*backend, len(r.Backends))}, true
+	for i := range r.Backends {
+		if name := r.Backends[i].Backend; name != "" {
+			b, found := p.backends.Load(name)
+			k.backends[i], _ = b.(*backend)
+			whole = whole && found
+		}
+	}
+	if len(r.Backends) > 1 {
+		w, _ := p.weights.LoadOrStore(r.Name, &weights{})
+		k.weights = w.(*weights)
+	}
+	if whole {
+		r.Kept.Store(k)
+	}
+	return k
+}
+
+// choose is the place of the share that gets the next request, negative where none has a weight.
+func (k *kept) choose(shares []wire.Share) int {
+	switch {
+	case k.weights != nil:
+		return k.weights.choose(shares)
+	case len(shares) == 0 || shares[0].Weight == 0:
+		return -1
+	}
+	return 0
 }

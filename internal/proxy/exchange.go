@@ -138,20 +138,21 @@ func (x *exchange) find() (status int) {
 
 // choose picks one of the route's backends.
 func (x *exchange) choose() (status int) {
-	x.share = x.p.shareOf(x.route)
+	kept := x.p.keptOf(x.route)
+	at := kept.choose(x.route.Backends)
 	switch {
-	case x.share == nil && x.route.Fallback != 0:
+	case at < 0 && x.route.Fallback != 0:
 		return int(x.route.Fallback)
-	case x.share == nil:
+	case at < 0:
 		return http.StatusInternalServerError
-	case x.share.Backend == "":
+	}
+	x.share = &x.route.Backends[at]
+	if x.share.Backend == "" {
 		return int(x.share.Status)
 	}
-	b, found := x.p.backends.Load(x.share.Backend)
-	if !found {
+	if x.backend = kept.backends[at]; x.backend == nil {
 		return http.StatusServiceUnavailable
 	}
-	x.backend = b.(*backend)
 	return 0
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -20,8 +21,13 @@ type errConnect struct{ error }
 
 func (e errConnect) Unwrap() error { return e.error }
 
-// newH2C has connections of HTTP/2 without TLS to one endpoint.
-func newH2C(o *upstream.Options) *http.Transport {
+// h2cTransport has connections of HTTP/2 without TLS to one endpoint.
+type h2cTransport struct {
+	*http.Transport
+	address string
+}
+
+func newH2C(to netip.AddrPort, o *upstream.Options) *h2cTransport {
 	dialer := net.Dialer{Timeout: o.Connect}
 	t := &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -37,20 +43,20 @@ func newH2C(o *upstream.Options) *http.Transport {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 	}
 	t.Protocols.SetUnencryptedHTTP2(true)
-	return t
+	return &h2cTransport{t, to.String()}
 }
 
 // giveToH2C sends the request to an endpoint of HTTP/2, and reads the response's head. Informational
 // responses are not passed on.
-func (x *exchange) giveToH2C(c *connections, now time.Time) *upstream.Error {
-	q, err := x.requestForH2C(c.address)
+func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
+	q, err := x.requestForH2C(to.address)
 	if err = cmp.Or(x.head.Err(), err); err != nil {
 		return &upstream.Error{Class: upstream.Invalid, During: upstream.Sending, Err: err}
 	}
 	// net/http may read of the body for a while after it gave up.
 	x.shared = x.hasBody && !x.small
 	ctx, cancel := x.until(x.deadline(now))
-	r, err := c.h2c.RoundTrip(q.WithContext(ctx))
+	r, err := to.RoundTrip(q.WithContext(ctx))
 	if err != nil {
 		defer cancel()
 		return x.failedH2C(ctx, err)

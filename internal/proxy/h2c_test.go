@@ -48,7 +48,7 @@ func TestVanishedEndpoint(t *testing.T) {
 		back.Wait()
 	})
 	o := upstream.Defaults()
-	c := newH2C(&o)
+	c := newH2C(relay.Address(), &o)
 	defer c.CloseIdleConnections()
 	c.HTTP2.SendPingTimeout /= 50
 	c.HTTP2.PingTimeout /= 50

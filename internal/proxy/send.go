@@ -118,8 +118,8 @@ func (x *exchange) writeHead() {
 
 // giveTo sends the request to an endpoint, and reads the response's head.
 func (x *exchange) giveTo(e *endpoint, now time.Time) *upstream.Error {
-	if e.Value.h2c != nil {
-		return x.giveToH2C(e.Value, now)
+	if to := e.Value.h2c; to != nil {
+		return x.giveToH2C(to, now)
 	}
 	q := &x.request
 	// One that is ending may have left idle connections as they are, but takes no new one: so what may be

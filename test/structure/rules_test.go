@@ -83,6 +83,7 @@ var rules = []rule{
 	{"internal/nodehealth/connections", adapter, []string{"api/v1alpha1"}, nil},
 	{healthclient, adapter, []string{"api/v1alpha1"}, nil},
 	{onepass, adapter, nil, nil},
+	{"internal/garbage", adapter, nil, nil},
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},
 	{"internal/detach/webhook", adapter, []string{"api/v1alpha1/webhook"}, nil},
@@ -99,12 +100,12 @@ var rules = []rule{
 	}, nil},
 
 	{"cmd/controller", command, []string{
-		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
+		"api/v1alpha1", "api/v1alpha1/webhook", "internal/analysis", "internal/garbage", "internal/rollout", "internal/rollout/controller", "internal/detach", "internal/detach/controller",
 		"internal/detach/webhook", "internal/targets", "internal/targets/aws", "internal/targets/controller",
 		"internal/routing", "internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
-	{"cmd/proxy", command, []string{"internal/proxy", "internal/proxy/console", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
+	{"cmd/proxy", command, []string{"internal/garbage", "internal/proxy", "internal/proxy/console", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},

@@ -20,8 +20,7 @@ type Budget struct {
 
 // second is what was done in one.
 type second struct {
-	number            int64
-	requests, retries uint64
+	number, requests, retries uint32
 }
 
 // Request counts a request, once, however often it is tried.
@@ -32,9 +31,9 @@ func (b *Budget) Retry(now time.Time) bool {
 	current := b.at(now)
 	var requests, retries uint64
 	for _, s := range b.seconds {
-		if current.number-s.number < budgetSeconds {
-			requests += s.requests
-			retries += s.retries
+		if s.number+budgetSeconds > current.number {
+			requests += uint64(s.requests)
+			retries += uint64(s.retries)
 		}
 	}
 	if retries >= max(budgetLeast, requests*budgetPercent/100) {
@@ -50,8 +49,8 @@ func (b *Budget) at(now time.Time) *second {
 	if b.zero.IsZero() {
 		b.zero = now.Add(-budgetSeconds * time.Second)
 	}
-	number := int64(now.Sub(b.zero) / time.Second)
-	s := &b.seconds[max(number, 0)%budgetSeconds]
+	number := uint32(max(now.Sub(b.zero), 0) / time.Second)
+	s := &b.seconds[number%budgetSeconds]
 	if s.number < number {
 		*s = second{number: number}
 	}

@@ -11,15 +11,18 @@ type record struct {
 	out, outSince time.Time
 }
 
-func (r *record) isOut(now time.Time) bool { return now.Before(r.out) }
+func (r *record) isOut(now time.Time) bool { return r != nil && now.Before(r.out) }
 
 // Failed notes that an endpoint refused, reset or did not answer in time. After as many in a row as
 // the policy permits, all within its FailTimeout, the endpoint is left out for as long.
 func (s *Endpoints[V]) Failed(e *Endpoint[V], now time.Time) {
-	r := &e.record
 	if s.policy.MaxFails == 0 {
 		return
 	}
+	if e.record == nil {
+		e.record = &record{}
+	}
+	r := e.record
 	if r.fails == 0 || now.Sub(r.first) > s.policy.FailTimeout {
 		r.fails, r.first = 0, now
 	}
@@ -35,7 +38,10 @@ func (s *Endpoints[V]) Failed(e *Endpoint[V], now time.Time) {
 // Succeeded notes that an endpoint answered a request that was given to it at that time. Its failures
 // are forgotten; and if it got the request while it was left out, because all were, it is in again.
 func (s *Endpoints[V]) Succeeded(e *Endpoint[V], given time.Time) {
-	r := &e.record
+	r := e.record
+	if r == nil {
+		return
+	}
 	r.fails = 0
 	if !r.out.IsZero() && !given.Before(r.outSince) {
 		r.out = time.Time{}

@@ -27,7 +27,8 @@ type Endpoint[V any] struct {
 	// Cookie is what names it to clients, see Cookie; empty where the policy is not sticky.
 	Cookie string
 
-	record record
+	// record is nil until it fails.
+	record *record
 	// usable says whether it is among those that may get requests.
 	usable bool
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -34,8 +35,7 @@ type Holdings struct {
 
 // copied is a resource as it came.
 type copied struct {
-	version string
-	value   []byte
+	version, value string
 }
 
 // refusal is the version that was told last and is not used, and why.
@@ -127,15 +127,15 @@ func (h *Holdings) Ask(node string) wire.Request {
 }
 
 // All is the transaction that would bring a proxy that holds nothing to what this one uses, in the order
-// of names. It shares bytes with the Holdings, which do not change.
+// of names.
 func (h *Holdings) All() wire.Response {
-	there := maps.Clone(h.used)
-	maps.Copy(there, h.removed)
 	all := wire.Response{Position: h.position, TypeURL: wire.TypeURL}
-	all.Resources = slices.Grow(all.Resources, len(there))
-	for _, name := range slices.Sorted(maps.Keys(there)) {
-		c := there[name]
-		all.Resources = append(all.Resources, wire.Delivery{Name: name, Version: c.version, TypeURL: wire.TypeURL, Value: c.value})
+	all.Resources = slices.Grow(all.Resources, len(h.used)+len(h.removed))
+	for _, there := range []map[string]copied{h.used, h.removed} {
+		for name, c := range there {
+			all.Resources = append(all.Resources, wire.Delivery{Name: name, Version: c.version, TypeURL: wire.TypeURL, Value: []byte(c.value)})
+		}
 	}
+	slices.SortFunc(all.Resources, func(a, b wire.Delivery) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -1,7 +1,6 @@
 package holdings
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -25,24 +24,25 @@ func (h *Holdings) read(all []wire.Delivery) transaction {
 		if last[d.Name] != i {
 			continue
 		}
-		r, err := decode(d)
+		// The message that the value is part of is not to stay for it. The texts of the resource are part of this.
+		value := string(d.Value)
+		r, err := decode(d, value)
 		if err != nil {
 			h.refused[d.Name] = refusal{d.Version, err.Error()}
 			continue
 		}
 		t.set = append(t.set, r)
-		// The message that the value is part of is not to stay for it.
-		t.came[d.Name] = copied{d.Version, bytes.Clone(d.Value)}
+		t.came[d.Name] = copied{d.Version, value}
 	}
 	return t
 }
 
 // decode gives the resource, or why this program cannot know what it is.
-func decode(d wire.Delivery) (wire.Resource, error) {
+func decode(d wire.Delivery, value string) (wire.Resource, error) {
 	if d.TypeURL != wire.TypeURL {
 		return wire.Resource{}, fmt.Errorf("type %q is not known", d.TypeURL)
 	}
-	r, err := wire.Decode(d.Value)
+	r, err := wire.Decode(value)
 	if err != nil {
 		return wire.Resource{}, err
 	}

@@ -37,13 +37,10 @@ var (
 // Encode gives the bytes of a snapshot. It fails where what is held is no message, see
 // wire.Response.Encode.
 func (s Snapshot) Encode() ([]byte, error) {
-	held, err := s.Held.Encode()
+	b, err := s.Held.Append(binary.BigEndian.AppendUint64(make([]byte, sequenceAt), s.Sequence))
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, sequenceAt, snapshotBytes+len(held))
-	b = binary.BigEndian.AppendUint64(b, s.Sequence)
-	b = append(b, held...)
 	sum := sha256.Sum256(b[sequenceAt:])
 	copy(b[copy(b, snapshotOf):], sum[:])
 	return b, nil

@@ -156,17 +156,24 @@ func (c *conn) watch() {
 func (c *conn) write(a, b []byte) (written int64, err error) {
 	c.vector = [2][]byte{a, b}
 	c.rest = c.vector[:]
-	if len(b) == 0 {
-		c.rest = c.vector[:1]
-	}
 	for {
 		c.armWrite()
-		n, err := c.rest.WriteTo(c.tcp)
+		n, err := c.writeRest()
 		written += n
 		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, err
 		}
 	}
+}
+
+// writeRest writes what is left. One piece alone costs less as it is than as a vector.
+func (c *conn) writeRest() (int64, error) {
+	if len(c.rest) > 1 && len(c.rest[1]) > 0 {
+		return c.rest.WriteTo(c.tcp)
+	}
+	n, err := c.tcp.Write(c.rest[0])
+	c.rest[0] = c.rest[0][n:]
+	return int64(n), err
 }
 
 func (c *conn) armWrite() {

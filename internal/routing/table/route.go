@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
@@ -22,8 +23,8 @@ var ErrMissing = errors.New("not there")
 type Route struct {
 	*wire.Route
 	Name string
-	// object is its namespace/name.
-	object     string
+	// Kept is for who serves the route: what it would else look up by name for each request. No Table looks at it.
+	Kept atomic.Value
 	candidates []*candidate
 	listeners  []string
 	// hosts are keys of its hostnames, one that is empty where it has none.
@@ -102,7 +103,7 @@ var precedence = []criterion{
 	{"the other has more conditions on headers", func(a, b *candidate) int { return len(b.headers) - len(a.headers) }},
 	{"the other has more conditions on the query", func(a, b *candidate) int { return len(b.query) - len(a.query) }},
 	{"the other is older", func(a, b *candidate) int { return cmp.Compare(a.route.Object.Created, b.route.Object.Created) }},
-	{"the other is of the first object by namespace and name", func(a, b *candidate) int { return cmp.Compare(a.route.object, b.route.object) }},
+	{"the other is of the first object by namespace and name", func(a, b *candidate) int { return cmp.Compare(a.route.object(), b.route.object()) }},
 	{"the other is of the first kind by name", func(a, b *candidate) int { return cmp.Compare(a.route.Object.Kind, b.route.Object.Kind) }},
 	{"the other is an earlier rule", func(a, b *candidate) int { return cmp.Compare(a.route.Rule, b.route.Rule) }},
 	{"the other is first by the name of the resource", func(a, b *candidate) int { return cmp.Compare(a.route.Name, b.route.Name) }},
@@ -127,8 +128,7 @@ func compare(a, b *candidate) int {
 
 // newRoute reads a route, or says why it cannot be served as it is meant.
 func newRoute(name string, told *wire.Route) (*Route, error) {
-	r := &Route{Route: told, Name: name, object: told.Object.Namespace + "/" + told.Object.Name,
-		listeners: once(told.Listeners), hosts: []string{""}}
+	r := &Route{Route: told, Name: name, listeners: once(told.Listeners), hosts: []string{""}}
 	if len(told.Hostnames) > 0 {
 		r.hosts = nil
 	}
@@ -176,8 +176,14 @@ func (r *Route) readShares() error {
 
 func failure(status uint16) bool { return status >= 400 && status <= 599 }
 
+// object is its namespace/name.
+func (r *Route) object() string { return r.Object.Namespace + "/" + r.Object.Name }
+
 // once is the list without what it has twice.
 func once(list []string) []string {
+	if len(list) <= 1 {
+		return list
+	}
 	var out []string
 	seen := make(map[string]bool, len(list))
 	for _, s := range list {

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -39,8 +38,11 @@ var (
 // describes writing and reading at once. After an error it does nothing.
 type codec struct {
 	reading bool
-	// buf is what was written, or what is left of the message that is read.
+	// buf is what was written.
 	buf []byte
+	// left is what is left of the message that is read. Texts are parts of it, so that a message of many texts is one
+	// piece of memory.
+	left string
 	// last is the number of the field that was read last, single whether it may be there only once.
 	last   uint64
 	single bool
@@ -49,15 +51,15 @@ type codec struct {
 
 func (c *codec) fail(err error) {
 	if c.err == nil {
-		c.err, c.buf = err, nil
+		c.err, c.buf, c.left = err, nil, ""
 	}
 }
 
 // next reports whether the message that is read has field n, of that type, at this place; it is then read
 // up to its value. Fields that are not known are skipped on the way.
 func (c *codec) next(n uint64, want wireType, single bool) bool {
-	for c.err == nil && len(c.buf) > 0 {
-		number, typ, size, err := readTag(c.buf)
+	for c.err == nil && len(c.left) > 0 {
+		number, typ, size, err := readTag(c.left)
 		switch {
 		case err != nil:
 			c.fail(err)
@@ -68,7 +70,7 @@ func (c *codec) next(n uint64, want wireType, single bool) bool {
 		case number > n:
 			return false
 		}
-		c.buf = c.buf[size:]
+		c.left = c.left[size:]
 		if number == n {
 			if typ != want {
 				c.fail(fmt.Errorf("field %d is of type %d instead of %d", n, typ, want))
@@ -84,12 +86,12 @@ func (c *codec) next(n uint64, want wireType, single bool) bool {
 }
 
 func (c *codec) skip(typ wireType) {
-	rest, err := skipValue(c.buf, typ)
+	rest, err := skipValue(c.left, typ)
 	if err != nil {
 		c.fail(err)
 		return
 	}
-	c.buf = rest
+	c.left = rest
 }
 
 // end reads the fields after those that are known.
@@ -111,7 +113,7 @@ func (c *codec) number(n, value, most uint64) uint64 {
 	if !c.next(n, typeVarint, true) {
 		return 0
 	}
-	value, size, err := readVarint(c.buf)
+	value, size, err := readVarint(c.left)
 	switch {
 	case err != nil:
 		c.fail(err)
@@ -120,21 +122,21 @@ func (c *codec) number(n, value, most uint64) uint64 {
 		c.fail(fmt.Errorf("field %d is %d: it may be from 1 to %d", n, value, most))
 		return 0
 	}
-	c.buf = c.buf[size:]
+	c.left = c.left[size:]
 	return value
 }
 
 // chunk is the next value of field n, as long as there is one.
-func (c *codec) chunk(n uint64, single bool) (value []byte, found bool) {
+func (c *codec) chunk(n uint64, single bool) (value string, found bool) {
 	if !c.next(n, typeBytes, single) {
-		return nil, false
+		return "", false
 	}
-	value, rest, err := readBytes(c.buf)
+	value, rest, err := readBytes(c.left)
 	if err != nil {
 		c.fail(err)
-		return nil, false
+		return "", false
 	}
-	c.buf = rest
+	c.left = rest
 	return value, true
 }
 
@@ -162,14 +164,15 @@ func (c *codec) text(n uint64, s *string) {
 	if len(value) == 0 {
 		c.fail(fmt.Errorf("field %d is empty", n))
 	}
-	*s = c.readText(value)
+	*s = c.checkText(value)
 }
 
-func (c *codec) readText(value []byte) string {
-	if !utf8.Valid(value) {
+// checkText gives a text that was read, and fails where it is none.
+func (c *codec) checkText(value string) string {
+	if !utf8.ValidString(value) {
 		c.fail(errUTF8)
 	}
-	return string(value)
+	return value
 }
 
 func (c *codec) texts(n uint64, all *[]string) {
@@ -180,7 +183,7 @@ func (c *codec) texts(n uint64, all *[]string) {
 		return
 	}
 	for value, found := c.chunk(n, false); found; value, found = c.chunk(n, false) {
-		*all = append(*all, c.readText(value))
+		*all = append(*all, c.checkText(value))
 	}
 }
 
@@ -198,7 +201,7 @@ func (c *codec) bytes(n uint64, b *[]byte) {
 		c.fail(fmt.Errorf("field %d is empty", n))
 	}
 	if found {
-		*b = bytes.Clone(value)
+		*b = []byte(value)
 	}
 }
 
@@ -219,9 +222,9 @@ func (c *codec) appendMessage(n uint64, always bool, fields func(*codec)) {
 }
 
 // readMessage reads the whole of value as a message.
-func (c *codec) readMessage(value []byte, fields func(*codec)) {
+func (c *codec) readMessage(value string, fields func(*codec)) {
 	outer := *c
-	*c = codec{reading: true, buf: value}
+	*c = codec{reading: true, left: value}
 	fields(c)
 	c.end()
 	err := c.err
@@ -263,7 +266,7 @@ func optional[T any](c *codec, n uint64, m **T, fields func(*codec, *T)) {
 func (c *codec) optionalText(n uint64, s **string) {
 	if c.reading {
 		if value, found := c.chunk(n, true); found {
-			text := c.readText(value)
+			text := c.checkText(value)
 			*s = &text
 		}
 		return
@@ -312,20 +315,27 @@ func (c *codec) flag(n uint64, v *bool) {
 	}
 }
 
+// readable is what a message is read from.
+type readable interface{ string | []byte }
+
 // readVarint reads a number and says how many bytes it took.
-func readVarint(b []byte) (value uint64, size int, err error) {
-	value, size = binary.Uvarint(b)
-	switch {
-	case size == 0:
-		return 0, 0, errTruncated
-	case size < 0 || size > 1 && b[size-1] == 0:
-		return 0, 0, errOverlong
+func readVarint[B readable](b B) (value uint64, size int, err error) {
+	for shift := 0; size < len(b); shift += 7 {
+		next := b[size]
+		size++
+		value |= uint64(next&0x7f) << shift
+		switch {
+		case size == binary.MaxVarintLen64 && next > 1, size > 1 && next == 0:
+			return 0, 0, errOverlong
+		case next < 0x80:
+			return value, size, nil
+		}
 	}
-	return value, size, nil
+	return 0, 0, errTruncated
 }
 
 // readTag reads the number and type of a field, and says how many bytes they took.
-func readTag(b []byte) (number uint64, typ wireType, size int, err error) {
+func readTag[B readable](b B) (number uint64, typ wireType, size int, err error) {
 	tag, size, err := readVarint(b)
 	if err != nil {
 		return 0, 0, 0, err
@@ -338,19 +348,19 @@ func readTag(b []byte) (number uint64, typ wireType, size int, err error) {
 }
 
 // readBytes reads a value with its length before it.
-func readBytes(b []byte) (value, rest []byte, err error) {
+func readBytes[B readable](b B) (value, rest B, err error) {
 	length, size, err := readVarint(b)
 	if err != nil {
-		return nil, nil, err
+		return value, rest, err
 	}
 	if b = b[size:]; length > uint64(len(b)) {
-		return nil, nil, errTruncated
+		return value, rest, errTruncated
 	}
-	return b[:length:length], b[length:], nil
+	return b[:length], b[length:], nil
 }
 
 // skipValue is what is left after a value.
-func skipValue(b []byte, typ wireType) (rest []byte, err error) {
+func skipValue[B readable](b B, typ wireType) (rest B, err error) {
 	size := 0
 	switch typ {
 	case typeVarint:
@@ -367,9 +377,9 @@ func skipValue(b []byte, typ wireType) (rest []byte, err error) {
 	}
 	switch {
 	case err != nil:
-		return nil, err
+		return rest, err
 	case size > len(b):
-		return nil, errTruncated
+		return rest, errTruncated
 	}
 	return b[size:], nil
 }

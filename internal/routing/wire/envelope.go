@@ -74,12 +74,15 @@ func (m Request) Encode() ([]byte, error) {
 			c.text(2, &m.Error.Message)
 		})
 	}
-	return c.encoded("request")
+	return c.encoded("request", 0)
 }
 
 // Encode gives the message's bytes, as Request.Encode does.
-func (m Response) Encode() ([]byte, error) {
-	c := &codec{buf: make([]byte, 0, m.room())}
+func (m Response) Encode() ([]byte, error) { return m.Append(nil) }
+
+// Append appends the message's bytes to others, as Encode gives them.
+func (m Response) Append(to []byte) ([]byte, error) {
+	c := &codec{buf: slices.Grow(to, m.room())}
 	c.text(1, &m.Position)
 	for i := range m.Resources {
 		c.appendMessage(2, true, m.Resources[i].append)
@@ -89,7 +92,7 @@ func (m Response) Encode() ([]byte, error) {
 	for _, name := range m.Removed {
 		c.appendText(6, name)
 	}
-	return c.encoded("response")
+	return c.encoded("response", len(to))
 }
 
 // room is at least what a message takes, and little more: it may have many megabytes.
@@ -115,12 +118,13 @@ func (d *Delivery) append(c *codec) {
 	c.text(3, &d.Name)
 }
 
-func (c *codec) encoded(what string) ([]byte, error) {
+// encoded are the bytes of a message, after those that were there before it.
+func (c *codec) encoded(what string, before int) ([]byte, error) {
 	if c.err != nil {
 		return nil, fmt.Errorf("encode a %s: %w", what, c.err)
 	}
-	if len(c.buf) > MaxMessage {
-		return nil, fmt.Errorf("a %s of %d bytes, more than %d", what, len(c.buf), MaxMessage)
+	if size := len(c.buf) - before; size > MaxMessage {
+		return nil, fmt.Errorf("a %s of %d bytes, more than %d", what, size, MaxMessage)
 	}
 	return c.buf, nil
 }

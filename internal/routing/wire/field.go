@@ -53,8 +53,8 @@ func (f field) bytes(b *[]byte) error {
 		return errType
 	}
 	*b = nil
-	if len(f.value) > 0 {
-		*b = f.value
+	if size := len(f.value); size > 0 {
+		*b = f.value[:size:size]
 	}
 	return nil
 }

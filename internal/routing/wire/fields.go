@@ -57,16 +57,16 @@ func Encode(r Resource) ([]byte, error) {
 }
 
 // Decode reads what Encode wrote, in this version or another: fields that are not known are skipped.
-// It keeps nothing of b. All else that Encode does not write is an error: bytes that are cut off or
+// It keeps nothing of bytes; of a string all texts are part. All else that Encode does not write is an error: bytes that are cut off or
 // more than MaxResource, fields out of order or twice, of another type, of zero or too large, varints
 // that are longer than need be, texts that are not UTF-8. Where the resource is of no known kind the
 // error wraps ErrUnknownKind.
-func Decode(b []byte) (Resource, error) {
+func Decode[B readable](b B) (Resource, error) {
 	if len(b) > MaxResource {
 		return Resource{}, fmt.Errorf("a resource of %d bytes, more than %d", len(b), MaxResource)
 	}
 	c, r := &codec{reading: true}, Resource{}
-	c.readMessage(b, func(c *codec) { resourceFields(c, &r) })
+	c.readMessage(string(b), func(c *codec) { resourceFields(c, &r) })
 	switch {
 	case c.err != nil:
 		return Resource{}, fmt.Errorf("decode resource %q: %w", r.Name, c.err)
