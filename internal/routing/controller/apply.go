@@ -11,7 +11,6 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // patience is for how long proxies wait for a Secret, and for the Gateway API where they have no Gateways.
@@ -27,18 +26,25 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, compiled routing.Re
 // commit tells proxies of changes; at first of all there is, when that is known.
 func (r *Reconciler) commit(ctx context.Context, o *observed, changes []routing.Change) {
 	answered := len(r.compiler.UnansweredSecrets()) == 0
-	r.complete = r.complete || answered && o.known
-	r.partly = r.complete || r.partly || answered && o.classes && !o.now.Before(r.begun.Add(patience))
+	r.complete = r.complete || answered && len(o.unknown) == 0
+	r.partly = r.complete || r.partly || answered && !o.now.Before(r.begun.Add(patience))
 	if !r.partly {
 		return
+	}
+	r.sayUnknown(ctx, o)
+	if !r.complete && !classesKnown(o) {
+		r.Server.Untold(ofGatewayAPI)
 	}
 	for _, c := range changes {
 		if r.wasTold(c.IngressDaemonSet) {
 			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
 		}
 	}
-	for _, set := range r.toBegin(changes) {
+	for _, set := range r.toBegin(o, changes) {
 		r.commitOne(ctx, set, r.compiler.Resources(set), nil)
+	}
+	if r.complete {
+		r.Server.Untold(nil)
 	}
 	r.Server.Complete()
 	r.forget()
@@ -50,15 +56,12 @@ func (r *Reconciler) wasTold(set types.NamespacedName) bool {
 }
 
 // toBegin are the IngressDaemonSets whose proxies were told nothing yet, and are to be: also that this is all, where
-// there is nothing for them. Those of GatewayClasses wait until all is known.
-func (r *Reconciler) toBegin(changes []routing.Change) []types.NamespacedName {
-	var classes []gatewayv1.GatewayClass
+// there is nothing for them.
+func (r *Reconciler) toBegin(o *observed, changes []routing.Change) []types.NamespacedName {
 	sets := map[types.NamespacedName]bool{}
-	for ref, object := range r.objects {
+	for ref := range r.objects {
 		if ref.Kind == "IngressDaemonSet" {
 			sets[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
-		} else if class, is := object.(*gatewayv1.GatewayClass); is && !r.complete {
-			classes = append(classes, *class)
 		}
 	}
 	for _, c := range changes {
@@ -70,8 +73,11 @@ func (r *Reconciler) toBegin(changes []routing.Change) []types.NamespacedName {
 		}
 		r.all = r.complete
 	}
-	waiting := routing.SetsOf(nil, classes)
-	maps.DeleteFunc(sets, func(set types.NamespacedName, _ bool) bool { return r.wasTold(set) || waiting[set] })
+	waits := func(types.NamespacedName) bool { return false }
+	if !r.complete {
+		waits = r.waiting(o)
+	}
+	maps.DeleteFunc(sets, func(set types.NamespacedName, _ bool) bool { return r.wasTold(set) || waits(set) })
 	return slices.Collect(maps.Keys(sets))
 }
 

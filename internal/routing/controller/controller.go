@@ -61,9 +61,10 @@ type Reconciler struct {
 	// these name were answered for, too, or cannot be, nothing is committed: proxies would take what is missing for gone.
 	listed, complete bool
 	begun            time.Time
-	// partly says whether that holds for IngressDaemonSets that no GatewayClass names: they do not wait for ever for
-	// what cannot be read of the Gateway API.
-	partly bool
+	// partly says whether that holds for IngressDaemonSets that have no Gateways: they do not wait for ever for what cannot
+	// be read of the Gateway API. unknown are the kinds for which others wait, as was said last.
+	partly  bool
+	unknown []string
 	// all says whether each for which there is something was told of it, also those that are gone and left their pods.
 	all bool
 	// positions are those at which the proxies of each IngressDaemonSet were told last.

@@ -279,14 +279,15 @@ func TestKnownBeforeChanges(t *testing.T) {
 	c.withGateways(t, kinds)
 	kinds.set(gatewayapi.Names...)
 	// It is all known, but not to this pass, which has taken the changes before.
-	if _, err := c.observe(t.Context()); err != nil {
+	o, err := c.observe(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.GatewayAPI.Look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	await.True(t, "kinds are synced", c.GatewayAPI.Complete)
-	o := &observed{there: []client.Object{route}}
+	o.there = append(o.there, route)
 	c.tell(o)
 	c.apply(t.Context(), o, c.compiler.Compile(time.Now()))
 	if c.complete {

@@ -43,11 +43,9 @@ var watched = map[string]struct {
 // observed is what changed since the pass before: as it is now, or that it is gone.
 type observed struct {
 	now time.Time
-	// known says whether all of the Gateway API was, before the changes were taken: what came later is for the next
-	// pass.
-	known bool
-	// classes says whether all GatewayClasses were known.
-	classes bool
+	// unknown are the kinds of the Gateway API of which not all was known before the changes were taken: what came later is
+	// for the next pass.
+	unknown []string
 	there   []client.Object
 	gone    []routing.Ref
 	// malformed are those that cannot be read as they are now, and why: what was read of them before counts.
@@ -68,8 +66,9 @@ func (o *observed) add(ref routing.Ref, object client.Object) {
 // counts for nothing where something could not: the Compiler is told of all of it, or the next pass reads it again.
 func (r *Reconciler) observe(ctx context.Context) (*observed, error) {
 	o := &observed{now: time.Now(), malformed: map[routing.Ref]string{}, unreadable: map[types.NamespacedName]string{}}
-	o.known = r.GatewayAPI == nil || r.GatewayAPI.Complete()
-	o.classes = r.GatewayAPI == nil || r.GatewayAPI.Known("GatewayClass")
+	if r.GatewayAPI != nil {
+		o.unknown = r.GatewayAPI.Unknown()
+	}
 	changed := append(r.changes.take(), r.rewatched()...)
 	if err := r.read(ctx, o, changed); err != nil {
 		r.changes.add(changed...)

@@ -1,68 +1,72 @@
 package controller
 
 import (
-	"context"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// unlisted are informers of which that of HTTPRoutes is not synced until the test says so.
-type unlisted struct {
-	informertest.FakeInformers
-	listed atomic.Bool
-}
+// gated is another IngressDaemonSet, which has Gateways.
+var gated = types.NamespacedName{Namespace: web.Namespace, Name: "gated"}
 
-func (u *unlisted) GetInformer(ctx context.Context, o client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := u.FakeInformers.GetInformer(ctx, o, opts...)
-	if o.GetObjectKind().GroupVersionKind().Kind != "HTTPRoute" {
-		return informer, err
+// withUnlisted gives the cluster all kinds of the Gateway API, of which some are not synced until the test says so.
+func (c *cluster) withUnlisted(t *testing.T, unlisted ...string) (list func(kind string)) {
+	t.Helper()
+	kinds, informers := &installed{}, map[schema.GroupVersionKind]toolscache.SharedIndexInformer{}
+	late := map[string]*controllertest.FakeInformer{}
+	for _, kind := range unlisted {
+		late[kind] = controllertest.NewFakeInformer()
+		informers[gatewayv1.SchemeGroupVersion.WithKind(kind)] = late[kind]
 	}
-	return unlistedInformer{informer, u}, err
+	kinds.set(gatewayapi.Names...)
+	c.GatewayAPI = gatewayapi.New(c.API, &informertest.FakeInformers{Scheme: c.Scheme(), InformersByGVK: informers}, kinds.served)
+	if err := c.GatewayAPI.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := slices.Clone(unlisted)
+	expect := func() {
+		t.Helper()
+		await.True(t, "the other kinds are synced", func() bool { return slices.Equal(c.GatewayAPI.Unknown(), left) })
+	}
+	expect()
+	return func(kind string) {
+		t.Helper()
+		late[kind].Synced()
+		left = slices.DeleteFunc(left, func(k string) bool { return k == kind })
+		expect()
+	}
 }
 
-type unlistedInformer struct {
-	cache.Informer
-	of *unlisted
+// gatedClass is a GatewayClass of gated.
+func gatedClass() *gatewayv1.GatewayClass {
+	class := gatewayClass()
+	class.Spec.ParametersRef.Name = gated.Name
+	return class
 }
-
-func (i unlistedInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	r, err := i.Informer.AddEventHandler(h)
-	return unlistedRegistration{r, i.of}, err
-}
-
-type unlistedRegistration struct {
-	toolscache.ResourceEventHandlerRegistration
-	of *unlisted
-}
-
-func (r unlistedRegistration) HasSynced() bool { return r.of.listed.Load() }
 
 // TestKindNotListed: where a kind of the Gateway API cannot be listed, proxies that have no Gateways are told after a
 // while, and Ingresses have statuses. Others wait.
 func TestKindNotListed(t *testing.T) {
-	gated := types.NamespacedName{Namespace: web.Namespace, Name: "gated"}
-	class := gatewayClass()
-	class.Spec.ParametersRef.Name = gated.Name
+	class := gatedClass()
 	c := newCluster(t, true, class, gatewayOf("entry"), ingressTo("cheese", "cheese.example.com", "cheese"), &v1alpha1.IngressDaemonSet{ObjectMeta: named(gated.Namespace, gated.Name)})
-	kinds, informers := &installed{}, &unlisted{FakeInformers: informertest.FakeInformers{Scheme: c.Scheme()}}
-	kinds.set(gatewayapi.Names...)
-	c.GatewayAPI = gatewayapi.New(c.API, informers, kinds.served)
-	if err := c.GatewayAPI.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await.True(t, "the other kinds are synced", func() bool {
-		return c.GatewayAPI.Known("GatewayClass") && c.GatewayAPI.Known("Gateway") && c.GatewayAPI.Known("ReferenceGrant")
-	})
+	list := c.withUnlisted(t, "HTTPRoute")
 	if r := c.pass(t, class, gatewayOf("entry")); c.Server.IsComplete() || r.RequeueAfter <= 0 || r.RequeueAfter > patience {
 		t.Errorf("at first proxies are told: %t, and the next pass is in %v", c.Server.IsComplete(), r.RequeueAfter)
 	}
@@ -83,8 +87,63 @@ func TestKindNotListed(t *testing.T) {
 	if got := p.hear(t); !strings.Contains(got, "192.0.2.7") {
 		t.Errorf("of new endpoints told is %s", got)
 	}
-	informers.listed.Store(true)
+	list("HTTPRoute")
 	if c.pass(t); !c.complete || !c.wasTold(gated) {
 		t.Errorf("when it can be listed it is told at %v", c.positions)
+	}
+}
+
+// TestGatewayClassesNotListed: where GatewayClasses cannot be listed nobody knows who has Gateways. Who has an IngressClass
+// is told of its Ingresses after a while, which have statuses; those wait that have none, those of which a Gateway says
+// that they serve it, and each proxy that has something of one. It is said once.
+func TestGatewayClassesNotListed(t *testing.T) {
+	class, entry := gatedClass(), gatewayOf("entry")
+	setConditions(&entry.Status.Conditions, []routing.Condition{programmed(gated)}, 1)
+	bare := types.NamespacedName{Namespace: web.Namespace, Name: "bare"}
+	c := newCluster(t, true, class, entry, ingressTo("cheese", "cheese.example.com", "cheese"), classOf(gated.Name),
+		&v1alpha1.IngressDaemonSet{ObjectMeta: named(gated.Namespace, gated.Name)}, &v1alpha1.IngressDaemonSet{ObjectMeta: named(bare.Namespace, bare.Name)})
+	list := c.withUnlisted(t, "GatewayClass", "HTTPRoute")
+	var said []string
+	logger := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
+	pass := func() {
+		t.Helper()
+		if _, err := c.Reconcile(log.IntoContext(t.Context(), logger), ctrl.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(t)
+	}
+	c.pass(t, class, entry)
+	if c.begun = c.begun.Add(-patience); len(c.positions) > 0 || len(c.Writes()) > 0 {
+		t.Errorf("at first it is told at %v, and written is %q", c.positions, c.Writes())
+	}
+	pass()
+	pass()
+	if !c.Server.IsComplete() || c.positions[web] == 0 || c.wasTold(gated) || c.wasTold(bare) {
+		t.Errorf("after a while it is told at %v", c.positions)
+	}
+	if got := c.proxy(t).hear(t); !strings.Contains(got, "Ingress/shop/cheese") {
+		t.Errorf("told is %s", got)
+	}
+	if got := strings.Join(c.Writes(), ", "); got != "update Ingress/status cheese" {
+		t.Errorf("written is %s", got)
+	}
+	has := wire.Request{Node: "web-0", TypeURL: wire.TypeURL, Versions: map[string]string{"listener/Gateway/shop/entry/http": "1"}}
+	waits := func(when string) {
+		t.Helper()
+		if r, err := c.proxyWith(t, has).open(t).Receive(); grpcstatus.Code(err) != codes.Unavailable {
+			t.Errorf("%s, a proxy that has something of a Gateway is told %v, %v", when, r, err)
+		}
+	}
+	waits("while GatewayClasses cannot be listed")
+	list("GatewayClass")
+	c.pass(t, class)
+	waits("while HTTPRoutes cannot be")
+	list("HTTPRoute")
+	pass()
+	if got := c.proxyWith(t, has).hear(t); !c.complete || !c.wasTold(gated) || !c.wasTold(bare) || !strings.Contains(got, "-listener/Gateway/shop/entry/http") {
+		t.Errorf("when all can be listed told is %s, at %v", got, c.positions)
+	}
+	if len(said) != 2 || !strings.Contains(said[0], `"kinds"=["GatewayClass" "HTTPRoute"]`) || !strings.Contains(said[1], "all kinds of the Gateway API can be read") {
+		t.Errorf("said is %q", said)
 	}
 }

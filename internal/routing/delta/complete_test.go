@@ -9,6 +9,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// TestUntold: who has what nobody can tell yet whether it is gone is not let in. Others are.
+func TestUntold(t *testing.T) {
+	s := serve(t, ofWeb)
+	s.Untold(func(name string) bool { return name == "backend/a" })
+	s.Commit(web, nil, nil)
+	c, _ := s.subscribe(t, map[string]string{"backend/a": "1", "backend/b": "1"})
+	if r, err := c.Receive(); status.Code(err) != codes.Unavailable {
+		t.Errorf("who has it is told %q, %v; want Unavailable", said(r), err)
+	}
+	c, _ = s.subscribe(t, map[string]string{"backend/b": "1"})
+	hear(t, c, "-backend/b")
+	s.Untold(nil)
+	c, _ = s.subscribe(t, map[string]string{"backend/a": "1"})
+	hear(t, c, "-backend/a")
+}
+
 // TestNotComplete: a replica that does not know yet what there is for a class lets nobody in, so that a proxy asks
 // another and keeps what it has; nor does one for which there is no such class any more.
 func TestNotComplete(t *testing.T) {

@@ -36,6 +36,9 @@ type peerStream struct {
 	gathering <-chan time.Time
 }
 
+// errUnknown has a proxy keep what it has, and ask another replica.
+var errUnknown = status.Error(codes.Unavailable, "this controller does not know yet all that there is to serve")
+
 // serve serves a stream until it ends.
 func (s *Server) serve(g grpc.ServerStream) error {
 	peer, err := s.identify(g.Context())
@@ -46,7 +49,7 @@ func (s *Server) serve(g grpc.ServerStream) error {
 	p := newStream(g, peer)
 	defer p.end()
 	if !s.enter(p) {
-		return status.Error(codes.Unavailable, "this controller does not know yet all that there is to serve")
+		return errUnknown
 	}
 	defer s.leave(p)
 	if err := g.SendHeader(lifetime(peer)); err != nil {
@@ -59,6 +62,9 @@ func (s *Server) serve(g grpc.ServerStream) error {
 	}
 	if first.TypeURL != wire.TypeURL {
 		return status.Errorf(codes.InvalidArgument, "type %q is not served", first.TypeURL)
+	}
+	if s.hasUntold(first.Versions) {
+		return errUnknown
 	}
 	p.cursor = p.class.begin(first.Versions)
 	said := Report{Peer: peer, Stream: s.streams.Add(1)}

@@ -66,6 +66,7 @@ type Server struct {
 	options   Options
 	streams   atomic.Uint64
 	complete  atomic.Bool
+	untold    atomic.Pointer[func(name string) bool]
 	strangers strangers
 
 	mu      sync.Mutex
@@ -120,6 +121,24 @@ func (s *Server) Complete() { s.complete.Store(true) }
 
 // IsComplete reports whether Complete was called.
 func (s *Server) IsComplete() bool { return s.complete.Load() }
+
+// Untold says of which names nobody can tell yet whether they are gone, nil for none: who has any is not let in, keeps
+// what it has, and asks another replica. It comes before the first Commit that leaves such out.
+func (s *Server) Untold(untold func(name string) bool) { s.untold.Store(&untold) }
+
+// hasUntold reports whether a proxy has any.
+func (s *Server) hasUntold(versions map[string]string) bool {
+	untold := s.untold.Load()
+	if untold == nil || *untold == nil {
+		return false
+	}
+	for name := range versions {
+		if (*untold)(name) {
+			return true
+		}
+	}
+	return false
+}
 
 // Forget lets a class go that is there no more, when its last stream has ended, unless there is another Commit.
 func (s *Server) Forget(set types.NamespacedName) {

@@ -285,11 +285,14 @@ func (k *Kinds) Watched(kind string) (watch uint64, synced bool) {
 func (k *Kinds) Known(kind string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	w := k.watched[kind]
-	return k.answered && (w == nil || w.synced())
+	if w := k.watched[kind]; w != nil {
+		return w.synced()
+	}
+	return k.answered
 }
 
+// Unknown are the kinds that are not known, in their order.
+func (k *Kinds) Unknown() []string { return slices.DeleteFunc(slices.Clone(Names), k.Known) }
+
 // Complete reports whether all kinds are known.
-func (k *Kinds) Complete() bool {
-	return !slices.ContainsFunc(Names, func(kind string) bool { return !k.Known(kind) })
-}
+func (k *Kinds) Complete() bool { return len(k.Unknown()) == 0 }
