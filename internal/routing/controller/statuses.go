@@ -25,7 +25,7 @@ const (
 )
 
 // statuses writes statuses of objects, by passes of its own: what proxies are told waits for no write. What fails
-// is tried again after a while, and keeps no other from being written. turns.go says which is next.
+// is tried again after a while, and keeps no other from being written. turns.go writes them, queue.go says which is next.
 type statuses struct {
 	client client.Client
 	// raw is an HTTPRoute as the API server has it.
@@ -37,11 +37,11 @@ type statuses struct {
 	acknowledged *Acknowledgements
 	pace         *rate.Limiter
 	// hearing is for how long who begins to lead writes no status of a Gateway: others tell it first of their proxies.
-	// since is when it began.
 	hearing time.Duration
-	since   time.Time
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// since is when this process began to lead, zero while it does not.
+	since time.Time
 	turns turns
 	// pending are the Gateways of each IngressDaemonSet of which it is still to be said that its proxies have them.
 	pending map[types.NamespacedName]map[routing.Ref]bool
@@ -50,8 +50,12 @@ type statuses struct {
 	// objects are those that have a status, wanted is what the compiler says of it.
 	objects map[routing.Ref]client.Object
 	wanted  map[routing.Ref]status
-	// due are those at which was not looked since they, or what is wanted of them, changed.
-	due map[routing.Ref]due
+	// due are those of which it is not known that they are as they are to be. Among them, unseen are those at which was not
+	// looked at all since they became so, and failed those that failed in this pass: they wait for another. All others that
+	// may be written are in the queue.
+	due            map[routing.Ref]due
+	unseen, failed map[routing.Ref]bool
+	queue          *queue
 	// changes counts those of all.
 	changes uint64
 	// complete says whether proxies were told of all there is, partly whether some were: before that nothing is written,
@@ -75,9 +79,10 @@ type due struct {
 }
 
 func newStatuses(c client.Client, leads func() bool, trigger func(), acknowledged *Acknowledgements) *statuses {
+	t := newTurns()
 	s := &statuses{
 		client: c, leads: leads, trigger: trigger, acknowledged: acknowledged, pace: rate.NewLimiter(writesPerSecond, writesAtOnce),
-		turns: newTurns(), pending: map[types.NamespacedName]map[routing.Ref]bool{}, crowded: map[routing.Ref]int{},
+		turns: t, queue: newQueue(t.last), unseen: map[routing.Ref]bool{}, failed: map[routing.Ref]bool{}, pending: map[types.NamespacedName]map[routing.Ref]bool{}, crowded: map[routing.Ref]int{},
 		objects: map[routing.Ref]client.Object{}, wanted: map[routing.Ref]status{}, due: map[routing.Ref]due{},
 	}
 	acknowledged.mu.Lock()
@@ -94,23 +99,22 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 	for _, ref := range o.gone {
 		delete(s.objects, ref)
 		delete(s.turns.written, ref)
-		s.index(ref)
+		s.changed(ref)
 	}
 	for ref := range o.malformed {
 		// Nothing can be written beside what could not be read.
 		delete(s.objects, ref)
-		s.index(ref)
+		s.changed(ref)
 	}
 	for _, object := range o.there {
 		if hasStatus(object) {
 			s.objects[refOf(object)] = object
 			s.changed(refOf(object))
-			s.index(refOf(object))
 		}
 	}
 	for _, ref := range compiled.Settled {
 		delete(s.wanted, ref)
-		s.index(ref)
+		s.changed(ref)
 	}
 	for _, says := range compiled.Statuses {
 		next := status{Status: says}
@@ -119,16 +123,24 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 		}
 		s.wanted[says.Object] = next
 		s.changed(says.Object)
-		s.index(says.Object)
 	}
-	s.partly = s.partly || complete || len(positions) > 0
-	if complete && !s.complete {
-		s.complete = true
-		s.atFirst(positions)
+	partly := s.partly || complete || len(positions) > 0
+	if partly && !s.partly || complete && !s.complete {
+		s.begin(partly, complete, positions)
 	}
-	maps.DeleteFunc(s.due, func(ref routing.Ref, _ due) bool { return !s.known(ref) })
 	if len(s.due) > 0 && s.partly {
 		s.trigger()
+	}
+}
+
+// begin has those written that waited until proxies were told.
+func (s *statuses) begin(partly, complete bool, positions map[types.NamespacedName]uint64) {
+	if complete {
+		s.atFirst(positions)
+	}
+	s.partly, s.complete = partly, s.complete || complete
+	for ref := range s.due {
+		s.enqueue(ref)
 	}
 }
 
@@ -142,12 +154,17 @@ func (s *statuses) atFirst(positions map[types.NamespacedName]uint64) {
 	}
 }
 
-// changed has one looked at in the next pass.
+// changed has one looked at in the next pass, where there is such an object and something is to be said of it.
 func (s *statuses) changed(ref routing.Ref) {
-	s.changes++
-	d := s.due[ref]
-	d.change, d.again = s.changes, time.Time{}
-	s.due[ref] = d
+	if s.index(ref); !s.known(ref) {
+		s.settle(ref)
+		return
+	}
+	if d, is := s.due[ref]; is {
+		d.again = time.Time{}
+		s.due[ref] = d
+	}
+	s.further(ref)
 }
 
 // further has one looked at in the next pass, or when what failed is tried again: nothing else is wanted of it.
@@ -155,7 +172,22 @@ func (s *statuses) further(ref routing.Ref) {
 	s.changes++
 	d := s.due[ref]
 	d.change = s.changes
-	s.due[ref] = d
+	s.due[ref], s.unseen[ref] = d, true
+	s.enqueue(ref)
+}
+
+// settle has one written no more.
+func (s *statuses) settle(ref routing.Ref) {
+	delete(s.due, ref)
+	delete(s.unseen, ref)
+	s.queue.drop(ref)
+}
+
+// enqueue has one that is due written in its turn, where all is known that its status says.
+func (s *statuses) enqueue(ref routing.Ref) {
+	if d, is := s.due[ref]; is && !s.failed[ref] && (s.complete || s.partly && ref.Kind == "Ingress") {
+		s.queue.put(ref, s.from(ref), d.change)
+	}
 }
 
 // furtherOn has those Gateways of an IngressDaemonSet looked at of which a proxy has by now what it had not.

@@ -1,13 +1,10 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
@@ -96,23 +93,20 @@ func contentOf(next client.Object, wanted status) [sha256.Size]byte {
 
 // Reconcile writes all that are due, where this process leads.
 func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	if !s.leads() {
-		s.since = time.Time{}
-		if len(s.dues()) == 0 {
-			return ctrl.Result{}, nil
-		}
+	begun, leads := time.Now(), s.leads()
+	any := s.beginPass(begun, leads)
+	switch {
+	case !leads && any:
 		return ctrl.Result{RequeueAfter: leadsAgain}, nil
+	case !leads:
+		return ctrl.Result{}, nil
 	}
-	begun := time.Now()
-	if s.since.IsZero() {
-		s.since = begun
-	}
-	for _, ref := range s.dues() {
+	for _, ref := range s.takeUnseen() {
 		s.look(ref)
 	}
-	failed, paced := map[routing.Ref]bool{}, false
+	paced := false
 	for time.Since(begun) < passTime {
-		ref, is := s.turn(failed)
+		ref, is := s.turn()
 		if !is {
 			return onepass.Next(s.again()), nil
 		}
@@ -129,52 +123,70 @@ func (s *statuses) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 		}
 		wrote, err := s.write(ctx, ref)
 		paced = !wrote
-		if err != nil && !onepass.OnlyConflicts(err) {
-			if failed[ref] = true; len(failed) <= 3 {
-				log.FromContext(ctx).Error(err, "writing a status failed", "object", ref.String())
-			}
+		if err != nil && !onepass.OnlyConflicts(err) && s.fails(ref) <= 3 {
+			log.FromContext(ctx).Error(err, "writing a status failed", "object", ref.String())
 		}
 	}
 	return onepass.Next(time.Now()), nil
 }
 
-// dues are those that are due.
-func (s *statuses) dues() []routing.Ref {
+// beginPass notes since when this process leads, and reports whether any may have to be written.
+func (s *statuses) beginPass(now time.Time, leads bool) (any bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Keys(s.due)), func(ref routing.Ref) bool { return !s.isKnown(ref) })
+	if !leads {
+		s.since = time.Time{}
+	} else if s.since.IsZero() {
+		s.since = now
+	}
+	s.readmit()
+	return len(s.queue.all) > 0
 }
 
-// isKnown reports whether there is an object of which all is known that its status says.
-func (s *statuses) isKnown(ref routing.Ref) bool {
-	return s.known(ref) && (s.complete || s.partly && ref.Kind == "Ingress")
+// readmit has those in the queue that failed in the pass before.
+func (s *statuses) readmit() {
+	again := s.failed
+	s.failed = map[routing.Ref]bool{}
+	for ref := range again {
+		s.enqueue(ref)
+	}
 }
 
-// turn is the one that is to be written now. Those that failed in this pass wait for another.
-func (s *statuses) turn(failed map[routing.Ref]bool) (next routing.Ref, is bool) {
+// takeUnseen are those of the queue at which was not looked yet.
+func (s *statuses) takeUnseen() (out []routing.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	for ref := range s.due {
-		if !failed[ref] && s.isKnown(ref) && !s.from(ref).After(now) && (!is || s.before(ref, next)) {
-			next, is = ref, true
+	for ref := range s.unseen {
+		if s.queue.all[ref] != nil {
+			out = append(out, ref)
+			delete(s.unseen, ref)
 		}
 	}
-	return next, is
+	return out
 }
 
-// before says which of two is written first.
-func (s *statuses) before(a, b routing.Ref) bool {
-	kind := func(ref routing.Ref) int {
-		if ref.Kind == "Gateway" {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(
-		cmp.Compare(s.turns.last[a.Namespace], s.turns.last[b.Namespace]), cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(kind(a), kind(b)), cmp.Compare(s.due[a].change, s.due[b].change),
-	) < 0
+// turn is the one that is to be written now.
+func (s *statuses) turn() (next routing.Ref, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue.next(time.Now(), s.from)
+}
+
+// again is when the next one may be written, zero where none is due.
+func (s *statuses) again() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readmit()
+	return s.queue.first(time.Now())
+}
+
+// fails has one wait for another pass, and says for how many that is so.
+func (s *statuses) fails(ref routing.Ref) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed[ref] = true
+	s.queue.drop(ref)
+	return len(s.failed)
 }
 
 // from is from when on one that is due may be written.
@@ -191,18 +203,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// again is when the next one may be written, zero where none is due.
-func (s *statuses) again() (at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ref := range s.due {
-		if s.isKnown(ref) {
-			at = onepass.Earliest(at, s.from(ref))
-		}
-	}
-	return at
 }
 
 // look is a status as it is to be, where it differs. One that does not is not due any more.
@@ -228,6 +228,7 @@ func (s *statuses) write(ctx context.Context, ref routing.Ref) (wrote bool, err 
 	s.mu.Lock()
 	before := s.turns.written[ref]
 	s.turns.had(ref)
+	s.queue.had(ref.Namespace)
 	s.mu.Unlock()
 	err = s.update(ctx, next)
 	s.mu.Lock()
@@ -247,9 +248,10 @@ func (s *statuses) looked(ref routing.Ref, at due, err error) {
 	switch {
 	case !is || d.change != at.change:
 	case err == nil:
-		delete(s.due, ref)
+		s.settle(ref)
 	default:
 		d.again = time.Now().Add(d.retries.Pause(err))
 		s.due[ref] = d
+		s.enqueue(ref)
 	}
 }

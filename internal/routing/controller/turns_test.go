@@ -25,7 +25,7 @@ type writing struct {
 	at    []time.Duration
 }
 
-func newWriting(t *testing.T) *writing {
+func newWriting(t testing.TB) *writing {
 	w := &writing{begun: time.Now()}
 	w.statuses = newStatuses(writesOf{fakeapi.New(t), func(o client.Object) {
 		w.what = append(w.what, o.GetNamespace()+"/"+o.GetName())
