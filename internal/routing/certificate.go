@@ -93,15 +93,24 @@ func (v *view) compileWanted(k key) *outcome {
 }
 
 func (c *Compiler) setSecret(object *corev1.Secret) {
+	n := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	if s := c.secrets[n]; s != nil && s.answered && s.problem == "" && s.presents(object) {
+		return
+	}
 	good := wire.Certificate{Chain: bytes.Clone(object.Data[corev1.TLSCertKey]), Key: bytes.Clone(object.Data[corev1.TLSPrivateKeyKey])}
 	leaf, err := parseCertificate(good)
-	c.answer(types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, func(s *secret) {
+	c.answer(n, func(s *secret) {
 		if err != nil {
 			s.problem = err.Error()
 			return
 		}
 		s.good, s.leaf, s.problem = &good, leaf, ""
 	})
+}
+
+// presents reports whether the last good certificate is that of a Secret.
+func (s secret) presents(object *corev1.Secret) bool {
+	return s.good != nil && bytes.Equal(s.good.Chain, object.Data[corev1.TLSCertKey]) && bytes.Equal(s.good.Key, object.Data[corev1.TLSPrivateKeyKey])
 }
 
 func (c *Compiler) deleteSecret(n types.NamespacedName) {

@@ -6,6 +6,7 @@
 //
 //	routing.go      Options, Compiler, Result: what comes in and what goes out
 //	objects.go      Set and Delete: an object comes or goes, and what read it is to be compiled again
+//	alike.go        what of objects that often change is read
 //	key.go          names of facts; the units, in the order in which they are compiled
 //	engine.go       Compile: dirty units one after another, an index of who read what, the difference
 //	view.go         what a unit may read; each read goes into the index

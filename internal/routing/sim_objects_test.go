@@ -90,7 +90,7 @@ func aNode(t *rapid.T) metav1.Object {
 		{}, {Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))},
 		{Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-time.Second))}, {Status: corev1.ConditionUnknown},
 	}); c.Status != "" {
-		c.Type = corev1.NodeReady
+		c.Type, c.LastHeartbeatTime = corev1.NodeReady, metav1.NewTime(noon.Add(time.Duration(rapid.IntRange(0, 1).Draw(t, "heartbeat"))))
 		n.Status.Conditions = []corev1.NodeCondition{c}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "detaching") == 0 {

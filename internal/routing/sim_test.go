@@ -95,7 +95,9 @@ func (w *world) happen(t *rapid.T, secrets []metav1.Object) {
 		delete(w.objects, ref)
 		return
 	}
-	w.set(object)
+	if before := w.objects[ref]; before == nil || !Alike(before, object) {
+		w.set(object)
+	}
 	w.objects[ref] = object
 }
 

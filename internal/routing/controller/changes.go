@@ -38,7 +38,7 @@ func (c *changes) take() []routing.Ref {
 	return out
 }
 
-// handler notes what happens to objects, and calls for a pass at once: what comes soon after is gathered
+// handler notes what happens to objects that is of matter, and calls for a pass at once: what comes soon after is gathered
 // where it is told.
 func (c *changes) handler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -47,8 +47,12 @@ func (c *changes) handler() handler.EventHandler {
 		q.Add(onepass.Everything)
 	}
 	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { note(q, e.Object) },
-		UpdateFunc:  func(_ context.Context, e event.UpdateEvent, q queue) { note(q, e.ObjectNew) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if !routing.Alike(compiledFrom(e.ObjectOld), compiledFrom(e.ObjectNew)) {
+				note(q, e.ObjectNew)
+			}
+		},
 		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { note(q, e.Object) },
 		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { note(q, e.Object) },
 	}

@@ -254,7 +254,10 @@ func TestEachKindIsHeard(t *testing.T) {
 		{"Node comes again", put(node), "", "192.0.2.7 192.0.2.8"},
 		{"Deployment goes", gone(pods), "", "192.0.2.8"},
 		{"Namespace comes", put(namespace), "", "192.0.2.8"},
-		{"Namespace changes", put(namespace), "", "192.0.2.8"},
+		{"Namespace changes", func() {
+			namespace.Labels = map[string]string{"team": "a"}
+			w.put(t, namespace)
+		}, "", "192.0.2.8"},
 		{"Namespace goes", gone(namespace), "", "192.0.2.8"},
 	} {
 		step.do()
