@@ -69,20 +69,13 @@ func newCluster(t *testing.T, leads bool, objects ...client.Object) *cluster {
 // replicaOf is another process on the same API server.
 func replicaOf(t *testing.T, api *fakeapi.API, leads bool) *cluster {
 	t.Helper()
-	c := &cluster{API: api, events: events.NewFakeRecorder(100), wake: make(chan struct{}, 1)}
-	server := delta.NewServer(delta.Options{
-		Identify: func(ctx context.Context) (delta.Peer, error) {
-			set := cmp.Or(delta.TokenOf(ctx), web.Name)
-			return delta.Peer{IngressDaemonSet: types.NamespacedName{Namespace: web.Namespace, Name: set}, Pod: set + "-0", UID: types.UID(set + "-0-uid")}, nil
-		},
-		Report: func(delta.Report) {},
-	})
+	c := unreached(t, api, leads)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.target = l.Addr().String()
-	g, done := server.GRPC(), make(chan struct{})
+	g, done := c.Server.GRPC(), make(chan struct{})
 	go func() {
 		defer close(done)
 		g.Serve(l)
@@ -90,6 +83,20 @@ func replicaOf(t *testing.T, api *fakeapi.API, leads bool) *cluster {
 	t.Cleanup(func() {
 		g.Stop()
 		<-done
+	})
+	return c
+}
+
+// unreached is a process that no proxy can reach.
+func unreached(t *testing.T, api *fakeapi.API, leads bool) *cluster {
+	t.Helper()
+	c := &cluster{API: api, events: events.NewFakeRecorder(100), wake: make(chan struct{}, 1)}
+	server := delta.NewServer(delta.Options{
+		Identify: func(ctx context.Context) (delta.Peer, error) {
+			set := cmp.Or(delta.TokenOf(ctx), web.Name)
+			return delta.Peer{IngressDaemonSet: types.NamespacedName{Namespace: web.Namespace, Name: set}, Pod: set + "-0", UID: types.UID(set + "-0-uid")}, nil
+		},
+		Report: func(delta.Report) {},
 	})
 	trigger := func() {
 		select {

@@ -5,17 +5,21 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -85,11 +89,35 @@ func (s shown) Update(ctx context.Context, o client.Object, opts ...client.SubRe
 	return err
 }
 
-// newWiring sets the controller up, and runs what it adds in every replica until the test ends.
+// newWiring is that of a cluster, and runs.
 func newWiring(t *testing.T, objects ...client.Object) *wiring {
 	t.Helper()
-	w := &wiring{cluster: newCluster(t, true, objects...), elected: make(chan struct{}), reads: make(chan routing.Ref, 1000)}
+	w := wiringOf(newCluster(t, true, objects...))
+	w.run(t)
+	return w
+}
+
+func wiringOf(c *cluster) *wiring {
+	w := &wiring{cluster: c, elected: make(chan struct{}), reads: make(chan routing.Ref, 1000)}
 	w.informers.Scheme = w.GetScheme()
+	return w
+}
+
+// unsynced is the informer of a kind, which is not synced until it is told. It comes before run.
+func (w *wiring) unsynced(t *testing.T, object client.Object) *controllertest.FakeInformer {
+	t.Helper()
+	kinds, _, err := w.GetScheme().ObjectKinds(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	informer := controllertest.NewFakeInformer()
+	w.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{kinds[0]: informer}
+	return informer
+}
+
+// run sets the controller up, and runs what it adds in every replica until the test ends.
+func (w *wiring) run(t *testing.T) {
+	t.Helper()
 	for _, kind := range watched {
 		if _, err := w.informers.GetInformer(t.Context(), kind.object); err != nil {
 			t.Fatal(err)
@@ -114,7 +142,6 @@ func newWiring(t *testing.T, objects ...client.Object) *wiring {
 			}
 		}
 	})
-	return w
 }
 
 // read waits until a pass reads an object.
@@ -163,6 +190,30 @@ func (w *wiring) delete(t *testing.T, o client.Object) {
 	}
 	w.informer(t, o).Delete(o)
 	w.read(t, o)
+}
+
+// TestNothingBeforeSynced: while not all was heard of one kind nothing is told to proxies, and no status is written:
+// what is not known yet seems to be gone.
+func TestNothingBeforeSynced(t *testing.T) {
+	for kind, k := range watched {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := wiringOf(unreached(t, fakeapi.New(t, append(base(), ingressTo("cheese", "cheese.example.com", "cheese"))...), true))
+				informer := w.unsynced(t, k.object)
+				w.run(t)
+				close(w.elected)
+				time.Sleep(time.Minute)
+				if got := w.Writes(); w.Server.IsComplete() || len(got) > 0 {
+					t.Errorf("before, proxies are told: %t, and written is %q", w.Server.IsComplete(), got)
+				}
+				informer.Synced()
+				time.Sleep(time.Second)
+				if got := strings.Join(w.Writes(), ", "); !w.Server.IsComplete() || got != "update Ingress/status cheese" {
+					t.Errorf("afterwards proxies are told: %t, and written is %s", w.Server.IsComplete(), got)
+				}
+			})
+		})
+	}
 }
 
 // TestEachKindIsHeard: what comes, changes or goes of each kind that is watched leads to a pass, and so to what
