@@ -40,13 +40,17 @@ func (r *Reconciler) commit(ctx context.Context, o *observed, changes []routing.
 			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
 		}
 	}
-	for _, set := range r.toBegin(o, changes) {
+	begin, waiting := r.toBegin(o, changes)
+	for _, set := range begin {
 		r.commitOne(ctx, set, r.compiler.Resources(set), nil)
 	}
 	if r.complete {
 		r.Server.Untold(nil)
 	}
-	r.Server.Complete()
+	if waiting == 0 || len(r.positions) > 0 {
+		// Who can tell nobody is of use to nobody, and is not to replace a replica that can.
+		r.Server.Complete()
+	}
 	r.forget()
 }
 
@@ -56,8 +60,8 @@ func (r *Reconciler) wasTold(set types.NamespacedName) bool {
 }
 
 // toBegin are the IngressDaemonSets whose proxies were told nothing yet, and are to be: also that this is all, where
-// there is nothing for them.
-func (r *Reconciler) toBegin(o *observed, changes []routing.Change) []types.NamespacedName {
+// there is nothing for them; and how many more wait until all is known.
+func (r *Reconciler) toBegin(o *observed, changes []routing.Change) (begin []types.NamespacedName, waiting int) {
 	sets := map[types.NamespacedName]bool{}
 	for ref := range r.objects {
 		if ref.Kind == "IngressDaemonSet" {
@@ -77,8 +81,16 @@ func (r *Reconciler) toBegin(o *observed, changes []routing.Change) []types.Name
 	if !r.complete {
 		waits = r.waiting(o)
 	}
-	maps.DeleteFunc(sets, func(set types.NamespacedName, _ bool) bool { return r.wasTold(set) || waits(set) })
-	return slices.Collect(maps.Keys(sets))
+	for set := range sets {
+		switch {
+		case r.wasTold(set):
+		case waits(set):
+			waiting++
+		default:
+			begin = append(begin, set)
+		}
+	}
+	return begin, waiting
 }
 
 // forget lets go what is kept of IngressDaemonSets that are there no more and whose proxies are told nothing.

@@ -11,6 +11,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/fakeapi"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -90,6 +92,24 @@ func TestKindNotListed(t *testing.T) {
 	list("HTTPRoute")
 	if c.pass(t); !c.complete || !c.wasTold(gated) {
 		t.Errorf("when it can be listed it is told at %v", c.positions)
+	}
+}
+
+// TestNobodyToTell: a replica all of whose proxies wait for what cannot be listed stays unready, so that it replaces none
+// that can tell them. One for which there are none does not.
+func TestNobodyToTell(t *testing.T) {
+	for _, sets := range [][]client.Object{nil, {&v1alpha1.IngressDaemonSet{ObjectMeta: named(gated.Namespace, gated.Name)}}} {
+		c := replicaOf(t, fakeapi.New(t, sets...), true)
+		list := c.withUnlisted(t, "GatewayClass")
+		c.pass(t)
+		c.begun = c.begun.Add(-patience)
+		if c.pass(t); c.Server.IsComplete() != (len(sets) == 0) {
+			t.Errorf("with %d that wait it is ready: %t", len(sets), c.Server.IsComplete())
+		}
+		list("GatewayClass")
+		if c.pass(t); !c.Server.IsComplete() {
+			t.Errorf("with %d that were told it is not ready", len(sets))
+		}
 	}
 }
 
