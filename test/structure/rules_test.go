@@ -44,11 +44,14 @@ const healthclient = "internal/nodehealth/healthclient"
 // failed in one is tried again.
 const onepass = "internal/onepass"
 
+// peers has the proxies of a node answer each other, for what they answer together.
+const peers = "internal/proxy/peers"
+
 // rules name every package that is shipped, in the order in which a newcomer should open them:
 // CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
-// their own and on no other of them but healthclient and onepass; the proxy also on its client of endpoints, and
-// both ends of the stream on what carries it. Commands wire them. Examples are programs as users write them,
-// with the standard library and what this module has for users.
+// their own and on no other of them but healthclient and onepass; the proxy also on its client of endpoints, both
+// ends of the stream on what carries it, and what proxies of a node answer together on peers. Commands wire them.
+// Examples are programs as users write them, with the standard library and what this module has for users.
 var rules = []rule{
 	{"api/v1alpha1", contract, nil, kubernetesTypes},
 	{"api/v1alpha1/webhook", contract, nil, nil},
@@ -93,7 +96,8 @@ var rules = []rule{
 	{"internal/proxy/subscription", adapter, []string{"internal/proxy/holdings", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/upstream", adapter, nil, nil},
 	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
-	{"internal/proxy/console", adapter, []string{"internal/routing/listing", "internal/routing/table", "internal/routing/wire"}, nil},
+	{peers, adapter, nil, nil},
+	{"internal/proxy/console", adapter, []string{peers, "internal/routing/listing", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/kubectl", adapter, []string{
 		"api/v1alpha1", "internal/conversion", "internal/kstatus", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets",
 		"internal/targets/awscli", "internal/routing", "internal/routing/listing", "internal/routing/table", "internal/routing/wire",

@@ -5,7 +5,7 @@
 //
 //   - console.go: Console, what it needs, and who is answered.
 //   - view.go: what is shown of one proxy, and how much of it. query.go: what is asked for.
-//   - peers.go: the other proxies of the node, whichever of them is asked.
+//   - peers.go: the other proxies of the node, whichever of them is asked (package peers).
 //   - page.go: the page.
 //
 // All that is shown comes from others: who writes Ingresses, and whatever answers under the name of a proxy. It is
@@ -17,27 +17,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/peers"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
-	"golang.org/x/net/netutil"
 )
 
 const (
-	// maxConnections and maxRequests are how many there may be at a time.
-	maxConnections = 64
-	maxRequests    = 4
+	// maxRequests are how many there may be at a time.
+	maxRequests = 4
 	// maxBytes bounds a page, and what a peer may answer.
 	maxBytes = 8 << 20
-	// patience bounds how long whoever asks may take, and how long an answer.
-	patience = 10 * time.Second
 )
 
 // Options are what a Console shows.
@@ -80,14 +75,14 @@ type Endpoint struct {
 // Console answers for one proxy, and for all of its node.
 type Console struct {
 	options Options
-	peers   peers
+	peers   *peers.Peers
 	// now is time.Now. Tests have another.
 	now func() time.Time
 }
 
 // New shows what the options tell.
 func New(o Options) *Console {
-	return &Console{options: o, peers: peers{own: newKey(o.Pod), table: socketTable, user: os.Geteuid(), patience: peerPatience}, now: time.Now}
+	return &Console{options: o, peers: peers.New("console", o.Pod, peerPatience), now: time.Now}
 }
 
 // Serve answers people until the context ends, or the listener fails.
@@ -95,32 +90,17 @@ func (c *Console) Serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) { answer(w, pageType, c.page(c.everything(r))) })
 	mux.HandleFunc("/json", func(w http.ResponseWriter, r *http.Request) { answer(w, jsonType, c.json(c.everything(r))) })
-	return serve(ctx, netutil.LimitListener(l, maxConnections), fenced(mux, fromHere))
+	return peers.Serve(ctx, l, fenced(mux, fromHere))
 }
 
 // AnswerPeers answers the other proxies of the node until the context ends.
 func (c *Console) AnswerPeers(ctx context.Context) error {
-	l, err := c.peers.listen(ctx)
-	if err != nil {
-		return err
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/process", func(w http.ResponseWriter, _ *http.Request) { answer(w, jsonType, asJSON(c.process())) })
 	mux.HandleFunc("/view", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, jsonType, asJSON(c.view(queryOf(r.URL.Query()))))
 	})
-	return serve(ctx, netutil.LimitListener(l, maxConnections), fenced(mux, func(*http.Request) bool { return true }))
-}
-
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, ReadTimeout: patience, WriteTimeout: patience, MaxHeaderBytes: 32 << 10}
-	// Proxies of a node share the port: whoever was led to one that is frozen is led to another the next time.
-	s.SetKeepAlivesEnabled(false)
-	defer context.AfterFunc(ctx, func() { s.Close() })()
-	if err := s.Serve(l); ctx.Err() == nil {
-		return fmt.Errorf("serving the console: %w", err)
-	}
-	return nil
+	return c.peers.Answer(ctx, fenced(mux, func(*http.Request) bool { return true }))
 }
 
 // fenced has a handler answer whom it may, a few at a time.

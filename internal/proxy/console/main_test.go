@@ -85,7 +85,7 @@ func (p *proxy) console(t testing.TB) *Console {
 			return out, len(endpoints)
 		},
 	})
-	c.peers.own, c.peers.table = "web-0~0123456789abcdef", os.DevNull
+	c.peers.Own, c.peers.Table = "web-0~0123456789abcdef", os.DevNull
 	c.now = func() time.Time { return noon }
 	return c
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/peers"
 )
 
 var (
@@ -47,24 +49,23 @@ type Everything struct {
 func (c *Console) everything(r *http.Request) Everything {
 	e := Everything{query: queryOf(r.URL.Query())}
 	var err error
-	if e.Processes, err = c.peers.all(r.Context(), c.process()); err != nil {
+	if e.Processes, err = c.processes(r.Context()); err != nil {
 		e.Problem = err.Error()
 	}
 	chosen := e.choose()
-	if chosen == c.peers.own {
+	if chosen == c.peers.Own {
 		e.Shown = c.view(e.query)
 		return e
 	}
-	if err := c.peers.ask(r.Context(), chosen, "/view?"+e.query.values().Encode(), maxBytes, &e.Shown); err != nil {
+	if e.Shown, err = c.viewOf(r.Context(), chosen, e.query); err != nil {
 		return c.instead(e, chosen, err)
 	}
-	e.Shown.Key = chosen
 	return e
 }
 
 // instead shows this process in the place of another.
 func (c *Console) instead(e Everything, of string, why error) Everything {
-	e.Problem = fmt.Sprintf("%s is not shown: %s", podOf(of), cut(why.Error()))
+	e.Problem = fmt.Sprintf("%s is not shown: %s", peers.PodOf(of), cut(why.Error()))
 	e.Shown = c.view(e.query)
 	return e
 }
@@ -95,7 +96,7 @@ func (c *Console) json(e Everything) func(*bounded) error {
 func (c *Console) written(e Everything, write func(*bounded, Everything) error) func(*bounded) error {
 	return func(b *bounded) error {
 		err := write(b, e)
-		if err != nil && e.Shown.Key != c.peers.own {
+		if err != nil && e.Shown.Key != c.peers.Own {
 			b.Reset()
 			err = write(b, c.instead(e, e.Shown.Key, errTooMuch))
 		}

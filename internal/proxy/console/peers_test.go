@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/peers"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 )
 
@@ -21,7 +22,7 @@ func onNode(t *testing.T, pods ...string) (all []*Console) {
 		p := many(1)
 		p.Pod, p.State.Position = pod, "of "+pod
 		c := p.console(t)
-		c.peers.own, c.peers.table = newKey(pod), socketTable
+		c.peers = peers.New("console", pod, peerPatience)
 		run(t, c.AnswerPeers)
 		all = append(all, c)
 	}
@@ -31,7 +32,7 @@ func onNode(t *testing.T, pods ...string) (all []*Console) {
 // listensAs is a socket under the name of a proxy.
 func listensAs(t *testing.T, key string) net.Listener {
 	t.Helper()
-	l, err := net.Listen("unix", socketPrefix+key)
+	l, err := net.Listen("unix", peers.New("console", "", 0).Socket(key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +53,11 @@ func find(e Everything, key string) (p Process, found bool) {
 // and holds up nobody for longer than patience.
 func TestNode(t *testing.T) {
 	all := onNode(t, "web-a", "web-b")
-	frozen := newKey("web-frozen")
+	frozen := peers.NewKey("web-frozen")
 	listensAs(t, frozen)
 	for i, c := range all {
 		other := all[1-i]
-		c.peers.patience = time.Second
+		c.peers.Patience = time.Second
 		url := c.served(t)
 		shown := func(query string) (e Everything) {
 			_, body := got(t, http.MethodGet, url+"/json"+query)
@@ -66,8 +67,8 @@ func TestNode(t *testing.T) {
 			return e
 		}
 		await.True(t, "both are shown, and the frozen one is named", func() bool {
-			e := shown("?process=" + other.peers.own)
-			of, found := find(e, other.peers.own)
+			e := shown("?process=" + other.peers.Own)
+			of, found := find(e, other.peers.Own)
 			stuck, named := find(e, frozen)
 			return found && of.Position == "of "+other.options.Pod && e.Shown.Pod == other.options.Pod && e.Problem == "" &&
 				named && stuck.Pod == "web-frozen" && strings.Contains(stuck.Problem, "does not answer within 1s") && len(e.Shown.Rules) == 1
@@ -76,7 +77,7 @@ func TestNode(t *testing.T) {
 			e := shown("?process=" + frozen)
 			return e.Shown.Key != frozen && strings.Contains(e.Problem, "is not there, or does not answer")
 		})
-		_, page := got(t, http.MethodGet, url+"/?process="+other.peers.own)
+		_, page := got(t, http.MethodGet, url+"/?process="+other.peers.Own)
 		if !strings.Contains(page, frozen[:10]) || !strings.Contains(page, "does not answer") {
 			t.Errorf("the page is\n%s", page)
 		}
@@ -87,7 +88,7 @@ func TestNode(t *testing.T) {
 // else is shown as without it.
 func TestOddPeers(t *testing.T) {
 	c := onNode(t, "web-z")[0]
-	c.peers.patience = 5 * time.Second
+	c.peers.Patience = 5 * time.Second
 	// view answers in short as is to be expected.
 	view := func(text string) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +104,7 @@ func TestOddPeers(t *testing.T) {
 		// problem is what is said of its answer in short, instead what is shown in the place of its view.
 		problem, instead string
 	}{
-		"endless": {func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) }, errTooMuch.Error(), ""},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, endless{}) }, peers.ErrTooMuch.Error(), ""},
 		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, "its answer cannot be read", ""},
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
@@ -117,11 +118,11 @@ func TestOddPeers(t *testing.T) {
 		"too much":         {view(`{"noAnswer": "` + strings.Repeat(">", 4<<20) + `"}`), "", errTooMuch.Error()},
 		"too much as JSON": {view(`{"noAnswer": "` + strings.Repeat("\u2028", 2_700_000) + `"}`), "", errTooMuch.Error()},
 		// Each of these is hundreds of bytes in memory, also where it is of another type.
-		"too many rules":   {view(`{"rules":[{}` + strings.Repeat(",{}", 2<<20) + `]}`), "", errTooMuch.Error()},
-		"too many numbers": {view(`{"rules":[0` + strings.Repeat(",0", 3<<20) + `]}`), "", errTooMuch.Error()},
+		"too many rules":   {view(`{"rules":[{}` + strings.Repeat(",{}", 2<<20) + `]}`), "", peers.ErrTooMuch.Error()},
+		"too many numbers": {view(`{"rules":[0` + strings.Repeat(",0", 3<<20) + `]}`), "", peers.ErrTooMuch.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key := newKey("web-a")
+			key := peers.NewKey("web-a")
 			s := &http.Server{Handler: http.HandlerFunc(test.answer)}
 			l := listensAs(t, key)
 			done := make(chan bool)
@@ -146,7 +147,7 @@ func TestOddPeers(t *testing.T) {
 			if test.instead != "" && !strings.Contains(page+b.String(), test.instead) {
 				t.Errorf("there is no %q in\n%.2000s", test.instead, page)
 			}
-			if own, found := find(e, c.peers.own); !found || own.Problem != "" {
+			if own, found := find(e, c.peers.Own); !found || own.Problem != "" {
 				t.Errorf("our own is %+v", own)
 			}
 		})
@@ -166,9 +167,9 @@ func (endless) Read(p []byte) (int, error) {
 // TestNoSocketTable: where nobody can tell which others there are, that is said, and this one is shown.
 func TestNoSocketTable(t *testing.T) {
 	c := many(1).console(t)
-	c.peers.table = filepath.Join(t.TempDir(), "missing")
+	c.peers.Table = filepath.Join(t.TempDir(), "missing")
 	e := c.shown("")
-	if len(e.Processes) != 1 || e.Shown.Key != c.peers.own || !strings.Contains(e.Problem, "looking for the other proxies") {
+	if len(e.Processes) != 1 || e.Shown.Key != c.peers.Own || !strings.Contains(e.Problem, "looking for the other proxies") {
 		t.Errorf("shown are %+v, %s", e.Processes, e.Problem)
 	}
 }
@@ -176,23 +177,24 @@ func TestNoSocketTable(t *testing.T) {
 // TestOtherUsers are neither asked nor answered, nor named: they take nobody's place, however many listen.
 func TestOtherUsers(t *testing.T) {
 	all := onNode(t, "web-a", "web-b")
-	all[0].peers.patience = 5 * time.Second
+	all[0].peers.Patience = 5 * time.Second
 	await.True(t, "they see each other", func() bool {
-		p, found := find(all[0].shown(""), all[1].peers.own)
+		p, found := find(all[0].shown(""), all[1].peers.Own)
 		return found && p.Problem == ""
 	})
-	all[0].peers.user++
-	if p, found := find(all[0].shown(""), all[1].peers.own); found {
+	all[0].peers.User++
+	if p, found := find(all[0].shown(""), all[1].peers.Own); found {
 		t.Errorf("one that asks for another user's is told %+v", p)
 	}
 	p := many(1)
 	c := p.console(t)
-	c.peers.own = newKey("web-c")
-	c.peers.user++
+	c.peers.Own = peers.NewKey("web-c")
+	c.peers.User++
 	run(t, c.AnswerPeers)
 	var said Process
 	await.True(t, "it listens", func() bool {
-		err := all[1].peers.ask(t.Context(), c.peers.own, "/process", maxProcess, &said)
+		content, err := all[1].peers.Ask(t.Context(), c.peers.Own, "/process", maxProcess)
+		_ = json.Unmarshal(content, &said)
 		return err != nil && !strings.Contains(err.Error(), "connection refused")
 	})
 	if said.Pod != "" {
@@ -203,9 +205,9 @@ func TestOtherUsers(t *testing.T) {
 // TestManyPeers: as many are shown as may be, those first that answer, whatever their names.
 func TestManyPeers(t *testing.T) {
 	all := onNode(t, "web-y", "web-z")
-	all[0].peers.patience = 5 * time.Second
-	for range maxPeers {
-		l := listensAs(t, newKey("-"))
+	all[0].peers.Patience = 5 * time.Second
+	for range peers.Most {
+		l := listensAs(t, peers.NewKey("-"))
 		done := make(chan bool)
 		go func() {
 			defer close(done)
@@ -224,59 +226,9 @@ func TestManyPeers(t *testing.T) {
 	}
 	await.True(t, "the one that answers is shown", func() bool {
 		e := all[0].shown("")
-		p, found := find(e, all[1].peers.own)
-		return found && p.Problem == "" && len(e.Processes) == maxPeers+1
+		p, found := find(e, all[1].peers.Own)
+		return found && p.Problem == "" && len(e.Processes) == peers.Most+1
 	})
-}
-
-// FuzzSocketTable reads any table: keys in the form of keys, each once and no more than are asked.
-func FuzzSocketTable(f *testing.F) {
-	const head = "Num       RefCount Protocol Flags    Type St Inode Path\n"
-	const line = "0000000000000000: 00000002 00000000 00010000 0001 01 12345 @ids-proxy-console/web-a~0123456789abcdef\n"
-	for _, table := range []string{
-		"", head, head + line, head + line + line, strings.Replace(line, "00010000", "00000000", 1), strings.Replace(line, "~", "/", 1),
-		strings.Replace(line, "web-a", "<script>", 1), line + "0: 1 2 00010000 1 1 1 @ids-proxy-console/ a~0123456789abcdef\n", "\xff\x00",
-	} {
-		f.Add(table)
-	}
-	f.Fuzz(func(t *testing.T, table string) {
-		keys := keysIn(strings.NewReader(table))
-		if len(keys) > maxAsked || !slices.IsSorted(keys) || len(slices.Compact(slices.Clone(keys))) != len(keys) {
-			t.Errorf("the keys are %q", keys)
-		}
-		for _, key := range keys {
-			if !keyForm.MatchString(key) || len(socketPrefix+key) > 108 {
-				t.Errorf("a key is %q", key)
-			}
-		}
-	})
-}
-
-// TestKeysIn finds who listens, and nobody else.
-func TestKeysIn(t *testing.T) {
-	const table = `Num       RefCount Protocol Flags    Type St Inode Path
-0000000000000000: 00000002 00000000 00010000 0001 01 1 @ids-proxy-console/web-b~0123456789abcdef
-0000000000000000: 00000003 00000000 00000000 0001 03 2 @ids-proxy-console/web-b~0123456789abcdef
-0000000000000000: 00000003 00000000 00000000 0001 03 3
-0000000000000000: 00000002 00000000 00010000 0001 01 4 @ids-proxy-console/web-a~0123456789abcdef
-0000000000000000: 00000002 00000000 00010000 0001 01 5 /run/ids-proxy-console/web-c~0123456789abcdef
-0000000000000000: 00000002 00000000 00010000 0001 01 6 @ids-proxy-console/web-d~0123
-0000000000000000: 00000003 00000000 00000000 0001 03 7 @ids-proxy-console/web-e~0123456789abcdef
-`
-	want := []string{"web-a~0123456789abcdef", "web-b~0123456789abcdef"}
-	if got := keysIn(strings.NewReader(table)); !slices.Equal(got, want) {
-		t.Errorf("found are %q, want %q", got, want)
-	}
-}
-
-// TestKeys: a key has the form of keys whatever the pod's name, and is another each time.
-func TestKeys(t *testing.T) {
-	for _, pod := range append([]string{"", "web-0", "Web_0", strings.Repeat("long-", 60)}, hostile...) {
-		a, b := newKey(pod), newKey(pod)
-		if !keyForm.MatchString(a) || a == b || len(socketPrefix+a) > 108 {
-			t.Errorf("pod %q has keys %q and %q", pod, a, b)
-		}
-	}
 }
 
 // FuzzAnswer shows whatever a proxy answers as text.

@@ -138,7 +138,7 @@ func (c *Console) process() Process {
 
 func (c *Console) processIn(s State) Process {
 	return Process{
-		Key: c.peers.own, Pod: cut(c.options.Pod), Version: c.options.Version, Began: c.options.Began,
+		Key: c.peers.Own, Pod: cut(c.options.Pod), Version: c.options.Version, Began: c.options.Began,
 		Unready: cut(s.Unready), Connected: s.Connected, Since: s.Since, Position: cut(s.Position), Refused: len(s.Refused),
 	}
 }
