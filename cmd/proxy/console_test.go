@@ -56,34 +56,3 @@ func TestConsole(t *testing.T) {
 		}
 	}
 }
-
-// TestConsolesPort: a listener at it is not opened, and the console and the controller are told so; all others are, and
-// the proxy is ready.
-func TestConsolesPort(t *testing.T) {
-	port := loopback.Held(t)
-	port.Free(t)
-	r, p := newReplica(t, "first"), newPod(t)
-	p.leadTo(t, r)
-	p.start(t, fmt.Sprintf("--console=127.0.0.1:%d", port.Number))
-	r.commit(t, all(p.port.Number, saying(t, "hello"))...)
-	r.commit(t, gatewayAt(port.Number))
-	if got := r.acknowledged(t, 2).Refused; len(got) != 1 || !strings.HasPrefix(got[0].Reason, "PortUnavailable: ") || !strings.Contains(got[0].Reason, "it is the console's") {
-		t.Errorf("refused is %v", got)
-	}
-	await.True(t, "the console shows it", func() bool {
-		e := seen(port.Number, "")
-		return len(e.Shown.Unavailable) == 1 && e.Shown.Unavailable[0].Port == port.Number
-	})
-	await.True(t, "it is ready", func() bool { return p.unready() == "" })
-	if got := p.got("/"); got != "hello" {
-		t.Errorf("at the other port answered is %q", got)
-	}
-}
-
-func TestReserved(t *testing.T) {
-	for address, want := range map[string]int{"": 0, "127.0.0.1:9080": 1, ":9080": 1, "[::1]:9080": 1, "127.0.0.1:0": 0} {
-		if got := reserved(address); len(got) != want || want == 1 && got[9080] == "" {
-			t.Errorf("%q reserves %v", address, got)
-		}
-	}
-}

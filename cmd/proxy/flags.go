@@ -94,7 +94,7 @@ func (f *flags) register(set *flag.FlagSet) {
 	set.StringVar(&f.tokenFile, "token-file", "", "`file` of the projected token that it shows to a controller")
 	set.StringVar(&f.snapshotDir, "snapshot-dir", "", "writable `folder` that outlives a restart of the container and is in memory, for what it was told, with keys of certificates; empty: none is kept")
 	set.StringVar(&f.readySocket, "ready-socket", defaultSocket, "`file` of the socket at which it says whether it is ready")
-	set.StringVar(&f.metricsAddress, "metrics-address", "127.0.0.1:9081", "`address` of /metrics; empty: none")
+	set.StringVar(&f.metricsAddress, "metrics-address", "127.0.0.1:9081", "`address` of /metrics, of all proxies of a node, which share it; no listener is opened at its port; empty: none")
 	set.StringVar(&f.console, "console", "127.0.0.1:9080", "`address` of the console, which shows people what it serves; proxies of a node share it; no listener is opened at its port; empty: none")
 
 	f.options = proxy.Defaults()

@@ -28,6 +28,7 @@ func TestParse(t *testing.T) {
 		"no metrics":                 {args: []string{"--metrics-address="}},
 		"metrics at any address":     {args: []string{"--metrics-address=:9081"}},
 		"nothing is bounded":         {args: []string{"--connect-timeout=0", "--body-rate=0", "--body-rate-window=0", "--max-body-bytes=0", "--max-connections=0"}},
+		"metrics as of either IP":    {args: []string{"--metrics-address=[10.0.0.1]:9081"}},
 		"no folder of controllers":   {args: []string{"--controller-dir="}, fails: "--controller-dir is needed"},
 		"no token":                   {args: []string{"--token-file="}, fails: "--token-file is needed"},
 		"no socket":                  {args: []string{"--ready-socket="}, fails: "--ready-socket is needed"},

@@ -8,6 +8,7 @@
 //   - controller.go: how it reaches a controller.
 //   - ports.go: where it listens, and where it cannot.
 //   - ready.go: whether requests are to come, and the probe that asks.
+//   - node.go: what the proxies of a node answer together.
 //   - metrics.go: what it tells Prometheus. console.go: what it shows people. log.go: what clients have it log.
 package main
 
@@ -69,7 +70,7 @@ func serve(f flags) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	log.Info("starting", "version", version)
 
-	f.options.Log, f.options.Reserved = fewOf(log), reserved(f.console)
+	f.options.Log, f.options.Reserved = fewOf(log), f.reserved()
 	server := proxy.NewServer(f.options)
 	listening := &ports{server: server, log: log}
 	told := subscription.New(subscription.Options{
@@ -109,12 +110,12 @@ func serve(f flags) error {
 	beside.Go(func() { told.Run(ctx) })
 	beside.Go(func() { listening.keepTrying(ctx) })
 	if f.metricsAddress != "" {
-		all := metrics(server.Proxy(), told.State)
-		beside.Go(func() { serveMetrics(ctx, f.metricsAddress, all, log) })
+		node := newScrape(portOf(f.metricsAddress), f.podName, server.Proxy(), told.State)
+		beside.Go(func() { serveShared(ctx, "metrics", f.metricsAddress, node, log) })
 	}
 	if f.console != "" {
 		page := newConsole(f.podName, server.Proxy(), told.State, unready, listening.unavailable)
-		beside.Go(func() { serveConsole(ctx, f.console, page, log) })
+		beside.Go(func() { serveShared(ctx, "the console", f.console, page, log) })
 	}
 
 	log.Info("draining, another signal ends it at once", "signal", <-signals)

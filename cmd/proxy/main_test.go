@@ -196,8 +196,10 @@ func (p *pod) got(path string) string {
 	return got(fmt.Sprintf("http://127.0.0.1:%d%s", p.port.Number, path))
 }
 
-func got(url string) string {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+func got(url string) string { return gotWithin(patience, url) }
+
+func gotWithin(timeout time.Duration, url string) string {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: timeout}
 	response, err := client.Get(url)
 	if err != nil {
 		return err.Error()

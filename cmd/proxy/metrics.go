@@ -1,19 +1,15 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"net"
-	"net/http"
 	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/scrape"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/subscription"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -30,11 +26,9 @@ var (
 	described = []*prometheus.Desc{buildInfo, connected, connectedSeconds, position, refusedResources}
 )
 
-// metrics are those of a process.
-func metrics(p *proxy.Proxy, told func() subscription.State) *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	r.MustRegister(p, standing{told}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+// newScrape tells Prometheus of the process, at a port.
+func newScrape(port, pod string, p *proxy.Proxy, told func() subscription.State) *scrape.Node {
+	return scrape.New(port, pod, p, standing{told}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // standing is how the proxy stands to controllers.
@@ -67,21 +61,4 @@ func (s standing) Collect(out chan<- prometheus.Metric) {
 	if at, err := strconv.ParseUint(told.Position, 10, 64); err == nil {
 		gauge(position, float64(at))
 	}
-}
-
-// serveMetrics serves them until the context ends. Two proxies of one node may be given the same address:
-// the one that does not get it serves requests all the same, and tries again every second.
-func serveMetrics(ctx context.Context, address string, all *prometheus.Registry, log *slog.Logger) {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{}))
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { s.Close() })()
-	serveAgain(ctx, log, "metrics", func() error {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return err
-		}
-		log.Info("metrics are served", "address", l.Addr())
-		return s.Serve(l)
-	})
 }

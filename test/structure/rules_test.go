@@ -98,6 +98,7 @@ var rules = []rule{
 	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
 	{peers, adapter, nil, nil},
 	{"internal/proxy/console", adapter, []string{peers, "internal/routing/listing", "internal/routing/table", "internal/routing/wire"}, nil},
+	{"internal/proxy/scrape", adapter, []string{peers}, nil},
 	{"internal/kubectl", adapter, []string{
 		"api/v1alpha1", "internal/conversion", "internal/kstatus", "internal/rollout", "internal/rollout/forecast", "internal/rollout/objects", "internal/detach", "internal/targets",
 		"internal/targets/awscli", "internal/routing", "internal/routing/listing", "internal/routing/table", "internal/routing/wire",
@@ -109,7 +110,7 @@ var rules = []rule{
 		"internal/routing", "internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
-	{"cmd/proxy", command, []string{"internal/garbage", "internal/proxy", "internal/proxy/console", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
+	{"cmd/proxy", command, []string{"internal/garbage", "internal/proxy", "internal/proxy/console", "internal/proxy/scrape", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},
