@@ -62,6 +62,12 @@ func fits(t *testing.T, file string) {
 			t.Errorf("the probe is %v: %v", command, err)
 		}
 	}
+	named := func(e corev1.EnvVar) bool {
+		return e.Name == "POD_IP" && e.ValueFrom.FieldRef.FieldPath == "status.podIP"
+	}
+	if f.metricsAddress != "[$(POD_IP)]:9081" || !slices.ContainsFunc(container.Env, named) {
+		t.Errorf("metrics are at %s, and not where a Prometheus of the cluster comes, and nobody else", f.metricsAddress)
+	}
 	mounted := map[string]string{}
 	for _, m := range container.VolumeMounts {
 		mounted[m.Name] = m.MountPath

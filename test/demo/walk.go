@@ -101,7 +101,7 @@ func showConsole(file string) error {
 	if err != nil {
 		return err
 	}
-	const last = "        - --metrics-address=\n"
+	const last = "        - --metrics-address=[$(POD_IP)]:9081\n"
 	shown := strings.Replace(string(manifest), last, last+"        - --console=:8080\n", 1)
 	if shown == string(manifest) {
 		return fmt.Errorf("%s has other flags now", file)
