@@ -106,6 +106,7 @@ func unreached(t *testing.T, api *fakeapi.API, leads bool) *cluster {
 	}
 	c.Reconciler = New(t.Context(), Options{Server: server, Leads: func() bool { return leads }}, c.API, secretsOf{c.API, c}, c.events, trigger, func() {})
 	c.statuses.turns.between = 0
+	c.Acknowledgements.after = func(do func()) { do() }
 	return c
 }
 

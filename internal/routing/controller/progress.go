@@ -50,10 +50,16 @@ func (r Refused) same(o Refused) bool {
 func (a *Acknowledgements) Tell() ([]byte, error) {
 	a.mu.Lock()
 	told := Told{Refused: a.refusedHere()}
-	for set := range a.streams {
-		told.Proxies = append(told.Proxies, Connected{set, len(a.furthest(set))})
+	connected := map[types.NamespacedName]int{}
+	for _, p := range a.pods {
+		if len(p.open) > 0 {
+			connected[p.last.IngressDaemonSet]++
+		}
 	}
 	a.mu.Unlock()
+	for set, all := range connected {
+		told.Proxies = append(told.Proxies, Connected{set, all})
+	}
 	slices.SortFunc(told.Proxies, func(a, b Connected) int {
 		return cmp.Compare(a.IngressDaemonSet.String(), b.IngressDaemonSet.String())
 	})
@@ -61,8 +67,9 @@ func (a *Acknowledgements) Tell() ([]byte, error) {
 	return json.Marshal(told)
 }
 
-// Heard takes what another replica tells, nil when it tells nothing any more. What cannot be read is as good as
-// nothing: a replica of another version may tell more.
+// Heard takes what another replica tells, nil when it tells nothing any more: what its proxies refuse counts until
+// they, or the replica itself, must have come again. What cannot be read is as good as nothing: a replica of another
+// version may tell more.
 func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 	next := Told{}
 	if message != nil && json.Unmarshal(message, &next) != nil {
@@ -70,9 +77,10 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 	}
 	a.mu.Lock()
 	before := a.elsewhere[replica]
-	if a.elsewhere[replica] = next; message == nil {
-		delete(a.elsewhere, replica)
+	if message == nil {
+		next.Refused = before.Refused
 	}
+	a.elsewhere[replica] = next
 	connected, gateway := a.changed, a.gatewayChanged
 	a.mu.Unlock()
 	for _, c := range append(slices.Clone(before.Proxies), next.Proxies...) {
@@ -86,6 +94,17 @@ func (a *Acknowledgements) Heard(replica uint64, message []byte) {
 		}
 	}
 	a.refusedNow(before.Refused, next.Refused)
+	if message == nil {
+		a.after(func() { a.forgetReplica(replica) })
+	}
+}
+
+func (a *Acknowledgements) forgetReplica(replica uint64) {
+	a.mu.Lock()
+	before := a.elsewhere[replica]
+	delete(a.elsewhere, replica)
+	a.mu.Unlock()
+	a.refusedNow(before.Refused, nil)
 }
 
 // refusedNow says what is refused where something else was before.
@@ -157,17 +176,15 @@ func (a *Acknowledgements) Refused() []Refused {
 }
 
 func (a *Acknowledgements) refusedHere() (all []Refused) {
-	for set, streams := range a.streams {
-		for _, r := range streams {
-			all = append(all, refusedBy(set, r)...)
-		}
+	for _, p := range a.pods {
+		all = append(all, refusedBy(p.last)...)
 	}
 	return distinct(all)
 }
 
-func refusedBy(set types.NamespacedName, r delta.Report) (all []Refused) {
+func refusedBy(r delta.Report) (all []Refused) {
 	for _, refusal := range r.Refused {
-		all = append(all, Refused{set, refusal.Name, refusal.Reason, r.Pod})
+		all = append(all, Refused{r.IngressDaemonSet, refusal.Name, refusal.Reason, r.Pod})
 	}
 	return all
 }

@@ -37,6 +37,23 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// TestOpened: who has let a proxy in knows it before that proxy leaves the stream that it had.
+func TestOpened(t *testing.T) {
+	s := serve(t, ofWeb)
+	s.Commit(web, nil, nil)
+	if _, err := Open(t.Context(), s.dial(t)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-s.reports:
+		if diff := cmp.Diff(Report{Peer: web0, Stream: 1}, got); diff != "" {
+			t.Error(diff)
+		}
+	default:
+		t.Error("the stream is open, and nothing of it is reported")
+	}
+}
+
 // TestMergedWhileUnderWay: what changes before the answer comes in one message.
 func TestMergedWhileUnderWay(t *testing.T) {
 	s := serve(t, ofWeb)

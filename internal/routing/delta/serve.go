@@ -52,6 +52,17 @@ func (s *Server) serve(g grpc.ServerStream) error {
 		return errUnknown
 	}
 	defer s.leave(p)
+	// A proxy leaves its stream for the next one when it has the header of that.
+	said := Report{Peer: peer, Stream: s.streams.Add(1)}
+	p.report = func(a stream.Acknowledgement) {
+		said.Acknowledgement = a
+		s.options.Report(said)
+	}
+	s.options.Report(said)
+	defer func() {
+		said.Ended = true
+		s.options.Report(said)
+	}()
 	if err := g.SendHeader(lifetime(peer)); err != nil {
 		return err
 	}
@@ -67,17 +78,7 @@ func (s *Server) serve(g grpc.ServerStream) error {
 		return errUnknown
 	}
 	p.cursor = p.class.begin(first.Versions)
-	said := Report{Peer: peer, Stream: s.streams.Add(1)}
-	p.report = func(a stream.Acknowledgement) {
-		said.Acknowledgement = a
-		s.options.Report(said)
-	}
-	s.options.Report(said)
-	defer func() {
-		p.class.end(p.cursor)
-		said.Ended = true
-		s.options.Report(said)
-	}()
+	defer p.class.end(p.cursor)
 	return p.run()
 }
 
