@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/golden"
 	"golang.org/x/net/html"
 )
@@ -152,31 +154,37 @@ func TestPolicy(t *testing.T) {
 // TestManyAtOnce: a few are answered, and the next one is told to come again.
 func TestManyAtOnce(t *testing.T) {
 	c := many(1).console(t)
-	inside, goOn := make(chan bool), make(chan bool)
+	var inside atomic.Int32
+	goOn := make(chan bool)
 	c.options.State = func() State {
-		inside <- true
+		inside.Add(1)
 		<-goOn
 		return State{}
 	}
 	url := c.served(t)
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	for range maxRequests {
+	defer close(goOn)
+	answered := make(chan *http.Response, maxRequests+1)
+	ask := func() {
 		asking.Go(func() {
-			if response, err := http.Get(url + "/json"); err == nil {
-				response.Body.Close()
+			response, err := http.Get(url + "/json")
+			if err != nil {
+				t.Error(err)
+				return
 			}
+			response.Body.Close()
+			answered <- response
 		})
-		<-inside
 	}
-	response, _ := got(t, "GET", url+"/json")
-	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" {
+	for i := range maxRequests {
+		ask()
+		await.True(t, fmt.Sprintf("%d are let in", i+1), func() bool { return int(inside.Load()) == i+1 })
+	}
+	ask()
+	await.True(t, "one more is answered while these wait", func() bool { return len(answered) > 0 })
+	if response := <-answered; response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "1" {
 		t.Errorf("one more is answered %d", response.StatusCode)
-	}
-	close(goOn)
-	for range maxRequests {
-		// Each asks for the state twice.
-		<-inside
 	}
 }
 
