@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
-	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +20,7 @@ import (
 // last.
 func apart(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 	sleeps := client.ObjectKey{Namespace: fleet.Key.Namespace, Name: endings[0].name}
-	_, stop := sending(ctx, t, fleet, harness.Request{Method: "GET", Host: sleeps.Name}, harness.Request{Method: "POST", Host: sleeps.Name})
+	_, stop := sending(ctx, t, fleet.Nodes(), proxyPort, harness.Request{Method: "GET", Host: sleeps.Name}, harness.Request{Method: "POST", Host: sleeps.Name})
 	if err := awayForAMinute(ctx, fleet); err != nil {
 		t.Error(err)
 	}
@@ -115,7 +113,7 @@ func breakProxies(ctx context.Context, t *testing.T, fleet *harness.Fleet, host 
 	if err != nil || len(broken) != 2 {
 		t.Fatalf("%d proxies on %s: %v", len(broken), node.Name(), err)
 	}
-	stop := sendTo(ctx, t, others, host)
+	_, stop := sending(ctx, t, others, proxyPort, harness.Request{Method: "GET", Host: host}, harness.Request{Method: "POST", Host: host})
 	if err := fleet.StopAPIServer(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -167,42 +165,19 @@ func proxiesOn(ctx context.Context, fleet *harness.Fleet, node string) (out []*c
 	return out, err
 }
 
-// sendTo sends requests straight to the proxies of nodes.
-func sendTo(ctx context.Context, t *testing.T, nodes []*cluster.Node, host string) (stop func() traffic.Report) {
-	t.Helper()
-	command, err := theHarness.Lab(ctx, "traffic")
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := traffic.Options{Rate: rate}
-	for _, node := range nodes {
-		for _, kept := range []bool{true, false} {
-			options.Streams = append(options.Streams, traffic.Stream{
-				Name: fmt.Sprintf("%s kept %v", node.Name(), kept), Address: net.JoinHostPort(node.IP(), "80"), Host: host, KeepAlive: kept,
-			})
-		}
-	}
-	sender, err := traffic.StartProcess(command, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { sender.Stop() })
-	return func() traffic.Report {
-		t.Helper()
-		report, err := sender.Stop()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return report
-	}
-}
-
 // waitAnswer waits until a node's proxies serve a host, and says when they first did.
 func waitAnswer(ctx context.Context, ip, host string) (at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patient/2)
 	defer cancel()
+	ask := func() error {
+		// Half of all connections are to the one that is frozen.
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		_, err := get(ctx, net.JoinHostPort(ip, fmt.Sprint(proxyPort)), host, "/")
+		return err
+	}
 	for {
-		if _, err = get(ctx, net.JoinHostPort(ip, "80"), host, "/"); err == nil {
+		if err = ask(); err == nil {
 			return time.Now(), nil
 		}
 		select {

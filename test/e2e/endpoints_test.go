@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/test/cluster"
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	"github.com/mumoshu/ingress-daemonset-controller/test/traffic"
 	"github.com/mumoshu/ingress-daemonset-controller/tools/images"
@@ -111,15 +113,30 @@ func create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// sending sends requests to the nodes that the load balancer has, at the port of proxies, until it is stopped.
-func sending(ctx context.Context, t *testing.T, fleet *harness.Fleet, requests ...harness.Request) (sender *traffic.Process, stop func() traffic.Report) {
+// proxyPort is where proxies are reached on each node.
+const proxyPort = 80
+
+// sending sends requests straight to a port of nodes until it is stopped, nine of ten on kept connections: what becomes
+// of them is between those who serve there and endpoints.
+func sending(ctx context.Context, t *testing.T, nodes []*cluster.Node, port int, requests ...harness.Request) (sender *traffic.Process, stop func() traffic.Report) {
 	t.Helper()
-	front, err := fleet.Front(ctx, hostTold)
+	command, err := theHarness.Lab(ctx, "traffic")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { front.Stop() })
-	if sender, err = fleet.Send(ctx, rate, requests...); err != nil {
+	options := traffic.Options{Rate: rate, MaxFailures: 10_000}
+	for _, r := range requests {
+		for _, node := range nodes {
+			kept := traffic.Stream{
+				Name: fmt.Sprintf("%s %s %s kept", r.Method, r.Host, node.Name()), Method: r.Method, Host: r.Host,
+				Address: net.JoinHostPort(node.IP(), fmt.Sprint(port)), KeepAlive: true, Share: 9,
+			}
+			anew := kept
+			anew.Name, anew.KeepAlive, anew.Share = fmt.Sprintf("%s %s %s new", r.Method, r.Host, node.Name()), false, 1
+			options.Streams = append(options.Streams, kept, anew)
+		}
+	}
+	if sender, err = traffic.StartProcess(command, options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sender.Stop() })
@@ -129,7 +146,6 @@ func sending(ctx context.Context, t *testing.T, fleet *harness.Fleet, requests .
 		if err != nil {
 			t.Fatal(err)
 		}
-		front.Stop()
 		return report
 	}
 }
@@ -141,7 +157,7 @@ func churn(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 	for _, e := range endings {
 		requests = append(requests, harness.Request{Method: "GET", Host: e.name}, harness.Request{Method: "POST", Host: e.name})
 	}
-	_, stop := sending(ctx, t, fleet, requests...)
+	_, stop := sending(ctx, t, fleet.Nodes(), proxyPort, requests...)
 	ended, err := scale(ctx, fleet.Key.Namespace, churning, func() bool { return false })
 	if err != nil {
 		t.Error(err)
@@ -188,23 +204,11 @@ func (e ends) permits(method string, f traffic.Failure) string {
 
 // controlChurn does the same through kube-proxy, until a request is lost.
 func controlChurn(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
-	front, err := fleet.Front(ctx, harness.Ports{Traffic: backendNodePort, Check: backendNodePort})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer front.Stop()
-	sender, err := fleet.Send(ctx, rate, harness.Request{Method: "GET", Host: "exits"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sender.Stop()
+	sender, stop := sending(ctx, t, fleet.Nodes(), backendNodePort, harness.Request{Method: "GET", Host: "exits"})
 	if _, err := scale(ctx, fleet.Key.Namespace, churning, func() bool { return sender.Snapshot().Failed > 0 }, "exits"); err != nil {
 		t.Error(err)
 	}
-	control, err := sender.Stop()
-	if err != nil {
-		t.Fatal(err)
-	}
+	control := stop()
 	t.Logf("control: %d of %d requests failed", control.Failed, control.Requests)
 	if control.Failed == 0 {
 		t.Errorf("the control lost nothing of %d requests, so that the test proves nothing", control.Requests)

@@ -30,7 +30,7 @@ func resets(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 			t.Fatal(err)
 		}
 	}
-	sender, stop := sending(ctx, t, fleet, harness.Request{Method: "GET", Host: service})
+	sender, stop := sending(ctx, t, fleet.Nodes(), proxyPort, harness.Request{Method: "GET", Host: service})
 	time.Sleep(2 * failTimeout)
 	// A machine that is busy takes longer.
 	if err := harness.Wait(ctx, "enough requests", func() (bool, error) { return sender.Snapshot().Requests >= enough, nil }); err != nil {

@@ -53,7 +53,7 @@ func TestSoakIngress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, stop := sending(ctx, t, fleet, harness.Request{Method: "GET", Host: backend.name}, harness.Request{Method: "POST", Host: backend.name})
+	_, stop := sending(ctx, t, fleet.Nodes(), proxyPort, harness.Request{Method: "GET", Host: backend.name}, harness.Request{Method: "POST", Host: backend.name})
 	soak, end := context.WithTimeout(ctx, soaking)
 	defer end()
 	var all sync.WaitGroup
