@@ -31,6 +31,9 @@ type Options struct {
 	Write time.Duration
 	// Streams bounds the requests at a time on a connection of HTTP/2.
 	Streams int
+	// LastRetry is what the last retry of a request waits for. Endpoints of a workload may end together before anybody
+	// is told: the first retry hopes for another one, the last is to know it.
+	LastRetry time.Duration
 	// Connections bounds those that clients have open: beyond, idle ones make room, see clients; 0 is any number.
 	Connections int
 
@@ -51,7 +54,7 @@ func Defaults() Options {
 		Upstream: upstream.Defaults(),
 		Head:     10 * time.Second, HeadBytes: 64 << 10, Idle: 75 * time.Second,
 		BodyRate: 240, BodyWindow: 30 * time.Second,
-		Write: 75 * time.Second, Streams: 250, Connections: 16384,
+		Write: 75 * time.Second, Streams: 250, LastRetry: 250 * time.Millisecond, Connections: 16384,
 		DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
 	}
 }

@@ -136,7 +136,7 @@ func TestNoRetryOfTrailers(t *testing.T) {
 
 // TestRetriesAreFew: at most 2 for a request, and none beyond the budget.
 func TestRetriesAreFew(t *testing.T) {
-	s := started(t)
+	s := started(t, func(o *Options) { o.LastRetry = 0 })
 	var all []wire.Endpoint
 	var servers []*http1.Server
 	for _, uid := range []string{"a", "b", "c", "d", "e"} {
@@ -164,6 +164,32 @@ func TestRetriesAreFew(t *testing.T) {
 	b, _ := s.proxy.backends.Load(cheddar)
 	if n := b.(*backend).counts.retries.Load(); n != 10 {
 		t.Errorf("%d retries are counted", n)
+	}
+}
+
+// TestLastRetryWaits: of endpoints that end together, at one after the other of which a request is lost, the proxy is told
+// before the last retry.
+func TestLastRetryWaits(t *testing.T) {
+	s := started(t, func(o *Options) { o.LastRetry = 2 * time.Second })
+	well, _ := played(t, "well", func(s *http1.Session) {
+		s.Head()
+		s.Say(hello)
+	})
+	var lost atomic.Int64
+	var ending []wire.Endpoint
+	for _, uid := range []string{"a", "b", "c"} {
+		e, _ := played(t, uid, func(session *http1.Session) {
+			session.Head()
+			session.Reset()
+			if lost.Add(1) == 2 {
+				tell(t, s, patient(well)...)
+			}
+		})
+		ending = append(ending, e)
+	}
+	tell(t, s, append(patient(ending...), web(), route("all"))...)
+	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+		t.Error(text)
 	}
 }
 

@@ -180,13 +180,32 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 			b.counts.exhausted.Add(1)
 			return false
 		}
+		if t.retries == balance.MaxRetries-1 && !x.pause() {
+			return false
+		}
 		b.counts.retries.Add(1)
 		t.seen = failed
 		t.retries++
-		t.since = now
+		t.since = time.Now()
 		return true
 	}
 	return false
+}
+
+// pause waits before the last retry, within the route's time-out, and is false where the client has left meanwhile.
+func (x *exchange) pause() bool {
+	d := x.p.options.LastRetry
+	if late := x.route.Timeout; late > 0 {
+		d = min(d, time.Duration(late)*time.Millisecond-time.Since(x.start))
+	}
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return true
+	case <-x.r.Context().Done():
+		return false
+	}
 }
 
 // isFault reports whether a failure is held against the endpoint: it refused, reset, or did not answer in time.
