@@ -113,8 +113,10 @@ func create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// proxyPort is where proxies are reached on each node.
-const proxyPort = 80
+const (
+	// proxyPort is where proxies are reached on each node, proxyRate how many requests a second are sent to them.
+	proxyPort, proxyRate = 80, 2100
+)
 
 // sending sends requests straight to a port of nodes until it is stopped, nine of ten on kept connections: what becomes
 // of them is between those who serve there and endpoints.
@@ -124,7 +126,7 @@ func sending(ctx context.Context, t *testing.T, nodes []*cluster.Node, port int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := traffic.Options{Rate: rate, MaxFailures: 10_000}
+	options := traffic.Options{Rate: proxyRate, MaxFailures: 10_000}
 	for _, r := range requests {
 		for _, node := range nodes {
 			kept := traffic.Stream{
@@ -163,7 +165,7 @@ func churn(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 		t.Error(err)
 	}
 	report := stop()
-	t.Logf("%d requests, %.0f a second, %d failed", report.Requests, report.Rate, report.Failed)
+	t.Logf("%d requests, %.0f a second, %d failed, %d late, at most by %s", report.Requests, report.Rate, report.Failed, report.Late, report.MaxLate)
 	lost := map[string]int{}
 	for _, f := range report.Failures {
 		method, to, _ := strings.Cut(f.Stream, " ")
@@ -218,9 +220,11 @@ func controlChurn(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 // most is how many pods each backend has, at most.
 const most = 10
 
-// steps are how many pods a backend has in turn: it loses most at once, and gets them back few at a time, because
-// what starts them takes the machine that has to answer meanwhile.
+// steps are how many pods a backend has in turn: it loses most at once, and gets them back few at a time with a rest
+// after each, because what starts them takes the machine that has to answer meanwhile.
 var steps = []int32{1, 4, 7, most}
+
+const rest = 4 * time.Second
 
 // scale takes one backend after the other through all steps, all of them or those named, for a time or until done, and
 // says when their pods ended.
@@ -241,6 +245,10 @@ func scale(ctx context.Context, namespace string, during time.Duration, done fun
 				e := ended[name]
 				e.spans = append(e.spans, [2]time.Time{from, time.Now()})
 				ended[name] = e
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(rest):
 			}
 		}
 	}
