@@ -93,7 +93,7 @@ race: gcc ## Run the tests of controllers and adapters under the race detector (
 # What is left out of `make test`, which is to end within an hour, is played here.
 CHECKS ?= 12000
 SEED ?= $(shell echo $$((RANDOM * 1000)))
-LONG := TestProxyEndpoints|TestSoakIngress|TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
+LONG := TestSoakIngress|TestSingleEvents|TestMoveFromADaemonSet|TestChartOfTheReleaseBefore|TestComparison
 RACED_ON_NODES := TestHostNetwork|TestControllerKilled
 .PHONY: soak
 soak: soak-simulation soak-nodes ## Try many other scenarios of the simulation than `make unit` does (CHECKS=12000 of each property, from SEED on), and on real nodes the longest, and some under the race detector (root)
@@ -127,6 +127,8 @@ CASES ?= controller-killed|drain
 
 # One half of test/e2e, by time: what follows pages as a reader would, and the example of the specification.
 SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration
+# What sends as many requests as the machine can, while pods come and go.
+ALONE := TestProxyEndpoints
 
 # What takes minutes of test/peers.
 SCAN := ^TestScan$$
@@ -144,10 +146,12 @@ cluster-test: prepare ## Run the API-server and real-cluster tests
 	@go test -count 1 -v -timeout 30m ./test/variants
 ifeq ($(LEFT_OUT),)
 	@echo '== rollouts on real nodes, and beside them, on another cluster, the documented commands'
-	@log=$$(mktemp); E2E_CLUSTER=ids-e2e-2 go test -count 1 -v -timeout 60m ./test/e2e -run '$(SECOND_HALF)' -skip '$(LONG)' >"$$log" 2>&1 & second=$$!; \
+	@log=$$(mktemp); E2E_CLUSTER=ids-e2e-2 go test -count 1 -v -timeout 60m ./test/e2e -run '$(SECOND_HALF)' -skip '$(ALONE)|$(LONG)' >"$$log" 2>&1 & second=$$!; \
 	trap 'kill $$second 2>/dev/null || true; rm -f "$$log"' EXIT; failed=0; \
-	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(LONG)' || failed=1; \
+	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(ALONE)|$(LONG)' || failed=1; \
 	wait $$second || failed=1; cat "$$log"; exit $$failed
+	@echo '== what endpoints and controllers do to proxies, on real nodes and alone'
+	@go test -count 1 -v -timeout 30m ./test/e2e -run '^$(ALONE)$$'
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else

@@ -126,7 +126,8 @@ func sending(ctx context.Context, t *testing.T, nodes []*cluster.Node, port int,
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := traffic.Options{Rate: proxyRate, MaxFailures: 10_000}
+	// What is late because the machine is busy with pods is not lost.
+	options := traffic.Options{Rate: proxyRate, MaxFailures: 10_000, Timeout: 30 * time.Second}
 	for _, r := range requests {
 		for _, node := range nodes {
 			kept := traffic.Stream{
