@@ -109,6 +109,7 @@ func (f *flags) register(set *flag.FlagSet) {
 	set.Int64Var(&o.MaxBody, "max-body-bytes", o.MaxBody, "how many `bytes` a request's body may have: 413 beyond; 0: any number")
 	set.IntVar(&o.Streams, "max-streams", o.Streams, "`number` of requests at a time on a connection of HTTP/2")
 	set.IntVar(&o.Connections, "max-connections", o.Connections, "`number` of connections that clients may have open, idle ones of TLS take about 50 KiB each: beyond, those that have waited longest for a request make room for new ones; 0: any number")
+	set.DurationVar(&o.LastRetry, "last-retry-delay", o.LastRetry, "how long the last retry of a request waits, so that endpoints which end together are known by then; 0: not at all")
 	set.DurationVar(&o.DrainDelay, "drain-delay", o.DrainDelay, "for how long connections are taken as before, from SIGTERM on")
 	set.DurationVar(&o.DrainIdle, "drain-idle", o.DrainIdle, "for how long idle connections are left open at least, from SIGTERM on")
 	set.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "after how long what goes on is ended, from SIGTERM on")

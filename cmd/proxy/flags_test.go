@@ -109,7 +109,7 @@ func TestEachFlag(t *testing.T) {
 		"--client-write-timeout=4s", "--body-rate=5", "--body-rate-window=6s", "--max-body-bytes=7", "--max-streams=8", "--drain-delay=9s",
 		"--drain-idle=10s", "--drain-timeout=11s", "--connect-timeout=12s", "--response-head-timeout=13s", "--response-head-bytes=14",
 		"--progress-timeout=15s", "--continue-timeout=16s", "--endpoint-idle-timeout=17s", "--endpoint-max-idle=18",
-		"--max-connections=19",
+		"--max-connections=19", "--last-retry-delay=20s",
 	}, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestEachFlag(t *testing.T) {
 		options: proxy.Options{
 			Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
 			Head:    1 * time.Second, HeadBytes: 2, Idle: 3 * time.Second, Write: 4 * time.Second, BodyRate: 5, BodyWindow: 6 * time.Second,
-			MaxBody: 7, Streams: 8, Connections: 19, DrainDelay: 9 * time.Second, DrainIdle: 10 * time.Second, DrainTimeout: 11 * time.Second,
+			MaxBody: 7, Streams: 8, Connections: 19, LastRetry: 20 * time.Second, DrainDelay: 9 * time.Second, DrainIdle: 10 * time.Second, DrainTimeout: 11 * time.Second,
 			Upstream: upstream.Options{Connect: 12 * time.Second, Head: 13 * time.Second, HeadBytes: 14, Progress: 15 * time.Second,
 				Continue: 16 * time.Second, Idle: 17 * time.Second, MaxIdle: 18},
 		}}
