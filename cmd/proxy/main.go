@@ -27,6 +27,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/garbage"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/peers"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/subscription"
 )
 
@@ -70,10 +71,12 @@ func serve(f flags) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	log.Info("starting", "version", version)
 
-	f.options.Log, f.options.Reserved = fewOf(log), f.reserved()
+	var told *subscription.Subscription
+	shared := peers.Ports{Pod: f.podName, Set: func() string { return told.IngressDaemonSet() }, Open: proxy.ListenShared, Log: log}
+	f.options.Log, f.options.Reserved, f.options.Listen = fewOf(log), f.reserved(), shared.Listen
 	server := proxy.NewServer(f.options)
 	listening := &ports{server: server, log: log}
-	told := subscription.New(subscription.Options{
+	told = subscription.New(subscription.Options{
 		Node: f.podName, Connect: controller{f.controllerDir, f.tokenFile}.connect,
 		Apply: listening.apply, Unavailable: listening.refusals, Directory: f.snapshotDir, Log: log,
 	})

@@ -52,6 +52,7 @@ var web = types.NamespacedName{Namespace: "ingress", Name: "web"}
 // replica is a controller on loopback, with an authority of its own.
 type replica struct {
 	*delta.Server
+	set       types.NamespacedName
 	address   string
 	authority []byte
 	// stop ends it and its streams.
@@ -73,21 +74,26 @@ func (c counting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// newReplica lets in who shows that token.
+// newReplica lets in who shows that token, as web's.
 func newReplica(t *testing.T, token string) *replica {
+	t.Helper()
+	return newReplicaOf(t, token, web)
+}
+
+func newReplicaOf(t *testing.T, token string, set types.NamespacedName) *replica {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := selfsigned.For(t, delta.ServerName)
-	r := &replica{address: l.Addr().String(), authority: own.Chain, reports: make(chan delta.Report, 100)}
+	r := &replica{set: set, address: l.Addr().String(), authority: own.Chain, reports: make(chan delta.Report, 100)}
 	r.Server = delta.NewServer(delta.Options{
 		Identify: func(ctx context.Context) (delta.Peer, error) {
 			if delta.TokenOf(ctx) != token {
 				return delta.Peer{}, status.Error(codes.Unauthenticated, "another token")
 			}
-			return delta.Peer{IngressDaemonSet: web, Pod: "web-0"}, nil
+			return delta.Peer{IngressDaemonSet: set, Pod: set.Name + "-0"}, nil
 		},
 		Report: func(said delta.Report) { r.reports <- said },
 	})
@@ -108,7 +114,7 @@ func newReplica(t *testing.T, token string) *replica {
 // commit tells proxies, of which none refuses anything that the controller itself would.
 func (r *replica) commit(t *testing.T, set ...wire.Resource) {
 	t.Helper()
-	if _, refused := r.Commit(web, set, nil); len(refused) > 0 {
+	if _, refused := r.Commit(r.set, set, nil); len(refused) > 0 {
 		t.Fatalf("refused is %v", refused)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestFromStartToEnd: it is not ready until a controller has told it what to serve, then requests are routed.
@@ -145,6 +146,19 @@ func TestControllerIsLeftFirst(t *testing.T) {
 	<-answered
 }
 
+// saves waits for a first snapshot, of so many resources.
+func (p *pod) saves(t *testing.T, n int) {
+	t.Helper()
+	await.True(t, "there is a snapshot", func() bool {
+		b, err := os.ReadFile(filepath.Join(p.directory, "snapshot", "snapshot-1"))
+		if err != nil {
+			return false
+		}
+		s, err := holdings.DecodeSnapshot(b)
+		return err == nil && len(s.Held.Resources) == n
+	})
+}
+
 // TestKilled: started again where no controller is, it serves what the one before it was told.
 func TestKilled(t *testing.T) {
 	r, p := newReplica(t, "first"), newPod(t)
@@ -152,14 +166,7 @@ func TestKilled(t *testing.T) {
 	running := p.start(t)
 	told := all(p.port.Number, saying(t, "hello"))
 	r.commit(t, told...)
-	await.True(t, "there is a snapshot", func() bool {
-		b, err := os.ReadFile(filepath.Join(p.directory, "snapshot", "snapshot-1"))
-		if err != nil {
-			return false
-		}
-		s, err := holdings.DecodeSnapshot(b)
-		return err == nil && len(s.Held.Resources) == len(told)
-	})
+	p.saves(t, len(told))
 	r.stop()
 	running.signal(t, syscall.SIGKILL)
 	running.code(t)
@@ -248,6 +255,56 @@ func portHeld(t *testing.T, told func(*pod) []wire.Resource) {
 	running.saying(t, "a port is listened at now")
 	if n := running.log.with(said); n != 1 {
 		t.Errorf("it says %d times that it is held", n)
+	}
+}
+
+// TestPortOfAnother: pods of one IngressDaemonSet share a port of their node, also one that starts where no controller
+// tells it anything any more. A pod of another one waits until the last of them has ended, gets none of its connections,
+// and says who has it.
+func TestPortOfAnother(t *testing.T) {
+	r, first, second := newReplica(t, "first"), newPod(t), newPod(t)
+	second.port = first.port
+	first.leadTo(t, r)
+	second.leadTo(t, r)
+	told := all(first.port.Number, saying(t, "hello"))
+	r.commit(t, told...)
+	sharing := func(p *pod, name string) *process {
+		running := p.start(t, "--pod-name="+name)
+		await.True(t, name+" shares the port", func() bool { return p.unready() == "" })
+		return running
+	}
+	old, left := sharing(first, "web-0"), sharing(second, "web-1")
+	second.saves(t, len(told))
+	r.stop()
+	left.signal(t, syscall.SIGKILL)
+	left.code(t)
+	left = sharing(second, "web-1")
+
+	more, newcomer := newReplicaOf(t, "first", types.NamespacedName{Namespace: "ingress", Name: "more"}), newPod(t)
+	newcomer.port = first.port
+	newcomer.leadTo(t, more)
+	more.commit(t, all(first.port.Number, saying(t, "more"))...)
+	newcomer.start(t, "--pod-name=more-0")
+	refused := func(by string) {
+		t.Helper()
+		want := []wire.Refusal{{Name: "listener/web", Reason: fmt.Sprintf("PortUnavailable: port %d: pod %s of another IngressDaemonSet listens there", first.port.Number, by)}}
+		if got := more.acknowledged(t, 1).Refused; !slices.Equal(got, want) {
+			t.Errorf("refused is %v, want %v", got, want)
+		}
+	}
+	refused("web-0")
+	old.signal(t, syscall.SIGKILL)
+	old.code(t)
+	refused("web-1")
+	for range 20 {
+		if got := second.got("/"); got != "hello" {
+			t.Fatalf("answered is %q", got)
+		}
+	}
+	left.signal(t, syscall.SIGTERM)
+	await.True(t, "the other one has the port", func() bool { return newcomer.unready() == "" })
+	if got := newcomer.got("/"); got != "more" {
+		t.Errorf("answered is %q", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"log"
+	"net"
 	"net/netip"
 	"time"
 
@@ -43,6 +44,9 @@ type Options struct {
 
 	// Reserved are ports at which no listener of the table is opened, and why.
 	Reserved map[uint16]string
+
+	// Listen opens listeners, nil is ListenShared.
+	Listen func(address string) (net.Listener, error)
 
 	// Log gets what net/http says of connections: broken handshakes, and panics. nil is nothing.
 	Log *log.Logger

@@ -53,6 +53,9 @@ type Unavailable struct {
 // NewServer has a Proxy with an empty table, and no listeners. Drain or Close ends both.
 func NewServer(o Options) *Server {
 	s := &Server{proxy: New(o), options: o, listen: ListenShared, bound: map[uint16]net.Listener{}, over: make(chan struct{})}
+	if o.Listen != nil {
+		s.listen = o.Listen
+	}
 	s.clients = clients{most: o.Connections, open: map[*clientConn]bool{}}
 	s.tls = &tls.Config{GetCertificate: s.certificate, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 	protocols := new(http.Protocols)

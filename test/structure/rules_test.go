@@ -110,7 +110,7 @@ var rules = []rule{
 		"internal/routing", "internal/routing/controller", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/issuer", "internal/routing/reviewer",
 	}, nil},
 	{"cmd/healthchecker", command, []string{"internal/nodehealth", "internal/nodehealth/connections", "internal/nodehealth/server"}, nil},
-	{"cmd/proxy", command, []string{"internal/garbage", "internal/proxy", "internal/proxy/console", "internal/proxy/scrape", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
+	{"cmd/proxy", command, []string{"internal/garbage", "internal/proxy", "internal/proxy/console", peers, "internal/proxy/scrape", "internal/proxy/subscription", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"cmd/kubectl-ids", command, []string{"internal/kubectl"}, nil},
 
 	{"examples/webhook-haproxy", example, []string{"api/v1alpha1/webhook"}, nil},

@@ -1,5 +1,5 @@
 // Package peers has the proxies of a node find and answer each other, so that whichever of those that share a port is
-// asked can answer for all of them.
+// asked can answer for all of them, and none opens a port at which those of another IngressDaemonSet listen.
 //
 // Each listens at an abstract Unix socket. Such sockets are of a network, so that those of the pods on the host's network
 // see each other's, without a folder that they share and without the API server. They have no owner: whoever listens at
@@ -56,10 +56,14 @@ var noKey = regexp.MustCompile(`[^a-z0-9.-]`)
 
 // NewKey is a key that no other process has.
 func NewKey(pod string) string {
-	pod = noKey.ReplaceAllString(pod, "-")
 	var drawn [8]byte
 	rand.Read(drawn[:])
-	return pod[:min(len(pod), mostPod)] + "~" + hex.EncodeToString(drawn[:])
+	return keyOf(pod, drawn)
+}
+
+func keyOf(pod string, number [8]byte) string {
+	pod = noKey.ReplaceAllString(pod, "-")
+	return pod[:min(len(pod), mostPod)] + "~" + hex.EncodeToString(number[:])
 }
 
 // PodOf is what a key has of the pod's name.
@@ -92,11 +96,19 @@ func (p *Peers) Socket(key string) string { return p.prefix + key }
 
 // Answer answers the other ones until the context ends.
 func (p *Peers) Answer(ctx context.Context, h http.Handler) error {
+	l, err := p.listen(ctx)
+	if err != nil {
+		return err
+	}
+	return Serve(ctx, l, h)
+}
+
+func (p *Peers) listen(ctx context.Context) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "unix", p.Socket(p.Own))
 	if err != nil {
-		return fmt.Errorf("listening for the other proxies of the node: %w", err)
+		return nil, fmt.Errorf("listening for the other proxies of the node: %w", err)
 	}
-	return Serve(ctx, ofUser{l, p.User}, h)
+	return ofUser{l, p.User}, nil
 }
 
 // Serve serves until the context ends, or the listener fails. It is for what processes of a node share: each

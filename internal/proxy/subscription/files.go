@@ -27,6 +27,18 @@ func (f *files) path(sequence uint64) string {
 	return filepath.Join(f.directory, fmt.Sprint("snapshot-", sequence%2))
 }
 
+// setPath is the file that says whose proxy it is.
+func (f *files) setPath() string { return filepath.Join(f.directory, "ingressdaemonset") }
+
+// readSet is empty where nobody said whose proxy it is.
+func (f *files) readSet() string {
+	set, err := os.ReadFile(f.setPath())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.log.Error("whose proxy this is cannot be read", "error", err)
+	}
+	return string(set)
+}
+
 // read gives what the later of the two holds. A broken one is passed over, and said.
 func (f *files) read() (held wire.Response, found bool) {
 	for i := range uint64(2) {

@@ -14,11 +14,24 @@ func (s *Subscription) Restore() bool {
 	if s.options.Directory == "" {
 		return false
 	}
+	if set := s.files.readSet(); set != "" {
+		s.set.Store(&set)
+	}
 	held, found := s.files.read()
 	if found {
 		s.sayRefused(s.take(held))
 	}
 	return found
+}
+
+// saveSet keeps whose the proxy is for the next process.
+func (s *Subscription) saveSet(set string) {
+	if s.options.Directory == "" {
+		return
+	}
+	if err := writeSecret(s.files.setPath(), []byte(set)); err != nil {
+		s.options.Log.Warn("whose proxy this is cannot be kept for its next start", "error", err)
+	}
 }
 
 // save has a snapshot written soon.

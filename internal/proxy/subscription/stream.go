@@ -45,6 +45,10 @@ func (s *Subscription) open(ctx context.Context) (*opened, error) {
 		end()
 		return nil, err
 	}
+	if set := client.IngressDaemonSet; set != s.IngressDaemonSet() && set != "" {
+		s.set.Store(&set)
+		s.saveSet(set)
+	}
 	return &opened{client, end, ctx.Done()}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/holdings"
@@ -52,6 +53,9 @@ type Subscription struct {
 	// saidRefused and saidUnsaved are what was said last of refusals and of snapshots, each by one
 	// goroutine: it is said once for as long as it lasts.
 	saidRefused, saidUnsaved string
+
+	// set is the proxy's IngressDaemonSet, nil where nobody has said.
+	set atomic.Pointer[string]
 
 	mu       sync.Mutex
 	holdings *holdings.Holdings
@@ -97,6 +101,15 @@ func (s *Subscription) State() State {
 	state := s.state
 	state.Position, state.Refused = s.holdings.Position(), s.holdings.Refused()
 	return state
+}
+
+// IngressDaemonSet is that of the proxy, as namespace/name, as a controller said it last, to this process or to the one
+// before it; empty where none did. Apply may ask.
+func (s *Subscription) IngressDaemonSet() string {
+	if set := s.set.Load(); set != nil {
+		return *set
+	}
+	return ""
 }
 
 // SayAgain has the controller told again what is unavailable.

@@ -23,6 +23,8 @@ type Client struct {
 	// Lifetime is after what the stream ends because its credentials do, counted from when it was opened; 0
 	// is never.
 	Lifetime time.Duration
+	// IngressDaemonSet is that of the proxy, as namespace/name; empty where the controller does not say.
+	IngressDaemonSet string
 }
 
 // Dial makes a connection, which is opened with the first stream. Options say at least how it is secured.
@@ -56,6 +58,9 @@ func Open(ctx context.Context, c *grpc.ClientConn) (*Client, error) {
 			return nil, fmt.Errorf("the lifetime of the stream is said to be %.20q", said[0])
 		}
 		client.Lifetime = time.Duration(milliseconds) * time.Millisecond
+	}
+	if said := header.Get(setKey); len(said) > 0 {
+		client.IngressDaemonSet = said[0]
 	}
 	return client, nil
 }

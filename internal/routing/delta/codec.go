@@ -37,6 +37,9 @@ const keepAlive = 10 * time.Second
 // stream; it is left out where they do not.
 const lifetimeKey = "lifetime-milliseconds"
 
+// setKey is the header that says of which IngressDaemonSet the proxy is, as namespace/name.
+const setKey = "ingressdaemonset"
+
 // described is the method without its handler.
 var described = grpc.StreamDesc{StreamName: method, ServerStreams: true, ClientStreams: true}
 

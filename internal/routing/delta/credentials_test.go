@@ -89,7 +89,7 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-// TestLifetime: a stream says how long its credentials hold, and ends with them, or when its pod is gone.
+// TestLifetime: a stream says how long its credentials hold, whose the proxy is, and ends with them, or when its pod is gone.
 func TestLifetime(t *testing.T) {
 	expired := serve(t, func(context.Context) (Peer, error) {
 		p := web0
@@ -111,6 +111,9 @@ func TestLifetime(t *testing.T) {
 	})
 	s.Commit(web, nil, nil)
 	c, _ = s.subscribe(t, nil)
+	if c.IngressDaemonSet != web.String() {
+		t.Errorf("a proxy is said to be of %q", c.IngressDaemonSet)
+	}
 	if c.Lifetime > time.Hour || c.Lifetime < 50*time.Minute {
 		t.Errorf("the token holds for an hour, and %v is said", c.Lifetime)
 	}

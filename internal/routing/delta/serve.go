@@ -63,7 +63,7 @@ func (s *Server) serve(g grpc.ServerStream) error {
 		said.Ended = true
 		s.options.Report(said)
 	}()
-	if err := g.SendHeader(lifetime(peer)); err != nil {
+	if err := g.SendHeader(headerTo(peer)); err != nil {
 		return err
 	}
 	go p.listen()
@@ -101,13 +101,14 @@ func newStream(g grpc.ServerStream, peer Peer) *peerStream {
 // longest bounds the lifetime that is said: a stream may be renewed before it must be.
 const longest = 24 * time.Hour
 
-// lifetime is the header that says it.
-func lifetime(peer Peer) metadata.MD {
-	if peer.Until.IsZero() {
-		return metadata.MD{}
+// headerTo says it, and whose the proxy is.
+func headerTo(peer Peer) metadata.MD {
+	header := metadata.Pairs(setKey, peer.IngressDaemonSet.String())
+	if !peer.Until.IsZero() {
+		left := min(max(time.Until(peer.Until), time.Millisecond), longest)
+		header.Set(lifetimeKey, strconv.FormatInt(left.Milliseconds(), 10))
 	}
-	left := min(max(time.Until(peer.Until), time.Millisecond), longest)
-	return metadata.Pairs(lifetimeKey, strconv.FormatInt(left.Milliseconds(), 10))
+	return header
 }
 
 func readRequest(b []byte) (wire.Request, error) {
