@@ -90,6 +90,13 @@ func (r *renewals) tell(ctx context.Context, t *testing.T, replica int) {
 	}
 }
 
+// whenever does something where something may be refused, or is no more.
+func (a *Acknowledgements) whenever(do func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusedChanged, a.gatewayChanged = do, func(types.NamespacedName) { do() }
+}
+
 // TestRenewal: that pods renew their streams, at whichever replica, changes nothing of what a status or an event says,
 // at no moment. What they refuse no more, or who is gone, is said no more.
 func TestRenewal(t *testing.T) {
@@ -117,8 +124,7 @@ func TestRenewal(t *testing.T) {
 					t.Errorf("draw %d: refused is %v", number, got)
 				}
 			}
-			leader.refusedChanged = check
-			leader.gatewayChanged = func(types.NamespacedName) { check() }
+			leader.whenever(check)
 			check()
 			for range 20 {
 				pod := pods[r.draw.IntN(len(pods))]
@@ -129,7 +135,7 @@ func TestRenewal(t *testing.T) {
 
 			time.Sleep(2 * hearOthers)
 			synctest.Wait()
-			leader.refusedChanged, leader.gatewayChanged = func() {}, func(types.NamespacedName) {}
+			leader.whenever(func() {})
 			r.report("web-0", r.at["web-0"], false, 8, nil)
 			// A replica whose stream breaks may have told of it the moment before.
 			time.Sleep(3*time.Second + hearOthers)
