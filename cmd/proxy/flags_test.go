@@ -89,7 +89,7 @@ func TestDefaults(t *testing.T) {
 		console: "127.0.0.1:9080",
 		options: proxy.Options{
 			Head: 10 * time.Second, HeadBytes: 64 << 10, Idle: 75 * time.Second, Write: 75 * time.Second, BodyRate: 240, BodyWindow: 30 * time.Second,
-			Streams: 250, Connections: 16384, DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
+			Streams: 250, LastRetry: 250 * time.Millisecond, Connections: 16384, DrainDelay: 5 * time.Second, DrainIdle: 5 * time.Second, DrainTimeout: 60 * time.Second,
 			Upstream: upstream.Options{Connect: time.Second, Head: 60 * time.Second, HeadBytes: 64 << 10, Progress: 75 * time.Second,
 				Continue: time.Second, Idle: 75 * time.Second, MaxIdle: 256},
 		}}
