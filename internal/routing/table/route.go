@@ -24,7 +24,7 @@ type Route struct {
 	*wire.Route
 	Name string
 	// Kept is for who serves the route: what it would else look up by name for each request. No Table looks at it.
-	Kept atomic.Value
+	Kept       atomic.Value
 	candidates []*candidate
 	listeners  []string
 	// hosts are keys of its hostnames, one that is empty where it has none.
