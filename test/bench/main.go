@@ -83,6 +83,7 @@ var cases = []struct {
 	{"targets", keptTargets},
 	{"account", keptAccount},
 	{"proxy-request", proxyRequest},
+	{"proxy-floor", proxyFloor},
 	{"proxy-body", proxyBody},
 	{"proxy-handshake", proxyHandshake},
 	{"proxy-hosts", proxyHosts},

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -29,7 +32,16 @@ const (
 
 // besideNginx measures a case of a proxy and nginx, each of which does what do does at its ports.
 func besideNginx(ctx context.Context, o options, r *report, c comparison, do func(context.Context, ports, int) error) error {
-	return withProxies(ctx, o.proxy, func(ctx context.Context, p *proxies) error {
+	start := func(ctx context.Context, p *proxies, at ports) (*running, error) {
+		return p.startProxy(ctx, "proxy", p.example(at)...)
+	}
+	return startedBesideNginx(ctx, o.proxy, r, o.rounds, c, start, do)
+}
+
+// startedBesideNginx does so with what start starts of a package at ports.
+func startedBesideNginx(ctx context.Context, pkg string, r *report, rounds int, c comparison,
+	start func(context.Context, *proxies, ports) (*running, error), do func(context.Context, ports, int) error) error {
+	return withProxies(ctx, pkg, func(ctx context.Context, p *proxies) error {
 		other, otherAt, err := p.startNginx(ctx)
 		if err != nil {
 			return err
@@ -38,13 +50,13 @@ func besideNginx(ctx context.Context, o options, r *report, c comparison, do fun
 		if err != nil {
 			return err
 		}
-		own, err := p.startProxy(ctx, "proxy", p.example(at)...)
+		own, err := start(ctx, p, at)
 		if err != nil {
 			return err
 		}
 		c.own = side{own.name, func(ctx context.Context, times int) error { return do(ctx, at, times) }, own.cpu}
 		c.other = side{other.name, func(ctx context.Context, times int) error { return do(ctx, otherAt, times) }, other.cpu}
-		return c.compare(ctx, r, o.rounds)
+		return c.compare(ctx, r, rounds)
 	})
 }
 
@@ -69,6 +81,30 @@ func proxyRequest(ctx context.Context, o options, r *report) error {
 	return besideNginx(ctx, o, r, c, func(ctx context.Context, at ports, times int) error {
 		return get(at, smallPath, smallBody).send(ctx, times)
 	})
+}
+
+// proxyFloor is the same GET at the least that a proxy made of net/http's Server takes (docs/adr/0037).
+func proxyFloor(ctx context.Context, o options, r *report) error {
+	start := func(ctx context.Context, p *proxies, at ports) (*running, error) {
+		plain, _ := at.addresses()
+		bare, err := p.start("bare", exec.CommandContext(ctx, p.program, "--address="+plain, "--endpoints="+joined(p.small)))
+		if err != nil {
+			return nil, err
+		}
+		return bare, bare.awaitPort(ctx, plain)
+	}
+	c := comparison{name: "proxy-floor", times: requestsEach}
+	return startedBesideNginx(ctx, "./test/bench/bare", r, o.rounds, c, start, func(ctx context.Context, at ports, times int) error {
+		return get(at, smallPath, smallBody).send(ctx, times)
+	})
+}
+
+func joined(addresses []net.Addr) string {
+	var all []string
+	for _, a := range addresses {
+		all = append(all, a.String())
+	}
+	return strings.Join(all, ",")
 }
 
 // proxyBody is a GET whose answer has a mebibyte.
