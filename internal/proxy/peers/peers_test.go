@@ -60,6 +60,13 @@ func asked(t *testing.T, p *Peers) map[string]Answer {
 func TestAskAll(t *testing.T) {
 	a, b := serves(t, "web-a", "of a"), serves(t, "web-b", "of b")
 	long := serves(t, "web-long", strings.Repeat("x", most+1))
+	endless := New("test", "web-endless", 0)
+	runs(t, endless, func(w http.ResponseWriter, _ *http.Request) {
+		const much = 64 << 20
+		if n, _ := io.Copy(w, io.LimitReader(zeros{}, much)); n == much {
+			t.Error("all is read of one that has no end")
+		}
+	})
 	frozen := New("test", "web-frozen", 0)
 	l, err := net.Listen("unix", frozen.Socket(frozen.Own))
 	if err != nil {
@@ -76,10 +83,15 @@ func TestAskAll(t *testing.T) {
 			t.Fatalf("it takes %s", took)
 		}
 		_, own := all[a.Own]
-		return !own && len(all) == 3 && string(all[b.Own].Content) == "of b" && errors.Is(all[long.Own].Err, ErrTooMuch) && all[long.Own].Content == nil &&
+		return !own && len(all) == 4 && errors.Is(all[endless.Own].Err, ErrTooMuch) && string(all[b.Own].Content) == "of b" && errors.Is(all[long.Own].Err, ErrTooMuch) && all[long.Own].Content == nil &&
 			all[frozen.Own].Err != nil && strings.Contains(all[frozen.Own].Err.Error(), "does not answer within 1s")
 	})
 }
+
+// zeros has no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestMost: of however many answer, so many are read.
 func TestMost(t *testing.T) {
