@@ -225,7 +225,7 @@ const most = 10
 // after each, because what starts them takes the machine that has to answer meanwhile.
 var steps = []int32{1, 4, 7, most}
 
-const rest = 12 * time.Second
+const rest = 8 * time.Second
 
 // scale takes one backend after the other through all steps, all of them or those named, for a time or until done, and
 // says when their pods ended.
