@@ -344,3 +344,8 @@ func TestMakeTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestAnnotationsOfServices are all on the page that says how endpoints are used.
+func TestAnnotationsOfServices(t *testing.T) {
+	mentions(t, "docs/guides/proxies.md", append(constants(t, "internal/routing/policy.go", "Annotation"), constants(t, "internal/routing/weights.go", "Annotation")...))
+}
