@@ -9,6 +9,8 @@ NODES ?= 3
 SIMULATED_NODES ?=
 
 export CGO_ENABLED ?= 0
+# make check has vet look at everything once, and not each go test again.
+export GOFLAGS += -vet=off
 # What is told apart below by modules is one workspace, whatever the environment says.
 unexport GOWORK
 

@@ -159,7 +159,7 @@ func (v variant) caught(t *testing.T) []string {
 	if out, err := command(dir, overlay, "build", "./"+filepath.Dir(v.file)).CombinedOutput(); err != nil {
 		t.Fatalf("it does not compile: mend the variant in this test\n%s", out)
 	}
-	args := []string{"test", "-json", "-count=1", "-timeout=10m", "-run=^(" + v.tests + ")$", v.in}
+	args := []string{"test", "-json", "-count=1", "-timeout=10m", "-vet=off", "-ldflags=-s -w", "-run=^(" + v.tests + ")$", v.in}
 	if draws(t, v.in) {
 		args = append(args, "-rapid.nofailfile")
 	}
