@@ -128,7 +128,7 @@ aws-check: ## Ask a real AWS account what the tests ask its emulator (says what 
 CASES ?= controller-killed|drain
 
 # One half of test/e2e, by time: what follows pages as a reader would, and the example of the specification.
-SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration
+SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration|TestProxiesBeside
 # What sends as many requests as the machine can, while pods come and go.
 ALONE := TestProxyEndpoints
 

@@ -77,7 +77,7 @@ func TestProxyEndpoints(t *testing.T) {
 		name string
 		play func(context.Context, *testing.T, *harness.Fleet)
 	}{
-		{"churn", churn}, {"kube-proxy", controlChurn}, {"resets", resets}, {"apart", apart}, {"beside", beside},
+		{"churn", churn}, {"kube-proxy", controlChurn}, {"resets", resets}, {"apart", apart},
 	} {
 		if !t.Run(each.name, func(t *testing.T) { each.play(ctx, t, fleet) }) {
 			t.Log(standing(ctx, fleet))
