@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -204,6 +206,29 @@ func TestClose(t *testing.T) {
 	}
 	fine(t, p, get(), "hello")
 	p.Close()
+}
+
+// TestPoolKeepsNoText: a UID is part of all that was told when its endpoint came, which goes with the next that is told.
+func TestPoolKeepsNoText(t *testing.T) {
+	const pods, told = 64, 1 << 20
+	pools := NewPools(Defaults())
+	before := kept()
+	for i := range pods {
+		text := strings.Repeat("x", told)
+		pools.Open(Key{netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(i)), text[:36]})
+	}
+	if more := kept() - before; more > pods*told/4 {
+		t.Errorf("%d pools keep %d bytes", pods, more)
+	}
+	runtime.KeepAlive(pools)
+}
+
+// kept is how many bytes are used.
+func kept() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestIdle: connections are closed when they were idle for too long or are too many, the oldest first.

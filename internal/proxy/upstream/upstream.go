@@ -11,6 +11,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 )
@@ -69,6 +70,8 @@ func (s *Pools) Open(k Key) *Pool {
 	defer s.mu.Unlock()
 	p := s.byKey[k]
 	if p == nil {
+		// The text that it is part of is all that was told of a backend, and is not to stay for it.
+		k.UID = strings.Clone(k.UID)
 		ctx, leave := context.WithCancel(context.Background())
 		p = &Pool{pools: s, key: k, gone: ctx, leave: leave}
 		s.byKey[k] = p
