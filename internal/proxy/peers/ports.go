@@ -30,7 +30,8 @@ type Ports struct {
 }
 
 // Listen opens the port of an address, unless a pod of another IngressDaemonSet listens there, and says to others that it
-// does for as long as the port is open. It says so before it looks: of two that come at once none misses the other.
+// does for as long as the port is open. It says so before it looks: of two that come at once none misses the other. Where
+// one is there already it says nothing: that is tried again and again, and would keep those from the port that share it.
 func (p Ports) Listen(address string) (net.Listener, error) {
 	set := p.Set()
 	if set == "" {
@@ -41,6 +42,9 @@ func (p Ports) Listen(address string) (net.Listener, error) {
 		return nil, err
 	}
 	at := listeningAt(port, p.Pod, set)
+	if pod, is, _ := at.ofAnotherSet(); is {
+		return nil, errTaken(pod)
+	}
 	said, err := at.listen(context.Background())
 	if err != nil {
 		p.Log.Warn("other proxies of the node are not told of a port", "port", port, "error", err)
@@ -60,9 +64,13 @@ func (p Ports) openBeside(at *Peers, address string) (net.Listener, error) {
 	case err != nil:
 		p.Log.Warn("whether others listen at a port is not known", "address", address, "error", err)
 	case is:
-		return nil, fmt.Errorf("pod %s of another IngressDaemonSet listens there", pod)
+		return nil, errTaken(pod)
 	}
 	return p.Open(address)
+}
+
+func errTaken(pod string) error {
+	return fmt.Errorf("pod %s of another IngressDaemonSet listens there", pod)
 }
 
 // listeningAt are the proxies that listen at a port. Half of the number of their keys is a sum of the IngressDaemonSet's

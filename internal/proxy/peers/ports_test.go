@@ -1,10 +1,12 @@
 package peers
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
@@ -59,6 +61,29 @@ func TestPorts(t *testing.T) {
 	opened(t, other, address)
 	if _, err := portsOf("web-d", "ingress/web").Listen(address); err == nil || !strings.Contains(err.Error(), "pod more-a ") {
 		t.Errorf("when the other one listens, one of the first is told %v", err)
+	}
+}
+
+// TestPortTriedAgain: who tries to have a port that others have keeps none from it that shares it with them.
+func TestPortTriedAgain(t *testing.T) {
+	address := free(t)
+	opened(t, portsOf("web-a", "ingress/web"), address)
+	ctx, stop := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer stop()
+	for range 4 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				if l, err := portsOf("more-a", "ingress/more").Listen(address); err == nil {
+					l.Close()
+					t.Error("another one's pod listens beside them")
+				}
+			}
+		})
+	}
+	for range 200 {
+		opened(t, portsOf("web-b", "ingress/web"), address).Close()
 	}
 }
 
