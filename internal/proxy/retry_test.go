@@ -193,6 +193,24 @@ func TestLastRetryWaits(t *testing.T) {
 	}
 }
 
+// TestLastRetryInTime: the wait before the last retry leaves it some of the route's time-out.
+func TestLastRetryInTime(t *testing.T) {
+	s := started(t, func(o *Options) { o.LastRetry = time.Hour })
+	var n atomic.Int64
+	e, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
+		if n.Add(1) < 3 {
+			s.Reset()
+			return
+		}
+		s.Say(hello)
+	})
+	tell(t, s, append(patient(e), web(), route("all", func(r *wire.Route) { r.Timeout = 4000 }))...)
+	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+		t.Error(text)
+	}
+}
+
 // TestOnlyEndpoint: a request whose connection was reset is tried again on another of the same endpoint,
 // where there is no other.
 func TestOnlyEndpoint(t *testing.T) {

@@ -192,11 +192,12 @@ func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
 	return false
 }
 
-// pause waits before the last retry, within the route's time-out, and is false where the client has left meanwhile.
+// pause waits before the last retry, and is false where the client has left meanwhile. Of what is left of the route's
+// time-out it takes half at most: the rest is for the retry.
 func (x *exchange) pause() bool {
 	d := x.p.options.LastRetry
 	if late := x.route.Timeout; late > 0 {
-		d = min(d, time.Duration(late)*time.Millisecond-time.Since(x.start))
+		d = min(d, (time.Duration(late)*time.Millisecond-time.Since(x.start))/2)
 	}
 	over := time.NewTimer(d)
 	defer over.Stop()
