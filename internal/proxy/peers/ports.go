@@ -13,15 +13,19 @@ import (
 	"time"
 )
 
-// findingOut is how long it may take to reach one that says that it listens.
-const findingOut = time.Second
+const (
+	// findingOut is how long it may take to reach one that says that it listens.
+	findingOut = time.Second
+	// knownWithin is how soon others are told of ports that were open before it was known whose the proxy is.
+	knownWithin = time.Second
+)
 
 // Ports opens ports that proxies of one IngressDaemonSet share, and those of two do not. The controller says which
 // proxies have a port, of two IngressDaemonSets that there are; pods of one that is gone, or that leave a node, listen
 // until they end, and only they know.
 type Ports struct {
 	// Pod is the proxy's, Set the name of its IngressDaemonSet, empty where that is not known: then it shares ports
-	// with all.
+	// with all, until it is.
 	Pod string
 	Set func() string
 	// Open opens a port that processes of the user share.
@@ -33,13 +37,13 @@ type Ports struct {
 // does for as long as the port is open. It says so before it looks: of two that come at once none misses the other. Where
 // one is there already it says nothing: that is tried again and again, and would keep those from the port that share it.
 func (p Ports) Listen(address string) (net.Listener, error) {
-	set := p.Set()
-	if set == "" {
-		return p.Open(address)
-	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
+	}
+	set := p.Set()
+	if set == "" {
+		return p.listenUnknown(address, port)
 	}
 	at := listeningAt(port, p.Pod, set)
 	if pod, is, _ := at.ofAnotherSet(); is {
@@ -57,6 +61,38 @@ func (p Ports) Listen(address string) (net.Listener, error) {
 	}
 	go letGo(said)
 	return announced{l, said}, nil
+}
+
+// listenUnknown opens a port before it is known whose the proxy is, and says to others that it listens when it is: a
+// replica of the controller that does not say so may be the first that tells it anything.
+func (p Ports) listenUnknown(address, port string) (net.Listener, error) {
+	l, err := p.Open(address)
+	if err != nil {
+		return nil, err
+	}
+	open, closed := context.WithCancel(context.Background())
+	go p.sayLater(open, port)
+	return unknown{l, closed}, nil
+}
+
+// sayLater says it until the context ends.
+func (p Ports) sayLater(open context.Context, port string) {
+	tick := time.NewTicker(knownWithin)
+	defer tick.Stop()
+	for p.Set() == "" {
+		select {
+		case <-tick.C:
+		case <-open.Done():
+			return
+		}
+	}
+	said, err := listeningAt(port, p.Pod, p.Set()).listen(open)
+	if err != nil {
+		p.Log.Warn("other proxies of the node are not told of a port", "port", port, "error", err)
+		return
+	}
+	defer context.AfterFunc(open, func() { said.Close() })()
+	letGo(said)
 }
 
 func (p Ports) openBeside(at *Peers, address string) (net.Listener, error) {
@@ -121,6 +157,17 @@ func letGo(l net.Listener) {
 		}
 		conn.Close()
 	}
+}
+
+// unknown is a port of which others are told once it is known whose the proxy is.
+type unknown struct {
+	net.Listener
+	closed context.CancelFunc
+}
+
+func (l unknown) Close() error {
+	defer l.closed()
+	return l.Listener.Close()
 }
 
 // announced is a port of which others are told.

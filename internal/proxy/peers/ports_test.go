@@ -7,9 +7,11 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 )
 
@@ -93,6 +95,29 @@ func TestPortOfUnknown(t *testing.T) {
 	opened(t, portsOf("web-a", ""), address)
 	opened(t, portsOf("more-a", "ingress/more"), address)
 	opened(t, portsOf("web-b", ""), address)
+}
+
+// TestPortKnownLater: a proxy that learns whose it is when it listens already says so, for as long as it does.
+func TestPortKnownLater(t *testing.T) {
+	address := free(t)
+	var set atomic.Value
+	set.Store("")
+	later := portsOf("web-a", "")
+	later.Set = func() string { return set.Load().(string) }
+	l := opened(t, later, address)
+	opened(t, later, free(t)).Close()
+	set.Store("ingress/web")
+	_, port, _ := strings.Cut(address, ":")
+	looks := listeningAt(port, "more-a", "ingress/more")
+	await.True(t, "it says that it listens", func() bool {
+		pod, is, err := looks.ofAnotherSet()
+		return is && pod == "web-a" && err == nil
+	})
+	l.Close()
+	await.True(t, "it says so no more", func() bool {
+		_, is, err := looks.ofAnotherSet()
+		return !is && err == nil
+	})
 }
 
 // TestFrozen: one that listens and does nothing more is there, also when it cannot be reached any more.
