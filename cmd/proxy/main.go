@@ -75,7 +75,7 @@ func serve(f flags) error {
 	shared := peers.Ports{Pod: f.podName, Set: func() string { return told.IngressDaemonSet() }, Open: proxy.ListenShared, Log: log}
 	f.options.Log, f.options.Reserved, f.options.Listen = fewOf(log), f.reserved(), shared.Listen
 	server := proxy.NewServer(f.options)
-	listening := &ports{server: server, log: log}
+	listening := newPorts(server, log)
 	told = subscription.New(subscription.Options{
 		Node: f.podName, Connect: controller{f.controllerDir, f.tokenFile}.connect,
 		Apply: listening.apply, Unavailable: listening.refusals, Directory: f.snapshotDir, Log: log,

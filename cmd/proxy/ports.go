@@ -15,8 +15,12 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
-// tryEvery is how often it is tried to listen where that was not possible.
-const tryEvery = time.Second
+// tryEvery is how often it is tried to listen where that was not possible, tryFirst how soon after a transaction, and
+// half as often each time: a port that goes from one IngressDaemonSet to another is free a moment later.
+const (
+	tryEvery = time.Second
+	tryFirst = 50 * time.Millisecond
+)
 
 // ports has a server listen where its table says, and keeps where it cannot.
 type ports struct {
@@ -31,6 +35,12 @@ type ports struct {
 	refused          []table.Refusal
 	// changed is called where other ports are not listened at, or for another reason, but for those of a transaction.
 	changed func()
+	// told holds one token where a transaction named a port that is not listened at.
+	told chan struct{}
+}
+
+func newPorts(server *proxy.Server, log *slog.Logger) *ports {
+	return &ports{server: server, log: log, told: make(chan struct{}, 1)}
 }
 
 // apply takes a transaction.
@@ -38,18 +48,24 @@ func (p *ports) apply(c table.Changes) table.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	result, unavailable := p.server.Apply(c)
-	p.note(unavailable)
+	if p.note(unavailable); len(unavailable) > 0 {
+		select {
+		case p.told <- struct{}{}:
+		default:
+		}
+	}
 	return result
 }
 
 // keepTrying tries ports that are not listened at, also those whose listener has failed, until the context ends.
 func (p *ports) keepTrying(ctx context.Context) {
-	tick := time.NewTicker(tryEvery)
-	defer tick.Stop()
-	for {
+	for wait := tryEvery; ; {
 		select {
-		case <-tick.C:
+		case <-p.told:
+			wait = tryFirst
+		case <-time.After(wait):
 			p.try()
+			wait = min(2*wait, tryEvery)
 		case <-ctx.Done():
 			return
 		}

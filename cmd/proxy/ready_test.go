@@ -138,7 +138,7 @@ func TestPortsAreSaidOnce(t *testing.T) {
 	log := &lines{}
 	server := proxy.NewServer(proxy.Defaults())
 	defer server.Close()
-	p := &ports{server: server, log: slog.New(slog.NewTextHandler(log, nil))}
+	p := newPorts(server, slog.New(slog.NewTextHandler(log, nil)))
 	held, denied := &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", os.ErrExist)}, &net.OpError{Op: "listen", Err: os.ErrPermission}
 	for i, test := range []struct {
 		unavailable []proxy.Unavailable

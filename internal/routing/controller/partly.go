@@ -14,8 +14,10 @@ import (
 )
 
 // While not all of the Gateway API can be read, those wait alone who may have Gateways. Which ones they are, GatewayClasses
-// say. Where these cannot be read, who has an IngressClass is told of its Ingresses, unless a Gateway's status says that
-// its proxies serve it; and of these no proxy is told that has something of a Gateway, which it would take for gone.
+// say. Where these cannot be read and Gateways can, who has an IngressClass is told of its Ingresses, unless a Gateway's
+// status says that its proxies serve it; and of these no proxy is told that has something of a Gateway, which it would take
+// for gone. Where neither can be read all wait: new proxies would be ready without the Gateways that those serve whose
+// place they take.
 
 // waiting says which IngressDaemonSets wait.
 func (r *Reconciler) waiting(o *observed) func(types.NamespacedName) bool {
@@ -37,6 +39,9 @@ func (r *Reconciler) waiting(o *observed) func(types.NamespacedName) bool {
 	if classesKnown(o) {
 		named := routing.SetsOf(nil, gatewayClasses)
 		return func(set types.NamespacedName) bool { return named[set] }
+	}
+	if slices.Contains(o.unknown, "Gateway") {
+		return func(types.NamespacedName) bool { return true }
 	}
 	named := routing.SetsOf(classes, nil)
 	return func(set types.NamespacedName) bool { return !named[set] || serving[programmed(set).Message] }
