@@ -113,6 +113,21 @@ func TestNobodyToTell(t *testing.T) {
 	}
 }
 
+// TestGatewaysNotListed: where Gateways cannot be listed either nobody knows whose proxies serve one, and all wait.
+func TestGatewaysNotListed(t *testing.T) {
+	c := newCluster(t, true, ingressTo("cheese", "cheese.example.com", "cheese"))
+	list := c.withUnlisted(t, "Gateway", "GatewayClass")
+	c.pass(t)
+	c.begun = c.begun.Add(-patience)
+	if c.pass(t); c.wasTold(web) || c.Server.IsComplete() || len(c.Writes()) > 0 {
+		t.Errorf("it is told at %v, and written is %q", c.positions, c.Writes())
+	}
+	list("Gateway")
+	if c.pass(t); !c.wasTold(web) {
+		t.Error("it is not told though Gateways are known")
+	}
+}
+
 // TestGatewayClassesNotListed: where GatewayClasses cannot be listed nobody knows who has Gateways. Who has an IngressClass
 // is told of its Ingresses after a while, which have statuses; those wait that have none, those of which a Gateway says
 // that they serve it, and each proxy that has something of one. It is said once.
