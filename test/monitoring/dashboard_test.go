@@ -136,6 +136,30 @@ var rows = []row{
 			{"count by (version) (ingressdaemonset_build_info)", "{{version}}"},
 		}},
 	}},
+	// What there is of it where the proxies' metrics are scraped as docs/reference/metrics.md says.
+	{"How are the proxies that come with the controller?", 7, []panel{
+		{kind: "timeseries", title: "Requests", width: 6, stacked: true, about: "By the status that clients got, and apart what proxies answered themselves: 499 are clients that left.", unit: "reqps", queries: []query{
+			{"sum by (code) (rate(ingressdaemonset_proxy_requests_total[$__rate_interval]))", "{{code}}"},
+			{"sum by (code) (rate(ingressdaemonset_proxy_own_answers_total[$__rate_interval]))", "{{code}} of a proxy's own"},
+		}},
+		{kind: "timeseries", title: "How long requests take", width: 4, about: "From their head to the end of the response.", unit: "s", queries: quantiles("ingressdaemonset_proxy_request_seconds", "", "")},
+		{kind: "timeseries", title: "Tries that fail", width: 6, about: "By how far they had come; those that were made again, or not since there were too many; and responses that broke off.", unit: "cps", queries: []query{
+			{"sum by (failure) (rate(ingressdaemonset_proxy_failed_tries_total[$__rate_interval]))", "{{failure}}"},
+			{"sum(rate(ingressdaemonset_proxy_retries_total[$__rate_interval]))", "made again"},
+			{"sum(rate(ingressdaemonset_proxy_retries_refused_total[$__rate_interval]))", "too many to be made again"},
+			{"sum(rate(ingressdaemonset_proxy_broken_responses_total[$__rate_interval]))", "broken off"},
+		}},
+		{kind: "timeseries", title: "Under way", width: 4, about: "Connections of clients, and requests.", queries: []query{
+			{"sum(ingressdaemonset_proxy_connections)", "connections"},
+			{"sum(ingressdaemonset_proxy_requests)", "requests"},
+		}},
+		{kind: "timeseries", title: "Proxies", width: 4, about: "Those that run and those that a controller tells what to serve; those that do not answer the others of their node; and resources that they refuse.", queries: []query{
+			{"count(ingressdaemonset_proxy_build_info)", "run"},
+			{"sum(ingressdaemonset_proxy_connected)", "told"},
+			{"sum(ingressdaemonset_proxy_node_processes - ingressdaemonset_proxy_node_processes_answered)", "do not answer"},
+			{"sum(ingressdaemonset_proxy_refused_resources)", "resources refused"},
+		}},
+	}},
 }
 
 // why has the reason of a condition as a column of its own in a table.

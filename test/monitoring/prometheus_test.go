@@ -24,9 +24,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// leading is what the controller tells that leads, waiting what one tells that does not.
+// leading is what the controller tells that leads, waiting what one tells that does not, and proxies what those of a node
+// tell.
 const (
 	leading = "testdata/fleet.prom"
+	proxies = "testdata/proxies.prom"
 	waiting = "ingressdaemonset_build_info{version=\"v0.2.0\",goversion=\"go1.26\"} 1\n" +
 		"leader_election_master_status{name=\"ingress-daemonset-controller\"} 0\n"
 )
@@ -35,7 +37,7 @@ const (
 const patience = time.Minute
 
 // scrapes is a configuration as the Prometheus operator makes one of a PodMonitor with honorLabels, of two
-// controllers at an address.
+// controllers at an address, and what the page says of proxies.
 const scrapes = `
 global: {scrape_interval: 200ms, scrape_timeout: 200ms}
 scrape_configs:
@@ -44,6 +46,9 @@ scrape_configs:
   static_configs:
   - {targets: ['%[1]s'], labels: {__metrics_path__: /leads, instance: one, pod: one, namespace: ingress-daemonset-system}}
   - {targets: ['%[1]s'], labels: {__metrics_path__: /waits, instance: other, pod: other, namespace: ingress-daemonset-system}}
+- job_name: proxy
+  static_configs:
+  - {targets: ['%[1]s'], labels: {__metrics_path__: /proxies, node: one}}
 `
 
 // TestDashboardShowsTheFleet has a real Prometheus scrape what a controller tells of three fleets, and
@@ -51,8 +56,8 @@ scrape_configs:
 // increases are left out, since nothing increases.
 func TestDashboardShowsTheFleet(t *testing.T) {
 	p := startPrometheus(t)
-	// Rates need both controllers to be scraped twice.
-	p.until(t, "count(count_over_time(up[1m]) > 1) == 2")
+	// Rates need each to be scraped twice.
+	p.until(t, "count(count_over_time(up[1m]) > 1) == 3")
 	fill := strings.NewReplacer("$namespace", ".*", "$name", ".*", "$__rate_interval", "1m")
 	var shown strings.Builder
 	for _, r := range rows {
@@ -141,18 +146,14 @@ type server string
 // startPrometheus returns when it answers.
 func startPrometheus(t *testing.T) server {
 	t.Helper()
-	leads, err := os.ReadFile(leading)
-	if err != nil {
-		t.Fatal(err)
-	}
-	controllers := http.NewServeMux()
-	for path, told := range map[string]string{"/leads": string(leads), "/waits": waiting} {
-		controllers.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+	pages := http.NewServeMux()
+	for path, told := range map[string]string{"/leads": content(t, leading), "/waits": waiting, "/proxies": content(t, proxies)} {
+		pages.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			fmt.Fprint(w, told)
 		})
 	}
-	scraped := httptest.NewServer(controllers)
+	scraped := httptest.NewServer(pages)
 	t.Cleanup(scraped.Close)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "prometheus.yml")
@@ -160,6 +161,15 @@ func startPrometheus(t *testing.T) server {
 		t.Fatal(err)
 	}
 	return start(t, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--log.level=warn")
+}
+
+func content(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // start starts a program of Prometheus, which ends with the test, and returns when it is ready.
