@@ -15,6 +15,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/issuer"
 	reviewing "github.com/mumoshu/ingress-daemonset-controller/internal/routing/reviewer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,6 +33,8 @@ type proxies struct {
 	enabled          bool
 	address, service string
 	gateways         prefixes
+	// certificate is the Secret whose certificate is presented where no other fits, empty for none.
+	certificate secretName
 
 	// leads says whether no other controller can lead at this moment; nil where there is
 	// only one.
@@ -44,14 +47,15 @@ func (o *proxies) register() {
 	flag.BoolVar(&o.enabled, "proxies", false, "tell the proxies that come with the controller what to serve: the Ingresses and Gateways of each class that names their IngressDaemonSet")
 	flag.StringVar(&o.address, "proxies-bind-address", streamsAddress, "address at which they are told")
 	flag.Var(&o.gateways, "gateway-addresses", "addresses that Gateways may have, as CIDRs with commas between them, such as 192.0.2.16/28: each gets one of its own, which somebody has to lead to the nodes; without any they are reached at the addresses of nodes")
+	flag.Var(&o.certificate, "default-certificate", "NAMESPACE/NAME of the Secret whose certificate every proxy presents for Ingresses where no other fits, or the client asks for no name; without it such a handshake fails")
 	flag.StringVar(&o.service, "proxies-service", streamsService, "name of the Service, in the controller's namespace, whose cluster IP and port they are told as that address")
 }
 
 // check says which flag to change.
 func (o *proxies) check() error {
 	switch {
-	case !o.enabled && (o.address != streamsAddress || o.service != streamsService || len(o.gateways) > 0):
-		return errors.New("--proxies-bind-address, --proxies-service and --gateway-addresses need --proxies")
+	case !o.enabled && (o.address != streamsAddress || o.service != streamsService || len(o.gateways) > 0 || o.certificate.Name != ""):
+		return errors.New("--proxies-bind-address, --proxies-service, --gateway-addresses and --default-certificate need --proxies")
 	case len(validation.IsDNS1123Label(o.service)) > 0:
 		return fmt.Errorf("--proxies-service must be the name of a Service, not %q", o.service)
 	}
@@ -94,7 +98,8 @@ func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	}
 	log, acknowledged := mgr.GetLogger().WithName("streams"), routing.NewAcknowledgements()
 	server := delta.NewServer(delta.Options{Identify: reviewing.New(live, log).Identify, Report: reported(log, acknowledged), Heard: acknowledged.Heard, Trusted: issued.Trusted})
-	if err := routing.SetUp(mgr, routing.Options{Compile: compiling.Options{GatewayAddresses: o.gateways}, Server: server, Acknowledgements: acknowledged, GatewayAPI: gateways, Leads: o.leads}); err != nil {
+	compile := compiling.Options{GatewayAddresses: o.gateways, DefaultCertificate: types.NamespacedName(o.certificate)}
+	if err := routing.SetUp(mgr, routing.Options{Compile: compile, Server: server, Acknowledgements: acknowledged, GatewayAPI: gateways, Leads: o.leads}); err != nil {
 		return err
 	}
 	s := &streams{
@@ -134,5 +139,26 @@ func (p *prefixes) Set(text string) error {
 		}
 		*p = append(*p, prefix)
 	}
+	return nil
+}
+
+// secretName is a flag of the name of a Secret, with its namespace.
+type secretName types.NamespacedName
+
+// String is of flag.Value.
+func (n *secretName) String() string {
+	if n.Name == "" {
+		return ""
+	}
+	return types.NamespacedName(*n).String()
+}
+
+// Set is of flag.Value.
+func (n *secretName) Set(text string) error {
+	namespace, name, _ := strings.Cut(text, "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return fmt.Errorf("%q is not NAMESPACE/NAME of a Secret", text)
+	}
+	*n = secretName{Namespace: namespace, Name: name}
 	return nil
 }

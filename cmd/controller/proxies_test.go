@@ -22,18 +22,19 @@ func TestProxiesCheck(t *testing.T) {
 		change func(*proxies)
 		says   string
 	}{
-		"none":              {func(*proxies) {}, ""},
-		"all":               {func(o *proxies) { o.enabled, o.address, o.service = true, "[::1]:9443", "streams" }, ""},
-		"by default":        {func(o *proxies) { o.enabled = true }, ""},
-		"an address alone":  {func(o *proxies) { o.address = ":9443" }, "--proxies-bind-address, --proxies-service and --gateway-addresses need --proxies"},
-		"addresses alone":   {func(o *proxies) { o.gateways = prefixes{netip.MustParsePrefix("192.0.2.16/28")} }, "need --proxies"},
-		"a Service alone":   {func(o *proxies) { o.service = "streams" }, "need --proxies"},
-		"no port":           {func(o *proxies) { o.enabled, o.address = true, "10.0.0.1" }, `--proxies-bind-address must be ADDRESS:PORT, or :PORT for all addresses, not "10.0.0.1"`},
-		"any port":          {func(o *proxies) { o.enabled, o.address = true, ":0" }, `not ":0"`},
-		"no such port":      {func(o *proxies) { o.enabled, o.address = true, ":65536" }, `not ":65536"`},
-		"a port's name":     {func(o *proxies) { o.enabled, o.address = true, ":https" }, `not ":https"`},
-		"no Service":        {func(o *proxies) { o.enabled, o.service = true, "" }, `--proxies-service must be the name of a Service, not ""`},
-		"a Service's names": {func(o *proxies) { o.enabled, o.service = true, "ns/streams" }, `not "ns/streams"`},
+		"none":                {func(*proxies) {}, ""},
+		"all":                 {func(o *proxies) { o.enabled, o.address, o.service = true, "[::1]:9443", "streams" }, ""},
+		"by default":          {func(o *proxies) { o.enabled = true }, ""},
+		"an address alone":    {func(o *proxies) { o.address = ":9443" }, "--proxies-bind-address, --proxies-service, --gateway-addresses and --default-certificate need --proxies"},
+		"addresses alone":     {func(o *proxies) { o.gateways = prefixes{netip.MustParsePrefix("192.0.2.16/28")} }, "need --proxies"},
+		"a Service alone":     {func(o *proxies) { o.service = "streams" }, "need --proxies"},
+		"a certificate alone": {func(o *proxies) { o.certificate = secretName{Namespace: "ingress", Name: "default"} }, "need --proxies"},
+		"no port":             {func(o *proxies) { o.enabled, o.address = true, "10.0.0.1" }, `--proxies-bind-address must be ADDRESS:PORT, or :PORT for all addresses, not "10.0.0.1"`},
+		"any port":            {func(o *proxies) { o.enabled, o.address = true, ":0" }, `not ":0"`},
+		"no such port":        {func(o *proxies) { o.enabled, o.address = true, ":65536" }, `not ":65536"`},
+		"a port's name":       {func(o *proxies) { o.enabled, o.address = true, ":https" }, `not ":https"`},
+		"no Service":          {func(o *proxies) { o.enabled, o.service = true, "" }, `--proxies-service must be the name of a Service, not ""`},
+		"a Service's names":   {func(o *proxies) { o.enabled, o.service = true, "ns/streams" }, `not "ns/streams"`},
 	} {
 		o := proxies{address: streamsAddress, service: streamsService}
 		c.change(&o)
@@ -103,6 +104,28 @@ func TestGatewayAddresses(t *testing.T) {
 			got = err.Error()
 		} else {
 			got = p.String()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+// TestDefaultCertificate: it is a Secret with its namespace, and nothing else.
+func TestDefaultCertificate(t *testing.T) {
+	for text, want := range map[string]string{
+		"ingress/wild.example.com": "ingress/wild.example.com",
+		"default":                  "is not NAMESPACE/NAME", "ingress/": "is not NAMESPACE/NAME", "/default": "is not NAMESPACE/NAME", "ingress/a/b": "is not NAMESPACE/NAME", "": "is not NAMESPACE/NAME",
+	} {
+		var n secretName
+		got := n.String()
+		if got != "" {
+			t.Errorf("without a value it is %q", got)
+		}
+		if err := n.Set(text); err != nil {
+			got = err.Error()
+		} else {
+			got = n.String()
 		}
 		if !strings.Contains(got, want) {
 			t.Errorf("%q: %s", text, got)
