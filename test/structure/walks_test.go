@@ -12,7 +12,7 @@ import (
 )
 
 // walks are the headings in CONTRIBUTING under which a walk stands.
-var walks = []string{"### From kubectl apply to pod replaced", "### From pod ready to target registered"}
+var walks = []string{"### From kubectl apply to pod replaced", "### From pod ready to target registered", "### From an Ingress applied to a request served"}
 
 // longest is how many stops a newcomer can keep in mind.
 const longest = 10
