@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// listenersOf is the unit of an IngressDaemonSet's listeners for Ingresses.
+// listenersOf is the unit of an IngressDaemonSet's listeners.
 func listenersOf(set types.NamespacedName) key { return key{fact: listenersUnit}.in(set) }
 
 // compileListeners has a port for HTTP and one for HTTPS, as long as an IngressClass names the

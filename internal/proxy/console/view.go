@@ -123,7 +123,7 @@ type EndpointNow struct {
 	Node    string `json:"node,omitempty"`
 	Zone    string `json:"zone,omitempty"`
 	UID     string `json:"uid,omitempty"`
-	// State is ready, leaving or left out; Until and Why are of the last.
+	// State is ready, leaving, unknown or left out. Why says it of the last two, and Until until when one is left out.
 	State string    `json:"state"`
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why,omitempty"`
