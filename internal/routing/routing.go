@@ -2,7 +2,7 @@
 // Secrets that they name, into what each IngressDaemonSet's proxies are told (package wire), the
 // statuses to write and the events to record. Nothing here does I/O or reads a clock.
 //
-// The map, in the order in which things happen:
+// Its files, in the order in which to open them:
 //
 //	routing.go      Options, Compiler, Result: what comes in and what goes out
 //	objects.go      Set and Delete: an object comes or goes, and what read it is to be compiled again
@@ -16,7 +16,7 @@
 //	host.go         one host of one IngressDaemonSet: who claims a path first has it
 //	status.go       status.loadBalancer of an Ingress; nodes.go: where an IngressDaemonSet is reached at its nodes
 //	meetings.go     which IngressDaemonSets want pods on the same nodes; ports.go: who has which port there
-//	listeners.go    the listeners of an Ingress class
+//	listeners.go    the listeners of an IngressDaemonSet: for its Ingresses, and of its Gateways
 //	backend.go      a Service port; policy.go: our annotations on it; endpoints.go: its EndpointSlices
 //	certificate.go  Secrets: the last good one serves on
 //	paths.go        normal form of paths, host names

@@ -148,3 +148,35 @@ func documented(t *testing.T, folder string) (comments []string, name string) {
 	}
 	return comments, name
 }
+
+// inOrder begins a package's list of its files.
+const inOrder = "Its files, in the order in which to open them:"
+
+var fileName = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
+
+// TestFiles lets a package that lists its files list all of them, and no others.
+func TestFiles(t *testing.T) {
+	lists := 0
+	for _, p := range packages(t) {
+		comments, _ := documented(t, p.path())
+		_, list, is := strings.Cut(strings.Join(comments, ""), inOrder)
+		if !is {
+			continue
+		}
+		lists++
+		listed := fileName.FindAllString(list, -1)
+		for _, file := range p.GoFiles {
+			if file != "doc.go" && !slices.Contains(listed, file) {
+				t.Errorf("the doc comment of %s does not list %s", p.path(), file)
+			}
+		}
+		for _, file := range listed {
+			if !slices.Contains(p.GoFiles, file) {
+				t.Errorf("the doc comment of %s lists %s, which is not there", p.path(), file)
+			}
+		}
+	}
+	if lists < 10 {
+		t.Errorf("%d packages list their files: this test looks for another sentence", lists)
+	}
+}

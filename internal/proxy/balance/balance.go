@@ -3,6 +3,12 @@
 //
 // It keeps no clock and no lock: the time is an argument, and callers hold a lock around each Weights,
 // Endpoints and Budget.
+//
+// Its files, in the order in which to open them:
+//
+//   - weights.go: which backend of a route. balance.go: how numbers are drawn for that.
+//   - endpoints.go: which endpoint of a backend. cookie.go: by its name. eject.go: which is left out for its failures.
+//   - retry.go: which failures may be tried again. budget.go: how many.
 package balance
 
 import "math/bits"

@@ -5,6 +5,15 @@
 // response is read strictly, see Malformed. A connection is used again only if request and response
 // were both complete and nothing was left over, and if right before that the kernel has nothing to read
 // from it: neither an end nor a byte that belongs to nothing.
+//
+// Its files, in the order in which to open them:
+//
+//   - upstream.go: Options, and the pools of all endpoints.
+//   - exchange.go: Do, from the request to the end of the response.
+//   - request.go: what is sent. upload.go: a body that is read while it is sent.
+//   - response.go: a head that is read. body.go: the body after it. buffer.go: what both are read from.
+//   - pool.go: the connections to one endpoint. conn.go: one of them, and its bounds of time.
+//   - errors.go: how far a request had come when it failed.
 package upstream
 
 import (

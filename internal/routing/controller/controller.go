@@ -1,9 +1,16 @@
 // Package controller tells proxies what to serve: it watches Ingresses, the Gateway API and what these name, has
 // a routing.Compiler make resources of them, commits these to a delta.Server, and writes statuses and events.
 //
-// observe.go reads what changed since the pass before, the Compiler compiles, apply.go commits, report.go makes
-// events. changes.go notes what changed, secrets.go watches Secrets, each by its name: no other is ever read.
-// statuses.go writes statuses, by passes of its own, as written.go makes them.
+// Its files, in the order in which to open them:
+//
+//   - controller.go: a pass from top to bottom.
+//   - setup.go: what calls for a pass. changes.go: what changed since the last. cache.go: what caches keep of it.
+//   - observe.go: what a pass is made from. secrets.go: Secrets, each watched by its name: no other is ever read.
+//   - apply.go: what proxies are told. partly.go: who waits while not all of the Gateway API can be read.
+//   - report.go: events.
+//   - statuses.go: which statuses are to be written, by passes of their own. turns.go: one such pass, and when each
+//     may be written again. queue.go: which is next. written.go: a status as it is to be.
+//   - acknowledgements.go: how far proxies are. progress.go: what other replicas say of theirs.
 //
 // All replicas compile and serve. Only the leader writes statuses and makes events. What the Compiler remembers,
 // the last good certificates, ends with the process.

@@ -1,6 +1,18 @@
 // Package table makes a table of what a proxy was told, and finds in it the route for a request, and
 // why that one.
 //
+// Its files, in the order in which to open them:
+//
+//   - table.go: Table, and Lookup: from a request to its listener, and to its route.
+//   - listener.go: listeners by address, port and hostname, and which certificate a handshake is presented.
+//   - route.go: a route as candidates, and which of two comes first. regex.go: expressions, and what they may take.
+//   - paths.go: the candidates for one hostname, by path.
+//   - apply.go: the table after a transaction. check.go: what of that this program cannot use. store.go: what others
+//     name, and so stays for as long as they do.
+//   - trie.go: a map of which the next one shares most with the last.
+//   - explain.go: why that route. asked.go: a request as people write it down.
+//   - contents.go, ports.go: what there is in a table.
+//
 // A Table does not change. Apply gives the next one, which shares with it all that stays: what one
 // change costs does not grow with what there is beside.
 package table

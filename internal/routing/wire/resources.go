@@ -1,5 +1,14 @@
 // Package wire has what the controller tells a proxy: resources, their canonical bytes, and the
 // envelope in which a stream carries them (docs/adr/0026).
+//
+// Its files, in the order in which to open them:
+//
+//   - resources.go: Resource, which is one of five kinds.
+//   - names.go: how a resource is named on a stream, and its version.
+//   - path.go: the one form of a path, in which rules name it and requests are matched and sent.
+//   - fields.go: the bytes of a resource, as a table of its fields. codec.go: how these are written and read.
+//   - envelope.go: requests and responses of a stream. field.go: how messages of others are read.
+//   - refusal.go: what a proxy cannot use, as a status says it.
 package wire
 
 // Kind is what a resource is.
