@@ -135,6 +135,14 @@ type Event struct {
 	Reason, Message string
 }
 
+// maxNote bounds the bytes of an event's note: the API server takes no more than 1,024.
+const maxNote = 1000
+
+// Note is a message as far as an event has room for it.
+func Note(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxNote)], "")
+}
+
 // Status is what an object's status is to say: one of its fields, the others are nil.
 type Status struct {
 	Object Ref

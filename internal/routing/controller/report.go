@@ -38,20 +38,12 @@ func (r *Reconciler) report() (again time.Time) {
 		}
 		for w := range last {
 			if !r.told[w] {
-				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%s", note(w.Message))
+				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%s", routing.Note(w.Message))
 			}
 		}
 	}
 	r.told = last
 	return again
-}
-
-// maxNote bounds the bytes of an event's note: the API server takes no more than 1,024.
-const maxNote = 1000
-
-// note is a message as far as an event has room for it.
-func note(message string) string {
-	return strings.ToValidUTF8(message[:min(len(message), maxNote)], "")
 }
 
 const (

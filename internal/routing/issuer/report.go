@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,8 +118,7 @@ func (r *Reconciler) warn(ctx context.Context, all []warning) {
 			continue
 		}
 		if told[w] = true; !r.told[w] {
-			// A note has 1 kB at most.
-			r.recorder.Eventf(&w.about, nil, corev1.EventTypeWarning, w.reason, "Issue", "%.1000s", w.message)
+			r.recorder.Eventf(&w.about, nil, corev1.EventTypeWarning, w.reason, "Issue", "%s", routing.Note(w.message))
 		}
 	}
 	r.logged, r.told = logged, told

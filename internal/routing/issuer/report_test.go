@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
@@ -197,7 +198,7 @@ func TestOneNamespaceFails(t *testing.T) {
 		r := c.replica(true)
 		c.before = func(write string, _ client.Object) error {
 			if write == "create ConfigMap edge" {
-				return denied("exceeded quota")
+				return denied("exceeded quota %s", strings.Repeat("ä", 2000))
 			}
 			return nil
 		}
@@ -207,6 +208,9 @@ func TestOneNamespaceFails(t *testing.T) {
 		events, logs := r.said()
 		if len(events) != 1 || !strings.HasPrefix(events[0], "Warning IngressDaemonSet edge/web AuthoritiesNotPublished: ") || !strings.Contains(events[0], "exceeded quota") || len(logs) != 1 {
 			t.Errorf("events are %q, logged is %q", events, logs)
+		}
+		if n := len(events[0]); n > len("Warning IngressDaemonSet edge/web AuthoritiesNotPublished: ")+1024 || !utf8.ValidString(events[0]) {
+			t.Errorf("of a long message an event has %d bytes, for which it has no room: %q", n, events[0])
 		}
 		time.Sleep(retryPause)
 		r.pass(t)
