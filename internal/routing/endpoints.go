@@ -36,7 +36,7 @@ func endpointsOf(service *corev1.Service, port uint16, all []*discoveryv1.Endpoi
 		c, refused := candidatesOf(service, slice, name, direct, unheard)
 		candidates = append(candidates, c...)
 		if refused != "" {
-			warnings = append(warnings, Event{refOf(service), ReasonEndpointRefused, fmt.Sprintf("EndpointSlice %s has the address %s, to which nothing is sent", slice.Name, refused)})
+			warnings = append(warnings, Event{RefOf(service), ReasonEndpointRefused, fmt.Sprintf("EndpointSlice %s has the address %s, to which nothing is sent", slice.Name, refused)})
 		}
 	}
 	slices.SortFunc(candidates, compareFound)

@@ -359,7 +359,7 @@ func (c *Compiler) Warnings() []Event {
 
 func sortResources(all []wire.Resource) {
 	slices.SortFunc(all, func(a, b wire.Resource) int {
-		return cmp.Or(cmp.Compare(kindOfResource(a), kindOfResource(b)), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Kind(), b.Kind()), strings.Compare(a.Name, b.Name))
 	})
 }
 
@@ -371,23 +371,9 @@ func compareEvents(a, b Event) int {
 	return cmp.Or(compareRefs(a.Object, b.Object), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 }
 
-func kindOfResource(r wire.Resource) wire.Kind {
-	switch {
-	case r.Certificate != nil:
-		return wire.KindCertificate
-	case r.Endpoints != nil:
-		return wire.KindEndpoints
-	case r.Backend != nil:
-		return wire.KindBackend
-	case r.Listener != nil:
-		return wire.KindListener
-	}
-	return wire.KindRoute
-}
-
 // published is a resource that proxies are told.
 func published(set types.NamespacedName, r wire.Resource) publication {
-	return publication{target: target{set, kindOfResource(r), r.Name}, resource: r}
+	return publication{target: target{set, r.Kind(), r.Name}, resource: r}
 }
 
 func add[K, M comparable](sets map[K]map[M]bool, k K, member M) (added bool) {

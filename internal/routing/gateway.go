@@ -145,7 +145,7 @@ func (v *view) readCertificates(object *gatewayv1.Gateway, in *gatewayv1.Listene
 		if s.problem != "" {
 			message := fmt.Sprintf("Secret %s %s", n, s.serves())
 			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: message}
-			out.warnings = append(out.warnings, Event{refOf(object), ReasonInvalidCertificate, message})
+			out.warnings = append(out.warnings, Event{RefOf(object), ReasonInvalidCertificate, message})
 		}
 		l.certificates, l.usable = append(l.certificates, n), l.usable || s.good != nil
 	}

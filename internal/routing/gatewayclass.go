@@ -42,7 +42,7 @@ func (v *view) compileGatewayClass(k key) *outcome {
 		accepted = Condition{"Accepted", "False", "InvalidParameters", why}
 	}
 	return &outcome{value: c, status: &Status{
-		Object: refOf(object), Generation: object.Generation,
+		Object: RefOf(object), Generation: object.Generation,
 		GatewayClass: &GatewayClassStatus{Conditions: []Condition{accepted}, Features: Features},
 	}}
 }

@@ -54,7 +54,7 @@ func (v *view) compileRoute(k key) *outcome {
 			publish(set, at, rules, out)
 		}
 	}
-	out.status = &Status{Object: refOf(object), Generation: object.Generation, HTTPRoute: r.status(where.parents, problems)}
+	out.status = &Status{Object: RefOf(object), Generation: object.Generation, HTTPRoute: r.status(where.parents, problems)}
 	return out
 }
 
@@ -64,7 +64,7 @@ func withdrawn(object *gatewayv1.HTTPRoute) *Status {
 	if !slices.ContainsFunc(object.Status.Parents, said) {
 		return nil
 	}
-	return &Status{Object: refOf(object), Generation: object.Generation, HTTPRoute: &RouteStatus{}}
+	return &Status{Object: RefOf(object), Generation: object.Generation, HTTPRoute: &RouteStatus{}}
 }
 
 // routeCompiler reads the rules of an HTTPRoute.

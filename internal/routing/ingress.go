@@ -69,7 +69,7 @@ func (v *view) compileIngress(k key) *outcome {
 	if c == nil {
 		return &outcome{}
 	}
-	i := &ingressCompiler{view: v, in: in, ref: refOf(in)}
+	i := &ingressCompiler{view: v, in: in, ref: RefOf(in)}
 	if message, differ := classesDiffer(in); differ {
 		i.warn(ReasonClassesDiffer, "%s", message)
 	}
@@ -95,10 +95,8 @@ func objectOf(object metav1.Object) wire.Object {
 	if t := object.GetCreationTimestamp(); !t.IsZero() {
 		created = t.Unix()
 	}
-	return wire.Object{
-		Kind: kindOf(object), Namespace: object.GetNamespace(), Name: object.GetName(),
-		Created: created, Generation: object.GetGeneration(),
-	}
+	ref := RefOf(object)
+	return wire.Object{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, Created: created, Generation: object.GetGeneration()}
 }
 
 // ingressCompiler fills an outcome.

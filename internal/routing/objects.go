@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
@@ -45,7 +46,7 @@ func IngressDaemonSetOf(set *v1alpha1.IngressDaemonSet) *IngressDaemonSet {
 // EndpointSlice, Secret, Namespace, Node or Deployment (of a node) of the API, or a kind of this package. It is not
 // changed afterwards. A Secret that nobody names is not kept, see WantedSecrets.
 func (c *Compiler) Set(object metav1.Object) {
-	k := objectKey(refOf(object))
+	k := objectKey(RefOf(object))
 	if s, ok := object.(*corev1.Secret); ok {
 		c.setSecret(s)
 		return
@@ -103,40 +104,9 @@ func objectKey(ref Ref) key {
 	return key{fact: f, namespace: ref.Namespace, name: ref.Name}
 }
 
-func refOf(object metav1.Object) Ref {
-	return Ref{kindOf(object), object.GetNamespace(), object.GetName()}
-}
-
-func kindOf(object metav1.Object) string {
-	switch object.(type) {
-	case *networkingv1.IngressClass:
-		return "IngressClass"
-	case *networkingv1.Ingress:
-		return "Ingress"
-	case *corev1.Service:
-		return "Service"
-	case *discoveryv1.EndpointSlice:
-		return "EndpointSlice"
-	case *corev1.Secret:
-		return "Secret"
-	case *corev1.Namespace:
-		return "Namespace"
-	case *appsv1.Deployment:
-		return "Deployment"
-	case *corev1.Node:
-		return "Node"
-	case *IngressDaemonSet:
-		return "IngressDaemonSet"
-	case *gatewayv1.GatewayClass:
-		return "GatewayClass"
-	case *gatewayv1.Gateway:
-		return "Gateway"
-	case *gatewayv1.HTTPRoute:
-		return "HTTPRoute"
-	case *gatewayv1.ReferenceGrant:
-		return "ReferenceGrant"
-	}
-	panic(fmt.Sprintf("routing: a %T is no object of the compiler", object))
+// RefOf names an object by its type: what is read from a cache does not say its kind.
+func RefOf(object metav1.Object) Ref {
+	return Ref{reflect.TypeOf(object).Elem().Name(), object.GetNamespace(), object.GetName()}
 }
 
 // ownUnits are those that are about one object, and read it.

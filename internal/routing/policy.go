@@ -44,7 +44,7 @@ func readPolicy(service *corev1.Service, b *wire.Backend) (warnings []Event) {
 	} {
 		value, annotated := service.Annotations[a.name]
 		if annotated && !a.read(b, value) {
-			warnings = append(warnings, Event{refOf(service), ReasonInvalidAnnotation, fmt.Sprintf("annotation %s is %q: allowed is %s", a.name, value, a.allowed)})
+			warnings = append(warnings, Event{RefOf(service), ReasonInvalidAnnotation, fmt.Sprintf("annotation %s is %q: allowed is %s", a.name, value, a.allowed)})
 		}
 	}
 	return warnings

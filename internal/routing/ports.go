@@ -62,7 +62,7 @@ type portWish struct {
 }
 
 func (w *portWish) owner() string {
-	return Ref{w.object.Kind, w.object.Namespace, w.object.Name}.String()
+	return refTo(w.object).String()
 }
 
 // compilePorts lets one IngressDaemonSet after the other have ports, the oldest first. One that is gone meets no other.

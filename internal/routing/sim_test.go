@@ -71,7 +71,7 @@ func (w *world) compileNow(t *rapid.T) {
 			w.proxies[change.IngressDaemonSet] = told
 		}
 		for _, resource := range change.Changed {
-			told[ResourceName{kindOfResource(resource), resource.Name}] = resource
+			told[ResourceName{resource.Kind(), resource.Name}] = resource
 		}
 		for _, name := range change.Removed {
 			if _, known := told[name]; !known {
@@ -85,7 +85,7 @@ func (w *world) compileNow(t *rapid.T) {
 // happen lets one thing happen.
 func (w *world) happen(t *rapid.T, secrets []metav1.Object) {
 	object := anObject(t, secrets)
-	ref := refOf(object)
+	ref := RefOf(object)
 	if ref.Kind == "Secret" && rapid.IntRange(0, 3).Draw(t, "unread") == 0 {
 		w.refuse(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 		return

@@ -72,7 +72,7 @@ func (v *view) compileIngressStatus(k key) *outcome {
 	out := &outcome{}
 	var wanted []string
 	if ours {
-		out.warnings = v.withoutPorts(refOf(object), set)
+		out.warnings = v.withoutPorts(RefOf(object), set)
 		if wanted = v.reachedAt(set); len(wanted) == 0 {
 			return out
 		}
@@ -80,7 +80,7 @@ func (v *view) compileIngressStatus(k key) *outcome {
 	current, recorded := object.Status.LoadBalancer.Ingress, object.Annotations[AnnotationAddresses]
 	next := merge(current, recorded, wanted)
 	if next.Addresses != recorded || !slices.EqualFunc(current, next.LoadBalancer, sameEntry) {
-		out.status = &Status{Object: refOf(object), Generation: object.Generation, Ingress: &next}
+		out.status = &Status{Object: RefOf(object), Generation: object.Generation, Ingress: &next}
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func (c *changes) take() []routing.Ref {
 func (c *changes) handler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	note := func(q queue, object client.Object) {
-		c.add(refOf(object))
+		c.add(routing.RefOf(object))
 		q.Add(onepass.Everything)
 	}
 	return handler.Funcs{

@@ -104,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 // tell tells the Compiler what was observed.
 func (r *Reconciler) tell(o *observed) {
 	for _, object := range o.there {
-		ref := refOf(object)
+		ref := routing.RefOf(object)
 		if ref.Kind != kindSecret {
 			r.objects[ref] = object
 		}

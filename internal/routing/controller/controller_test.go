@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	corev1 "k8s.io/api/core/v1"
@@ -237,7 +238,7 @@ func TestReadsFail(t *testing.T) {
 	next := slice("10.1.0.2")
 	c.put(t, next)
 	c.client = unreadable{whole}
-	c.changes.add(refOf(next))
+	c.changes.add(routing.RefOf(next))
 	if _, err := c.Reconcile(t.Context(), everything); err == nil {
 		t.Error("the pass ends without an error")
 	}
@@ -270,7 +271,7 @@ func TestListedWhole(t *testing.T) {
 	c := newCluster(t, true, ingressTo("cheese", "cheese.example.com", "cheese"), slice("10.1.0.1"))
 	whole := c.client
 	c.client = ungettable{whole}
-	c.changes.add(refOf(slice()))
+	c.changes.add(routing.RefOf(slice()))
 	if _, err := c.Reconcile(t.Context(), everything); err == nil {
 		t.Error("the pass ends without an error")
 	}
@@ -300,7 +301,7 @@ func TestForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.pass(t, step.goes); kept() != step.want {
-			t.Errorf("when %s is gone, kept is %s, want %s", refOf(step.goes), kept(), step.want)
+			t.Errorf("when %s is gone, kept is %s, want %s", routing.RefOf(step.goes), kept(), step.want)
 		}
 	}
 	c.put(t, base()[0])

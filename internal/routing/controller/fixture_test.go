@@ -216,7 +216,7 @@ func (c *cluster) readSecrets() string {
 func (c *cluster) pass(t *testing.T, changed ...client.Object) ctrl.Result {
 	t.Helper()
 	for _, o := range changed {
-		c.changes.add(refOf(o))
+		c.changes.add(routing.RefOf(o))
 	}
 	result, err := c.Reconcile(t.Context(), ctrl.Request{})
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
@@ -180,11 +179,6 @@ func (r *Reconciler) listAll(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
-}
-
-// refOf names an object by its type: what is read from a cache does not say its kind.
-func refOf(object client.Object) routing.Ref {
-	return routing.Ref{Kind: reflect.TypeOf(object).Elem().Name(), Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // compiledFrom is what the Compiler is told of an object.

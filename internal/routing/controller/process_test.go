@@ -349,7 +349,7 @@ func TestNotTold(t *testing.T) {
 	if said = append(said, c.said()...); len(said) != 1 || !strings.Contains(said[0], "NotTold") || !strings.Contains(said[0], "route/Ingress/shop/cheese/0") {
 		t.Errorf("events are %q", said)
 	}
-	if got, _ := routing.OriginOf("route/Ingress/shop/cheese/0"); got != refOf(in) {
+	if got, _ := routing.OriginOf("route/Ingress/shop/cheese/0"); got != routing.RefOf(in) {
 		t.Errorf("it comes from %s", got)
 	}
 	in, shorter := c.ingress(t), "/a"

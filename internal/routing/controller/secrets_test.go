@@ -194,7 +194,7 @@ func TestKeysAreKeptOnce(t *testing.T) {
 		t.Errorf("kept is %v", kept)
 	}
 	// A change may be noted only after a pass has told of it.
-	c.changes.add(refOf(kept))
+	c.changes.add(routing.RefOf(kept))
 	c.pass(t)
 	if w := c.compiler.Warnings(); len(w) != 0 {
 		t.Errorf("told once more, warnings are %v", w)
@@ -208,7 +208,7 @@ func TestKeysAreKeptOnce(t *testing.T) {
 		t.Fatal("no pass is called for")
 	}
 	c.client = unreadable{whole}
-	c.changes.add(refOf(in))
+	c.changes.add(routing.RefOf(in))
 	if _, err := c.Reconcile(t.Context(), everything); err == nil {
 		t.Error("the pass ends without an error")
 	}

@@ -68,7 +68,7 @@ type noted struct {
 
 func (n noted) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	err := n.Client.Get(ctx, key, o, opts...)
-	read := refOf(o)
+	read := routing.RefOf(o)
 	read.Namespace, read.Name = key.Namespace, key.Name
 	n.reads <- read
 	return err
@@ -150,11 +150,11 @@ func (w *wiring) read(t *testing.T, what client.Object) {
 	for late := time.After(longest); ; {
 		select {
 		case ref := <-w.reads:
-			if ref == refOf(what) {
+			if ref == routing.RefOf(what) {
 				return
 			}
 		case <-late:
-			t.Fatalf("no pass reads %s", refOf(what))
+			t.Fatalf("no pass reads %s", routing.RefOf(what))
 		}
 	}
 }

@@ -108,8 +108,8 @@ func (s *statuses) note(o *observed, compiled routing.Result, complete bool, pos
 	}
 	for _, object := range o.there {
 		if hasStatus(object) {
-			s.objects[refOf(object)] = object
-			s.changed(refOf(object))
+			s.objects[routing.RefOf(object)] = object
+			s.changed(routing.RefOf(object))
 		}
 	}
 	for _, ref := range compiled.Settled {

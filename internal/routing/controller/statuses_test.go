@@ -38,7 +38,7 @@ func TestWantedMeanwhile(t *testing.T) {
 	in := ingressTo("cheese", "cheese.example.com", "cheese")
 	api := fakeapi.New(t, in)
 	wants := func(address string) routing.Result {
-		return routing.Result{Statuses: []routing.Status{{Object: refOf(in), Ingress: &routing.IngressStatus{
+		return routing.Result{Statuses: []routing.Status{{Object: routing.RefOf(in), Ingress: &routing.IngressStatus{
 			LoadBalancer: []networkingv1.IngressLoadBalancerIngress{{IP: address}}, Addresses: address,
 		}}}}
 	}
@@ -49,7 +49,7 @@ func TestWantedMeanwhile(t *testing.T) {
 			return
 		}
 		once = true
-		s.note(&observed{}, routing.Result{Settled: []routing.Ref{refOf(in)}}, true, nil)
+		s.note(&observed{}, routing.Result{Settled: []routing.Ref{routing.RefOf(in)}}, true, nil)
 		now := &networkingv1.Ingress{}
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(in), now); err != nil {
 			t.Error(err)

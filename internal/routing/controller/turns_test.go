@@ -48,7 +48,7 @@ func (w *writing) pass(t *testing.T) time.Duration {
 // want has an Ingress, as it is without a status, that is to have an address.
 func (w *writing) want(namespace, name, address string) {
 	in := &networkingv1.Ingress{ObjectMeta: named(namespace, name)}
-	w.note(&observed{there: []client.Object{in}}, routing.Result{Statuses: []routing.Status{{Object: refOf(in), Ingress: &routing.IngressStatus{
+	w.note(&observed{there: []client.Object{in}}, routing.Result{Statuses: []routing.Status{{Object: routing.RefOf(in), Ingress: &routing.IngressStatus{
 		LoadBalancer: []networkingv1.IngressLoadBalancerIngress{{IP: address}}, Addresses: address,
 	}}}}, true, nil)
 }
@@ -93,7 +93,7 @@ func TestGatewaysFirst(t *testing.T) {
 func (w *writing) wantGateway(name string, position uint64) {
 	g := gatewayOf(name)
 	w.note(&observed{there: []client.Object{g}}, routing.Result{Statuses: []routing.Status{{
-		Object: refOf(g), Generation: g.Generation, Gateway: &routing.GatewayStatus{IngressDaemonSet: web},
+		Object: routing.RefOf(g), Generation: g.Generation, Gateway: &routing.GatewayStatus{IngressDaemonSet: web},
 	}}}, true, map[types.NamespacedName]uint64{web: position})
 }
 
@@ -167,7 +167,7 @@ func TestAcknowledged(t *testing.T) {
 		w.wantGateway(fmt.Sprint("g", i), uint64(10*(i+1)))
 	}
 	programmedAlready := gatewayOf("g3")
-	wanted := status{Status: routing.Status{Object: refOf(programmedAlready), Generation: 1, Gateway: &routing.GatewayStatus{IngressDaemonSet: web}}, position: 15}
+	wanted := status{Status: routing.Status{Object: routing.RefOf(programmedAlready), Generation: 1, Gateway: &routing.GatewayStatus{IngressDaemonSet: web}}, position: 15}
 	programmedAlready.Status.Conditions = nil
 	setConditions(&programmedAlready.Status.Conditions, []routing.Condition{programmed(web)}, 1)
 	w.note(&observed{there: []client.Object{programmedAlready}}, routing.Result{Statuses: []routing.Status{wanted.Status}}, true, map[types.NamespacedName]uint64{web: 15})
@@ -179,7 +179,7 @@ func TestAcknowledged(t *testing.T) {
 		w.acknowledge("one", 1, c.position)
 		var got []string
 		for i := range 4 {
-			if _, is := w.due[refOf(gatewayOf(fmt.Sprint("g", i)))]; is {
+			if _, is := w.due[routing.RefOf(gatewayOf(fmt.Sprint("g", i)))]; is {
 				got = append(got, fmt.Sprint("g", i))
 			}
 		}
@@ -188,7 +188,7 @@ func TestAcknowledged(t *testing.T) {
 		}
 		clear(w.due)
 	}
-	w.note(&observed{gone: []routing.Ref{refOf(&gatewayv1.Gateway{ObjectMeta: named("shop", "g0")})}}, routing.Result{}, true, nil)
+	w.note(&observed{gone: []routing.Ref{routing.RefOf(&gatewayv1.Gateway{ObjectMeta: named("shop", "g0")})}}, routing.Result{}, true, nil)
 	if w.acknowledge("two", 2, 0); len(w.due) != 2 {
 		t.Errorf("when another proxy comes, looked at is %v", w.due)
 	}
