@@ -13,7 +13,7 @@ import (
 )
 
 // engine compiles units again when something that they read is another. Its invariant: what it holds
-// is what a new engine would make of the same objects and the same memory.
+// is what a new engine would make of the same objects and the same last good certificates.
 type engine struct {
 	outcomes map[key]*outcome
 	// readers are the units that read a fact, members what joined a unit or is in a list.

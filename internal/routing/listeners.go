@@ -81,6 +81,12 @@ func (g *gateway) listenerName(section, address string) string {
 	return name
 }
 
+// Ingresses are served at these ports.
+const (
+	httpPort  = 80
+	httpsPort = 443
+)
+
 // listenForIngresses presents certificates of older Ingresses first; before them goes the default one,
 // or none, so that no Ingress's certificate is presented for a name that it does not fit.
 func (v *view) listenForIngresses(k key, p *ports, out *outcome) {
@@ -88,8 +94,8 @@ func (v *view) listenForIngresses(k key, p *ports, out *outcome) {
 	object := wire.Object{Kind: "IngressDaemonSet", Namespace: k.set.Namespace, Name: k.set.Name}
 	certificates := append(first, v.certificates(k, out)...)
 	for _, r := range []wire.Resource{
-		{Name: httpListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPPort}},
-		{Name: httpsListener(k.set), Listener: &wire.Listener{Object: object, Port: v.c.options.HTTPSPort, TLS: true, Certificates: certificates}},
+		{Name: httpListener(k.set), Listener: &wire.Listener{Object: object, Port: httpPort}},
+		{Name: httpsListener(k.set), Listener: &wire.Listener{Object: object, Port: httpsPort, TLS: true, Certificates: certificates}},
 	} {
 		if p.ingresses[r.Listener.Port] == "" {
 			out.resources = append(out.resources, published(k.set, r))

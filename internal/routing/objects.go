@@ -6,13 +6,11 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
-	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -146,24 +144,4 @@ func listOf(object any) (list key, listed bool) {
 		return key{fact: grantsIn, namespace: o.Namespace}, true
 	}
 	return key{}, false
-}
-
-// recall takes what the process before remembered.
-func (c *Compiler) recall(m Memory) {
-	for n, good := range m.Certificates {
-		if leaf, err := parseCertificate(good); err == nil {
-			c.secrets[n] = &secret{good: &good, leaf: leaf}
-		}
-	}
-}
-
-// Memory is what the next process should be given.
-func (c *Compiler) Memory() Memory {
-	m := Memory{Certificates: map[types.NamespacedName]wire.Certificate{}}
-	for n, s := range c.secrets {
-		if s.good != nil {
-			m.Certificates[n] = *s.good
-		}
-	}
-	return m
 }

@@ -90,7 +90,7 @@ func (v *view) portWishes(k key) map[types.NamespacedName][]*portWish {
 		if c == nil {
 			continue
 		}
-		w := &portWish{object: c.object, ports: []uint16{v.c.options.HTTPPort, v.c.options.HTTPSPort}}
+		w := &portWish{object: c.object, ports: []uint16{httpPort, httpsPort}}
 		if of := out[c.set]; len(of) == 0 {
 			out[c.set] = []*portWish{w}
 		} else if comparePrecedence(w.object, of[0].object) < 0 {
@@ -257,7 +257,7 @@ func (g *gateway) without(unavailable map[uint16]string) *gateway {
 // withoutPorts are warnings of an Ingress that is not served at a port.
 func (v *view) withoutPorts(in Ref, set types.NamespacedName) (out []Event) {
 	lost := v.ports(set).ingresses
-	for _, port := range []uint16{v.c.options.HTTPPort, v.c.options.HTTPSPort} {
+	for _, port := range []uint16{httpPort, httpsPort} {
 		if lost[port] != "" {
 			out = append(out, Event{in, ReasonPortUnavailable, lost[port] + ": it is not served there"})
 		}

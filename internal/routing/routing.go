@@ -30,8 +30,8 @@
 //	httprule.go     one rule: matches and backends; httpfilter.go: filters and timeouts
 //
 // Each unit reads facts through a view and gives an outcome: a value for units after it, resources,
-// warnings, a status. It keeps nothing: what is remembered is in Memory, and is given to the next
-// process.
+// warnings, a status. It keeps nothing. All that the Compiler remembers and objects do not tell any more are
+// the last good certificates of Secrets; they end with the process.
 package routing
 
 import (
@@ -49,21 +49,11 @@ const ControllerName = "ingressdaemonsets.mumoshu.github.io/proxy"
 
 // Options hold for all classes.
 type Options struct {
-	// HTTPPort and HTTPSPort are those at which Ingresses are served. 0 is 80 and 443.
-	HTTPPort, HTTPSPort uint16
 	// DefaultCertificate is the Secret whose certificate is presented for Ingresses where no other fits
 	// or no name is asked for. Empty is none: such a handshake fails.
 	DefaultCertificate types.NamespacedName
 	// GatewayAddresses are those that Gateways may have; without any they are reached at nodes.
 	GatewayAddresses []netip.Prefix
-	// Memory is that of the process before, if there was any.
-	Memory Memory
-}
-
-// Memory is what objects do not tell any more. Without it the next process serves what objects tell.
-type Memory struct {
-	// Certificates are the last good ones of Secrets that are named.
-	Certificates map[types.NamespacedName]wire.Certificate
 }
 
 // Ref names an object. Kinds are those of the API, such as Ingress or Service.
@@ -87,17 +77,7 @@ type Compiler struct {
 
 // New has no objects.
 func New(options Options) *Compiler {
-	if options.HTTPPort == 0 {
-		options.HTTPPort = 80
-	}
-	if options.HTTPSPort == 0 {
-		options.HTTPSPort = 443
-	}
-	c := &Compiler{
-		options: options, objects: map[key]any{}, secrets: map[types.NamespacedName]*secret{}, engine: newEngine(),
-	}
-	c.recall(options.Memory)
-	return c
+	return &Compiler{options: options, objects: map[key]any{}, secrets: map[types.NamespacedName]*secret{}, engine: newEngine()}
 }
 
 // Result is what is new since the last Compile.
