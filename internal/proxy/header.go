@@ -117,7 +117,7 @@ func asksFor(r *http.Request) string {
 		return ""
 	}
 	name, version, versioned := strings.Cut(upgrade[0], "/")
-	if !isMethod(name) || versioned && !isMethod(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
+	if !wire.IsToken(name) || versioned && !wire.IsToken(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
 		return ""
 	}
 	return upgrade[0]

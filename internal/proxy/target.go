@@ -19,7 +19,8 @@ func (x *exchange) read() (status int) {
 	}
 	path, rest, fine := splitTarget(x.r.RequestURI)
 	host, valid := hostOf(x.r.Host)
-	if !fine || !valid || !isMethod(x.r.Method) {
+	if !fine || !valid || !wire.IsToken(x.r.Method) {
+		// net/http does not look at the method of HTTP/2.
 		return http.StatusBadRequest
 	}
 	path, err := wire.NormalPath(path)
@@ -95,23 +96,4 @@ func hostOf(host string) (name string, valid bool) {
 		}
 	}
 	return strings.ToLower(name), true
-}
-
-// isMethod reports whether a method is a token (RFC 9110, 9.1). That of HTTP/2 is not looked at by net/http.
-func isMethod(s string) bool {
-	for i := range len(s) {
-		if !isTokenByte(s[i]) {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// isTokenByte is by RFC 9110, 5.6.2.
-func isTokenByte(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

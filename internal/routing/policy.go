@@ -3,7 +3,6 @@ package routing
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -51,7 +50,7 @@ func readPolicy(service *corev1.Service, b *wire.Backend) (warnings []Event) {
 }
 
 func readCookie(b *wire.Backend, name string) bool {
-	if name == "" || len(name) > maxCookieName || !isToken(name) {
+	if len(name) > maxCookieName || !wire.IsToken(name) {
 		return false
 	}
 	b.Cookie = name
@@ -74,15 +73,4 @@ func readFailTimeout(b *wire.Backend, value string) bool {
 	}
 	b.FailTimeout = uint32(d.Milliseconds())
 	return true
-}
-
-// isToken is by RFC 9110, 5.6.2.
-func isToken(s string) bool {
-	for _, b := range []byte(s) {
-		letter := 'a' <= b|0x20 && b|0x20 <= 'z'
-		if !letter && (b < '0' || b > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", b) < 0 {
-			return false
-		}
-	}
-	return s != ""
 }

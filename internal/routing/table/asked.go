@@ -28,7 +28,7 @@ type Asked struct {
 // Request reads it. Its error says what a proxy would not take, or what nobody can ask for.
 func (a Asked) Request() (*Request, error) {
 	r := &Request{Method: cmp.Or(a.Method, "GET")}
-	if strings.ContainsFunc(r.Method, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }) {
+	if !wire.IsToken(r.Method) {
 		return nil, fmt.Errorf("%q is no method", a.Method)
 	}
 	for _, read := range []func(*Request) error{a.readLocal, a.readHost, a.readTarget, a.readHeaders} {

@@ -5,7 +5,8 @@
 //
 //   - resources.go: Resource, which is one of five kinds.
 //   - names.go: how a resource is named on a stream, and its version.
-//   - path.go: the one form of a path, in which rules name it and requests are matched and sent.
+//   - path.go: the one form of a path, in which rules name it and requests are matched and sent. token.go: names of
+//     methods, headers and cookies.
 //   - fields.go: the bytes of a resource, as a table of its fields. codec.go: how these are written and read.
 //   - envelope.go: requests and responses of a stream. field.go: how messages of others are read.
 //   - refusal.go: what a proxy cannot use, as a status says it.
