@@ -4,7 +4,7 @@
 // Its files, in the order in which to open them:
 //
 //   - codec.go: the method, and messages as the bytes that they are.
-//   - server.go: Server, of the logs of all classes; whom it lets in, and what it reports.
+//   - server.go: Server, of the logs of all IngressDaemonSets; whom it lets in, and what it reports.
 //   - strangers.go: the connections of who was not let in yet.
 //   - serve.go: one stream of it.
 //   - client.go: Client, the proxy's end of a stream.

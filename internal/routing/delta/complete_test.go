@@ -25,8 +25,8 @@ func TestUntold(t *testing.T) {
 	hear(t, c, "-backend/a")
 }
 
-// TestNotComplete: a replica that does not know yet what there is for a class lets nobody in, so that a proxy asks
-// another and keeps what it has; nor does one for which there is no such class any more.
+// TestNotComplete: a replica that does not know yet what there is for an IngressDaemonSet lets nobody in, so that a proxy asks
+// another and keeps what it has; nor does one for which there is no such log any more.
 func TestNotComplete(t *testing.T) {
 	s := serve(t, ofWeb)
 	refused := func(when string) {
@@ -36,8 +36,8 @@ func TestNotComplete(t *testing.T) {
 		}
 	}
 	refused("before the first commit")
-	if s.IsComplete() || len(s.classes) != 0 {
-		t.Errorf("it is complete: %t, with %d classes", s.IsComplete(), len(s.classes))
+	if s.IsComplete() || len(s.logs) != 0 {
+		t.Errorf("it is complete: %t, with %d logs", s.IsComplete(), len(s.logs))
 	}
 	s.Commit(web, nil, nil)
 	s.Complete()
@@ -48,14 +48,14 @@ func TestNotComplete(t *testing.T) {
 	answer(t, c, hear(t, c, "b=1"))
 	s.Forget(web)
 	s.Forget(web)
-	if len(s.classes) != 1 {
-		t.Error("a class with a stream is forgotten")
+	if len(s.logs) != 1 {
+		t.Error("a log with a stream is forgotten")
 	}
 	cancel()
-	await.True(t, "the class goes with its last stream", func() bool {
+	await.True(t, "the log goes with its last stream", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.classes) == 0
+		return len(s.logs) == 0
 	})
 	refused("after it was forgotten")
 	if !s.IsComplete() {

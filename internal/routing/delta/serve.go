@@ -26,7 +26,7 @@ type peerStream struct {
 	ctx    context.Context
 	end    context.CancelFunc
 	peer   Peer
-	class  *class
+	log    *sharedLog
 	cursor *stream.Cursor
 	report func(stream.Acknowledgement)
 	// requests are those that came, failed is why no more does.
@@ -77,8 +77,8 @@ func (s *Server) serve(g grpc.ServerStream) error {
 	if s.hasUntold(first.Versions) {
 		return errUnknown
 	}
-	p.cursor = p.class.begin(first.Versions)
-	defer p.class.end(p.cursor)
+	p.cursor = p.log.begin(first.Versions)
+	defer p.log.end(p.cursor)
 	return p.run()
 }
 
@@ -159,7 +159,7 @@ func (p *peerStream) run() error {
 		case <-p.gathering:
 			p.gathering = nil
 		case r := <-p.requests:
-			if a, is := p.class.answer(p.cursor, r); is {
+			if a, is := p.log.answer(p.cursor, r); is {
 				p.report(a)
 			}
 		case err := <-p.failed:
@@ -187,7 +187,7 @@ func (p *peerStream) tell() (changed <-chan struct{}, err error) {
 	if p.gathering != nil {
 		return nil, nil
 	}
-	m, owed, changed, err := p.class.next(p.cursor)
+	m, owed, changed, err := p.log.next(p.cursor)
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}

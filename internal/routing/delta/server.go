@@ -61,7 +61,7 @@ const (
 	identifying = 10 * time.Second
 )
 
-// Server serves streams to the proxies of all classes, each from the log of its IngressDaemonSet.
+// Server serves streams to the proxies of all IngressDaemonSets, each from the log of its own.
 type Server struct {
 	options   Options
 	streams   atomic.Uint64
@@ -69,13 +69,13 @@ type Server struct {
 	untold    atomic.Pointer[func(name string) bool]
 	strangers strangers
 
-	mu      sync.Mutex
-	classes map[types.NamespacedName]*class
-	open    map[*peerStream]bool
+	mu   sync.Mutex
+	logs map[types.NamespacedName]*sharedLog
+	open map[*peerStream]bool
 }
 
-// class is the log of an IngressDaemonSet.
-type class struct {
+// sharedLog is the log of an IngressDaemonSet, which the streams of its proxies share.
+type sharedLog struct {
 	// over says that it goes when its last stream has ended. It is the Server's.
 	over bool
 
@@ -85,9 +85,9 @@ type class struct {
 	changed chan struct{}
 }
 
-// NewServer lets nobody in of a class before its first Commit.
+// NewServer lets in no proxy of an IngressDaemonSet before the first Commit for it.
 func NewServer(o Options) *Server {
-	return &Server{options: o, strangers: strangers{most: maxStrangers}, classes: map[types.NamespacedName]*class{}, open: map[*peerStream]bool{}}
+	return &Server{options: o, strangers: strangers{most: maxStrangers}, logs: map[types.NamespacedName]*sharedLog{}, open: map[*peerStream]bool{}}
 }
 
 // GRPC is a server of gRPC with the method. Options say at least how it is secured.
@@ -112,10 +112,10 @@ func (s *Server) Bound(l net.Listener) net.Listener { return bounded{l, &s.stran
 
 // Commit tells the proxies of an IngressDaemonSet of changes, see stream.Log.Commit.
 func (s *Server) Commit(set types.NamespacedName, changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
-	return s.class(set).commit(changed, removed)
+	return s.log(set).commit(changed, removed)
 }
 
-// Complete notes that every class that there is has had its first Commit. Before it, IsComplete says, proxies
+// Complete notes that there was a first Commit for every IngressDaemonSet that there is. Before it, IsComplete says, proxies
 // are better served by another replica.
 func (s *Server) Complete() { s.complete.Store(true) }
 
@@ -140,28 +140,29 @@ func (s *Server) hasUntold(versions map[string]string) bool {
 	return false
 }
 
-// Forget lets a class go that is there no more, when its last stream has ended, unless there is another Commit.
+// Forget lets the log of an IngressDaemonSet go that is there no more, when its last stream has ended, unless there is
+// another Commit.
 func (s *Server) Forget(set types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.classes[set]; c != nil {
-		c.over = true
+	if l := s.logs[set]; l != nil {
+		l.over = true
 		s.drop(set)
 	}
 }
 
-// drop lets a class go that is over and has no stream.
+// drop lets a log go that is over and has no stream.
 func (s *Server) drop(set types.NamespacedName) {
-	c := s.classes[set]
-	if c == nil || !c.over {
+	l := s.logs[set]
+	if l == nil || !l.over {
 		return
 	}
 	for p := range s.open {
-		if p.class == c {
+		if p.log == l {
 			return
 		}
 	}
-	delete(s.classes, set)
+	delete(s.logs, set)
 }
 
 // End ends the streams of those peers for which it holds that they are gone. Who is let in at the same time
@@ -176,13 +177,13 @@ func (s *Server) End(gone func(Peer) bool) {
 	}
 }
 
-// enter and leave keep the streams that are open. None is of a class that is not there: all that its proxies
+// enter and leave keep the streams that are open. None is of a log that is not there: all that its proxies
 // have would be gone for them.
 func (s *Server) enter(p *peerStream) (there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.class = s.classes[p.peer.IngressDaemonSet]
-	if p.class == nil {
+	p.log = s.logs[p.peer.IngressDaemonSet]
+	if p.log == nil {
 		return false
 	}
 	s.open[p] = true
@@ -196,50 +197,50 @@ func (s *Server) leave(p *peerStream) {
 	s.drop(p.peer.IngressDaemonSet)
 }
 
-// class is that of a Commit.
-func (s *Server) class(set types.NamespacedName) *class {
+// log is that of a Commit.
+func (s *Server) log(set types.NamespacedName) *sharedLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.classes[set]
-	if c == nil {
-		c = &class{log: stream.New(), changed: make(chan struct{})}
-		s.classes[set] = c
+	l := s.logs[set]
+	if l == nil {
+		l = &sharedLog{log: stream.New(), changed: make(chan struct{})}
+		s.logs[set] = l
 	}
-	c.over = false
-	return c
+	l.over = false
+	return l
 }
 
-func (c *class) commit(changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	position, refused = c.log.Commit(changed, removed)
-	close(c.changed)
-	c.changed = make(chan struct{})
+func (l *sharedLog) commit(changed []wire.Resource, removed []string) (position uint64, refused []wire.Refusal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	position, refused = l.log.Commit(changed, removed)
+	close(l.changed)
+	l.changed = make(chan struct{})
 	return position, refused
 }
 
-func (c *class) begin(versions map[string]string) *stream.Cursor {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.log.Open(versions)
+func (l *sharedLog) begin(versions map[string]string) *stream.Cursor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log.Open(versions)
 }
 
 // next is what the stream is owed, and what is closed when that may be more.
-func (c *class) next(cursor *stream.Cursor) (m stream.Message, owed bool, changed <-chan struct{}, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *sharedLog) next(cursor *stream.Cursor) (m stream.Message, owed bool, changed <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	m, owed, err = cursor.Next()
-	return m, owed, c.changed, err
+	return m, owed, l.changed, err
 }
 
-func (c *class) answer(cursor *stream.Cursor, r wire.Request) (a stream.Acknowledgement, is bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *sharedLog) answer(cursor *stream.Cursor, r wire.Request) (a stream.Acknowledgement, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return cursor.Answer(r)
 }
 
-func (c *class) end(cursor *stream.Cursor) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (l *sharedLog) end(cursor *stream.Cursor) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	cursor.Close()
 }

@@ -3,7 +3,7 @@
 //
 // Its files, in the order in which to open them:
 //
-//   - log.go: Log, the resources of one class, in the order in which they changed.
+//   - log.go: Log, the resources of one IngressDaemonSet, in the order in which they changed.
 //   - share.go: for what there is room in it, and who has how much of that.
 //   - entry.go: one of them, with as much of its past as streams that lag need.
 //   - marks.go: where streams are.
