@@ -37,10 +37,10 @@ const (
 
 	// patience is how long another one may take: of many backends there is much to tell, and Prometheus waits 10 seconds.
 	patience = 3 * time.Second
-	// maxBytes bounds what one may answer, maxValues how many samples and labels: a few bytes can be one, which takes
+	// maxBytes bounds what one may answer, maxParts how many samples and labels: a few bytes can be one, which takes
 	// hundreds. 10,000 backends with four series each have half of both.
-	maxBytes  = 8 << 20
-	maxValues = 400_000
+	maxBytes = 8 << 20
+	maxParts = 400_000
 	// maxRequests are how many there may be at a time, but for those of the other ones.
 	maxRequests = 4
 )
@@ -136,7 +136,7 @@ func gauge(name, help string, value int) *dto.MetricFamily {
 
 // read is what another one tells, nothing where any of it is not of its pod, or cannot be read.
 func read(a peers.Answer) []*dto.MetricFamily {
-	if a.Err != nil || valuesIn(a.Content) > maxValues || !utf8.Valid(a.Content) {
+	if a.Err != nil || partsIn(a.Content) > maxParts || !utf8.Valid(a.Content) {
 		return nil
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -157,7 +157,7 @@ func isOf(m *dto.Metric, pod string) bool {
 	return m.TimestampMs == nil && slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == Label && l.GetValue() == pod })
 }
 
-// valuesIn is how many samples and labels a text has at most.
-func valuesIn(content []byte) int {
+// partsIn is how many samples and labels a text has at most.
+func partsIn(content []byte) int {
 	return bytes.Count(content, []byte("\n")) + bytes.Count(content, []byte("="))
 }
