@@ -262,7 +262,7 @@ func (e *edit) changeScope(l *Listener, do func([]*Listener) []*Listener) {
 	if !e.copied {
 		e.copied = true
 		if e.scopes = maps.Clone(e.scopes); e.scopes == nil {
-			e.scopes = map[endpoint]*scope{}
+			e.scopes = map[entryPoint]*scope{}
 		}
 	}
 	var s scope

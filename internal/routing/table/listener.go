@@ -22,19 +22,19 @@ type Listener struct {
 	Name string
 	// hash is that of its name.
 	hash uint64
-	at   endpoint
+	at   entryPoint
 	// order has the place of each certificate in the list.
 	order map[string]int
 }
 
-// endpoint is where connections come in. Its zero address is any.
-type endpoint struct {
+// entryPoint is where connections come in. Its zero address is any.
+type entryPoint struct {
 	address netip.Addr
 	port    uint16
 	tls     bool
 }
 
-// scope are the listeners at one endpoint, by the key of their hostname. Of several with the same
+// scope are the listeners at one entry point, by the key of their hostname. Of several with the same
 // hostname the first serves: the oldest.
 type scope struct{ names trie[[]*Listener] }
 
@@ -89,7 +89,7 @@ func checkHostname(hostname string) error {
 }
 
 func newListener(name string, told *wire.Listener) (*Listener, error) {
-	l := &Listener{Listener: told, Name: name, hash: hashOf(name), at: endpoint{port: told.Port, tls: told.TLS}, order: map[string]int{}}
+	l := &Listener{Listener: told, Name: name, hash: hashOf(name), at: entryPoint{port: told.Port, tls: told.TLS}, order: map[string]int{}}
 	if told.Port == 0 {
 		return nil, errors.New("it has no port")
 	}

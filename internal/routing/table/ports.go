@@ -33,7 +33,7 @@ func (t *Table) ListenersAt(port uint16) (out []*Listener) {
 func (t *Table) Speaks(local netip.Addr, port uint16) (tls, found bool) {
 	for _, address := range [...]netip.Addr{local.Unmap(), {}} {
 		for _, tls := range [...]bool{true, false} {
-			if t.scopes[endpoint{address, port, tls}] != nil {
+			if t.scopes[entryPoint{address, port, tls}] != nil {
 				return tls, true
 			}
 		}

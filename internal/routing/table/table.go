@@ -30,7 +30,7 @@ type Table struct {
 	// waiting are routes that were refused because a backend was not there.
 	waiting   trie[*wire.Route]
 	listeners trie[*Listener]
-	scopes    map[endpoint]*scope
+	scopes    map[entryPoint]*scope
 	// hosts are paths by listener and by key of hostname. A listener that is named by routes need not
 	// be there.
 	hosts        trie[trie[*paths]]
@@ -140,10 +140,10 @@ func (t *Table) listenerOf(r *Request) (*Listener, Outcome) {
 // scope is that of the address, or else of any: a Gateway with an address of its own shares that with
 // nobody.
 func (t *Table) scope(local netip.Addr, port uint16, tls bool) *scope {
-	if s := t.scopes[endpoint{local.Unmap(), port, tls}]; s != nil {
+	if s := t.scopes[entryPoint{local.Unmap(), port, tls}]; s != nil {
 		return s
 	}
-	return t.scopes[endpoint{port: port, tls: tls}]
+	return t.scopes[entryPoint{port: port, tls: tls}]
 }
 
 func (t *Table) candidate(l *Listener, r *Request) *candidate {
