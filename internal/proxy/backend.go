@@ -145,43 +145,43 @@ func (w *weights) choose(shares []wire.Share) int {
 	return w.Choose()
 }
 
-// kept is what is kept of a route for its requests.
-type kept struct {
-	// backends are those of its shares, nil for a share that has none.
-	backends []*backend
+// routeBackends are what is kept of a route for its requests.
+type routeBackends struct {
+	// all are those of its shares, nil for a share that has none.
+	all []*backend
 	// weights are nil where there is nothing to choose.
 	weights *weights
 }
 
-// keptOf is what is kept of a route. A backend of which requests are to know is there before the route is, and stays
+// backendsOf is what is kept of a route. A backend of which requests are to know is there before the route is, and stays
 // the same for as long as a route names it.
-func (p *Proxy) keptOf(r *table.Route) *kept {
-	if k, _ := r.Kept.Load().(*kept); k != nil {
-		return k
+func (p *Proxy) backendsOf(r *table.Route) *routeBackends {
+	if b, _ := r.Kept.Load().(*routeBackends); b != nil {
+		return b
 	}
-	k, whole := &kept{backends: make([]*backend, len(r.Backends))}, true
+	out, whole := &routeBackends{all: make([]*backend, len(r.Backends))}, true
 	for i := range r.Backends {
 		if name := r.Backends[i].Backend; name != "" {
 			b, found := p.backends.Load(name)
-			k.backends[i], _ = b.(*backend)
+			out.all[i], _ = b.(*backend)
 			whole = whole && found
 		}
 	}
 	if len(r.Backends) > 1 {
 		w, _ := p.weights.LoadOrStore(r.Name, &weights{})
-		k.weights = w.(*weights)
+		out.weights = w.(*weights)
 	}
 	if whole {
-		r.Kept.Store(k)
+		r.Kept.Store(out)
 	}
-	return k
+	return out
 }
 
 // choose is the place of the share that gets the next request, negative where none has a weight.
-func (k *kept) choose(shares []wire.Share) int {
+func (b *routeBackends) choose(shares []wire.Share) int {
 	switch {
-	case k.weights != nil:
-		return k.weights.choose(shares)
+	case b.weights != nil:
+		return b.weights.choose(shares)
 	case len(shares) == 0 || shares[0].Weight == 0:
 		return -1
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ended is for how long connections that were told to end may take to.
-const ended = 2 * time.Second
+// endTimeout is for how long connections that were told to end may take to.
+const endTimeout = 2 * time.Second
 
 // Drain ends the server without losing a request, and returns when it has ended: it has Settle, and then
 // End. It ends early with the context.
@@ -32,7 +32,7 @@ func (s *Server) Settle(ctx context.Context) {
 // the context, and ends all. No changes are to be applied any more: an ended server has no table that they
 // could be held against.
 func (s *Server) End(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, ended)
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	s.proxy.tunnels.end()
 	s.proxy.settle(ctx)

@@ -138,8 +138,8 @@ func (x *exchange) find() (status int) {
 
 // choose picks one of the route's backends.
 func (x *exchange) choose() (status int) {
-	kept := x.p.keptOf(x.route)
-	at := kept.choose(x.route.Backends)
+	backends := x.p.backendsOf(x.route)
+	at := backends.choose(x.route.Backends)
 	switch {
 	case at < 0 && x.route.Fallback != 0:
 		return int(x.route.Fallback)
@@ -150,7 +150,7 @@ func (x *exchange) choose() (status int) {
 	if x.share.Backend == "" {
 		return int(x.share.Status)
 	}
-	if x.backend = kept.backends[at]; x.backend == nil {
+	if x.backend = backends.all[at]; x.backend == nil {
 		return http.StatusServiceUnavailable
 	}
 	return 0

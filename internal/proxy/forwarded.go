@@ -38,7 +38,7 @@ func (x *exchange) forward() {
 		return
 	}
 	chain := h[forwardedFor]
-	setIfMissing(h, realIP, []string{x.clientOf(chain)})
+	setIfMissing(h, realIP, []string{x.lastUntrusted(chain)})
 	h[forwardedFor] = []string{strings.Join(append(chain[:len(chain):len(chain)], c.peerField...), ", ")}
 	setIfMissing(h, forwardedProto, proto)
 	setIfMissing(h, forwardedPort, c.portField)
@@ -51,8 +51,8 @@ func setIfMissing(h http.Header, name string, values []string) {
 	}
 }
 
-// clientOf is the last address of a chain that is no trusted peer's, or else the peer's own.
-func (x *exchange) clientOf(chain []string) string {
+// lastUntrusted is the last address of a chain that is no trusted peer's, or else the peer's own.
+func (x *exchange) lastUntrusted(chain []string) string {
 	all := strings.Split(strings.Join(chain, ","), ",")
 	for i := len(all) - 1; i >= 0; i-- {
 		address, err := netip.ParseAddr(strings.TrimSpace(all[i]))

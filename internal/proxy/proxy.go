@@ -79,7 +79,7 @@ func (p *Proxy) Apply(c table.Changes) table.Result {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	result := p.table.Load().Apply(c)
-	gone := p.follow(result.Table, p.spokenOf(c))
+	gone := p.updateBackends(result.Table, p.spokenOf(c))
 	p.table.Store(result.Table)
 	for _, name := range gone {
 		p.forget(name)
@@ -115,9 +115,9 @@ func (p *Proxy) spokenOf(c table.Changes) map[string]bool {
 
 func isBackend(k wire.Kind) bool { return k == wire.KindBackend || k == wire.KindEndpoints }
 
-// follow makes backends what the table says they are, before requests are routed by it, and gives those
+// updateBackends makes backends what the table says they are, before requests are routed by it, and gives those
 // that it does not have any more.
-func (p *Proxy) follow(t *table.Table, names map[string]bool) (gone []string) {
+func (p *Proxy) updateBackends(t *table.Table, names map[string]bool) (gone []string) {
 	for name := range names {
 		told, endpoints, found := t.Backend(name)
 		if !found {

@@ -232,7 +232,7 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	s.wait.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), ended)
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	s.proxy.settle(ctx)
 	s.proxy.Close()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// closing is for how long a tunnel that is ended may take to end.
-const closing = time.Second
+// closeTimeout is for how long a tunnel that is ended may take to end.
+const closeTimeout = time.Second
 
 // tunnels are connections that have changed their protocol.
 type tunnels struct {
@@ -151,7 +151,7 @@ func (d *direction) closeBetween() error {
 // end tells both sides of a WebSocket that this one is going away, each at the end of a frame, and ends
 // the tunnel a moment later.
 func (t *tunnel) end() {
-	by := time.Now().Add(closing)
+	by := time.Now().Add(closeTimeout)
 	for _, d := range [...]*direction{&t.down, &t.up} {
 		d.to.SetWriteDeadline(by)
 		d.mu.Lock()
