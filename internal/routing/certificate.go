@@ -34,9 +34,9 @@ type secret struct {
 	problem string
 }
 
-// serves is what is wrong, and what comes of it. Listeners name its certificate also where no good one is known: a
+// explained is what is wrong, and what comes of it. Listeners name its certificate also where no good one is known: a
 // proxy that has one, of a controller before, keeps it for as long as a listener names it.
-func (s secret) serves() string {
+func (s secret) explained() string {
 	if s.good != nil {
 		return s.problem + ": its last good certificate is presented"
 	}

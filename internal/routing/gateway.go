@@ -143,7 +143,7 @@ func (v *view) readCertificates(object *gatewayv1.Gateway, in *gatewayv1.Listene
 		s := v.secret(n)
 		out.waits = out.waits || !s.answered
 		if s.problem != "" {
-			message := fmt.Sprintf("Secret %s %s", n, s.serves())
+			message := fmt.Sprintf("Secret %s %s", n, s.explained())
 			l.unresolved = Condition{Reason: "InvalidCertificateRef", Message: message}
 			out.warnings = append(out.warnings, Event{RefOf(object), ReasonInvalidCertificate, message})
 		}
@@ -207,7 +207,7 @@ func (v *view) compileGatewayStatus(k key) *outcome {
 	} else {
 		s.Conditions = append(s.Conditions, Condition{"Programmed", "False", "Invalid", s.Conditions[0].Message})
 	}
-	attached := v.attached(k)
+	attached := v.attachedRoutes(k)
 	for _, l := range g.listeners {
 		s.Listeners = append(s.Listeners, l.status(attached[l.name]))
 	}
@@ -249,8 +249,8 @@ func (g *gateway) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: g.object.Namespace, Name: g.object.Name}
 }
 
-// attached is how many routes attach to each listener of a Gateway.
-func (v *view) attached(k key) map[string]int32 {
+// attachedRoutes are how many routes attach to each listener of a Gateway.
+func (v *view) attachedRoutes(k key) map[string]int32 {
 	out := map[string]int32{}
 	for r := range membersOf[route](v, k, routeUnit) {
 		for _, listener := range r.attached[k.namespaced()] {

@@ -51,7 +51,7 @@ func (v *view) compileRoute(k key) *outcome {
 	out.value = result
 	for set, at := range where.at {
 		if problems[set].Reason == "" {
-			publish(set, at, rules, out)
+			publishRules(set, at, rules, out)
 		}
 	}
 	out.status = &Status{Object: RefOf(object), Generation: object.Generation, HTTPRoute: r.status(where.parents, problems)}
@@ -92,8 +92,8 @@ func (r *routeCompiler) readRules() (out []*rule, problem Condition) {
 	return out, Condition{}
 }
 
-// publish tells the proxies of an IngressDaemonSet.
-func publish(set types.NamespacedName, at *site, rules []*rule, out *outcome) {
+// publishRules tells the proxies of an IngressDaemonSet.
+func publishRules(set types.NamespacedName, at *site, rules []*rule, out *outcome) {
 	for _, rule := range rules {
 		told := rule.Route
 		told.Listeners, told.Hostnames = at.listeners, at.hostnames

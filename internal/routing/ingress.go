@@ -248,7 +248,7 @@ func (i *ingressCompiler) takeCertificates() {
 			continue
 		}
 		if s.problem != "" {
-			i.warn(ReasonInvalidCertificate, "Secret %s %s", n, s.serves())
+			i.warn(ReasonInvalidCertificate, "Secret %s %s", n, s.explained())
 		}
 		use := certificateUse{secret: n}
 		for _, host := range entry.Hosts {

@@ -30,7 +30,7 @@ func (v *view) compileListeners(k key) *outcome {
 		}
 		addresses := own.all
 		if len(addresses) == 0 {
-			addresses = nodes
+			addresses = anyAddress
 		}
 		g.without(p.unavailable[g.name()]).listen(k, addresses, out)
 	}
@@ -52,8 +52,8 @@ func (v *view) inPrecedence(members []key) (out []*gateway) {
 	return out
 }
 
-// nodes are the addresses of a Gateway that is reached at all of a node's.
-var nodes = []string{""}
+// anyAddress is that of a Gateway which is reached at all addresses of a node.
+var anyAddress = []string{""}
 
 // listen tells proxies of a Gateway's listeners, at each of its addresses.
 func (g *gateway) listen(k key, addresses []string, out *outcome) {
@@ -114,7 +114,7 @@ func (v *view) defaultCertificates(k key, out *outcome) []string {
 	s := v.secret(n)
 	out.waits = !s.answered
 	if s.problem != "" {
-		out.warnings = append(out.warnings, Event{Ref{"Secret", n.Namespace, n.Name}, ReasonInvalidCertificate, "the default certificate " + s.serves()})
+		out.warnings = append(out.warnings, Event{Ref{"Secret", n.Namespace, n.Name}, ReasonInvalidCertificate, "the default certificate " + s.explained()})
 	}
 	out.joins = append(out.joins, certificateOf(k.set, n))
 	return []string{n.String(), ""}

@@ -58,7 +58,7 @@ func (v *view) servedAt(object *gatewayv1.HTTPRoute, p *parent, at map[types.Nam
 	if v.unassigned(p.gateway).Reason != "" {
 		return
 	}
-	addresses := nodes
+	addresses := anyAddress
 	if own := v.ownAddresses(p.gateway); len(own.all) > 0 {
 		addresses = own.all
 	}
