@@ -33,6 +33,9 @@ type backend struct {
 	told      *wire.Backend
 	endpoints *balance.Endpoints[connections]
 	budget    balance.Budget
+	// removed says whether the table has it no more, held how many requests are still to be given to its endpoints.
+	removed bool
+	held    int
 }
 
 const protocolH2C = "h2c"
@@ -76,10 +79,38 @@ func leave(c connections) {
 	c.pool.Close()
 }
 
-func (b *backend) close() {
+// remove lets it go when no request is to be given to its endpoints any more.
+func (b *backend) remove() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.endpoints.Set(nil)
+	b.removed = true
+	b.letGo()
+}
+
+// hold counts a request, and keeps the endpoints for it until release: it was routed when they were there, and its body
+// may take a while. It is false where the backend was removed before.
+func (b *backend) hold(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.removed {
+		return false
+	}
+	b.held++
+	b.budget.Request(now)
+	return true
+}
+
+func (b *backend) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held--
+	b.letGo()
+}
+
+func (b *backend) letGo() {
+	if b.removed && b.held == 0 {
+		b.endpoints.Set(nil)
+	}
 }
 
 // speaks is the protocol of its endpoints, as the table has it.
@@ -89,11 +120,10 @@ func (b *backend) speaks() string {
 	return b.told.Protocol
 }
 
-// begin counts a request, and gives the name of the backend's cookie, empty for none.
-func (b *backend) begin(now time.Time) (cookie string) {
+// cookie is the name of the backend's cookie, empty for none.
+func (b *backend) cookie() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.budget.Request(now)
 	return b.told.Cookie
 }
 

@@ -105,15 +105,10 @@ func (x *exchange) pass() (status int) {
 	}
 	// Nothing is matched by what a stranger says of himself.
 	x.forward()
-	if status = x.find(); status != 0 {
+	if status = x.decide(); status != 0 {
 		return status
 	}
-	if status = x.redirect(); status != 0 {
-		return status
-	}
-	if status = x.choose(); status != 0 {
-		return status
-	}
+	defer x.backend.release()
 	if status = x.filter(); status != 0 {
 		return status
 	}
@@ -123,9 +118,31 @@ func (x *exchange) pass() (status int) {
 	return x.send()
 }
 
+// decide says where the request goes. Where the backend was removed after the table was read, the next table says it.
+func (x *exchange) decide() (status int) {
+	for {
+		t := x.p.table.Load()
+		if status = x.find(t); status != 0 {
+			return status
+		}
+		if status = x.redirect(); status != 0 {
+			return status
+		}
+		if status = x.choose(); status != 0 {
+			return status
+		}
+		if x.backend != nil && x.backend.hold(x.start) {
+			return 0
+		}
+		x.backend = nil
+		if x.p.table.Load() == t {
+			return http.StatusServiceUnavailable
+		}
+	}
+}
+
 // find looks the request's route up.
-func (x *exchange) find() (status int) {
-	t := x.p.table.Load()
+func (x *exchange) find(t *table.Table) (status int) {
 	a := t.Lookup(&x.asked)
 	x.route, x.match = a.Route, a.Match
 	if a.Outcome == table.NoListener {
@@ -136,7 +153,7 @@ func (x *exchange) find() (status int) {
 	return a.Outcome.Status()
 }
 
-// choose picks one of the route's backends.
+// choose picks one of the route's backends, nil where that was removed.
 func (x *exchange) choose() (status int) {
 	backends := x.p.backendsOf(x.route)
 	at := backends.choose(x.route.Backends)
@@ -150,9 +167,7 @@ func (x *exchange) choose() (status int) {
 	if x.share.Backend == "" {
 		return int(x.share.Status)
 	}
-	if x.backend = backends.all[at]; x.backend == nil {
-		return http.StatusServiceUnavailable
-	}
+	x.backend = backends.all[at]
 	return 0
 }
 

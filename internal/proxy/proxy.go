@@ -136,7 +136,7 @@ func (p *Proxy) updateBackends(t *table.Table, names map[string]bool) (gone []st
 func (p *Proxy) forget(name string) {
 	delete(p.leaving, name)
 	if b, there := p.backends.LoadAndDelete(name); there {
-		b.(*backend).close()
+		b.(*backend).remove()
 	}
 }
 

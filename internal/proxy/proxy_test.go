@@ -5,11 +5,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
@@ -219,6 +222,59 @@ func TestChangesOfEndpoints(t *testing.T) {
 	}
 	if text := got(t, c, "http://a/"); text != "404 404 Not Found\n" {
 		t.Error(text)
+	}
+}
+
+// TestBackendGoes: a request that was routed to a backend before that was removed is answered by it, also where its body
+// comes later; and none is lost between the look at the table and the choice of an endpoint.
+func TestBackendGoes(t *testing.T) {
+	const stilton = "shop/stilton:80"
+	endpoints := map[string]wire.Endpoint{cheddar: saying(t, cheddar), stilton: saying(t, stilton)}
+	s := serving(t, endpoints[cheddar])
+	change := func(from, to string) {
+		t.Helper()
+		set := append(backendOf(to, endpoints[to]), route("all", func(r *wire.Route) { r.Backends[0].Backend = to }))
+		result, _ := s.Apply(table.Changes{Set: set, Removed: []string{"backend/" + from, "endpoints/" + from}})
+		if _, there := s.proxy.backends.Load(from); there || len(result.Refused) > 0 {
+			t.Fatalf("%s is still there: %t; refused is %v", from, there, result.Refused)
+		}
+	}
+	slow := dial(t, s, 80)
+	slow.Say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na")
+	held := func() int {
+		b, _ := s.proxy.backends.Load(cheddar)
+		b.(*backend).mu.Lock()
+		defer b.(*backend).mu.Unlock()
+		return b.(*backend).held
+	}
+	await.True(t, "it is routed", func() bool { return held() == 1 })
+	change(cheddar, stilton)
+	slow.Say("b")
+	if r, body := slow.Response(t, "POST"); string(body) != cheddar {
+		t.Errorf("%s %q", r.Status, body)
+	}
+	var over atomic.Bool
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer over.Store(true)
+	for range 8 {
+		c := clientAt(t, s, 80)
+		asking.Go(func() {
+			for !over.Load() {
+				r, err := c.Get("http://a/")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if r.Body.Close(); r.StatusCode != 200 {
+					t.Error(r.Status)
+				}
+			}
+		})
+	}
+	for range 1000 {
+		change(stilton, cheddar)
+		change(cheddar, stilton)
 	}
 }
 

@@ -55,7 +55,7 @@ type answerBody interface {
 func (x *exchange) send() (status int) {
 	t, b := &x.try, x.backend
 	t.since = time.Now()
-	x.recall(b.begin(t.since))
+	x.recall(b.cookie())
 	x.writeHead()
 	status = http.StatusServiceUnavailable
 	for now := t.since; ; now = time.Now() {
