@@ -37,6 +37,8 @@ type clientBody struct {
 	conn deadliner
 	// touched says whether somebody has begun to read, ended whether it was read to its end.
 	touched, ended atomic.Bool
+	// came is when reading gave something last, in nanoseconds since 1970; 0 while more is waited for.
+	came atomic.Int64
 	// status is that of the answer where reading failed, 0 where it did not.
 	status atomic.Int32
 	// trim is called at its end, when its trailer is there.
@@ -121,7 +123,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	if !b.arm(begun) {
 		return 0, errStopped
 	}
+	b.came.Store(0)
 	n, err := b.src.Read(p)
+	b.came.Store(time.Now().UnixNano())
 	if b.rate > 0 {
 		earned := time.Duration(n) * time.Second / time.Duration(b.rate)
 		b.patience = min(b.window, b.patience-time.Since(begun)+earned)

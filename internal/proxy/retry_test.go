@@ -371,6 +371,44 @@ func withoutDescriptors(t testing.TB) (allow func()) {
 	return allow
 }
 
+// TestHurried: a time-out of the route is not held against an endpoint that was left little of it, whose client sends its
+// body late or bit by bit; and is where the endpoint had the time.
+func TestHurried(t *testing.T) {
+	const timeout = 600 * time.Millisecond
+	silent, _ := played(t, "silent", func(s *http1.Session) {
+		s.Head()
+		s.Hold()
+	})
+	for name, test := range map[string]struct {
+		head, body string
+		late       time.Duration
+		fault      bool
+	}{
+		"kept, too late":          {"Content-Length: 2", "b", timeout * 3 / 2, false},
+		"kept, late":              {"Content-Length: 2", "b", timeout * 3 / 4, false},
+		"kept, in time":           {"Content-Length: 2", "b", 0, true},
+		"sent as it comes, never": {"Content-Length: 100000", "", 0, false},
+		"sent as it comes, late":  {"Content-Length: 100000", strings.Repeat("b", 99_999), timeout * 3 / 4, false},
+		"sent as it comes":        {"Content-Length: 100000", strings.Repeat("b", 99_999), 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := started(t)
+			tell(t, s, append(backendOf(cheddar, silent), web(), route("all", func(r *wire.Route) { r.Timeout = uint32(timeout.Milliseconds()) }))...)
+			c := dial(t, s, 80)
+			c.Say("POST / HTTP/1.1\r\nHost: a\r\n" + test.head + "\r\n\r\na")
+			time.Sleep(test.late)
+			c.Say(test.body)
+			if r, body := c.Response(t, "POST"); r.StatusCode != 504 {
+				t.Errorf("%s %q", r.Status, body)
+			}
+			if states, _ := s.proxy.Endpoints(cheddar, 1); states[0].Failed != nil != test.fault {
+				t.Errorf("held against the endpoint is %v", states[0].Failed)
+			}
+		})
+	}
+}
+
 // TestFaults: what is held against an endpoint, and how the client is told.
 func TestFaults(t *testing.T) {
 	for _, test := range []struct {

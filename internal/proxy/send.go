@@ -59,6 +59,9 @@ func (x *exchange) send() (status int) {
 	x.writeHead()
 	status = http.StatusServiceUnavailable
 	for now := t.since; ; now = time.Now() {
+		if x.isOver(now) {
+			return http.StatusGatewayTimeout
+		}
 		e := b.next(now, t.cookie, t.tried)
 		if e == nil && (t.retries > 0 || t.unanswered) {
 			// There is no other: one that answered nothing may answer on another connection. A connect is not answered,
@@ -76,7 +79,7 @@ func (x *exchange) send() (status int) {
 			return 0
 		}
 		t.failed, status = failed, x.statusOf(failed)
-		if !x.mayRepeat(e, failed) {
+		if !x.mayRepeat(e, now, failed) {
 			return status
 		}
 	}
@@ -152,16 +155,22 @@ func (x *exchange) deadline(now time.Time) (by time.Time) {
 	return by
 }
 
+// isOver reports whether the route's time-out is.
+func (x *exchange) isOver(now time.Time) bool {
+	late := x.route.Timeout
+	return late > 0 && now.Sub(x.start) >= time.Duration(late)*time.Millisecond
+}
+
 // mayRepeat notes how an endpoint failed, and reports whether the request may go to another.
-func (x *exchange) mayRepeat(e *endpoint, failed *upstream.Error) bool {
+func (x *exchange) mayRepeat(e *endpoint, given time.Time, failed *upstream.Error) bool {
 	t, b, now := &x.try, x.backend, time.Now()
 	if counts := &b.counts; failed.Class != upstream.Canceled {
 		counts.failures[failed.Class].Add(1)
 	}
-	if isFault(failed) {
+	if isFault(failed) && !x.wasHurried(failed, given, now) {
 		b.failed(e, now, failed)
 	}
-	if late := x.route.Timeout; late > 0 && now.Sub(x.start) >= time.Duration(late)*time.Millisecond {
+	if x.isOver(now) {
 		return false
 	}
 	switch balance.Again(balance.Try{
@@ -220,6 +229,30 @@ func isFault(failed *upstream.Error) bool {
 		return failed.During != upstream.ReadingBody
 	}
 	return false
+}
+
+// wasHurried reports whether an endpoint that came to a deadline of the route's had less than half of the time-out: the
+// client took the rest for its body, or endpoints before this one did. Otherwise clients could have any left out.
+func (x *exchange) wasHurried(failed *upstream.Error, given, now time.Time) bool {
+	by := x.deadline(given)
+	if failed.Class != upstream.TimedOut || failed.During == upstream.Sending || by.IsZero() || now.Before(by) {
+		return false
+	}
+	since := given
+	if x.hasBody && !x.small && x.body.touched.Load() {
+		came := x.body.came.Load()
+		if came == 0 {
+			return true
+		}
+		if at := time.Unix(0, came); at.After(given) {
+			since = at
+		}
+	}
+	whole := x.route.Timeout
+	if each := x.route.BackendTimeout; whole == 0 || 0 < each && each < whole {
+		whole = each
+	}
+	return 2*by.Sub(since) < time.Duration(whole)*time.Millisecond
 }
 
 // isShortage reports whether it was this machine or process that had nothing left for a connection: no descriptor, no
