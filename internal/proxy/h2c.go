@@ -130,6 +130,8 @@ func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {
 	var network net.Error
 	late := errors.As(err, &network) && network.Timeout()
 	switch {
+	case x.body.status.Load() != 0:
+		failed.Class, failed.During = upstream.RequestBroken, upstream.Sending
 	case x.r.Context().Err() != nil:
 		failed.Class = upstream.Canceled
 	case ctx.Err() != nil:

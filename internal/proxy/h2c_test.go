@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,4 +69,25 @@ func TestVanishedEndpoint(t *testing.T) {
 	}
 	lost.Store(true)
 	await.True(t, "it is answered on another connection", answered)
+}
+
+// TestBrokenBodyForH2C: a request whose body breaks, is too long, or too slow is held against no endpoint.
+func TestBrokenBodyForH2C(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	e := h2Server(t, &protocols, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	for body, want := range map[string]int{"zz\r\n": 400, "21\r\n" + strings.Repeat("x", 33) + "\r\n": 413, "1\r\nx\r\n": 408} {
+		s := started(t, func(o *Options) { o.MaxBody, o.BodyRate, o.BodyWindow = 32, 100, 300*time.Millisecond })
+		all := backendOf(cheddar, e)
+		all[1].Backend.Protocol = protocolH2C
+		tell(t, s, append(all, web(), route("all"))...)
+		c := dial(t, s, 80)
+		c.Say("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+		if r, _ := c.Response(t, "POST"); r.StatusCode != want {
+			t.Errorf("%q: %s", body, r.Status)
+		}
+		if states, _ := s.proxy.Endpoints(cheddar, 1); states[0].Failed != nil {
+			t.Errorf("%q: held against the endpoint is %v", body, states[0].Failed)
+		}
+	}
 }
