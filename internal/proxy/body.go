@@ -112,7 +112,7 @@ func (b *clientBody) begin(w http.ResponseWriter, r *http.Request, o *Options) {
 	if o.MaxBody > 0 {
 		b.left = o.MaxBody
 	}
-	b.keeps = r.ContentLength < 0 && r.Trailer == nil && balance.Repeatable(r.Method)
+	b.keeps = r.ContentLength <= balance.MaxBody && r.Trailer == nil && balance.Repeatable(r.Method)
 	b.rate, b.window, b.patience = o.BodyRate, o.BodyWindow, o.BodyWindow
 }
 

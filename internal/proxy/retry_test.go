@@ -114,6 +114,28 @@ func TestRetryOfAStream(t *testing.T) {
 	}
 }
 
+// TestRetryOfExpected: a body that waited for 100 (Continue) is sent again, where the endpoint said nothing.
+func TestRetryOfExpected(t *testing.T) {
+	s := started(t, func(o *Options) { o.Upstream.Continue = time.Millisecond })
+	e, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
+		if io.CopyN(io.Discard, s.In, 5); s.Number == 0 {
+			s.Reset()
+			return
+		}
+		s.Say(hello)
+	})
+	tell(t, s, append(patient(e), web(), route("all"))...)
+	c := dial(t, s, 80)
+	c.Say("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello")
+	if r, body := c.Response(t, "PUT"); r.StatusCode != 100 {
+		t.Errorf("%s %q", r.Status, body)
+	}
+	if r, body := c.Response(t, "PUT"); r.StatusCode != 200 {
+		t.Errorf("%s %q", r.Status, body)
+	}
+}
+
 // TestNoRetryOfTrailers: what had fields after its body is not sent again without them.
 func TestNoRetryOfTrailers(t *testing.T) {
 	e, _ := played(t, "only", func(s *http1.Session) {
@@ -241,6 +263,20 @@ func TestSlowToConnect(t *testing.T) {
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	if text := <-answered; text != "200 hello" {
 		t.Error(text)
+	}
+}
+
+// TestShortTimeoutOfConnects: one that does not answer a connect in the time of the route is asked once for a request.
+func TestShortTimeoutOfConnects(t *testing.T) {
+	s := started(t)
+	e := endpointAt(loopback.Full(t).Addr(), "slow")
+	tell(t, s, append(patient(e), web(), route("all", func(r *wire.Route) { r.BackendTimeout = 10 }))...)
+	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "504 504 Gateway Timeout\n" {
+		t.Error(text)
+	}
+	b, _ := s.proxy.backends.Load(cheddar)
+	if n := b.(*backend).counts.failures[upstream.TimedOut].Load(); n != 1 {
+		t.Errorf("it was asked %d times", n)
 	}
 }
 

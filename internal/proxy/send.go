@@ -20,7 +20,8 @@ type try struct {
 	cookie, given string
 	tried         []*endpoint
 	// unreached are those of them that never saw the request and are not asked again, unanswered says whether there is
-	// another one that did not answer a connect.
+	// another one that did not answer a connect in time. Where the time was the route's it is not asked again: that may be
+	// short, and who has no room for a connect would get hundreds.
 	unreached  []*endpoint
 	unanswered bool
 	// retries are those after the request was written.
@@ -178,7 +179,7 @@ func (x *exchange) mayRepeat(e *endpoint, given time.Time, failed *upstream.Erro
 		Whole: x.isWhole(),
 	}) {
 	case balance.Free:
-		if failed.Class == upstream.TimedOut {
+		if by := x.deadline(given); failed.Class == upstream.TimedOut && (by.IsZero() || now.Before(by)) {
 			t.unanswered = true
 		} else {
 			t.unreached = append(t.unreached, e)
