@@ -100,7 +100,7 @@ func (x *exchange) setWriteBy(by time.Time) {
 // stick gives the client the name of its endpoint, unless it came with that.
 func (x *exchange) stick(h http.Header) {
 	t := &x.try
-	if t.endpoint == nil || t.endpoint.Cookie == "" || t.given == "" || t.endpoint.Cookie == t.cookie {
+	if t.given == "" || t.endpoint == nil || t.endpoint.Cookie == "" || t.endpoint.Cookie == t.cookie {
 		return
 	}
 	c := http.Cookie{Name: t.given, Value: t.endpoint.Cookie, Path: "/", HttpOnly: true, Secure: x.asked.TLS, SameSite: http.SameSiteLaxMode}
