@@ -62,3 +62,23 @@ func TestNotComplete(t *testing.T) {
 		t.Error("it is complete no more")
 	}
 }
+
+// TestClassComesBack: one that was forgotten while it had a stream, and is there again, stays when that ends.
+func TestClassComesBack(t *testing.T) {
+	s := serve(t, ofWeb)
+	s.Commit(web, nil, nil)
+	c, cancel := s.subscribe(t, nil)
+	hear(t, c, "")
+	s.Forget(web)
+	s.Commit(web, []wire.Resource{backend("a", 1)}, nil)
+	cancel()
+	for !s.report(t).Ended {
+	}
+	await.True(t, "its stream has ended", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.open) == 0
+	})
+	c, _ = s.subscribe(t, nil)
+	hear(t, c, "a=1")
+}
