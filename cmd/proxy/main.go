@@ -22,7 +22,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/garbage"
@@ -81,21 +80,8 @@ func serve(f flags) error {
 		Apply: listening.apply, Unavailable: listening.refusals, Directory: f.snapshotDir, Log: log,
 	})
 	listening.changed = told.SayAgain
-	var draining atomic.Bool
-	var wasReady atomic.Bool
-	unready := func() string {
-		s := look(func() bool { return told.State().Applied }, listening.needed, draining.Load)
-		if wasReady.Load() {
-			// What is served on is not to be taken from all, on all nodes at once.
-			s.missing = nil
-		}
-		why := s.unready()
-		if why == "" {
-			wasReady.Store(true)
-		}
-		return why
-	}
-	ready, err := listenReady(f.readySocket, log, unready)
+	current := &condition{applied: func() bool { return told.State().Applied }, missing: listening.needed}
+	ready, err := listenReady(f.readySocket, log, current.unready)
 	if err != nil {
 		return err
 	}
@@ -117,12 +103,12 @@ func serve(f flags) error {
 		beside.Go(func() { serveShared(ctx, "metrics", f.metricsAddress, node, log) })
 	}
 	if f.console != "" {
-		page := newConsole(f.podName, server.Proxy(), told.State, unready, listening.unavailable)
+		page := newConsole(f.podName, server.Proxy(), told.State, current.unready, listening.unavailable)
 		beside.Go(func() { serveShared(ctx, "the console", f.console, page, log) })
 	}
 
 	log.Info("draining, another signal ends it at once", "signal", <-signals)
-	draining.Store(true)
+	current.draining.Store(true)
 	patient, hurry := context.WithCancel(context.Background())
 	defer hurry()
 	go func() {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
 )
@@ -52,4 +54,24 @@ func serveShared(ctx context.Context, what, address string, s shared, log *slog.
 		log.Info("listening", "for", what, "address", l.Addr())
 		return s.Serve(ctx, l)
 	})
+}
+
+// serveAgain serves until the context ends: where it cannot, or does not go on, it tries again every second. It is said
+// once for as long as the reason is the same.
+func serveAgain(ctx context.Context, log *slog.Logger, what string, serve func() error) {
+	for said := ""; ; {
+		err := serve()
+		if ctx.Err() != nil {
+			return
+		}
+		if text := fmt.Sprint(err); said != text {
+			log.Warn(what+" cannot be served, it is tried again every second", "error", text)
+			said = text
+		}
+		select {
+		case <-time.After(tryEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -136,23 +136,3 @@ func (p *ports) refusals() []table.Refusal {
 	defer p.mu.Unlock()
 	return p.refused
 }
-
-// serveAgain serves until the context ends: where it cannot, or does not go on, it tries again every second. It is said
-// once for as long as the reason is the same.
-func serveAgain(ctx context.Context, log *slog.Logger, what string, serve func() error) {
-	for said := ""; ; {
-		err := serve()
-		if ctx.Err() != nil {
-			return
-		}
-		if text := fmt.Sprint(err); said != text {
-			log.Warn(what+" cannot be served, it is tried again every second", "error", text)
-			said = text
-		}
-		select {
-		case <-time.After(tryEvery):
-		case <-ctx.Done():
-			return
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -56,6 +57,29 @@ func (s state) unready() string {
 		return "it cannot listen at " + strings.Join(each, ", ")
 	}
 	return ""
+}
+
+// condition is how the proxy stands at any time.
+type condition struct {
+	applied  func() bool
+	missing  func() map[uint16]string
+	draining atomic.Bool
+	// wasReady says whether requests were to come before.
+	wasReady atomic.Bool
+}
+
+// unready is why no requests are to come now, empty where they may. One that was ready does not end to be for want of a
+// port: what is served on is not to be taken from all, on all nodes at once.
+func (c *condition) unready() string {
+	s := look(c.applied, c.missing, c.draining.Load)
+	if c.wasReady.Load() {
+		s.missing = nil
+	}
+	why := s.unready()
+	if why == "" {
+		c.wasReady.Store(true)
+	}
+	return why
 }
 
 // askReady is the readiness probe of the proxy that has that socket: nil where requests may come.

@@ -47,6 +47,26 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestOnceReady: a port that is lost later takes nothing from who was ready. A drain does.
+func TestOnceReady(t *testing.T) {
+	held := map[uint16]string{80: "address already in use"}
+	c := &condition{applied: func() bool { return true }, missing: func() map[uint16]string { return held }}
+	if c.unready() == "" {
+		t.Error("at first it is ready without its port")
+	}
+	held = nil
+	if why := c.unready(); why != "" {
+		t.Errorf("with its port it is not ready: %s", why)
+	}
+	held = map[uint16]string{80: "address already in use"}
+	if why := c.unready(); why != "" {
+		t.Errorf("without the port later it is not ready: %s", why)
+	}
+	if c.draining.Store(true); c.unready() == "" {
+		t.Error("it drains, and is ready")
+	}
+}
+
 // TestReadySocket: it is its owner's alone, takes the place of one that was left behind, and of nothing else.
 func TestReadySocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "ready.sock")
