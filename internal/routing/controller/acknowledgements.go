@@ -20,11 +20,11 @@ type Acknowledgements struct {
 	changed func(set types.NamespacedName, after, upTo uint64)
 	// elsewhere is what other replicas tell, and gatewayChanged is told of a Gateway of which one tells something
 	// new, refusedChanged that something is refused, or is no more.
-	elsewhere      map[uint64]Told
+	elsewhere      map[uint64]replicaState
 	gatewayChanged func(types.NamespacedName)
 	refusedChanged func()
 	// progress is how far the proxies of this process are with each Gateway.
-	progress func() []Progress
+	progress func() []gatewayProgress
 	// after does something when whoever moved to another replica must have been told of by that. Tests have another.
 	after func(do func())
 }
@@ -41,8 +41,8 @@ type pod struct {
 // NewAcknowledgements knows of no stream.
 func NewAcknowledgements() *Acknowledgements {
 	return &Acknowledgements{
-		pods: map[types.UID]*pod{}, changed: func(types.NamespacedName, uint64, uint64) {}, elsewhere: map[uint64]Told{},
-		gatewayChanged: func(types.NamespacedName) {}, refusedChanged: func() {}, progress: func() []Progress { return nil },
+		pods: map[types.UID]*pod{}, changed: func(types.NamespacedName, uint64, uint64) {}, elsewhere: map[uint64]replicaState{},
+		gatewayChanged: func(types.NamespacedName) {}, refusedChanged: func() {}, progress: func() []gatewayProgress { return nil },
 		after: func(do func()) { time.AfterFunc(hearOthers, do) },
 	}
 }
@@ -102,8 +102,8 @@ func (a *Acknowledgements) forget(p *pod, ends int) {
 // proxies are how far those of an IngressDaemonSet are, in the order of their positions.
 type proxies []uint64
 
-// Of are those of an IngressDaemonSet that have a stream. One that opens another is counted once.
-func (a *Acknowledgements) Of(set types.NamespacedName) (out proxies) {
+// of are those of an IngressDaemonSet that have a stream. One that opens another is counted once.
+func (a *Acknowledgements) of(set types.NamespacedName) (out proxies) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.pods {

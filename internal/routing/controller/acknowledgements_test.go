@@ -117,10 +117,10 @@ func TestRenewal(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 
-			want := []Refused{{web, portHeld.Name, portHeld.Reason, "web-0"}, {web, oddRoute.Name, oddRoute.Reason, "web-1"}}
+			want := []refusedResource{{web, portHeld.Name, portHeld.Reason, "web-0"}, {web, oddRoute.Name, oddRoute.Reason, "web-1"}}
 			leader := r.replicas[0]
 			check := func() {
-				if got := leader.Refused(); !cmp.Equal(got, want) {
+				if got := leader.refused(); !cmp.Equal(got, want) {
 					t.Errorf("draw %d: refused is %v", number, got)
 				}
 			}
@@ -179,11 +179,11 @@ func TestLastWord(t *testing.T) {
 			Peer: delta.Peer{IngressDaemonSet: web, Pod: "web-0", UID: "web-0"}, Stream: step.stream, Ended: step.ended,
 			Acknowledgement: stream.Acknowledgement{Position: step.position, Refused: step.refused},
 		})
-		said, held := a.OfListeners(web, gateway)["more"]
+		said, held := a.ofListeners(web, gateway)["more"]
 		if held != step.held || held && said.Reason != routing.ReasonPortUnavailable {
 			t.Errorf("when %s, of the listener is said %v", step.what, said)
 		}
-		if has := a.Of(web).have(7); has != step.has {
+		if has := a.of(web).have(7); has != step.has {
 			t.Errorf("when %s, %d proxies have what was told", step.what, has)
 		}
 	}

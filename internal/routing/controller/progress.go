@@ -14,42 +14,42 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Told is what a replica tells the leader of its proxies.
-type Told struct {
-	Proxies  []Connected
-	Gateways []Progress
-	Refused  []Refused
+// replicaState is what a replica tells the leader of its proxies.
+type replicaState struct {
+	Proxies  []proxyCount
+	Gateways []gatewayProgress
+	Refused  []refusedResource
 }
 
-// Connected is how many proxies of an IngressDaemonSet a replica has.
-type Connected struct {
+// proxyCount is how many proxies of an IngressDaemonSet a replica has.
+type proxyCount struct {
 	IngressDaemonSet types.NamespacedName
 	All              int
 }
 
-// Progress is how many of a replica's proxies have what was made of a Gateway for an IngressDaemonSet, and how many
+// gatewayProgress is how many of a replica's proxies have what was made of a Gateway for an IngressDaemonSet, and how many
 // there are.
-type Progress struct {
+type gatewayProgress struct {
 	Gateway, IngressDaemonSet types.NamespacedName
 	Generation                int64
 	Have, All                 int
 }
 
-// Refused is a resource, by its name on the stream, that proxies cannot use, why, and one pod that says so.
-type Refused struct {
+// refusedResource is a resource, by its name on the stream, that proxies cannot use, why, and one pod that says so.
+type refusedResource struct {
 	IngressDaemonSet  types.NamespacedName
 	Name, Reason, Pod string
 }
 
 // same leaves out which pod says so.
-func (r Refused) same(o Refused) bool {
+func (r refusedResource) same(o refusedResource) bool {
 	return r.IngressDaemonSet == o.IngressDaemonSet && r.Name == o.Name && r.Reason == o.Reason
 }
 
 // Tell says, as JSON, how far the proxies of this replica are, for a leader elsewhere.
 func (a *Acknowledgements) Tell() ([]byte, error) {
 	a.mu.Lock()
-	told := Told{Refused: a.refusedHere()}
+	told := replicaState{Refused: a.refusedHere()}
 	connected := map[types.NamespacedName]int{}
 	for _, p := range a.pods {
 		if len(p.open) > 0 {
@@ -58,9 +58,9 @@ func (a *Acknowledgements) Tell() ([]byte, error) {
 	}
 	a.mu.Unlock()
 	for set, all := range connected {
-		told.Proxies = append(told.Proxies, Connected{set, all})
+		told.Proxies = append(told.Proxies, proxyCount{set, all})
 	}
-	slices.SortFunc(told.Proxies, func(a, b Connected) int {
+	slices.SortFunc(told.Proxies, func(a, b proxyCount) int {
 		return cmp.Compare(a.IngressDaemonSet.String(), b.IngressDaemonSet.String())
 	})
 	told.Gateways = a.progress()
@@ -71,9 +71,9 @@ func (a *Acknowledgements) Tell() ([]byte, error) {
 // they, or the replica itself, must have come again. What cannot be read is as good as nothing: a replica of another
 // version may tell more.
 func (a *Acknowledgements) Heard(replica uint64, message []byte) {
-	next := Told{}
+	next := replicaState{}
 	if message != nil && json.Unmarshal(message, &next) != nil {
-		next = Told{}
+		next = replicaState{}
 	}
 	a.mu.Lock()
 	before := a.elsewhere[replica]
@@ -108,7 +108,7 @@ func (a *Acknowledgements) forgetReplica(replica uint64) {
 }
 
 // refusedNow says what is refused where something else was before.
-func (a *Acknowledgements) refusedNow(before, after []Refused) {
+func (a *Acknowledgements) refusedNow(before, after []refusedResource) {
 	if slices.Equal(before, after) {
 		return
 	}
@@ -127,11 +127,11 @@ func (a *Acknowledgements) refusedNow(before, after []Refused) {
 	refused()
 }
 
-// OfListeners are what the status of a Gateway has to say of its listeners that proxies of an IngressDaemonSet cannot
+// ofListeners are what the status of a Gateway has to say of its listeners that proxies of an IngressDaemonSet cannot
 // use, by their names.
-func (a *Acknowledgements) OfListeners(set, gateway types.NamespacedName) map[string]routing.Condition {
+func (a *Acknowledgements) ofListeners(set, gateway types.NamespacedName) map[string]routing.Condition {
 	out := map[string]routing.Condition{}
-	for _, one := range a.Refused() {
+	for _, one := range a.refused() {
 		listener, is := strings.CutPrefix(one.Name, wire.FullName(wire.KindListener, "Gateway/"+gateway.String()+"/"))
 		section, _, _ := strings.Cut(listener, "/")
 		if _, said := out[section]; !is || said || one.IngressDaemonSet != set {
@@ -146,26 +146,26 @@ func (a *Acknowledgements) OfListeners(set, gateway types.NamespacedName) map[st
 	return out
 }
 
-// OfOthers is how many proxies of other replicas have what was made of a Gateway's generation for an IngressDaemonSet,
+// ofOthers is how many proxies of other replicas have what was made of a Gateway's generation for an IngressDaemonSet,
 // and how many there are: who has an older one has not this one, and who says nothing of it has none.
-func (a *Acknowledgements) OfOthers(gateway, set types.NamespacedName, generation int64) (have, all int) {
+func (a *Acknowledgements) ofOthers(gateway, set types.NamespacedName, generation int64) (have, all int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, told := range a.elsewhere {
-		if at := slices.IndexFunc(told.Gateways, func(p Progress) bool { return p.Gateway == gateway && p.IngressDaemonSet == set }); at >= 0 {
+		if at := slices.IndexFunc(told.Gateways, func(p gatewayProgress) bool { return p.Gateway == gateway && p.IngressDaemonSet == set }); at >= 0 {
 			p := told.Gateways[at]
 			if all += p.All; p.Generation >= generation {
 				have += p.Have
 			}
-		} else if at := slices.IndexFunc(told.Proxies, func(c Connected) bool { return c.IngressDaemonSet == set }); at >= 0 {
+		} else if at := slices.IndexFunc(told.Proxies, func(c proxyCount) bool { return c.IngressDaemonSet == set }); at >= 0 {
 			all += told.Proxies[at].All
 		}
 	}
 	return have, all
 }
 
-// Refused is all that proxies cannot use, once each, also those of other replicas.
-func (a *Acknowledgements) Refused() []Refused {
+// refused is all that proxies cannot use, once each, also those of other replicas.
+func (a *Acknowledgements) refused() []refusedResource {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.refusedHere()
@@ -175,27 +175,27 @@ func (a *Acknowledgements) Refused() []Refused {
 	return distinct(all)
 }
 
-func (a *Acknowledgements) refusedHere() (all []Refused) {
+func (a *Acknowledgements) refusedHere() (all []refusedResource) {
 	for _, p := range a.pods {
 		all = append(all, refusedBy(p.last)...)
 	}
 	return distinct(all)
 }
 
-func refusedBy(r delta.Report) (all []Refused) {
+func refusedBy(r delta.Report) (all []refusedResource) {
 	for _, refusal := range r.Refused {
-		all = append(all, Refused{r.IngressDaemonSet, refusal.Name, refusal.Reason, r.Pod})
+		all = append(all, refusedResource{r.IngressDaemonSet, refusal.Name, refusal.Reason, r.Pod})
 	}
 	return all
 }
 
 // distinct has each once, of the first pod by its name.
-func distinct(all []Refused) []Refused {
-	slices.SortFunc(all, func(a, b Refused) int {
+func distinct(all []refusedResource) []refusedResource {
+	slices.SortFunc(all, func(a, b refusedResource) int {
 		return cmp.Or(
 			cmp.Compare(a.IngressDaemonSet.String(), b.IngressDaemonSet.String()), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Pod, b.Pod),
 		)
 	})
-	return slices.CompactFunc(all, Refused.same)
+	return slices.CompactFunc(all, refusedResource.same)
 }

@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 func TestRefusedOften(t *testing.T) {
 	s, began, n := said{}, time.Now(), 0
 	counted := func(name string, after time.Duration) {
-		if at := s.from(Refused{IngressDaemonSet: web, Name: name}, began.Add(after)); at.IsZero() {
+		if at := s.from(refusedResource{IngressDaemonSet: web, Name: name}, began.Add(after)); at.IsZero() {
 			n++
 		} else if !at.Equal(began.Add(refusedEvery)) {
 			t.Errorf("it is said again at %v", at.Sub(began))

@@ -24,7 +24,7 @@ func (r *Reconciler) report() (again time.Time) {
 		for _, w := range slices.Concat(r.compiler.Warnings(), r.unread(), r.unsaid(), r.untold()) {
 			last[w] = true
 		}
-		for _, one := range r.Acknowledgements.Refused() {
+		for _, one := range r.Acknowledgements.refused() {
 			w := r.refused(one)
 			at := time.Time{}
 			if !r.told[w] {
@@ -64,7 +64,7 @@ type saidOf struct {
 }
 
 // from counts an event, or gives from when on it may be made.
-func (s said) from(one Refused, now time.Time) (at time.Time) {
+func (s said) from(one refusedResource, now time.Time) (at time.Time) {
 	of := s[one.IngressDaemonSet]
 	if of == nil || now.Sub(of.since) >= refusedEvery {
 		of = &saidOf{since: now, times: map[string]int{}}
@@ -98,7 +98,7 @@ const ReasonStatusFull = "StatusFull"
 
 // unsaid are warnings about statuses in which there is no room.
 func (r *Reconciler) unsaid() (out []routing.Event) {
-	for ref, n := range r.statuses.unsaid() {
+	for ref, n := range r.statuses.crowdedRoutes() {
 		out = append(out, routing.Event{Object: ref, Reason: ReasonStatusFull, Message: fmt.Sprintf(
 			"its status has room for %d parents, and entries of other controllers leave none for %d of those that it names: remove the entries of controllers that are gone", mostRouteParents, n)})
 	}
@@ -124,7 +124,7 @@ func (r *Reconciler) untold() (out []routing.Event) {
 const ReasonRefused = "Refused"
 
 // refused is a warning about what proxies cannot use: what they were told before of the same serves on.
-func (r *Reconciler) refused(one Refused) routing.Event {
+func (r *Reconciler) refused(one refusedResource) routing.Event {
 	object, is := routing.OriginOf(one.Name)
 	if !is || r.objects[object] == nil && (object.Kind != kindSecret || r.secrets.object(object) == nil) {
 		object = routing.Ref{Kind: v1alpha1.Kind.Kind, Namespace: one.IngressDaemonSet.Namespace, Name: one.IngressDaemonSet.Name}

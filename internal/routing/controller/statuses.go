@@ -215,15 +215,15 @@ func (s *statuses) index(ref routing.Ref) {
 	case "HTTPRoute":
 		delete(s.crowded, ref)
 		if wanted, object := s.wanted[ref], s.objects[ref]; object != nil && wanted.HTTPRoute != nil {
-			if n := unsaid(object.(*gatewayv1.HTTPRoute), wanted.HTTPRoute); n > 0 {
+			if n := overflow(object.(*gatewayv1.HTTPRoute), wanted.HTTPRoute); n > 0 {
 				s.crowded[ref] = n
 			}
 		}
 	}
 }
 
-// unsaid are the HTTPRoutes in whose statuses there is no room, and for how many entries.
-func (s *statuses) unsaid() map[routing.Ref]int {
+// crowdedRoutes are the HTTPRoutes in whose statuses there is no room, and for how many entries.
+func (s *statuses) crowdedRoutes() map[routing.Ref]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.crowded)
@@ -257,18 +257,18 @@ func (s *statuses) gatewayFurtherOn(gateway types.NamespacedName) {
 }
 
 // progress is how far the proxies of this process are with each Gateway.
-func (s *statuses) progress() []Progress {
-	out, known := []Progress{}, map[types.NamespacedName]proxies{}
+func (s *statuses) progress() []gatewayProgress {
+	out, known := []gatewayProgress{}, map[types.NamespacedName]proxies{}
 	for ref, wanted := range s.gateways() {
 		set := wanted.Gateway.IngressDaemonSet
 		here, is := known[set]
 		if !is {
-			here = s.acknowledged.Of(set)
+			here = s.acknowledged.of(set)
 			known[set] = here
 		}
-		out = append(out, Progress{types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, set, wanted.Generation, here.have(wanted.position), len(here)})
+		out = append(out, gatewayProgress{types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, set, wanted.Generation, here.have(wanted.position), len(here)})
 	}
-	slices.SortFunc(out, func(a, b Progress) int {
+	slices.SortFunc(out, func(a, b gatewayProgress) int {
 		return cmp.Or(cmp.Compare(a.Gateway.Namespace, b.Gateway.Namespace), cmp.Compare(a.Gateway.Name, b.Gateway.Name))
 	})
 	return out

@@ -122,7 +122,7 @@ func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Ackn
 		}
 	}
 	set(&s.Conditions, wanted.Gateway.Conditions, programmed)
-	refused := acknowledged.OfListeners(wanted.Gateway.IngressDaemonSet, types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name})
+	refused := acknowledged.ofListeners(wanted.Gateway.IngressDaemonSet, types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name})
 	for i, l := range wanted.Gateway.Listeners {
 		if c, is := refused[l.Name]; is {
 			set(&s.Listeners[i].Conditions, l.Conditions, c)
@@ -134,8 +134,8 @@ func setProgrammed(s *gatewayv1.GatewayStatus, wanted status, acknowledged *Ackn
 
 func programmedBy(before []metav1.Condition, wanted status, acknowledged *Acknowledgements) routing.Condition {
 	set := wanted.Gateway.IngressDaemonSet
-	here := acknowledged.Of(set)
-	have, all := acknowledged.OfOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, set, wanted.Generation)
+	here := acknowledged.of(set)
+	have, all := acknowledged.ofOthers(types.NamespacedName{Namespace: wanted.Object.Namespace, Name: wanted.Object.Name}, set, wanted.Generation)
 	have, all = have+here.have(wanted.position), all+len(here)
 	switch {
 	case isProgrammed(before, wanted), all > 0 && have == all:
@@ -184,8 +184,8 @@ func setRouteStatus(s *gatewayv1.RouteStatus, wanted *routing.RouteStatus, gener
 // mostRouteParents may stand in the status of an HTTPRoute (maxItems of its CRD).
 const mostRouteParents = 32
 
-// unsaid is for how many of our entries there is no room in the status of an HTTPRoute, because of others'.
-func unsaid(route *gatewayv1.HTTPRoute, wanted *routing.RouteStatus) int {
+// overflow is for how many of our entries there is no room in the status of an HTTPRoute, because of others'.
+func overflow(route *gatewayv1.HTTPRoute, wanted *routing.RouteStatus) int {
 	entries := len(wanted.Parents)
 	for _, p := range route.Status.Parents {
 		if p.ControllerName != routing.ControllerName {
