@@ -46,7 +46,7 @@ func (r *Retries) Again(ctx context.Context, due time.Time, failed error) time.T
 	return Earliest(due, time.Now().Add(r.Pause(failed)))
 }
 
-// Earliest is the earlier of two moments that are not zero.
+// Earliest is the earlier of two moments, of which either may be zero for never.
 func Earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

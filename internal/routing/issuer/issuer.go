@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/gatewayapi"
 	"k8s.io/client-go/tools/events"
@@ -84,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	failed := r.apply(ctx, o, decision)
-	return ctrl.Result{RequeueAfter: r.report(ctx, o, decision, failed)}, nil
+	return onepass.Next(r.report(ctx, o, decision, failed)), nil
 }
 
 // leads reports whether no other controller can lead at this moment.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/authority"
 	corev1 "k8s.io/api/core/v1"
@@ -41,29 +42,26 @@ type warning struct {
 	reason, message string
 }
 
-// report tells of warnings, and says after how long to look again, 0 for not before something changes.
-func (r *Reconciler) report(ctx context.Context, o *observed, d authority.Decision, failed failures) time.Duration {
+// report tells of warnings, and says when to look again, zero for not before something changes.
+func (r *Reconciler) report(ctx context.Context, o *observed, d authority.Decision, failed failures) (again time.Time) {
 	r.warn(ctx, r.warnings(o, d, failed))
-	now, due := time.Now(), []time.Time{d.WakeAt}
+	now := time.Now()
+	again = d.WakeAt
 	if d.Signer != nil {
-		due = append(due, r.certificate.Load().RenewAt)
+		again = onepass.Earliest(again, r.certificate.Load().RenewAt)
 	}
 	if d.Secret != nil && failed.secret == nil {
 		// ConfigMaps are written by what it holds now.
-		due = append(due, now)
+		again = now
 	}
 	for _, err := range failed.all() {
+		pause := retryPause
 		if conflicts(err) {
-			due = append(due, now.Add(conflictPause))
-		} else {
-			due = append(due, now.Add(retryPause))
+			pause = conflictPause
 		}
+		again = onepass.Earliest(again, now.Add(pause))
 	}
-	due = slices.DeleteFunc(due, time.Time.IsZero)
-	if len(due) == 0 {
-		return 0
-	}
-	return max(slices.MinFunc(due, time.Time.Compare).Sub(now), time.Millisecond)
+	return again
 }
 
 // all are the errors of all writes that failed.
