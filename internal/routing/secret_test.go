@@ -66,6 +66,31 @@ func TestSecretsOfAClass(t *testing.T) {
 	}
 }
 
+// TestDefaultCertificate: each IngressDaemonSet that serves Ingresses has it, and presents it before none.
+func TestDefaultCertificate(t *testing.T) {
+	m := newModel(Options{DefaultCertificate: types.NamespacedName{Namespace: "ingress", Name: "default"}})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "proxy")})
+	m.set(&IngressDaemonSet{ObjectMeta: meta("ingress", "idle")})
+	m.set(classFor("ids", "proxy"))
+	s := &corev1.Secret{ObjectMeta: meta("ingress", "default"), StringData: map[string]string{"hosts": "*.example"}}
+	fill(t, s)
+	m.set(s)
+	m.compile(noon)
+	var presented []string
+	told := false
+	for _, r := range m.Resources(proxySet) {
+		if told = told || r.Certificate != nil && r.Name == "ingress/default"; r.Listener != nil && r.Listener.TLS {
+			presented = r.Listener.Certificates
+		}
+	}
+	if !told || !slices.Equal(presented, []string{"ingress/default", ""}) {
+		t.Errorf("it is %v that proxies are told it, and presented are %q", told, presented)
+	}
+	if idle := m.Resources(types.NamespacedName{Namespace: "ingress", Name: "idle"}); len(idle) > 0 {
+		t.Errorf("proxies that serve no Ingress are told %v", names(idle))
+	}
+}
+
 // TestWaitsForSecrets publishes nothing that needs a Secret that nobody answered for, and leaves what
 // was published as it was.
 func TestWaitsForSecrets(t *testing.T) {
