@@ -64,15 +64,13 @@ func readHeaders(in []gatewayv1.HTTPHeader) (out []wire.Header) {
 	return out
 }
 
-// redirects are the statuses that there are; 302 is that which is not given.
-var redirects = []int{301, 302, 303, 307, 308}
-
+// readRedirect reads where a client is sent, by 302 where no status is given.
 func readRedirect(r *gatewayv1.HTTPRequestRedirectFilter, matches []wire.Match) (*wire.URLFilter, Condition) {
 	status := 302
 	if r.StatusCode != nil {
 		status = *r.StatusCode
 	}
-	if !slices.Contains(redirects, status) {
+	if !wire.IsRedirect(status) {
 		return nil, unsupported("a redirect with status %d is not supported", status)
 	}
 	scheme := strings.ToLower(deref(r.Scheme))

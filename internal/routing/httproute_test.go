@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -67,7 +68,7 @@ func TestDuration(t *testing.T) {
 
 func TestExpressions(t *testing.T) {
 	for _, test := range []struct{ expression, want string }{
-		{"a.*", ""}, {"a(?=b)", "at byte 1"}, {"ab[z-a]", "at byte 3"}, {strings.Repeat("a", maxExpression), ""}, {strings.Repeat("a", maxExpression+1), "longer than 1024"}, {"a{2000}", "at byte 1"},
+		{"a.*", ""}, {"a(?=b)", "at byte 1"}, {"ab[z-a]", "at byte 3"}, {strings.Repeat("a", wire.MaxExpression), ""}, {strings.Repeat("a", wire.MaxExpression+1), "longer than 1024"}, {"a{2000}", "at byte 1"},
 	} {
 		err := checkExpression(test.expression)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

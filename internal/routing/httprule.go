@@ -13,9 +13,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// maxExpression bounds a regular expression, in bytes.
-const maxExpression = 1024
-
 // rule is one rule, without where it is served, and the backends that it names.
 type rule struct {
 	wire.Route
@@ -116,8 +113,8 @@ func appendNamed(all []wire.NamedMatch, what, name, kind, value string) ([]wire.
 
 // checkExpression is an error that says where an expression is none of RE2.
 func checkExpression(expression string) error {
-	if len(expression) > maxExpression {
-		return fmt.Errorf("a regular expression of %d bytes is longer than %d", len(expression), maxExpression)
+	if len(expression) > wire.MaxExpression {
+		return fmt.Errorf("a regular expression of %d bytes is longer than %d", len(expression), wire.MaxExpression)
 	}
 	_, err := regexp.Compile(expression)
 	var wrong *syntax.Error

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -247,7 +246,7 @@ func checkFilters(filters []wire.Filter) error {
 		case wire.RequestHeaders, wire.ResponseHeaders:
 			known = f.Headers != nil && f.URL == nil
 		case wire.Redirect:
-			known = f.Headers == nil && f.URL != nil && strings.Contains(" 301 302 303 307 308 ", fmt.Sprintf(" %d ", f.URL.Status))
+			known = f.Headers == nil && f.URL != nil && wire.IsRedirect(int(f.URL.Status))
 		case wire.Rewrite:
 			known = f.Headers == nil && f.URL != nil
 		}

@@ -111,6 +111,9 @@ type Match struct {
 	Query   []NamedMatch
 }
 
+// MaxExpression bounds a regular expression, in bytes.
+const MaxExpression = 1024
+
 // NamedMatch is about a header, whose name is lower-case, or a parameter of the query.
 type NamedMatch struct {
 	Name, Value string
@@ -153,8 +156,17 @@ type URLFilter struct {
 	// ReplacePath is the whole new path, ReplacePrefix what stands for the prefix that matched; at most
 	// one is not nil.
 	ReplacePath, ReplacePrefix *string
-	// Status is that of a redirect: 301, 302, 303, 307 or 308.
+	// Status is that of a redirect, see IsRedirect.
 	Status uint16
+}
+
+// IsRedirect reports whether clients may be sent elsewhere by a status.
+func IsRedirect(status int) bool {
+	switch status {
+	case 301, 302, 303, 307, 308:
+		return true
+	}
+	return false
 }
 
 // Share is a backend and its part of the requests.
