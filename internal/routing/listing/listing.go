@@ -82,9 +82,6 @@ type place struct {
 	at    int
 }
 
-// everything is the match of a route that has none.
-var everything = []wire.Match{{Path: "/"}}
-
 // Rules lists what is wanted, by host, path and precedence of objects, and tells how many there are.
 func Rules(t *table.Table, w Wanted) (rules []Rule, all int) {
 	places := find(t, w)
@@ -108,9 +105,10 @@ func find(t *table.Table, w Wanted) (out []place) {
 		}
 		byName := w.Text == "" || named(r, w.Text)
 		for _, host := range hostsOf(r) {
-			for i, match := range matchesOf(r) {
-				if byName || has(host, w.Text) || has(match.Path, w.Text) {
-					out = append(out, place{host, r, &matchesOf(r)[i], i})
+			matches := r.Alternatives()
+			for i := range matches {
+				if byName || has(host, w.Text) || has(matches[i].Path, w.Text) {
+					out = append(out, place{host, r, &matches[i], i})
 				}
 			}
 		}
@@ -132,13 +130,6 @@ func hostsOf(r *table.Route) []string {
 		return []string{"*"}
 	}
 	return r.Hostnames
-}
-
-func matchesOf(r *table.Route) []wire.Match {
-	if len(r.Matches) == 0 {
-		return everything
-	}
-	return r.Matches
 }
 
 func compare(a, b place) int {

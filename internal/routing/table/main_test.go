@@ -95,7 +95,7 @@ func said(a Answer) string {
 	switch {
 	case a.Outcome != Found:
 		return fmt.Sprint(listener, " ", a.Outcome.Status())
-	case a.Match == &everything[0]:
+	case a.Match == &(&wire.Route{}).Alternatives()[0]:
 		return fmt.Sprint(listener, " ", a.Route.Name)
 	}
 	return fmt.Sprint(listener, " ", a.Route.Name, " ", a.Match.Path)

@@ -32,9 +32,6 @@ type Route struct {
 	backends []string
 }
 
-// everything are the matches of a route that has none.
-var everything = []wire.Match{{Path: "/"}}
-
 // candidate is a match of a route.
 type candidate struct {
 	route *Route
@@ -137,10 +134,7 @@ func newRoute(name string, told *wire.Route) (*Route, error) {
 		}
 		r.hosts = append(r.hosts, hostKey(hostname))
 	}
-	matches := told.Matches
-	if len(matches) == 0 {
-		matches = everything
-	}
+	matches := told.Alternatives()
 	for i := range matches {
 		c, err := newCandidate(r, i, &matches[i])
 		if err != nil {

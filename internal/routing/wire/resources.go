@@ -91,6 +91,17 @@ type Route struct {
 	Timeout, BackendTimeout uint32
 }
 
+// everything are the alternatives of a route that has none.
+var everything = []Match{{Path: "/"}}
+
+// Alternatives are the matches of a route, one for all requests where it has none. They are not to be changed.
+func (r *Route) Alternatives() []Match {
+	if len(r.Matches) == 0 {
+		return everything
+	}
+	return r.Matches
+}
+
 // PathType is how a path is matched.
 type PathType uint8
 
