@@ -9,8 +9,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
@@ -20,6 +22,9 @@ import (
 type errConnect struct{ error }
 
 func (e errConnect) Unwrap() error { return e.error }
+
+// errUnwritten is that nothing of a request was written to an endpoint of HTTP/2, which need not be at fault.
+type errUnwritten struct{ error }
 
 // h2cTransport has connections of HTTP/2 without TLS to one endpoint.
 type h2cTransport struct {
@@ -56,10 +61,13 @@ func (x *exchange) giveToH2C(to *h2cTransport, now time.Time) *upstream.Error {
 	// net/http may read of the body for a while after it gave up.
 	x.shared = x.hasBody && !x.small
 	ctx, cancel := x.until(x.deadline(now))
-	r, err := to.RoundTrip(q.WithContext(ctx))
+	var connected, written atomic.Bool
+	r, err := to.RoundTrip(q.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }, WroteHeaders: func() { written.Store(true) },
+	})))
 	if err != nil {
 		defer cancel()
-		return x.failedH2C(ctx, err)
+		return x.failedH2C(ctx, err, connected.Load() && !written.Load())
 	}
 	x.try.cancel = cancel
 	body := &h2cBody{r}
@@ -124,8 +132,9 @@ func (u h2cUpload) Read(p []byte) (int, error) {
 
 func (h2cUpload) Close() error { return nil }
 
-// failedH2C says how far a request had come.
-func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {
+// failedH2C says how far a request had come. One that was not written on a connection may be one that net/http does not
+// write: its head is longer than the endpoint takes, or has what has no place in HTTP/2. Another endpoint is asked, once.
+func (x *exchange) failedH2C(ctx context.Context, err error, unwritten bool) *upstream.Error {
 	failed := &upstream.Error{Class: upstream.NoResponse, During: upstream.AwaitingHead, Err: err}
 	var network net.Error
 	late := errors.As(err, &network) && network.Timeout()
@@ -141,6 +150,10 @@ func (x *exchange) failedH2C(ctx context.Context, err error) *upstream.Error {
 		if late {
 			failed.Class = upstream.TimedOut
 		}
+	case unwritten && len(x.try.tried) > 1:
+		failed.Class, failed.During = upstream.Invalid, upstream.Sending
+	case unwritten:
+		*failed = upstream.Error{Class: upstream.NotWritten, During: upstream.Sending, Err: errUnwritten{err}}
 	case late:
 		failed.Class = upstream.TimedOut
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
@@ -89,5 +90,47 @@ func TestBrokenBodyForH2C(t *testing.T) {
 		if states, _ := s.proxy.Endpoints(cheddar, 1); states[0].Failed != nil {
 			t.Errorf("%q: held against the endpoint is %v", body, states[0].Failed)
 		}
+	}
+}
+
+// TestUnwrittenForH2C: a request that an endpoint's side of HTTP/2 has no room for, or that has no place in it, is held
+// against no endpoint, and not given to all.
+func TestUnwrittenForH2C(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	s := started(t)
+	var endpoints []wire.Endpoint
+	for range 3 {
+		endpoints = append(endpoints, h2Server(t, &protocols, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }, func(s *http.Server) {
+			s.MaxHeaderBytes = 4 << 10
+		}))
+	}
+	all := backendOf(cheddar, endpoints...)
+	all[1].Backend.Protocol = protocolH2C
+	tell(t, s, append(all, web(), route("all"))...)
+	for range endpoints {
+		// Each says how long a head may be.
+		if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+			t.Fatal(text)
+		}
+	}
+	for _, request := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", "GET http://a<b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		c := dial(t, s, 80)
+		c.Say(request)
+		if r, body := c.Response(t, "GET"); r.StatusCode != 500 {
+			t.Errorf("%.40q: %s %q", request, r.Status, body)
+		}
+	}
+	states, _ := s.proxy.Endpoints(cheddar, len(endpoints))
+	for _, e := range states {
+		if e.Failed != nil {
+			t.Errorf("held against an endpoint is %v", e.Failed)
+		}
+	}
+	b, _ := s.proxy.backends.Load(cheddar)
+	if n := b.(*backend).counts.failures[upstream.NotWritten].Load(); n != 2 {
+		t.Errorf("%d tries are counted beside the last of each of 2 requests", n)
 	}
 }

@@ -193,13 +193,16 @@ func got(t testing.TB, c *http.Client, url string) string {
 }
 
 // h2Server is the endpoint of a server that speaks these protocols, and ends with the test.
-func h2Server(t testing.TB, protocols *http.Protocols, h http.HandlerFunc) wire.Endpoint {
+func h2Server(t testing.TB, protocols *http.Protocols, h http.HandlerFunc, change ...func(*http.Server)) wire.Endpoint {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &http.Server{Handler: h, Protocols: protocols}
+	for _, do := range change {
+		do(s)
+	}
 	done := make(chan bool)
 	go func() {
 		s.Serve(l)

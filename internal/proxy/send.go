@@ -224,7 +224,9 @@ func isFault(failed *upstream.Error) bool {
 	switch failed.Class {
 	case upstream.NotConnected:
 		return !errors.Is(failed, upstream.ErrLeft) && !isShortage(failed)
-	case upstream.NotWritten, upstream.NoResponse:
+	case upstream.NotWritten:
+		return !errors.As(failed, &errUnwritten{})
+	case upstream.NoResponse:
 		return true
 	case upstream.BodyBroken, upstream.TimedOut:
 		return failed.During != upstream.ReadingBody
