@@ -127,6 +127,10 @@ func TestBrokenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	read("d")
+	if err := p.files.write(told(t, "e")); err != nil {
+		t.Fatal(err)
+	}
+	read("e")
 	for _, name := range []string{"snapshot-0", "snapshot-1"} {
 		if err := os.WriteFile(filepath.Join(directory, name), make([]byte, 200), 0o600); err != nil {
 			t.Fatal(err)

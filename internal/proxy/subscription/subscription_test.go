@@ -156,12 +156,13 @@ func TestNextOpensFirst(t *testing.T) {
 	p.goTo(r)
 	r.Commit(web, []wire.Resource{backend("a", "")}, nil)
 	p.run(t)
-	if first := r.acknowledged(t, 1); first.Stream != 1 || first.Until.IsZero() {
+	first := r.acknowledged(t, 1)
+	if first.Stream != 1 || first.Until.IsZero() {
 		t.Errorf("acknowledged is %+v", first)
 	}
 	second := r.acknowledged(t, 1)
-	if second.Stream != 2 || !second.Until.IsZero() {
-		t.Errorf("acknowledged is %+v", second)
+	if second.Stream != 2 || !second.Until.IsZero() || !time.Now().Before(first.Until) {
+		t.Errorf("acknowledged is %+v, before it %+v", second, first)
 	}
 	r.Commit(web, []wire.Resource{backend("b", "")}, nil)
 	r.acknowledged(t, 2)
