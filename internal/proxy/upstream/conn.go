@@ -44,7 +44,7 @@ type conn struct {
 	unwatch  func() bool
 	deadline time.Time
 	upload   *upload
-	// since is when the last part came or was sent, bound how long the next one may take.
+	// since is when the last part was sent, or the next one was asked for, bound how long that may take.
 	since time.Time
 	bound time.Duration
 	// last says whether no other exchange can follow.

@@ -78,7 +78,7 @@ func (c *conn) exchange(ctx context.Context, q *Request, r *Response) *Error {
 	}
 	c.body.begin(&c.in, a, q.Head.method == http.MethodHead)
 	c.last = c.last || a.close || c.body.framing == untilClose || a.status == http.StatusSwitchingProtocols
-	c.since, c.bound = time.Now(), c.pool.pools.options.Progress
+	c.bound = c.pool.pools.options.Progress
 	return nil
 }
 
@@ -159,11 +159,10 @@ func (r *Response) Read(p []byte) (int, error) {
 	if c == nil {
 		return 0, net.ErrClosed
 	}
+	// What the caller takes its time for is not held against the endpoint.
+	c.since = time.Now()
 	n, err := c.body.Read(p)
-	switch {
-	case err == nil:
-		c.since = time.Now()
-	case err != io.EOF:
+	if err != nil && err != io.EOF {
 		err = c.failed(err, BodyBroken, ReadingBody)
 	}
 	return n, err

@@ -55,6 +55,29 @@ func TestTimeOuts(t *testing.T) {
 	}
 }
 
+// TestCallersAreNotLate: an endpoint is not late where the caller takes its time between two parts.
+func TestCallersAreNotLate(t *testing.T) {
+	const size = 256 << 10
+	s := listen(t, func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 200 OK\r\nContent-Length: " + decimal(size) + "\r\n\r\n" + strings.Repeat("x", size))
+		s.Hold()
+	})
+	var r Response
+	if err := client(t, s.key, short).Do(context.Background(), get(), &r); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	piece := make([]byte, size/4)
+	for left := size; left > 0; {
+		<-waited()
+		n, err := r.Read(piece)
+		if left -= n; err != nil && (err != io.EOF || left > 0) {
+			t.Fatalf("%v, with %d bytes to come", err, left)
+		}
+	}
+}
+
 // TestSlowIsNotLate: each part may take as long as the last, and more than patience.
 func TestSlowIsNotLate(t *testing.T) {
 	s := listen(t, func(s *http1.Session) {
