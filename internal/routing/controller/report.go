@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -36,14 +37,31 @@ func (r *Reconciler) report() (again time.Time) {
 			}
 			last[w] = true
 		}
-		for w := range last {
-			if !r.told[w] {
-				r.recorder.Eventf(r.regarding(w.Object), nil, corev1.EventTypeWarning, w.Reason, "Compile", "%s", routing.Note(w.Message))
-			}
-		}
+		r.say(last)
 	}
 	r.told = last
 	return again
+}
+
+// say makes an event of what an object is warned of for one reason, and was not before.
+func (r *Reconciler) say(last map[routing.Event]bool) {
+	messages := map[routing.Event][]string{}
+	for w := range last {
+		if !r.told[w] {
+			about := routing.Event{Object: w.Object, Reason: w.Reason}
+			messages[about] = append(messages[about], w.Message)
+		}
+	}
+	for about, all := range messages {
+		slices.Sort(all)
+		n := routing.Note(strings.Join(all, "; "))
+		r.recorder.Eventf(r.regarding(about.Object), nil, corev1.EventTypeWarning, about.Reason, action(n), "%s", n)
+	}
+}
+
+// action differs with the note: a recorder keeps the first of two events that differ in nothing but that.
+func action(note string) string {
+	return fmt.Sprintf("Compile-%08x", crc32.ChecksumIEEE([]byte(note)))
 }
 
 const (
