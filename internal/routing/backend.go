@@ -75,7 +75,7 @@ func (v *view) resolve(n types.NamespacedName, p portRef) (backendRef, *backendP
 		return backendRef{}, &backendProblem{notFound, fmt.Sprintf("Service %s has no TCP port %s, but %s", n, p, portsOf(service))}
 	}
 	if _, spoken := protocolOf(port); !spoken {
-		return backendRef{}, &backendProblem{unsupportedProtocol, fmt.Sprintf("Service %s asks for protocol %q at port %s, which is not supported", n, *port.AppProtocol, p)}
+		return backendRef{}, &backendProblem{unsupportedProtocol, fmt.Sprintf("Service %s asks for protocol %q at port %s, and TLS is not spoken with endpoints", n, *port.AppProtocol, p)}
 	}
 	return backendRef{n, uint16(port.Port)}, nil
 }

@@ -227,7 +227,7 @@ func (g *gateway) acceptedCondition() Condition {
 	}
 	switch len(invalid) {
 	case 0:
-		return Condition{"Accepted", "True", "Accepted", "all listeners are served"}
+		return Condition{"Accepted", "True", "Accepted", "all listeners are accepted"}
 	case len(g.listeners):
 		return Condition{"Accepted", "False", "ListenersNotValid", "no listener can be served"}
 	}
@@ -240,7 +240,7 @@ func (v *view) unassigned(g *gateway) Condition {
 		return own.problem
 	}
 	if why := v.ports(g.set).lost[g.name()]; why != "" {
-		return Condition{"Programmed", "False", "AddressNotAssigned", why}
+		return Condition{"Programmed", "False", "AddressNotAssigned", why + ": choose another port, or give Gateways addresses of their own, see --gateway-addresses"}
 	}
 	return Condition{}
 }

@@ -174,7 +174,7 @@ func (a *assigning) usable(g *gateway, named string) (address netip.Addr, why st
 	address = address.Unmap()
 	switch {
 	case err != nil || !a.inRange(address):
-		return address, fmt.Sprintf("address %s is not within those that Gateways may have", named)
+		return address, fmt.Sprintf("address %s is not within those that Gateways may have, see --gateway-addresses", named)
 	case a.assigned[address] != "":
 		return address, fmt.Sprintf("address %s was assigned to %s", named, a.assigned[address])
 	case !g.onHost:

@@ -87,6 +87,9 @@ func (i *ingressCompiler) weigh(at place, backends []indexed) (out []share) {
 	if lost > 0 {
 		out = append(out, share{Share: wire.Share{Weight: lost, Status: unavailable}})
 	}
+	if !slices.ContainsFunc(out, func(s share) bool { return s.Weight > 0 }) {
+		i.warn(ReasonInvalidAnnotation, "annotation %s gives 0%% to each service of %s: its requests answer %d", AnnotationServiceWeights, at, unavailable)
+	}
 	return reduce(out)
 }
 
@@ -108,7 +111,7 @@ func (i *ingressCompiler) lost(at place, unweighted []string, left *uint32) (los
 		return 0
 	}
 	*left -= min(*left, lost)
-	i.warn(ReasonInvalidAnnotation, "annotation %s gives %s to %s, which no path names; %s names %s, which has no weight: %s of its requests answer %d",
+	i.warn(ReasonInvalidAnnotation, "annotation %s gives %s to %s, which no path names; %s names %s without a weight: %s of its requests answer %d",
 		AnnotationServiceWeights, percent(lost), quoted(unknown), at, quoted(unweighted), percent(lost), unavailable)
 	return lost
 }
