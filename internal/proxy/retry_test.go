@@ -411,7 +411,7 @@ func withoutDescriptors(t testing.TB) (allow func()) {
 // body late or bit by bit; and is where the endpoint had the time.
 func TestHurried(t *testing.T) {
 	// So long that a machine that is busy takes less than half of it.
-	const timeout = 4 * time.Second
+	const timeout = 3 * time.Second
 	silent, _ := played(t, "silent", func(s *http1.Session) {
 		s.Head()
 		s.Hold()
