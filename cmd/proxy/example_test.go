@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/identity"
@@ -36,6 +37,20 @@ func example(t *testing.T, file string) (class networkingv1.IngressClass, set v1
 func TestExample(t *testing.T) {
 	for _, file := range []string{"proxy.yaml", "proxy-internal.yaml"} {
 		t.Run(file, func(t *testing.T) { fits(t, file) })
+	}
+}
+
+// TestExamplesAgree: the pods of both examples are the same, but for the network that they are on. Each is a file of its
+// own, which people copy whole.
+func TestExamplesAgree(t *testing.T) {
+	_, onHost := example(t, "proxy.yaml")
+	_, onPods := example(t, "proxy-internal.yaml")
+	if !onHost.Spec.Template.Spec.HostNetwork || onPods.Spec.Template.Spec.HostNetwork {
+		t.Error("they are not on the host network and on the pod network")
+	}
+	onHost.Spec.Template.Spec.HostNetwork = false
+	if diff := cmp.Diff(onHost.Spec.Template.Spec, onPods.Spec.Template.Spec); diff != "" {
+		t.Errorf("their pods differ (-proxy.yaml +proxy-internal.yaml):\n%s", diff)
 	}
 }
 
