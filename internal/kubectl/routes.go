@@ -122,7 +122,7 @@ func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, e
 			return nil, err
 		}
 		err := meta.EachListItem(list, func(item runtime.Object) error {
-			out = append(out, compiledFrom(item))
+			out = append(out, item.(metav1.Object))
 			return nil
 		})
 		if err != nil {
@@ -130,14 +130,6 @@ func readRouting(ctx context.Context, api client.Client) (out []metav1.Object, e
 		}
 	}
 	return out, nil
-}
-
-// compiledFrom is what the compiler is told of an object.
-func compiledFrom(object runtime.Object) metav1.Object {
-	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return routing.IngressDaemonSetOf(set)
-	}
-	return object.(metav1.Object)
 }
 
 // gatewayAddresses are those that Gateways have of their own, by their statuses: the controller's flag says which they

@@ -14,8 +14,8 @@ import (
 // every few minutes that its Node is still there, and a rollout writes how far it is. It is asked of kinds that often
 // change so; of all others it is false.
 func Alike(before, after metav1.Object) bool {
-	a := readOf(before)
-	return a != nil && reflect.DeepEqual(a, readOf(after))
+	a := readOf(compiledFrom(before))
+	return a != nil && reflect.DeepEqual(a, readOf(compiledFrom(after)))
 }
 
 // readOf is all that is read of an object, nil where that is not told apart from the rest.

@@ -31,8 +31,12 @@ type IngressDaemonSet struct {
 	Pods         corev1.PodSpec    `json:"pods,omitzero"`
 }
 
-// IngressDaemonSetOf is what of one matters here.
-func IngressDaemonSetOf(set *v1alpha1.IngressDaemonSet) *IngressDaemonSet {
+// compiledFrom is what is read of an object: of an IngressDaemonSet what matters here, of any other all.
+func compiledFrom(object metav1.Object) metav1.Object {
+	set, is := object.(*v1alpha1.IngressDaemonSet)
+	if !is {
+		return object
+	}
 	return &IngressDaemonSet{
 		ObjectMeta: set.ObjectMeta, ServiceName: set.Spec.ServiceName, HostNetwork: set.Spec.Template.Spec.HostNetwork,
 		HealthCheckNodePorts: set.Spec.HealthCheckNodePorts, OwnPorts: objects.OwnPorts(set, &set.Spec.Template),
@@ -40,10 +44,11 @@ func IngressDaemonSetOf(set *v1alpha1.IngressDaemonSet) *IngressDaemonSet {
 	}
 }
 
-// Set tells of an object that is there, and how it is now: an IngressClass, Ingress, Service,
-// EndpointSlice, Secret, Namespace, Node or Deployment (of a node) of the API, or a kind of this package. It is not
+// Set tells of an object that is there, and how it is now: an IngressDaemonSet, IngressClass, Ingress, Service,
+// EndpointSlice, Secret, Namespace, Node or Deployment (of a node), or of a kind of the Gateway API. It is not
 // changed afterwards. A Secret that nobody names is not kept, see WantedSecrets.
 func (c *Compiler) Set(object metav1.Object) {
+	object = compiledFrom(object)
 	k := objectKey(RefOf(object))
 	if s, ok := object.(*corev1.Secret); ok {
 		c.setSecret(s)

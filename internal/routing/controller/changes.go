@@ -49,7 +49,7 @@ func (c *changes) handler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { note(q, e.Object) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if !routing.Alike(compiledFrom(e.ObjectOld), compiledFrom(e.ObjectNew)) {
+			if !routing.Alike(e.ObjectOld, e.ObjectNew) {
 				note(q, e.ObjectNew)
 			}
 		},

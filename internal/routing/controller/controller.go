@@ -109,7 +109,7 @@ func (r *Reconciler) tell(o *observed) {
 			r.objects[ref] = object
 		}
 		delete(r.malformed, ref)
-		r.compiler.Set(compiledFrom(object))
+		r.compiler.Set(object)
 	}
 	for _, ref := range o.gone {
 		delete(r.objects, ref)

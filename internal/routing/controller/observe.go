@@ -15,7 +15,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -179,12 +178,4 @@ func (r *Reconciler) listAll(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
-}
-
-// compiledFrom is what the Compiler is told of an object.
-func compiledFrom(object client.Object) metav1.Object {
-	if set, is := object.(*v1alpha1.IngressDaemonSet); is {
-		return routing.IngressDaemonSetOf(set)
-	}
-	return object
 }
