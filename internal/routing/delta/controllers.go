@@ -50,11 +50,14 @@ func (s *Server) isController(ctx context.Context) error {
 	if !is || len(secured.State.PeerCertificates) == 0 {
 		return errors.New("controllers have a certificate")
 	}
+	return verify(secured.State.PeerCertificates[0], s.options.Trusted(), x509.ExtKeyUsageAny)
+}
+
+// verify is an error unless a certificate is a controller's, by these authorities, as PEM.
+func verify(c *x509.Certificate, authorities []byte, usage x509.ExtKeyUsage) error {
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(s.options.Trusted())
-	_, err := secured.State.PeerCertificates[0].Verify(x509.VerifyOptions{
-		Roots: pool, DNSName: ServerName, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-	})
+	pool.AppendCertsFromPEM(authorities)
+	_, err := c.Verify(x509.VerifyOptions{Roots: pool, DNSName: ServerName, KeyUsages: []x509.ExtKeyUsage{usage}})
 	return err
 }
 
@@ -67,10 +70,7 @@ func Introduce(certificate func() (*tls.Certificate, error), trusted func() []by
 		// It is verified below, by authorities that change.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(c tls.ConnectionState) error {
-			pool := x509.NewCertPool()
-			pool.AppendCertsFromPEM(trusted())
-			_, err := c.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: pool, DNSName: ServerName})
-			return err
+			return verify(c.PeerCertificates[0], trusted(), x509.ExtKeyUsageServerAuth)
 		},
 	})
 }
