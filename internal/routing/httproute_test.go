@@ -68,7 +68,9 @@ func TestDuration(t *testing.T) {
 
 func TestExpressions(t *testing.T) {
 	for _, test := range []struct{ expression, want string }{
-		{"a.*", ""}, {"a(?=b)", "at byte 1"}, {"ab[z-a]", "at byte 3"}, {strings.Repeat("a", wire.MaxExpression), ""}, {strings.Repeat("a", wire.MaxExpression+1), "longer than 1024"}, {"a{2000}", "at byte 1"},
+		{"a.*", ""}, {"a(?=b)", "at byte 1"}, {"ab[z-a]", "at byte 3"}, {strings.Repeat("a", wire.MaxExpression), ""}, {strings.Repeat("a", wire.MaxExpression+1), "1025 bytes, more than 1024"}, {"a{2000}", "at byte 1"},
+		// Proxies refuse it.
+		{"[a-z]{1000}b{1000}c{1000}", "repeats too much"},
 	} {
 		err := checkExpression(test.expression)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

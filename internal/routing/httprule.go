@@ -3,7 +3,6 @@ package routing
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -111,14 +110,10 @@ func appendNamed(all []wire.NamedMatch, what, name, kind, value string) ([]wire.
 	return append(all, wire.NamedMatch{Name: name, Value: value, Regex: kind == "RegularExpression"}), nil
 }
 
-// checkExpression is an error that says where an expression is none of RE2.
+// checkExpression is an error where proxies would refuse an expression, and says where it is none of RE2.
 func checkExpression(expression string) error {
-	if len(expression) > wire.MaxExpression {
-		return fmt.Errorf("a regular expression of %d bytes is longer than %d", len(expression), wire.MaxExpression)
-	}
-	_, err := regexp.Compile(expression)
-	var wrong *syntax.Error
-	if errors.As(err, &wrong) {
+	_, _, err := wire.CompileExpression(expression)
+	if wrong, is := errors.AsType[*syntax.Error](err); is {
 		return fmt.Errorf("at byte %d of the regular expression: %s: %q", max(0, strings.Index(expression, wrong.Expr)), wrong.Code, wrong.Expr)
 	}
 	return err

@@ -5,7 +5,7 @@
 //
 //   - table.go: Table, and Lookup: from a request to its listener, and to its route.
 //   - listener.go: listeners by address, port and hostname, and which certificate a handshake is presented.
-//   - route.go: a route as candidates, and which of two comes first. regex.go: expressions, and what they may take.
+//   - route.go: a route as candidates, and which of two comes first.
 //   - paths.go: the candidates for one hostname, by path.
 //   - apply.go: the table after a transaction. check.go: what of that this program cannot use. store.go: what others
 //     name, and so stays for as long as they do.

@@ -6,7 +6,7 @@
 //   - resources.go: Resource, which is one of five kinds.
 //   - names.go: how a resource is named on a stream, and its version.
 //   - path.go: the one form of a path, in which rules name it and requests are matched and sent. token.go: names of
-//     methods, headers and cookies.
+//     methods, headers and cookies. expression.go: regular expressions, and what they may take.
 //   - fields.go: the bytes of a resource, as a table of its fields. codec.go: how these are written and read.
 //   - envelope.go: requests and responses of a stream. field.go: how messages of others are read.
 //   - refusal.go: what a proxy cannot use, as a status says it.
@@ -121,9 +121,6 @@ type Match struct {
 	Headers []NamedMatch
 	Query   []NamedMatch
 }
-
-// MaxExpression bounds a regular expression, in bytes.
-const MaxExpression = 1024
 
 // NamedMatch is about a header, whose name is lower-case, or a parameter of the query.
 type NamedMatch struct {

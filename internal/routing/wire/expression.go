@@ -1,25 +1,22 @@
-package table
+package wire
 
 import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-
-	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
+
+// MaxExpression bounds a regular expression, in bytes.
+const MaxExpression = 1024
 
 // maxProgram bounds about how many instructions of a program an expression takes, because a{1000}b{1000}c{1000} is short,
 // too.
 const maxProgram = 2048
 
-// maxWork bounds what the expressions that are tried for a request may take: instructions for each byte of a value. It is
-// 20 expressions of 25 instructions on 4 KiB of cookies, or one of 500 on as much: some hundredths of a second of CPU.
-const maxWork = 1 << 21
-
-// compile makes an expression of RE2 that a whole value must match, and says what it takes for each byte of it.
-func compile(expression string) (compiled *regexp.Regexp, cost int, err error) {
-	if len(expression) > wire.MaxExpression {
-		return nil, 0, fmt.Errorf("the expression has %d bytes, more than %d", len(expression), wire.MaxExpression)
+// CompileExpression makes an expression of RE2 that a whole value must match, and says what it takes for each byte of it.
+func CompileExpression(expression string) (compiled *regexp.Regexp, cost int, err error) {
+	if len(expression) > MaxExpression {
+		return nil, 0, fmt.Errorf("the expression has %d bytes, more than %d", len(expression), MaxExpression)
 	}
 	tree, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
