@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,9 @@ var (
 	errTooLarge = errors.New("the body is too large")
 	errStopped  = errors.New("the rest of the body is not wanted")
 )
+
+// firstKept is for how many bytes of a small body there is room at first.
+const firstKept = 2 << 10
 
 // longAgo is a deadline that ends what reads.
 var longAgo = time.Unix(1, 0)
@@ -85,17 +89,28 @@ func (x *exchange) readBody() (status int) {
 		// The response may begin while the body still comes.
 		return x.fullDuplex()
 	}
-	n := int(r.ContentLength)
-	if cap(x.kept) < n {
-		x.kept = make([]byte, n)
-	}
-	x.kept = x.kept[:n]
-	if _, err := io.ReadFull(&x.body, x.kept); err != nil {
+	if !x.readSmall(int(r.ContentLength)) {
 		x.small = false
 		return cmp.Or(int(x.body.status.Load()), http.StatusBadRequest)
 	}
 	x.body.ended.Store(true)
 	return 0
+}
+
+// readSmall reads a body of that length into kept, which grows with what comes: whoever opens a stream says how long its
+// body is to be, and may send nothing of it.
+func (x *exchange) readSmall(length int) (whole bool) {
+	for x.kept = x.kept[:0]; len(x.kept) < length; {
+		n := len(x.kept)
+		if n == cap(x.kept) {
+			x.kept = slices.Grow(x.kept, min(max(n, firstKept), length-n))
+		}
+		more, err := x.body.Read(x.kept[n:min(cap(x.kept), length)])
+		if x.kept = x.kept[:n+more]; err != nil && n+more < length {
+			return false
+		}
+	}
+	return true
 }
 
 func (x *exchange) fullDuplex() (status int) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -212,4 +213,46 @@ func (h h2Session) status(t testing.TB) (status string) {
 		t.Fatalf("the head is %v, %v", fields, err)
 	}
 	return fields[0].Value
+}
+
+// TestBodiesThatDoNotCome: of bodies that are said to come, and do not, little is kept, whether they are small or are sent as
+// they come.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	inUse := func() int {
+		// What pools have goes with the second.
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapInuse)
+	}
+	for _, length := range []string{"65536", "65537"} {
+		s := serving(t, endpointAt(silent.Addr(), "silent"))
+		const connections, streams = 4, 250
+		before := inUse()
+		for range connections {
+			c := dialH2(t, s, 80)
+			for i := range uint32(streams) {
+				head := headed("/", hpack.HeaderField{Name: "content-length", Value: length})
+				c.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndHeaders: true, BlockFragment: head})
+			}
+		}
+		await.True(t, "all are under way", func() bool { return s.proxy.under.Load() == connections*streams })
+		if length == "65537" {
+			await.True(t, "all have a connection", func() bool {
+				states, _ := s.proxy.Endpoints(cheddar, 1)
+				return states[0].Open == connections*streams
+			})
+		}
+		<-time.After(200 * time.Millisecond)
+		if each := (inUse() - before) / (connections * streams); each > 36<<10 {
+			t.Errorf("of a body of %s bytes that does not come %d are kept", length, each)
+		}
+		s.Close()
+	}
 }

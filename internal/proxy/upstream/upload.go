@@ -14,6 +14,9 @@ import (
 // before its data, and for a line end after it.
 const (
 	pieceSize = 32 << 10
+	// firstSize is that of a piece until one is filled: of a body that does not come there is to be little to keep, because
+	// whoever opens a stream says how long its body is to be.
+	firstSize = 2 << 10
 	sizeRoom  = 16 + 2
 	endRoom   = 2
 )
@@ -27,6 +30,9 @@ type upload struct {
 	left    int64 // -1 where it is unknown
 	trailer func() http.Header
 	stop    func()
+	// piece is what is read into, large where it is from pieces.
+	piece []byte
+	large *[pieceSize]byte
 
 	// waits says whether it has not begun, since 100 (Continue) may come until then.
 	waits         bool
@@ -63,9 +69,11 @@ func (u *upload) start() {
 // run sends all of it. An endpoint that takes no more may have answered: then the connection is left
 // open to be read from. Otherwise the response is not waited for.
 func (u *upload) run() {
-	piece := pieces.Get().(*[pieceSize]byte)
-	defer pieces.Put(piece)
-	err := u.send(piece[:])
+	u.piece = make([]byte, firstSize)
+	err := u.send()
+	if u.large != nil {
+		pieces.Put(u.large)
+	}
 	u.err, u.ended = err, time.Now()
 	close(u.done)
 	if breaks(err) {
@@ -76,33 +84,43 @@ func (u *upload) run() {
 // breaks reports whether a request that ended so gets no response any more.
 func breaks(err error) bool { return errors.As(err, &errStream{}) || isLate(err) }
 
-func (u *upload) send(piece []byte) error {
+func (u *upload) send() error {
 	if u.left >= 0 {
-		return u.sendSized(piece)
+		return u.sendSized()
 	}
 	for {
-		n, err := u.stream.Read(piece[sizeRoom : len(piece)-endRoom])
+		room := u.piece[sizeRoom : len(u.piece)-endRoom]
+		n, err := u.stream.Read(room)
 		if n > 0 {
-			if _, err := u.c.write(frame(piece, n), nil); err != nil {
+			if _, err := u.c.write(frame(u.piece, n), nil); err != nil {
 				return err
 			}
 		}
 		if err == io.EOF {
-			return u.sendEnd(piece)
+			return u.sendEnd()
 		}
 		if err != nil {
 			return errStream{err}
 		}
+		u.grow(n == len(room))
+	}
+}
+
+// grow takes a large piece where one was filled.
+func (u *upload) grow(filled bool) {
+	if filled && u.large == nil {
+		u.large = pieces.Get().(*[pieceSize]byte)
+		u.piece = u.large[:]
 	}
 }
 
 // sendEnd sends the last chunk and the trailer.
-func (u *upload) sendEnd(piece []byte) error {
+func (u *upload) sendEnd() error {
 	var trailer http.Header
 	if u.trailer != nil {
 		trailer = u.trailer()
 	}
-	end, err := appendTrailer(append(piece[:0], "0\r\n"...), trailer)
+	end, err := appendTrailer(append(u.piece[:0], "0\r\n"...), trailer)
 	if err != nil {
 		return errStream{err}
 	}
@@ -111,21 +129,22 @@ func (u *upload) sendEnd(piece []byte) error {
 	return err
 }
 
-func (u *upload) sendSized(piece []byte) error {
+func (u *upload) sendSized() error {
 	for u.left > 0 {
-		n, err := u.stream.Read(piece[:min(int64(len(piece)), u.left)])
+		n, err := u.stream.Read(u.piece[:min(int64(len(u.piece)), u.left)])
 		u.left -= int64(n)
 		if u.left == 0 {
 			u.ending.Store(true)
 		}
 		if n > 0 {
-			if _, err := u.c.write(piece[:n], nil); err != nil {
+			if _, err := u.c.write(u.piece[:n], nil); err != nil {
 				return err
 			}
 		}
 		if err != nil && u.left > 0 {
 			return errStream{unexpected(err)}
 		}
+		u.grow(n == len(u.piece))
 	}
 	return nil
 }
