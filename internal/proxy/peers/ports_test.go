@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
@@ -87,6 +88,17 @@ func TestPortTriedAgain(t *testing.T) {
 	for range 200 {
 		opened(t, portsOf("web-b", "ingress/web"), address).Close()
 	}
+}
+
+// TestPortNotOpened: who cannot open a port, because another process has it, does not say that it listens.
+func TestPortNotOpened(t *testing.T) {
+	address := free(t)
+	held := portsOf("web-a", "ingress/web")
+	held.Open = func(string) (net.Listener, error) { return nil, syscall.EADDRINUSE }
+	if _, err := held.Listen(address); err != syscall.EADDRINUSE {
+		t.Errorf("it cannot listen because %v", err)
+	}
+	opened(t, portsOf("more-a", "ingress/more"), address)
 }
 
 // TestPortOfUnknown: a proxy that does not know whose it is listens, and is no other's.
