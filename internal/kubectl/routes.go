@@ -178,13 +178,19 @@ func compileRouting(objects []metav1.Object, now time.Time) routed {
 	for _, object := range objects {
 		c.Set(object)
 	}
-	c.Compile(now)
+	statuses := map[routing.Ref]routing.Status{}
+	compile := func() {
+		for _, s := range c.Compile(now).Statuses {
+			statuses[s.Object] = s
+		}
+	}
+	compile()
 	for _, secret := range c.UnansweredSecrets() {
 		c.Unreadable(secret, notRead)
 	}
-	c.Compile(now)
+	compile()
 	r := routed{tables: map[types.NamespacedName]*table.Table{}}
-	for _, e := range c.Warnings() {
+	for _, e := range slices.Concat(c.Warnings(), refusals(statuses)) {
 		if !strings.Contains(e.Message, notRead) {
 			r.problems = append(r.problems, e)
 		}
