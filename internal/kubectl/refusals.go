@@ -2,10 +2,13 @@ package kubectl
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // refusals are what conditions of the Gateway API say that is not served: most of it is told by no event.
@@ -44,4 +47,26 @@ func firstFalse(conditions []routing.Condition) *routing.Condition {
 		}
 	}
 	return nil
+}
+
+// classless are Ingresses whose class is not there: no controller tells them, because they are nobody's.
+func classless(objects []metav1.Object) (out []routing.Event) {
+	var classes []string
+	for _, object := range objects {
+		if class, is := object.(*networkingv1.IngressClass); is {
+			classes = append(classes, class.Name)
+		}
+	}
+	for _, object := range objects {
+		in, is := object.(*networkingv1.Ingress)
+		if !is || in.Spec.IngressClassName == nil || slices.Contains(classes, *in.Spec.IngressClassName) {
+			continue
+		}
+		name := *in.Spec.IngressClassName
+		out = append(out, routing.Event{
+			Object: routing.Ref{Kind: "Ingress", Namespace: in.Namespace, Name: in.Name}, Reason: "ClassNotFound",
+			Message: fmt.Sprintf("there is no IngressClass %q%s", name, meant("", nearest(name, classes))),
+		})
+	}
+	return out
 }

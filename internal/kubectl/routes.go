@@ -190,7 +190,7 @@ func compileRouting(objects []metav1.Object, now time.Time) routed {
 	}
 	compile()
 	r := routed{tables: map[types.NamespacedName]*table.Table{}}
-	for _, e := range slices.Concat(c.Warnings(), refusals(statuses)) {
+	for _, e := range slices.Concat(c.Warnings(), refusals(statuses), classless(objects)) {
 		if !strings.Contains(e.Message, notRead) {
 			r.problems = append(r.problems, e)
 		}
