@@ -12,6 +12,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/listing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -102,6 +103,9 @@ func (r routed) answer(asked table.Asked) (answersOut, error) {
 		}
 		for _, a := range answers {
 			out.Answers = append(out.Answers, answerOut{set.String(), a})
+			if a.Listener == "" {
+				r.name(set, asked, named)
+			}
 			if a.Rule != nil {
 				named[a.Rule.Object.String()] = true
 			}
@@ -116,6 +120,19 @@ func (r routed) answer(asked table.Asked) (answersOut, error) {
 		}
 	}
 	return out, nil
+}
+
+// name notes the objects that have the host of a request at which nobody listens: what is wrong with them may be why.
+func (r routed) name(set types.NamespacedName, asked table.Asked, named map[string]bool) {
+	request, err := asked.Request()
+	if err != nil {
+		return
+	}
+	for route := range r.tables[set].Routes() {
+		if slices.Contains(route.Hostnames, request.Host) {
+			named[routing.Ref{Kind: route.Object.Kind, Namespace: route.Object.Namespace, Name: route.Object.Name}.String()] = true
+		}
+	}
 }
 
 // explain asks at each address at which there is a listener of its own, and at any other: what is answered there is
