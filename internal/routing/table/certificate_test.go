@@ -36,9 +36,10 @@ func presents(t *testing.T, table *Table, all []wire.Resource, name string) stri
 func TestCertificates(t *testing.T) {
 	all := []wire.Resource{
 		certify(t, "first"), certify(t, "exact", "A.com", "b.com"), certify(t, "wild", "*.com"), certify(t, "again", "a.com"),
-		certify(t, "own", "*.own.com"), certify(t, "foreign", "c.own.com"), certify(t, "new", "a.com"),
+		certify(t, "own", "*.own.com"), certify(t, "foreign", "c.own.com"), certify(t, "new", "a.com"), certify(t, "default", "*.d.org"), certify(t, "mine", "*.d.org"),
 	}
-	table := made(t, append(all[:6:6],
+	table := made(t, append(append(all[:6:6], all[7:]...),
+		secure("default", "*.d.org", "default", "", "mine"), secure("twice", "twice.d.org", "default", "", "default", "mine"),
 		secure("any", "*.com", "absent", "first", "wild", "exact", "again"), secure("own", "*.own.com", "own"),
 		secure("none", "none.com", "absent"), secure("strict", "*.s.org", "", "own"), secure("behind", "*.t.org", "absent", "", "own"), secure("www", "a.org", "wild"), listener("plain", func(l *wire.Listener) { l.Port, l.Hostname = 443, "plain.org" }))...)
 	for name, want := range map[string]string{
@@ -56,7 +57,11 @@ func TestCertificates(t *testing.T) {
 		"a.org":     "wild",
 		"b.org":     "",
 		"plain.org": "",
-		"":          "",
+		// A default one is for what no other is for, unless an Ingress names it, too.
+		"x.d.org":     "mine",
+		"x.y.d.org":   "default",
+		"twice.d.org": "default",
+		"":            "",
 	} {
 		if got := presents(t, table, all, name); got != want {
 			t.Errorf("%q: got %q, want %q", name, got, want)
@@ -87,7 +92,7 @@ func TestCertificates(t *testing.T) {
 	if got := presents(t, table, all, ""); got != "again" {
 		t.Errorf("no name: got %q, want the first that is there", got)
 	}
-	table = applied(t, table, Changes{Removed: []string{"listener/any", "listener/own", "listener/none", "listener/strict", "listener/behind", "listener/www",
+	table = applied(t, table, Changes{Removed: []string{"listener/any", "listener/own", "listener/none", "listener/strict", "listener/behind", "listener/www", "listener/default", "listener/twice", "certificate/default", "certificate/mine",
 		"certificate/first", "certificate/wild", "certificate/again", "certificate/own", "certificate/foreign"}})
 	if table.certificates.entries.size+table.named.size != 0 {
 		t.Errorf("%d certificates and %d names are left", table.certificates.entries.size, table.named.size)

@@ -23,8 +23,9 @@ type Listener struct {
 	// hash is that of its name.
 	hash uint64
 	at   entryPoint
-	// order has the place of each certificate in the list.
-	order map[string]int
+	// rank is that of each certificate among those for one name: its place in the list, but for those before an empty name,
+	// which come last.
+	rank map[string]int
 }
 
 // entryPoint is where connections come in. Its zero address is any.
@@ -89,7 +90,7 @@ func checkHostname(hostname string) error {
 }
 
 func newListener(name string, told *wire.Listener) (*Listener, error) {
-	l := &Listener{Listener: told, Name: name, hash: hashOf(name), at: entryPoint{port: told.Port, tls: told.TLS}, order: map[string]int{}}
+	l := &Listener{Listener: told, Name: name, hash: hashOf(name), at: entryPoint{port: told.Port, tls: told.TLS}, rank: map[string]int{}}
 	if told.Port == 0 {
 		return nil, errors.New("it has no port")
 	}
@@ -105,10 +106,20 @@ func newListener(name string, told *wire.Listener) (*Listener, error) {
 			return nil, err
 		}
 	}
-	for i, certificate := range slices.Backward(told.Certificates) {
-		l.order[certificate] = i
-	}
+	l.rankCertificates()
 	return l, nil
+}
+
+func (l *Listener) rankCertificates() {
+	defaults := slices.Index(l.Certificates, "")
+	for i, name := range l.Certificates {
+		if i < defaults {
+			i += len(l.Certificates)
+		}
+		if before, twice := l.rank[name]; !twice || i < before {
+			l.rank[name] = i
+		}
+	}
 }
 
 // before orders listeners of the same hostname: the oldest first, then by names.
@@ -187,16 +198,15 @@ func (t *Table) Certificate(local netip.Addr, port uint16, name string) *tls.Cer
 // certificateFor is the listener's first certificate that is for the key of a name.
 func (t *Table) certificateFor(l *Listener, key string) *tls.Certificate {
 	names, _ := t.named.get(hashOf(key), key)
-	first := -1
+	first, of := -1, ""
 	for _, name := range names {
-		if at, found := l.order[name]; found && (first < 0 || at < first) {
-			first = at
+		if rank, found := l.rank[name]; found && (first < 0 || rank < first) {
+			first, of = rank, name
 		}
 	}
 	if first < 0 {
 		return nil
 	}
-	of := l.Certificates[first]
 	c, _ := t.certificates.get(hashOf(of), of)
 	return c.tls
 }

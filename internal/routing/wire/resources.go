@@ -62,7 +62,8 @@ type Listener struct {
 	Hostname string
 	// TLS says whether connections begin with a handshake, Certificates name what is presented: that which
 	// fits the name a client asks for, the first that is there where none fits or none is asked for. With
-	// an empty one before that such a handshake fails.
+	// an empty one before that such a handshake fails. Of those that fit a name as well the first is presented, but one
+	// before an empty one only where there is no other.
 	TLS          bool
 	Certificates []string
 }
