@@ -139,7 +139,7 @@ func TestSecretMissing(t *testing.T) {
 		t.Errorf("told is %s", got)
 	}
 	c.pass(t)
-	if said := c.said(); len(said) != 2 || !strings.Contains(said[0], "Secret shop/missing does not exist") {
+	if said := c.said(); len(said) != 2 || !strings.Contains(strings.Join(said, ""), "Secret shop/missing does not exist") {
 		t.Errorf("events are %q", said)
 	}
 }
