@@ -232,7 +232,8 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 		return int(m.HeapInuse)
 	}
 	for _, length := range []string{"65536", "65537"} {
-		s := serving(t, endpointAt(silent.Addr(), "silent"))
+		s := started(t, func(o *Options) { o.Upstream.Connect, o.BodyWindow = time.Hour, time.Hour })
+		tell(t, s, append(backendOf(cheddar, endpointAt(silent.Addr(), "silent")), web(), route("all"))...)
 		const connections, streams = 4, 250
 		before := inUse()
 		for range connections {
