@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
@@ -275,6 +276,43 @@ func TestBackendGoes(t *testing.T) {
 	for range 1000 {
 		change(stilton, cheddar)
 		change(cheddar, stilton)
+	}
+}
+
+// TestProtocolChanges: connections of a protocol that is no more spoken close.
+func TestProtocolChanges(t *testing.T) {
+	closed := make(chan bool, 1)
+	e, _ := played(t, "only", func(s *http1.Session) {
+		s.Head()
+		s.Say(hello)
+		s.Hold()
+		closed <- true
+	})
+	s := serving(t, e)
+	if text := got(t, clientAt(t, s, 80), "http://a/"); text != "200 hello" {
+		t.Fatal(text)
+	}
+	next := backendOf(cheddar)[1]
+	next.Backend.Protocol = protocolH2C
+	tell(t, s, next)
+	select {
+	case <-closed:
+	case <-time.After(30 * time.Second):
+		t.Error("the connection is open")
+	}
+}
+
+// TestWeightsGo: what is kept of the shares of a route goes with it.
+func TestWeightsGo(t *testing.T) {
+	s := serving(t, saying(t, "hello"))
+	tell(t, s, route("all", func(r *wire.Route) { r.Backends = append(r.Backends, r.Backends...) }))
+	got(t, clientAt(t, s, 80), "http://a/")
+	if _, there := s.proxy.weights.Load("all"); !there {
+		t.Error("nothing is kept")
+	}
+	s.Apply(table.Changes{Removed: []string{"route/all"}})
+	if _, there := s.proxy.weights.Load("all"); there {
+		t.Error("it is still there")
 	}
 }
 

@@ -231,3 +231,16 @@ func isEnding(s *tunnels) bool {
 	}
 	return s.over
 }
+
+// TestTunnelsThatComeLate: one that comes when all are ended is ended, too.
+func TestTunnelsThatComeLate(t *testing.T) {
+	var all tunnels
+	if !all.add(&tunnel{}) {
+		t.Error("before the end none may come")
+	}
+	all = tunnels{}
+	all.end()
+	if all.add(&tunnel{}) {
+		t.Error("after the end one stays")
+	}
+}
