@@ -60,6 +60,9 @@ func (a Asked) readLocal(r *Request) (err error) {
 // readHost takes it that the client asks for that name in the handshake, as browsers do: for no name where it is
 // an address.
 func (a Asked) readHost(r *Request) error {
+	if strings.Contains(a.Host, "://") {
+		return fmt.Errorf("%q is a URL: give its scheme, its host and its path each for itself", a.Host)
+	}
 	name, port := a.Host, ""
 	if at := strings.LastIndexByte(a.Host, ':'); at > strings.LastIndexByte(a.Host, ']') {
 		name, port = a.Host[:at], a.Host[at+1:]

@@ -31,6 +31,7 @@ func TestAsked(t *testing.T) {
 		{asked: Asked{Host: "a", Target: "/", Method: "GET /"}, fails: `"GET /" is no method`},
 		{asked: Asked{Target: "/"}, fails: `"" is no host`},
 		{asked: Asked{Host: "a b", Target: "/"}, fails: `"a b" is no host`},
+		{asked: Asked{Host: "http://a/", Target: "/"}, fails: `"http://a/" is a URL`},
 		{asked: Asked{Host: "a:http", Target: "/"}, fails: `"http" is no port`},
 		{asked: Asked{Host: "::1", Target: "/"}, fails: `"::1" is no host`},
 		{asked: Asked{Host: "a:0", Target: "/"}, fails: `"0" is no port`},
