@@ -10,7 +10,7 @@
 //   - backend.go: endpoints, weights, budgets. send.go: tries and retries. body.go: the request's body,
 //     and how slow it may be. h2c.go: backends of HTTP/2.
 //   - respond.go: the way back. proxystatus.go: why an answer is the proxy's own. tunnel.go, websocket.go:
-//     connections that change their protocol.
+//     connections that change their protocol. copy.go: what both read into.
 //   - server.go: Server, its listeners and certificates. conn.go: a client's connection. clients.go: how
 //     many there are. drain.go: the end.
 //   - metrics.go: what is counted. endpoints.go: how endpoints stand.

@@ -223,14 +223,6 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	inUse := func() int {
-		// What pools have goes with the second.
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapInuse)
-	}
 	for _, length := range []string{"65536", "65537"} {
 		s := started(t, func(o *Options) { o.Upstream.Connect, o.BodyWindow = time.Hour, time.Hour })
 		tell(t, s, append(backendOf(cheddar, endpointAt(silent.Addr(), "silent")), web(), route("all"))...)
@@ -255,5 +247,42 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 			t.Errorf("of a body of %s bytes that does not come %d are kept", length, each)
 		}
 		s.Close()
+	}
+}
+
+// inUse are the bytes that are kept.
+func inUse() int {
+	// What pools have goes with the second.
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapInuse)
+}
+
+// TestAnswersThatWait: of answers that have begun, and whose endpoints say little and wait, little is kept.
+func TestAnswersThatWait(t *testing.T) {
+	e, _ := played(t, "waiting", func(s *http1.Session) {
+		s.Head()
+		s.Say("HTTP/1.1 200 OK\r\n\r\ndata: hello\n\n")
+		s.Hold()
+	})
+	s := serving(t, e)
+	const connections, streams = 4, 250
+	before := inUse()
+	for range connections {
+		c := dialH2(t, s, 80)
+		for i := range uint32(streams) {
+			c.get(2*i+1, "/")
+		}
+		for range streams {
+			if c.next(http2.FrameData) == nil {
+				t.Fatal("the connection has ended")
+			}
+		}
+	}
+	// The endpoint's connections are among them.
+	if each := (inUse() - before) / (connections * streams); each > 50<<10 {
+		t.Errorf("of each %d bytes are kept", each)
 	}
 }

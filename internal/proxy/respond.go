@@ -4,16 +4,10 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 )
-
-// copySize is how much of a body is read and written at once.
-const copySize = 32 << 10
-
-var copies = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // Values of fields that many answers have. Nobody changes them.
 var (
@@ -117,16 +111,17 @@ func (x *exchange) copyBody() bool {
 	if a.length != 0 && !a.body.Ready() {
 		x.flush()
 	}
-	buf := copies.Get().(*[copySize]byte)
-	defer copies.Put(buf)
+	buf := newCopyBuffer()
+	defer buf.put()
 	for {
-		n, err := a.body.Read(buf[:])
+		n, err := a.body.Read(buf.bytes())
 		if n > 0 {
 			x.boundWrites()
-			if _, failed := x.w.Write(buf[:n]); failed != nil {
+			if _, failed := x.w.Write(buf.bytes()[:n]); failed != nil {
 				return false
 			}
 		}
+		buf.grow(n)
 		switch {
 		case err == io.EOF:
 			return true

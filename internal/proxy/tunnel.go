@@ -97,14 +97,15 @@ func (t *tunnel) run(down, up []byte) {
 // pump goes on until one side has ended, and tells the other of that; where it breaks off, both end.
 func (t *tunnel) pump(d *direction, early []byte) {
 	err := d.write(early)
-	buf := copies.Get().(*[copySize]byte)
-	defer copies.Put(buf)
+	buf := newCopyBuffer()
+	defer buf.put()
 	for err == nil {
 		var n int
-		n, err = d.from.Read(buf[:])
-		if failed := d.write(buf[:n]); failed != nil {
+		n, err = d.from.Read(buf.bytes())
+		if failed := d.write(buf.bytes()[:n]); failed != nil {
 			err = failed
 		}
+		buf.grow(n)
 	}
 	half, fine := d.to.(interface{ CloseWrite() error })
 	if err == io.EOF && fine {
