@@ -434,7 +434,7 @@ func TestHurried(t *testing.T) {
 			tell(t, s, append(backendOf(cheddar, silent), web(), route("all", func(r *wire.Route) { r.Timeout = uint32(timeout.Milliseconds()) }))...)
 			c := dial(t, s, 80)
 			c.Say("POST / HTTP/1.1\r\nHost: a\r\n" + test.head + "\r\n\r\na")
-			time.Sleep(test.late)
+			<-time.After(test.late)
 			c.Say(test.body)
 			if r, body := c.Response(t, "POST"); r.StatusCode != 504 {
 				t.Errorf("%s %q", r.Status, body)

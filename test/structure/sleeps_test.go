@@ -14,7 +14,6 @@ import (
 
 // sleeps are the files of tests that may let real time pass, and what for.
 var sleeps = map[string]string{
-	"internal/proxy/retry_test.go":                     "load: a client whose body comes late",
 	"internal/rollout/controller/effort_linux_test.go": "that waiting is no effort is what it measures",
 	"test/aws/network_test.go":                         "a proof of absence: until AWS's time is over no connection fails",
 	"test/cluster/cluster_test.go":                     "asks real nodes until a deadline",
