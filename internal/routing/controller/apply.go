@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,11 @@ func (r *Reconciler) commit(ctx context.Context, o *observed, changes []routing.
 	for _, c := range changes {
 		if r.wasTold(c.IngressDaemonSet) {
 			r.commitOne(ctx, c.IngressDaemonSet, c.Changed, c.Removed)
+		}
+	}
+	for set, w := range r.withheld {
+		if at := w.retryAt(); !at.IsZero() && !o.now.Before(at) {
+			r.commitOne(ctx, set, nil, nil)
 		}
 	}
 	begin, waiting := r.toBegin(o, changes)
@@ -120,8 +126,18 @@ func (r *Reconciler) commitOne(ctx context.Context, set types.NamespacedName, ch
 // withheld are the resources of an IngressDaemonSet that its proxies cannot be told, by name on the stream.
 type withheld struct {
 	all map[string]refused
-	// tried is when they were committed last.
-	tried time.Time
+	// tried is when they were committed last, changed whether something was committed without them since: there may be
+	// room for them.
+	tried   time.Time
+	changed bool
+}
+
+// retryAt is when they are to be committed again though nothing changes, zero for never.
+func (w withheld) retryAt() time.Time {
+	if len(w.all) == 0 || !w.changed {
+		return time.Time{}
+	}
+	return w.tried.Add(retryWithheld)
 }
 
 // refused is a resource that was, and why it was so first.
@@ -140,7 +156,9 @@ func (r *Reconciler) withWithheld(set types.NamespacedName, changed []wire.Resou
 	for _, name := range removed {
 		delete(before.all, name)
 	}
-	if len(before.all) == 0 || len(removed) == 0 && time.Since(before.tried) < retryWithheld {
+	before.changed = len(removed) == 0 && time.Since(before.tried) < retryWithheld
+	r.withheld[set] = before
+	if len(before.all) == 0 || before.changed {
 		return changed
 	}
 	over := map[string]bool{}
@@ -153,6 +171,14 @@ func (r *Reconciler) withWithheld(set types.NamespacedName, changed []wire.Resou
 		}
 	}
 	return changed
+}
+
+// retryAt is when something is to be committed again though nothing changes, zero for never.
+func (r *Reconciler) retryAt() (at time.Time) {
+	for _, w := range r.withheld {
+		at = onepass.Earliest(at, w.retryAt())
+	}
+	return at
 }
 
 // withhold notes what was refused of what was committed. What was not stays withheld.

@@ -94,7 +94,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	compiled := r.compiler.Compile(o.now)
 	log.FromContext(ctx).V(2).Info("compiled", "changed", len(o.there)+len(o.gone), "ingressdaemonsets", len(compiled.Changes))
 	r.apply(ctx, o, compiled)
-	next := onepass.Earliest(compiled.WakeAt, r.report())
+	next := onepass.Earliest(onepass.Earliest(compiled.WakeAt, r.report()), r.retryAt())
 	if patient := r.begun.Add(patience); !r.complete && patient.After(o.now) {
 		next = onepass.Earliest(next, patient)
 	}

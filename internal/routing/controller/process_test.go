@@ -395,6 +395,35 @@ func TestRoomAgain(t *testing.T) {
 	}
 }
 
+// TestRoomWithoutAnotherChange: what did not fit is told a moment after something became shorter, though nothing changes
+// after that.
+func TestRoomWithoutAnotherChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(t.Context(), Options{Server: delta.NewServer(delta.Options{})}, nil, nil, nil, func() {}, func() {})
+		r.complete = true
+		backend := func(i, length int) wire.Resource {
+			return wire.Resource{Name: fmt.Sprintf("s%d/cheese:80", i), Backend: &wire.Backend{Port: 80, Cookie: strings.Repeat("a", length)}}
+		}
+		var most []wire.Resource
+		for i := range 41 {
+			most = append(most, backend(i, 1_000_000))
+		}
+		r.commitOne(t.Context(), web, most, nil)
+		if at := r.retryAt(); len(r.withheld[web].all) != 1 || !at.IsZero() {
+			t.Fatalf("%d are withheld, and are to be told at %s", len(r.withheld[web].all), at)
+		}
+		r.commitOne(t.Context(), web, []wire.Resource{backend(0, 1)}, nil)
+		if n := len(r.withheld[web].all); n != 1 {
+			t.Fatalf("at once %d are withheld", n)
+		}
+		time.Sleep(time.Until(r.retryAt()))
+		r.commit(t.Context(), &observed{now: time.Now()}, nil)
+		if at := r.retryAt(); len(r.withheld[web].all) != 0 || !at.IsZero() {
+			t.Errorf("%d are withheld still, and are to be told at %s", len(r.withheld[web].all), at)
+		}
+	})
+}
+
 // TestThousandsWithheld: what is withheld is not encoded again with each change of an endpoint, and what is withheld
 // stays so meanwhile.
 func TestThousandsWithheld(t *testing.T) {
