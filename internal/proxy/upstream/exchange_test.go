@@ -55,6 +55,28 @@ func TestTimeOuts(t *testing.T) {
 	}
 }
 
+// TestLostAtOnce: a new connection that is lost before anything was written is no idle one that the endpoint had closed: it
+// is not made again here, but told.
+func TestLostAtOnce(t *testing.T) {
+	const times = 2000
+	s := listen(t, func(s *http1.Session) { s.Reset() })
+	p := client(t, s.key)
+	unwritten := 0
+	for range times {
+		g, _ := exchange(t, p, get())
+		if g.err == nil {
+			t.Fatalf("answered is %d", g.status)
+		}
+		if g.err.Class == NotWritten {
+			unwritten++
+		}
+	}
+	if n := s.Connections(); n > times {
+		t.Errorf("%d requests made %d connections", times, n)
+	}
+	t.Logf("%d of %d were not written", unwritten, times)
+}
+
 // TestCallersAreNotLate: an endpoint is not late where the caller takes its time between two parts.
 func TestCallersAreNotLate(t *testing.T) {
 	const size = 256 << 10
