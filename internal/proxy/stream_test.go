@@ -399,6 +399,10 @@ func TestBrokenAnswer(t *testing.T) {
 				t.Errorf("%s, HTTP/2 %t: the client takes it for whole", head, h2)
 			}
 		}
+		b, _ := s.proxy.backends.Load(cheddar)
+		if n := b.(*backend).counts.broken.Load(); n != 2 {
+			t.Errorf("%s: %d answers are counted as broken", head, n)
+		}
 	}
 }
 

@@ -201,6 +201,7 @@ func TestEjection(t *testing.T) {
 		"a success between":                {2, []event{fail(0), {1, true, 0}, fail(2)}, 3, false},
 		"a success of before":              {1, []event{fail(1), {2, true, 0.5}}, 3, true},
 		"a success while out":              {1, []event{fail(1), {3, true, 2}}, 3, false},
+		"a success between, while out":     {1, []event{fail(1), fail(3), {4, true, 2}}, 5, false},
 		"once more while out":              {1, []event{fail(0), fail(5)}, 14, true},
 		"back, then again":                 {1, []event{fail(0), fail(12)}, 13, true},
 		"a success of between two of them": {1, []event{fail(0), fail(12), {13, true, 11}}, 14, true},

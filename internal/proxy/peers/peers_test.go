@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -179,6 +180,13 @@ func TestKeysIn(t *testing.T) {
 	want := []string{"web-a~0123456789abcdef", "web-b~0123456789abcdef"}
 	if got := keysIn(strings.NewReader(table), testPrefix); !slices.Equal(got, want) {
 		t.Errorf("found are %q, want %q", got, want)
+	}
+	var many strings.Builder
+	for i := range maxAsked + 1 {
+		fmt.Fprintf(&many, "0: 2 0 00010000 1 1 1 @ids-proxy-test/web~%016x\n", i)
+	}
+	if n := len(keysIn(strings.NewReader(many.String()), testPrefix)); n != maxAsked {
+		t.Errorf("of many %d are asked, want %d", n, maxAsked)
 	}
 }
 
