@@ -8,11 +8,18 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
 func TestUnready(t *testing.T) {
@@ -179,4 +186,42 @@ func TestPortsAreSaidOnce(t *testing.T) {
 	if log.with("is listened at now") > 0 {
 		t.Error("a port that the table has no more is said to be listened at")
 	}
+}
+
+// TestTriedAgain: a port that cannot be listened at is tried 50 ms after a transaction, half as often each time, and in the
+// end every second; and soon again after the next transaction.
+func TestTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var tries []time.Duration
+		o := proxy.Defaults()
+		o.Listen = func(string) (net.Listener, error) {
+			tries = append(tries, time.Since(begun))
+			return nil, syscall.EADDRINUSE
+		}
+		server := proxy.NewServer(o)
+		defer server.Close()
+		p := newPorts(server, slog.New(slog.DiscardHandler))
+		p.changed = func() {}
+		ctx, stop := context.WithCancel(t.Context())
+		var trying sync.WaitGroup
+		trying.Go(func() { p.keepTrying(ctx) })
+		defer trying.Wait()
+		defer stop()
+		changes := table.Changes{Set: all(8080, wire.Endpoint{Address: "10.0.0.1", Port: 80, UID: "pod"})}
+		p.apply(changes)
+		time.Sleep(4 * time.Second)
+		p.apply(changes)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		ms := func(all ...int) (out []time.Duration) {
+			for _, n := range all {
+				out = append(out, time.Duration(n)*time.Millisecond)
+			}
+			return out
+		}
+		if want := ms(0, 50, 150, 350, 750, 1550, 2550, 3550, 4000, 4050); !slices.Equal(tries, want) {
+			t.Errorf("it is tried at %v, want %v", tries, want)
+		}
+	})
 }
