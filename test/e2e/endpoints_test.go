@@ -247,6 +247,9 @@ func scale(ctx context.Context, namespace string, during time.Duration, done fun
 				e.spans = append(e.spans, [2]time.Time{from, time.Now()})
 				ended[name] = e
 			}
+			if done() {
+				break
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(rest):
