@@ -128,9 +128,9 @@ aws-check: ## Ask a real AWS account what the tests ask its emulator (says what 
 CASES ?= controller-killed|drain
 
 # One half of test/e2e, by time: what follows pages as a reader would, and the example of the specification.
-SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration|TestProxiesBeside
-# What sends as many requests as the machine can, while pods come and go.
-ALONE := TestProxyEndpoints
+SECOND_HALF := TestDocumented|TestQuickstart|TestExample|TestBadConfiguration
+# What sends as many requests as the machine can while pods come and go, and what starts three fleets at once.
+ALONE := TestProxyEndpoints|TestProxiesBeside
 
 # What takes minutes of test/peers.
 SCAN := ^TestScan$$
@@ -153,7 +153,7 @@ ifeq ($(LEFT_OUT),)
 	go test -count 1 -v -timeout 60m ./test/e2e -skip '$(SECOND_HALF)|$(ALONE)|$(LONG)' || failed=1; \
 	wait $$second || failed=1; cat "$$log"; exit $$failed
 	@echo '== what endpoints and controllers do to proxies, on real nodes and alone'
-	@go test -count 1 -v -timeout 30m ./test/e2e -run '^$(ALONE)$$'
+	@go test -count 1 -v -timeout 30m ./test/e2e -run '^($(ALONE))$$'
 	@echo '== rollouts on real nodes behind an emulated load balancer of AWS'
 	@go test -count 1 -v -timeout 30m ./test/balancer -run 'TestCases/^($(CASES))$$'
 else
