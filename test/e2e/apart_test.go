@@ -11,6 +11,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -25,6 +26,9 @@ func apart(ctx context.Context, t *testing.T, fleet *harness.Fleet) {
 		t.Error(err)
 	}
 	t.Log("the API server was away for a minute")
+	if err := waitFollowed(ctx, fleet.Key.Namespace, endings[1].name); err != nil {
+		t.Error(err)
+	}
 	if err := killLeader(ctx, t, fleet, sleeps); err != nil {
 		t.Error(err)
 	}
@@ -58,6 +62,36 @@ func awayForAMinute(ctx context.Context, fleet *harness.Fleet) error {
 	}
 	time.Sleep(time.Minute)
 	return fleet.StartAPIServer(ctx)
+}
+
+// waitFollowed scales a backend without requests until its EndpointSlices follow within a second: who writes them was
+// without an API server, too, and may be late for longer than pods sleep before they end.
+func waitFollowed(ctx context.Context, namespace, name string) error {
+	replicas := int32(most)
+	return harness.Wait(ctx, "EndpointSlices to follow at once", func() (bool, error) {
+		if replicas--; replicas == 0 {
+			replicas = most
+		}
+		key := client.ObjectKey{Namespace: namespace, Name: name}
+		if err := scaleTo(ctx, key, replicas); err != nil {
+			return false, err
+		}
+		ready := func() (n int32, err error) {
+			slices := &discoveryv1.EndpointSliceList{}
+			err = theHarness.List(ctx, slices, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: name})
+			for _, slice := range slices.Items {
+				for _, e := range slice.Endpoints {
+					if e.Conditions.Ready != nil && *e.Conditions.Ready {
+						n++
+					}
+				}
+			}
+			return n, err
+		}
+		time.Sleep(time.Second)
+		n, err := ready()
+		return err == nil && n == replicas, err
+	})
 }
 
 // killLeader kills it while pods end and while they come, and waits for another.

@@ -92,6 +92,7 @@ func standing(ctx context.Context, fleet *harness.Fleet) string {
 	for _, args := range [][]string{
 		{"get", "nodes,pods,endpointslices", "-o", "wide"}, {"events"}, {"-n", "default", "events"},
 		{"-n", harness.Namespace, "get", "pods", "-o", "wide"},
+		{"logs", "-l", "app=proxy", "--prefix", "--tail=30"}, {"-n", harness.Namespace, "logs", "-l", "app.kubernetes.io/name=ingress-daemonset-controller", "--prefix", "--tail=60"},
 	} {
 		out, err := fleet.Kubectl(ctx, append([]string{"-n", fleet.Key.Namespace}, args...)...).CombinedOutput()
 		fmt.Fprintf(&all, "%v: %v\n%s\n", args, err, out)
