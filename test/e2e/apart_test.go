@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/test/harness"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,6 +98,10 @@ func waitFollowed(ctx context.Context, namespace, name string) error {
 // killLeader kills it while pods end and while they come, and waits for another.
 func killLeader(ctx context.Context, t *testing.T, fleet *harness.Fleet, backend client.ObjectKey) error {
 	for _, replicas := range []int32{1, most} {
+		// Where the other replica is not there, which begins anew after an API server that was away, nobody tells proxies.
+		if err := waitControllers(ctx); err != nil {
+			return err
+		}
 		var leader string
 		// Those that ended while the API server was away are known there by what they were.
 		if err := harness.Wait(ctx, "the leader to be killed", func() (killed bool, err error) {
@@ -117,6 +122,15 @@ func killLeader(ctx context.Context, t *testing.T, fleet *harness.Fleet, backend
 		t.Logf("%s leads after %s was killed", next, leader)
 	}
 	return nil
+}
+
+// waitControllers waits until both replicas are ready.
+func waitControllers(ctx context.Context) error {
+	return harness.Wait(ctx, "both controllers to be ready", func() (bool, error) {
+		deployment := &appsv1.Deployment{}
+		err := theHarness.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: "ingress-daemonset-controller"}, deployment)
+		return deployment.Status.ReadyReplicas == 2, err
+	})
 }
 
 // removeControllers leaves none, until back.
