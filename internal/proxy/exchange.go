@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
@@ -59,7 +60,7 @@ type exchange struct {
 	request  upstream.Request
 	response upstream.Response
 	// inform, stop and trailer are functions for request, trim is one for body, all made once.
-	inform     func(int, []upstream.Header)
+	inform     func(int, []message.Field)
 	stop, trim func()
 	trailer    func() http.Header
 }

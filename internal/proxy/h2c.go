@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 )
 
@@ -170,20 +171,20 @@ func (b *h2cBody) Ready() bool { return false }
 
 func (b *h2cBody) Close() { b.r.Body.Close() }
 
-func (b *h2cBody) header() []upstream.Header {
+func (b *h2cBody) header() []message.Field {
 	out := headersOf(b.r.Header)
 	if len(b.r.Trailer) > 0 {
-		out = append(out, upstream.Header{Name: "Trailer", Value: trailerNames(b.r.Trailer)})
+		out = append(out, message.Field{Name: "Trailer", Value: trailerNames(b.r.Trailer)})
 	}
 	return out
 }
 
-func (b *h2cBody) Trailer() []upstream.Header { return headersOf(b.r.Trailer) }
+func (b *h2cBody) Trailer() []message.Field { return headersOf(b.r.Trailer) }
 
-func headersOf(h http.Header) (out []upstream.Header) {
+func headersOf(h http.Header) (out []message.Field) {
 	for name, values := range h {
 		for _, value := range values {
-			out = append(out, upstream.Header{Name: name, Value: value})
+			out = append(out, message.Field{Name: name, Value: value})
 		}
 	}
 	return out

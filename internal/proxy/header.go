@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
 
@@ -124,7 +124,7 @@ func asksFor(r *http.Request) string {
 }
 
 // copyFields takes a response's fields over. Trailer is left where there may be one.
-func copyFields(to http.Header, from []upstream.Header, trailer bool) {
+func copyFields(to http.Header, from []message.Field, trailer bool) {
 	var connection []string
 	for i := range from {
 		if from[i].Name == "Connection" {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 // Values of fields that many answers have. Nobody changes them.
@@ -163,7 +163,7 @@ func (x *exchange) endAnswer() {
 }
 
 // passOn sends an informational response on. It is called while the handler waits for the final one.
-func (x *exchange) passOn(status int, header []upstream.Header) {
+func (x *exchange) passOn(status int, header []message.Field) {
 	switch {
 	case !x.r.ProtoAtLeast(1, 1):
 	case status == http.StatusContinue:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/balance"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/upstream"
 )
 
@@ -37,7 +38,7 @@ type try struct {
 // answer is a response whose body is to come.
 type answer struct {
 	status int
-	header []upstream.Header
+	header []message.Field
 	// length is that of the body, or of what HEAD asks for; -1 where it is unknown.
 	length int64
 	body   answerBody
@@ -47,7 +48,7 @@ type answer struct {
 type answerBody interface {
 	Read(p []byte) (int, error)
 	Ready() bool
-	Trailer() []upstream.Header
+	Trailer() []message.Field
 	Close()
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 // patience is how long a read waits before the context is watched. Most responses come sooner, and need
@@ -30,8 +32,8 @@ type conn struct {
 	// counted says whether it is one of the pool's that are open.
 	counted atomic.Bool
 
-	in   reader
-	body body
+	in   message.Reader
+	body message.Body
 	// readBy and writeBy are the socket's deadlines. writeBy belongs to who writes: the upload while
 	// there is one.
 	readBy, writeBy time.Time
@@ -59,7 +61,7 @@ func newConn(p *Pool, tcp *net.TCPConn) (*conn, error) {
 	c := &conn{pool: p, tcp: tcp, raw: raw}
 	c.counted.Store(true)
 	p.open.Add(1)
-	c.in.src = c
+	c.in.Src = c
 	c.peek = func(fd uintptr) {
 		_, _, err := syscall.Recvfrom(int(fd), c.peeked[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		c.quietly = errors.Is(err, syscall.EAGAIN)

@@ -71,11 +71,6 @@ func (e *Error) Reached() string { return fmt.Sprintf("%s while %s", e.Class, e.
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// malformed is what is wrong with a response.
-type malformed string
-
-func (m malformed) Error() string { return string(m) }
-
 // errLate is that a bound was reached.
 var errLate = fmt.Errorf("too late: %w", os.ErrDeadlineExceeded)
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 // maxInformational bounds the 1xx responses before a final one.
@@ -19,7 +21,7 @@ type Response struct {
 	Status int
 	// Header are its fields in their order, without Content-Length and Transfer-Encoding. They hold on to
 	// the head's text, a single string.
-	Header []Header
+	Header []message.Field
 	// Length is that of the body, -1 where it is unknown. For HEAD and 304 (Not Modified) it is what
 	// Content-Length says, if anything.
 	Length int64
@@ -70,14 +72,14 @@ func (c *conn) exchange(ctx context.Context, q *Request, r *Response) *Error {
 		return failed
 	}
 	if a.status == http.StatusSwitchingProtocols && (q.Head.upgrade == "" || !strings.EqualFold(a.upgrade, q.Head.upgrade)) {
-		return &Error{Malformed, AwaitingHead, malformed("it switches to a protocol that was not asked for")}
+		return &Error{Malformed, AwaitingHead, message.Malformed("it switches to a protocol that was not asked for")}
 	}
 	r.Status, r.Length = a.status, a.length
 	if a.status == http.StatusNoContent {
 		r.Length = 0
 	}
-	c.body.begin(&c.in, a, q.Head.method == http.MethodHead)
-	c.last = c.last || a.close || c.body.framing == untilClose || a.status == http.StatusSwitchingProtocols
+	c.body.Begin(&c.in, a.framing(q.Head.method == http.MethodHead), a.length)
+	c.last = c.last || a.close || c.body.Framing() == message.UntilClose || a.status == http.StatusSwitchingProtocols
 	c.bound = c.pool.pools.options.Progress
 	return nil
 }
@@ -86,8 +88,8 @@ func (c *conn) exchange(ctx context.Context, q *Request, r *Response) *Error {
 func (c *conn) awaitFinal(q *Request, r *Response) (a answer, failed *Error) {
 	class := NoResponse
 	for range maxInformational {
-		text, err := c.in.head(c.pool.pools.options.HeadBytes)
-		if err != nil && c.in.buffered() > 0 {
+		text, err := c.in.Head(c.pool.pools.options.HeadBytes, beginsLikeResponse)
+		if err != nil && len(c.in.Buffered()) > 0 {
 			class = BodyBroken
 		}
 		if err != nil {
@@ -103,11 +105,11 @@ func (c *conn) awaitFinal(q *Request, r *Response) (a answer, failed *Error) {
 		}
 		c.inform(q, a.status, r.Header)
 	}
-	return a, &Error{Malformed, AwaitingHead, malformed("it has too many informational responses")}
+	return a, &Error{Malformed, AwaitingHead, message.Malformed("it has too many informational responses")}
 }
 
 // inform passes an informational response on. 100 (Continue) is for an upload that waits for it.
-func (c *conn) inform(q *Request, status int, fields []Header) {
+func (c *conn) inform(q *Request, status int, fields []message.Field) {
 	awaited := c.upload != nil && c.upload.waits
 	if status == http.StatusContinue && !awaited {
 		return
@@ -122,7 +124,7 @@ func (c *conn) inform(q *Request, status int, fields []Header) {
 
 // failed names what went wrong: class, if nothing says more.
 func (c *conn) failed(err error, class Class, during Phase) *Error {
-	var wrong malformed
+	var wrong message.Malformed
 	switch {
 	case errors.As(err, &wrong):
 		class = Malformed
@@ -170,14 +172,14 @@ func (r *Response) Read(p []byte) (int, error) {
 
 // Ready reports whether Read gives something, or the end, without a wait. Until it does not, nothing need be
 // flushed.
-func (r *Response) Ready() bool { return r.c != nil && r.c.body.ready() }
+func (r *Response) Ready() bool { return r.c != nil && r.c.body.Ready() }
 
 // Trailer are the fields after the body, once Read has given io.EOF, until Close.
-func (r *Response) Trailer() []Header {
+func (r *Response) Trailer() []message.Field {
 	if r.c == nil {
 		return nil
 	}
-	return r.c.body.trailer
+	return r.c.body.Trailer()
 }
 
 // Close ends the exchange. The connection goes back to its pool if request and response were complete,
@@ -185,7 +187,7 @@ func (r *Response) Trailer() []Header {
 func (r *Response) Close() {
 	if c := r.c; c != nil {
 		r.c = nil
-		c.end(c.body.err == io.EOF && !c.last && c.in.buffered() == 0)
+		c.end(c.body.Complete() && !c.last && len(c.in.Buffered()) == 0)
 	}
 }
 
@@ -194,8 +196,8 @@ func (r *Response) Close() {
 func (r *Response) TakeOver() (conn net.Conn, early []byte) {
 	c := r.c
 	r.c = nil
-	early = append(early, c.in.buf[c.in.r:c.in.w]...)
-	c.in.release()
+	early = append(early, c.in.Buffered()...)
+	c.in.Release()
 	if c.unwatch != nil {
 		c.unwatch()
 	}
@@ -216,8 +218,8 @@ func (c *conn) end(complete bool) {
 		c.unwatch = nil
 	}
 	c.ctx = nil
-	c.in.release()
-	c.body.in = nil
+	c.in.Release()
+	c.body.End()
 	if complete {
 		c.pool.put(c, time.Now())
 	} else {

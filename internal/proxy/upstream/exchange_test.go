@@ -299,26 +299,3 @@ func TestInformational(t *testing.T) {
 		t.Errorf("%d are idle, of %d", p.Idle(), p.Open())
 	}
 }
-
-// TestReady: what is left of the coding when all data was given is nothing to be given.
-func TestReady(t *testing.T) {
-	for _, test := range []struct {
-		here  string
-		first int
-		want  bool
-	}{
-		{"5\r\nhello", 5, false}, {"5\r\nhello\r\n", 5, false}, {"5\r\nhello\r\n3\r\n", 5, false}, {"5\r\nhello\r\n3\r\nx", 5, true},
-		{"5\r\nhello\r\n0\r\n\r\n", 5, true}, {"5\r\nhello", 2, true}, {"5\r\nhello\r", 5, false},
-	} {
-		in := reader{src: strings.NewReader(test.here)}
-		var b body
-		b.begin(&in, answer{status: 200, length: -1, chunked: true}, false)
-		if _, err := io.ReadFull(&b, make([]byte, test.first)); err != nil {
-			t.Fatal(err)
-		}
-		if got := b.ready(); got != test.want {
-			t.Errorf("%q is ready after %d bytes: %t", test.here, test.first, got)
-		}
-		in.release()
-	}
-}

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 // pieceReader gives so many bytes at once.
@@ -26,8 +28,8 @@ func (r *pieceReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// message is a response, from its head to its end.
-type message struct {
+// whole is a response, from its head to its end.
+type whole struct {
 	status  int
 	header  http.Header
 	body    string
@@ -36,26 +38,26 @@ type message struct {
 }
 
 // readAll reads a response as an exchange does.
-func readAll(src io.Reader, head bool) (m message) {
-	in := reader{src: src}
-	defer in.release()
-	text, err := in.head(64 << 10)
+func readAll(src io.Reader, head bool) (m whole) {
+	in := message.Reader{Src: src}
+	defer in.Release()
+	text, err := in.Head(64<<10, beginsLikeResponse)
 	if err != nil {
-		return message{wrong: true}
+		return whole{wrong: true}
 	}
 	a, fields, err := parseHead(string(text), nil)
 	if err != nil {
-		return message{wrong: true}
+		return whole{wrong: true}
 	}
 	m.status, m.header = a.status, headerOf(fields)
-	var b body
-	b.begin(&in, a, head)
+	var b message.Body
+	b.Begin(&in, a.framing(head), a.length)
 	data, err := io.ReadAll(&b)
-	m.body, m.trailer, m.wrong = string(data), headerOf(b.trailer), err != nil
+	m.body, m.trailer, m.wrong = string(data), headerOf(b.Trailer()), err != nil
 	return m
 }
 
-func headerOf(fields []Header) http.Header {
+func headerOf(fields []message.Field) http.Header {
 	out := http.Header{}
 	for _, f := range fields {
 		out[f.Name] = append(out[f.Name], f.Value)
@@ -64,17 +66,17 @@ func headerOf(fields []Header) http.Header {
 }
 
 // readByPeer reads it with net/http.
-func readByPeer(text string, head bool) (m message) {
+func readByPeer(text string, head bool) (m whole) {
 	q := &http.Request{Method: "GET"}
 	if head {
 		q.Method = "HEAD"
 	}
 	r, err := http.ReadResponse(bufio.NewReaderSize(strings.NewReader(text), 256<<10), q)
 	if err != nil {
-		return message{wrong: true}
+		return whole{wrong: true}
 	}
 	data, err := io.ReadAll(r.Body)
-	return message{r.StatusCode, r.Header, string(data), r.Trailer, err != nil}
+	return whole{r.StatusCode, r.Header, string(data), r.Trailer, err != nil}
 }
 
 // FuzzResponse: what is accepted, net/http accepts and understands as the same. Less may be accepted,
@@ -127,10 +129,10 @@ func FuzzChunks(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, coded []byte, size byte, room uint16) {
 		text := ok + te + "\r\n" + string(coded)
-		in := reader{src: &pieceReader{string(coded), int(size) + 1}}
-		defer in.release()
-		var b body
-		b.begin(&in, answer{status: 200, length: -1, chunked: true}, false)
+		in := message.Reader{Src: &pieceReader{string(coded), int(size) + 1}}
+		defer in.Release()
+		var b message.Body
+		b.Begin(&in, message.Chunked, 0)
 		var data bytes.Buffer
 		p := make([]byte, int(room)+1)
 		for {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 // Head is what a request begins with. It is written once, part by part, and sent at each try. The zero
@@ -24,7 +26,7 @@ type Head struct {
 func (h *Head) Start(method, target, host string, length int64) {
 	*h = Head{buf: h.buf[:0], method: method, length: length}
 	switch {
-	case !isToken(method) || method == http.MethodConnect:
+	case !message.IsToken(method) || method == http.MethodConnect:
 		h.fail("method", method)
 	case !isTarget(target):
 		h.fail("target", target)
@@ -47,7 +49,7 @@ func (h *Head) Start(method, target, host string, length int64) {
 // Add writes a field. It may not be one of those that Start and Upgrade write or that are about one
 // connection, whatever its case.
 func (h *Head) Add(name, value string) {
-	if !isToken(name) || isReserved(name) || !isText(value) {
+	if !message.IsToken(name) || isReserved(name) || !message.IsText(value) {
 		h.fail("field", name)
 		return
 	}
@@ -57,7 +59,7 @@ func (h *Head) Add(name, value string) {
 // Upgrade asks for another protocol on the connection, by its name; never for HTTP/2.
 func (h *Head) Upgrade(protocol string) {
 	name, version, versioned := strings.Cut(protocol, "/")
-	if !isToken(name) || versioned && !isToken(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
+	if !message.IsToken(name) || versioned && !message.IsToken(version) || strings.EqualFold(name, "h2c") || strings.EqualFold(name, "h2") {
 		h.fail("protocol", protocol)
 		return
 	}
@@ -147,7 +149,7 @@ type Request struct {
 	Deadline time.Time
 	// Informational is told of each 1xx response but 101: of 100 (Continue) once at most, and only while
 	// Stream waits for it. The fields are valid until it returns.
-	Informational func(status int, fields []Header)
+	Informational func(status int, fields []message.Field)
 }
 
 // check reports whether the parts fit together.

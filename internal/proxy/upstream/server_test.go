@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 	"go.uber.org/goleak"
@@ -65,7 +66,7 @@ func get() *Request { return request("GET", "/", 0) }
 type got struct {
 	status  int
 	body    string
-	trailer []Header
+	trailer []message.Field
 	// whole says whether the body came to its end.
 	err   *Error
 	whole bool

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 // pieceSize is how much of a body is read and written at once. A piece has room for the chunk's size
@@ -142,7 +144,7 @@ func (u *upload) sendSized() error {
 			}
 		}
 		if err != nil && u.left > 0 {
-			return errStream{unexpected(err)}
+			return errStream{message.Unexpected(err)}
 		}
 		u.grow(n == len(u.piece))
 	}
@@ -163,11 +165,11 @@ func frame(piece []byte, n int) []byte {
 // appendTrailer appends fields and the empty line. Those that have no place in a trailer are left out.
 func appendTrailer(b []byte, trailer http.Header) ([]byte, error) {
 	for name, values := range trailer {
-		if isFraming(http.CanonicalHeaderKey(name)) || isReserved(name) {
+		if message.IsFraming(http.CanonicalHeaderKey(name)) || isReserved(name) {
 			continue
 		}
 		for _, value := range values {
-			if !isToken(name) || !isText(value) {
+			if !message.IsToken(name) || !message.IsText(value) {
 				return nil, errors.New("the trailer cannot be sent")
 			}
 			b = append(b, name...)

@@ -1,4 +1,4 @@
-package upstream
+package message
 
 import (
 	"bytes"
@@ -18,58 +18,65 @@ const (
 	maxTrailer = 8 << 10
 )
 
-// framing is how the end of a body is found (RFC 9112, 6.3).
-type framing uint8
+// Framing is how the end of a body is found (RFC 9112, 6.3).
+type Framing uint8
 
+// Framings.
 const (
-	noBody framing = iota
-	sized
-	chunked
-	untilClose
+	None Framing = iota
+	Sized
+	Chunked
+	UntilClose
 )
 
-// body is that of a response.
-type body struct {
-	in      *reader
-	framing framing
+// Body is that of a request or response. Begin makes it ready, also one of before.
+type Body struct {
+	in      *Reader
+	framing Framing
 	// left are bytes that are to come: of a sized body, or of the chunk.
 	left int64
 	// within says whether a chunk has begun whose end was not read.
 	within bool
 	excess int64
 	// trailer are its fields, once it has been read.
-	trailer []Header
+	trailer []Field
 	// err is how reading ended: io.EOF at the body's end.
 	err error
 }
 
-// begin expects the body of a response; head says whether it answers HEAD.
-func (b *body) begin(in *reader, a answer, head bool) {
-	*b = body{in: in, trailer: b.trailer[:0]}
-	switch {
-	case head || a.status < 200 || a.status == 204 || a.status == 304:
-	case a.chunked:
-		b.framing = chunked
-	case a.length < 0:
-		b.framing = untilClose
-	case a.length > 0:
-		b.framing, b.left = sized, a.length
+// Begin expects a body; length is that of one that is Sized.
+func (b *Body) Begin(in *Reader, f Framing, length int64) {
+	*b = Body{in: in, framing: f, trailer: b.trailer[:0]}
+	if f == Sized {
+		b.left = length
 	}
-	if b.framing == noBody {
+	if f == None || f == Sized && length == 0 {
 		b.err = io.EOF
 	}
 }
 
+// End lets go of what it reads from. Nothing is read any more.
+func (b *Body) End() { b.in = nil }
+
+// Framing is that of Begin.
+func (b *Body) Framing() Framing { return b.framing }
+
+// Complete reports whether all of it has been read.
+func (b *Body) Complete() bool { return b.err == io.EOF }
+
+// Trailer are the fields after it, once Read has given io.EOF, until the next Begin.
+func (b *Body) Trailer() []Field { return b.trailer }
+
 // Read gives io.EOF with the last byte where that is known to be the last. It does not wait while it
 // has something to give.
-func (b *body) Read(p []byte) (n int, err error) {
+func (b *Body) Read(p []byte) (n int, err error) {
 	if b.err != nil || len(p) == 0 {
 		return 0, b.err
 	}
 	switch b.framing {
-	case chunked:
+	case Chunked:
 		n, b.err = b.readChunks(p)
-	case sized:
+	case Sized:
 		n, b.err = b.readPart(p)
 		if b.err == nil && b.left == 0 {
 			b.err = io.EOF
@@ -81,23 +88,24 @@ func (b *body) Read(p []byte) (n int, err error) {
 }
 
 // readPart reads of what is left. Its end before that is an error.
-func (b *body) readPart(p []byte) (int, error) {
+func (b *Body) readPart(p []byte) (int, error) {
 	n, err := b.in.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
-	return n, unexpected(err)
+	return n, Unexpected(err)
 }
 
-func unexpected(err error) error {
+// Unexpected is an end that comes before its time.
+func Unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-func (b *body) readChunks(p []byte) (n int, err error) {
+func (b *Body) readChunks(p []byte) (n int, err error) {
 	for n < len(p) {
 		if b.left > 0 {
-			if n > 0 && b.in.buffered() == 0 {
+			if n > 0 && len(b.in.Buffered()) == 0 {
 				return n, nil
 			}
 			part, err := b.readPart(p[n:])
@@ -121,8 +129,8 @@ func (b *body) readChunks(p []byte) (n int, err error) {
 
 // nextIsHere reports whether the line that begins the next chunk has been read, and after the last chunk
 // all the rest.
-func (b *body) nextIsHere() bool {
-	there := b.in.buf[b.in.r:b.in.w]
+func (b *Body) nextIsHere() bool {
+	there := b.in.Buffered()
 	if b.within {
 		there = there[min(2, len(there)):]
 	}
@@ -132,11 +140,11 @@ func (b *body) nextIsHere() bool {
 	return bytes.IndexByte(there, '\n') >= 0
 }
 
-// ready reports whether there is something to give: data, or what comes after the last chunk. The end of a
+// Ready reports whether there is something to give: data, or what comes after the last chunk. The end of a
 // chunk is none, nor is a size without data.
-func (b *body) ready() bool {
-	there := b.in.buf[b.in.r:b.in.w]
-	if b.framing != chunked || b.left > 0 || b.err != nil {
+func (b *Body) Ready() bool {
+	there := b.in.Buffered()
+	if b.framing != Chunked || b.left > 0 || b.err != nil {
 		return len(there) > 0 || b.err != nil
 	}
 	if b.within {
@@ -148,16 +156,16 @@ func (b *body) ready() bool {
 
 // next reads what ends a chunk and begins the next one, or all that comes after the last: then it
 // gives io.EOF.
-func (b *body) next() error {
+func (b *Body) next() error {
 	if b.within {
 		// What ends a chunk is an empty line; anything else is longer than the chunk's size.
 		if _, err := b.in.line(0); err != nil {
-			return unexpected(err)
+			return Unexpected(err)
 		}
 	}
 	line, err := b.in.line(maxChunkLine)
 	if err != nil {
-		return unexpected(err)
+		return Unexpected(err)
 	}
 	size, err := parseChunk(line)
 	if err != nil {
@@ -165,7 +173,7 @@ func (b *body) next() error {
 	}
 	b.excess = max(0, b.excess+int64(len(line))+2-16-2*min(size, math.MaxInt64/4))
 	if b.excess > maxExcess {
-		return malformed("the chunked coding has too much beside its data")
+		return Malformed("the chunked coding has too much beside its data")
 	}
 	if b.left, b.within = size, true; size > 0 {
 		return nil
@@ -176,13 +184,13 @@ func (b *body) next() error {
 // parseChunk reads a chunk's size; extensions may follow it, and are ignored.
 func parseChunk(line []byte) (size int64, err error) {
 	digits, extensions, _ := bytes.Cut(line, []byte(";"))
-	if len(digits) == 0 || len(digits) > 16 || !isText(string(extensions)) {
-		return 0, malformed("a chunk's size is malformed")
+	if len(digits) == 0 || len(digits) > 16 || !IsText(string(extensions)) {
+		return 0, Malformed("a chunk's size is malformed")
 	}
 	for _, c := range digits {
 		digit := hexDigits[c]
 		if digit == noDigit || size > math.MaxInt64>>4 {
-			return 0, malformed("a chunk's size is malformed")
+			return 0, Malformed("a chunk's size is malformed")
 		}
 		size = size<<4 | int64(digit)
 	}
@@ -202,32 +210,32 @@ var hexDigits = func() (values [256]byte) {
 }()
 
 // readTrailer reads the fields after the last chunk, and gives io.EOF.
-func (b *body) readTrailer() error {
+func (b *Body) readTrailer() error {
 	for total := 0; ; {
 		line, err := b.in.line(maxTrailer)
 		if err != nil {
-			return unexpected(err)
+			return Unexpected(err)
 		}
 		if len(line) == 0 {
 			return io.EOF
 		}
 		if total += len(line); total > maxTrailer {
-			return malformed("the trailer is too long")
+			return Malformed("the trailer is too long")
 		}
-		h, err := parseField(string(line))
+		h, err := ParseField(string(line))
 		if err != nil {
 			return err
 		}
-		if isFraming(h.Name) {
-			return malformed("the trailer has a field of the framing")
+		if IsFraming(h.Name) {
+			return Malformed("the trailer has a field of the framing")
 		}
 		b.trailer = append(b.trailer, h)
 	}
 }
 
-// isFraming reports whether a field, by its canonical name, is about the framing or where a message goes, and
+// IsFraming reports whether a field, by its canonical name, is about the framing or where a message goes, and
 // has no place in a trailer (RFC 9110, 6.5.1).
-func isFraming(name string) bool {
+func IsFraming(name string) bool {
 	switch name {
 	case "Content-Length", "Transfer-Encoding", "Trailer", "Host", "Connection", "Te", "Upgrade":
 		return true

@@ -1,4 +1,4 @@
-package upstream
+package message
 
 import (
 	"bytes"
@@ -9,30 +9,31 @@ import (
 // bufferSize is that of what is read at once, where it does not go straight to the caller.
 const bufferSize = 8 << 10
 
-// buffers are held by exchanges only: an idle connection has none.
+// buffers are lent to who reads, and given back when an exchange ends.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
-// reader reads heads, lines and bytes, with a buffer that it borrows.
-type reader struct {
-	src      io.Reader
+// Reader reads heads, lines and bytes of Src, with a buffer that it borrows.
+type Reader struct {
+	Src      io.Reader
 	borrowed *[bufferSize]byte
 	// buf[r:w] has been read and not been consumed. It grows while a head does not fit.
 	buf  []byte
 	r, w int
 }
 
-func (in *reader) buffered() int { return in.w - in.r }
+// Buffered are the bytes that were read and not consumed. They are valid until the next read.
+func (in *Reader) Buffered() []byte { return in.buf[in.r:in.w] }
 
-// release gives the buffer back.
-func (in *reader) release() {
+// Release gives the buffer back, and forgets what is in it.
+func (in *Reader) Release() {
 	if in.borrowed != nil {
 		buffers.Put(in.borrowed)
 	}
 	in.borrowed, in.buf, in.r, in.w = nil, nil, 0, 0
 }
 
-// fill reads once, and returns an error only if nothing came.
-func (in *reader) fill() error {
+// Fill reads once, and returns an error only if nothing came.
+func (in *Reader) Fill() error {
 	switch {
 	case in.buf == nil:
 		in.borrowed = buffers.Get().(*[bufferSize]byte)
@@ -45,7 +46,7 @@ func (in *reader) fill() error {
 	case in.w == len(in.buf):
 		in.buf = append(in.buf, make([]byte, len(in.buf))...)
 	}
-	n, err := in.src.Read(in.buf[in.w:])
+	n, err := in.Src.Read(in.buf[in.w:])
 	in.w += n
 	if n > 0 {
 		return nil
@@ -57,12 +58,12 @@ func (in *reader) fill() error {
 }
 
 // Read reads what there is, straight from the source if nothing is in the buffer and p is large.
-func (in *reader) Read(p []byte) (int, error) {
+func (in *Reader) Read(p []byte) (int, error) {
 	if in.r == in.w {
 		if len(p) >= bufferSize/2 {
-			return in.src.Read(p)
+			return in.Src.Read(p)
 		}
-		if err := in.fill(); err != nil {
+		if err := in.Fill(); err != nil {
 			return 0, err
 		}
 	}
@@ -71,22 +72,22 @@ func (in *reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// head is the next head, up to and with its empty line; it is valid until the next read. What does not
-// begin like a response is not waited for.
-func (in *reader) head(limit int) ([]byte, error) {
+// Head is the next head, up to and with its empty line; it is valid until the next read. What cannot become one, as
+// begins says of its first bytes, is not waited for. Its error is Malformed, ErrTooLong, or that of Src.
+func (in *Reader) Head(limit int, begins func([]byte) error) ([]byte, error) {
 	for seen := 0; ; {
-		there := in.buf[in.r:in.w]
-		if !beginsLikeResponse(there) {
-			return nil, malformed("it is no response of HTTP/1")
+		there := in.Buffered()
+		if err := begins(there); err != nil {
+			return nil, err
 		}
 		if end := headEnd(there, max(0, seen-2)); end > 0 && end <= limit {
 			in.r += end
 			return there[:end], nil
 		}
 		if seen = len(there); seen >= limit {
-			return nil, malformed("the head is too long")
+			return nil, ErrTooLong
 		}
-		if err := in.fill(); err != nil {
+		if err := in.Fill(); err != nil {
 			return nil, err
 		}
 	}
@@ -110,30 +111,23 @@ func headEnd(b []byte, from int) int {
 	}
 }
 
-// beginsLikeResponse reports whether b may become a response.
-func beginsLikeResponse(b []byte) bool {
-	const begin = "HTTP/1."
-	n := min(len(b), len(begin))
-	return string(b[:n]) == begin[:n]
-}
-
 // line is the next line, which ends with CRLF and has no other CR, without that; it is valid until the
 // next read.
-func (in *reader) line(limit int) ([]byte, error) {
+func (in *Reader) line(limit int) ([]byte, error) {
 	for {
 		there := in.buf[in.r:in.w]
 		lf := bytes.IndexByte(there, '\n')
 		if lf > limit+1 || lf < 0 && len(there) > limit+1 {
-			return nil, malformed("a line is too long")
+			return nil, Malformed("a line is too long")
 		}
 		if lf >= 0 {
 			in.r += lf + 1
 			if bytes.IndexByte(there[:lf], '\r') != lf-1 || lf == 0 {
-				return nil, malformed("a line does not end with CRLF")
+				return nil, Malformed("a line does not end with CRLF")
 			}
 			return there[:lf-1], nil
 		}
-		if err := in.fill(); err != nil {
+		if err := in.Fill(); err != nil {
 			return nil, err
 		}
 	}
