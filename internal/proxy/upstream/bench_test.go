@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
@@ -111,7 +112,7 @@ func peerGetter(transport *http.Transport, address netip.AddrPort) func() error 
 func BenchmarkParseHead(b *testing.B) {
 	text, _, _ := strings.Cut(http1.Kilobyte, "\r\n\r\n")
 	text += "\r\n\r\n"
-	var fields []Header
+	var fields []message.Field
 	b.ReportAllocs()
 	for b.Loop() {
 		var err error
@@ -125,12 +126,12 @@ func BenchmarkChunks(b *testing.B) {
 	text := strings.Repeat(chunk(strings.Repeat("x", 4096)), 256) + "0\r\n\r\n"
 	p := make([]byte, 32<<10)
 	b.SetBytes(int64(len(text)))
-	var in reader
-	defer in.release()
+	var in message.Reader
+	defer in.Release()
 	for b.Loop() {
-		in.src = strings.NewReader(text)
-		var body body
-		body.begin(&in, answer{status: 200, length: -1, chunked: true}, false)
+		in.Src = strings.NewReader(text)
+		var body message.Body
+		body.Begin(&in, message.Chunked, 0)
 		var err error
 		for err == nil {
 			_, err = body.Read(p)

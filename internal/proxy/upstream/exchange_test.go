@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
 
@@ -289,7 +290,7 @@ func TestInformational(t *testing.T) {
 	s := listen(t, answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: b\r\n\r\n"+hello))
 	q := get()
 	var told []string
-	q.Informational = func(status int, fields []Header) { told = append(told, fmt.Sprint(status, fields)) }
+	q.Informational = func(status int, fields []message.Field) { told = append(told, fmt.Sprint(status, fields)) }
 	p := client(t, s.key)
 	fine(t, p, q, "hello")
 	if got := strings.Join(told, ", "); got != "103 [{Link a}], 103 [{Link b}]" {

@@ -3,19 +3,21 @@ package upstream
 import (
 	"strings"
 	"testing"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
 
 func TestHeads(t *testing.T) {
 	for _, test := range []struct {
 		method, target, host string
 		length               int64
-		fields               []Header
+		fields               []message.Field
 		upgrade              string
 		// want is empty for what cannot be sent.
 		want string
 	}{
 		{"GET", "/", "a", 0, nil, "", "GET / HTTP/1.1|Host: a||"},
-		{"GET", "/a%20b?c=d", "a:80", 0, []Header{{"X-Y", "1"}, {"x-y", " 2 "}}, "", "GET /a%20b?c=d HTTP/1.1|Host: a:80|X-Y: 1|x-y:  2 ||"},
+		{"GET", "/a%20b?c=d", "a:80", 0, []message.Field{{"X-Y", "1"}, {"x-y", " 2 "}}, "", "GET /a%20b?c=d HTTP/1.1|Host: a:80|X-Y: 1|x-y:  2 ||"},
 		{"OPTIONS", "*", "[::1]:80", 0, nil, "", "OPTIONS * HTTP/1.1|Host: [::1]:80||"},
 		{"GET", "/", "", 0, nil, "", "GET / HTTP/1.1|Host: ||"},
 		{"GET", "/\xc3\xa9", "a", 0, nil, "", "GET /\xc3\xa9 HTTP/1.1|Host: a||"},
@@ -23,7 +25,7 @@ func TestHeads(t *testing.T) {
 		{"DELETE", "/", "a", 0, nil, "", "DELETE / HTTP/1.1|Host: a||"},
 		{"PUT", "/", "a", 12, nil, "", "PUT / HTTP/1.1|Host: a|Content-Length: 12||"},
 		{"GET", "/", "a", 3, nil, "", "GET / HTTP/1.1|Host: a|Content-Length: 3||"},
-		{"POST", "/", "a", -1, []Header{{"TE", "trailers"}}, "", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|TE: trailers||"},
+		{"POST", "/", "a", -1, []message.Field{{"TE", "trailers"}}, "", "POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked|TE: trailers||"},
 		{"GET", "/", "a", 0, nil, "websocket", "GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: websocket||"},
 		{"GET", "/", "a", 0, nil, "a/1.0", "GET / HTTP/1.1|Host: a|Connection: Upgrade|Upgrade: a/1.0||"},
 
@@ -44,20 +46,20 @@ func TestHeads(t *testing.T) {
 		{"GET", "/", "u@a", 0, nil, "", ""},
 		{"GET", "/", "a/b", 0, nil, "", ""},
 		{"GET", "/", "a", -2, nil, "", ""},
-		{"GET", "/", "a", 0, []Header{{"X Y", "1"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"", "1"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"X:", "1"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"X", "a\r\nb"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"X", "a\nb"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"X", "a\rb"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"X", "a\x00b"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"Content-Length", "0"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"transfer-encoding", "chunked"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"host", "b"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"connection", "close"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"UPGRADE", "h2c"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"Keep-Alive", "1"}}, "", ""},
-		{"GET", "/", "a", 0, []Header{{"Proxy-Connection", "close"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"X Y", "1"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"", "1"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"X:", "1"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"X", "a\r\nb"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"X", "a\nb"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"X", "a\rb"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"X", "a\x00b"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"Content-Length", "0"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"transfer-encoding", "chunked"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"host", "b"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"connection", "close"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"UPGRADE", "h2c"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"Keep-Alive", "1"}}, "", ""},
+		{"GET", "/", "a", 0, []message.Field{{"Proxy-Connection", "close"}}, "", ""},
 		{"GET", "/", "a", 0, nil, "h2c", ""},
 		{"GET", "/", "a", 0, nil, "H2C", ""},
 		{"GET", "/", "a", 0, nil, "a, b", ""},

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 )
@@ -268,7 +269,7 @@ func TestExpect(t *testing.T) {
 			q.Head.Add("Expect", "100-continue")
 			q.Expect = true
 			told := 0
-			q.Informational = func(int, []Header) { told++ }
+			q.Informational = func(int, []message.Field) { told++ }
 			g, _ := exchange(t, p, q)
 			if g.err != nil || g.status != test.status || told != test.told || (stream.reads > 0) != test.sent {
 				t.Errorf("got %d (%v), told %d, %d reads of the body", g.status, g.err, told, stream.reads)
