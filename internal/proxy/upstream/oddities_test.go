@@ -213,7 +213,7 @@ func TestPieces(t *testing.T) {
 func TestFieldsOfResponse(t *testing.T) {
 	s := listen(t, answering("HTTP/1.1 404 Not Found\r\nx-a: 1\r\nSet-Cookie: a\r\nCONTENT-LENGTH: 2\r\nset-cookie:b\r\nConnection: keep-alive\r\n\r\nno"))
 	g, r := exchange(t, client(t, s.key), get())
-	want := []message.Field{{"X-A", "1"}, {"Set-Cookie", "a"}, {"Set-Cookie", "b"}, {"Connection", "keep-alive"}}
+	want := []message.Field{{Name: "X-A", Value: "1"}, {Name: "Set-Cookie", Value: "a"}, {Name: "Set-Cookie", Value: "b"}, {Name: "Connection", Value: "keep-alive"}}
 	if g.status != 404 || r.Length != 2 || !slices.Equal(r.Header, want) {
 		t.Errorf("got %d with %d bytes, %v", g.status, r.Length, r.Header)
 	}
@@ -247,7 +247,7 @@ func TestTrailer(t *testing.T) {
 	p := client(t, s.key)
 	for range 2 {
 		g, r := exchange(t, p, get())
-		if want := []message.Field{{"Grpc-Status", "0"}, {"X", "y"}}; !slices.Equal(g.trailer, want) {
+		if want := []message.Field{{Name: "Grpc-Status", Value: "0"}, {Name: "X", Value: "y"}}; !slices.Equal(g.trailer, want) {
 			t.Errorf("the trailer is %v", g.trailer)
 		}
 		if r.Trailer() != nil {

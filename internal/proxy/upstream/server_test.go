@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
-	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/apart"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/http1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/loopback"
 	"go.uber.org/goleak"
