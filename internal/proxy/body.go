@@ -28,11 +28,8 @@ const firstKept = 2 << 10
 // longAgo is a deadline that ends what reads.
 var longAgo = time.Unix(1, 0)
 
-// deadliner is what net/http's writers are beside.
-type deadliner interface {
-	SetReadDeadline(time.Time) error
-	SetWriteDeadline(time.Time) error
-}
+// deadliner is what writers are beside.
+type deadliner interface{ SetReadDeadline(time.Time) error }
 
 // clientBody is a request's body as it is read: by the handler, or by the goroutine that sends it while
 // the handler waits for the response.
@@ -86,8 +83,7 @@ func (x *exchange) readBody() (status int) {
 		return http.StatusRequestEntityTooLarge
 	}
 	if !x.small {
-		// The response may begin while the body still comes.
-		return x.fullDuplex()
+		return 0
 	}
 	if !x.readSmall(int(r.ContentLength)) {
 		x.small = false
@@ -111,13 +107,6 @@ func (x *exchange) readSmall(length int) (whole bool) {
 		}
 	}
 	return true
-}
-
-func (x *exchange) fullDuplex() (status int) {
-	if http.NewResponseController(x.w).EnableFullDuplex() != nil {
-		return http.StatusInternalServerError
-	}
-	return 0
 }
 
 func (b *clientBody) begin(w http.ResponseWriter, r *http.Request, o *Options) {
@@ -238,24 +227,5 @@ func (x *exchange) isWhole() bool {
 	}
 	x.small, x.kept = true, x.body.kept
 	x.writeHead()
-	return true
-}
-
-// leaves gets the connection ready for an answer that may come before the body's end, and reports whether it
-// has to end with it: what is left of the body would be read as the next request.
-func (x *exchange) leaves() bool {
-	switch {
-	case x.r.ProtoMajor != 1 || x.r.ContentLength == 0 || x.body.ended.Load():
-		return false
-	case x.hasBody:
-		return true
-	case x.r.ContentLength > 0 && x.r.ContentLength <= balance.MaxBody && x.r.Header["Expect"] == nil:
-		// net/http reads what is left of it, in this time.
-		if conn, fine := x.w.(deadliner); fine {
-			conn.SetReadDeadline(time.Now().Add(x.p.options.BodyWindow))
-		}
-		return false
-	}
-	x.body.conn, _ = x.w.(deadliner)
 	return true
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 )
@@ -15,6 +16,8 @@ type clients struct {
 
 	mu   sync.Mutex
 	open map[*clientConn]bool
+	// none is told that there is no connection any more.
+	none chan struct{}
 }
 
 // admit takes a connection in. It is false where there is no room, because each of the others has a request under way.
@@ -46,7 +49,7 @@ func (s *clients) makeRoom() bool {
 	for _, c := range all {
 		delete(s.open, c.clientConn)
 		c.s.proxy.metrics.displaced.Add(1)
-		// net/http finds that it has ended, and closes the rest of it.
+		// Who serves it finds that it has ended, and closes the rest of it.
 		c.TCPConn.Close()
 	}
 	return len(all) > 0
@@ -56,4 +59,47 @@ func (s *clients) remove(c *clientConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
+	if len(s.open) == 0 {
+		select {
+		case s.none <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// endIdle ends connections of HTTP/1.1 that wait for a request.
+func (s *clients) endIdle() {
+	s.endThose(func(c *clientConn) bool { return !c.http2.Load() && c.idleSince.Load() != 0 })
+}
+
+// end ends all connections.
+func (s *clients) end() {
+	s.endThose(func(*clientConn) bool { return true })
+}
+
+// endThose closes connections. Who serves them finds it, and closes the rest.
+func (s *clients) endThose(which func(*clientConn) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		if which(c) {
+			c.TCPConn.Close()
+		}
+	}
+}
+
+// settle returns when there is no connection, or with the context.
+func (s *clients) settle(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		n := len(s.open)
+		s.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-s.none:
+		case <-ctx.Done():
+		}
+	}
 }

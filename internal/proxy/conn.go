@@ -10,8 +10,11 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/downstream"
 )
 
 // linger is for how long what a client still sends is read after its connection has ended here. Otherwise
@@ -34,17 +37,14 @@ type clientConn struct {
 	// patience bounds each write.
 	patience time.Duration
 
-	// over is what net/http has: this, or TLS over it.
-	over net.Conn
-	s    *Server
+	s *Server
+	// early is what has come already of what net/http is to read.
+	early []byte
+	// http2 says whether net/http has it.
+	http2 atomic.Bool
 
-	// active says whether a request is under way, begun whether the head of one has begun to come before
-	// that, and served whether there was one before.
-	active, begun, served atomic.Bool
-	// late says whether the last read came to its deadline, told whether the client was told of that, and
-	// ended whether it came to the connection's end.
-	late, told, ended atomic.Bool
-	lingers           atomic.Bool
+	// active says whether a request is under way, ended whether a read came to the connection's end.
+	active, ended, lingers atomic.Bool
 	// writeBy is the deadline for writes, idleSince since when it has waited for a request, both in nanoseconds since
 	// 1970. The latter is 0 while one is under way, and after a change of protocol.
 	writeBy, idleSince atomic.Int64
@@ -56,7 +56,6 @@ func newClientConn(s *Server, tcp *net.TCPConn, port uint16) *clientConn {
 		s: s, TCPConn: tcp, local: local, port: port, trusted: s.options.trusts(peer), patience: s.options.Write,
 		peerField: []string{peer.String()}, portField: []string{strconv.Itoa(int(port))},
 	}
-	c.over = c
 	c.idleSince.Store(time.Now().UnixNano())
 	return c
 }
@@ -82,36 +81,20 @@ func withClient(ctx context.Context, c net.Conn) context.Context {
 
 // Read notes how it ends.
 func (c *clientConn) Read(p []byte) (int, error) {
+	if len(c.early) > 0 {
+		n := copy(p, c.early)
+		c.early = c.early[n:]
+		return n, nil
+	}
 	n, err := c.TCPConn.Read(p)
 	if c.lingers.Load() {
 		// What comes now is for nobody.
 		return 0, net.ErrClosed
 	}
-	switch {
-	case err == nil:
-		if !c.active.Load() {
-			c.begun.Store(true)
-		}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.late.Store(true)
-		// Of a first head over TLS follow tells: this may be a handshake.
-		if c.begun.Load() && !c.active.Load() && (c.served.Load() || c.over == net.Conn(c)) {
-			c.tell()
-		}
-	default:
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.ended.Store(true)
 	}
 	return n, err
-}
-
-// tell tells the client that the head did not come in time. net/http says nothing of that.
-func (c *clientConn) tell() {
-	if c.told.Swap(true) {
-		return
-	}
-	c.active.Store(true)
-	io.WriteString(c.over, "HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 20\r\nConnection: close\r\n\r\n408 Request Timeout\n")
-	c.s.proxy.metrics.own(http.StatusRequestTimeout)
 }
 
 // Write gives the client some time to take it: as long as may be, or a quarter longer, so that the
@@ -155,29 +138,113 @@ func (c *clientConn) Close() error {
 	return nil
 }
 
-// follow is told of each change of a connection's state, as http.Server.ConnState is.
+// follow is told of each change of a connection's state, as http.Server.ConnState is. It counts those that are new by
+// itself.
 func (s *Server) follow(c net.Conn, state http.ConnState) {
 	client := clientOf(c)
 	switch state {
-	case http.StateNew:
-		s.proxy.metrics.connections.Add(1)
 	case http.StateActive:
 		client.active.Store(true)
 		client.idleSince.Store(0)
-		if client.late.Load() {
-			client.tell()
-		}
 	case http.StateIdle:
 		client.active.Store(false)
-		client.late.Store(false)
-		client.begun.Store(false)
-		client.served.Store(true)
 		client.idleSince.Store(time.Now().UnixNano())
 	case http.StateHijacked:
 		client.active.Store(false)
-		client.told.Store(true)
 		s.proxy.metrics.connections.Add(-1)
 	case http.StateClosed:
 		s.proxy.metrics.connections.Add(-1)
 	}
 }
+
+// serveClient serves a connection until its end, or until net/http has it.
+func (s *Server) serveClient(c *clientConn, encrypted bool) {
+	ctx := withClient(s.life, c)
+	if encrypted {
+		s.serveTLS(ctx, c)
+		return
+	}
+	if early, err := s.http1.Serve(ctx, c, nil); err == downstream.ErrHTTP2 {
+		c.early = early
+		s.handOver(c, c)
+	}
+}
+
+// serveTLS is the same after a handshake.
+func (s *Server) serveTLS(ctx context.Context, c *clientConn) {
+	over := tls.Server(c, s.tls)
+	if late := s.options.Head; late > 0 {
+		c.SetDeadline(time.Now().Add(late))
+	}
+	if err := over.Handshake(); err != nil {
+		s.failedHandshake(c, err)
+		c.Close()
+		s.follow(c, http.StateClosed)
+		return
+	}
+	c.SetDeadline(time.Time{})
+	state := over.ConnectionState()
+	if state.NegotiatedProtocol == "h2" {
+		s.handOver(c, over)
+		return
+	}
+	s.http1.Serve(ctx, over, &state)
+}
+
+// failedHandshake logs why, and answers who speaks without TLS.
+func (s *Server) failedHandshake(c *clientConn, err error) {
+	var wrong tls.RecordHeaderError
+	if errors.As(err, &wrong) && wrong.Conn != nil && 'A' <= wrong.RecordHeader[0] && wrong.RecordHeader[0] <= 'Z' {
+		s.proxy.metrics.own(http.StatusBadRequest)
+		c.active.Store(true)
+		c.Write(downstream.Refusal(http.StatusBadRequest))
+	}
+	s.log.Printf("TLS handshake with %v: %v", c.RemoteAddr(), err)
+}
+
+// handOver gives a connection to net/http; over is what it is to have of it.
+func (s *Server) handOver(c *clientConn, over net.Conn) {
+	c.http2.Store(true)
+	if !s.handed.give(over) {
+		c.Close()
+		s.follow(c, http.StateClosed)
+	}
+}
+
+// handed is a listener of connections that were taken in already.
+type handed struct {
+	conns chan net.Conn
+	over  chan struct{}
+	once  sync.Once
+}
+
+func newHanded() *handed { return &handed{conns: make(chan net.Conn), over: make(chan struct{})} }
+
+// give is false when nobody takes any more.
+func (h *handed) give(c net.Conn) bool {
+	select {
+	case h.conns <- c:
+		return true
+	case <-h.over:
+		return false
+	}
+}
+
+// Accept is that of net.Listener.
+func (h *handed) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.over:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close is that of net.Listener.
+func (h *handed) Close() error {
+	h.once.Do(func() { close(h.over) })
+	return nil
+}
+
+// Addr is that of net.Listener. Nobody asks for it.
+func (h *handed) Addr() net.Addr { return &net.TCPAddr{} }

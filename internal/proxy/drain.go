@@ -36,7 +36,9 @@ func (s *Server) End(ctx context.Context) {
 	defer cancel()
 	s.proxy.tunnels.end()
 	s.proxy.settle(ctx)
-	s.http.Shutdown(ctx)
+	s.clients.endIdle()
+	s.http2.Shutdown(ctx)
+	s.clients.settle(ctx)
 	s.Close()
 }
 

@@ -306,8 +306,8 @@ func TestLimitsOfHeads(t *testing.T) {
 func TestFloods(t *testing.T) {
 	var now, peak atomic.Int64
 	s := started(t)
-	handler := s.http.Handler
-	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := s.http2.Handler
+	s.http2.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := now.Add(1); n > peak.Load() {
 			peak.Store(n)
 		}

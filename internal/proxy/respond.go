@@ -51,7 +51,7 @@ func (x *exchange) beginAnswer(status int) {
 		// net/http would guess one.
 		h["Content-Type"] = nil
 	}
-	if x.leaves() || x.last || x.p.draining.Load() {
+	if x.last || x.p.draining.Load() {
 		// Of HTTP/2 net/http makes a GOAWAY of it.
 		h["Connection"] = closes
 	}
@@ -86,7 +86,7 @@ func (x *exchange) freeWrites() {
 
 func (x *exchange) setWriteBy(by time.Time) {
 	x.writeBy = by
-	if conn, fine := x.w.(deadliner); fine {
+	if conn, fine := x.w.(interface{ SetWriteDeadline(time.Time) error }); fine {
 		conn.SetWriteDeadline(by)
 	}
 }

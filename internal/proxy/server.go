@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/downstream"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/table"
 	"golang.org/x/sys/unix"
 )
@@ -24,13 +25,23 @@ import (
 // sweepEvery is how often idle connections to endpoints are looked through.
 const sweepEvery = 5 * time.Second
 
+// acceptPause is for how long nothing is taken in at first where there is nothing left for a connection.
+const acceptPause = 5 * time.Millisecond
+
 // Server has the listeners of a Proxy, with HTTP/1.1 and HTTP/2, both with TLS and without.
 type Server struct {
 	proxy   *Proxy
 	options Options
-	http    *http.Server
 	tls     *tls.Config
 	clients clients
+	// http1 serves connections, http2 those that handed gives it because they speak HTTP/2.
+	http1  *downstream.Server
+	http2  *http.Server
+	handed *handed
+	log    *log.Logger
+	// life ends with the server, and with it the contexts of requests of HTTP/1.1.
+	life context.Context
+	end  context.CancelFunc
 	// listen opens a listener. Tests have another.
 	listen func(address string) (net.Listener, error)
 
@@ -56,22 +67,28 @@ func NewServer(o Options) *Server {
 	if o.Listen != nil {
 		s.listen = o.Listen
 	}
-	s.clients = clients{most: o.Connections, open: map[*clientConn]bool{}}
+	s.clients = clients{most: o.Connections, open: map[*clientConn]bool{}, none: make(chan struct{}, 1)}
 	s.tls = &tls.Config{GetCertificate: s.certificate, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
+	if s.log = o.Log; s.log == nil {
+		s.log = log.New(io.Discard, "", 0)
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.http1 = &downstream.Server{
+		Handler: s.proxy, Head: o.Head, HeadBytes: o.HeadBytes, Idle: o.Idle, Rest: o.BodyWindow,
+		ConnState: s.follow, Refused: s.proxy.metrics.own, ErrorLog: s.log,
+	}
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	s.http = &http.Server{
+	s.http2 = &http.Server{
 		Handler: s.proxy, TLSConfig: s.tls.Clone(), Protocols: protocols,
 		ReadHeaderTimeout: o.Head, IdleTimeout: o.Idle, MaxHeaderBytes: o.HeadBytes,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: o.Streams},
-		ConnContext: withClient, ConnState: s.follow, ErrorLog: o.Log,
+		ConnContext: withClient, ConnState: s.follow, ErrorLog: s.log,
 		DisableGeneralOptionsHandler: true,
 	}
-	if o.Log == nil {
-		s.http.ErrorLog = log.New(io.Discard, "", 0)
-	}
+	s.handed = newHanded()
+	s.wait.Go(func() { s.http2.Serve(s.handed) })
 	s.wait.Go(s.sweep)
 	return s
 }
@@ -95,8 +112,8 @@ func (s *Server) Listen() (unavailable []Unavailable) {
 	ports := s.proxy.Table().Ports()
 	for port, l := range s.bound {
 		if !slices.Contains(ports, port) {
-			l.Close()
 			delete(s.bound, port)
+			l.Close()
 		}
 	}
 	for _, port := range ports {
@@ -109,21 +126,57 @@ func (s *Server) Listen() (unavailable []Unavailable) {
 			continue
 		}
 		s.bound[port] = l
-		s.wait.Go(func() { s.serve(&listener{l, s, port}) })
+		s.wait.Go(func() { s.serve(l, port) })
 	}
 	return unavailable
 }
 
 // serve takes connections in until the listener is closed. Where it fails the port is not listened at any more, and
 // Listen opens it again.
-func (s *Server) serve(l *listener) {
-	err := s.http.Serve(l)
+func (s *Server) serve(l net.Listener, port uint16) {
+	err := s.accept(l, port)
+	l.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bound[l.port] == l.Listener {
-		delete(s.bound, l.port)
-		if !errors.Is(err, http.ErrServerClosed) {
-			s.http.ErrorLog.Printf("port %d is not listened at any more: %v", l.port, err)
+	if s.bound[port] == l {
+		delete(s.bound, port)
+		s.log.Printf("port %d is not listened at any more: %v", port, err)
+	}
+}
+
+// accept takes connections in. One to an address at which there is no listener is closed, and so is one for which there
+// is no room. Where the machine has nothing left for another one, it waits a moment.
+func (s *Server) accept(l net.Listener, port uint16) error {
+	for pause := acceptPause; ; {
+		c, err := l.Accept()
+		if isNothingLeft(err) {
+			s.log.Printf("port %d takes nothing in for %v: %v", port, pause, err)
+			select {
+			case <-time.After(pause):
+			case <-s.over:
+			}
+			pause = min(2*pause, time.Second)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		pause = acceptPause
+		tcp, isTCP := c.(*net.TCPConn)
+		if !isTCP {
+			c.Close()
+			return errors.New("a listener is not of TCP")
+		}
+		client := newClientConn(s, tcp, port)
+		switch encrypted, found := s.proxy.Table().Speaks(client.local, port); {
+		case !found:
+			c.Close()
+		case !s.clients.admit(client):
+			s.proxy.metrics.displaced.Add(1)
+			c.Close()
+		default:
+			s.proxy.metrics.connections.Add(1)
+			go s.serveClient(client, encrypted)
 		}
 	}
 }
@@ -158,41 +211,8 @@ func ListenShared(address string) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", address)
 }
 
-// listener takes connections in for a port.
-type listener struct {
-	net.Listener
-	s    *Server
-	port uint16
-}
-
-// Accept is the next connection, with TLS where the table says so. One to an address at which there is no
-// listener is closed, and so is one for which there is no room.
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		tcp, isTCP := c.(*net.TCPConn)
-		if !isTCP {
-			c.Close()
-			return nil, errors.New("a listener is not of TCP")
-		}
-		client := newClientConn(l.s, tcp, l.port)
-		switch encrypted, found := l.s.proxy.Table().Speaks(client.local, l.port); {
-		case !found:
-			c.Close()
-		case !l.s.clients.admit(client):
-			l.s.proxy.metrics.displaced.Add(1)
-			c.Close()
-		case encrypted:
-			client.over = tls.Server(client, l.s.tls)
-			return client.over, nil
-		default:
-			return client, nil
-		}
-	}
-}
+// isNothingLeft reports whether this process or machine has no descriptor left for a connection.
+func isNothingLeft(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
 
 // certificate is what a handshake presents, by the table as it is then. Where there is none crypto/tls
 // ends the handshake with an alert.
@@ -224,16 +244,19 @@ func (s *Server) Close() {
 	s.proxy.draining.Store(true)
 	s.proxy.tunnels.end()
 	s.closing.Store(true)
-	s.http.Close()
 	s.mu.Lock()
 	for port, l := range s.bound {
-		l.Close()
 		delete(s.bound, port)
+		l.Close()
 	}
 	s.mu.Unlock()
+	s.end()
+	s.http2.Close()
+	s.clients.end()
 	s.wait.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	s.proxy.settle(ctx)
+	s.clients.settle(ctx)
 	s.proxy.Close()
 }

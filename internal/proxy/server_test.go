@@ -215,7 +215,7 @@ func TestAddresses(t *testing.T) {
 	if line := first("127.0.0.1", get); line != "HTTP/1.1 200 OK" {
 		t.Errorf("one says %q", line)
 	}
-	if line := first("127.0.0.2", get); line != "HTTP/1.0 400 Bad Request" {
+	if line := first("127.0.0.2", get); line != "HTTP/1.1 400 Bad Request" {
 		t.Errorf("two says %q to what is no handshake", line)
 	}
 	if line := first("127.0.0.3", get); line != "" {

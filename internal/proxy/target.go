@@ -12,7 +12,7 @@ func (x *exchange) read() (status int) {
 	if x.client == nil {
 		return http.StatusInternalServerError
 	}
-	x.last = x.framedInDoubt()
+	x.last = !x.r.ProtoAtLeast(1, 1)
 	if x.r.Method == http.MethodConnect {
 		x.last = true
 		return http.StatusMethodNotAllowed
@@ -34,13 +34,6 @@ func (x *exchange) read() (status int) {
 		x.asked.TLS, x.asked.ServerName = true, strings.ToLower(x.r.TLS.ServerName)
 	}
 	return 0
-}
-
-// framedInDoubt reports whether another may see another end of the request, so that what follows is not to be read
-// (RFC 9112, 6.1). net/http does not say whether HTTP/1.0 named chunks, which it ignores, nor whether a length stood
-// beside chunks, which matters where a trusted proxy sends requests of several clients on one connection.
-func (x *exchange) framedInDoubt() bool {
-	return !x.r.ProtoAtLeast(1, 1) || x.r.ProtoMajor == 1 && x.client.trusted && x.r.ContentLength < 0
 }
 
 // splitTarget gives the path of a request's target, and its query with the "?". The target is in origin

@@ -1,0 +1,103 @@
+package downstream
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
+)
+
+// maxRest bounds the rest of a body that is read for the sake of the next request.
+const maxRest = 64 << 10
+
+// body is that of a request. It may be read by another goroutine than the handler's, and by one that goes on when the
+// handler has returned.
+type body struct {
+	c *conn
+
+	mu sync.Mutex
+	message.Body
+	// r gets the trailer.
+	r *http.Request
+	// over says whether nobody is to read any more.
+	over bool
+
+	// touched says whether somebody has begun to read, whole whether it was read to its end. Who writes the answer does not
+	// wait for who reads.
+	touched, whole atomic.Bool
+}
+
+// begin expects the body of r, nil for none.
+func (b *body) begin(r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.r, b.over = r, false
+	b.touched.Store(false)
+	b.whole.Store(r == nil)
+	b.Begin(&b.c.in, b.c.head.framing, b.c.head.length)
+}
+
+// Read tells a client that waits for it to go on.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if !b.touched.Swap(true) {
+		b.c.answer.goOn()
+	}
+	n, err := b.Body.Read(p)
+	if err == io.EOF {
+		b.end()
+	}
+	return n, err
+}
+
+// end gives the request its trailer, once.
+func (b *body) end() {
+	if b.r == nil {
+		return
+	}
+	for _, f := range b.Trailer() {
+		if b.r.Trailer == nil {
+			b.r.Trailer = http.Header{}
+		}
+		b.r.Trailer[f.Name] = append(b.r.Trailer[f.Name], f.Value)
+	}
+	b.r = nil
+	b.whole.Store(true)
+	b.c.presence.bodyEnded()
+}
+
+// Close is that of io.Closer. The server knows by itself what was not read.
+func (b *body) Close() error { return nil }
+
+// isSkipped reports whether nobody has begun to read it, and all of it can be read for the sake of the next request.
+func (b *body) isSkipped() bool {
+	h := &b.c.head
+	return !b.touched.Load() && !h.expects && h.framing == message.Sized && h.length <= maxRest
+}
+
+// leave has nobody read any more, and ends who does.
+func (b *body) leave() {
+	if !b.mu.TryLock() {
+		b.c.nc.SetReadDeadline(longAgo)
+		b.mu.Lock()
+	}
+	defer b.mu.Unlock()
+	b.over = true
+}
+
+// skipRest reads what the handler did not want, or has the connection end.
+func (c *conn) skipRest() {
+	if c.s.Rest > 0 {
+		c.nc.SetReadDeadline(time.Now().Add(c.s.Rest))
+	}
+	if _, err := io.Copy(io.Discard, &c.body.Body); err != nil {
+		c.last = true
+	}
+}
