@@ -154,7 +154,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 }
 
 // fail notes why reading failed, unless that is of our own making. Who is late may have been stopped for
-// it: net/http ends the request's context then.
+// it: the request's context may have ended.
 func (b *clientBody) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

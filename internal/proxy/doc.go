@@ -11,8 +11,9 @@
 //     and how slow it may be. h2c.go: backends of HTTP/2.
 //   - respond.go: the way back. proxystatus.go: why an answer is the proxy's own. tunnel.go, websocket.go:
 //     connections that change their protocol. copy.go: what both read into.
-//   - server.go: Server, its listeners and certificates. conn.go: a client's connection. clients.go: how
-//     many there are. drain.go: the end.
+//   - server.go: Server, its listeners and certificates. protocols.go: what a connection speaks, HTTP/1.1, which
+//     downstream reads, or HTTP/2, which net/http does. conn.go: a client's connection. clients.go: how many there are.
+//     drain.go: the end.
 //   - metrics.go: what is counted. endpoints.go: how endpoints stand.
 //
 // A request that does not fail takes its backend's lock three times, to be counted, to be given an endpoint and to say

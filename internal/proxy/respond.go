@@ -51,7 +51,7 @@ func (x *exchange) beginAnswer(status int) {
 		// net/http would guess one.
 		h["Content-Type"] = nil
 	}
-	if x.last || x.p.draining.Load() {
+	if x.last || x.stillComes() || x.p.draining.Load() {
 		// Of HTTP/2 net/http makes a GOAWAY of it.
 		h["Connection"] = closes
 	}
@@ -61,6 +61,12 @@ func (x *exchange) beginAnswer(status int) {
 	if x.hasBody {
 		x.body.unbind()
 	}
+}
+
+// stillComes reports whether somebody may still read a body of HTTP/1.1, so that what follows cannot be read as the next
+// request.
+func (x *exchange) stillComes() bool {
+	return x.r.ProtoMajor == 1 && x.hasBody && !x.body.ended.Load()
 }
 
 // boundWrites gives a client of HTTP/2 some time to take what is written next, or else its stream ends: as long as

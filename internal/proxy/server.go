@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,7 +38,8 @@ type Server struct {
 	http2  *http.Server
 	handed *handed
 	log    *log.Logger
-	// life ends with the server, and with it the contexts of requests of HTTP/1.1.
+	// life ends when connections are to end at once, and with it the contexts of requests of HTTP/1.1 and what goes on
+	// beside requests.
 	life context.Context
 	end  context.CancelFunc
 	// listen opens a listener. Tests have another.
@@ -48,11 +48,6 @@ type Server struct {
 	mu    sync.Mutex
 	bound map[uint16]net.Listener
 	wait  sync.WaitGroup
-	// over ends what goes on beside requests.
-	over chan struct{}
-	once sync.Once
-	// closing says whether connections are to end at once.
-	closing atomic.Bool
 }
 
 // Unavailable is a port that cannot be listened at, and why.
@@ -63,7 +58,7 @@ type Unavailable struct {
 
 // NewServer has a Proxy with an empty table, and no listeners. Drain or Close ends both.
 func NewServer(o Options) *Server {
-	s := &Server{proxy: New(o), options: o, listen: ListenShared, bound: map[uint16]net.Listener{}, over: make(chan struct{})}
+	s := &Server{proxy: New(o), options: o, listen: ListenShared, bound: map[uint16]net.Listener{}}
 	if o.Listen != nil {
 		s.listen = o.Listen
 	}
@@ -153,7 +148,7 @@ func (s *Server) accept(l net.Listener, port uint16) error {
 			s.log.Printf("port %d takes nothing in for %v: %v", port, pause, err)
 			select {
 			case <-time.After(pause):
-			case <-s.over:
+			case <-s.life.Done():
 			}
 			pause = min(2*pause, time.Second)
 			continue
@@ -212,7 +207,9 @@ func ListenShared(address string) (net.Listener, error) {
 }
 
 // isNothingLeft reports whether this process or machine has no descriptor left for a connection.
-func isNothingLeft(err error) bool { return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) }
+func isNothingLeft(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
 
 // certificate is what a handshake presents, by the table as it is then. Where there is none crypto/tls
 // ends the handshake with an alert.
@@ -232,7 +229,7 @@ func (s *Server) sweep() {
 		select {
 		case now := <-tick.C:
 			s.proxy.pools.Sweep(now)
-		case <-s.over:
+		case <-s.life.Done():
 			return
 		}
 	}
@@ -240,10 +237,8 @@ func (s *Server) sweep() {
 
 // Close ends everything at once, and returns when it has ended.
 func (s *Server) Close() {
-	s.once.Do(func() { close(s.over) })
 	s.proxy.draining.Store(true)
 	s.proxy.tunnels.end()
-	s.closing.Store(true)
 	s.mu.Lock()
 	for port, l := range s.bound {
 		delete(s.bound, port)
@@ -252,8 +247,8 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.end()
 	s.http2.Close()
-	s.clients.end()
 	s.wait.Wait()
+	s.clients.end()
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	s.proxy.settle(ctx)

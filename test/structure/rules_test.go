@@ -47,9 +47,12 @@ const onepass = "internal/onepass"
 // peers has the proxies of a node answer each other, for what they answer together.
 const peers = "internal/proxy/peers"
 
+// message is what both ends of the proxy read of HTTP/1.1.
+const message = "internal/proxy/message"
+
 // rules name every package that is shipped, in the order in which a newcomer should open them:
 // CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
-// their own and on no other of them but healthclient and onepass; the proxy also on its client of endpoints, both
+// their own and on no other of them but healthclient and onepass; the proxy also on what speaks HTTP/1.1 for it, both
 // ends of the stream on what carries it, and what proxies of a node answer together on peers. Commands wire them.
 // Examples are programs as users write them, with the standard library and what this module has for users.
 var rules = []rule{
@@ -94,8 +97,10 @@ var rules = []rule{
 	{"internal/routing/gatewayapi", adapter, nil, nil},
 	{"internal/routing/reviewer", adapter, []string{"api/v1alpha1", "internal/routing/delta", "internal/routing/identity"}, nil},
 	{"internal/proxy/subscription", adapter, []string{"internal/proxy/holdings", "internal/routing/delta", "internal/routing/table", "internal/routing/wire"}, nil},
-	{"internal/proxy/upstream", adapter, nil, nil},
-	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
+	{message, adapter, nil, nil},
+	{"internal/proxy/downstream", adapter, []string{message}, nil},
+	{"internal/proxy/upstream", adapter, []string{message}, nil},
+	{"internal/proxy", adapter, []string{"internal/proxy/balance", "internal/proxy/downstream", message, "internal/proxy/upstream", "internal/routing/table", "internal/routing/wire"}, nil},
 	{peers, adapter, nil, nil},
 	{"internal/proxy/console", adapter, []string{peers, "internal/routing/listing", "internal/routing/table", "internal/routing/wire"}, nil},
 	{"internal/proxy/scrape", adapter, []string{peers}, nil},

@@ -111,7 +111,10 @@ func (w *answer) frame() {
 		}
 	}
 	switch {
-	case w.r.Method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified:
+	case w.status == http.StatusNoContent:
+		delete(w.header, "Content-Length")
+		w.framing = message.None
+	case w.r.Method == http.MethodHead || w.status == http.StatusNotModified:
 		w.framing = message.None
 	case length >= 0:
 		w.framing, w.left = message.Sized, length

@@ -22,29 +22,29 @@ type body struct {
 	message.Body
 	// r gets the trailer.
 	r *http.Request
-	// over says whether nobody is to read any more.
-	over bool
 
-	// touched says whether somebody has begun to read, whole whether it was read to its end. Who writes the answer does not
+	// over says whether nobody is to read any more. touched says whether somebody has begun to read, whole whether it was read to its end. Who writes the answer does not
 	// wait for who reads.
-	touched, whole atomic.Bool
+	over, touched, whole atomic.Bool
 }
 
-// begin expects the body of r, nil for none.
+// begin expects the body of r, if its head says that there is one.
 func (b *body) begin(r *http.Request) {
+	h := &b.c.head
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.r, b.over = r, false
+	b.r = r
+	b.over.Store(false)
 	b.touched.Store(false)
-	b.whole.Store(r == nil)
-	b.Begin(&b.c.in, b.c.head.framing, b.c.head.length)
+	b.whole.Store(h.framing == message.None)
+	b.Begin(&b.c.in, h.framing, h.length)
 }
 
 // Read tells a client that waits for it to go on.
 func (b *body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	if !b.touched.Swap(true) {
@@ -84,12 +84,12 @@ func (b *body) isSkipped() bool {
 
 // leave has nobody read any more, and ends who does.
 func (b *body) leave() {
+	b.over.Store(true)
 	if !b.mu.TryLock() {
 		b.c.nc.SetReadDeadline(longAgo)
 		b.mu.Lock()
 	}
-	defer b.mu.Unlock()
-	b.over = true
+	b.mu.Unlock()
 }
 
 // skipRest reads what the handler did not want, or has the connection end.

@@ -189,31 +189,39 @@ func (h *head) check() error {
 	case h.framing == message.Chunked && (h.length >= 0 || h.minor == 0):
 		return message.Malformed("Transfer-Encoding with Content-Length, or of HTTP/1.0")
 	}
-	if _, after, absolute := strings.Cut(h.target, "://"); absolute && h.target[0] != '/' {
-		// The target goes before Host (RFC 9112, 3.2.2).
-		h.host = after
-		if end := strings.IndexAny(after, "/?#"); end >= 0 {
-			h.host = after[:end]
-		}
-	}
 	if h.length > 0 {
 		h.framing = message.Sized
 	}
 	h.close = h.close || h.minor == 0
 	h.expects = h.expects && h.minor > 0 && h.framing != message.None
+	return h.preferTarget()
+}
+
+// preferTarget takes the host of a target that has one (RFC 9112, 3.2.2).
+func (h *head) preferTarget() error {
+	scheme, after, absolute := strings.Cut(h.target, "://")
+	if h.target[0] == '/' || !absolute {
+		return nil
+	}
+	h.host = after
+	if end := strings.IndexAny(after, "/?#"); end >= 0 {
+		h.host = after[:end]
+	}
+	if !message.IsToken(scheme) || h.host == "" || strings.Contains(h.host, "@") {
+		return message.Malformed("the target is malformed")
+	}
 	return nil
 }
 
 // requestOf is the request of the head. One without a body has the memory of the one before.
 func (c *conn) requestOf() *http.Request {
 	h, r := &c.head, c.request
-	c.body.begin(nil)
 	if h.framing != message.None {
-		r = new(http.Request).WithContext(c.presence)
-		c.body.begin(r)
+		r = c.blank.WithContext(c.presence)
 		c.armed = longAgo
 		c.nc.SetReadDeadline(time.Time{})
 	}
+	c.body.begin(r)
 	r.Method, r.RequestURI, r.Host = h.method, h.target, h.host
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, h.minor
 	if h.minor == 0 {

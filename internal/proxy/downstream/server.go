@@ -243,23 +243,25 @@ func (c *conn) releaseOut() {
 	}
 }
 
-// refuse says by which status a head was refused, if the client can have heard of anything.
+// refuse says by which status a head was refused, if there is one.
 func (c *conn) refuse(why error) {
-	status := http.StatusBadRequest
-	var refused refusal
-	switch {
-	case errors.As(why, &refused):
-		status = refused.status
-	case why == message.ErrTooLong, why == message.ErrTooMany:
-		status = http.StatusRequestHeaderFieldsTooLarge
-	case errors.Is(why, os.ErrDeadlineExceeded):
-		status = http.StatusRequestTimeout
-	default:
-		var malformed message.Malformed
-		if !errors.As(why, &malformed) {
-			return
-		}
+	if status, said := statusOf(why); said {
+		c.s.Refused(status)
+		c.nc.Write(Refusal(status))
 	}
-	c.s.Refused(status)
-	c.nc.Write(Refusal(status))
+}
+
+// statusOf is by which status a head is refused, and false where the connection broke.
+func statusOf(why error) (status int, said bool) {
+	if refused, is := errors.AsType[refusal](why); is {
+		return refused.status, true
+	}
+	if errors.Is(why, os.ErrDeadlineExceeded) {
+		return http.StatusRequestTimeout, true
+	}
+	malformed, is := errors.AsType[message.Malformed](why)
+	if malformed == message.ErrTooLong || malformed == message.ErrTooMany {
+		return http.StatusRequestHeaderFieldsTooLarge, true
+	}
+	return http.StatusBadRequest, is
 }

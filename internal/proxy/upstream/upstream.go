@@ -11,7 +11,7 @@
 //   - upstream.go: Options, and the pools of all endpoints.
 //   - exchange.go: Do, from the request to the end of the response.
 //   - request.go: what is sent. upload.go: a body that is read while it is sent.
-//   - response.go: a head that is read. body.go: the body after it. buffer.go: what both are read from.
+//   - response.go: a head that is read. Package message reads it, and the body after it.
 //   - pool.go: the connections to one endpoint. conn.go: one of them, and its bounds of time.
 //   - errors.go: how far a request had come when it failed.
 package upstream

@@ -1,0 +1,102 @@
+package downstream
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGone: whoever asks hears that the client has gone, with a body and without, and also while it is read.
+func TestGone(t *testing.T) {
+	for _, text := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+	} {
+		asked, gone := make(chan bool), make(chan error, 1)
+		c := served(t, serverOf(func(_ http.ResponseWriter, r *http.Request) {
+			done := r.Context().Done()
+			io.Copy(io.Discard, r.Body)
+			close(asked)
+			<-done
+			gone <- r.Context().Err()
+		}))
+		say(c, text)
+		<-asked
+		c.Close()
+		if err := <-gone; err != context.Canceled {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestLife: contexts of requests end with that of the connection, and have its values.
+func TestLife(t *testing.T) {
+	type key struct{}
+	ctx, end := context.WithCancel(context.WithValue(context.Background(), key{}, "value"))
+	s := serverOf(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(key{}) != "value" {
+			t.Error("the value is not there")
+		}
+		end()
+		<-r.Context().Done()
+		if err := context.Cause(r.Context()); err != context.Canceled {
+			t.Error(err)
+		}
+	})
+	c := servedIn(t, ctx, s)
+	say(c, ending)
+	c.Response(t, "GET")
+}
+
+// TestWatched: a request that comes while somebody looks for the client's end is answered like any other, and so is one
+// that comes after that.
+func TestWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+				t.Error("the client has not gone")
+			case <-time.After(time.Second):
+			}
+			echo(w, r)
+		}, func(s *Server) { s.Head, s.Idle = time.Second/2, time.Minute }))
+		for range 3 {
+			say(c, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n")
+			time.Sleep(time.Second / 2)
+			say(c, "GET /2 HTTP/1.1\r\nHost: a\r\n\r\nPOST /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+			for _, want := range []string{`GET /1 "" <nil>`, `GET /2 "" <nil>`, `POST /3 "abc" <nil>`} {
+				if r, body := c.Response(t, "GET"); body != want {
+					t.Errorf("%s %q, want %q", r.Status, body, want)
+				}
+			}
+			time.Sleep(50 * time.Second)
+		}
+		begun := time.Now()
+		if rest, _ := io.ReadAll(c.In); len(rest) > 0 || time.Since(begun) > 15*time.Second {
+			t.Errorf("after %v came %q", time.Since(begun), rest)
+		}
+	})
+}
+
+// TestAskedTooLate: who asks when the handler has returned, as contexts do that were made of the request's, reads none
+// of the next request.
+func TestAskedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last context.Context
+		c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+			last = r.Context()
+			echo(w, r)
+		}))
+		for range 3 {
+			say(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			c.Response(t, "GET")
+			synctest.Wait()
+			last.Done()
+			synctest.Wait()
+		}
+	})
+}
