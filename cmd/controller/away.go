@@ -16,6 +16,11 @@ const askAway = 500 * time.Millisecond
 // told which endpoints have gone.
 type awaitingWatches struct{ http.RoundTripper }
 
+var _ utilnet.RoundTripperWrapper = awaitingWatches{}
+
+// WrappedRoundTripper is of utilnet.RoundTripperWrapper, by which client-go ends a request whose time is over.
+func (a awaitingWatches) WrappedRoundTripper() http.RoundTripper { return a.RoundTripper }
+
 // RoundTrip is of http.RoundTripper.
 func (a awaitingWatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {

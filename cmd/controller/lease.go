@@ -35,13 +35,9 @@ type lease struct {
 	asking resourcelock.Interface
 }
 
-// newLease makes the lock in a namespace, empty for that of the pod. The address is where other replicas reach this
+// newLease makes the lock in a namespace. The address is where other replicas reach this
 // one, empty for nowhere.
 func newLease(config *rest.Config, namespace, address string) (*lease, error) {
-	namespace, err := ownNamespace(namespace)
-	if err != nil {
-		return nil, err
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("finding a name for the election: %w", err)

@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // loadBalancers are the flags about those outside the cluster.
@@ -126,6 +127,14 @@ func (o *loadBalancers) check() (err error) {
 	return err
 }
 
+// alone is an error where another program detaches the nodes that this one is to.
+func (o *loadBalancers) alone(ctx context.Context, live client.Reader) error {
+	if !o.detach {
+		return nil
+	}
+	return detaching.Rival(ctx, live)
+}
+
 // setUp registers what the flags ask for, which were checked.
 func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	if err := o.setUpTargets(ctx, mgr); err != nil {
@@ -133,9 +142,6 @@ func (o *loadBalancers) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	if !o.detach {
 		return nil
-	}
-	if err := detaching.Rival(ctx, mgr.GetAPIReader()); err != nil {
-		return err
 	}
 	o.detaching.Targets, o.detaching.Leads = o.cloud != "", o.leads
 	o.detaching.InstanceID = func(providerID string) string {

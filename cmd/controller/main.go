@@ -16,8 +16,10 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/internal/analysis"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/garbage"
 	rollout "github.com/mumoshu/ingress-daemonset-controller/internal/rollout/controller"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -66,13 +68,14 @@ func main() {
 		fmt.Println("ingress-daemonset-controller", version)
 		return
 	}
-	if err := run(o); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "controller:", err)
 		os.Exit(1)
 	}
 }
 
-func run(o options) error {
+// run runs the controller until the context ends, which is no error.
+func run(ctx context.Context, o options) error {
 	if o.image == "" {
 		return fmt.Errorf("no image for the health checkers: set --healthchecker-image or HEALTHCHECKER_IMAGE to this controller's own image")
 	}
@@ -85,43 +88,21 @@ func run(o options) error {
 			return err
 		}
 	}
+	if o.elect || o.proxies.enabled {
+		if o.electionNamespace, err = ownNamespace(o.electionNamespace); err != nil {
+			return err
+		}
+	}
 	log := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}))
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	log.Info("starting", "version", version)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), gatewayv1.Install(scheme)); err != nil {
+	mgr, err := o.connect(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		return err
-	}
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
-	}
-	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return awaitingWatches{next} })
-	settings := ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         o.proxies.keep(rollout.CacheOptions(o.loadBalancers.cloud != "")),
-		Metrics:                       o.metrics.options(),
-		HealthProbeBindAddress:        o.probes,
-		PprofBindAddress:              o.debug,
-		LeaderElection:                o.elect,
-		LeaderElectionReleaseOnCancel: true,
-		// A rollout waits for no longer than lease and retry when the leader dies.
-		LeaseDuration: new(leaseDuration),
-		RenewDeadline: new(renewDeadline),
-		RetryPeriod:   new(retryPeriod),
-	}
-	if o.elect {
-		lock, err := newLease(config, o.electionNamespace, o.proxies.reachedAt(config.Host))
-		if err != nil {
-			return err
-		}
-		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads, o.proxies.leads, o.proxies.lease = lock, lock.leads, lock.leads, lock
-	}
-	mgr, err := ctrl.NewManager(config, settings)
-	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
 	}
 	rollouts := rollout.Options{Version: version, Image: o.image, Measure: o.analyses.measurer(mgr).Measure, CheckAnalysis: analysis.Check, Detachers: detachers}
 	if err := rollout.SetUp(mgr, rollouts); err != nil {
@@ -139,9 +120,72 @@ func run(o options) error {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	ctx := ctrl.SetupSignalHandler()
 	if os.Getenv("GOGC") == "" {
 		go garbageRule.Keep(ctx)
 	}
-	return mgr.Start(ctx)
+	return start(ctx, mgr)
+}
+
+// connect waits for the API server, and makes the manager.
+func (o *options) connect(ctx context.Context) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), gatewayv1.Install(scheme)); err != nil {
+		return nil, err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.QPS, config.Burst = float32(o.apiQPS), int(2*o.apiQPS)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return awaitingWatches{next} })
+	asked, err := arrive(ctx, config, scheme, o.probes, readsOwn, o.loadBalancers.alone)
+	if err != nil {
+		return nil, err
+	}
+	settings := ctrl.Options{
+		Scheme: scheme,
+		// What was read of kinds is not asked for again, so that nothing of what follows fails where the API server
+		// is away again before the manager has started.
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return asked.RESTMapper(), nil },
+		Cache:                         o.proxies.keep(rollout.CacheOptions(o.loadBalancers.cloud != "")),
+		Metrics:                       o.metrics.options(),
+		HealthProbeBindAddress:        o.probes,
+		PprofBindAddress:              o.debug,
+		LeaderElection:                o.elect,
+		LeaderElectionReleaseOnCancel: true,
+		// A rollout waits for no longer than lease and retry when the leader dies.
+		LeaseDuration: new(leaseDuration),
+		RenewDeadline: new(renewDeadline),
+		RetryPeriod:   new(retryPeriod),
+	}
+	if o.elect {
+		lock, err := newLease(config, o.electionNamespace, o.proxies.reachedAt(config.Host))
+		if err != nil {
+			return nil, err
+		}
+		settings.LeaderElectionResourceLockInterface, o.loadBalancers.leads, o.proxies.leads, o.proxies.lease = lock, lock.leads, lock.leads, lock
+	}
+	mgr, err := ctrl.NewManager(config, settings)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	return mgr, nil
+}
+
+// start runs the manager until the context ends. A manager that is told to end before its caches are filled waits for
+// them all the same, and keeps a processor busy: where the API server is away again, until somebody kills it. It has
+// begun nothing by then that would have to be brought to an end.
+func start(ctx context.Context, mgr ctrl.Manager) error {
+	ended, filled := make(chan error, 1), make(chan bool, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	go func() { filled <- mgr.GetCache().WaitForCacheSync(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case all := <-filled:
+		if !all {
+			return nil
+		}
+	}
+	return <-ended
 }

@@ -75,14 +75,10 @@ func (o *proxies) keep(c cache.Options) cache.Options {
 }
 
 // setUp registers what the flags ask for, which were checked. The namespace is that of the
-// controller, empty for that of its pod.
+// controller.
 func (o *proxies) setUp(mgr ctrl.Manager, namespace string) error {
 	if !o.enabled {
 		return nil
-	}
-	namespace, err := ownNamespace(namespace)
-	if err != nil {
-		return err
 	}
 	gateways, err := gatewayapi.SetUp(mgr)
 	if err != nil {
