@@ -83,7 +83,7 @@ func proxyRequest(ctx context.Context, o options, r *report) error {
 	})
 }
 
-// proxyFloor is the same GET at the least that a proxy made of net/http's Server takes (docs/adr/0037).
+// proxyFloor is the same GET at the least that a proxy made of net/http's Server takes (docs/adr/0038).
 func proxyFloor(ctx context.Context, o options, r *report) error {
 	start := func(ctx context.Context, p *proxies, at ports) (*running, error) {
 		plain, _ := at.addresses()
