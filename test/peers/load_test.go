@@ -58,7 +58,8 @@ func TestCurl(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{[]string{"--http1.0", p.withoutTLS()}, "1 200 6"},
+		// The answer has the version that the proxy speaks (RFC 9110, 6.2).
+		{[]string{"--http1.0", p.withoutTLS()}, "1.1 200 6"},
 		{[]string{"--http1.1", p.withoutTLS()}, "1.1 200 6"},
 		{[]string{"--http2-prior-knowledge", p.withoutTLS()}, "2 200 6"},
 		// It offers Upgrade: h2c, which is not taken.
