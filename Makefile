@@ -24,7 +24,7 @@ LEFT_OUT := $(if $(ROOT),,$(NEED_ROOT) $(NEED_DEBIAN))
 # Controllers and adapters, in which goroutines meet; their tests run under the race detector.
 RACED = analysis detach/controller detach/webhook garbage kubectl nodehealth/connections \
 	nodehealth/healthclient nodehealth/server onepass proxy proxy/console proxy/downstream proxy/message proxy/peers proxy/scrape \
-	proxy/subscription proxy/upstream rollout/controller routing/controller routing/delta routing/gatewayapi routing/issuer routing/reviewer targets/aws \
+	proxy/subscription proxy/upstream recorder rollout/controller routing/controller routing/delta routing/gatewayapi routing/issuer routing/reviewer targets/aws \
 	targets/controller
 RACED_PACKAGES = $(addprefix ./internal/,$(RACED))
 # Of these, what is played whole without it: it takes eight times as long under it.

@@ -44,6 +44,9 @@ const healthclient = "internal/nodehealth/healthclient"
 // failed in one is tried again.
 const onepass = "internal/onepass"
 
+// recorder makes the events of controllers.
+const recorder = "internal/recorder"
+
 // peers has the proxies of a node answer each other, for what they answer together.
 const peers = "internal/proxy/peers"
 
@@ -52,7 +55,7 @@ const message = "internal/proxy/message"
 
 // rules name every package that is shipped, in the order in which a newcomer should open them:
 // CONTRIBUTING's map is made from them. Controllers and adapters act on what a pure package decided: on
-// their own and on no other of them but healthclient and onepass; the proxy also on what speaks HTTP/1.1 for it, both
+// their own and on no other of them but healthclient, onepass and recorder; the proxy also on what speaks HTTP/1.1 for it, both
 // ends of the stream on what carries it, and what proxies of a node answer together on peers. Commands wire them.
 // Examples are programs as users write them, with the standard library and what this module has for users.
 var rules = []rule{
@@ -79,16 +82,17 @@ var rules = []rule{
 	{"internal/proxy/balance", pure, []string{"internal/routing/wire"}, nil},
 	{"internal/conversion", pure, []string{"api/v1alpha1"}, append([]string{"go.yaml.in/yaml/v3/"}, kubernetesTypes...)},
 
-	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/rollout", "internal/rollout/objects"}, nil},
-	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, onepass, "internal/targets"}, nil},
-	{"internal/detach/controller", controller, []string{"api/v1alpha1", "api/v1alpha1/webhook", onepass, "internal/detach"}, nil},
-	{"internal/routing/controller", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/wire"}, nil},
-	{"internal/routing/issuer", controller, []string{"api/v1alpha1", onepass, "internal/routing", "internal/routing/authority", "internal/routing/delta", "internal/routing/gatewayapi"}, nil},
+	{"internal/rollout/controller", controller, []string{"api/v1alpha1", healthclient, onepass, recorder, "internal/rollout", "internal/rollout/objects"}, nil},
+	{"internal/targets/controller", controller, []string{"api/v1alpha1", healthclient, onepass, recorder, "internal/targets"}, nil},
+	{"internal/detach/controller", controller, []string{"api/v1alpha1", "api/v1alpha1/webhook", onepass, recorder, "internal/detach"}, nil},
+	{"internal/routing/controller", controller, []string{"api/v1alpha1", onepass, recorder, "internal/routing", "internal/routing/delta", "internal/routing/gatewayapi", "internal/routing/wire"}, nil},
+	{"internal/routing/issuer", controller, []string{"api/v1alpha1", onepass, recorder, "internal/routing", "internal/routing/authority", "internal/routing/delta", "internal/routing/gatewayapi"}, nil},
 
 	{"internal/nodehealth/server", adapter, []string{"api/v1alpha1", "internal/nodehealth"}, nil},
 	{"internal/nodehealth/connections", adapter, []string{"api/v1alpha1"}, nil},
 	{healthclient, adapter, []string{"api/v1alpha1"}, nil},
 	{onepass, adapter, nil, nil},
+	{recorder, adapter, nil, nil},
 	{"internal/garbage", adapter, nil, nil},
 	{"internal/analysis", adapter, []string{"api/v1alpha1", "internal/rollout"}, nil},
 	{"internal/targets/aws", adapter, []string{"internal/targets"}, nil},

@@ -10,6 +10,7 @@ import (
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/detach"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/recorder"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,7 +28,7 @@ const gatherFor = 50 * time.Millisecond
 // SetUp registers the controller with the manager.
 func SetUp(mgr ctrl.Manager, o Options) error {
 	passes := onepass.Gather(gatherFor)
-	r := New(o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), passes.Trigger)
+	r := New(o, mgr.GetClient(), mgr.GetAPIReader(), recorder.ByNote(mgr.GetEventRecorder(FieldManager)), passes.Trigger)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("detach").
 		Watches(&corev1.Node{}, passes, nodeChanges()).

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/recorder"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/rollout/objects"
 	appsv1 "k8s.io/api/apps/v1"
@@ -88,7 +89,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	r.sessions.trigger = func(set types.NamespacedName) { queue.add(set, r.sessions.of(set).throttle.pause()) }
 	r.sessions.measuring.make = o.Measure
 	r.client, r.index, r.live = mgr.GetClient(), indexed(mgr.GetCache()), mgr.GetAPIReader()
-	r.recorder, r.image, r.detachers = mgr.GetEventRecorder(objects.FieldManager), o.Image, o.Detachers
+	r.recorder, r.image, r.detachers = recorder.ByNote(mgr.GetEventRecorder(objects.FieldManager)), o.Image, o.Detachers
 	r.checkAnalysis = o.CheckAnalysis
 	if err := mgr.Add(manager.RunnableFunc(r.freezes.run)); err != nil {
 		return fmt.Errorf("setting up the detector of freezes: %w", err)

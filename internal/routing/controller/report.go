@@ -3,7 +3,6 @@ package controller
 import (
 	"cmp"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -55,13 +54,8 @@ func (r *Reconciler) say(last map[routing.Event]bool) {
 	for about, all := range messages {
 		slices.Sort(all)
 		n := routing.Note(strings.Join(all, "; "))
-		r.recorder.Eventf(r.regarding(about.Object), nil, corev1.EventTypeWarning, about.Reason, action(n), "%s", n)
+		r.recorder.Eventf(r.regarding(about.Object), nil, corev1.EventTypeWarning, about.Reason, "Compile", "%s", n)
 	}
-}
-
-// action differs with the note: a recorder keeps the first of two events that differ in nothing but that.
-func action(note string) string {
-	return fmt.Sprintf("Compile-%08x", crc32.ChecksumIEEE([]byte(note)))
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mumoshu/ingress-daemonset-controller/internal/recorder"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -42,7 +43,7 @@ func TestWarningsOfOneReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(broadcaster.Shutdown)
-	c.recorder = broadcaster.NewRecorder(scheme.Scheme, "routing")
+	c.recorder = recorder.ByNote(broadcaster.NewRecorder(scheme.Scheme, "routing"))
 	expect := func(want string) {
 		t.Helper()
 		select {

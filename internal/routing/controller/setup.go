@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/recorder"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,7 @@ func SetUp(mgr ctrl.Manager, o Options) error {
 	}
 	passes, writes := onepass.Gather(0), onepass.Gather(0)
 	running, stop := context.WithCancel(context.Background())
-	r := New(running, o, mgr.GetClient(), live, mgr.GetEventRecorder(FieldManager), passes.Trigger, writes.Trigger)
+	r := New(running, o, mgr.GetClient(), live, recorder.ByNote(mgr.GetEventRecorder(FieldManager)), passes.Trigger, writes.Trigger)
 	if o.Leads != nil {
 		r.statuses.hearing = hearOthers
 	}

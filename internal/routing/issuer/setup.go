@@ -8,6 +8,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/recorder"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +41,7 @@ func SetUp(mgr ctrl.Manager, o Options) (*Reconciler, error) {
 	if err := mgr.Add(named); err != nil {
 		return nil, fmt.Errorf("registering a cache of what has a name: %w", err)
 	}
-	r := New(o, mgr.GetAPIReader(), mgr.GetClient(), mgr.GetEventRecorder(FieldManager))
+	r := New(o, mgr.GetAPIReader(), mgr.GetClient(), recorder.ByNote(mgr.GetEventRecorder(FieldManager)))
 	passes := onepass.GatherFor(r.moment)
 	all := false
 	options := onepass.Options()

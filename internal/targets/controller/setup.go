@@ -8,6 +8,7 @@ import (
 
 	"github.com/mumoshu/ingress-daemonset-controller/api/v1alpha1"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/onepass"
+	"github.com/mumoshu/ingress-daemonset-controller/internal/recorder"
 	"github.com/mumoshu/ingress-daemonset-controller/internal/targets"
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,7 +32,7 @@ const gatherFor = 20 * time.Millisecond
 func SetUp(mgr ctrl.Manager, o Options) error {
 	passes := onepass.Gather(gatherFor)
 	running, stop := context.WithCancel(context.Background())
-	r := New(running, o, mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(FieldManager), passes.Trigger)
+	r := New(running, o, mgr.GetClient(), mgr.GetAPIReader(), recorder.ByNote(mgr.GetEventRecorder(FieldManager)), passes.Trigger)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("targets").
 		Watches(&corev1.Node{}, passes, nodeChanges()).
