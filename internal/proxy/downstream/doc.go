@@ -7,7 +7,7 @@
 //
 // Its files, in the order in which to open them:
 //
-//   - server.go: Server, its bounds, and a connection from its first byte to its last.
+//   - server.go: Server, its bounds, and a connection from its first byte to its last. waiting.go: between requests.
 //   - head.go: what a request begins with. body.go: what comes after that.
 //   - answer.go: what is written.
 //   - presence.go: whether the client is still there.

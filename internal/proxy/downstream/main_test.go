@@ -35,9 +35,32 @@ func served(t testing.TB, s *Server) *http1.Session {
 	return servedIn(t, context.Background(), s)
 }
 
+// servedOnSocket is one of TCP.
+func servedOnSocket(t testing.TB, s *Server) *http1.Session {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, context.Background(), s, client, server)
+}
+
 func servedIn(t testing.TB, ctx context.Context, s *Server) *http1.Session {
 	t.Helper()
 	client, server := net.Pipe()
+	return serveOn(t, ctx, s, client, server)
+}
+
+func serveOn(t testing.TB, ctx context.Context, s *Server, client, server net.Conn) *http1.Session {
 	done := make(chan bool)
 	go func() {
 		s.Serve(ctx, server, nil)

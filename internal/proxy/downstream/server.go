@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -62,6 +63,8 @@ type conn struct {
 
 	in  message.Reader
 	out *bufio.Writer
+	// waiting waits for a request.
+	waiting
 	// armed is the deadline for reading, longAgo where that may be another.
 	armed time.Time
 	// headBy is until when the head is to have come, zero where that has all time until more is waited for.
@@ -82,8 +85,7 @@ type conn struct {
 type part uint8
 
 const (
-	pause part = iota
-	heads
+	heads part = iota
 	rest
 )
 
@@ -95,6 +97,7 @@ const (
 func (s *Server) Serve(ctx context.Context, nc net.Conn, state *tls.ConnectionState) (early []byte, err error) {
 	c := &conn{s: s, nc: nc, state: state, armed: longAgo}
 	c.in.Src = source{c}
+	c.waiting.begin(c)
 	c.presence = newPresence(ctx, c)
 	c.blank = new(http.Request).WithContext(c.presence)
 	c.request = c.blank.WithContext(c.presence)
@@ -141,7 +144,7 @@ func (c *conn) serve() (early []byte, err error) {
 			}
 			c.hijacked = true
 			c.nc.SetReadDeadline(time.Time{})
-			return append([]byte(nil), c.in.Buffered()...), ErrHTTP2
+			return bytes.Clone(c.in.Buffered()), ErrHTTP2
 		default:
 			c.refuse(refused)
 			return nil, refused
@@ -153,28 +156,11 @@ func (c *conn) serve() (early []byte, err error) {
 	}
 }
 
-// await waits for the first bytes of a head.
-func (c *conn) await() error {
-	c.reads = pause
-	if len(c.in.Buffered()) > 0 {
-		return nil
-	}
-	return c.in.Fill()
-}
-
-// source is what is read from: the connection, with the deadline that its part has.
+// source is what is read from: the connection, with the deadline of a head.
 type source struct{ c *conn }
 
-// Read arms the deadline. One of a pause is left as it is where it is about the same.
 func (s source) Read(p []byte) (int, error) {
-	switch c := s.c; c.reads {
-	case pause:
-		by := c.headBy
-		if by.IsZero() && c.s.Idle > 0 {
-			by = time.Now().Add(c.s.Idle)
-		}
-		c.arm(by, c.s.Idle/32)
-	case heads:
+	if c := s.c; c.reads == heads {
 		if c.headBy.IsZero() && c.s.Head > 0 {
 			c.headBy = time.Now().Add(c.s.Head)
 		}

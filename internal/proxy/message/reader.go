@@ -32,12 +32,24 @@ func (in *Reader) Release() {
 	in.borrowed, in.buf, in.r, in.w = nil, nil, 0, 0
 }
 
+// Lend is room for what somebody else reads, if nothing is buffered; Got says how much that was.
+func (in *Reader) Lend() []byte {
+	if in.buf == nil {
+		in.borrowed = buffers.Get().(*[bufferSize]byte)
+		in.buf = in.borrowed[:]
+	}
+	in.r, in.w = 0, 0
+	return in.buf
+}
+
+// Got is that so many bytes were read to where Lend said.
+func (in *Reader) Got(n int) { in.w = n }
+
 // Fill reads once, and returns an error only if nothing came.
 func (in *Reader) Fill() error {
 	switch {
 	case in.buf == nil:
-		in.borrowed = buffers.Get().(*[bufferSize]byte)
-		in.buf = in.borrowed[:]
+		in.Lend()
 	case in.r == in.w:
 		in.r, in.w = 0, 0
 	case in.w == len(in.buf) && in.r > 0:
