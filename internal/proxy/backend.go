@@ -29,13 +29,20 @@ type backend struct {
 	p      *Proxy
 	counts counts
 
-	mu        sync.Mutex
-	told      *wire.Backend
-	endpoints *balance.Endpoints[connections]
-	budget    balance.Budget
+	mu sync.Mutex
+	// protocol and cookie are as the table has them.
+	protocol, cookieName string
+	endpoints            balance.Endpoints[connections]
 	// removed says whether the table has it no more, held how many requests are still to be given to its endpoints.
 	removed bool
 	held    int
+	budget  balance.Budget
+}
+
+func newBackend(name string, p *Proxy) *backend {
+	b := &backend{name: name, p: p}
+	b.endpoints = balance.NewEndpoints(rand.Uint64(), b.enter, leave)
+	return b
 }
 
 const protocolH2C = "h2c"
@@ -44,27 +51,21 @@ const protocolH2C = "h2c"
 func (b *backend) update(told *wire.Backend, all []wire.Endpoint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.told != nil && (b.told.Protocol == protocolH2C) != (told.Protocol == protocolH2C) {
+	if (b.protocol == protocolH2C) != (told.Protocol == protocolH2C) {
 		// Those of before speak another protocol.
 		b.endpoints.Set(nil)
-		b.endpoints = nil
 	}
-	b.told = told
-	policy := balance.Policy{
+	b.protocol, b.cookieName = told.Protocol, told.Cookie
+	b.endpoints.SetPolicy(balance.Policy{
 		MaxFails: told.MaxFails, FailTimeout: time.Duration(told.FailTimeout) * time.Millisecond, Sticky: told.Cookie != "",
-	}
-	if b.endpoints == nil {
-		b.endpoints = balance.NewEndpoints(policy, rand.Uint64(), b.enter, leave)
-	} else {
-		b.endpoints.SetPolicy(policy)
-	}
+	})
 	b.endpoints.Set(all)
 }
 
 // enter opens the connections of an endpoint that came. Its address was checked by the table.
 func (b *backend) enter(e wire.Endpoint) connections {
 	address := netip.AddrPortFrom(netip.MustParseAddr(e.Address), e.Port)
-	if b.told.Protocol == protocolH2C {
+	if b.protocol == protocolH2C {
 		return connections{h2c: newH2C(address, &b.p.options.Upstream)}
 	}
 	return connections{pool: b.p.pools.Open(upstream.Key{Address: address, UID: e.UID})}
@@ -117,14 +118,14 @@ func (b *backend) letGo() {
 func (b *backend) speaks() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.told.Protocol
+	return b.protocol
 }
 
 // cookie is the name of the backend's cookie, empty for none.
 func (b *backend) cookie() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.told.Cookie
+	return b.cookieName
 }
 
 // next is the endpoint that a cookie's value names, or whose turn it is; nil where there is none that was
@@ -179,6 +180,8 @@ func (w *weights) choose(shares []wire.Share) int {
 type routeBackends struct {
 	// all are those of its shares, nil for a share that has none.
 	all []*backend
+	// only has the one of all, where there is no other.
+	only [1]*backend
 	// weights are nil where there is nothing to choose.
 	weights *weights
 }
@@ -189,7 +192,10 @@ func (p *Proxy) backendsOf(r *table.Route) *routeBackends {
 	if b, _ := r.Kept.Load().(*routeBackends); b != nil {
 		return b
 	}
-	out, whole := &routeBackends{all: make([]*backend, len(r.Backends))}, true
+	out, whole := &routeBackends{}, true
+	if out.all = out.only[:]; len(r.Backends) != len(out.only) {
+		out.all = make([]*backend, len(r.Backends))
+	}
 	for i := range r.Backends {
 		if name := r.Backends[i].Backend; name != "" {
 			b, found := p.backends.Load(name)

@@ -27,10 +27,6 @@ func (p *Proxy) Endpoints(name string, most int) (states []EndpointState, all in
 	b := found.(*backend)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.endpoints == nil {
-		// It is being made.
-		return nil, 0
-	}
 	now, each := time.Now(), b.endpoints.All()
 	for _, e := range each[:min(len(each), most)] {
 		s := EndpointState{Endpoint: e.Endpoint, Out: b.endpoints.Out(e, now), Failed: e.Value.failed, Open: -1}

@@ -53,6 +53,8 @@ type exchange struct {
 	backend *backend
 	try     try
 	answer  answer
+	// values are those of the answer's header.
+	values []string
 	// shared says whether others may use its memory after its end.
 	shared bool
 
@@ -83,9 +85,10 @@ func (x *exchange) clear() {
 	clear(x.try.tried)
 	clear(x.try.unreached)
 	clear(x.answer.header)
+	clear(x.values)
 	*x = exchange{
 		p: x.p, asked: table.Request{Header: x.asked.Header, Query: x.asked.Query},
-		kept: x.kept[:0], try: try{tried: x.try.tried[:0], unreached: x.try.unreached[:0]},
+		kept: x.kept[:0], values: x.values[:0], try: try{tried: x.try.tried[:0], unreached: x.try.unreached[:0]},
 		head: x.head, response: x.response, inform: x.inform, stop: x.stop, trim: x.trim, trailer: x.trailer,
 	}
 }

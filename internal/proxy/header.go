@@ -123,8 +123,9 @@ func asksFor(r *http.Request) string {
 	return upgrade[0]
 }
 
-// copyFields takes a response's fields over. Trailer is left where there may be one.
-func copyFields(to http.Header, from []message.Field, trailer bool) {
+// copyFields takes a response's fields over, with the values in one piece of memory, as those of net/textproto are.
+// Trailer is left where there may be one.
+func copyFields(to http.Header, from []message.Field, trailer bool, values []string) {
 	var connection []string
 	for i := range from {
 		if from[i].Name == "Connection" {
@@ -135,8 +136,6 @@ func copyFields(to http.Header, from []message.Field, trailer bool) {
 	for one := range elements(connection) {
 		named[http.CanonicalHeaderKey(one)] = true
 	}
-	// All values are in one piece of memory, as those of net/textproto are.
-	values := make([]string, len(from))
 	for i := range from {
 		name := from[i].Name
 		if isHop(name) && !(trailer && name == "Trailer") || named[name] {

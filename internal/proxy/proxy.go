@@ -126,7 +126,7 @@ func (p *Proxy) updateBackends(t *table.Table, names map[string]bool) (gone []st
 		}
 		b, there := p.backends.Load(name)
 		if !there {
-			b, _ = p.backends.LoadOrStore(name, &backend{name: name, p: p})
+			b, _ = p.backends.LoadOrStore(name, newBackend(name, p))
 		}
 		b.(*backend).update(told, endpoints)
 	}

@@ -26,7 +26,7 @@ func (x *exchange) respond() {
 	}
 	defer x.endAnswer()
 	h := x.w.Header()
-	copyFields(h, a.header, a.length < 0)
+	copyFields(h, a.header, a.length < 0, x.valuesFor(len(a.header)))
 	if a.length >= 0 && mayHaveLength(a.status) {
 		h["Content-Length"] = []string{strconv.FormatInt(a.length, 10)}
 	}
@@ -35,6 +35,16 @@ func (x *exchange) respond() {
 		panic(http.ErrAbortHandler)
 	}
 	x.sendTrailer()
+}
+
+// valuesFor is room for so many values of the answer's header. Of HTTP/1.1 nobody has them any more when the handler
+// returns.
+func (x *exchange) valuesFor(n int) []string {
+	if x.r.ProtoMajor != 1 {
+		return make([]string, n)
+	}
+	x.values = append(x.values[:0], make([]string, n)...)
+	return x.values
 }
 
 // mayHaveLength reports whether a response of the status may have Content-Length (RFC 9110, 8.6).
@@ -180,7 +190,7 @@ func (x *exchange) passOn(status int, header []message.Field) {
 	case !x.expects:
 		// With it, net/http may be sending 100 (Continue) by itself.
 		h := x.w.Header()
-		copyFields(h, header, false)
+		copyFields(h, header, false, make([]string, len(header)))
 		x.w.WriteHeader(status)
 		clear(h)
 	}

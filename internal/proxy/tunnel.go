@@ -68,7 +68,7 @@ func (x *exchange) switchProtocols() {
 // switched is the head that the client gets.
 func (x *exchange) switched() []byte {
 	h := http.Header{}
-	copyFields(h, x.answer.header, false)
+	copyFields(h, x.answer.header, false, make([]string, len(x.answer.header)))
 	x.filterResponse(h)
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + x.upgrade + "\r\n")

@@ -48,10 +48,10 @@ type Endpoints[V any] struct {
 	named map[string]*Endpoint[V]
 }
 
-// NewEndpoints has no endpoints yet. It calls enter for each that comes, and leave with what that gave
+// NewEndpoints has no endpoints and no policy yet. It calls enter for each that comes, and leave with what that gave
 // when it goes; start is a random number, which says whose turn is first.
-func NewEndpoints[V any](p Policy, start uint64, enter func(wire.Endpoint) V, leave func(V)) *Endpoints[V] {
-	return &Endpoints[V]{policy: p, start: start, enter: enter, leave: leave}
+func NewEndpoints[V any](start uint64, enter func(wire.Endpoint) V, leave func(V)) Endpoints[V] {
+	return Endpoints[V]{start: start, enter: enter, leave: leave}
 }
 
 // SetPolicy tells how endpoints are used from now on. Failures that were counted count on.

@@ -13,16 +13,17 @@ import (
 
 // tester holds endpoints whose value is a number of their own, and knows which are there.
 type tester struct {
-	*Endpoints[int]
+	Endpoints[int]
 	entered int
 	present map[int]bool
 }
 
 func newTester(p Policy, start uint64) *tester {
 	x := &tester{present: map[int]bool{}}
-	x.Endpoints = NewEndpoints(p, start,
+	x.Endpoints = NewEndpoints(start,
 		func(wire.Endpoint) int { x.entered++; x.present[x.entered] = true; return x.entered },
 		func(n int) { delete(x.present, n) })
+	x.SetPolicy(p)
 	return x
 }
 

@@ -213,43 +213,45 @@ func (h *head) preferTarget() error {
 	return nil
 }
 
-// requestOf is the request of the head. One without a body has the memory of the one before.
+// requestOf is the request of the head. One without a body has the memory of the one before, which nobody has any more.
 func (c *conn) requestOf() *http.Request {
 	h, r := &c.head, c.request
-	if h.framing != message.None {
+	if h.framing == message.None {
+		c.values = append(c.values[:0], make([]string, len(h.fields))...)
+		r.Header, r.Body = headerOf(h.fields, r.Header, c.values), http.NoBody
+	} else {
 		r = c.blank.WithContext(c.presence)
+		r.Header, r.Trailer = headerOf(h.fields, nil, make([]string, len(h.fields))), h.trailer()
+		r.Body, r.ContentLength = &c.body, h.length
 		c.armed = longAgo
 		c.nc.SetReadDeadline(time.Time{})
 	}
-	c.body.begin(r)
-	r.Method, r.RequestURI, r.Host = h.method, h.target, h.host
+	r.Method, r.RequestURI, r.Host, r.TLS = h.method, h.target, h.host, c.state
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, h.minor
 	if h.minor == 0 {
 		r.Proto = "HTTP/1.0"
 	}
-	r.Header, r.TLS = headerOf(h.fields, r.Header), c.state
-	r.Body, r.ContentLength, r.Trailer = http.NoBody, 0, nil
-	if h.framing != message.None {
-		r.Body, r.ContentLength = &c.body, h.length
-		for _, name := range h.announced {
-			if r.Trailer == nil {
-				r.Trailer = http.Header{}
-			}
-			r.Trailer[name] = nil
-		}
-	}
+	c.body.begin(r)
 	c.last = h.close
 	return r
 }
 
-// headerOf has the fields by name, in the memory of one of before.
-func headerOf(fields []message.Field, into http.Header) http.Header {
+// trailer has the names that were announced.
+func (h *head) trailer() (t http.Header) {
+	for _, name := range h.announced {
+		if t == nil {
+			t = http.Header{}
+		}
+		t[name] = nil
+	}
+	return t
+}
+
+// headerOf has the fields by name, in memory that is given: values has room for each.
+func headerOf(fields []message.Field, into http.Header, values []string) http.Header {
 	if into == nil {
 		into = make(http.Header, len(fields))
 	}
-	clear(into)
-	// All values are in one piece of memory, as those of net/textproto are.
-	values := make([]string, len(fields))
 	for i := range fields {
 		name := fields[i].Name
 		if before, there := into[name]; there {

@@ -145,7 +145,7 @@ func ours(src io.Reader) (u understood) {
 	}
 	rest, _ := io.ReadAll(&in)
 	u = understood{method: h.method, target: h.target, host: h.host, proto: "HTTP/1." + string(rune('0'+h.minor)), body: string(body), rest: string(rest), close: h.close}
-	u.header, u.trailer = headerOf(h.fields, nil), headerOf(b.Trailer(), nil)
+	u.header, u.trailer = headerOf(h.fields, nil, make([]string, len(h.fields))), headerOf(b.Trailer(), nil, make([]string, len(b.Trailer())))
 	if h.framing != message.None {
 		u.length = h.length
 	}

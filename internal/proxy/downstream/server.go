@@ -75,8 +75,10 @@ type conn struct {
 	head head
 	// request has the head of one without a body, and is used again: then it is as blank is.
 	request, blank *http.Request
-	body           body
-	answer         answer
+	// values are those of its header.
+	values []string
+	body   body
+	answer answer
 	// last says whether no other request can follow, hijacked whether the connection is somebody else's.
 	last, hijacked bool
 }
@@ -211,8 +213,9 @@ func (c *conn) forget() {
 	h, fields := c.request.Header, c.head.fields
 	clear(h)
 	clear(fields)
+	clear(c.values)
 	if len(fields) > keptFields {
-		h, fields = nil, nil
+		h, fields, c.values = nil, nil, nil
 	}
 	c.head = head{fields: fields[:0]}
 	*c.request = *c.blank

@@ -214,7 +214,7 @@ func (e *edit) attach(r *Route, do func([]*candidate, *candidate) []*candidate) 
 			for _, c := range r.candidates {
 				p = p.change(c, do)
 			}
-			if p == nil {
+			if p.isEmpty() {
 				hosts = hosts.without(at, key)
 			} else {
 				hosts = hosts.put(at, key, p)

@@ -91,7 +91,7 @@ func (t *Table) consider(answer Answer, r *Request) []Considered {
 	var all []weighed
 	host := nameKey(r.Host)
 	for key, more := host, true; more; key, more = wider(key) {
-		if p, found := hosts.get(hashOf(key), key); found {
+		if p := hosts.at(hashOf(key), key); p != nil {
 			p.each(func(c *candidate) {
 				won := c.route == answer.Route && c.match == answer.Match
 				all = append(all, weighed{c, key, fits(c.match, r.Path), c.refuses(r, severalLabels(host, key), won)})

@@ -3,6 +3,7 @@ package table
 import (
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/routing/wire"
 )
@@ -14,7 +15,7 @@ type paths struct {
 	// order of precedence.
 	exact, prefix []*candidate
 	// below is by the next element.
-	below trie[*paths]
+	below trie[paths]
 }
 
 // find gives the first candidate that takes the request: an exact path before the longest prefix.
@@ -25,7 +26,7 @@ func (p *paths) find(left string, r *Request, several bool) *candidate {
 		list = nil
 		if p.below.size > 0 {
 			element, rest := cut(left)
-			if below, found := p.below.get(hashOf(element), element); found {
+			if below := p.below.at(hashOf(element), element); below != nil {
 				if c := below.find(rest, r, several); c != nil {
 					return c
 				}
@@ -69,39 +70,38 @@ func fits(m *wire.Match, path string) bool {
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// change is what the tree is after a change of the list to which the candidate belongs, nil where
-// nothing is left.
-func (p *paths) change(c *candidate, do func([]*candidate, *candidate) []*candidate) *paths {
+// change is what the tree is after a change of the list to which the candidate belongs.
+func (p paths) change(c *candidate, do func([]*candidate, *candidate) []*candidate) paths {
 	if c.match.PathType == wire.Exact {
 		return p.changeAt(c.match.Path, func(p *paths) { p.exact = do(p.exact, c) })
 	}
 	return p.changeAt(prefixOf(c.match), func(p *paths) { p.prefix = do(p.prefix, c) })
 }
 
-func (p *paths) changeAt(left string, do func(*paths)) *paths {
-	var n paths
-	if p != nil {
-		n = *p
-	}
+func (p paths) changeAt(left string, do func(*paths)) paths {
 	if left == "" {
-		do(&n)
+		do(&p)
+		return p
+	}
+	element, rest := cut(left)
+	hash := hashOf(element)
+	below, _ := p.below.get(hash, element)
+	if below = below.changeAt(rest, do); below.isEmpty() {
+		p.below = p.below.without(hash, element)
 	} else {
-		element, rest := cut(left)
-		hash := hashOf(element)
-		below, _ := n.below.get(hash, element)
-		if below = below.changeAt(rest, do); below == nil {
-			n.below = n.below.without(hash, element)
-		} else {
-			n.below = n.below.put(hash, element, below)
-		}
+		// Many hosts have the same elements.
+		p.below = p.below.put(hash, unique.Make(element).Value(), below)
 	}
-	if len(n.exact)+len(n.prefix)+n.below.size == 0 {
-		return nil
-	}
-	return &n
+	return p
 }
 
+func (p *paths) isEmpty() bool { return len(p.exact)+len(p.prefix)+p.below.size == 0 }
+
+// insert is the list with the candidate. One alone is in its own memory: most lists are so.
 func insert(list []*candidate, c *candidate) []*candidate {
+	if len(list) == 0 {
+		return c.alone[:]
+	}
 	at, _ := slices.BinarySearchFunc(list, c, compare)
 	return with(list, at, c)
 }

@@ -42,7 +42,10 @@ type candidate struct {
 	match *wire.Match
 	// at is its place among the route's.
 	at             int
+	method         string
 	headers, query []condition
+	// alone has it, for lists of nothing else.
+	alone [1]*candidate
 }
 
 // condition is what a header or a parameter must be.
@@ -72,7 +75,7 @@ func (c *condition) holds(r *Request, get func(string) (string, bool)) bool {
 // takes reports whether the request is as the candidate asks for, hostname and path aside, which led here.
 // Several says whether the hostname's "*" stands for more than one label.
 func (c *candidate) takes(r *Request, several bool) bool {
-	if several && c.route.OneLabel || c.match.Method != "" && c.match.Method != r.Method {
+	if several && c.route.OneLabel || c.method != "" && c.method != r.Method {
 		return false
 	}
 	for i := range c.headers {
@@ -111,7 +114,7 @@ var precedence = []criterion{
 }
 
 func named(c *candidate) int {
-	if c.match.Method != "" {
+	if c.method != "" {
 		return 1
 	}
 	return 0
@@ -206,7 +209,8 @@ func newCandidate(r *Route, at int, m *wire.Match) (*candidate, error) {
 	if normal != m.Path {
 		return nil, fmt.Errorf("path %q is not in its normal form, %q", m.Path, normal)
 	}
-	c := &candidate{route: r, match: m, at: at}
+	c := &candidate{route: r, match: m, at: at, method: m.Method}
+	c.alone[0] = c
 	if c.headers, err = conditions(m.Headers); err != nil {
 		return nil, fmt.Errorf("header %w", err)
 	}

@@ -33,7 +33,7 @@ type Table struct {
 	scopes    map[entryPoint]*scope
 	// hosts are paths by listener and by key of hostname. A listener that is named by routes need not
 	// be there.
-	hosts        trie[trie[*paths]]
+	hosts        trie[trie[paths]]
 	backends     store[*wire.Backend]
 	endpoints    store[*wire.Endpoints]
 	certificates store[*certificate]
@@ -153,7 +153,7 @@ func (t *Table) candidate(l *Listener, r *Request) *candidate {
 	}
 	host := nameKey(r.Host)
 	for key, more := host, true; more; key, more = wider(key) {
-		if p, found := hosts.get(hashOf(key), key); found {
+		if p := hosts.at(hashOf(key), key); p != nil {
 			if c := p.find(r.Path, r, severalLabels(host, key)); c != nil {
 				return c
 			}

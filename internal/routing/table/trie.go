@@ -39,6 +39,18 @@ type entry[V any] struct {
 	value V
 }
 
+// lone is a node with its one entry, side by side: many tries have no more.
+type lone[V any] struct {
+	node[V]
+	room [1]entry[V]
+}
+
+func newLone[V any](bit uint32, e entry[V]) *node[V] {
+	l := &lone[V]{room: [1]entry[V]{e}}
+	l.leaves, l.entries = bit, l.room[:]
+	return &l.node
+}
+
 // bitOf is the bit for a hash at a level.
 func bitOf(hash uint64, shift int) uint32 { return 1 << (hash >> shift & (1<<levelBits - 1)) }
 
@@ -47,6 +59,14 @@ func rank(bitmap, bit uint32) int { return bits.OnesCount32(bitmap & (bit - 1)) 
 
 // get gives the value of the key, whose hash is given. It does not allocate.
 func (t trie[V]) get(hash uint64, key string) (value V, found bool) {
+	if v := t.at(hash, key); v != nil {
+		return *v, true
+	}
+	return value, false
+}
+
+// at is where the value of the key is, whose hash is given; nil where there is none. It is not to be changed.
+func (t trie[V]) at(hash uint64, key string) *V {
 	n := t.root
 	for shift := 0; n != nil && shift <= lastShift; shift += levelBits {
 		bit := bitOf(hash, shift)
@@ -54,23 +74,23 @@ func (t trie[V]) get(hash uint64, key string) (value V, found bool) {
 		case n.leaves&bit != 0:
 			e := &n.entries[rank(n.leaves, bit)]
 			if e.hash == hash && e.key == key {
-				return e.value, true
+				return &e.value
 			}
-			return value, false
+			return nil
 		case n.nodes&bit == 0:
-			return value, false
+			return nil
 		}
 		n = n.below[rank(n.nodes, bit)]
 	}
 	if n == nil {
-		return value, false
+		return nil
 	}
 	for i := range n.entries {
 		if n.entries[i].key == key {
-			return n.entries[i].value, true
+			return &n.entries[i].value
 		}
 	}
-	return value, false
+	return nil
 }
 
 // put is the trie with that value of the key.
@@ -105,6 +125,8 @@ func (n *node[V]) put(e entry[V], shift int) (_ *node[V], grown bool) {
 		c.below = slices.Clone(n.below)
 		c.below[under], grown = n.below[under].put(e, shift+levelBits)
 		return &c, grown
+	case len(n.below) == 0 && (n.leaves == 0 || n.leaves == bit && n.entries[0].key == e.key):
+		return newLone(bit, e), n.leaves == 0
 	case n.leaves&bit == 0:
 		c.leaves |= bit
 		c.entries = with(n.entries, at, e)
