@@ -105,6 +105,11 @@ func (c *clientConn) Write(p []byte) (int, error) {
 	return c.TCPConn.Write(p)
 }
 
+// SetDeadline is both. That of the connection below would take the bound of writes away.
+func (c *clientConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
 // SetWriteDeadline leaves a bound where there would be none: net/http takes it away after each request.
 func (c *clientConn) SetWriteDeadline(t time.Time) error {
 	if t.IsZero() && c.patience > 0 {

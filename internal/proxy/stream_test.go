@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -460,4 +462,27 @@ func TestHTTP2Endpoints(t *testing.T) {
 	if text := got(t, clientAt(t, s, 80), "http://a/"); !strings.HasPrefix(text, "503 ") {
 		t.Error(text)
 	}
+}
+
+// TestTakesNothing: who takes nothing of an answer loses the connection after a while, with TLS and without, and however
+// soon after the handshake he asks.
+func TestTakesNothing(t *testing.T) {
+	e := handled(t, "large", func(w http.ResponseWriter, _ *http.Request) {
+		for _, err := w.Write(make([]byte, 1<<20)); err == nil; _, err = w.Write(make([]byte, 1<<20)) {
+		}
+	})
+	s := started(t, func(o *Options) { o.Write = time.Second })
+	tell(t, s, append(backendOf(cheddar, e), certificateFor(t, "a", "a.example"), web(), secure("safe", "", "a"),
+		route("all", func(r *wire.Route) { r.Listeners = []string{"web", "safe"} }))...)
+	plain := dial(t, s, 80).Conn
+	over, err := tls.Dial("tcp", s.Addresses()[443].String(), &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer over.Close()
+	for _, c := range []net.Conn{plain, over} {
+		io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	}
+	await.True(t, "both are under way", func() bool { return s.proxy.under.Load() == 2 })
+	await.True(t, "none is under way", func() bool { return s.proxy.under.Load() == 0 })
 }
