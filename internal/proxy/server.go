@@ -239,12 +239,7 @@ func (s *Server) sweep() {
 func (s *Server) Close() {
 	s.proxy.draining.Store(true)
 	s.proxy.tunnels.end()
-	s.mu.Lock()
-	for port, l := range s.bound {
-		delete(s.bound, port)
-		l.Close()
-	}
-	s.mu.Unlock()
+	s.closeListeners()
 	s.end()
 	s.http2.Close()
 	s.wait.Wait()
@@ -254,4 +249,13 @@ func (s *Server) Close() {
 	s.proxy.settle(ctx)
 	s.clients.settle(ctx)
 	s.proxy.Close()
+}
+
+func (s *Server) closeListeners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for port, l := range s.bound {
+		delete(s.bound, port)
+		l.Close()
+	}
 }

@@ -329,6 +329,34 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestEndTakesNothingIn: whoever comes when the end has begun is refused, and goes elsewhere; he is not taken in and ended
+// in the middle.
+func TestEndTakesNothingIn(t *testing.T) {
+	s := serving(t, saying(t, "hello"))
+	s.Settle(context.Background())
+	address := s.Addresses()[80].String()
+	late := dial(t, s, 80)
+	late.Say("GET / HTTP/1.1\r\nHost: a\r\n")
+	await.True(t, "a head has begun", func() bool { return s.proxy.metrics.connections.Load() == 1 && s.clients.idle() == 0 })
+	done := make(chan bool)
+	go func() {
+		s.End(context.Background())
+		close(done)
+	}()
+	await.True(t, "nothing is taken in", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	late.Say("\r\n")
+	if r, body := late.Response(t, "GET"); body != "hello" || !r.Close {
+		t.Errorf("%s %q, close %t", r.Status, body, r.Close)
+	}
+	<-done
+}
+
 // TestDrainEnds: after its time, whatever goes on.
 func TestDrainEnds(t *testing.T) {
 	e, _ := played(t, "never", func(s *http1.Session) { s.Hold() })
