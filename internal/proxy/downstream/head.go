@@ -143,7 +143,7 @@ func (h *head) note(f message.Field) (framing bool, err error) {
 		h.length = int64(n)
 		return true, nil
 	case "Transfer-Encoding":
-		if h.framing == message.Chunked || !strings.EqualFold(f.Value, "chunked") {
+		if h.framing == message.Chunked || !message.IsWord(f.Value, "chunked") {
 			return true, refusal{http.StatusNotImplemented, "Transfer-Encoding is not chunked once"}
 		}
 		h.framing = message.Chunked
@@ -155,7 +155,7 @@ func (h *head) note(f message.Field) (framing bool, err error) {
 	case "Connection":
 		h.close = h.close || message.HasElement(f.Value, "close")
 	case "Expect":
-		if !strings.EqualFold(f.Value, "100-continue") {
+		if !message.IsWord(f.Value, "100-continue") {
 			return false, refusal{http.StatusExpectationFailed, "Expect is not 100-continue"}
 		}
 		h.expects = true

@@ -75,6 +75,7 @@ func TestHeads(t *testing.T) {
 		{post + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n", 400, head{}},
 		{"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400, head{}},
 		{post + "Transfer-Encoding: gzip, chunked\r\n\r\n", 501, head{}},
+		{post + "Transfer-Encoding: chun\u212aed\r\n\r\n", 501, head{}},
 		{post + "Transfer-Encoding: identity\r\n\r\n", 501, head{}},
 		{post + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 501, head{}},
 		{post + "Transfer-Encoding: chunked\r\nTrailer: X, content-length\r\n\r\n", 400, head{}},

@@ -41,10 +41,14 @@ func ParseField(line string) (Field, error) {
 	return Field{textproto.CanonicalMIMEHeaderKey(line[:colon]), value}, nil
 }
 
+// IsWord reports whether s is a word of ASCII, whatever the case of its letters. strings.EqualFold alone takes some others
+// for them: the sign of Kelvin (U+212A) for k.
+func IsWord(s, word string) bool { return len(s) == len(word) && strings.EqualFold(s, word) }
+
 // HasElement reports whether a list has an element, whatever its case.
 func HasElement(list, element string) bool {
 	for one := range strings.SplitSeq(list, ",") {
-		if strings.EqualFold(strings.Trim(one, " \t"), element) {
+		if IsWord(strings.Trim(one, " \t"), element) {
 			return true
 		}
 	}

@@ -101,6 +101,7 @@ var oddities = []oddity{
 	bad("length and chunked", ok+five+te+"\r\nhello"),
 	bad("chunked twice", ok+te+te+"\r\n5\r\nhello\r\n0\r\n\r\n"),
 	bad("gzip, chunked", ok+"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+	bad("chunked with a sign of Kelvin", ok+"Transfer-Encoding: chun\u212aed\r\n\r\n0\r\n\r\n"),
 	bad("identity", ok+"Transfer-Encoding: identity\r\n"+five+"\r\nhello"),
 	bad("obfuscated", ok+"Transfer-Encoding: xchunked\r\n\r\nhello"),
 	bad("obfuscated by a byte", ok+"Transfer-Encoding: \x0bchunked\r\n\r\nhello"),

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/proxy/message"
 )
@@ -83,7 +82,7 @@ func (a *answer) note(h message.Field) (framing bool, err error) {
 		a.length = int64(n)
 		return true, nil
 	case "Transfer-Encoding":
-		if a.chunked || !strings.EqualFold(h.Value, "chunked") {
+		if a.chunked || !message.IsWord(h.Value, "chunked") {
 			return true, message.Malformed("Transfer-Encoding is not chunked once")
 		}
 		a.chunked = true
