@@ -204,10 +204,10 @@ func (h *head) preferTarget() error {
 		return nil
 	}
 	h.host = after
-	if end := strings.IndexAny(after, "/?#"); end >= 0 {
+	if end := strings.IndexAny(after, "/?"); end >= 0 {
 		h.host = after[:end]
 	}
-	if !message.IsToken(scheme) || h.host == "" || strings.Contains(h.host, "@") {
+	if !message.IsToken(scheme) || h.host == "" || strings.ContainsAny(h.host, "@#") {
 		return message.Malformed("the target is malformed")
 	}
 	return nil

@@ -49,6 +49,7 @@ func TestHeads(t *testing.T) {
 		{"GET / http/1.1\r\nHost: a\r\n\r\n", 400, head{}},
 		{"GET / HTTP/1.x\r\nHost: a\r\n\r\n", 400, head{}},
 		{"GET a?b=c://d HTTP/1.1\r\nHost: a\r\n\r\n", 400, head{}},
+		{"GET http://b#c/d HTTP/1.1\r\nHost: a\r\n\r\n", 400, head{}},
 		{"GET http:///b HTTP/1.1\r\nHost: a\r\n\r\n", 400, head{}},
 		{"GET http://c@b/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, head{}},
 		{"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, head{}},
