@@ -139,6 +139,8 @@ func (w *answer) appendFields(b []byte) []byte {
 		}
 		b = appendField(b, name, w.header[name])
 	}
+	// Each is a part of its head's text, and the connection may wait for long.
+	clear(w.names)
 	return b
 }
 

@@ -208,7 +208,7 @@ func (c *conn) handle() {
 // keptFields is for how many fields a connection that waits keeps room.
 const keptFields = 64
 
-// forget lets go of the request's text: a connection may wait for long.
+// forget lets go of the request's text and the answer's: a connection may wait for long.
 func (c *conn) forget() {
 	h, fields := c.request.Header, c.head.fields
 	clear(h)
@@ -221,7 +221,8 @@ func (c *conn) forget() {
 	*c.request = *c.blank
 	c.request.Header = h
 	clear(c.answer.header)
-	c.answer.r = nil
+	c.answer.r, c.body.r = nil, nil
+	c.body.End()
 }
 
 func (c *conn) releaseOut() {

@@ -239,8 +239,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestIdleHoldsLittle: a connection that waits has let go of its request and of its buffers, with a socket of which
-// there is a descriptor and without.
+// TestIdleHoldsLittle: a connection that waits has let go of its request, of the answer and of its buffers, with a socket
+// of which there is a descriptor and without.
 func TestIdleHoldsLittle(t *testing.T) {
 	for name, served := range map[string]func(testing.TB, *Server) *http1.Session{"pipe": served, "socket": servedOnSocket} {
 		t.Run(name, func(t *testing.T) { holdsLittle(t, served) })
@@ -249,7 +249,11 @@ func TestIdleHoldsLittle(t *testing.T) {
 
 func holdsLittle(t *testing.T, served func(testing.TB, *Server) *http1.Session) {
 	const each, n = 60 << 10, 200
-	s := serverOf(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Length"] = []string{"0"} })
+	s := serverOf(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Length"] = []string{"0"}
+		text := strings.Repeat("x", each) + "X-Name"
+		w.Header()[text[each:]] = []string{""}
+	})
 	held := func() uint64 {
 		runtime.GC()
 		runtime.GC()
@@ -257,15 +261,17 @@ func holdsLittle(t *testing.T, served func(testing.TB, *Server) *http1.Session) 
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	before := held()
-	for range n {
-		c := served(t, s)
-		say(c, "GET /"+strings.Repeat("x", each/2)+" HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", each/2)+"\r\n\r\n")
-		if r, _ := c.Response(t, "GET"); r.StatusCode != 200 {
-			t.Fatal(r.Status)
+	for _, rest := range []string{"\r\n", "Content-Length: 1\r\n\r\nx"} {
+		before := held()
+		for range n {
+			c := served(t, s)
+			say(c, "POST /"+strings.Repeat("x", each/2)+" HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", each/2)+"\r\n"+rest)
+			if r, _ := c.Response(t, "POST"); r.StatusCode != 200 {
+				t.Fatal(r.Status)
+			}
 		}
-	}
-	if more := int64(held()) - int64(before); more > n*(6<<10) {
-		t.Errorf("each connection holds %d bytes", more/n)
+		if more := int64(held()) - int64(before); more > n*(6<<10) {
+			t.Errorf("with %q each connection holds %d bytes", rest, more/n)
+		}
 	}
 }

@@ -55,8 +55,11 @@ func (b *Body) Begin(in *Reader, f Framing, length int64) {
 	}
 }
 
-// End lets go of what it reads from. Nothing is read any more.
-func (b *Body) End() { b.in = nil }
+// End lets go of what it reads from, and of the trailer. Nothing is read any more.
+func (b *Body) End() {
+	b.in = nil
+	clear(b.trailer)
+}
 
 // Framing is that of Begin.
 func (b *Body) Framing() Framing { return b.framing }
