@@ -8,8 +8,8 @@ import (
 )
 
 // clients are the connections of clients. Where there are as many as there may be, those make room for new ones that
-// have waited longest for a request, as nginx has it: whoever holds idle ones open cannot keep others out by them, as he
-// could where new ones were refused.
+// have waited longest for a request's head, as nginx has it: whoever holds idle ones open, or begins heads and does not
+// end them, cannot keep others out by them, as he could where new ones were refused.
 type clients struct {
 	// most is how many there may be, 0 for any number.
 	most int
@@ -67,9 +67,9 @@ func (s *clients) remove(c *clientConn) {
 	}
 }
 
-// endIdle ends connections of HTTP/1.1 that wait for a request.
+// endIdle ends connections of HTTP/1.1 that wait for a request of which nothing has come.
 func (s *clients) endIdle() {
-	s.endThose(func(c *clientConn) bool { return !c.http2.Load() && c.idleSince.Load() != 0 })
+	s.endThose(func(c *clientConn) bool { return !c.http2.Load() && c.idleSince.Load() != 0 && !c.begun.Load() })
 }
 
 // end ends all connections.

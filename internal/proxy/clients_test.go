@@ -25,6 +25,33 @@ func (s *clients) idle() (n int) {
 	return n
 }
 
+// begun is of how many connections some of a head has come.
+func (s *clients) begun() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		if c.begun.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestHeadsMakeRoom: who sends the beginning of a head and no more keeps nobody out.
+func TestHeadsMakeRoom(t *testing.T) {
+	s := started(t, func(o *Options) { o.Connections = 3 })
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
+	for n := range 3 {
+		dial(t, s, 80).Say("G")
+		await.True(t, "it has begun", func() bool { return s.clients.begun() == n+1 })
+	}
+	c := dial(t, s, 80)
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, body := c.Response(t, "GET"); body != "hello" {
+		t.Errorf("%s %q", r.Status, body)
+	}
+}
+
 // TestConnectionsAreBounded: where there are as many as there may be, the one that has waited longest makes room, of
 // either protocol, and where none waits a new one is closed. Those that have a request under way stay.
 func TestConnectionsAreBounded(t *testing.T) {

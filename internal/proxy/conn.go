@@ -40,8 +40,9 @@ type clientConn struct {
 	// http2 says whether net/http has it.
 	http2 atomic.Bool
 
-	// active says whether a request is under way, ended whether a read came to the connection's end.
-	active, ended, lingers atomic.Bool
+	// begun says whether some of a request's head has come, active whether a request is under way, ended whether a read
+	// came to the connection's end.
+	begun, active, ended, lingers atomic.Bool
 	// writeBy is the deadline for writes, idleSince since when it has waited for a request, both in nanoseconds since
 	// 1970. The latter is 0 while one is under way, and after a change of protocol.
 	writeBy, idleSince atomic.Int64
@@ -88,7 +89,12 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		// What comes now is for nobody.
 		return 0, net.ErrClosed
 	}
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case err == nil:
+		if !c.active.Load() {
+			c.begun.Store(true)
+		}
+	case !errors.Is(err, os.ErrDeadlineExceeded):
 		c.ended.Store(true)
 	}
 	return n, err
@@ -150,6 +156,7 @@ func (s *Server) follow(c net.Conn, state http.ConnState) {
 		client.idleSince.Store(0)
 	case http.StateIdle:
 		client.active.Store(false)
+		client.begun.Store(false)
 		client.idleSince.Store(time.Now().UnixNano())
 	case http.StateHijacked:
 		client.active.Store(false)

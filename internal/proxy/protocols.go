@@ -38,6 +38,7 @@ func (s *Server) serveTLS(ctx context.Context, c *clientConn) {
 		return
 	}
 	c.SetDeadline(time.Time{})
+	c.begun.Store(false)
 	state := over.ConnectionState()
 	if state.NegotiatedProtocol == "h2" {
 		s.handOver(c, over)

@@ -44,8 +44,8 @@ type Server struct {
 	// Rest bounds the time in which the rest of a small body is read that the handler did not want.
 	Rest time.Duration
 
-	// ConnState is told of connections, as that of http.Server: StateActive with a request's first byte, StateIdle after
-	// the answer's last, and StateHijacked.
+	// ConnState is told of connections, as that of http.Server: StateActive when a request's head has come or is refused,
+	// StateIdle after the answer's last byte, and StateHijacked.
 	ConnState func(net.Conn, http.ConnState)
 	// Refused is told by which status a head was refused.
 	Refused func(status int)
@@ -136,8 +136,9 @@ func (c *conn) serve() (early []byte, err error) {
 		if err := c.await(); err != nil {
 			return nil, err
 		}
+		refused := c.readHead()
 		c.s.ConnState(c.nc, http.StateActive)
-		switch refused := c.readHead(); refused {
+		switch refused {
 		case nil:
 		case errPreface:
 			if c.state != nil {
