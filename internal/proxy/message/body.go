@@ -137,10 +137,17 @@ func (b *Body) nextIsHere() bool {
 	if b.within {
 		there = there[min(2, len(there)):]
 	}
-	if len(there) > 0 && there[0] == '0' {
+	line, _, whole := bytes.Cut(there, []byte("\n"))
+	if whole && isLast(line) {
 		return bytes.Contains(there, []byte("\r\n\r\n"))
 	}
-	return bytes.IndexByte(there, '\n') >= 0
+	return whole
+}
+
+// isLast reports whether a line begins a chunk without data, and so the last one.
+func isLast(line []byte) bool {
+	rest := bytes.TrimLeft(line, "0")
+	return len(rest) < len(line) && (len(rest) == 0 || hexDigits[rest[0]] == noDigit)
 }
 
 // Ready reports whether there is something to give: data, or what comes after the last chunk. The end of a

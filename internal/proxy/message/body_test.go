@@ -28,3 +28,16 @@ func TestReady(t *testing.T) {
 		in.Release()
 	}
 }
+
+// TestChunksAtOnce: what has come is given at once, however small its chunks are and however their sizes are written, so
+// that each is not written on by itself.
+func TestChunksAtOnce(t *testing.T) {
+	for _, size := range []string{"1", "01", "0000000000000001", "1;x=y"} {
+		in := Reader{Src: strings.NewReader(strings.Repeat(size+"\r\nx\r\n", 100))}
+		var b Body
+		b.Begin(&in, Chunked, -1)
+		if n, err := b.Read(make([]byte, 1000)); n != 100 || err != nil {
+			t.Errorf("sizes of %q: %d bytes, %v", size, n, err)
+		}
+	}
+}
