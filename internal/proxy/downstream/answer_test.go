@@ -38,6 +38,11 @@ func TestAnswers(t *testing.T) {
 		{"more than its length", get, sized(200, "3", "some"), "200 OK|Content-Length: 3|Connection: close||"},
 		{"a length that is none", get, sized(200, "-3", "some"), "200 OK|Transfer-Encoding: chunked|Connection: close||4|some|0||"},
 		{"no length", get, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "some") }, "200 OK|Transfer-Encoding: chunked|Connection: close||4|some|0||"},
+		{"nothing in between", get, func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "so")
+			io.WriteString(w, "")
+			io.WriteString(w, "me")
+		}, "200 OK|Transfer-Encoding: chunked|Connection: close||2|so|2|me|0||"},
 		{"no length of HTTP/1.0", old, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "some") }, "200 OK|Connection: close||some"},
 		{"a length of HTTP/1.0", old, sized(200, "4", "some"), "200 OK|Content-Length: 4|Connection: close||some"},
 		{"HEAD", strings.Replace(get, "GET", "HEAD", 1), sized(200, "4", "some"), "200 OK|Content-Length: 4|Connection: close||"},
@@ -73,6 +78,17 @@ func TestDateOfOthers(t *testing.T) {
 	said := answerTo(t, serverOf(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Date"] = []string{"x"} }), ending)
 	if strings.Count(said, "Date: ") != 1 || !strings.Contains(said, "Date: x\r\n") {
 		t.Error(said)
+	}
+}
+
+// TestDate: it is that of the second.
+func TestDate(t *testing.T) {
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	for range 2 {
+		if got, want := date(now), now.Format(http.TimeFormat); got != want {
+			t.Errorf("it is %q, want %q", got, want)
+		}
+		now = now.Add(time.Second)
 	}
 }
 
@@ -230,6 +246,28 @@ func TestHijack(t *testing.T) {
 		if len(states) != 2 || states[1] != http.StateHijacked {
 			t.Errorf("states are %v", states)
 		}
+	})
+	// Nobody else reads of it any more, also where somebody looked for the client's end.
+	synctest.Test(t, func(t *testing.T) {
+		c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+			r.Context().Done()
+			synctest.Wait()
+			c, in, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			io.WriteString(c, "taken")
+			if said, err := io.ReadAll(in); string(said) != "late" || err != nil {
+				t.Errorf("it said %q, %v", said, err)
+			}
+		}))
+		say(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		io.ReadFull(c.In, make([]byte, len("taken")))
+		io.WriteString(c, "late")
+		c.Close()
+		synctest.Wait()
 	})
 	// Not with a body that is to come, and not after an answer.
 	said := answerTo(t, serverOf(func(w http.ResponseWriter, r *http.Request) {

@@ -112,8 +112,9 @@ func TestSlowHead(t *testing.T) {
 			io.WriteString(c, "X: y\r\n")
 		}
 		time.Sleep(3 * time.Second)
-		if said, _ := io.ReadAll(c.In); !strings.HasPrefix(string(said), "HTTP/1.1 408") {
-			t.Errorf("it says %q", said)
+		begun := time.Now()
+		if said, _ := io.ReadAll(c.In); !strings.HasPrefix(string(said), "HTTP/1.1 408") || time.Since(begun) > 0 {
+			t.Errorf("%v too late it says %q", time.Since(begun), said)
 		}
 	})
 }
@@ -129,6 +130,38 @@ func TestSlowBody(t *testing.T) {
 			t.Errorf("%s %q", r.Status, body)
 		}
 	})
+}
+
+// TestPauses: each has its time, whatever came before it.
+func TestPauses(t *testing.T) {
+	for _, text := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+		"POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+		"GET /watched HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+				switch r.RequestURI {
+				case "/unread":
+					return
+				case "/watched":
+					r.Context().Done()
+				}
+				echo(w, r)
+			}, func(s *Server) { s.Idle = time.Minute }))
+			for range 3 {
+				say(c, text)
+				if r, _ := c.Response(t, "POST"); r.StatusCode != 200 || r.Close {
+					t.Fatalf("%.20q: %s, close %t", text, r.Status, r.Close)
+				}
+			}
+			begun := time.Now()
+			if rest, _ := io.ReadAll(c.In); len(rest) > 0 || time.Since(begun) > time.Minute+2*time.Second {
+				t.Errorf("%.20q: after %v came %q", text, time.Since(begun), rest)
+			}
+		})
+	}
 }
 
 // TestHTTP2: whoever speaks it without TLS is given back with all that has come, in whatever pieces; and who begins like
@@ -160,6 +193,7 @@ func TestRest(t *testing.T) {
 		close         bool
 	}{
 		{"Content-Length: 3\r\n", "abc", false},
+		{"Content-Length: 4\r\nExpect: 100-continue\r\n", "", true},
 		{fmt.Sprintf("Content-Length: %d\r\n", maxRest), strings.Repeat("x", maxRest), false},
 		{fmt.Sprintf("Content-Length: %d\r\n", maxRest+1), strings.Repeat("x", maxRest+1), true},
 		{"Transfer-Encoding: chunked\r\n", "0\r\n\r\n", true},
