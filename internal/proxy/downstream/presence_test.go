@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -92,11 +93,56 @@ func TestAskedTooLate(t *testing.T) {
 			echo(w, r)
 		}))
 		for range 3 {
-			say(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			// Of two that read the one gets the first half, the other the second.
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost:")
+			say(c, " a\r\n\r\n")
 			c.Response(t, "GET")
 			synctest.Wait()
 			last.Done()
 			synctest.Wait()
 		}
 	})
+}
+
+// TestAskedBeforeBody: who asks while the body is to come reads none of it.
+func TestAskedBeforeBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+			r.Context().Done()
+			time.Sleep(time.Second)
+			echo(w, r)
+		}))
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+		synctest.Wait()
+		io.WriteString(c, "so")
+		io.WriteString(c, "me")
+		if r, body := c.Response(t, "POST"); body != `POST / "some" <nil>` {
+			t.Errorf("%s %q", r.Status, body)
+		}
+	})
+}
+
+// kept counts who is to be told of its end.
+type kept struct {
+	context.Context
+	now int
+}
+
+func (k *kept) AfterFunc(func()) (stop func() bool) {
+	k.now++
+	return func() bool {
+		k.now--
+		return true
+	}
+}
+
+// TestLifeForgets: a life that goes on holds no connection that has ended.
+func TestLifeForgets(t *testing.T) {
+	k := &kept{Context: context.Background()}
+	client, server := net.Pipe()
+	client.Close()
+	serverOf(echo).Serve(k, server, nil)
+	if k.now != 0 {
+		t.Errorf("%d are to be told", k.now)
+	}
 }

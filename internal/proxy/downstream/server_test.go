@@ -231,6 +231,15 @@ func TestRest(t *testing.T) {
 			t.Errorf("after %v came %q", time.Since(begun), rest)
 		}
 	})
+	// Where no other request follows, nothing is waited for.
+	synctest.Test(t, func(t *testing.T) {
+		c := served(t, serverOf(func(http.ResponseWriter, *http.Request) {}, func(s *Server) { s.Rest = 30 * time.Second }))
+		say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nab")
+		begun := time.Now()
+		if said, _ := io.ReadAll(c.In); !strings.HasPrefix(string(said), "HTTP/1.1 200") || time.Since(begun) > 0 {
+			t.Errorf("after %v it says %q", time.Since(begun), said)
+		}
+	})
 }
 
 // TestPanic: it is logged unless it says not to be, what was written is sent, and the connection ends.
