@@ -1,8 +1,10 @@
 package downstream
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,10 +53,19 @@ func (b *body) Read(p []byte) (int, error) {
 		b.c.answer.goOn()
 	}
 	n, err := b.Body.Read(p)
-	if err == io.EOF {
+	switch {
+	case err == io.EOF:
 		b.end()
+	case isBroken(err):
+		b.c.presence.end()
 	}
 	return n, err
+}
+
+// isBroken reports whether it is the connection that does not go on.
+func isBroken(err error) bool {
+	_, malformed := errors.AsType[message.Malformed](err)
+	return err != nil && !malformed && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // end gives the request its trailer, once.

@@ -34,6 +34,37 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestGoneMeanwhile: whoever reads the body finds that the client has gone, and all others hear it. That a body is late or
+// malformed is no end.
+func TestGoneMeanwhile(t *testing.T) {
+	for _, test := range []struct {
+		text, more string
+		gone       bool
+	}{
+		{"Content-Length: 4\r\n\r\nso", "", true},
+		{"Transfer-Encoding: chunked\r\n\r\n4\r\nso", "", true},
+		{"Transfer-Encoding: chunked\r\n\r\n", "x\r\n", false},
+		{"Content-Length: 4\r\n\r\nso", "late", false},
+	} {
+		gone := make(chan error, 1)
+		c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+			if test.more == "late" {
+				w.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(longAgo)
+			}
+			io.Copy(io.Discard, r.Body)
+			gone <- r.Context().Err()
+		}))
+		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+test.text)
+		if test.more == "" {
+			c.Close()
+		}
+		say(c, test.more)
+		if err := <-gone; (err != nil) != test.gone {
+			t.Errorf("%q and %q: %v", test.text, test.more, err)
+		}
+	}
+}
+
 // TestLife: contexts of requests end with that of the connection, and have its values.
 func TestLife(t *testing.T) {
 	type key struct{}
