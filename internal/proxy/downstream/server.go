@@ -221,6 +221,9 @@ func (c *conn) forget() {
 	c.head = head{fields: fields[:0]}
 	*c.request = *c.blank
 	c.request.Header = h
+	if len(c.answer.header) > keptFields {
+		c.answer.header, c.answer.names = nil, nil
+	}
 	clear(c.answer.header)
 	c.answer.r, c.body.r = nil, nil
 	c.body.End()

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -282,6 +283,15 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// held is how many bytes of memory are in use.
+func held() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 // TestIdleHoldsLittle: a connection that waits has let go of its request, of the answer and of its buffers, with a socket
 // of which there is a descriptor and without.
 func TestIdleHoldsLittle(t *testing.T) {
@@ -297,13 +307,6 @@ func holdsLittle(t *testing.T, served func(testing.TB, *Server) *http1.Session) 
 		text := strings.Repeat("x", each) + "X-Name"
 		w.Header()[text[each:]] = []string{""}
 	})
-	held := func() uint64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	for _, rest := range []string{"\r\n", "Content-Length: 1\r\n\r\nx"} {
 		before := held()
 		for range n {
@@ -315,6 +318,36 @@ func holdsLittle(t *testing.T, served func(testing.TB, *Server) *http1.Session) 
 		}
 		if more := int64(held()) - int64(before); more > n*(6<<10) {
 			t.Errorf("with %q each connection holds %d bytes", rest, more/n)
+		}
+	}
+}
+
+// TestIdleHoldsFewFields: a connection that waits has no room for as many fields as its last request or answer had.
+func TestIdleHoldsFewFields(t *testing.T) {
+	const n, many = 200, 900
+	var fields strings.Builder
+	for i := range many {
+		fmt.Fprintf(&fields, "X-%d: y\r\n", i)
+	}
+	s := serverOf(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Length"] = []string{"0"}
+		if r.RequestURI == "/many" {
+			for i := range many {
+				w.Header()["X-"+strconv.Itoa(i)] = []string{""}
+			}
+		}
+	})
+	for _, text := range []string{"GET / HTTP/1.1\r\nHost: a\r\n" + fields.String() + "\r\n", "GET /many HTTP/1.1\r\nHost: a\r\n\r\n"} {
+		before := held()
+		for range n {
+			c := served(t, s)
+			say(c, text)
+			if r, _ := c.Response(t, "GET"); r.StatusCode != 200 {
+				t.Fatal(r.Status)
+			}
+		}
+		if more := int64(held()) - int64(before); more > n*many*30 {
+			t.Errorf("%.10q: each connection holds %d bytes", text, more/n)
 		}
 	}
 }
