@@ -34,6 +34,25 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestGoneLate: who leaves is missed also when the time of a head, or of a pause, would be over.
+func TestGoneLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took time.Duration
+		c := served(t, serverOf(func(_ http.ResponseWriter, r *http.Request) {
+			begun := time.Now()
+			<-r.Context().Done()
+			took = time.Since(begun)
+		}, func(s *Server) { s.Head, s.Idle = time.Second, time.Second }))
+		say(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		time.Sleep(time.Minute)
+		c.Close()
+		synctest.Wait()
+		if took != time.Minute {
+			t.Errorf("it is missed after %v", took)
+		}
+	})
+}
+
 // TestGoneMeanwhile: whoever reads the body finds that the client has gone, and all others hear it. That a body is late or
 // malformed is no end.
 func TestGoneMeanwhile(t *testing.T) {
@@ -140,7 +159,6 @@ func TestAskedBeforeBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := served(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
 			r.Context().Done()
-			time.Sleep(time.Second)
 			echo(w, r)
 		}))
 		io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
@@ -169,7 +187,9 @@ func (k *kept) AfterFunc(func()) (stop func() bool) {
 
 // TestLifeForgets: a life that goes on holds no connection that has ended.
 func TestLifeForgets(t *testing.T) {
-	k := &kept{Context: context.Background()}
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	k := &kept{Context: ctx}
 	client, server := net.Pipe()
 	client.Close()
 	serverOf(echo).Serve(k, server, nil)

@@ -232,6 +232,15 @@ func TestRest(t *testing.T) {
 			t.Errorf("after %v came %q", time.Since(begun), rest)
 		}
 	})
+	// One after another that was read.
+	said := answerTo(t, serverOf(func(w http.ResponseWriter, r *http.Request) {
+		if r.RequestURI == "/read" {
+			echo(w, r)
+		}
+	}), "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"+ending)
+	if strings.Count(said, "HTTP/1.1 200") != 3 {
+		t.Errorf("it says %q", said)
+	}
 	// Where no other request follows, nothing is waited for.
 	synctest.Test(t, func(t *testing.T) {
 		c := served(t, serverOf(func(http.ResponseWriter, *http.Request) {}, func(s *Server) { s.Rest = 30 * time.Second }))
