@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -94,6 +95,20 @@ func TestCertificates(t *testing.T) {
 	tell(t, s, secure("safe", "", "gone"))
 	if got := presented(t, s, "a.example"); !strings.Contains(got, "unrecognized name") {
 		t.Errorf("without a certificate it is presented %q", got)
+	}
+}
+
+// TestBrokenHandshakes: who does not end a handshake, or breaks it off, is let go, and counted no more.
+func TestBrokenHandshakes(t *testing.T) {
+	s := started(t, func(o *Options) { o.Head = 300 * time.Millisecond })
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), certificateFor(t, "a", "a.example"), secure("web", "", "a"), route("all"))...)
+	for _, text := range []string{"", "\x16\x03\x01", "\x16\x03\x01\x00\x01\x00", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"} {
+		c := dial(t, s, 443)
+		c.Say(text)
+		if _, err := io.Copy(io.Discard, c.In); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: it goes on", text)
+		}
+		await.True(t, "it is counted no more", func() bool { return s.proxy.metrics.connections.Load() == 0 })
 	}
 }
 

@@ -174,8 +174,11 @@ func TestAskedBeforeBody(t *testing.T) {
 // kept counts who is to be told of its end.
 type kept struct {
 	context.Context
+	end chan struct{}
 	now int
 }
+
+func (k *kept) Done() <-chan struct{} { return k.end }
 
 func (k *kept) AfterFunc(func()) (stop func() bool) {
 	k.now++
@@ -187,9 +190,7 @@ func (k *kept) AfterFunc(func()) (stop func() bool) {
 
 // TestLifeForgets: a life that goes on holds no connection that has ended.
 func TestLifeForgets(t *testing.T) {
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
-	k := &kept{Context: ctx}
+	k := &kept{Context: context.Background(), end: make(chan struct{})}
 	client, server := net.Pipe()
 	client.Close()
 	serverOf(echo).Serve(k, server, nil)
