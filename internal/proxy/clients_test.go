@@ -3,9 +3,11 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/mumoshu/ingress-daemonset-controller/internal/testing/await"
@@ -45,6 +47,35 @@ func TestHeadsMakeRoom(t *testing.T) {
 		dial(t, s, 80).Say("G")
 		await.True(t, "it has begun", func() bool { return s.clients.begun() == n+1 })
 	}
+	c := dial(t, s, 80)
+	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, body := c.Response(t, "GET"); body != "hello" {
+		t.Errorf("%s %q", r.Status, body)
+	}
+}
+
+// scarce is a listener that has no descriptor left so many times.
+type scarce struct {
+	net.Listener
+	times int
+}
+
+func (s *scarce) Accept() (net.Conn, error) {
+	if s.times > 0 {
+		s.times--
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return s.Listener.Accept()
+}
+
+// TestNothingLeft: a port at which there was no descriptor left for a connection goes on to be listened at.
+func TestNothingLeft(t *testing.T) {
+	s := started(t)
+	s.listen = func(string) (net.Listener, error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		return &scarce{l, 3}, err
+	}
+	tell(t, s, append(backendOf(cheddar, saying(t, "hello")), web(), route("all"))...)
 	c := dial(t, s, 80)
 	c.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if r, body := c.Response(t, "GET"); body != "hello" {
