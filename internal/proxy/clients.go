@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // clients are the connections of clients. Where there are as many as there may be, those make room for new ones that
@@ -67,9 +68,14 @@ func (s *clients) remove(c *clientConn) {
 	}
 }
 
-// endIdle ends connections of HTTP/1.1 that wait for a request of which nothing has come.
-func (s *clients) endIdle() {
-	s.endThose(func(c *clientConn) bool { return !c.http2.Load() && c.idleSince.Load() != 0 && !c.begun.Load() })
+// endIdle ends connections of HTTP/1.1 that wait for a request of which nothing has come; but for those that were made a
+// moment ago, since theirs is on its way.
+func (s *clients) endIdle(now time.Time) {
+	s.endThose(func(c *clientConn) bool {
+		since := c.idleSince.Load()
+		awaited := !c.served.Load() && now.Sub(time.Unix(0, since)) < endTimeout
+		return !c.http2.Load() && since != 0 && !c.begun.Load() && !awaited
+	})
 }
 
 // end ends all connections.

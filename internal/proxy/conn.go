@@ -40,9 +40,10 @@ type clientConn struct {
 	// http2 says whether net/http has it.
 	http2 atomic.Bool
 
-	// begun says whether some of a request's head has come, active whether a request is under way, ended whether a read
+	// begun says whether some of a request's head has come, active whether a request is under way, served whether there was
+	// one, ended whether a read
 	// came to the connection's end.
-	begun, active, ended, lingers atomic.Bool
+	begun, active, served, ended, lingers atomic.Bool
 	// writeBy is the deadline for writes, idleSince since when it has waited for a request, both in nanoseconds since
 	// 1970. The latter is 0 while one is under way, and after a change of protocol.
 	writeBy, idleSince atomic.Int64
@@ -89,12 +90,7 @@ func (c *clientConn) Read(p []byte) (int, error) {
 		// What comes now is for nobody.
 		return 0, net.ErrClosed
 	}
-	switch {
-	case err == nil:
-		if !c.active.Load() {
-			c.begun.Store(true)
-		}
-	case !errors.Is(err, os.ErrDeadlineExceeded):
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.ended.Store(true)
 	}
 	return n, err
@@ -146,6 +142,12 @@ func (c *clientConn) Close() error {
 	return nil
 }
 
+// reset ends the connection so that the client sees that it broke.
+func (c *clientConn) reset() {
+	c.TCPConn.SetLinger(0)
+	c.TCPConn.Close()
+}
+
 // follow is told of each change of a connection's state, as http.Server.ConnState is. It counts those that are new by
 // itself.
 func (s *Server) follow(c net.Conn, state http.ConnState) {
@@ -153,6 +155,7 @@ func (s *Server) follow(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		client.active.Store(true)
+		client.served.Store(true)
 		client.idleSince.Store(0)
 	case http.StateIdle:
 		client.active.Store(false)

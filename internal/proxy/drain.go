@@ -37,7 +37,7 @@ func (s *Server) End(ctx context.Context) {
 	s.closeListeners()
 	s.proxy.tunnels.end()
 	s.proxy.settle(ctx)
-	s.clients.endIdle()
+	s.clients.endIdle(time.Now())
 	s.http2.Shutdown(ctx)
 	s.clients.settle(ctx)
 	s.Close()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 // serveClient serves a connection until its end, or until net/http has it.
 func (s *Server) serveClient(c *clientConn, encrypted bool) {
+	defer s.survive(c)
 	ctx := withClient(s.life, c)
 	if encrypted {
 		s.serveTLS(ctx, c)
@@ -22,6 +24,15 @@ func (s *Server) serveClient(c *clientConn, encrypted bool) {
 	if early, err := s.http1.Serve(ctx, c, nil); err == downstream.ErrHTTP2 {
 		c.early = early
 		s.handOver(c, c)
+	}
+}
+
+// survive ends a connection whose handshake panicked, and nothing else.
+func (s *Server) survive(c *clientConn) {
+	if failed := recover(); failed != nil {
+		s.log.Printf("panic in a handshake with %v: %v\n%s", c.RemoteAddr(), failed, debug.Stack())
+		c.Close()
+		s.follow(c, http.StateClosed)
 	}
 }
 
@@ -38,7 +49,6 @@ func (s *Server) serveTLS(ctx context.Context, c *clientConn) {
 		return
 	}
 	c.SetDeadline(time.Time{})
-	c.begun.Store(false)
 	state := over.ConnectionState()
 	if state.NegotiatedProtocol == "h2" {
 		s.handOver(c, over)

@@ -32,6 +32,10 @@ func (x *exchange) respond() {
 	}
 	x.beginAnswer(a.status)
 	if !x.copyBody() {
+		if a.length < 0 && !x.r.ProtoAtLeast(1, 1) {
+			// Nothing but the connection's end tells such a client where the body ends.
+			x.client.reset()
+		}
 		panic(http.ErrAbortHandler)
 	}
 	x.sendTrailer()
@@ -61,7 +65,7 @@ func (x *exchange) beginAnswer(status int) {
 		// net/http would guess one.
 		h["Content-Type"] = nil
 	}
-	if x.last || x.stillComes() || x.p.draining.Load() {
+	if x.last || x.p.draining.Load() {
 		// Of HTTP/2 net/http makes a GOAWAY of it.
 		h["Connection"] = closes
 	}
@@ -71,12 +75,6 @@ func (x *exchange) beginAnswer(status int) {
 	if x.hasBody {
 		x.body.unbind()
 	}
-}
-
-// stillComes reports whether somebody may still read a body of HTTP/1.1, so that what follows cannot be read as the next
-// request.
-func (x *exchange) stillComes() bool {
-	return x.r.ProtoMajor == 1 && x.hasBody && !x.body.ended.Load()
 }
 
 // boundWrites gives a client of HTTP/2 some time to take what is written next, or else its stream ends: as long as

@@ -70,7 +70,7 @@ func NewServer(o Options) *Server {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.http1 = &downstream.Server{
 		Handler: s.proxy, Head: o.Head, HeadBytes: o.HeadBytes, Idle: o.Idle, Rest: o.BodyWindow,
-		ConnState: s.follow, Refused: s.proxy.metrics.own, ErrorLog: s.log,
+		Begun: func(c net.Conn) { clientOf(c).begun.Store(true) }, ConnState: s.follow, Refused: s.proxy.metrics.own, ErrorLog: s.log,
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)

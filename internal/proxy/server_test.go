@@ -372,6 +372,37 @@ func TestEndTakesNothingIn(t *testing.T) {
 	<-done
 }
 
+// TestEndAwaitsNewConnections: a request that is on its way on a connection that was taken in right before the end is
+// answered.
+func TestEndAwaitsNewConnections(t *testing.T) {
+	s := serving(t, saying(t, "hello"))
+	s.Settle(context.Background())
+	late := dial(t, s, 80)
+	await.True(t, "it is taken in", func() bool { return s.clients.idle() == 1 })
+	done := make(chan bool)
+	go func() {
+		s.End(context.Background())
+		close(done)
+	}()
+	await.True(t, "nothing is taken in", func() bool { return len(s.Addresses()) == 0 })
+	await.True(t, "idle ones have ended", func() bool { return s.handed.closed() })
+	late.Say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if r, body := late.Response(t, "GET"); body != "hello" || !r.Close {
+		t.Errorf("%s %q, close %t", r.Status, body, r.Close)
+	}
+	<-done
+}
+
+// closed says whether nobody takes any more.
+func (h *handed) closed() bool {
+	select {
+	case <-h.over:
+		return true
+	default:
+		return false
+	}
+}
+
 // TestDrainEnds: after its time, whatever goes on.
 func TestDrainEnds(t *testing.T) {
 	e, _ := played(t, "never", func(s *http1.Session) { s.Hold() })

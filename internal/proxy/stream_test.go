@@ -176,6 +176,22 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 }
 
+// TestBrokenAnswerOfHTTP10: a client that finds an answer's end by that of its connection sees it broken, where the answer
+// broke off.
+func TestBrokenAnswerOfHTTP10(t *testing.T) {
+	for whole, rest := range map[bool]string{true: "0\r\n\r\n", false: "x"} {
+		e, _ := played(t, "breaks off", func(s *http1.Session) {
+			s.Head()
+			s.Say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" + rest)
+		})
+		c := dial(t, serving(t, e), 80)
+		c.Say("GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+		if _, err := io.ReadAll(c.In); (err == nil) != whole {
+			t.Errorf("whole %t: it ends with %v", whole, err)
+		}
+	}
+}
+
 // TestTrailers come through both ways, announced or not.
 func TestTrailers(t *testing.T) {
 	e := handled(t, "trailers", func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,6 @@ func (x *exchange) read() (status int) {
 	if x.client == nil {
 		return http.StatusInternalServerError
 	}
-	x.last = !x.r.ProtoAtLeast(1, 1)
 	if x.r.Method == http.MethodConnect {
 		x.last = true
 		return http.StatusMethodNotAllowed

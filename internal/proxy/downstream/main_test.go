@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serverOf has its bounds, and no time-outs.
 func serverOf(h http.HandlerFunc, change ...func(*Server)) *Server {
 	s := &Server{
-		Handler: h, HeadBytes: 64 << 10, ConnState: func(net.Conn, http.ConnState) {}, Refused: func(int) {},
+		Handler: h, HeadBytes: 64 << 10, Begun: func(net.Conn) {}, ConnState: func(net.Conn, http.ConnState) {}, Refused: func(int) {},
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	for _, do := range change {

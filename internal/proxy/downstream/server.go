@@ -44,6 +44,8 @@ type Server struct {
 	// Rest bounds the time in which the rest of a small body is read that the handler did not want.
 	Rest time.Duration
 
+	// Begun is told of a connection on which some of a head has come.
+	Begun func(net.Conn)
 	// ConnState is told of connections, as that of http.Server: StateActive when a request's head has come or is refused,
 	// StateIdle after the answer's last byte, and StateHijacked.
 	ConnState func(net.Conn, http.ConnState)
@@ -136,6 +138,7 @@ func (c *conn) serve() (early []byte, err error) {
 		if err := c.await(); err != nil {
 			return nil, err
 		}
+		c.s.Begun(c.nc)
 		refused := c.readHead()
 		c.s.ConnState(c.nc, http.StateActive)
 		switch refused {
