@@ -25,9 +25,8 @@ type connections struct {
 
 // backend is one of the table, with what is kept of it between requests.
 type backend struct {
-	name   string
-	p      *Proxy
-	counts counts
+	name string
+	p    *Proxy
 
 	mu sync.Mutex
 	// protocol and cookie are as the table has them.
@@ -37,6 +36,8 @@ type backend struct {
 	removed bool
 	held    int
 	budget  balance.Budget
+
+	counts counts
 }
 
 func newBackend(name string, p *Proxy) *backend {

@@ -13,9 +13,9 @@ const (
 // of the requests of the last 10 seconds, or 10 where that is more. It counts by seconds. The zero value
 // is ready.
 type Budget struct {
-	seconds [budgetSeconds]second
 	// zero is the time from which seconds are counted.
-	zero time.Time
+	zero    time.Time
+	seconds [budgetSeconds]second
 }
 
 // second is what was done in one.

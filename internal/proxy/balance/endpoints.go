@@ -21,31 +21,31 @@ type Policy struct {
 
 // Endpoint is one of a backend, and the same one for as long as its address, port and pod are.
 type Endpoint[V any] struct {
-	wire.Endpoint
+	// record is nil until it fails.
+	record *record
+	// usable says whether it is among those that may get requests.
+	usable bool
 	// Value is what enter gave for it, such as its connections.
 	Value V
 	// Cookie is what names it to clients, see Cookie; empty where the policy is not sticky.
 	Cookie string
 
-	// record is nil until it fails.
-	record *record
-	// usable says whether it is among those that may get requests.
-	usable bool
+	wire.Endpoint
 }
 
 // Endpoints are those of a backend, in turn. A Set moves nobody's turn: the next one is whoever stands
 // at or after the place where the next one stood.
 type Endpoints[V any] struct {
+	// usable are those of all that may get requests, and next is the index there of whose turn it is.
+	usable []*Endpoint[V]
+	next   int
+	// all are in the order of compare.
+	all    []*Endpoint[V]
+	named  map[string]*Endpoint[V]
 	policy Policy
+	start  uint64
 	enter  func(wire.Endpoint) V
 	leave  func(V)
-
-	// all are in the order of compare, and usable those of them that may get requests.
-	all, usable []*Endpoint[V]
-	// next is the index in usable of whose turn it is.
-	next  int
-	start uint64
-	named map[string]*Endpoint[V]
 }
 
 // NewEndpoints has no endpoints and no policy yet. It calls enter for each that comes, and leave with what that gave

@@ -29,7 +29,9 @@ type Route struct {
 	// Kept is for who serves the route: what it would else look up by name for each request. No Table looks at it.
 	Kept       atomic.Value
 	candidates []*candidate
-	listeners  []string
+	// only has the one of the candidates, where there is no other: a request reads both.
+	only      [1]candidate
+	listeners []string
 	// hosts are keys of its hostnames, one that is empty where it has none.
 	hosts []string
 	// backends are those that it names, each once.
@@ -143,8 +145,11 @@ func newRoute(name string, told *wire.Route) (*Route, error) {
 	}
 	matches := told.Alternatives()
 	for i := range matches {
-		c, err := newCandidate(r, i, &matches[i])
-		if err != nil {
+		c := &r.only[0]
+		if len(matches) > 1 {
+			c = new(candidate)
+		}
+		if err := c.read(r, i, &matches[i]); err != nil {
 			return nil, fmt.Errorf("match %d: %w", i, err)
 		}
 		r.candidates = append(r.candidates, c)
@@ -195,29 +200,29 @@ func once(list []string) []string {
 	return out
 }
 
-func newCandidate(r *Route, at int, m *wire.Match) (*candidate, error) {
+// read makes it that of a match, or says why that cannot be served as it is meant.
+func (c *candidate) read(r *Route, at int, m *wire.Match) error {
 	if m.PathType != wire.Prefix && m.PathType != wire.Exact {
-		return nil, fmt.Errorf("path type %d is not known", m.PathType)
+		return fmt.Errorf("path type %d is not known", m.PathType)
 	}
 	if len(m.Path) > maxPath {
-		return nil, fmt.Errorf("the path has %d bytes, more than %d", len(m.Path), maxPath)
+		return fmt.Errorf("the path has %d bytes, more than %d", len(m.Path), maxPath)
 	}
 	normal, err := wire.NormalPath(m.Path)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", m.Path, err)
+		return fmt.Errorf("%q: %w", m.Path, err)
 	}
 	if normal != m.Path {
-		return nil, fmt.Errorf("path %q is not in its normal form, %q", m.Path, normal)
+		return fmt.Errorf("path %q is not in its normal form, %q", m.Path, normal)
 	}
-	c := &candidate{route: r, match: m, at: at, method: m.Method}
-	c.alone[0] = c
+	*c = candidate{route: r, match: m, at: at, method: m.Method, alone: [1]*candidate{c}}
 	if c.headers, err = conditions(m.Headers); err != nil {
-		return nil, fmt.Errorf("header %w", err)
+		return fmt.Errorf("header %w", err)
 	}
 	if c.query, err = conditions(m.Query); err != nil {
-		return nil, fmt.Errorf("parameter %w", err)
+		return fmt.Errorf("parameter %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 // conditions reads those of a match. Of several on the same name the first counts.
