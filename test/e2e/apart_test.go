@@ -124,12 +124,13 @@ func killLeader(ctx context.Context, t *testing.T, fleet *harness.Fleet, backend
 	return nil
 }
 
-// waitControllers waits until both replicas are ready.
+// waitControllers waits until both replicas are ready, and no other is to become one of them.
 func waitControllers(ctx context.Context) error {
 	return harness.Wait(ctx, "both controllers to be ready", func() (bool, error) {
 		deployment := &appsv1.Deployment{}
 		err := theHarness.Get(ctx, client.ObjectKey{Namespace: harness.Namespace, Name: "ingress-daemonset-controller"}, deployment)
-		return deployment.Status.ReadyReplicas == 2, err
+		s := deployment.Status
+		return s.ObservedGeneration == deployment.Generation && s.Replicas == 2 && s.UpdatedReplicas == 2 && s.ReadyReplicas == 2, err
 	})
 }
 

@@ -53,6 +53,9 @@ func TestSoakIngress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := waitControllers(ctx); err != nil {
+		t.Fatal(err)
+	}
 	_, stop := sending(ctx, t, fleet.Nodes(), proxyPort, harness.Request{Method: "GET", Host: backend.name}, harness.Request{Method: "POST", Host: backend.name})
 	soak, end := context.WithTimeout(ctx, soaking)
 	defer end()
@@ -156,7 +159,7 @@ func look(ctx context.Context, fleet *harness.Fleet, samples map[string][]sample
 		return err
 	}
 	for _, pod := range controllers.Items {
-		if strings.HasPrefix(pod.Name, "ingress-daemonset-controller") {
+		if strings.HasPrefix(pod.Name, "ingress-daemonset-controller") && pod.DeletionTimestamp == nil {
 			addresses[pod.Name] = net.JoinHostPort(pod.Status.PodIP, "8080")
 		}
 	}

@@ -96,7 +96,7 @@ func everyOne(failed [][]failure) []failure {
 const opening = `# HTTP/2 by h2spec
 
 What [h2spec](../../tools/h2spec/go.mod) finds in the [proxy](../guides/proxies.md#the-proxy-that-comes-with-the-controller),
-and in a bare server of Go's net/http, which takes the proxy's connections in. Of its 146 cases, the strict ones
+and in a bare server of Go's net/http, which serves those connections of the proxy that speak HTTP/2. Of its 146 cases, the strict ones
 included, these fail for one of them. ` + "`go test ./test/peers -run TestH2spec -update`" + ` writes this page; the test fails
 where it says anything else, or where the proxy fails what net/http does not.
 

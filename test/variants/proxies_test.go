@@ -72,4 +72,11 @@ var proxies = []variant{
 		to:   "case false:",
 		in:   "./internal/routing/table", tests: "TestLateBackend", say: "want that the route is refused",
 	},
+	{
+		name: "a request that has a length and chunks is read by the chunks",
+		file: "internal/proxy/downstream/head.go",
+		from: "case h.framing == message.Chunked && (h.length >= 0 || h.minor == 0):",
+		to:   "case false:",
+		in:   "./internal/proxy/downstream", tests: "TestHeads", say: "Transfer-Encoding: chunked\\r\\n\\r\\n\" is {",
+	},
 }
